@@ -1,0 +1,193 @@
+# Everything a developer or CI runs. `make help` lists it.
+
+PYTHON ?= python3
+VENV ?= .venv
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+ROOT := $(CURDIR)
+BIN := $(VENV)/bin
+CSRC := $(wildcard csrc/ls_*.c)
+HEADERS := $(wildcard csrc/*.h)
+PYX := $(shell find lookupstore -name '*.pyx' -o -name '*.pxd')
+EXTENSIONS := $(subst /,.,$(basename $(shell find lookupstore -name '*.pyx')))
+BUILT_FROM := setup.py $(CSRC) $(HEADERS) $(PYX)
+PACKAGED := $(BUILT_FROM) pyproject.toml MANIFEST.in README.md LICENSE \
+            $(shell find lookupstore -name '*.py' -o -name '*.pyi')
+FORMATTED_C := $(CSRC) $(HEADERS) $(wildcard csrc/test_csrc.c)
+# As in pyproject.toml; installed first, so that a build in place finds them where later ones will.
+BUILD_REQUIRES := 'setuptools>=77' 'cython>=3.3,<4' 'pyarrow>=17'
+PYTHONS := 3.10 3.11 3.12 3.13 3.14
+# What needs neither Java nor Spark: run on wheels, other interpreters and sanitized extensions.
+FAST := -m "not spark"
+
+# $(call new-venv,folder,interpreter): make a virtual environment whose pip knows PEP 660 and 639.
+define new-venv
+	@$(2) -c 'import sys; v = sys.version_info[:2]; v >= (3, 10) or sys.exit( \
+	    f"lookupstore needs Python 3.10 or later, $(2) is {v[0]}.{v[1]}: make PYTHON=python3.12 ...")'
+	$(2) -m venv $(1)
+	@$(1)/bin/python -c 'import pip, sys; sys.exit(int(pip.__version__.split(".")[0]) < 23)' \
+	    || $(1)/bin/python -m pip install --quiet --upgrade pip
+endef
+
+# Run pytest away from the work tree, so that only an installed lookupstore can be imported.
+# $(call fast-suite,folder of the virtual environment)
+define fast-suite
+	cd $$(mktemp -d) && $(ROOT)/$(1)/bin/pytest -c $(ROOT)/pyproject.toml -p no:cacheprovider $(FAST) \
+	    $(PYTEST_ARGS) $(ROOT)/tests
+endef
+
+.PHONY: help
+help:  ## List these targets
+	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+# ---- environments ------------------------------------------------------------------------------
+
+$(BIN)/python:
+	$(call new-venv,$(VENV),$(PYTHON))
+
+$(VENV)/.dependencies: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet $(BUILD_REQUIRES)
+	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+# The package is installed in place, so Python edits need nothing; this follows edits of the rest.
+# An installation has just built everything: only what is newer needs another build.
+$(VENV)/.built: $(BUILT_FROM) $(VENV)/.dependencies
+	@if [ -n "$$(find $(BUILT_FROM) -newer $(VENV)/.dependencies)" ]; then \
+	    set -x; $(BIN)/python setup.py --quiet build_ext --inplace; \
+	fi
+	@touch $@
+
+$(VENV)/.demo: $(BUILT_FROM) pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet $(BUILD_REQUIRES)
+	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[spark,demo]'
+	@touch $@
+
+.PHONY: venv
+venv: $(VENV)/.built  ## Make .venv with all tools, and build the extensions into the tree
+
+# ---- the two commands of the README ------------------------------------------------------------
+
+.PHONY: demo java
+java:
+	@"$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version >/dev/null 2>&1 || { echo "No Java found: install \
+	a JDK 17 or later (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install \
+	openjdk@17), or try the demo without Spark: make demo-no-spark" >&2; exit 1; }
+
+demo: java $(VENV)/.demo  ## Join 336,776 flights with three stores in Spark, checked against Spark SQL
+	$(BIN)/lookupstore demo
+
+.PHONY: demo-no-spark
+demo-no-spark: $(VENV)/.demo  ## The same joins without Java
+	$(BIN)/lookupstore demo --no-spark
+
+.PHONY: test
+test: test-c java  ## Run the whole suite, the C test first
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+# ---- checks ------------------------------------------------------------------------------------
+
+.PHONY: test-c
+test-c: build/test_csrc  ## Run the C test with AddressSanitizer and UndefinedBehaviorSanitizer
+	build/test_csrc
+
+build/test_csrc: csrc/test_csrc.c $(CSRC) $(HEADERS) $(VENV)/.built
+	@mkdir -p $(@D)
+	$(CC) -std=c11 -g -O1 -Wall -Wextra -Werror -fsanitize=address,undefined \
+	    -fno-sanitize-recover=all -Icsrc \
+	    -isystem "$$($(BIN)/python -c 'import pyarrow; print(pyarrow.get_include())')" \
+	    csrc/test_csrc.c $(CSRC) -lm -o $@
+
+.PHONY: lint
+lint: $(VENV)/.built  ## Check style and types of Python, Cython and C
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	PATH="$(ROOT)/$(BIN):$$PATH" cython-lint lookupstore  # it runs pycodestyle by name
+	$(BIN)/clang-format --dry-run -Werror $(FORMATTED_C)
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest --mypy-config-file pyproject.toml \
+	    --allowlist .ci/stubtest-allowlist.txt --ignore-unused-allowlist $(EXTENSIONS)
+
+.PHONY: format
+format: $(VENV)/.built  ## Format Python and C in place
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(FORMATTED_C)
+
+# libstdc++ is preloaded with the sanitizer, which otherwise cannot intercept pyarrow's exceptions.
+# Leaks are not looked for: CPython frees little at exit.
+.PHONY: asan
+asan: PRELOAD = $(shell $(CC) -print-file-name=libasan.so) $(shell $(CC) -print-file-name=libstdc++.so)
+asan: .venv-asan/.built  ## Run the suite without Spark on extensions built with sanitizers
+	export LD_PRELOAD="$(PRELOAD)" PYTHONMALLOC=malloc LOOKUPSTORE_BUILD=sanitize \
+	    ASAN_OPTIONS=detect_leaks=0:halt_on_error=1 UBSAN_OPTIONS=print_stacktrace=1; \
+	$(call fast-suite,.venv-asan)
+
+.venv-asan/.built: $(PACKAGED) | $(BIN)/python
+	test -x .venv-asan/bin/python || $(BIN)/python -m venv .venv-asan
+	.venv-asan/bin/python -m pip install --quiet $(BUILD_REQUIRES)
+	LOOKUPSTORE_BUILD=sanitize .venv-asan/bin/python -m pip install --quiet --no-build-isolation \
+	    --no-cache-dir --force-reinstall --no-deps .
+	.venv-asan/bin/python -m pip install --quiet 'lookupstore[test]'
+	@touch $@
+
+.PHONY: bench
+bench: $(VENV)/.built  ## Time every verb beside its rivals
+	$(BIN)/pytest bench $(BENCH_ARGS)
+
+# ---- packages ----------------------------------------------------------------------------------
+
+dist/.sdist: $(PACKAGED) $(wildcard csrc/test_csrc.c) $(VENV)/.dependencies
+	rm -rf dist
+	$(BIN)/python -m build --sdist --outdir dist .
+	@touch $@
+
+dist/.wheel: dist/.sdist
+	rm -f dist/*.whl
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-cache-dir --wheel-dir dist dist/*.tar.gz
+	@touch $@
+
+.PHONY: sdist
+sdist: dist/.sdist  ## Make dist/lookupstore-VERSION.tar.gz
+
+.PHONY: wheel
+wheel: dist/.wheel  ## Make a wheel from the sdist
+
+.PHONY: test-wheel
+test-wheel: dist/.wheel  ## Install the wheel in a new environment; run the demo and the suite, without Spark
+	rm -rf .venv-wheel
+	$(call new-venv,.venv-wheel,$(BIN)/python)
+	.venv-wheel/bin/python -m pip install --quiet "$$(ls $(ROOT)/dist/*.whl)[test]"
+	cd $$(mktemp -d) && $(ROOT)/.venv-wheel/bin/lookupstore demo --no-spark
+	$(call fast-suite,.venv-wheel)
+
+.PHONY: pythons
+pythons: $(PYTHONS:%=python-%)  ## Build the sdist and run the suite without Spark on every Python found
+
+# A pyenv shim may exist for an interpreter that is not there: only one that runs counts.
+.PHONY: $(PYTHONS:%=python-%)
+$(PYTHONS:%=python-%): python-%: dist/.sdist
+	@for found in python$* $(HOME)/.pyenv/versions/$*.*/bin/python3 missing; do \
+	    if "$$found" -c '' 2>/dev/null; then break; fi; \
+	done; \
+	if [ "$$found" = missing ]; then echo "== Python $*: not found, not tested"; exit 0; fi; \
+	echo "== Python $*: $$found"; \
+	rm -rf .venv-$*; \
+	"$$found" -m venv .venv-$*; \
+	.venv-$*/bin/python -m pip install --quiet "$$(ls $(ROOT)/dist/*.tar.gz)[test]"; \
+	$(call fast-suite,.venv-$*)
+
+# ---- housekeeping ------------------------------------------------------------------------------
+
+.PHONY: clean
+clean:  ## Remove everything that these targets made
+	rm -rf .venv .venv-* build dist *.egg-info .demo .benchmarks .hypothesis .mypy_cache .pytest_cache \
+	    .ruff_cache spark-warehouse artifacts
+	find lookupstore \( -name '*.so' -o -name '*.c' \) -delete
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

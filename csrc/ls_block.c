@@ -1,0 +1,304 @@
+#include "ls_block.h"
+
+void ls_block_reset(ls_block_builder *builder) {
+    builder->size = 0;
+    builder->count = 0;
+    builder->record_size = 0;
+    builder->aligned = 1;
+    builder->last_key = 0;
+    builder->last_key_size = 0;
+}
+
+size_t ls_block_memory(const ls_block_builder *builder) {
+    size_t positions = builder->aligned && builder->count > 0 ? 0 : 4 * (size_t)builder->count;
+    return builder->size + positions + LS_BLOCK_TAIL;
+}
+
+size_t ls_block_room(ls_slice key, ls_slice value) {
+    return ls_varint_size(key.size) + key.size + ls_varint_size(value.size) + value.size;
+}
+
+ls_status ls_block_add(ls_block_builder *builder, ls_slice key, ls_slice value) {
+    if (key.size > INT32_MAX || value.size > INT32_MAX)
+        return LS_TOO_LARGE;
+    size_t record = ls_block_room(key, value);
+    size_t needed = builder->size + record + 4 * ((size_t)builder->count + 1) + LS_BLOCK_TAIL;
+    if (needed > INT32_MAX)
+        return LS_TOO_LARGE;
+    if (needed > builder->capacity || builder->count >= builder->positions_capacity)
+        return LS_NO_SPACE;
+    uint8_t *p = builder->data + builder->size;
+    p = ls_put_varint(p, key.size);
+    builder->last_key = (size_t)(p - builder->data);
+    builder->last_key_size = key.size;
+    if (key.size > 0)
+        memcpy(p, key.data, key.size);
+    p = ls_put_varint(p + key.size, value.size);
+    if (value.size > 0)
+        memcpy(p, value.data, value.size);
+    builder->positions[builder->count] = (uint32_t)builder->size;
+    if (builder->count == 0)
+        builder->record_size = record;
+    else if (record != builder->record_size)
+        builder->aligned = 0;
+    builder->size += record;
+    builder->count++;
+    return LS_OK;
+}
+
+ls_status ls_block_add_column(ls_block_builder *builder, ls_order order, int repeats,
+                              const ls_column *keys, const ls_column *values, size_t *row,
+                              size_t end, ls_slice *previous, size_t block_size) {
+    for (; *row < end; (*row)++) {
+        ls_slice key, value;
+        if (!ls_column_is_valid(keys, *row) || !ls_column_is_valid(values, *row))
+            return LS_NULL;
+        if (ls_column_get(keys, *row, &key) != LS_OK ||
+            ls_column_get(values, *row, &value) != LS_OK)
+            return LS_BAD_COLUMN;
+        if (ls_check_key(order, key) != LS_OK)
+            return LS_BAD_KEY;
+        if (previous->data != NULL) {
+            int compared = ls_compare(order, *previous, key);
+            if (compared > 0)
+                return LS_OUT_OF_ORDER;
+            if (compared == 0 && !repeats)
+                return LS_REPEATED;
+        }
+        ls_status status = ls_block_add(builder, key, value);
+        if (status != LS_OK)
+            return status;
+        *previous = key;
+        if (previous->data == NULL) /* an empty key of an empty buffer is still a key */
+            previous->data = builder->data;
+        if (ls_block_memory(builder) > block_size) {
+            (*row)++;
+            return LS_BLOCK_FULL;
+        }
+    }
+    return LS_OK;
+}
+
+void ls_block_finish(ls_block_builder *builder) {
+    uint8_t *p = builder->data + builder->size;
+    int aligned = builder->aligned && builder->count > 0;
+    if (!aligned) {
+        for (uint32_t i = 0; i < builder->count; i++, p += 4)
+            ls_store32(p, builder->positions[i]);
+    }
+    ls_store32(p, aligned ? (uint32_t)builder->record_size : builder->count);
+    p[4] = aligned ? 0 : 1;
+    builder->size = (size_t)(p - builder->data) + LS_BLOCK_TAIL;
+}
+
+ls_status ls_block_open(ls_block *block, const uint8_t *data, size_t size) {
+    if (size < LS_BLOCK_TAIL)
+        return LS_TRUNCATED;
+    size_t body = size - LS_BLOCK_TAIL;
+    uint32_t number = ls_load32(data + body);
+    uint8_t flag = data[size - 1];
+    block->data = data;
+    if (flag == 0) {
+        /* Two varints are the smallest record. */
+        if (number < 2 || body == 0 || body % number != 0 || body > INT32_MAX)
+            return LS_BAD_HEADER;
+        block->records_size = body;
+        block->positions = NULL;
+        block->record_size = number;
+        block->count = (uint32_t)(body / number);
+        return LS_OK;
+    }
+    if (flag != 1)
+        return LS_BAD_HEADER;
+    if (number > body / 4)
+        return LS_TRUNCATED;
+    block->records_size = body - 4 * (size_t)number;
+    block->positions = data + block->records_size;
+    block->record_size = 0;
+    block->count = number;
+    if (number == 0 ? block->records_size != 0 : ls_load32(block->positions) != 0)
+        return LS_BAD_POSITION;
+    return LS_OK;
+}
+
+static inline ls_status record_bounds(const ls_block *block, uint32_t i, const uint8_t **start,
+                                      const uint8_t **end) {
+    if (block->positions == NULL) {
+        *start = block->data + (size_t)i * block->record_size;
+        *end = *start + block->record_size;
+        return LS_OK;
+    }
+    size_t from = ls_load32(block->positions + 4 * (size_t)i);
+    size_t to = i + 1 < block->count ? ls_load32(block->positions + 4 * (size_t)(i + 1))
+                                     : block->records_size;
+    if (from >= to || to > block->records_size)
+        return LS_BAD_POSITION;
+    *start = block->data + from;
+    *end = block->data + to;
+    return LS_OK;
+}
+
+static inline ls_status record_key(const ls_block *block, uint32_t i, ls_slice *key,
+                                   const uint8_t **end) {
+    const uint8_t *p;
+    uint32_t size;
+    ls_status status = record_bounds(block, i, &p, end);
+    if (status != LS_OK)
+        return status;
+    status = ls_get_varint32(&p, *end, &size);
+    if (status != LS_OK)
+        return status;
+    if (size > (size_t)(*end - p))
+        return LS_TRUNCATED;
+    key->data = p;
+    key->size = size;
+    return LS_OK;
+}
+
+ls_status ls_block_record(const ls_block *block, uint32_t i, ls_slice *key, ls_slice *value) {
+    const uint8_t *end;
+    uint32_t size;
+    ls_status status = record_key(block, i, key, &end);
+    if (status != LS_OK)
+        return status;
+    const uint8_t *p = key->data + key->size;
+    status = ls_get_varint32(&p, end, &size);
+    if (status != LS_OK)
+        return status;
+    if (size != (size_t)(end - p))
+        return LS_BAD_RECORD;
+    value->data = p;
+    value->size = size;
+    return LS_OK;
+}
+
+ls_status ls_block_validate(const ls_block *block, ls_order order, int repeats, uint32_t *bad) {
+    ls_slice previous = {NULL, 0};
+    for (uint32_t i = 0; i < block->count; i++) {
+        ls_slice key, value;
+        *bad = i;
+        ls_status status = ls_block_record(block, i, &key, &value);
+        if (status == LS_OK)
+            status = ls_check_key(order, key);
+        if (status != LS_OK)
+            return status;
+        if (i > 0) {
+            int compared = ls_compare(order, previous, key);
+            if (compared > 0 || (compared == 0 && !repeats))
+                return LS_BAD_ORDER;
+        }
+        previous = key;
+    }
+    return LS_OK;
+}
+
+static inline ls_status compare_at(const ls_block *block, ls_order order, uint32_t i, ls_slice key,
+                                   int *compared) {
+    ls_slice stored;
+    const uint8_t *end;
+    ls_status status = record_key(block, i, &stored, &end);
+    if (status == LS_OK)
+        status = ls_check_key(order, stored);
+    if (status == LS_OK)
+        *compared = ls_compare(order, stored, key);
+    return status;
+}
+
+ls_status ls_block_seek(const ls_block *block, ls_order order, ls_slice key, uint32_t *position,
+                        int *found) {
+    int64_t left = 0, right = (int64_t)block->count - 1;
+    while (left <= right) {
+        int64_t middle = left + (right - left) / 2;
+        int compared = 0;
+        ls_status status = compare_at(block, order, (uint32_t)middle, key, &compared);
+        if (status != LS_OK)
+            return status;
+        if (compared == 0) {
+            *position = (uint32_t)middle;
+            *found = 1;
+            return LS_OK;
+        }
+        if (compared < 0)
+            left = middle + 1;
+        else
+            right = middle - 1;
+    }
+    *position = (uint32_t)left;
+    *found = 0;
+    return LS_OK;
+}
+
+ls_status ls_block_lower_bound(const ls_block *block, ls_order order, ls_slice key, uint32_t from,
+                               uint32_t *position, int *found) {
+    /* Invariant: records before `low` are smaller than the key, those from `high` on are not. */
+    size_t low = from, high = from, step = 1;
+    int compared = 1, at_high = 1;
+    *found = 0;
+    while (high < block->count) {
+        ls_status status = compare_at(block, order, (uint32_t)high, key, &compared);
+        if (status != LS_OK)
+            return status;
+        if (compared >= 0) {
+            at_high = compared;
+            break;
+        }
+        low = high + 1;
+        high += step;
+        step *= 2;
+    }
+    if (high > block->count)
+        high = block->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        ls_status status = compare_at(block, order, (uint32_t)middle, key, &compared);
+        if (status != LS_OK)
+            return status;
+        if (compared < 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
+            at_high = compared;
+        }
+    }
+    *position = (uint32_t)high;
+    *found = high < block->count && at_high == 0;
+    return LS_OK;
+}
+
+ls_status ls_block_sizes(const ls_block *block, uint32_t from, uint32_t to, size_t *keys,
+                         size_t *values) {
+    *keys = *values = 0;
+    for (uint32_t i = from; i < to; i++) {
+        ls_slice key, value;
+        ls_status status = ls_block_record(block, i, &key, &value);
+        if (status != LS_OK)
+            return status;
+        *keys += key.size;
+        *values += value.size;
+    }
+    return LS_OK;
+}
+
+ls_status ls_block_copy(const ls_block *block, uint32_t from, uint32_t to, int reverse,
+                        int64_t *key_offsets, uint8_t *keys, int64_t *value_offsets,
+                        uint8_t *values) {
+    int64_t key_end = 0, value_end = 0;
+    size_t count = to - from;
+    key_offsets[0] = value_offsets[0] = 0;
+    for (size_t n = 0; n < count; n++) {
+        ls_slice key, value;
+        uint32_t i = (uint32_t)(reverse ? to - 1 - n : from + n);
+        ls_status status = ls_block_record(block, i, &key, &value);
+        if (status != LS_OK)
+            return status;
+        if (key.size > 0)
+            memcpy(keys + key_end, key.data, key.size);
+        if (value.size > 0)
+            memcpy(values + value_end, value.data, value.size);
+        key_end += (int64_t)key.size;
+        value_end += (int64_t)value.size;
+        key_offsets[n + 1] = key_end;
+        value_offsets[n + 1] = value_end;
+    }
+    return LS_OK;
+}

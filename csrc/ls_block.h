@@ -1,0 +1,94 @@
+/* A block: records in key order, then the positions of the records unless all have one size, then
+ * that size or their number, then a flag. docs/format.md, "Block".
+ *
+ *   record 0 .. record n-1    each: varint key size, key, varint value size, value
+ *   positions                 only if unaligned: n times i32
+ *   i32                       aligned: size of every record; unaligned: n
+ *   u8                        0 = aligned, 1 = unaligned
+ */
+#ifndef LS_BLOCK_H
+#define LS_BLOCK_H
+
+#include "ls_column.h"
+#include "ls_order.h"
+
+/* i32 and flag. */
+#define LS_BLOCK_TAIL 5
+
+typedef struct {
+    uint8_t *data; /* the caller's, as is positions */
+    size_t capacity;
+    size_t size;
+    uint32_t *positions;
+    size_t positions_capacity;
+    uint32_t count;
+    size_t record_size; /* of the first record */
+    int aligned;        /* all records so far have that size */
+    size_t last_key;    /* where in data the key of the last record is */
+    size_t last_key_size;
+} ls_block_builder;
+
+/* Forgets the records and keeps the buffers. */
+void ls_block_reset(ls_block_builder *builder);
+
+/* Bytes that the block would have if it were finished now. */
+size_t ls_block_memory(const ls_block_builder *builder);
+
+/* Adds one record after the others, without a look at its order.
+ * LS_NO_SPACE: needs ls_block_room(key, value) more bytes of data, one more position and a tail.
+ * LS_TOO_LARGE: the block would pass 2^31 - 1 bytes. */
+ls_status ls_block_add(ls_block_builder *builder, ls_slice key, ls_slice value);
+
+/* Bytes of one record. */
+size_t ls_block_room(ls_slice key, ls_slice value);
+
+/* Adds records from *row to end, and leaves in *row the first that is not added.
+ * `previous`: the key before *row (data NULL: none); afterwards the last one added, in the column.
+ * LS_BLOCK_FULL: the block now has more than block_size bytes. LS_OUT_OF_ORDER, LS_REPEATED (unless
+ * `repeats`), LS_BAD_KEY, LS_NULL, LS_BAD_COLUMN: of row *row. LS_NO_SPACE, LS_TOO_LARGE as above. */
+ls_status ls_block_add_column(ls_block_builder *builder, ls_order order, int repeats,
+                              const ls_column *keys, const ls_column *values, size_t *row,
+                              size_t end, ls_slice *previous, size_t block_size);
+
+/* Appends positions, size or count, and flag: data[0 .. size) is the block.
+ * REQUIRES: capacity >= ls_block_memory(builder). */
+void ls_block_finish(ls_block_builder *builder);
+
+typedef struct {
+    const uint8_t *data;
+    size_t records_size;
+    const uint8_t *positions; /* NULL: aligned */
+    uint32_t record_size;     /* if aligned */
+    uint32_t count;
+} ls_block;
+
+/* Checks the tail of a block; records are checked when they are read. */
+ls_status ls_block_open(ls_block *block, const uint8_t *data, size_t size);
+
+/* REQUIRES: i < block->count. */
+ls_status ls_block_record(const ls_block *block, uint32_t i, ls_slice *key, ls_slice *value);
+
+/* Reads every record: they tile the block and their keys are in order. *bad: the first wrong one. */
+ls_status ls_block_validate(const ls_block *block, ls_order order, int repeats, uint32_t *bad);
+
+/* Finds as Java does: halving from both ends, done at the first equal key that it meets. *position:
+ * that record, or the first one with a greater key (count: none). */
+ls_status ls_block_seek(const ls_block *block, ls_order order, ls_slice key, uint32_t *position,
+                        int *found);
+
+/* Finds the first record from `from` on whose key is not smaller, by doubling steps: cheap when it is
+ * near. *found: whether its key equals. */
+ls_status ls_block_lower_bound(const ls_block *block, ls_order order, ls_slice key, uint32_t from,
+                               uint32_t *position, int *found);
+
+/* Bytes of all keys and all values of records [from, to). */
+ls_status ls_block_sizes(const ls_block *block, uint32_t from, uint32_t to, size_t *keys,
+                         size_t *values);
+
+/* Copies records [from, to), backwards if `reverse`, to Arrow large_binary buffers: offsets have
+ * to - from + 1 entries. REQUIRES: room for what ls_block_sizes said. */
+ls_status ls_block_copy(const ls_block *block, uint32_t from, uint32_t to, int reverse,
+                        int64_t *key_offsets, uint8_t *keys, int64_t *value_offsets,
+                        uint8_t *values);
+
+#endif

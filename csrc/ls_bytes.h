@@ -1,0 +1,115 @@
+/* Slices, little-endian loads and stores, varints. Every read takes an end pointer. */
+#ifndef LS_BYTES_H
+#define LS_BYTES_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "ls_status.h"
+
+typedef struct {
+    const uint8_t *data;
+    size_t size;
+} ls_slice;
+
+static inline uint32_t ls_load32(const uint8_t *p) {
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+static inline uint64_t ls_load64(const uint8_t *p) {
+    return (uint64_t)ls_load32(p) | (uint64_t)ls_load32(p + 4) << 32;
+}
+
+static inline uint64_t ls_load64_big(const uint8_t *p) {
+    uint64_t value;
+    memcpy(&value, p, 8);
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    return value;
+#else
+    return __builtin_bswap64(value);
+#endif
+}
+
+static inline void ls_store32(uint8_t *p, uint32_t value) {
+    p[0] = (uint8_t)value;
+    p[1] = (uint8_t)(value >> 8);
+    p[2] = (uint8_t)(value >> 16);
+    p[3] = (uint8_t)(value >> 24);
+}
+
+static inline void ls_store64(uint8_t *p, uint64_t value) {
+    ls_store32(p, (uint32_t)value);
+    ls_store32(p + 4, (uint32_t)(value >> 32));
+}
+
+/* LEB128: 7 bits a byte, least significant group first, high bit on all bytes but the last. */
+static inline size_t ls_varint_size(uint64_t value) {
+    size_t size = 1;
+    while (value >= 0x80) {
+        value >>= 7;
+        size++;
+    }
+    return size;
+}
+
+/* Writes at most 10 bytes; the caller has made room for ls_varint_size(value). */
+static inline uint8_t *ls_put_varint(uint8_t *p, uint64_t value) {
+    while (value >= 0x80) {
+        *p++ = (uint8_t)(value | 0x80);
+        value >>= 7;
+    }
+    *p++ = (uint8_t)value;
+    return p;
+}
+
+/* Reads a length or count: at most 5 bytes, and never beyond what Java's int can hold. */
+static inline ls_status ls_get_varint32(const uint8_t **cursor, const uint8_t *end,
+                                        uint32_t *value) {
+    const uint8_t *p = *cursor;
+    uint64_t result = 0;
+    if (p < end && *p < 0x80) { /* nearly every length is below 128 */
+        *value = *p;
+        *cursor = p + 1;
+        return LS_OK;
+    }
+    for (unsigned shift = 0; shift < 35; shift += 7) {
+        if (p >= end)
+            return LS_TRUNCATED;
+        uint8_t byte = *p++;
+        result |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80) {
+            if (result > INT32_MAX)
+                return LS_BAD_VARINT;
+            *value = (uint32_t)result;
+            *cursor = p;
+            return LS_OK;
+        }
+    }
+    return LS_BAD_VARINT;
+}
+
+/* Reads an offset or row id: at most 10 bytes, and never beyond what Java's long can hold. */
+static inline ls_status ls_get_varint64(const uint8_t **cursor, const uint8_t *end,
+                                        uint64_t *value) {
+    const uint8_t *p = *cursor;
+    uint64_t result = 0;
+    for (unsigned shift = 0; shift < 70; shift += 7) {
+        if (p >= end)
+            return LS_TRUNCATED;
+        uint8_t byte = *p++;
+        if (shift == 63 && (byte & 0x7f) != 0)
+            return LS_BAD_VARINT;
+        result |= shift < 64 ? (uint64_t)(byte & 0x7f) << shift : 0;
+        if (byte < 0x80) {
+            if (result > INT64_MAX)
+                return LS_BAD_VARINT;
+            *value = result;
+            *cursor = p;
+            return LS_OK;
+        }
+    }
+    return LS_BAD_VARINT;
+}
+
+#endif

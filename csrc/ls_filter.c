@@ -1,0 +1,136 @@
+#include "ls_filter.h"
+
+#include <math.h>
+
+#define XXH_INLINE_ALL
+#include "arrow/vendored/xxhash/xxhash.h"
+
+/* parquet-format, BloomFilter.md: the eight odd constants that pick one bit a word. */
+static const uint32_t SALT[8] = {0x47b6137bU, 0x44974d91U, 0x8824ad5bU, 0xa2b7289dU,
+                                 0x705495c7U, 0x2df1424bU, 0x9efc4947U, 0x5c6bfb31U};
+
+uint64_t ls_split_block_hash(ls_slice key) {
+    return XXH64(key.data, key.size, 0);
+}
+
+static inline size_t split_block_at(uint64_t blocks, uint64_t hash) {
+    /* The upper half of the hash, scaled to [0, blocks): parquet's block index for any size. */
+    return (size_t)(((hash >> 32) * blocks) >> 32) * LS_SPLIT_BLOCK;
+}
+
+void ls_split_block_add(uint8_t *bits, uint64_t blocks, uint64_t hash) {
+    uint8_t *block = bits + split_block_at(blocks, hash);
+    for (unsigned word = 0; word < 8; word++) {
+        uint32_t mask = UINT32_C(1) << ((uint32_t)hash * SALT[word] >> 27);
+        ls_store32(block + 4 * word, ls_load32(block + 4 * word) | mask);
+    }
+}
+
+int ls_split_block_test(const uint8_t *bits, uint64_t blocks, uint64_t hash) {
+    const uint8_t *block = bits + split_block_at(blocks, hash);
+    uint32_t missing = 0;
+    for (unsigned word = 0; word < 8; word++) {
+        uint32_t mask = UINT32_C(1) << ((uint32_t)hash * SALT[word] >> 27);
+        missing |= mask & ~ls_load32(block + 4 * word);
+    }
+    return missing == 0;
+}
+
+static inline uint32_t rotate_left(uint32_t value, unsigned by) {
+    return value << by | value >> (32 - by);
+}
+
+static inline uint32_t murmur_mix(uint32_t hash, uint32_t word) {
+    word = rotate_left(word * 0xcc9e2d51U, 15) * 0x1b873593U;
+    return rotate_left(hash ^ word, 13) * 5 + 0xe6546b64U;
+}
+
+uint32_t ls_paimon_hash(ls_slice key) {
+    uint32_t hash = 42;
+    size_t whole = key.size & ~(size_t)3;
+    for (size_t i = 0; i < whole; i += 4)
+        hash = murmur_mix(hash, ls_load32(key.data + i));
+    for (size_t i = whole; i < key.size; i++)
+        hash = murmur_mix(hash, (uint32_t)(int32_t)(int8_t)key.data[i]);
+    hash ^= (uint32_t)key.size;
+    hash = (hash ^ hash >> 16) * 0x85ebca6bU;
+    hash = (hash ^ hash >> 13) * 0xc2b2ae35U;
+    return hash ^ hash >> 16;
+}
+
+uint32_t ls_paimon_filter_size(uint64_t entries, double fpp) {
+    double wanted = -(double)entries * log(fpp) / (log(2) * log(2));
+    /* Above this Java's 8 * bytes passes its int, and the filter it makes does not work. */
+    if (!(wanted < 2147483640.0))
+        return 0;
+    return (uint32_t)ceil((double)(int32_t)wanted / 8.0);
+}
+
+uint32_t ls_paimon_filter_hashes(uint32_t size, uint64_t entries) {
+    double hashes = floor(8.0 * size / (double)entries * log(2) + 0.5);
+    return hashes < 1 ? 1 : hashes > INT32_MAX ? INT32_MAX : (uint32_t)hashes;
+}
+
+static inline uint32_t paimon_position(uint32_t hash, uint32_t step, uint32_t i, uint32_t bits) {
+    uint32_t combined = hash + i * step;
+    if (combined > INT32_MAX) /* negative in Java */
+        combined = ~combined;
+    return combined % bits;
+}
+
+void ls_paimon_filter_add(uint8_t *bits, uint32_t size, uint32_t hashes, uint32_t hash) {
+    for (uint32_t i = 1; i <= hashes; i++) {
+        uint32_t at = paimon_position(hash, hash >> 16, i, size * 8);
+        bits[at >> 3] |= (uint8_t)(1U << (at & 7));
+    }
+}
+
+int ls_paimon_filter_test(const uint8_t *bits, uint32_t size, uint32_t hashes, uint32_t hash) {
+    for (uint32_t i = 1; i <= hashes; i++) {
+        uint32_t at = paimon_position(hash, hash >> 16, i, size * 8);
+        if (!(bits[at >> 3] >> (at & 7) & 1))
+            return 0;
+    }
+    return 1;
+}
+
+int ls_filter_test(const ls_filter *filter, ls_slice key) {
+    switch (filter->kind) {
+    case LS_FILTER_SPLIT_BLOCK:
+        return ls_split_block_test(filter->bits, filter->size / LS_SPLIT_BLOCK,
+                                   ls_split_block_hash(key));
+    case LS_FILTER_PAIMON:
+        return ls_paimon_filter_test(filter->bits, (uint32_t)filter->size, filter->hashes,
+                                     ls_paimon_hash(key));
+    case LS_FILTER_NONE:
+        break;
+    }
+    return 1;
+}
+
+ls_status ls_filter_test_items(const ls_filter *filter, const ls_column *keys, ls_sort_item *items,
+                               size_t *count, size_t *bad) {
+    size_t kept = 0;
+    for (size_t i = 0; i < *count; i++) {
+        ls_slice key;
+        ls_status status = ls_column_get(keys, items[i].index, &key);
+        if (status != LS_OK) {
+            *bad = i;
+            return status;
+        }
+        items[kept] = items[i];
+        kept += (size_t)ls_filter_test(filter, key);
+    }
+    *count = kept;
+    return LS_OK;
+}
+
+void ls_filter_hash(ls_filter_kind kind, const ls_column *keys, size_t from, size_t to,
+                    uint64_t *hashes) {
+    for (size_t i = from; i < to; i++) {
+        ls_slice key = {NULL, 0};
+        (void)ls_column_get(keys, i, &key);
+        hashes[i - from] =
+            kind == LS_FILTER_PAIMON ? ls_paimon_hash(key) : ls_split_block_hash(key);
+    }
+}

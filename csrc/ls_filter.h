@@ -1,0 +1,62 @@
+/* The two Bloom filters of sorted files: split-block (native) and Paimon's. docs/format.md,
+ * "Filters". Both only ever say "absent" or "maybe". */
+#ifndef LS_FILTER_H
+#define LS_FILTER_H
+
+#include "ls_column.h"
+#include "ls_sort.h"
+
+/* ---- Split-block filter over XXH64: the one of the Parquet format (parquet-format, BloomFilter.md).
+ * A block is 32 bytes, eight little-endian words with one bit each for every key. */
+
+#define LS_SPLIT_BLOCK 32
+
+/* XXH64 with seed 0. */
+uint64_t ls_split_block_hash(ls_slice key);
+
+/* REQUIRES: blocks > 0 and blocks * 32 bytes at `bits`. */
+void ls_split_block_add(uint8_t *bits, uint64_t blocks, uint64_t hash);
+int ls_split_block_test(const uint8_t *bits, uint64_t blocks, uint64_t hash);
+
+/* ---- Paimon's filter: a variant of 32-bit Murmur3 with seed 42 and a signed tail, double hashing,
+ * bits counted from the least significant of each byte (org.apache.paimon.utils.BloomFilter and
+ * MurmurHashUtils). */
+
+uint32_t ls_paimon_hash(ls_slice key);
+
+/* Bytes of a filter for that many entries and that rate of false positives; 0: Java cannot make it,
+ * because its int overflows or nothing is left. */
+uint32_t ls_paimon_filter_size(uint64_t entries, double fpp);
+
+/* How many positions a key has in a filter of that size. REQUIRES: entries > 0. */
+uint32_t ls_paimon_filter_hashes(uint32_t size, uint64_t entries);
+
+/* REQUIRES: 0 < size <= 2^28 - 1. */
+void ls_paimon_filter_add(uint8_t *bits, uint32_t size, uint32_t hashes, uint32_t hash);
+int ls_paimon_filter_test(const uint8_t *bits, uint32_t size, uint32_t hashes, uint32_t hash);
+
+/* ---- One name for both. */
+
+typedef enum { LS_FILTER_NONE, LS_FILTER_SPLIT_BLOCK, LS_FILTER_PAIMON } ls_filter_kind;
+
+typedef struct {
+    ls_filter_kind kind;
+    const uint8_t *bits;
+    uint64_t size;   /* bytes */
+    uint32_t hashes; /* Paimon's */
+} ls_filter;
+
+/* 0: absent. Without a filter everything may be there. */
+int ls_filter_test(const ls_filter *filter, ls_slice key);
+
+/* Keeps the items whose key may be there, in their order; returns how many.
+ * LS_BAD_COLUMN: offsets that leave the data, of item *bad. */
+ls_status ls_filter_test_items(const ls_filter *filter, const ls_column *keys, ls_sort_item *items,
+                               size_t *count, size_t *bad);
+
+/* Hashes keys [from, to) of a column, as 64-bit numbers for either kind.
+ * REQUIRES: ls_column_get is LS_OK for each. */
+void ls_filter_hash(ls_filter_kind kind, const ls_column *keys, size_t from, size_t to,
+                    uint64_t *hashes);
+
+#endif

@@ -1,0 +1,85 @@
+"""Arrow arrays of byte strings, seen by C through their buffers.
+
+Only buffers cross this door (addresses and sizes), never Arrow's C++ ABI, so that one wheel serves
+many versions of pyarrow.
+"""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+# Stands in for a missing data buffer, so that C never does arithmetic on a null pointer.
+NO_BYTES = pa.py_buffer(b"\0")
+
+
+cdef class BinaryColumn:
+    """Hold an Arrow binary array and the C view of it.
+
+    Takes binary, large_binary, fixed_size_binary, binary_view, the string types, chunked arrays of
+    these, or a list of bytes.
+    """
+
+    def __init__(self, values, str name="keys"):
+        array = self.array = as_binary(values, name)
+        buffers = array.buffers()
+        cdef size_t offset = array.offset
+        self.column.length = len(array)
+        self.column.validity = buffer_data(buffers[0]) if array.null_count else NULL
+        self.column.validity_offset = offset
+        data = buffers[len(buffers) - 1]
+        self.column.data_size = 0 if data is None else data.size
+        self.column.data = buffer_data(NO_BYTES if self.column.data_size == 0 else data)
+        if pa.types.is_fixed_size_binary(array.type):
+            self.column.width = array.type.byte_width
+            self.column.offset_width = 0
+            if self.column.data_size < (offset + self.column.length) * self.column.width:
+                raise ValueError(f"{name}: the Arrow array is longer than its data buffer")
+            self.column.data += offset * self.column.width
+            self.column.data_size -= offset * self.column.width
+            return
+        self.column.offset_width = 8 if pa.types.is_large_binary(array.type) else 4
+        if self.column.length == 0:
+            return  # the format allows an empty array to come without offsets
+        if buffers[1].size < (offset + self.column.length + 1) * self.column.offset_width:
+            raise ValueError(f"{name}: the Arrow array is longer than its offsets buffer")
+        self.column.offsets = buffer_data(buffers[1]) + offset * self.column.offset_width
+
+    def __len__(self):
+        return self.column.length
+
+
+def as_binary(values, str name="keys"):
+    """Return `values` as one binary, large_binary or fixed_size_binary Arrow array."""
+    if isinstance(values, (list, tuple)):
+        for i, value in enumerate(values):
+            if not isinstance(value, (bytes, bytearray, memoryview)):
+                raise TypeError(
+                    f"{name}[{i}] is {type(value).__name__}; give bytes, or an Arrow binary array"
+                )
+        return pa.array(values, pa.large_binary())
+    if isinstance(values, pa.ChunkedArray):
+        chunks = [as_binary(chunk, name) for chunk in values.chunks]
+        if len(chunks) == 1:
+            return chunks[0]
+        return pa.concat_arrays(
+            [chunk.cast(pa.large_binary()) for chunk in chunks]
+            or [pa.array([], pa.large_binary())]
+        )
+    if not isinstance(values, pa.Array):
+        raise TypeError(
+            f"{name} is {type(values).__name__}; give a list of bytes, or an Arrow binary array"
+        )
+    kind = values.type
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return values
+    if pa.types.is_fixed_size_binary(kind):
+        return values
+    if pa.types.is_string(kind):
+        return values.cast(pa.binary())
+    if pa.types.is_large_string(kind):
+        return values.cast(pa.large_binary())
+    if kind == pa.binary_view() or kind == pa.string_view():
+        return pc.cast(values, pa.large_binary())
+    raise TypeError(
+        f"{name} has the Arrow type {kind}; give binary, large_binary, fixed_size_binary or "
+        "binary_view"
+    )

@@ -1,0 +1,45 @@
+"""Every exception that lookupstore raises on purpose, under one base.
+
+Bad arguments are not here: they are ``ValueError``, ``TypeError`` and ``KeyError`` that name the
+argument and say what would be right.
+"""
+
+from __future__ import annotations
+
+
+class LookupStoreError(Exception):
+    """Be the base of every failure that is lookupstore's own."""
+
+
+class FormatError(LookupStoreError):
+    """Say that a file or folder is not what it was opened as, or needs a codec that is missing."""
+
+
+class CorruptionError(LookupStoreError):
+    """Say that stored bytes contradict themselves, and where.
+
+    Attributes:
+        path: file that holds the bytes.
+        offset: offset in that file, in bytes, of the region that is wrong.
+        expected: what should be there, as text.
+        found: what is there, as text.
+    """
+
+    def __init__(self, path: str, offset: int, expected: object, found: object) -> None:
+        self.path = str(path)
+        self.offset = int(offset)
+        self.expected = str(expected)
+        self.found = str(found)
+        # All four reach Exception.args, so that the error survives pickling between processes.
+        super().__init__(self.path, self.offset, self.expected, self.found)
+
+    def __str__(self) -> str:
+        return f"{self.path}: offset {self.offset}: expected {self.expected}, found {self.found}"
+
+
+class ClosedError(LookupStoreError):
+    """Say that a reader, writer or store was used after it was closed."""
+
+
+class StaleStoreError(LookupStoreError):
+    """Say that a store has been replaced since it was planned on."""

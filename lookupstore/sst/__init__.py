@@ -1,0 +1,26 @@
+"""One sorted file of keys and values: bytes in, bytes out.
+
+    >>> from lookupstore.sst import Reader, Writer
+    >>> with Writer("cities.sst") as writer:
+    ...     writer.put(b"berlin", b"3.9")
+    ...     writer.put(b"paris", b"2.1")
+    >>> with Reader("cities.sst") as reader:
+    ...     reader.get(b"paris")
+    ...     reader.get_many([b"paris", b"rome"]).to_pylist()
+    b'2.1'
+    [b'2.1', None]
+
+A file is written once, in key order, and never changes. Two dialects share the same blocks:
+``native`` (every byte checksummed, the file knows its own schema) and ``paimon`` (the bytes that
+Java Paimon writes). ``docs/format.md`` describes both to the byte.
+
+``writer`` and ``reader`` are twins over ``format`` (the dialects as data) and ``codec`` (blocks to
+payloads); ``stored`` checks every handle and checksum that the reader follows, ``verify`` reads all
+of a file; the extensions ``_block``, ``_filter`` and ``_batch`` do all work on single keys.
+"""
+
+from lookupstore.sst.format import Info
+from lookupstore.sst.reader import Reader
+from lookupstore.sst.writer import Writer
+
+__all__ = ["Info", "Reader", "Writer"]

@@ -1,0 +1,55 @@
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+
+from lookupstore._arrow cimport ls_column, ls_slice, ls_status
+
+
+cdef extern from "ls_order.h":
+    ctypedef enum ls_order:
+        LS_ORDER_BYTES
+        LS_ORDER_INT8
+        LS_ORDER_INT16
+        LS_ORDER_INT32
+        LS_ORDER_INT64
+    ls_status ls_check_key(ls_order order, ls_slice key) noexcept nogil
+    int ls_compare(ls_order order, ls_slice a, ls_slice b) noexcept nogil
+
+
+cdef extern from "ls_block.h":
+    ctypedef struct ls_block:
+        const uint8_t *data
+        size_t records_size
+        const uint8_t *positions
+        uint32_t record_size
+        uint32_t count
+    ls_status ls_block_open(ls_block *block, const uint8_t *data, size_t size) noexcept nogil
+    ls_status ls_block_record(
+        const ls_block *block, uint32_t i, ls_slice *key, ls_slice *value) noexcept nogil
+    ls_status ls_block_validate(
+        const ls_block *block, ls_order order, int repeats, uint32_t *bad) noexcept nogil
+    ls_status ls_block_seek(
+        const ls_block *block, ls_order order, ls_slice key, uint32_t *position,
+        int *found) noexcept nogil
+    ls_status ls_block_lower_bound(
+        const ls_block *block, ls_order order, ls_slice key, uint32_t start, uint32_t *position,
+        int *found) noexcept nogil
+    ls_status ls_block_sizes(
+        const ls_block *block, uint32_t start, uint32_t end, size_t *keys,
+        size_t *values) noexcept nogil
+    ls_status ls_block_copy(
+        const ls_block *block, uint32_t start, uint32_t end, int reverse, int64_t *key_offsets,
+        uint8_t *keys, int64_t *value_offsets, uint8_t *values) noexcept nogil
+
+
+cdef class Block:
+    cdef readonly bytes data
+    cdef readonly str path
+    cdef readonly object offset
+    cdef ls_order order
+    cdef ls_block block
+    cdef int fail(self, ls_status status, str what) except -1
+
+
+cdef ls_order order_of(str name) except? LS_ORDER_BYTES
+cdef str status_text(ls_status status)
+cdef int check_key(ls_order order, ls_slice key, str name) except -1

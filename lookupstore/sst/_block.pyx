@@ -1,0 +1,348 @@
+"""Blocks: build one from records, read one."""
+
+from libc.stdlib cimport free, realloc
+
+import pyarrow as pa
+
+from lookupstore._arrow cimport (
+    LS_BAD_COLUMN,
+    LS_BAD_HEADER,
+    LS_BAD_KEY,
+    LS_BAD_ORDER,
+    LS_BAD_POSITION,
+    LS_BAD_RECORD,
+    LS_BAD_VARINT,
+    LS_BLOCK_FULL,
+    LS_NO_SPACE,
+    LS_NULL,
+    LS_OK,
+    LS_OUT_OF_ORDER,
+    LS_TOO_LARGE,
+    LS_TRUNCATED,
+    BinaryColumn,
+    buffer_data,
+    ls_column_get,
+    ls_column_is_valid,
+)
+
+from lookupstore.errors import CorruptionError
+
+
+cdef extern from "ls_block.h":
+    ctypedef struct ls_block_builder:
+        uint8_t *data
+        size_t capacity
+        size_t size
+        uint32_t *positions
+        size_t positions_capacity
+        uint32_t count
+        size_t record_size
+        int aligned
+        size_t last_key
+        size_t last_key_size
+    void ls_block_reset(ls_block_builder *builder) noexcept nogil
+    size_t ls_block_memory(const ls_block_builder *builder) noexcept nogil
+    size_t ls_block_room(ls_slice key, ls_slice value) noexcept nogil
+    ls_status ls_block_add(ls_block_builder *builder, ls_slice key, ls_slice value) noexcept nogil
+    ls_status ls_block_add_column(
+        ls_block_builder *builder, ls_order order, int repeats, const ls_column *keys,
+        const ls_column *values, size_t *row, size_t end, ls_slice *previous,
+        size_t block_size) noexcept nogil
+    void ls_block_finish(ls_block_builder *builder) noexcept nogil
+
+
+cdef ls_order order_of(str name) except? LS_ORDER_BYTES:
+    """The C name of a key order; the closed set is format.KEY_ORDERS."""
+    if name == "bytes":
+        return LS_ORDER_BYTES
+    if name == "int8":
+        return LS_ORDER_INT8
+    if name == "int16":
+        return LS_ORDER_INT16
+    if name == "int32":
+        return LS_ORDER_INT32
+    if name == "int64":
+        return LS_ORDER_INT64
+    raise ValueError(f"order={name!r} is none of 'bytes', 'int8', 'int16', 'int32', 'int64'")
+
+
+cdef str status_text(ls_status status):
+    if status == LS_TRUNCATED:
+        return "a length that points past the end"
+    if status == LS_BAD_VARINT:
+        return "a varint that is too long"
+    if status == LS_BAD_HEADER:
+        return "an impossible record size, count or flag"
+    if status == LS_BAD_POSITION:
+        return "a position that does not ascend"
+    if status == LS_BAD_RECORD:
+        return "a record that does not end where the next one starts"
+    if status == LS_BAD_ORDER:
+        return "a key that does not come after the one before it"
+    if status == LS_BAD_KEY:
+        return "a key of a size that the key order does not know"
+    return f"status {<int>status}"
+
+
+cdef int check_key(ls_order order, ls_slice key, str name) except -1:
+    if ls_check_key(order, key) != LS_OK:
+        raise ValueError(
+            f"{name} has {key.size} bytes; the key order of this file takes keys of "
+            f"{<int>order} bytes"
+        )
+    return 0
+
+
+cdef ls_slice slice_of(bytes value) noexcept:
+    cdef ls_slice out
+    out.data = <const uint8_t *>value
+    out.size = len(value)
+    return out
+
+
+cdef class BlockBuilder:
+    """Collect records in key order and encode them as one block after another."""
+
+    cdef ls_block_builder builder
+    cdef ls_order order
+    cdef int repeats
+    cdef size_t block_size
+    cdef readonly object last_key  # bytes of the last record added, None before the first
+
+    def __cinit__(self, str order, bint repeats, size_t block_size):
+        self.order = order_of(order)
+        self.repeats = repeats
+        self.block_size = block_size
+        self.last_key = None
+        ls_block_reset(&self.builder)
+
+    def __dealloc__(self):
+        free(self.builder.data)
+        free(self.builder.positions)
+
+    @property
+    def count(self):
+        return self.builder.count
+
+    @property
+    def full(self):
+        """Whether the block has passed its size and must be finished."""
+        return self.builder.count > 0 and ls_block_memory(&self.builder) > self.block_size
+
+    cdef int grow(self, size_t more) except -1:
+        cdef size_t positions, capacity
+        cdef void *new
+        if self.builder.count >= self.builder.positions_capacity:
+            positions = max(<size_t>64, 2 * self.builder.positions_capacity)
+            new = realloc(self.builder.positions, positions * sizeof(uint32_t))
+            if new == NULL:
+                raise MemoryError()
+            self.builder.positions = <uint32_t *>new
+            self.builder.positions_capacity = positions
+        capacity = self.builder.size + more + 4 * (self.builder.count + 1) + 5
+        if capacity > self.builder.capacity:
+            capacity = max(capacity, 2 * self.builder.capacity, <size_t>4096)
+            new = realloc(self.builder.data, capacity)
+            if new == NULL:
+                raise MemoryError()
+            self.builder.data = <uint8_t *>new
+            self.builder.capacity = capacity
+        return 0
+
+    def add(self, bytes key not None, bytes value not None):
+        """Add one record; `full` then tells whether to finish the block."""
+        cdef ls_slice k = slice_of(key), v = slice_of(value), previous
+        cdef int compared
+        cdef ls_status status
+        check_key(self.order, k, "key")
+        if self.last_key is not None:
+            previous = slice_of(self.last_key)
+            compared = ls_compare(self.order, previous, k)
+            if compared > 0 or (compared == 0 and not self.repeats):
+                raise ValueError(order_text(self.last_key, key, compared))
+        status = ls_block_add(&self.builder, k, v)
+        if status == LS_NO_SPACE:
+            self.grow(ls_block_room(k, v))
+            status = ls_block_add(&self.builder, k, v)
+        if status != LS_OK:
+            raise ValueError(
+                f"the record of key {key[:32]!r} has {k.size} + {v.size} bytes; a block holds at "
+                "most 2147483647"
+            )
+        self.last_key = key
+
+    def add_many(self, BinaryColumn keys not None, BinaryColumn values not None, size_t row):
+        """Add records from `row` until the block is full or the columns end; the next row.
+
+        Raises:
+            ValueError: keys out of order or repeated, a null, a key of a wrong size; the message
+                says which row. The rows before it have been added.
+        """
+        cdef size_t start = row, end = keys.column.length
+        cdef ls_slice previous, key, value
+        cdef ls_status status
+        previous.data = NULL
+        previous.size = 0
+        if self.last_key is not None:
+            previous = slice_of(self.last_key)
+        while True:
+            with nogil:
+                status = ls_block_add_column(
+                    &self.builder, self.order, self.repeats, &keys.column, &values.column, &row,
+                    end, &previous, self.block_size)
+            if status != LS_NO_SPACE:
+                break
+            ls_column_get(&keys.column, row, &key)
+            ls_column_get(&values.column, row, &value)
+            self.grow(ls_block_room(key, value))
+        if row > start:
+            self.last_key = (<char *>self.builder.data)[
+                self.builder.last_key:self.builder.last_key + self.builder.last_key_size]
+        if status == LS_OK or status == LS_BLOCK_FULL:
+            return row
+        if status == LS_NULL:
+            which = "keys" if not ls_column_is_valid(&keys.column, row) else "values"
+            raise ValueError(f"{which}[{row}] is null; a file has no null keys or values")
+        if status == LS_BAD_COLUMN:
+            raise ValueError(f"row {row}: the Arrow offsets leave their data buffer")
+        ls_column_get(&keys.column, row, &key)
+        if status == LS_BAD_KEY:
+            check_key(self.order, key, f"keys[{row}]")
+        if status == LS_TOO_LARGE:
+            raise ValueError(f"row {row}: a record or block of more than 2147483647 bytes")
+        raise ValueError(
+            order_text(self.last_key, (<char *>key.data)[:key.size], status == LS_OUT_OF_ORDER)
+            + f" (row {row} of this call)"
+        )
+
+    def finish(self):
+        """Return the encoded block and start the next one."""
+        if self.builder.data == NULL:
+            self.grow(0)
+        cdef bytes block
+        ls_block_finish(&self.builder)
+        block = (<char *>self.builder.data)[:self.builder.size]
+        ls_block_reset(&self.builder)
+        return block
+
+
+def order_text(previous, key, compared):
+    """Say which two keys are not in order."""
+    if compared:
+        return (f"key {key[:64]!r} comes after {previous[:64]!r} but is smaller; "
+                "give keys in key order")
+    return f"key {key[:64]!r} is repeated; a file holds each key once"
+
+
+cdef class Block:
+    """Read the records of one decoded block.
+
+    Holds the bytes of the block; `path` and `offset` say where they came from.
+    """
+
+    def __init__(self, bytes data not None, str path not None, offset, str order="bytes"):
+        self.data = data
+        self.path = path
+        self.offset = offset
+        self.order = order_of(order)
+        self.fail(
+            ls_block_open(&self.block, <const uint8_t *>data, len(data)), "a block")
+
+    def __len__(self):
+        return self.block.count
+
+    @property
+    def aligned(self):
+        return self.block.positions == NULL
+
+    @property
+    def nbytes(self):
+        return len(self.data)
+
+    cdef int fail(self, ls_status status, str what) except -1:
+        if status != LS_OK:
+            raise CorruptionError(self.path, self.offset, what, status_text(status))
+        return 0
+
+    def record(self, uint32_t i):
+        """Return key and value of record `i`."""
+        cdef ls_slice key, value
+        if i >= self.block.count:
+            raise IndexError(f"record {i} of {self.block.count}")
+        self.fail(ls_block_record(&self.block, i, &key, &value), f"record {i} of the block")
+        return (<char *>key.data)[:key.size], (<char *>value.data)[:value.size]
+
+    def check_key(self, bytes key not None):
+        """Raise ValueError if the key order does not know keys of this size."""
+        check_key(self.order, slice_of(key), "key")
+
+    def seek(self, bytes key not None):
+        """Return (position, found) as Java's binary search does."""
+        cdef uint32_t position
+        cdef int found
+        check_key(self.order, slice_of(key), "key")
+        self.fail(
+            ls_block_seek(&self.block, self.order, slice_of(key), &position, &found),
+            "records of the block")
+        return position, bool(found)
+
+    def lower_bound(self, bytes key not None):
+        """Return the position of the first record whose key is not smaller."""
+        cdef uint32_t position
+        cdef int found
+        check_key(self.order, slice_of(key), "key")
+        self.fail(
+            ls_block_lower_bound(&self.block, self.order, slice_of(key), 0, &position, &found),
+            "records of the block")
+        return position
+
+    def get(self, bytes key not None, default=None):
+        """Return the value of a key."""
+        cdef uint32_t position
+        cdef int found
+        cdef ls_slice stored, value
+        check_key(self.order, slice_of(key), "key")
+        self.fail(
+            ls_block_seek(&self.block, self.order, slice_of(key), &position, &found),
+            "records of the block")
+        if not found:
+            return default
+        self.fail(
+            ls_block_record(&self.block, position, &stored, &value),
+            f"record {position} of the block")
+        return (<char *>value.data)[:value.size]
+
+    def validate(self, bint repeats):
+        """Read every record: they tile the block and keys are in order."""
+        cdef uint32_t bad = 0
+        cdef ls_status status
+        with nogil:
+            status = ls_block_validate(&self.block, self.order, repeats, &bad)
+        self.fail(status, f"record {bad} of the block")
+
+    def to_arrow(self, uint32_t start, uint32_t end, bint reverse=False):
+        """Return keys and values of records [start, end) as two large_binary arrays."""
+        cdef size_t keys_size, values_size, count
+        cdef ls_status status
+        if start > end or end > self.block.count:
+            raise IndexError(f"records {start} to {end} of {self.block.count}")
+        count = end - start
+        with nogil:
+            status = ls_block_sizes(&self.block, start, end, &keys_size, &values_size)
+        self.fail(status, "records of the block")
+        key_offsets = pa.allocate_buffer(8 * (count + 1))
+        value_offsets = pa.allocate_buffer(8 * (count + 1))
+        keys = pa.allocate_buffer(keys_size)
+        values = pa.allocate_buffer(values_size)
+        cdef int64_t *key_ends = <int64_t *>buffer_data(key_offsets)
+        cdef int64_t *value_ends = <int64_t *>buffer_data(value_offsets)
+        cdef uint8_t *key_bytes = <uint8_t *>buffer_data(keys)
+        cdef uint8_t *value_bytes = <uint8_t *>buffer_data(values)
+        with nogil:
+            status = ls_block_copy(&self.block, start, end, reverse, key_ends, key_bytes,
+                                   value_ends, value_bytes)
+        self.fail(status, "records of the block")
+        return (
+            pa.Array.from_buffers(pa.large_binary(), count, [None, key_offsets, keys]),
+            pa.Array.from_buffers(pa.large_binary(), count, [None, value_offsets, values]),
+        )

@@ -1,0 +1,186 @@
+"""The two Bloom filters: build one from keys, ask one."""
+
+from libc.math cimport ceil, log, pow
+from libc.stdlib cimport free, realloc
+
+from lookupstore._arrow cimport BinaryColumn
+
+
+cdef extern from "ls_filter.h":
+    uint64_t ls_split_block_hash(ls_slice key) noexcept nogil
+    void ls_split_block_add(uint8_t *bits, uint64_t blocks, uint64_t hash) noexcept nogil
+    uint32_t ls_paimon_hash(ls_slice key) noexcept nogil
+    uint32_t ls_paimon_filter_size(uint64_t entries, double fpp) noexcept nogil
+    uint32_t ls_paimon_filter_hashes(uint32_t size, uint64_t entries) noexcept nogil
+    void ls_paimon_filter_add(
+        uint8_t *bits, uint32_t size, uint32_t hashes, uint32_t hash) noexcept nogil
+    void ls_filter_hash(
+        ls_filter_kind kind, const ls_column *keys, size_t start, size_t end,
+        uint64_t *hashes) noexcept nogil
+
+
+# No rate of false positives that a double can hold asks for more positions than this a key.
+MOST_HASHES = 1100
+
+# Java keeps the number of bits in an int.
+MOST_PAIMON_BYTES = 2147483647 // 8
+
+
+def split_block_size(uint64_t entries, double fpp):
+    """Return the bytes of a split-block filter (parquet-format, BloomFilter.md, "Sizing")."""
+    cdef double bits = -8.0 * <double>entries / log(1.0 - pow(fpp, 1.0 / 8.0))
+    return 32 * max(<uint64_t>1, <uint64_t>ceil(bits / 256.0))
+
+
+def paimon_size(uint64_t entries, double fpp):
+    """Return the bytes of Paimon's filter, 0 where Java can not make one."""
+    return ls_paimon_filter_size(entries, fpp)
+
+
+def paimon_hashes(uint32_t size, uint64_t entries):
+    """Return the number of positions that a key has in Paimon's filter."""
+    return ls_paimon_filter_hashes(size, entries)
+
+
+def paimon_hash(bytes key not None):
+    """Return Paimon's hash of a key, as Java's signed int."""
+    cdef ls_slice slice
+    slice.data = <const uint8_t *>key
+    slice.size = len(key)
+    return <int>ls_paimon_hash(slice)
+
+
+cdef class FilterBuilder:
+    """Make a filter from keys.
+
+    With a `size` in bytes keys go straight into the filter (`entries` sets the hash count of
+    Paimon's). Without one their hashes are collected, 8 bytes each, and `finish` says the size.
+    """
+
+    cdef ls_filter_kind kind
+    cdef bytes filter       # None while hashes are collected
+    cdef uint32_t positions
+    cdef uint64_t *hashes
+    cdef size_t count
+    cdef size_t capacity
+
+    def __cinit__(self, str kind not None, size_t size=0, uint64_t entries=0):
+        self.kind = kind_of(kind)
+        if size > 0:
+            self.start(size, entries)
+
+    def __dealloc__(self):
+        free(self.hashes)
+
+    cdef int start(self, size_t size, uint64_t entries) except -1:
+        if size == 0 or size % 32 != 0 and self.kind == LS_FILTER_SPLIT_BLOCK:
+            raise ValueError(f"size={size}; a split-block filter is a multiple of 32 bytes")
+        self.filter = bytes(size)
+        if self.kind == LS_FILTER_PAIMON:
+            self.positions = ls_paimon_filter_hashes(size, entries)
+        return 0
+
+    cdef int grow(self, size_t more) except -1:
+        cdef size_t capacity
+        cdef void *new
+        if self.count + more > self.capacity:
+            capacity = max(self.count + more, 2 * self.capacity, <size_t>1024)
+            new = realloc(self.hashes, capacity * sizeof(uint64_t))
+            if new == NULL:
+                raise MemoryError()
+            self.hashes = <uint64_t *>new
+            self.capacity = capacity
+        return 0
+
+    cdef int insert(self) noexcept:
+        """Move the collected hashes into the filter."""
+        cdef uint8_t *bits = <uint8_t *>self.filter  # nobody else has seen these bytes yet
+        cdef size_t size = len(self.filter), i
+        with nogil:
+            if self.kind == LS_FILTER_PAIMON:
+                for i in range(self.count):
+                    ls_paimon_filter_add(
+                        bits, <uint32_t>size, self.positions, <uint32_t>self.hashes[i])
+            else:
+                for i in range(self.count):
+                    ls_split_block_add(bits, size // 32, self.hashes[i])
+        self.count = 0
+        return 0
+
+    def add(self, bytes key not None):
+        """Add one key."""
+        cdef ls_slice slice
+        slice.data = <const uint8_t *>key
+        slice.size = len(key)
+        self.grow(1)
+        self.hashes[self.count] = (
+            ls_paimon_hash(slice) if self.kind == LS_FILTER_PAIMON else ls_split_block_hash(slice))
+        self.count += 1
+        if self.filter is not None:
+            self.insert()
+
+    def add_many(self, BinaryColumn keys not None, size_t start, size_t end):
+        """Add keys [start, end) of a column, which has been checked."""
+        if end <= start:
+            return
+        if end > keys.column.length:
+            raise IndexError(f"row {end} of {keys.column.length}")
+        self.grow(end - start)
+        with nogil:
+            ls_filter_hash(self.kind, &keys.column, start, end, self.hashes + self.count)
+        self.count += end - start
+        if self.filter is not None:
+            self.insert()
+
+    def finish(self, size_t size, uint64_t entries):
+        """Return the filter's bytes; `size` and `entries` are those of the start, if it had any."""
+        if self.filter is None:
+            self.start(size, entries)
+            self.insert()
+        return self.filter
+
+
+cdef class Filter:
+    """Answer "absent" or "maybe" for a key.
+
+    Raises ValueError if the bytes can not be a filter of that kind.
+    """
+
+    def __init__(self, str kind not None, bytes data=b"", uint64_t entries=0):
+        self.kind = kind
+        self.data = data
+        self.filter.kind = kind_of(kind)
+        self.filter.bits = <const uint8_t *>data
+        self.filter.size = len(data)
+        if self.filter.kind == LS_FILTER_SPLIT_BLOCK:
+            if len(data) == 0 or len(data) % 32 != 0:
+                raise ValueError(f"{len(data)} bytes, which is no multiple of 32")
+        elif self.filter.kind == LS_FILTER_PAIMON:
+            if len(data) == 0 or len(data) > MOST_PAIMON_BYTES:
+                raise ValueError(f"{len(data)} bytes, which Java can not make")
+            if entries == 0 or entries > <uint64_t>9223372036854775807:
+                raise ValueError(f"{entries} expected entries")
+            self.filter.hashes = ls_paimon_filter_hashes(len(data), entries)
+            if self.filter.hashes > MOST_HASHES:
+                raise ValueError(f"{self.filter.hashes} positions a key")
+
+    @property
+    def hashes(self):
+        return self.filter.hashes
+
+    def might_contain(self, bytes key not None):
+        """Return False if the key is certainly absent."""
+        cdef ls_slice slice
+        slice.data = <const uint8_t *>key
+        slice.size = len(key)
+        return bool(ls_filter_test(&self.filter, slice))
+
+
+cdef ls_filter_kind kind_of(str kind) except? LS_FILTER_NONE:
+    if kind == "none":
+        return LS_FILTER_NONE
+    if kind == "split-block-xxh64":
+        return LS_FILTER_SPLIT_BLOCK
+    if kind == "paimon-murmur3":
+        return LS_FILTER_PAIMON
+    raise ValueError(f"kind={kind!r} is no filter")

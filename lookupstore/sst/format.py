@@ -1,0 +1,383 @@
+"""The dialects of a sorted file as data: magic, footer, trailer, filter, codecs; pack and unpack.
+
+docs/format.md draws what is packed here. Nothing in this module reads or writes a file.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from crc32c import crc32c
+
+from lookupstore.errors import FormatError
+
+FORMAT_VERSION = 1
+
+#: Every order that keys of a file can have. Native files know bytes only.
+KEY_ORDERS = ("bytes", "int8", "int16", "int32", "int64")
+
+#: Name of each codec by the id in a block's trailer.
+CODECS = {0: "none", 1: "zstd", 2: "lz4", 3: "lzo"}
+CODEC_IDS = {name: number for number, name in CODECS.items()}
+
+TRAILER_SIZE = 5
+
+#: A block's length is an int in Java, and so are positions in it.
+MAX_BLOCK = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """Hold what differs between two kinds of file with the same blocks."""
+
+    name: str
+    magic: int
+    footer_size: int
+    checksum: Callable[[bytes, int], int]
+    checksum_name: str
+    filter_kind: str
+
+
+NATIVE = Dialect("native", 0x4B4F4F4C, 64, crc32c, "CRC-32C", "split-block-xxh64")
+PAIMON = Dialect("paimon", 1481571681, 36, zlib.crc32, "CRC-32", "paimon-murmur3")
+#: Paimon's BTree global index: the same file with a bitmap of null rows and another footer.
+PAIMON_BTREE = Dialect("paimon-btree", 0x50425449, 52, zlib.crc32, "CRC-32", "paimon-murmur3")
+
+DIALECTS = {dialect.name: dialect for dialect in (NATIVE, PAIMON, PAIMON_BTREE)}
+LONGEST_FOOTER = max(dialect.footer_size for dialect in DIALECTS.values())
+
+_NATIVE_FOOTER = struct.Struct("<6q2I2I")
+_PAIMON_FOOTER = struct.Struct("<qiqqii")
+_BTREE_FOOTER = struct.Struct("<qiqqiqiii")
+_TRAILER = struct.Struct("<BI")
+
+
+@dataclass(frozen=True)
+class Footer:
+    """Hold the handles at the end of a file: (offset, size without trailer) of each region."""
+
+    index: tuple[int, int]
+    filter: tuple[int, int] | None = None
+    filter_entries: int = 0
+    properties: tuple[int, int] | None = None
+    null_bitmap: tuple[int, int] | None = None
+
+
+def dialect_of(tail: bytes) -> Dialect | None:
+    """Return the dialect whose magic ends these bytes, None if there is none."""
+    if len(tail) < 4:
+        return None
+    magic = int.from_bytes(tail[-4:], "little")
+    for dialect in DIALECTS.values():
+        if dialect.magic == magic and len(tail) >= dialect.footer_size:
+            return dialect
+    return None
+
+
+def pack_footer(dialect: Dialect, footer: Footer) -> bytes:
+    """Return the footer's bytes."""
+    filter_offset, filter_size = footer.filter or (0, 0)
+    index_offset, index_size = footer.index
+    if dialect is PAIMON:
+        return _PAIMON_FOOTER.pack(
+            filter_offset,
+            filter_size,
+            footer.filter_entries,
+            index_offset,
+            index_size,
+            dialect.magic,
+        )
+    properties_offset, properties_size = footer.properties or (0, 0)
+    head = _NATIVE_FOOTER.pack(
+        filter_offset,
+        filter_size,
+        index_offset,
+        index_size,
+        properties_offset,
+        properties_size,
+        FORMAT_VERSION,
+        0,
+        0,
+        dialect.magic,
+    )
+    return head[:56] + struct.pack("<I", _native_footer_checksum(head)) + head[60:]
+
+
+def _native_footer_checksum(footer: bytes) -> int:
+    """Cover all of the footer but the checksum itself."""
+    return crc32c(footer[60:], crc32c(footer[:56]))
+
+
+def unpack_footer(dialect: Dialect, data: bytes) -> Footer:
+    """Return the footer in exactly `footer_size` bytes.
+
+    Raises:
+        FormatError: a native footer of a format version that this release does not know.
+        ValueError: the checksum or a reserved field is wrong; the text is what was found.
+    """
+    if dialect is NATIVE:
+        handles = _NATIVE_FOOTER.unpack(data)
+        version, reserved, checksum = handles[6:9]
+        if checksum != _native_footer_checksum(data):
+            raise ValueError(
+                f"CRC-32C {checksum:08x} for bytes of {_native_footer_checksum(data):08x}"
+            )
+        if version != FORMAT_VERSION:
+            raise FormatError(f"format version {version}; this release reads {FORMAT_VERSION}")
+        if reserved != 0:
+            raise ValueError(f"{reserved:08x} in the reserved field")
+        filter_handle = handles[0:2] if handles[1] else None
+        return Footer(handles[2:4], filter_handle, properties=handles[4:6])
+    if dialect is PAIMON:
+        offset, size, entries, index_offset, index_size, _ = _PAIMON_FOOTER.unpack(data)
+        bitmap = None
+    else:
+        (
+            offset,
+            size,
+            entries,
+            index_offset,
+            index_size,
+            bitmap_offset,
+            bitmap_size,
+            version,
+            _,
+        ) = _BTREE_FOOTER.unpack(data)
+        if version != 1:
+            raise FormatError(f"BTree index version {version}; this release reads 1")
+        bitmap = (bitmap_offset, bitmap_size) if bitmap_offset or bitmap_size else None
+    has_filter = bool(offset or size or entries)
+    return Footer(
+        (index_offset, index_size),
+        (offset, size) if has_filter else None,
+        entries if has_filter else 0,
+        null_bitmap=bitmap,
+    )
+
+
+def pack_trailer(dialect: Dialect, codec: int, payload: bytes) -> bytes:
+    """Return the 5 bytes behind a block: codec id and checksum of payload and id."""
+    return _TRAILER.pack(codec, block_checksum(dialect, codec, payload))
+
+
+def unpack_trailer(trailer: bytes) -> tuple[int, int]:
+    """Return codec id and stored checksum."""
+    codec, checksum = _TRAILER.unpack(trailer)
+    return codec, checksum
+
+
+def block_checksum(dialect: Dialect, codec: int, payload: bytes) -> int:
+    """Return the checksum over a payload and the one byte of its codec id."""
+    return dialect.checksum(bytes([codec]), dialect.checksum(payload, 0))
+
+
+@dataclass(frozen=True)
+class Info:
+    """Describe a file: what its footer, properties and block trailers say.
+
+    Attributes:
+        path: of the file.
+        dialect: ``native``, ``paimon`` or ``paimon-btree``.
+        order: key order, one of ``format.KEY_ORDERS``.
+        num_records: records in the file; None where counting means reading every block
+            (Paimon's dialects) and nobody has asked yet: ``len(reader)`` asks.
+        file_bytes: size of the file.
+        data_blocks: number of data blocks.
+        data_bytes: bytes of all data blocks as stored, with trailers.
+        plain_bytes: bytes of all data blocks before compression; None where the file does not say.
+        codecs: number of data blocks by codec name; None where the file does not say.
+        filter_kind: ``split-block-xxh64``, ``paimon-murmur3`` or ``none``.
+        filter_bytes: size of the filter.
+        filter_entries: number of entries that Paimon's filter is made for.
+        min_key: first key; None if the file is empty.
+        max_key: last key; None if the file is empty.
+        key_schema: Arrow schema of the key fields, if a typed store wrote the file.
+        value_schema: Arrow schema of the value columns, likewise.
+        source: where the records came from, as the writer was told.
+        writer: program and version that wrote the file; None in Paimon's dialects.
+        format_version: of the native dialect.
+        metadata: what the writer was given besides.
+    """
+
+    path: str
+    dialect: str
+    order: str
+    num_records: int | None
+    file_bytes: int
+    data_blocks: int
+    data_bytes: int
+    plain_bytes: int | None
+    codecs: Mapping[str, int] | None
+    filter_kind: str
+    filter_bytes: int
+    filter_entries: int | None
+    min_key: bytes | None
+    max_key: bytes | None
+    key_schema: pa.Schema | None = None
+    value_schema: pa.Schema | None = None
+    source: str | None = None
+    writer: str | None = None
+    format_version: int | None = None
+    metadata: Mapping[str, bytes] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the same as plain JSON values: bytes as hex, schemas as lists of fields."""
+
+        def fields(schema: pa.Schema | None) -> list[dict[str, Any]] | None:
+            if schema is None:
+                return None
+            return [
+                {"name": one.name, "type": str(one.type), "nullable": one.nullable}
+                for one in schema
+            ]
+
+        return {
+            "path": self.path,
+            "dialect": self.dialect,
+            "format_version": self.format_version,
+            "order": self.order,
+            "num_records": self.num_records,
+            "file_bytes": self.file_bytes,
+            "data_blocks": self.data_blocks,
+            "data_bytes": self.data_bytes,
+            "plain_bytes": self.plain_bytes,
+            "codecs": None if self.codecs is None else dict(self.codecs),
+            "filter_kind": self.filter_kind,
+            "filter_bytes": self.filter_bytes,
+            "filter_entries": self.filter_entries,
+            "min_key": None if self.min_key is None else self.min_key.hex(),
+            "max_key": None if self.max_key is None else self.max_key.hex(),
+            "key_schema": fields(self.key_schema),
+            "value_schema": fields(self.value_schema),
+            "source": self.source,
+            "writer": self.writer,
+            "metadata": {name: value.hex() for name, value in self.metadata.items()},
+        }
+
+
+def pack_properties(info: Info) -> dict[bytes, bytes]:
+    """Return the properties of a native file as the records of its properties block."""
+    properties = {
+        b"key.order": info.order.encode(),
+        b"records": str(info.num_records).encode(),
+        b"data.plain_bytes": str(info.plain_bytes).encode(),
+        b"writer": (info.writer or "").encode(),
+    }
+    for name, count in (info.codecs or {}).items():
+        properties[b"data.codec." + name.encode()] = str(count).encode()
+    optional = {
+        b"key.min": info.min_key,
+        b"key.max": info.max_key,
+        b"key.schema": None if info.key_schema is None else _schema_bytes(info.key_schema),
+        b"value.schema": None if info.value_schema is None else _schema_bytes(info.value_schema),
+        b"source": None if info.source is None else info.source.encode(),
+    }
+    properties |= {name: value for name, value in optional.items() if value is not None}
+    properties |= {b"user." + name.encode(): value for name, value in info.metadata.items()}
+    return dict(sorted(properties.items()))
+
+
+def unpack_properties(properties: Mapping[bytes, bytes]) -> dict[str, Any]:
+    """Return the properties as arguments of Info.
+
+    Raises:
+        ValueError: a property is missing or has an impossible value; the text names it.
+    """
+
+    def number(name: bytes) -> int:
+        text = properties.get(name, b"")
+        if not text.isdigit():
+            raise ValueError(f"property {name.decode()} is {text!r}, not a number")
+        return int(text)
+
+    def text(name: bytes) -> str | None:
+        value = properties.get(name)
+        return None if value is None else value.decode()
+
+    def schema(name: bytes) -> pa.Schema | None:
+        value = properties.get(name)
+        try:
+            return None if value is None else pa.ipc.read_schema(pa.py_buffer(value))
+        except (pa.ArrowInvalid, OSError) as error:
+            raise ValueError(f"property {name.decode()} is no Arrow schema: {error}") from None
+
+    order = text(b"key.order")
+    if order not in KEY_ORDERS:
+        raise ValueError(f"property key.order is {order!r}")
+    records = number(b"records")
+    bounds = properties.get(b"key.min"), properties.get(b"key.max")
+    if (records == 0) != (bounds == (None, None)) or (records > 0 and None in bounds):
+        raise ValueError(f"{records} records with key bounds {bounds}")
+    return {
+        "order": order,
+        "num_records": records,
+        "plain_bytes": number(b"data.plain_bytes"),
+        "codecs": {
+            name[11:].decode(): number(name)
+            for name in properties
+            if name.startswith(b"data.codec.")
+        },
+        "min_key": bounds[0],
+        "max_key": bounds[1],
+        "key_schema": schema(b"key.schema"),
+        "value_schema": schema(b"value.schema"),
+        "source": text(b"source"),
+        "writer": text(b"writer"),
+        "metadata": {
+            name[5:].decode(): value
+            for name, value in properties.items()
+            if name.startswith(b"user.")
+        },
+    }
+
+
+def _schema_bytes(schema: pa.Schema) -> bytes:
+    serialized: bytes = schema.serialize().to_pybytes()
+    return serialized
+
+
+def pack_varint(number: int) -> bytes:
+    """Return a number as LEB128."""
+    out = bytearray()
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def unpack_varint(data: bytes, start: int) -> tuple[int, int]:
+    """Return the number at `start` and where it ends.
+
+    Raises:
+        ValueError: it does not end within 10 bytes.
+    """
+    number = 0
+    for i, byte in enumerate(data[start : start + 10]):
+        number |= (byte & 0x7F) << 7 * i
+        if byte < 0x80:
+            return number, start + i + 1
+    raise ValueError(f"a varint of {data[start : start + 10].hex() or 'no bytes'}")
+
+
+def pack_handle(offset: int, size: int) -> bytes:
+    """Return the value of an index record: varint offset, varint payload size."""
+    return pack_varint(offset) + pack_varint(size)
+
+
+def unpack_handle(value: bytes) -> tuple[int, int]:
+    """Return (offset, payload size) of an index record's value.
+
+    Raises:
+        ValueError: the bytes are not two varints.
+    """
+    offset, at = unpack_varint(value, 0)
+    size, at = unpack_varint(value, at)
+    if at != len(value):
+        raise ValueError(f"a handle of {value.hex()}")
+    return offset, size

@@ -1,0 +1,410 @@
+"""Read one sorted file: open, get, get_many, scan, verify."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lookupstore._arrow import BinaryColumn
+from lookupstore.errors import ClosedError, CorruptionError
+from lookupstore.sst._batch import Batch
+from lookupstore.sst._block import Block
+from lookupstore.sst._filter import Filter
+from lookupstore.sst.cache import BlockCache
+from lookupstore.sst.format import (
+    FORMAT_VERSION,
+    KEY_ORDERS,
+    NATIVE,
+    TRAILER_SIZE,
+    Info,
+    unpack_handle,
+    unpack_properties,
+)
+from lookupstore.sst.stored import StoredFile
+from lookupstore.sst.verify import measure, verify
+
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    D = TypeVar("D")
+
+#: Decoded blocks of all readers that were given no cache of their own.
+shared_cache: BlockCache[Block] = BlockCache()
+
+SCAN_SCHEMA = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
+
+
+class Reader:
+    """Answer what is at a key of one sorted file.
+
+    Both dialects open, told apart by their magic. Threads may share a reader; a child of fork may
+    use its parent's; a pickled reader opens the file again.
+
+    Args:
+        path: local file.
+        order: key order of a ``paimon`` file, which does not say it itself: ``bytes``, or
+            ``int8``, ``int16``, ``int32``, ``int64`` for little-endian integers.
+        cache: where decoded blocks are kept; None for the cache that all readers of the process
+            share.
+
+    Raises:
+        FileNotFoundError: no such file.
+        FormatError: not a sorted file, or of a format version or codec that can not be read.
+        CorruptionError: its footer, index, filter or properties are damaged.
+
+    Example:
+        >>> from lookupstore.sst import Writer
+        >>> with Writer("ages.sst") as writer:
+        ...     writer.put_many([b"ada", b"alan", b"grace"], [b"36", b"41", b"85"])
+        >>> reader = Reader("ages.sst")
+        >>> reader.get(b"alan"), reader.get(b"bob"), len(reader)
+        (b'41', None, 3)
+        >>> [key for key, _ in reader.items(prefix=b"a")]
+        [b'ada', b'alan']
+
+    Source: SortLookupStoreReader of Apache Paimon; docs/format.md.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        order: str = "bytes",
+        cache: BlockCache[Block] | None = None,
+    ) -> None:
+        if order not in KEY_ORDERS:
+            raise ValueError(f"order={order!r} is none of {', '.join(map(repr, KEY_ORDERS))}")
+        self._path = os.path.abspath(os.fspath(path))
+        self._order = order
+        self._cache = shared_cache if cache is None else cache
+        file = StoredFile(self._path)
+        if file.dialect is NATIVE and order != "bytes":
+            raise ValueError(
+                f"order={order!r}: {self._path} is native and says its own order, 'bytes'"
+            )
+        self._repeats = file.dialect is not NATIVE
+        self._index = file.block(file.footer.index, "index block", order)
+        self._index.validate(self._repeats)
+        self._handles = self._load_handles(file)
+        self._filter = self._load_filter(file)
+        self._check_null_bitmap(file)
+        self._file: StoredFile | None = file
+        self._info = self._load_info(file)
+
+    # -- opening
+
+    def _load_handles(self, file: StoredFile) -> list[tuple[int, int]]:
+        """Return the handles of all data blocks, which lie end to end from offset 0."""
+        handles = []
+        offset = 0
+        for number in range(len(self._index)):
+            try:
+                handle = unpack_handle(self._index.record(number)[1])
+            except ValueError as error:
+                raise CorruptionError(
+                    self._path, self._index.offset, f"handle of block {number}", error
+                ) from None
+            if handle[0] != offset or offset + handle[1] + TRAILER_SIZE > file.footer.index[0]:
+                raise CorruptionError(
+                    self._path,
+                    self._index.offset,
+                    f"block {number} at offset {offset}, before the index",
+                    f"offset {handle[0]} and size {handle[1]}",
+                )
+            handles.append(handle)
+            offset += handle[1] + TRAILER_SIZE
+        return handles
+
+    def _load_filter(self, file: StoredFile) -> Filter:
+        handle = file.footer.filter
+        if handle is None:
+            return Filter("none")
+        kind = file.dialect.filter_kind
+        if file.dialect is NATIVE:
+            codec, bits = file.payload(handle, "filter")
+            if codec != 0:
+                raise CorruptionError(self._path, handle[0], "a plain filter", f"codec id {codec}")
+        else:
+            bits = file.region(handle, 0, "filter")
+        try:
+            return Filter(kind, bits, file.footer.filter_entries)
+        except (ValueError, OverflowError) as error:
+            raise CorruptionError(self._path, handle[0], f"a {kind} filter", error) from None
+
+    def _check_null_bitmap(self, file: StoredFile) -> None:
+        handle = file.footer.null_bitmap
+        if handle is None:
+            return
+        stored = file.region(handle, 4, "null bitmap")
+        found = file.dialect.checksum(stored[:-4], 0)
+        expected = int.from_bytes(stored[-4:], "little")
+        if found != expected:
+            raise CorruptionError(
+                self._path, handle[0], f"null bitmap of CRC-32 {expected:08x}", f"{found:08x}"
+            )
+
+    def _load_info(self, file: StoredFile) -> Info:
+        blocks = len(self._handles)
+        last = self._handles[-1] if blocks else (0, -TRAILER_SIZE)
+        info = Info(
+            path=self._path,
+            dialect=file.dialect.name,
+            order=self._order,
+            num_records=None if blocks else 0,
+            file_bytes=file.size,
+            data_blocks=blocks,
+            data_bytes=last[0] + last[1] + TRAILER_SIZE,
+            plain_bytes=None if blocks else 0,
+            codecs=None if blocks else {},
+            filter_kind=self._filter.kind,
+            filter_bytes=len(self._filter.data),
+            filter_entries=file.footer.filter_entries or None,
+            min_key=None,
+            max_key=self._index.record(blocks - 1)[0] if blocks else None,
+        )
+        if file.dialect is not NATIVE:
+            if blocks:
+                info = replace(info, min_key=self._block(file, 0).record(0)[0])
+            return info
+        assert file.footer.properties is not None
+        properties = file.block(file.footer.properties, "properties", "bytes")
+        properties.validate(False)
+        records = dict(properties.record(i) for i in range(len(properties)))
+        try:
+            found = unpack_properties(records)
+        except ValueError as error:
+            raise CorruptionError(
+                self._path, file.footer.properties[0], "properties", error
+            ) from None
+        for name, said, is_ in (
+            ("key.order", found["order"], info.order),
+            ("key.max", found["max_key"], info.max_key),
+        ):
+            if said != is_:
+                raise CorruptionError(
+                    self._path, file.footer.properties[0], f"property {name} {is_!r}", f"{said!r}"
+                )
+        return replace(info, format_version=FORMAT_VERSION, **found)
+
+    # -- blocks
+
+    def _check_open(self) -> StoredFile:
+        if self._file is None:
+            raise ClosedError(f"{self._path}: the reader is closed")
+        return self._file
+
+    def _block(self, file: StoredFile, number: int) -> Block:
+        """Return a decoded data block, from the cache if it is there."""
+        key = (file.identity, self._order, number)
+        block = self._cache.get(key)
+        if block is None:
+            block = file.block(self._handles[number], f"data block {number}", self._order)
+            self._cache.put(key, block)
+        return block
+
+    # -- the public part
+
+    def get(self, key: bytes, default: D | None = None) -> bytes | D | None:
+        """Return the value of one key, or `default`.
+
+        Raises:
+            ClosedError: the reader is closed.
+            CorruptionError: the block that would hold the key is damaged.
+            ValueError: the key's size is not one that the key order knows.
+        """
+        file = self._check_open()
+        if not self._filter.might_contain(key):
+            self._index.check_key(key)  # whether a key is refused must not hang on its hash
+            return default
+        number, _ = self._index.seek(key)
+        if number >= len(self._handles):
+            return default
+        value: bytes | D | None = self._block(file, number).get(key, default)
+        return value
+
+    def get_many(self, keys: Any) -> pa.Array:
+        """Return the values of many keys.
+
+        Args:
+            keys: Arrow array of binary, large_binary, fixed_size_binary or binary_view of n keys
+                in any order, or a list of bytes. A null is never found.
+
+        Returns:
+            large_binary array of length n: row i answers key i, null where it is missing.
+
+        Raises:
+            ClosedError: the reader is closed.
+            CorruptionError: a block that would hold a key is damaged.
+
+        Example:
+            >>> from lookupstore.sst import Writer
+            >>> with Writer("n.sst") as writer:
+            ...     writer.put_many([b"1", b"2"], [b"one", b"two"])
+            >>> Reader("n.sst").get_many([b"2", b"3"]).to_pylist()
+            [b'two', None]
+        """
+        return self._search(keys).values()
+
+    def contains_many(self, keys: Any) -> pa.Array:
+        """Return which of many keys are there, as a boolean array of length n."""
+        return self._search(keys).found()
+
+    def _search(self, keys: Any) -> Batch:
+        file = self._check_open()
+        batch = Batch(BinaryColumn(keys, "keys"), self._index, self._filter, self._repeats)
+        batch.search(lambda number: self._block(file, number))
+        return batch
+
+    def scan(
+        self,
+        start: bytes | None = None,
+        stop: bytes | None = None,
+        prefix: bytes | None = None,
+        reverse: bool = False,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield records in key order as batches with columns ``key`` and ``value`` (large_binary).
+
+        Args:
+            start: first key wanted.
+            stop: first key not wanted any more.
+            prefix: only keys that start so; in place of start and stop.
+            reverse: from the last record to the first.
+
+        Raises:
+            ClosedError: the reader is closed, or closed while the scan goes on.
+            CorruptionError: a block in the range is damaged.
+            ValueError: prefix with start or stop, or with an integer key order.
+        """
+        self._check_open()
+        if prefix is not None:
+            if start is not None or stop is not None:
+                raise ValueError("give prefix, or start and stop, not both")
+            if self._order != "bytes":
+                raise ValueError(f"prefix needs the key order 'bytes'; this one is {self._order!r}")
+            start, stop = prefix, _after_prefix(prefix)
+        return self._scan(start, stop, reverse)
+
+    def _scan(
+        self, start: bytes | None, stop: bytes | None, reverse: bool
+    ) -> Iterator[pa.RecordBatch]:
+        first = 0 if start is None else self._index.lower_bound(start)
+        last = len(self._handles)
+        if stop is not None:
+            last = min(last, self._index.lower_bound(stop) + 1)
+        numbers = range(first, last)
+        for number in reversed(numbers) if reverse else numbers:
+            # A scan passes every block once: it reads the cache but leaves it to the lookups.
+            file = self._check_open()
+            block = self._cache.get((file.identity, self._order, number))
+            if block is None:
+                block = file.block(self._handles[number], f"data block {number}", self._order)
+            low = 0 if start is None else block.lower_bound(start)
+            high = len(block) if stop is None else block.lower_bound(stop)
+            if low < high:
+                keys, values = block.to_arrow(low, high, reverse)
+                yield pa.RecordBatch.from_arrays([keys, values], schema=SCAN_SCHEMA)
+
+    def items(
+        self,
+        start: bytes | None = None,
+        stop: bytes | None = None,
+        prefix: bytes | None = None,
+        reverse: bool = False,
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Yield (key, value) pairs of bytes in key order; arguments as of `scan`."""
+        for batch in self.scan(start, stop, prefix, reverse):
+            yield from zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield the keys in key order."""
+        return (key for key, _ in self.items())
+
+    def __contains__(self, key: bytes) -> bool:
+        """Return whether the key is there."""
+        missing = object()
+        return self.get(key, missing) is not missing
+
+    def __len__(self) -> int:
+        """Return the number of records.
+
+        A native file says it; the first call on a Paimon file reads every block.
+        """
+        if self._info.num_records is None:
+            self._info = measure(self._check_open(), self._handles, self._info)
+        count = self._info.num_records
+        assert count is not None
+        return count
+
+    @property
+    def info(self) -> Info:
+        """Return what the file says of itself."""
+        return self._info
+
+    @property
+    def path(self) -> str:
+        """Return the absolute path of the file."""
+        return self._path
+
+    @property
+    def cache(self) -> BlockCache[Block]:
+        """Return the cache of decoded blocks that this reader uses."""
+        return self._cache
+
+    def verify(self) -> Info:
+        """Read all of the file and check it against itself.
+
+        Checksums, records, key order within and between blocks, the index's last keys, the filter
+        (every key passes), gaps between regions, and for native files the counts of the properties.
+
+        Returns:
+            The info, complete.
+
+        Raises:
+            CorruptionError: the first thing that is wrong.
+        """
+        file = self._check_open()
+        self._info = verify(file, self._index, self._handles, self._filter, self._info)
+        return self._info
+
+    def close(self) -> None:
+        """Let go of the file; closing a closed reader does nothing.
+
+        Calls that other threads are in finish first.
+        """
+        self._file = None
+
+    def __enter__(self) -> Reader:
+        self._check_open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self._check_open()
+        return _reopen, (self._path, self._order)
+
+    def __repr__(self) -> str:
+        state = "closed " if self._file is None else ""
+        count = "" if self._info.num_records is None else f" {self._info.num_records} records"
+        return f"<{state}lookupstore.sst.Reader {self._path} {self._info.dialect}{count}>"
+
+
+def _reopen(path: str, order: str) -> Reader:
+    return Reader(path, order=order)
+
+
+def _after_prefix(prefix: bytes) -> bytes | None:
+    """Return the smallest key greater than every key with that prefix; None if there is none."""
+    stripped = prefix.rstrip(b"\xff")
+    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None

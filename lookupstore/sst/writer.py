@@ -1,0 +1,404 @@
+"""Write one sorted file: blocks, filter, index, properties, footer; then publish it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from lookupstore._arrow import BinaryColumn
+from lookupstore._version import __version__
+from lookupstore.errors import ClosedError
+from lookupstore.sst._block import BlockBuilder
+from lookupstore.sst._filter import FilterBuilder, paimon_size, split_block_size
+from lookupstore.sst.codec import Compressor
+from lookupstore.sst.format import (
+    CODECS,
+    FORMAT_VERSION,
+    KEY_ORDERS,
+    MAX_BLOCK,
+    NATIVE,
+    PAIMON,
+    Footer,
+    Info,
+    pack_footer,
+    pack_handle,
+    pack_properties,
+    pack_trailer,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Writer:
+    """Write a sorted file once, in key order.
+
+    The file appears under its name when `close` has written and synced all of it, and not before:
+    temporary name, fsync, link (rename with `overwrite`), fsync of the folder. An exception inside
+    a ``with`` block leaves no file.
+
+    Args:
+        path: local file to make.
+        dialect: ``native`` or ``paimon`` (the bytes of Java Paimon's sort lookup store).
+        block_size: bytes after which a block is finished, before compression.
+        compression: ``zstd``, ``lz4`` or ``none``; a block stays plain unless it shrinks by more
+            than 12.5 %.
+        level: of zstd; None is level 1.
+        bloom_fpp: rate of false positives of the filter, 0 for no filter.
+        expected_entries: makes the filter for that many keys, as Paimon does with the row count of
+            the source; None for as many as are put, which takes 8 bytes a key until `close`.
+        order: key order, one of ``bytes``, ``int8``, ``int16``, ``int32``, ``int64``
+            (little-endian integers, for ``paimon`` only).
+        allow_repeats: take a key again; ``paimon`` only, where the file does not say which of the
+            records a lookup gives.
+        overwrite: replace an existing file.
+        key_schema: Arrow schema of the key fields, kept in the properties (``native`` only, as
+            the next three).
+        value_schema: Arrow schema of the value columns.
+        source: where the records come from.
+        metadata: further properties by name.
+
+    Raises:
+        FileExistsError: the file exists and `overwrite` is False.
+        ValueError: an argument that the dialect does not have; the text says which.
+
+    Example:
+        >>> with Writer("ages.sst") as writer:
+        ...     writer.put(b"ada", b"36")
+        ...     writer.put_many([b"alan", b"grace"], [b"41", b"85"])
+        >>> writer.info.num_records
+        3
+
+    Source: SortLookupStoreWriter of Apache Paimon; docs/format.md.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        dialect: str = "native",
+        block_size: int = 65536,
+        compression: str = "zstd",
+        level: int | None = None,
+        bloom_fpp: float = 0.05,
+        expected_entries: int | None = None,
+        order: str = "bytes",
+        allow_repeats: bool = False,
+        overwrite: bool = False,
+        key_schema: pa.Schema | None = None,
+        value_schema: pa.Schema | None = None,
+        source: str | None = None,
+        metadata: Mapping[str, bytes] | None = None,
+    ) -> None:
+        if dialect not in ("native", "paimon"):
+            raise ValueError(f"dialect={dialect!r} is none of 'native', 'paimon'")
+        if not 1 <= block_size <= MAX_BLOCK:
+            raise ValueError(f"block_size={block_size} is not from 1 to {MAX_BLOCK} bytes")
+        if not 0 <= bloom_fpp < 1:
+            raise ValueError(f"bloom_fpp={bloom_fpp} is not a rate from 0 (no filter) to below 1")
+        if expected_entries is not None and expected_entries < 1:
+            raise ValueError(f"expected_entries={expected_entries}; give at least 1, or None")
+        if order not in KEY_ORDERS:
+            raise ValueError(f"order={order!r} is none of {', '.join(map(repr, KEY_ORDERS))}")
+        properties = (key_schema, value_schema, source, metadata)
+        if dialect == "native" and (order != "bytes" or allow_repeats):
+            raise ValueError(
+                "a native file has the order 'bytes' and holds each key once; "
+                "order= and allow_repeats= are for dialect='paimon'"
+            )
+        if dialect == "paimon" and any(one is not None for one in properties):
+            raise ValueError(
+                "a paimon file has no properties; "
+                "key_schema=, value_schema=, source= and metadata= are for dialect='native'"
+            )
+        self._path = os.path.abspath(os.fspath(path))
+        self._dialect = NATIVE if dialect == "native" else PAIMON
+        self._block_size = block_size
+        self._order = order
+        self._overwrite = overwrite
+        self._compressor = Compressor(compression, level, java=dialect == "paimon")
+        self._bloom_fpp = bloom_fpp
+        self._expected_entries = expected_entries
+        self._properties = properties
+        self._builder = BlockBuilder(order, allow_repeats, block_size)
+        # The index is one block whatever its size, and repeats keys where the data does.
+        self._index = BlockBuilder(order, True, MAX_BLOCK)
+        self._filter = self._start_filter() if bloom_fpp > 0 else None
+        self._codecs: dict[str, int] = {}
+        self._plain_bytes = 0
+        self._num_records = 0
+        self._min_key: bytes | None = None
+        self._info: Info | None = None
+        self._offset = 0
+        self._failed = False
+        if not overwrite and os.path.lexists(self._path):
+            raise FileExistsError(f"{self._path} exists; pass overwrite=True to replace it")
+        folder, name = os.path.split(self._path)
+        self._temporary = os.path.join(folder, f".{name}.{uuid.uuid4().hex}.tmp")
+        # Unbuffered: a child of fork must not flush what its parent has buffered.
+        self._file = open(self._temporary, "xb", buffering=0)  # noqa: SIM115
+        self._process = os.getpid()
+
+    def __enter__(self) -> Writer:
+        self._check_open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+    def __del__(self) -> None:
+        # A writer that is dropped was not closed. In a child of fork it is still its parent's.
+        if hasattr(self, "_process") and self._process == os.getpid():
+            self.abort()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._file.closed else f"{self._num_records} records"
+        return f"<lookupstore.sst.Writer {self._path} {self._dialect.name} {state}>"
+
+    @property
+    def num_records(self) -> int:
+        """Return how many records have been put."""
+        return self._num_records
+
+    @property
+    def info(self) -> Info:
+        """Return the description of the file; there is one after `close`."""
+        if self._info is None:
+            raise ValueError(f"{self._path} has not been closed; there is no file to describe yet")
+        return self._info
+
+    def _check_open(self) -> None:
+        if self._file.closed:
+            raise ClosedError(f"{self._path}: the writer is closed")
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """Add one record.
+
+        Raises:
+            ValueError: the key is not greater than the one before it.
+        """
+        self._check_open()
+        try:
+            self._builder.add(key, value)
+        except ValueError as error:
+            raise ValueError(f"record {self._num_records}: {error}") from None
+        if self._min_key is None:
+            self._min_key = key
+        if self._filter is not None:
+            self._filter.add(key)
+        self._num_records += 1
+        if self._builder.full:
+            self._finish_block()
+
+    def put_many(self, keys: Any, values: Any) -> None:
+        """Add records in key order.
+
+        Args:
+            keys: Arrow array of binary, large_binary, fixed_size_binary or binary_view, or a list
+                of bytes.
+            values: the same, as many.
+
+        Raises:
+            ValueError: lengths that differ, a null, keys out of order or repeated (naming both
+                keys and the row). The rows before the named one have been added.
+        """
+        self._check_open()
+        keys, values = BinaryColumn(keys, "keys"), BinaryColumn(values, "values")
+        if len(keys) != len(values):
+            raise ValueError(f"{len(keys)} keys and {len(values)} values; give one value a key")
+        row = 0
+        while row < len(keys):
+            row = self._put_until_full(keys, values, row)
+            if self._builder.full:
+                self._finish_block()
+
+    def _put_until_full(self, keys: BinaryColumn, values: BinaryColumn, row: int) -> int:
+        """Fill the current block from `row` on, and return the row after it."""
+        before = self._builder.count
+        try:
+            end = self._builder.add_many(keys, values, row)
+        except ValueError as error:
+            added = self._builder.count - before
+            raise ValueError(f"record {self._num_records + added}: {error}") from None
+        finally:
+            added = self._builder.count - before
+            if self._min_key is None and added:
+                self._min_key = keys.array[row].as_py()
+            if self._filter is not None:
+                self._filter.add_many(keys, row, row + added)
+            self._num_records += added
+        return end
+
+    def _finish_block(self) -> None:
+        try:
+            last_key = self._builder.last_key
+            assert last_key is not None
+            block = self._builder.finish()
+            codec, payload = self._compressor.compress(block)
+            self._codecs[CODECS[codec]] = self._codecs.get(CODECS[codec], 0) + 1
+            self._plain_bytes += len(block)
+            handle = pack_handle(self._offset, len(payload))
+            self._write_block(codec, payload)
+            self._index.add(last_key, handle)
+        except BaseException:
+            # A block is lost: whoever catches this must not be able to publish the others.
+            self._failed = True
+            self.abort()
+            raise
+
+    def _write_block(self, codec: int, payload: bytes) -> tuple[int, int]:
+        """Write payload and trailer; return the handle."""
+        handle = self._offset, len(payload)
+        self._write(payload + pack_trailer(self._dialect, codec, payload))
+        return handle
+
+    def _write(self, data: bytes) -> None:
+        self._offset += len(data)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[self._file.write(rest) :]
+
+    def close(self) -> None:
+        """Write filter, index, properties and footer, and publish the file.
+
+        Closing a closed writer does nothing. A failure leaves no file; with `overwrite` the old one
+        stays, unless only the fsync of the folder failed: then the new one is there, complete.
+
+        Raises:
+            FileExistsError: the file has appeared meanwhile and `overwrite` is False.
+            ClosedError: a write has failed before, so there is no file.
+        """
+        if self._failed:
+            raise ClosedError(f"{self._path}: writing has failed before; there is no file")
+        if self._file.closed:
+            return
+        try:
+            self._finish_file()
+            self._publish()
+        except BaseException:
+            self._failed = True
+            self._info = None
+            self.abort()
+            raise
+
+    def _finish_file(self) -> None:
+        if self._builder.count:
+            self._finish_block()
+        data_bytes = self._offset
+        filter_handle, entries = self._write_filter()
+        index_codec, index = self._compressor.compress(self._finish_index())
+        index_handle = self._write_block(index_codec, index)
+        native = self._dialect is NATIVE
+        key_schema, value_schema, source, metadata = self._properties
+        info = Info(
+            path=self._path,
+            dialect=self._dialect.name,
+            order=self._order,
+            num_records=self._num_records,
+            file_bytes=0,
+            data_blocks=sum(self._codecs.values()),
+            data_bytes=data_bytes,
+            plain_bytes=self._plain_bytes,
+            codecs=self._codecs,
+            filter_kind=self._dialect.filter_kind if filter_handle else "none",
+            filter_bytes=filter_handle[1] if filter_handle else 0,
+            filter_entries=entries or None,
+            min_key=self._min_key,
+            max_key=self._builder.last_key,
+            key_schema=key_schema,
+            value_schema=value_schema,
+            source=source,
+            writer=f"lookupstore {__version__}" if native else None,
+            format_version=FORMAT_VERSION if native else None,
+            metadata=dict(metadata or {}),
+        )
+        properties_handle = None
+        if native:
+            block = BlockBuilder("bytes", False, MAX_BLOCK)
+            for name, value in pack_properties(info).items():
+                block.add(name, value)
+            properties_handle = self._write_block(0, block.finish())
+        footer = Footer(index_handle, filter_handle, entries, properties_handle)
+        self._write(pack_footer(self._dialect, footer))
+        self._info = replace(info, file_bytes=self._offset)
+
+    def _finish_index(self) -> bytes:
+        index: bytes = self._index.finish()
+        return index
+
+    def _write_filter(self) -> tuple[tuple[int, int] | None, int]:
+        """Write the filter; return its handle and, for Paimon's, its number of entries."""
+        if self._filter is None:
+            return None, 0
+        entries = self._expected_entries or self._num_records
+        if entries == 0:  # as Paimon's dynamic builder: no record, no filter
+            return None, 0
+        size = self._filter_size(entries)
+        bits = self._filter.finish(size, entries)
+        if self._dialect is NATIVE:
+            return self._write_block(0, bits), 0
+        handle = self._offset, size
+        self._write(bits)
+        return handle, entries
+
+    def _start_filter(self) -> FilterBuilder:
+        entries = self._expected_entries
+        size = 0 if entries is None else self._filter_size(entries)
+        return FilterBuilder(self._dialect.filter_kind, size, entries or 0)
+
+    def _filter_size(self, entries: int) -> int:
+        if self._dialect is NATIVE:
+            return split_block_size(entries, self._bloom_fpp)
+        size = paimon_size(entries, self._bloom_fpp)
+        if size == 0:
+            raise ValueError(
+                f"a filter for {entries} entries at bloom_fpp={self._bloom_fpp} is beyond what "
+                "Paimon can make; raise bloom_fpp, or pass bloom_fpp=0 for none"
+            )
+        return size
+
+    def _publish(self) -> None:
+        os.fsync(self._file.fileno())
+        self._file.close()
+        if self._overwrite:
+            os.replace(self._temporary, self._path)
+            self._sync_folder()
+        else:
+            try:
+                os.link(self._temporary, self._path)
+            except FileExistsError:
+                raise FileExistsError(
+                    f"{self._path} has appeared meanwhile; pass overwrite=True to replace it"
+                ) from None
+            try:
+                os.unlink(self._temporary)
+                self._sync_folder()
+            except BaseException:
+                os.unlink(self._path)
+                raise
+
+    def _sync_folder(self) -> None:
+        folder = os.open(os.path.dirname(self._path), os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def abort(self) -> None:
+        """Drop everything written so far; a closed writer's file stays."""
+        self._file.close()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._temporary)

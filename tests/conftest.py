@@ -1,0 +1,60 @@
+"""What every test shares: Hypothesis profiles, seeds, and the folder of golden files.
+
+LOOKUPSTORE_TEST_PROFILE=thorough runs twenty times the examples;
+LOOKUPSTORE_TEST_SEED=N repeats the random inputs of a run that printed N.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import secrets
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+import lookupstore
+
+GOLDEN = Path(__file__).parent / "golden"
+PROFILE = os.environ.get("LOOKUPSTORE_TEST_PROFILE", "default")
+
+# Blocks and files are written and read for each example: slow, and slower under sanitizers.
+hypothesis.settings.register_profile(
+    "default",
+    deadline=None,
+    print_blob=True,
+    max_examples=100,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.register_profile(
+    "thorough", hypothesis.settings.get_profile("default"), max_examples=2000
+)
+hypothesis.settings.load_profile(PROFILE)
+
+# The suite without Spark also runs where pyspark is not installed (`make test-wheel`).
+HAS_PYSPARK = importlib.util.find_spec("pyspark") is not None
+collect_ignore = [] if HAS_PYSPARK else ["spark"]
+
+
+def pytest_report_header() -> list[str]:
+    """Say what is tested and how, in the first lines of the output."""
+    return [
+        f"lookupstore: {lookupstore.__version__} in {Path(lookupstore.__file__).parent}",
+        f"hypothesis profile: {PROFILE}; pyspark: {'yes' if HAS_PYSPARK else 'not installed'}",
+    ]
+
+
+@pytest.fixture
+def seed() -> int:
+    """Draw a seed for the test's random inputs, and print it where a failure shows it."""
+    fixed = os.environ.get("LOOKUPSTORE_TEST_SEED")
+    value = int(fixed) if fixed else secrets.randbits(32)
+    print(f"repeat with LOOKUPSTORE_TEST_SEED={value}")
+    return value
+
+
+@pytest.fixture(scope="session")
+def golden() -> Path:
+    """Return the folder of golden files; each folder in it has a README that says its origin."""
+    return GOLDEN

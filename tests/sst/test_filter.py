@@ -1,0 +1,145 @@
+"""Filters against the `xxhash` package and plain Python; Java's tables are in test_golden.py."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import xxhash
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lookupstore._arrow import BinaryColumn
+from lookupstore.sst._filter import (
+    Filter,
+    FilterBuilder,
+    paimon_hash,
+    paimon_hashes,
+    paimon_size,
+    split_block_size,
+)
+
+SALT = (
+    0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31
+)  # fmt: skip
+KEYS = st.lists(st.binary(max_size=40), max_size=60)
+
+
+def split_block_bits(keys: list[bytes], size: int) -> bytes:
+    """Make the filter as parquet-format's BloomFilter.md says."""
+    words = [0] * (size // 4)
+    for key in keys:
+        digest = xxhash.xxh64_intdigest(key)
+        number = ((digest >> 32) * (size // 32)) >> 32
+        for i, salt in enumerate(SALT):
+            bit = ((digest & 0xFFFFFFFF) * salt & 0xFFFFFFFF) >> 27
+            words[8 * number + i] |= 1 << bit
+    return b"".join(word.to_bytes(4, "little") for word in words)
+
+
+def paimon_positions(key: bytes, bits: int, hashes: int) -> list[int]:
+    """Return a key's bits as the format note, section 9, says, in Java's 32-bit arithmetic."""
+    first = paimon_hash(key)
+    second = (first & 0xFFFFFFFF) >> 16
+    positions = []
+    for i in range(1, hashes + 1):
+        combined = (first + i * second) & 0xFFFFFFFF
+        if combined >= 1 << 31:
+            combined = ~combined & 0xFFFFFFFF
+        positions.append(combined % bits)
+    return positions
+
+
+def made(kind: str, keys: list[bytes], size: int, entries: int, many: bool) -> bytes:
+    """Make a filter with its size known at the start or only at the end: the same bytes."""
+    at_end = built(FilterBuilder(kind), keys, size, entries, many)
+    assert built(FilterBuilder(kind, size, entries), keys, size, entries, many) == at_end
+    return at_end
+
+
+def built(builder: FilterBuilder, keys: list[bytes], size: int, entries: int, many: bool) -> bytes:
+    if many:
+        column = BinaryColumn([b"not this one", *keys, b"nor this"])
+        at = len(keys) // 2
+        builder.add_many(column, 1, 1 + at)
+        builder.add_many(column, 1 + at, 1 + len(keys))
+    else:
+        for key in keys:
+            builder.add(key)
+    bits: bytes = builder.finish(size, entries)
+    return bits
+
+
+@given(keys=KEYS, others=KEYS, blocks=st.integers(1, 9), many=st.booleans())
+def test_split_blocks(keys: list[bytes], others: list[bytes], blocks: int, many: bool) -> None:
+    bits = split_block_bits(keys, 32 * blocks)
+    assert made("split-block-xxh64", keys, 32 * blocks, 0, many) == bits
+    one = Filter("split-block-xxh64", bits)
+    assert all(one.might_contain(key) for key in keys)
+    for key in others:
+        alone = split_block_bits([key], 32 * blocks)
+        may = all(b & a == a for a, b in zip(alone, bits, strict=True))
+        assert one.might_contain(key) == may
+
+
+@given(
+    keys=KEYS,
+    others=KEYS,
+    size=st.integers(1, 300),
+    entries=st.integers(1, 1000),
+    many=st.booleans(),
+)
+def test_paimon(
+    keys: list[bytes], others: list[bytes], size: int, entries: int, many: bool
+) -> None:
+    hashes = max(1, math.floor(8.0 * size / entries * math.log(2) + 0.5))
+    if hashes > 1100:
+        with pytest.raises(ValueError, match="positions a key"):
+            Filter("paimon-murmur3", bytes(size), entries)
+        return
+    assert paimon_hashes(size, entries) == hashes
+    expected = bytearray(size)
+    for key in keys:
+        for at in paimon_positions(key, 8 * size, hashes):
+            expected[at >> 3] |= 1 << (at & 7)
+    assert made("paimon-murmur3", keys, size, entries, many) == bytes(expected)
+    one = Filter("paimon-murmur3", bytes(expected), entries)
+    assert one.hashes == hashes
+    for key in keys + others:
+        set_bits = [
+            expected[at >> 3] >> (at & 7) & 1 for at in paimon_positions(key, 8 * size, hashes)
+        ]
+        assert one.might_contain(key) == all(set_bits)
+
+
+def test_sizes() -> None:
+    assert split_block_size(0, 0.01) == 32
+    for entries in (1, 25, 26, 1000, 10**7):
+        for fpp in (0.3, 0.05, 0.001):
+            wanted = -8 * entries / math.log(1 - fpp ** (1 / 8))
+            assert split_block_size(entries, fpp) == 32 * max(1, math.ceil(wanted / 256))
+    assert paimon_size(10**6, 0.05) == 779403
+    assert paimon_size(10**9, 0.05) == 0  # beyond Java's int
+    assert paimon_size(1, 0.99) == 0  # no byte
+
+
+def test_no_filter_lets_all_pass() -> None:
+    assert Filter("none").might_contain(b"anything")
+
+
+def test_refusals() -> None:
+    with pytest.raises(ValueError, match="kind='bloom' is no filter"):
+        Filter("bloom")
+    with pytest.raises(ValueError, match="kind='bloom' is no filter"):
+        FilterBuilder("bloom")
+    for size in (0, 31, 33):
+        with pytest.raises(ValueError, match="multiple of 32"):
+            Filter("split-block-xxh64", bytes(size))
+        with pytest.raises(ValueError, match="multiple of 32"):
+            FilterBuilder("split-block-xxh64").finish(size, 0)
+    with pytest.raises(ValueError, match="0 expected entries"):
+        Filter("paimon-murmur3", bytes(8), 0)
+    with pytest.raises(OverflowError):
+        Filter("paimon-murmur3", bytes(8), -1)
+    with pytest.raises(IndexError, match="row 3 of 2"):
+        FilterBuilder("split-block-xxh64").add_many(BinaryColumn([b"a", b"b"]), 0, 3)

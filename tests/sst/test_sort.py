@@ -1,0 +1,95 @@
+"""`lookupstore._sort` against Python's own sort and comparison of bytes."""
+
+from __future__ import annotations
+
+import bisect
+import random
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lookupstore._sort import argsort, equal_to_previous, is_ascending, upper_bound
+
+KEYS = st.one_of(
+    st.lists(st.binary(max_size=4), max_size=80),
+    st.lists(st.lists(st.sampled_from([0, 0, 1, 255]), max_size=20).map(bytes), max_size=80),
+    st.lists(st.integers(0, 600).map(lambda n: b"p" * n), max_size=80),
+)
+KINDS = [pa.binary(), pa.large_binary(), pa.binary_view()]
+
+
+def expected(keys: list[bytes]) -> list[int]:
+    return sorted(range(len(keys)), key=lambda i: keys[i])
+
+
+@given(keys=KEYS, kind=st.sampled_from(KINDS), before=st.integers(0, 3))
+def test_argsort(keys: list[bytes], kind: pa.DataType, before: int) -> None:
+    order = argsort(pa.array([b"\xff"] * before + keys, kind).slice(before))
+    assert order.dtype == np.uint32
+    assert order.tolist() == expected(keys)
+
+
+@pytest.mark.parametrize("shared", [0, 5, 8, 30, 255, 256, 264, 900])
+@pytest.mark.parametrize("letters", [b"\0", b"\0a", b"ab", bytes(range(256))], ids=len)
+def test_argsort_of_many(seed: int, shared: int, letters: bytes) -> None:
+    """Long shared starts and trailing zeros, which the eight bytes at a time do not tell apart."""
+    rng = random.Random(seed)
+    keys = [b"s" * shared + bytes(rng.choices(letters, k=rng.randrange(24))) for _ in range(700)]
+    assert argsort(keys).tolist() == expected(keys)
+
+
+def test_argsort_of_fixed_size(seed: int) -> None:
+    rng = random.Random(seed)
+    for width in (0, 1, 7, 8, 9, 16, 40):
+        keys = [bytes(rng.choices(b"\0\1\xff", k=width)) for _ in range(500)]
+        array = pa.array([bytes(width), *keys], pa.binary(width)).slice(1)
+        assert argsort(array).tolist() == expected(keys)
+
+
+@given(KEYS)
+def test_neighbours(keys: list[bytes]) -> None:
+    keys = sorted(keys) if len(keys) % 3 else keys
+    same = [i > 0 and keys[i] == keys[i - 1] for i in range(len(keys))]
+    found = equal_to_previous(pa.array(keys, pa.binary()))
+    assert found.dtype == np.bool_
+    assert found.tolist() == same
+    rising = all(low < high for low, high in pairwise(keys))
+    assert is_ascending(keys) == rising
+
+
+@given(
+    keys=KEYS, key=st.one_of(st.binary(max_size=4), st.lists(st.sampled_from([0, 255])).map(bytes))
+)
+def test_upper_bound(keys: list[bytes], key: bytes) -> None:
+    keys.sort()
+    for one in [key, *keys[:5]]:
+        assert upper_bound(pa.array(keys, pa.binary()), one) == bisect.bisect_right(keys, one)
+
+
+def test_nothing() -> None:
+    assert argsort([]).tolist() == []
+    assert equal_to_previous([]).tolist() == []
+    assert is_ascending([])
+    assert upper_bound([], b"a") == 0
+
+
+def test_refusals() -> None:
+    wild = pa.Array.from_buffers(
+        pa.binary(), 2, [None, pa.py_buffer(np.array([0, 99, 1], np.int32)), pa.py_buffer(b"a")]
+    )
+    bad: Any
+    for call in (argsort, equal_to_previous, is_ascending):
+        with pytest.raises(ValueError, match=r"values\[1\] is null"):
+            call(pa.array([b"a", None]))
+        with pytest.raises(ValueError, match=r"values\[0\]: the Arrow offsets leave"):
+            call(wild)
+        for bad in (None, "ab", pa.array([1]), [1]):
+            with pytest.raises(TypeError, match="values"):
+                call(bad)
+    with pytest.raises(ValueError, match=r"values\[1\]: the Arrow offsets leave"):
+        upper_bound(wild, b"a")

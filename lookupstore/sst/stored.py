@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.sst._block import Block
@@ -18,6 +19,9 @@ from lookupstore.sst.format import (
     unpack_footer,
     unpack_trailer,
 )
+
+# FAT has the coarsest clock of the file systems in use: 2 seconds.
+_YOUNG = 2_000_000_000
 
 
 class StoredFile:
@@ -50,8 +54,17 @@ class StoredFile:
             raise FormatError(f"{path}: {error}") from None
         except ValueError as error:
             raise CorruptionError(path, self.footer_offset, "a footer", error) from None
-        # Two files with the same footer, inode and times are the same file to a cache.
-        self.identity = (status.st_dev, status.st_ino, status.st_mtime_ns, self.size, footer)
+        # Files of one identity share blocks in a cache. The clock of a file system can be coarser
+        # than a rewrite is fast, so a young file is nobody's but its own.
+        young = time.time_ns() - status.st_mtime_ns < _YOUNG
+        self.identity = (
+            status.st_dev,
+            status.st_ino,
+            status.st_mtime_ns,
+            self.size,
+            footer,
+            object() if young else None,
+        )
 
     def __del__(self) -> None:
         if hasattr(self, "_descriptor"):

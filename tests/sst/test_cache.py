@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections import OrderedDict
 from pathlib import Path
 
@@ -69,6 +71,8 @@ RECORDS = [(b"%04d" % i, b"v" * 90) for i in range(400)]
 
 def test_readers_share_a_cache(tmp_path: Path) -> None:
     path = written(tmp_path / "a.sst", RECORDS, block_size=1000)
+    an_hour_ago = time.time() - 3600
+    os.utime(path, (an_hour_ago, an_hour_ago))
     cache: BlockCache = BlockCache(1 << 20)
     first, second = Reader(path, cache=cache), Reader(path, cache=cache)
     assert first.get(b"0000") == RECORDS[0][1]
@@ -76,6 +80,19 @@ def test_readers_share_a_cache(tmp_path: Path) -> None:
     assert second.get(b"0000") == RECORDS[0][1]
     assert (cache.hits, cache.misses) == (1, 1)
     assert first.cache is second.cache is cache
+
+
+def test_a_file_rewritten_within_one_tick_of_the_clock_is_another_file(tmp_path: Path) -> None:
+    """Same inode, size, footer and times: as after a rewrite where the clock is coarse."""
+    path = written(tmp_path / "a.sst", RECORDS, block_size=1000, compression="none", bloom_fpp=0)
+    other = [(key, b"w" * 90) for key, _ in RECORDS]
+    again = written(tmp_path / "b.sst", other, block_size=1000, compression="none", bloom_fpp=0)
+    cache: BlockCache = BlockCache(1 << 20)
+    times = os.stat(path).st_mtime_ns
+    assert Reader(path, cache=cache).get(b"0000") == RECORDS[0][1]
+    Path(path).write_bytes(Path(again).read_bytes())
+    os.utime(path, ns=(times, times))
+    assert Reader(path, cache=cache).get(b"0000") == other[0][1]
 
 
 def test_two_files_in_one_cache(tmp_path: Path) -> None:

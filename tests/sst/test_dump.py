@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from crc32c import crc32c
 
 from lookupstore.errors import FormatError, LookupStoreError
 from lookupstore.sst import Reader, Writer
@@ -251,6 +252,33 @@ def test_schemas_are_shown_as_fields(tmp_path: Path) -> None:
     assert "  key.schema        origin: string not null\n" in shown
     assert "                    hour: timestamp[us]\n" in shown
     assert "  value.schema      no fields\n" in shown
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error"),
+    [
+        (b"\x07records\x018", b"\x07records\x019", "property records is 9, the blocks have 8"),
+        (b"key.min\x06key 00", b"key.min\x06key  0", "property key.min is b'key  0'"),
+        (b"key.max\x06key 07", b"key.max\x06key 08", "property key.max is b'key 08'"),
+        (b"data.codec.none", b"data.codec.zstd", "property data.codec is {'zstd':"),
+        (b"key.order\x05bytes", b"key.order\x05bytos", "property key.order is 'bytos'"),
+    ],
+)
+def test_properties_that_lie(old: bytes, new: bytes, error: str, tmp_path: Path) -> None:
+    path = tmp_path / "file.sst"
+    good = small_file(path, "native", "none")
+    properties = layout(path).region("properties")
+    assert properties is not None
+    start, end = properties.offset, properties.offset + properties.size - 4
+    assert good[start:end].count(old) == 1
+    lie = good[start:end].replace(old, new)
+    path.write_bytes(good[:start] + lie + crc32c(lie).to_bytes(4, "little") + good[end + 4 :])
+    found = layout(path).region("properties")
+    assert found is not None
+    assert found.checksum is not None
+    assert found.checksum.ok
+    assert [one for one in found.errors if one.startswith(error)]
+    assert verdict(path) != "ok"
 
 
 def test_the_footer_of_a_btree_file(tmp_path: Path) -> None:

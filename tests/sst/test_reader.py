@@ -147,3 +147,10 @@ def test_arrow_answers_are_whole(reader: Reader) -> None:
     assert answers.null_count == 10
     assert answers.slice(1, 3).to_pylist() == [b"1", None, b"5"]
     assert reader.contains_many([b"a"] * 9).type == pa.bool_()
+
+
+@pytest.mark.parametrize("name", ["start", "stop", "prefix"])
+def test_bounds_of_a_scan_are_bytes(tmp_path: Path, name: str) -> None:
+    reader = Reader(written(tmp_path / "a.sst", [(b"a", b"1")]))
+    with pytest.raises(TypeError, match=f"{name} is str; give bytes"):
+        reader.scan(**{name: "a"})  # type: ignore[arg-type]

@@ -1,0 +1,411 @@
+"""The layout of one sorted file: every region in file order, checked, damaged or not.
+
+Unlike `Reader`, which stops at the first wrong byte, `layout` goes on as far as the bytes lead and
+marks what is wrong where it is wrong. `dump_text` shows a layout to people, `hexdump` takes it
+apart to the byte.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from lookupstore._arrow import BinaryColumn
+from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.sst._batch import Batch
+from lookupstore.sst._block import Block
+from lookupstore.sst._filter import Filter
+from lookupstore.sst.codec import decompress
+from lookupstore.sst.dump_text import dump_text
+from lookupstore.sst.format import (
+    CODECS,
+    KEY_ORDERS,
+    LONGEST_FOOTER,
+    NATIVE,
+    TRAILER_SIZE,
+    Dialect,
+    block_checksum,
+    dialect_of,
+    unpack_footer,
+    unpack_handle,
+    unpack_properties,
+    unpack_trailer,
+)
+from lookupstore.sst.hexdump import hexdump
+from lookupstore.sst.layout import (
+    FOOTER_FIELDS,
+    Checksum,
+    IndexEntry,
+    Layout,
+    Record,
+    Region,
+    text,
+)
+
+__all__ = [
+    "Checksum",
+    "IndexEntry",
+    "Layout",
+    "Record",
+    "Region",
+    "dump_text",
+    "hexdump",
+    "layout",
+    "text",
+]
+
+Handle = tuple[int, int]
+
+
+def layout(path: str | os.PathLike[str], order: str = "bytes", *, records: bool = False) -> Layout:
+    """Return the checked layout of a file of any dialect.
+
+    Args:
+        path: local file.
+        order: key order of a ``paimon`` file, as of `Reader`.
+        records: hold every record of every block, for small files.
+
+    Raises:
+        FileNotFoundError: no such file.
+        FormatError: no known magic at the end. Everything else that is wrong is in the layout.
+        ValueError: an unknown key order, or one other than ``bytes`` for a native file.
+
+    Example:
+        >>> from lookupstore.sst import Writer
+        >>> with Writer("ages.sst") as writer:
+        ...     writer.put_many([b"ada", b"alan"], [b"36", b"41"])
+        >>> [(region.name, region.offset, region.size) for region in layout("ages.sst").regions][:3]
+        [('data block 0', 0, 33), ('filter', 33, 37), ('index block', 70, 18)]
+    """
+    if order not in KEY_ORDERS:
+        raise ValueError(f"order={order!r} is none of {', '.join(map(repr, KEY_ORDERS))}")
+    path = os.path.abspath(os.fspath(path))
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(0, size - LONGEST_FOOTER))
+        tail = file.read()
+        dialect = dialect_of(tail)
+        if dialect is None:
+            raise FormatError(f"{path}: not a sorted lookup file ({size} bytes, no known magic)")
+        if dialect is NATIVE and order != "bytes":
+            raise ValueError(f"order={order!r}: {path} is native and says its own order, 'bytes'")
+        return _Survey(file, path, size, dialect, order, records).layout(tail)
+
+
+class _Survey:
+    """Walk one open file: footer, index, filter, properties, blocks."""
+
+    def __init__(
+        self, file: BinaryIO, path: str, size: int, dialect: Dialect, order: str, records: bool
+    ) -> None:
+        self.file = file
+        self.path = path
+        self.size = size
+        self.dialect = dialect
+        self.order = order
+        self.keep_records = records
+        self.repeats = dialect is not NATIVE
+        self.end = size - dialect.footer_size
+        self.regions: list[Region] = []
+
+    def layout(self, tail: bytes) -> Layout:
+        footer = self.footer(tail[-self.dialect.footer_size :])
+        handles = {
+            name: (footer.fields[f"{name} offset"], footer.fields[f"{name} size"])
+            for name in ("filter", "index", "properties", "null bitmap")
+            if f"{name} offset" in footer.fields
+        }
+        index: Block | None = None
+        entries: list[IndexEntry] = []
+        region, block = self.block_at("index block", handles["index"], self.order, footer)
+        if region is not None and block is not None:
+            entries = self.index_entries(region, block)
+            index = None if region.errors else block
+        filter = self.filter(handles["filter"], footer)
+        properties = None
+        if "properties" in handles:
+            properties, _ = self.block_at("properties", handles["properties"], "bytes", footer)
+        if handles.get("null bitmap", (0, 0)) != (0, 0):
+            self.null_bitmap(handles["null bitmap"], footer)
+        blocks = self.data_blocks(region or footer, entries, index, filter)
+        if properties is not None:
+            self.properties(properties, blocks)
+        self.cover()
+        return Layout(
+            self.path,
+            self.dialect.name,
+            self.order,
+            self.size,
+            tuple(self.regions),
+            tuple(entries),
+        )
+
+    # -- regions
+
+    def footer(self, data: bytes) -> Region:
+        region = Region("footer", self.end, len(data))
+        fields = FOOTER_FIELDS[self.dialect.name]
+        values = struct.unpack("<" + "".join(code for _, code in fields), data)
+        region.fields = {name: value for (name, _), value in zip(fields, values, strict=True)}
+        if self.dialect is NATIVE:
+            stored = region.fields["checksum"]
+            found = self.dialect.checksum(data[60:], self.dialect.checksum(data[:56], 0))
+            region.checksum = Checksum(self.dialect.checksum_name, stored, found)
+        try:
+            unpack_footer(self.dialect, data)
+        except (ValueError, FormatError) as error:
+            region.errors.append(str(error))
+        self.regions.append(region)
+        return region
+
+    def bytes_at(
+        self, kind: str, handle: Handle, tail: int, pointer: Region
+    ) -> tuple[Region, bytes] | None:
+        """Return a new region and its bytes; None, and an error at `pointer`, if it is outside."""
+        offset, size = handle
+        if offset < 0 or size < 0 or offset + size + tail > self.end:
+            pointer.errors.append(
+                f"{kind} at offset {offset} of {size} bytes does not lie before the footer"
+            )
+            return None
+        region = Region(kind, offset, size + tail)
+        self.regions.append(region)
+        self.file.seek(offset)
+        return region, self.file.read(size + tail)
+
+    def block_at(
+        self, kind: str, handle: Handle, order: str, pointer: Region
+    ) -> tuple[Region | None, Block | None]:
+        """Return the region of a block, and the block if it can be opened."""
+        found = self.bytes_at(kind, handle, TRAILER_SIZE, pointer)
+        if found is None:
+            return None, None
+        region, stored = found
+        codec, payload = self.trailer(region, stored)
+        block = None
+        try:
+            data = decompress(codec, payload)
+            block = Block(data, self.path, region.offset, order)
+            region.plain_size = len(data)
+            region.aligned = block.aligned
+            region.records = len(block)
+            if len(block):
+                region.first_key = block.record(0)[0]
+                region.last_key = block.record(len(block) - 1)[0]
+            if self.keep_records:
+                region.contents.extend(_records(block))
+            block.validate(self.repeats and kind != "properties")
+        except (ValueError, FormatError, CorruptionError) as error:
+            region.errors.append(_reason(error))
+        return region, block
+
+    def trailer(self, region: Region, stored: bytes) -> tuple[int, bytes]:
+        payload = stored[:-TRAILER_SIZE]
+        codec, checksum = unpack_trailer(stored[-TRAILER_SIZE:])
+        region.codec = CODECS.get(codec, f"id {codec}")
+        self.checksum(region, checksum, block_checksum(self.dialect, codec, payload))
+        return codec, payload
+
+    def checksum(self, region: Region, stored: int, found: int) -> None:
+        region.checksum = Checksum(self.dialect.checksum_name, stored, found)
+        if stored != found:
+            region.errors.append(
+                f"{self.dialect.checksum_name} {stored:08x} for bytes of {found:08x}"
+            )
+
+    def index_entries(self, region: Region, block: Block) -> list[IndexEntry]:
+        entries = []
+        for number in range(len(block)):
+            try:
+                last_key, value = block.record(number)
+                entries.append(IndexEntry(last_key, *unpack_handle(value)))
+            except (ValueError, CorruptionError) as error:
+                region.errors.append(f"entry {number}: {_reason(error)}")
+                break
+        return entries
+
+    def filter(self, handle: Handle, footer: Region) -> Filter | None:
+        """Return the filter, or None if there is none or it can not be used."""
+        entries = footer.fields.get("filter entries", 0)
+        if handle[1] == 0 and (self.dialect is NATIVE or (handle[0] == 0 and entries == 0)):
+            return None
+        trailer = TRAILER_SIZE if self.dialect is NATIVE else 0
+        found = self.bytes_at("filter", handle, trailer, footer)
+        if found is None:
+            return None
+        region, bits = found
+        if self.dialect is NATIVE:
+            codec, bits = self.trailer(region, bits)
+            if codec != 0:
+                region.errors.append(f"codec id {codec}; a filter is stored plain")
+        ones = int.from_bytes(bits, "little").bit_count()
+        region.fields = {"kind": self.dialect.filter_kind, "bytes": len(bits)}
+        try:
+            filter = Filter(self.dialect.filter_kind, bits, max(0, entries))
+        except (ValueError, OverflowError) as error:
+            region.errors.append(f"no {self.dialect.filter_kind} filter: {error}")
+            return None
+        if self.dialect is NATIVE:
+            region.fields["blocks"] = len(bits) // 32
+        else:
+            region.fields |= {"expected entries": entries, "positions a key": filter.hashes}
+        region.fields["bits set"] = ones
+        return None if region.errors else filter
+
+    def null_bitmap(self, handle: Handle, footer: Region) -> None:
+        found = self.bytes_at("null bitmap", handle, 4, footer)
+        if found is not None:
+            region, stored = found
+            self.checksum(
+                region,
+                int.from_bytes(stored[-4:], "little"),
+                self.dialect.checksum(stored[:-4], 0),
+            )
+
+    def data_blocks(
+        self,
+        index_region: Region,
+        entries: list[IndexEntry],
+        index: Block | None,
+        filter: Filter | None,
+    ) -> list[Region]:
+        regions: list[Region] = []
+        before: bytes | None = None
+        for number, entry in enumerate(entries):
+            region, block = self.block_at(
+                "data block", (entry.offset, entry.size), self.order, index_region
+            )
+            if region is None:
+                continue
+            regions.append(region)
+            region.number = number
+            if block is not None and not region.errors:
+                self.check_block(region, block, entry.last_key, before)
+                if index is not None and filter is not None and not region.errors:
+                    self.check_filter(region, block, index, filter)
+            before = entry.last_key
+        return regions
+
+    def check_block(
+        self, region: Region, block: Block, last_key: bytes, before: bytes | None
+    ) -> None:
+        """Check that a block's keys lie between the index's last keys."""
+        if len(block) == 0:
+            region.errors.append("a data block without records")
+            return
+        if region.last_key != last_key:
+            region.errors.append(
+                f"last key {self.key(region.last_key)}, the index says {self.key(last_key)}"
+            )
+        if before is None:
+            return
+        try:
+            late = block.lower_bound(before) == 0
+        except ValueError:
+            return  # the index has a key of a wrong size, and says so
+        if not late or (region.first_key == before and not self.repeats):
+            region.errors.append(
+                f"first key {self.key(region.first_key)} does not come after {self.key(before)}"
+            )
+
+    def check_filter(self, region: Region, block: Block, index: Block, filter: Filter) -> None:
+        """Check that the filter lets every key of a block pass."""
+        keys = BinaryColumn(block.to_arrow(0, len(block))[0])
+        # Whichever block the index leads a repeated key to, it is here too: only the filter can
+        # hide it.
+        batch = Batch(keys, index, filter, self.repeats)
+        batch.search(lambda number: block)
+        hidden = len(block) - batch.found().true_count
+        if hidden:
+            guilty = next(one for one in self.regions if one.kind == "filter")
+            guilty.errors.append(f"hides {hidden} of {len(block)} keys of {region.name}")
+
+    def key(self, key: bytes | None) -> str:
+        return "none" if key is None else text(key, self.order)
+
+    def properties(self, region: Region, blocks: list[Region]) -> None:
+        """Decode the properties and compare them with the blocks."""
+        self.file.seek(region.offset)
+        stored = self.file.read(region.size)
+        try:
+            block = Block(
+                decompress(stored[-TRAILER_SIZE], stored[:-TRAILER_SIZE]),
+                self.path,
+                region.offset,
+                "bytes",
+            )
+            records = dict(block.record(i) for i in range(len(block)))
+        except (ValueError, FormatError, CorruptionError):
+            return  # said already
+        region.fields = {name.decode(errors="replace"): _property(name, value)
+                         for name, value in records.items()}  # fmt: skip
+        try:
+            said = unpack_properties(records)
+        except ValueError as error:
+            region.errors.append(str(error))
+            return
+        if any(block.errors for block in blocks):
+            return  # what they hold can not be counted
+        codecs = dict(Counter(one.codec for one in blocks))
+        for name, key, found in (
+            ("records", "num_records", sum(one.records or 0 for one in blocks)),
+            ("data.plain_bytes", "plain_bytes", sum(one.plain_size or 0 for one in blocks)),
+            ("data.codec", "codecs", codecs),
+            ("key.min", "min_key", blocks[0].first_key if blocks else None),
+            ("key.max", "max_key", blocks[-1].last_key if blocks else None),
+        ):
+            if said[key] != found:
+                region.errors.append(f"property {name} is {said[key]!r}, the blocks have {found!r}")
+
+    def cover(self) -> None:
+        """Sort the regions and name the bytes that none of them covers."""
+        self.regions.sort(key=lambda region: (region.offset, region.size))
+        covered = []
+        at = 0
+        for region in self.regions:
+            if region.offset > at:
+                gap = Region("unknown", at, region.offset - at)
+                gap.errors.append("nothing points at these bytes")
+                covered.append(gap)
+            elif region.offset < at:
+                region.errors.append(f"starts inside the region before it, which ends at {at}")
+            covered.append(region)
+            at = max(at, region.offset + region.size)
+        self.regions = covered
+
+
+def _records(block: Block) -> Iterator[Record]:
+    """Yield every record with its offset in the block."""
+    count = len(block)
+    tail = len(block.data) - 5
+    (each,) = struct.unpack_from("<i", block.data, tail)
+    for i in range(count):
+        if block.aligned:
+            offset = i * each
+        else:
+            (offset,) = struct.unpack_from("<i", block.data, tail - 4 * (count - i))
+        yield Record(offset, *block.record(i))
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, CorruptionError):
+        return f"{error.expected}: {error.found}"
+    return str(error)
+
+
+def _property(name: bytes, value: bytes) -> Any:
+    """Return a property as text, schemas as lists of fields, foreign bytes as hex."""
+    if name in (b"key.schema", b"value.schema"):
+        try:
+            schema = pa.ipc.read_schema(pa.py_buffer(value))
+        except (pa.ArrowInvalid, OSError):
+            return value.hex()
+        return [f"{one.name}: {one.type}{'' if one.nullable else ' not null'}" for one in schema]
+    if name in (b"key.min", b"key.max") or name.startswith(b"user."):
+        return text(value)
+    return value.decode(errors="replace")

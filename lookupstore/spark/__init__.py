@@ -1,0 +1,17 @@
+"""Build stores and join with them in Spark.
+
+`session` gives a session that runs on this machine, `build_store` turns a DataFrame or files into
+a store, and `lookup_join` joins a DataFrame with a store. This is the only folder of the package
+that needs PySpark.
+"""
+
+try:
+    import pyspark as _pyspark  # noqa: F401
+except ImportError:
+    raise ImportError("lookupstore.spark needs PySpark: pip install 'lookupstore[spark]'") from None
+
+from lookupstore.spark.build import build_store
+from lookupstore.spark.join import lookup_join
+from lookupstore.spark.session import session
+
+__all__ = ["build_store", "lookup_join", "session"]

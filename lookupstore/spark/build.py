@@ -1,0 +1,412 @@
+"""Build a store with Spark: executors encode, shuffle, sort and write; the driver publishes.
+
+Rows become bytes where they are read, go to the task of their bucket, are sorted there by Spark
+(which spills) and streamed into one data file. A task that is tried again, or runs twice, writes
+another file: the driver lists one for each bucket in the manifest and deletes the others.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import re
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from lookupstore._keys import bucket_of
+from lookupstore.build import (
+    MAX_BUCKETS,
+    BuildPlan,
+    FileOptions,
+    OnDuplicate,
+    make_store_folder,
+    new_manifest,
+    plan_build,
+    remove_build,
+    write_bucket,
+)
+from lookupstore.errors import FormatError
+from lookupstore.manifest import DATA_FOLDER, DataFile, publish_manifest, store_folder
+from lookupstore.runs import Keep, RepeatedKeyError, winners
+from lookupstore.source import FORMATS
+from lookupstore.spark.session import session
+from lookupstore.spark.types import arrow_schema
+from lookupstore.store import LookupStore
+
+Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
+Batches: TypeAlias = Iterator[pa.RecordBatch]
+
+# Where a row was in the source: the file by its place in the list of files, where its split begins
+# in the file, and the row in the order in which Spark reads. Only the last for a DataFrame.
+_ORDER = ("file", "split", "row")
+_ENTRY = (
+    "name string, bucket int, num_records long, bytes long, xxh64 string, min_key string, "
+    "max_key string"
+)
+_ENTRY_TYPES = pa.schema(
+    [
+        ("name", pa.string()),
+        ("bucket", pa.int32()),
+        ("num_records", pa.int64()),
+        ("bytes", pa.int64()),
+        ("xxh64", pa.string()),
+        ("min_key", pa.string()),
+        ("max_key", pa.string()),
+    ]
+)
+# What the last line of a Python worker's trace says about an error that it raised on purpose.
+_RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?P<kind>[A-Za-z_]\w*): (?P<text>.*)$", re.MULTILINE)
+_KINDS: dict[str, type[Exception]] = {
+    kind.__name__: kind
+    for kind in (
+        ValueError,
+        TypeError,
+        OSError,
+        FileExistsError,
+        FileNotFoundError,
+        PermissionError,
+        FormatError,
+    )
+}
+
+
+@dataclass(frozen=True)
+class BuildTask:
+    """Hold what an executor has to know of a build.
+
+    Attributes:
+        plan: what becomes of each batch.
+        schema: the source columns that are read, as planned.
+        files: the source files in their order; empty for a DataFrame.
+        folder: folder of the store.
+        store_id: identity of the store to be, which begins the names of its files.
+        buckets: number of buckets.
+        options: how the data files are written.
+        source: what the store is built from, for people.
+    """
+
+    plan: BuildPlan
+    schema: pa.Schema
+    files: tuple[str, ...]
+    folder: str
+    store_id: str
+    buckets: int
+    options: FileOptions
+    source: str
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """Return the columns that say where a row was; none if the rule does not ask for it."""
+        if self.plan.keep == "error":
+            return ()
+        return _ORDER if self.files else _ORDER[-1:]
+
+
+def build_store(
+    df_or_path: DataFrame | Paths,
+    path: str | os.PathLike[str],
+    *,
+    key: str | Sequence[str],
+    columns: Sequence[str] | None = None,
+    buckets: int | None = None,
+    on_duplicate: OnDuplicate = "error",
+    nullable_keys: str | Sequence[str] = (),
+    compression: str = "zstd",
+    level: int | None = None,
+    block_size: int = 65536,
+    bloom_fpp: float = 0.05,
+    overwrite: bool = False,
+    spark: SparkSession | None = None,
+) -> LookupStore:
+    """Build a store with Spark and open it on the driver.
+
+    Args:
+        df_or_path: a DataFrame; or Parquet or ORC as Spark reads it: a file, folder, glob or URI,
+            or a list of these.
+        path: folder of the store, on a file system that the driver and all executors share.
+        key: the key columns, in the order that sorts the store.
+        columns: the value columns; None takes all that are not in the key.
+        buckets: number of data files over which keys are spread by hash, and of the tasks that
+            write them; None takes Spark's default parallelism.
+        on_duplicate: as for `lookupstore.build`: `"error"`, `"first"`, `"last"` or
+            `("max", column)`. The order of rows is that of files by path (of a list: as listed)
+            and in a file that of its rows; for a DataFrame it is Spark's: by partition, then as
+            they come, which is the order written only if nothing has shuffled them.
+        nullable_keys: key columns that may hold nulls, which sort first.
+        compression: `"zstd"`, `"lz4"` or `"none"`.
+        level: level of the compression; None is its default.
+        block_size: size of a block of a data file before compression, in bytes.
+        bloom_fpp: false positive rate of the filter of a data file; 0 writes no filter.
+        overwrite: replace the store at `path`; until the new one is complete the old one answers.
+        spark: the session that reads paths; None takes the active one, or starts `session()`.
+
+    Raises:
+        KeyError: a column that the source does not have.
+        ValueError: a null or repeated key, or an argument out of range; the error says the remedy.
+        TypeError: a source or column type that cannot be stored.
+        FileExistsError: `path` holds a store or something else.
+        FileNotFoundError: an executor did not write to the folder that the driver sees.
+
+    An error that an executor raises comes out as it was raised there. A build that fails removes
+    what it wrote and leaves an older store as it was.
+    """
+    folder = store_folder(path)
+    if isinstance(df_or_path, DataFrame):
+        df, source, paths = df_or_path, "Spark DataFrame", []
+        spark = df.sparkSession
+    else:
+        spark = spark or session()
+        paths = _paths(df_or_path)
+        df = _read(spark, paths)
+        source = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+    buckets = spark.sparkContext.defaultParallelism if buckets is None else buckets
+    if not isinstance(buckets, int) or not 1 <= buckets <= MAX_BUCKETS:
+        raise ValueError(f"buckets is {buckets!r}; give a number from 1 to {MAX_BUCKETS}, or None")
+    schema = arrow_schema(df.schema)
+    plan = plan_build(
+        schema,
+        key=key,
+        columns=columns,
+        on_duplicate=on_duplicate,
+        nullable_keys=nullable_keys,
+    )
+    task = BuildTask(
+        plan=plan,
+        schema=pa.schema([schema.field(name) for name in plan.columns]),
+        files=() if plan.keep == "error" else _files_in_order(spark, paths),
+        folder=folder,
+        store_id=uuid.uuid4().hex,
+        buckets=buckets,
+        options=FileOptions(compression, level, block_size, bloom_fpp),
+        source=source,
+    )
+    made = make_store_folder(folder, overwrite=overwrite)
+    try:
+        entries = _sorted_rows(df, task).mapInArrow(functools.partial(write_batches, task), _ENTRY)
+        files = [DataFile(**row.asDict()) for row in entries.collect()]
+        _check_files(task, files)
+        _remove_unlisted(task, files)
+        manifest = new_manifest(
+            plan,
+            files,
+            store_id=task.store_id,
+            buckets=buckets,
+            options=task.options,
+            source=source,
+        )
+        publish_manifest(folder, manifest, overwrite=overwrite)
+    except PySparkException as error:
+        remove_build(folder, task.store_id, made)
+        raised = _raised_by_us(error)
+        if raised is None:
+            raise
+        raise raised from None
+    except BaseException:
+        remove_build(folder, task.store_id, made)
+        raise
+    return LookupStore(folder)
+
+
+def encode_batches(task: BuildTask, batches: Batches) -> Batches:
+    """Turn record batches of source columns into bytes and buckets, in a Python worker."""
+    files = pa.array(task.files, pa.string())
+    for batch in batches:
+        count = len(task.schema)
+        columns = [
+            column if column.type == field.type else column.cast(field.type)
+            for column, field in zip(batch.columns[:count], task.schema, strict=True)
+        ]
+        source = pa.RecordBatch.from_arrays(columns, schema=task.schema)
+        encoded = task.plan.encode(source, None)
+        held = bucket_of(encoded.column("key"), task.buckets).astype(np.int32)
+        order = dict(zip(task.order, batch.columns[count:], strict=True))
+        if "file" in order:
+            order["file"] = pc.index_in(order["file"], files)
+            if order["file"].null_count:
+                raise ValueError("the source files changed while the build ran; build again")
+        yield pa.RecordBatch.from_pydict(
+            {
+                "bucket": pa.array(held),
+                **{  # Spark takes no fixed_size_binary
+                    name: encoded.column(name).cast(pa.large_binary())
+                    for name in encoded.schema.names
+                },
+                **order,
+            }
+        )
+
+
+def write_batches(task: BuildTask, batches: Batches) -> Batches:
+    """Write the sorted rows of some buckets, each into a file of its own, in a Python worker.
+
+    Yields the manifest's entry of each file, once the file is complete and on disk.
+    """
+    for bucket, parts in itertools.groupby(_by_bucket(batches), key=lambda part: part[0]):
+        rows = (batch for _, batch in parts)
+        # No two attempts write the same file, whichever of them Spark believes.
+        name = f"{task.store_id}-{bucket:05d}-{uuid.uuid4().hex[:12]}"
+        try:
+            entry = write_bucket(
+                task.folder,
+                name,
+                bucket,
+                _without_repeats(rows, task.plan.keep),
+                plan=task.plan,
+                options=task.options,
+                source=task.source,
+            )
+        except RepeatedKeyError as error:
+            raise task.plan.repeated(error.key) from None
+        if entry is not None:
+            yield pa.RecordBatch.from_pylist([asdict(entry)], schema=_ENTRY_TYPES)
+
+
+def _sorted_rows(df: DataFrame, task: BuildTask) -> DataFrame:
+    """Return the encoded rows, each bucket in one partition and sorted there."""
+    columns = [_column(name) for name in task.schema.names]
+    where: dict[str, Column] = {"row": F.monotonically_increasing_id()}
+    if task.files:
+        where["file"] = _plain_uri(df.metadataColumn("_metadata").getField("file_path"))
+        where["split"] = df.metadataColumn("_metadata").getField("file_block_start")
+    columns += [where[name] for name in task.order]
+    numbered = df.select(*(column.alias(f"c{i}") for i, column in enumerate(columns)))
+    rank = [] if task.plan.rank_schema is None else ["rank"]
+    kinds = {"bucket": "int", "key": "binary", "file": "int", "split": "long", "row": "long"}
+    names = ["bucket", "key", *rank, "value", *task.order]
+    schema = ", ".join(f"{name} {kinds.get(name, 'binary')}" for name in names)
+    rows = numbered.mapInArrow(functools.partial(encode_batches, task), schema)
+    if hasattr(rows, "repartitionById"):  # since Spark 4.1
+        rows = rows.repartitionById(task.buckets, "bucket")
+    else:  # several buckets may meet in one task, which writes one after the other
+        rows = rows.repartition(task.buckets, "bucket")
+    return rows.sortWithinPartitions("bucket", "key", *rank, *task.order)
+
+
+def _by_bucket(batches: Batches) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Cut batches, sorted by bucket, where the bucket changes."""
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        buckets = batch.column("bucket").to_numpy()
+        rows = batch.select(["key", "value"])
+        starts = [0, *(np.flatnonzero(np.diff(buckets)) + 1).tolist(), len(buckets)]
+        for start, stop in itertools.pairwise(starts):
+            yield int(buckets[start]), rows.slice(start, stop - start)
+
+
+def _without_repeats(batches: Batches, keep: Keep) -> Batches:
+    """Resolve repeats among rows sorted by key and then by what decides between them.
+
+    Raises:
+        RepeatedKeyError: a key is repeated and the rule is `error`.
+    """
+    rule: Keep = "last" if keep == "max" else keep
+    held: pa.RecordBatch | None = None
+    for batch in batches:
+        rows = batch if held is None else _joined(held, batch)
+        kept = winners(rows.column("key"), None, rule)
+        if kept is not None:
+            rows = rows.take(pa.array(kept))
+        # The next batch may go on with the same key: the last row waits for it.
+        held = rows.slice(rows.num_rows - 1)
+        yield rows.slice(0, rows.num_rows - 1)
+    if held is not None:
+        yield held
+
+
+def _joined(first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch:
+    columns = [pa.concat_arrays(pair) for pair in zip(first.columns, second.columns, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=first.schema)
+
+
+def _check_files(task: BuildTask, files: Sequence[DataFile]) -> None:
+    """Check that each bucket came once, and that the driver sees the files."""
+    buckets = [file.bucket for file in files]
+    if len(set(buckets)) != len(buckets):
+        raise RuntimeError(f"{task.folder}: Spark gave a bucket twice among {sorted(buckets)}")
+    for file in files:
+        path = os.path.join(task.folder, file.name)
+        if not os.path.exists(path):
+            raise FileNotFoundError(
+                f"{path}: an executor wrote it, and the driver does not see it; give a path on a "
+                "file system that they share"
+            )
+
+
+def _remove_unlisted(task: BuildTask, files: Sequence[DataFile]) -> None:
+    """Delete what attempts left that failed, or that ran beside the one that Spark took."""
+    listed = {os.path.basename(file.name) for file in files}
+    for path in Path(task.folder, DATA_FOLDER).glob(f"*{task.store_id}-*"):
+        if path.name not in listed:
+            path.unlink(missing_ok=True)
+
+
+def _raised_by_us(error: PySparkException) -> Exception | None:
+    """Return the error that our code raised on an executor, if that is what failed the job."""
+    trace = str(error)
+    if not any(f"in {run.__name__}\n" in trace for run in (encode_batches, write_batches)):
+        return None  # raised by what the DataFrame is made of
+    found = [match for match in _RAISED.finditer(trace) if match["kind"] in _KINDS]
+    return _KINDS[found[-1]["kind"]](found[-1]["text"]) if found else None
+
+
+def _paths(given: Paths) -> list[str]:
+    listed = list(given) if isinstance(given, (list, tuple)) else [given]
+    paths = [os.fspath(path) for path in listed if isinstance(path, (str, os.PathLike))]
+    if not paths or len(paths) != len(listed):
+        raise TypeError(
+            f"df_or_path is {given!r}; give a Spark DataFrame, or paths of Parquet or ORC"
+        )
+    return paths
+
+
+def _read(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    try:
+        return spark.read.format(_format(paths[0])).load([_uri(path) for path in paths])
+    except AnalysisException as error:
+        if "PATH_NOT_FOUND" not in str(error):
+            raise
+        raise FileNotFoundError(f"df_or_path: {', '.join(paths)}: no such file or folder") from None
+
+
+def _format(path: str) -> str:
+    """Return the format of a file, or of the first file in a local folder; else Parquet."""
+    inside = sorted(Path(path).rglob("*")) if os.path.isdir(path) else [Path(path)]
+    found = (FORMATS.get(one.suffix.lower()) for one in inside)
+    return next((name for name in found if name is not None), "parquet")
+
+
+def _uri(path: str) -> str:
+    """Return a local path as an absolute URI: Spark's default file system may be another."""
+    return path if "://" in path else f"file://{os.path.abspath(path)}"
+
+
+def _files_in_order(spark: SparkSession, paths: Sequence[str]) -> tuple[str, ...]:
+    """Return the files that Spark finds at the paths, in the order in which their rows count."""
+    files: dict[str, None] = {}
+    for path in paths:
+        found = [re.sub("^([^:]+):/+", r"\1:/", file) for file in _read(spark, [path]).inputFiles()]
+        files.update(dict.fromkeys(sorted(found, key=unquote)))
+    return tuple(files)
+
+
+def _plain_uri(path: Column) -> Column:
+    """Return a file's URI with one slash after the scheme: Spark writes it in two ways."""
+    return F.regexp_replace(path, "^([^:]+):/+", "$1:/")
+
+
+def _column(name: str) -> Column:
+    escaped = name.replace("`", "``")
+    return F.col(f"`{escaped}`")

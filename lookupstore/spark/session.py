@@ -1,0 +1,104 @@
+"""A Spark session that works on one machine without further settings."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+from pyspark.sql import SparkSession
+
+JAVA_MIN = 17
+
+_INSTALL = (
+    f"install Java {JAVA_MIN} or later (Debian and Ubuntu: apt install openjdk-17-jre-headless; "
+    "macOS: brew install openjdk@17), or set JAVA_HOME to where it is"
+)
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+
+_log = logging.getLogger(__name__)
+
+
+def session(
+    app_name: str = "lookupstore", master: str = "local[*]", **conf: object
+) -> SparkSession:
+    """Return the active Spark session, or start one with defaults that suit lookups.
+
+    An active session is returned as it is. A new one has Arrow and adaptive execution on, UTC as
+    its time zone, few shuffle partitions, the web UI off and the log level WARN; with a local
+    `master` it listens on 127.0.0.1 only. Its Python workers run this interpreter. `SPARK_HOME`
+    and `PYSPARK_PYTHON` are set in this process where they are not yet: executors in processes of
+    their own need them.
+
+    Args:
+        app_name: name of the application.
+        master: where to run, as Spark has it: `local[*]`, `local-cluster[2,1,1024]`,
+            `spark://host:port`.
+        conf: further settings, which win: `session(**{"spark.driver.memory": "4g"})`.
+
+    Raises:
+        RuntimeError: there is no Java, or it is too old; the error says what to install.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        if conf:
+            _log.warning("a Spark session is active; these settings do nothing: %s", sorted(conf))
+        return active
+    check_java()
+    os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    settings: dict[str, object] = {
+        "spark.log.level": "WARN",
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": 2 * (os.cpu_count() or 1),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
+    }
+    if master.startswith("local"):
+        settings["spark.driver.bindAddress"] = "127.0.0.1"
+        settings["spark.driver.host"] = "127.0.0.1"
+    builder = SparkSession.builder.appName(app_name).master(master)
+    for name, value in {**settings, **conf}.items():
+        builder = builder.config(name, str(value))
+    return builder.getOrCreate()
+
+
+def check_java() -> str:
+    """Return the Java program that Spark will run.
+
+    Raises:
+        RuntimeError: there is none, or it is too old; the error says what to install.
+    """
+    java = _find_java()
+    try:
+        # Java prints its version to standard error.
+        shown = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, check=True, timeout=60
+        ).stderr
+    except (OSError, subprocess.SubprocessError) as error:
+        raise RuntimeError(f"{java} does not run ({error}); {_INSTALL}") from None
+    version = _VERSION.search(shown)
+    if version is None or int(version[1]) < JAVA_MIN:
+        found = shown.partition("\n")[0].strip() or "nothing"
+        raise RuntimeError(f"{java} says {found}, too old for Spark; {_INSTALL}")
+    return java
+
+
+def _find_java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        java = os.path.join(home, "bin", "java")
+        if not os.access(java, os.X_OK):
+            raise RuntimeError(f"JAVA_HOME is {home}, where there is no bin/java; {_INSTALL}")
+        return java
+    found = shutil.which("java")
+    if found is None:
+        raise RuntimeError(f"Spark needs Java, and there is none on PATH; {_INSTALL}")
+    return found

@@ -1,0 +1,205 @@
+"""Arrow types to and from Spark types.
+
+Spark has fewer types than Arrow. A store keeps Arrow's; what Spark gets is the narrowest type of
+its own that holds every value, and a column for which it has none is an error when the join is
+planned. The table is in `docs/spark.md`.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql import types as sql
+
+_SIMPLE: tuple[tuple[pa.DataType, sql.DataType], ...] = (
+    (pa.null(), sql.NullType()),
+    (pa.bool_(), sql.BooleanType()),
+    (pa.int8(), sql.ByteType()),
+    (pa.int16(), sql.ShortType()),
+    (pa.int32(), sql.IntegerType()),
+    (pa.int64(), sql.LongType()),
+    (pa.float32(), sql.FloatType()),
+    (pa.float64(), sql.DoubleType()),
+    (pa.string(), sql.StringType()),
+    (pa.binary(), sql.BinaryType()),
+    (pa.date32(), sql.DateType()),
+    (pa.timestamp("us"), sql.TimestampNTZType()),
+    (pa.timestamp("us", "UTC"), sql.TimestampType()),
+    (pa.duration("us"), sql.DayTimeIntervalType()),
+)
+_TO_SPARK = dict(_SIMPLE)
+_TO_ARROW = {type(spark): arrow for arrow, spark in _SIMPLE}
+# The widest decimal of Spark, and of Arrow's decimal128.
+_MAX_PRECISION = 38
+
+
+def spark_type(kind: pa.DataType, column: str) -> tuple[sql.DataType, pa.DataType]:
+    """Return the Spark type that holds every value of an Arrow type, and Spark's Arrow form of it.
+
+    Args:
+        kind: type of a column of a store.
+        column: its name, for the error.
+
+    Raises:
+        TypeError: Spark has no such type.
+
+    >>> spark_type(pa.dictionary(pa.int8(), pa.large_string()), "city")
+    (StringType(), DataType(string))
+    """
+    types = pa.types
+    if isinstance(kind, pa.BaseExtensionType):
+        return spark_type(kind.storage_type, column)
+    if types.is_dictionary(kind):
+        return spark_type(kind.value_type, column)
+    if types.is_decimal(kind) or kind == pa.uint64():
+        return _decimal_type(kind, column)
+    if types.is_time(kind):
+        return _time_type(kind, column)
+    if types.is_struct(kind):
+        fields = [(field, *spark_type(field.type, f"{column}.{field.name}")) for field in kind]
+        return (
+            sql.StructType([sql.StructField(f.name, spark, f.nullable) for f, spark, _ in fields]),
+            pa.struct([pa.field(f.name, arrow, f.nullable) for f, _, arrow in fields]),
+        )
+    if types.is_map(kind):
+        key, arrow_key = spark_type(kind.key_type, f"{column}.key")
+        item, arrow_item = spark_type(kind.item_type, f"{column}.value")
+        may_be_null = kind.item_field.nullable
+        return (
+            sql.MapType(key, item, may_be_null),
+            pa.map_(
+                pa.field("key", arrow_key, nullable=False),
+                pa.field("value", arrow_item, may_be_null),
+            ),
+        )
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        element, arrow_element = spark_type(kind.value_type, f"{column}.element")
+        may_be_null = kind.value_field.nullable
+        return (
+            sql.ArrayType(element, may_be_null),
+            pa.list_(pa.field("element", arrow_element, may_be_null)),
+        )
+    arrow = _simple_type(kind)
+    if arrow not in _TO_SPARK:
+        raise _unknown(kind, column)
+    return _TO_SPARK[arrow], arrow
+
+
+def arrow_schema(schema: sql.StructType) -> pa.Schema:
+    """Return the Arrow form of a Spark schema, with zoned timestamps in UTC.
+
+    Raises:
+        TypeError: a column of a type that Spark does not give to Arrow.
+
+    >>> arrow_schema(sql.StructType().add("id", "long", nullable=False))
+    id: int64 not null
+    """
+    return pa.schema([_arrow_field(field) for field in schema])
+
+
+def to_spark(array: pa.Array, kind: pa.DataType, column: str) -> pa.Array:
+    """Return a column of a store in the Arrow form that `spark_type` gave for it.
+
+    Raises:
+        ValueError: a value that Spark's type cannot hold: part of a microsecond, or a timestamp
+            outside its range.
+    """
+    array = _decoded(array)
+    if array.type == kind:
+        return array
+    try:
+        return array.cast(kind)
+    except pa.ArrowInvalid as error:
+        raise ValueError(
+            f"column {column!r} of the store is {array.type}, of which Spark cannot hold all "
+            f"values: {error}; leave it out with columns=, or store it in microseconds"
+        ) from None
+
+
+def _decimal_type(kind: pa.DataType, column: str) -> tuple[sql.DataType, pa.DataType]:
+    if kind == pa.uint64():
+        return sql.DecimalType(20, 0), pa.decimal128(20, 0)
+    # Spark has no negative scale: such a number is written with its zeros.
+    precision, scale = kind.precision - min(kind.scale, 0), max(kind.scale, 0)
+    if precision > _MAX_PRECISION or scale > precision:
+        raise _unknown(kind, column)
+    return sql.DecimalType(precision, scale), pa.decimal128(precision, scale)
+
+
+def _time_type(kind: pa.DataType, column: str) -> tuple[sql.DataType, pa.DataType]:
+    if not hasattr(sql, "TimeType"):  # came with Spark 4.1
+        raise _unknown(kind, column)
+    return sql.TimeType(), pa.time64("ns")
+
+
+def _simple_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type that Spark has for one of which it lacks the width, unit or layout."""
+    types = pa.types
+    if types.is_timestamp(kind):
+        return pa.timestamp("us", None if kind.tz is None else "UTC")
+    if types.is_duration(kind):
+        return pa.duration("us")
+    if types.is_date64(kind):
+        return pa.date32()
+    if types.is_large_string(kind) or types.is_string_view(kind):
+        return pa.string()
+    if types.is_large_binary(kind) or types.is_binary_view(kind):
+        return pa.binary()
+    if types.is_fixed_size_binary(kind):
+        return pa.binary()
+    wider = {
+        pa.uint8(): pa.int16(),
+        pa.uint16(): pa.int32(),
+        pa.uint32(): pa.int64(),
+        pa.float16(): pa.float32(),
+    }
+    return wider.get(kind, kind)
+
+
+def _unknown(kind: object, column: str) -> TypeError:
+    return TypeError(
+        f"column {column!r} of the store is {kind}, for which Spark has no type; leave it out "
+        "with columns="
+    )
+
+
+def _decoded(array: pa.Array) -> pa.Array:
+    """Return the values of a dictionary or an extension, not all of which Arrow can cast."""
+    while True:
+        if isinstance(array, pa.ExtensionArray):
+            array = array.storage
+        elif isinstance(array, pa.DictionaryArray):
+            array = array.dictionary_decode()
+        else:
+            return array
+
+
+def _arrow_field(field: sql.StructField) -> pa.Field:
+    return pa.field(field.name, _arrow_type(field.dataType, field.name), field.nullable)
+
+
+def _arrow_type(kind: sql.DataType, column: str) -> pa.DataType:
+    if isinstance(kind, sql.DecimalType):
+        return pa.decimal128(kind.precision, kind.scale)
+    if isinstance(kind, (sql.CharType, sql.VarcharType)):
+        return pa.string()
+    if isinstance(kind, sql.ArrayType):
+        element = _arrow_type(kind.elementType, f"{column}.element")
+        return pa.list_(pa.field("element", element, kind.containsNull))
+    if isinstance(kind, sql.MapType):
+        item = _arrow_type(kind.valueType, f"{column}.value")
+        return pa.map_(
+            pa.field("key", _arrow_type(kind.keyType, f"{column}.key"), nullable=False),
+            pa.field("value", item, kind.valueContainsNull),
+        )
+    if isinstance(kind, sql.StructType):
+        return pa.struct([_arrow_field(field) for field in kind])
+    if isinstance(kind, sql.UserDefinedType):
+        return _arrow_type(kind.sqlType(), column)
+    if hasattr(sql, "TimeType") and isinstance(kind, sql.TimeType):
+        return pa.time64("ns")
+    if type(kind) not in _TO_ARROW:
+        raise TypeError(
+            f"column {column!r} is {kind.simpleString()}, which Spark does not give to Arrow; "
+            "cast it or leave it out"
+        )
+    return _TO_ARROW[type(kind)]

@@ -1,0 +1,44 @@
+"""One Spark cluster for all tests here: two executors, each a process of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import lookupstore
+from lookupstore.spark.session import check_java, session
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Give a session whose executors are other processes, and whose batches are small."""
+    try:
+        check_java()
+    except RuntimeError as error:
+        pytest.skip(str(error))
+    if (other := SparkSession.getActiveSession()) is not None:
+        other.stop()  # left by an example of the documents
+    spark = session(
+        "lookupstore tests",
+        "local-cluster[2,1,1024]",
+        **{
+            # The JVMs live too short to gain from their second compiler.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+            "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+            "spark.executorEnv.PYTHONPATH": str(Path(lookupstore.__file__).parents[1]),
+            "spark.log.level": "OFF",  # tasks fail here on purpose
+            "spark.sql.shuffle.partitions": 2,
+            "spark.sql.execution.arrow.maxRecordsPerBatch": 97,
+            "spark.task.maxFailures": 4,
+        },
+    )
+    # Where executors of a local cluster run; Spark leaves it behind.
+    work = Path(os.environ["SPARK_HOME"], "work", spark.sparkContext.applicationId)
+    yield spark
+    spark.stop()
+    shutil.rmtree(work, ignore_errors=True)

@@ -1,0 +1,89 @@
+"""The session helper: Java found or explained, and executors that can run our code."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from lookupstore.spark import session
+from lookupstore.spark.session import check_java
+
+pytestmark = pytest.mark.spark
+
+
+def _fake_java(folder: Path, script: str) -> Path:
+    java = folder / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\n{script}\n")
+    java.chmod(java.stat().st_mode | stat.S_IXUSR)
+    return java
+
+
+def test_no_java_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(RuntimeError, match=r"needs Java.* none on PATH; install Java 17") as error:
+        check_java()
+    assert "\n" not in str(error.value)
+
+
+def test_java_home_without_java(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(RuntimeError, match=f"JAVA_HOME is {tmp_path}.*install Java 17"):
+        check_java()
+
+
+@pytest.mark.parametrize("version", ["1.8.0_392", "11.0.21", "16"])
+def test_old_java(tmp_path, monkeypatch, version):
+    _fake_java(tmp_path, f"echo 'openjdk version \"{version}\"' >&2")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(RuntimeError, match=f"{version}.*too old for Spark; install Java 17"):
+        check_java()
+
+
+@pytest.mark.parametrize("version", ["17", "17.0.15", "21.0.1", "25-ea"])
+def test_new_java(tmp_path, monkeypatch, version):
+    java = _fake_java(tmp_path, f"echo 'openjdk version \"{version}\"' >&2")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert check_java() == str(java)
+
+
+def test_java_that_does_not_run(tmp_path, monkeypatch):
+    _fake_java(tmp_path, "exit 3")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(RuntimeError, match=r"does not run .*exit status 3.*install Java 17"):
+        check_java()
+
+
+def test_pyspark_missing_says_what_to_install():
+    code = "import sys; sys.modules['pyspark'] = None; import lookupstore.spark"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.strip().endswith(
+        "ImportError: lookupstore.spark needs PySpark: pip install 'lookupstore[spark]'"
+    )
+
+
+def test_active_session_is_returned_as_it_is(spark, caplog):
+    assert session("other", "local[1]", **{"spark.x": 1}) is SparkSession.getActiveSession()
+    assert "['spark.x']" in caplog.text
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") == "97"
+
+
+def test_executors_are_other_processes(spark):
+    def processes(batches):
+        for _ in batches:
+            # The parent of a Python worker is its executor's daemon.
+            yield pa.record_batch({"pid": [os.getpid()], "daemon": [os.getppid()]})
+
+    rows = spark.range(8, numPartitions=8).mapInArrow(processes, "pid long, daemon long").collect()
+    assert os.getpid() not in {row.pid for row in rows}
+    assert len({row.daemon for row in rows}) == 2

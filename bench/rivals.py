@@ -1,0 +1,437 @@
+"""Who is compared: lookupstore's file and its rivals, each used as its own users would use it best.
+
+A contender fills a folder and opens it; what it opens answers the verbs. A rival's tuning was tried
+out on W1, and the comments give what was found. Every answer is compared with what the
+workload says is stored, once before the clock starts: a wrong answer cannot win.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from workloads import Queries, Workload
+
+from lookupstore.sst import Reader, Writer
+from lookupstore.sst.cache import BlockCache
+
+#: All caches hold all blocks: every contender is timed with hot caches.
+CACHE_BYTES = 4 << 30
+
+
+class Handle(ABC):
+    """Answer the verbs on an open file.
+
+    Attributes:
+        get: returns the value of one key given as bytes, None if it is missing.
+    """
+
+    get: Callable[[bytes], Any]
+
+    def prepare(self, queries: Queries) -> Any:
+        """Return the keys in the form that the library takes, before the clock starts."""
+        return queries.listed
+
+    @abstractmethod
+    def get_many(self, keys: Any) -> Any:
+        """Return one answer for each of the prepared keys, in the form that the library has."""
+
+    def answers(self, answer: Any) -> pa.Array:
+        """Return what `get_many` gave as a large_binary array with nulls."""
+        return pa.array(answer, pa.large_binary())
+
+    @abstractmethod
+    def scan(self) -> Iterable[Any]:
+        """Iterate over all records, in the form that the library has."""
+
+    def scanned(self) -> tuple[pa.Array, pa.Array]:
+        """Return all keys and values as large_binary arrays."""
+        keys, values = zip(*self.scan(), strict=True)
+        return pa.array(keys, pa.large_binary()), pa.array(values, pa.large_binary())
+
+
+class Contender(ABC):
+    """Store a workload in a folder, and open it.
+
+    Attributes:
+        name: of the column in the tables.
+        module: what has to be installed.
+        codecs: compressions it can be filled with, of `none` and `zstd`.
+    """
+
+    name: str
+    module: str
+    codecs: tuple[str, ...] = ("none",)
+
+    @abstractmethod
+    def fill(self, folder: Path, workload: Workload, codec: str) -> None:
+        """Store all records, in key order; return when they are on the disk."""
+
+    @abstractmethod
+    def open(self, folder: Path, workload: Workload) -> AbstractContextManager[Handle]:
+        """Return a context manager that gives the Handle of a folder filled with the workload."""
+
+
+# ---- lookupstore --------------------------------------------------------------------------------
+
+
+class LookupstoreHandle(Handle):
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self.get = reader.get
+
+    def prepare(self, queries: Queries) -> pa.Array:
+        return queries.keys
+
+    def get_many(self, keys: pa.Array) -> pa.Array:
+        return self.reader.get_many(keys)
+
+    def answers(self, answer: pa.Array) -> pa.Array:
+        return answer
+
+    def scan(self) -> Iterator[pa.RecordBatch]:
+        return self.reader.scan()
+
+    def scanned(self) -> tuple[pa.Array, pa.Array]:
+        table = pa.Table.from_batches(self.scan()).combine_chunks()
+        return table["key"].combine_chunks(), table["value"].combine_chunks()
+
+
+class Lookupstore(Contender):
+    """Our own file: Arrow in, Arrow out; default options but the codec."""
+
+    name = module = "lookupstore"
+    codecs = ("none", "zstd")
+
+    def fill(self, folder: Path, workload: Workload, codec: str) -> None:
+        with Writer(folder / "records.sst", compression=codec) as writer:
+            writer.put_many(workload.keys, workload.values)
+
+    @contextmanager
+    def open(self, folder: Path, workload: Workload) -> Iterator[Handle]:
+        with Reader(folder / "records.sst", cache=BlockCache(CACHE_BYTES)) as reader:
+            yield LookupstoreHandle(reader)
+
+
+# ---- embedded key-value stores -----------------------------------------------------------------
+
+
+class RocksdictHandle(Handle):
+    # RocksDB's MultiGet slows down with the length of its list: in calls of 100 keys misses are 5
+    # and sorted keys 1.7 times as fast as in one call of 100,000, and random keys no slower.
+    CALL = 100
+
+    def __init__(self, database: Any) -> None:
+        self.database = database
+        self.get = database.get
+
+    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
+        get = self.database.get
+        answers: list[bytes | None] = []
+        for start in range(0, len(keys), self.CALL):
+            answers += get(keys[start : start + self.CALL])
+        return answers
+
+    def scan(self) -> Iterable[Any]:
+        items: Iterable[Any] = self.database.items()
+        return items
+
+
+class Rocksdict(Contender):
+    """RocksDB: raw mode, a Bloom filter of 10 bits a key, blocks of 4 KiB.
+
+    Larger blocks or hashed block indexes gain nothing that stands out of the noise. A file that is
+    written and ingested loads about twice as fast as WriteBatches, and stays one sorted file.
+    """
+
+    name = module = "rocksdict"
+    codecs = ("none", "zstd")
+
+    def options(self, codec: str) -> Any:
+        import rocksdict
+
+        blocks = rocksdict.BlockBasedOptions()
+        blocks.set_bloom_filter(10, False)
+        blocks.set_block_cache(rocksdict.Cache(CACHE_BYTES))
+        options = rocksdict.Options(raw_mode=True)
+        options.set_compression_type(getattr(rocksdict.DBCompressionType, codec)())
+        options.set_block_based_table_factory(blocks)
+        options.create_if_missing(True)
+        return options
+
+    def fill(self, folder: Path, workload: Workload, codec: str) -> None:
+        import rocksdict
+
+        options = self.options(codec)
+        writer = rocksdict.SstFileWriter(options)
+        writer.open(str(folder / "ingest.sst"))
+        for key, value in zip(*workload.listed, strict=True):
+            writer[key] = value
+        writer.finish()
+        database = rocksdict.Rdict(str(folder / "rocksdb"), options)
+        ingest = rocksdict.IngestExternalFileOptions()
+        ingest.set_move_files(True)
+        database.ingest_external_file([str(folder / "ingest.sst")], ingest)
+        database.close()
+
+    @contextmanager
+    def open(self, folder: Path, workload: Workload) -> Iterator[Handle]:
+        import rocksdict
+
+        # The path of an existing database alone brings its options back without the cache: blocks
+        # would be read again and again through RocksDB's default of 8 MB.
+        options = self.options("zstd")
+        database = rocksdict.Rdict(
+            str(folder / "rocksdb"),
+            options,
+            column_families={"default": options},
+            access_type=rocksdict.AccessType.read_only(),
+        )
+        try:
+            yield RocksdictHandle(database)
+        finally:
+            database.close()
+
+
+class LmdbHandle(Handle):
+    def __init__(self, transaction: Any) -> None:
+        self.transaction = transaction
+        self.cursor = transaction.cursor()
+        self.get = transaction.get
+
+    def prepare(self, queries: Queries) -> tuple[Callable[[bytes], Any], list[bytes]]:
+        # A cursor is the faster of the two where keys ascend, and only there.
+        get = self.cursor.get if queries.ascending else self.transaction.get
+        return get, queries.listed
+
+    def get_many(self, keys: tuple[Callable[[bytes], Any], list[bytes]]) -> list[bytes | None]:
+        # Cursor.getmulti gives pairs and leaves missing keys out; on hits it is 10 to 20 % slower
+        # than this, on misses about as fast.
+        get, listed = keys
+        return [get(key) for key in listed]
+
+    def scan(self) -> Iterable[Any]:
+        cursor = self.transaction.cursor()
+        cursor.first()
+        pairs: Iterable[Any] = cursor.iternext()
+        return pairs
+
+
+class Lmdb(Contender):
+    """LMDB: appending load, one read transaction without locks.
+
+    A writable map loads as fast as a plain one.
+    """
+
+    name = module = "lmdb"
+
+    def fill(self, folder: Path, workload: Workload, codec: str) -> None:
+        import lmdb
+
+        with lmdb.open(str(folder / "lmdb"), map_size=64 << 30) as environment:
+            with environment.begin(write=True) as transaction:
+                pairs = zip(*workload.listed, strict=True)
+                transaction.cursor().putmulti(pairs, dupdata=False, append=True)
+            environment.sync(True)
+
+    @contextmanager
+    def open(self, folder: Path, workload: Workload) -> Iterator[Handle]:
+        import lmdb
+
+        path = str(folder / "lmdb")
+        with (
+            lmdb.open(path, map_size=64 << 30, readonly=True, lock=False) as environment,
+            environment.begin() as transaction,
+        ):
+            yield LmdbHandle(transaction)
+
+
+class PlyvelHandle(Handle):
+    def __init__(self, database: Any) -> None:
+        self.database = database
+        self.get = database.get
+
+    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
+        get = self.database.get
+        return [get(key) for key in keys]
+
+    def scan(self) -> Iterable[Any]:
+        pairs: Iterable[Any] = self.database.iterator()
+        return pairs
+
+
+class Plyvel(Contender):
+    """LevelDB: batches of 50,000 records, a Bloom filter of 10 bits a key, compacted once."""
+
+    name = module = "plyvel"
+    BATCH = 50_000
+
+    def connect(self, folder: Path) -> Any:
+        import plyvel
+
+        return plyvel.DB(
+            str(folder / "leveldb"),
+            create_if_missing=True,
+            compression=None,
+            bloom_filter_bits=10,
+            write_buffer_size=64 << 20,
+            lru_cache_size=CACHE_BYTES,
+        )
+
+    def fill(self, folder: Path, workload: Workload, codec: str) -> None:
+        keys, values = workload.listed
+        database = self.connect(folder)
+        for start in range(0, len(keys), self.BATCH):
+            end = start + self.BATCH
+            # The last batch is synced, and the log with all batches before it.
+            with database.write_batch(sync=end >= len(keys)) as batch:
+                put = batch.put
+                for key, value in zip(keys[start:end], values[start:end], strict=True):
+                    put(key, value)
+        database.compact_range()
+        database.close()
+
+    @contextmanager
+    def open(self, folder: Path, workload: Workload) -> Iterator[Handle]:
+        database = self.connect(folder)
+        try:
+            yield PlyvelHandle(database)
+        finally:
+            database.close()
+
+
+# ---- in memory: what a lookup costs without a file -----------------------------------------------
+
+
+class InMemory(Contender):
+    """Keep everything in the process; there is nothing to fill."""
+
+    codecs = ()
+
+    def fill(self, folder: Path, workload: Workload, codec: str) -> None:
+        raise TypeError(f"{self.name} has no file to fill")
+
+    @abstractmethod
+    def load(self, workload: Workload) -> Handle:
+        """Return the Handle of all records."""
+
+    @contextmanager
+    def open(self, folder: Path, workload: Workload) -> Iterator[Handle]:
+        yield self.load(workload)
+
+
+class DictHandle(Handle):
+    def __init__(self, records: dict[bytes, bytes]) -> None:
+        self.records = records
+        self.get = records.get
+
+    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
+        get = self.records.get
+        return [get(key) for key in keys]
+
+    def scan(self) -> Iterable[Any]:
+        return self.records.items()
+
+
+class Dict(InMemory):
+    """A Python dict of bytes."""
+
+    name = "dict"
+    module = "builtins"
+
+    def load(self, workload: Workload) -> Handle:
+        return DictHandle(dict(zip(*workload.listed, strict=True)))
+
+
+class ManyOnlyHandle(Handle):
+    """Answer batches by position: which row has the key, then the rows of the values."""
+
+    def __init__(self, workload: Workload) -> None:
+        width = workload.values.type.byte_width
+        self.values = np.frombuffer(workload.values.buffers()[1], f"V{width}")
+
+    def answers(self, answer: tuple[Any, Any]) -> pa.Array:
+        values, found = answer
+        pairs = zip(values, found, strict=True)
+        return pa.array([bytes(value) if hit else None for value, hit in pairs], pa.large_binary())
+
+    def scan(self) -> Iterable[Any]:
+        raise TypeError(f"{type(self).__name__} is timed with many keys only")
+
+
+class NumpyHandle(ManyOnlyHandle):
+    def __init__(self, workload: Workload) -> None:
+        super().__init__(workload)
+        self.keys = self.native(workload.keys)
+
+    @staticmethod
+    def native(keys: pa.Array) -> Any:
+        if pa.types.is_fixed_size_binary(keys.type):
+            return np.array(np.frombuffer(keys.buffers()[1], ">i8", len(keys)), np.int64)
+        return np.array(keys.to_pylist(), np.bytes_)
+
+    def prepare(self, queries: Queries) -> Any:
+        return self.native(queries.keys)
+
+    def get_many(self, keys: Any) -> tuple[Any, Any]:
+        rows = np.searchsorted(self.keys, keys)
+        rows[rows == len(self.keys)] = 0
+        return self.values[rows], self.keys[rows] == keys
+
+
+class Numpy(InMemory):
+    """numpy.searchsorted in the sorted keys: int64, or bytes of fixed width."""
+
+    name = module = "numpy"
+
+    def load(self, workload: Workload) -> Handle:
+        return NumpyHandle(workload)
+
+
+class PandasHandle(ManyOnlyHandle):
+    def __init__(self, workload: Workload) -> None:
+        import pandas as pd
+
+        super().__init__(workload)
+        self.index = pd.Index(self.native(workload.keys))
+        self.index.get_indexer(self.index[:1])  # makes the hash table
+
+    @staticmethod
+    def native(keys: pa.Array) -> Any:
+        if pa.types.is_fixed_size_binary(keys.type):
+            return NumpyHandle.native(keys)
+        return np.array(keys.cast(pa.string()).to_pylist(), object)
+
+    def prepare(self, queries: Queries) -> Any:
+        return self.native(queries.keys)
+
+    def get_many(self, keys: Any) -> tuple[Any, Any]:
+        rows = self.index.get_indexer(keys)
+        return self.values[rows], rows >= 0
+
+
+class Pandas(InMemory):
+    """The hash index of pandas: int64, or str objects."""
+
+    name = module = "pandas"
+
+    def load(self, workload: Workload) -> Handle:
+        return PandasHandle(workload)
+
+
+def check_records(contender: Contender, folder: Path, workload: Workload) -> None:
+    """Compare all that a contender gives out with the workload, record for record."""
+    with contender.open(folder, workload) as handle:
+        keys, values = handle.scanned()
+    assert keys.equals(workload.keys.cast(pa.large_binary()))
+    assert values.equals(workload.values.cast(pa.large_binary()))
+
+
+FILES = (Lookupstore(), Rocksdict(), Lmdb(), Plyvel())
+LOOPS = (*FILES, Dict())
+BATCHES = (*FILES, Dict(), Numpy(), Pandas())

@@ -187,7 +187,7 @@ $(PYTHONS:%=python-%): python-%: dist/.sdist
 
 .PHONY: clean
 clean:  ## Remove everything that these targets made
-	rm -rf .venv .venv-* build dist *.egg-info .demo .benchmarks .hypothesis .mypy_cache .pytest_cache \
+	rm -rf .venv .venv-* build dist *.egg-info lookupstore-demo .benchmarks .hypothesis .mypy_cache .pytest_cache \
 	    .ruff_cache spark-warehouse artifacts
 	find lookupstore \( -name '*.so' -o -name '*.c' \) -delete
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

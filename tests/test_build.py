@@ -637,6 +637,9 @@ print(peak() - start)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
+@pytest.mark.skipif(
+    os.environ.get("LOOKUPSTORE_BUILD") == "sanitize", reason="AddressSanitizer keeps freed memory"
+)
 @pytest.mark.parametrize("kind", ["parquet", "orc"])
 def test_memory_follows_the_budget_and_not_the_input(tmp_path, kind):
     """Build from 25 times the budget in a process of its own, and look at its peak memory."""
@@ -656,10 +659,12 @@ def test_memory_follows_the_budget_and_not_the_input(tmp_path, kind):
         capture_output=True,
         text=True,
         check=True,
+        # Arrow's own pools keep up to 70 MiB that nobody uses, more on a busy machine.
+        env={**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"},
     )
     peak = int(done.stdout)
     assert path.stat().st_size > 180 << 20
-    assert peak < 130, f"{peak} MiB for a budget of 8 MiB"
+    assert peak < 100, f"{peak} MiB for a budget of 8 MiB"
 
 
 # --- the pieces that a cluster reuses

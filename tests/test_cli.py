@@ -1,0 +1,494 @@
+"""The command line: what it prints, where, and its exit status."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from pathlib import Path
+
+import click.testing
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+
+import lookupstore
+from lookupstore.cli import main
+from lookupstore.cli.key_text import parse_bound, parse_keys
+from lookupstore.cli.output import TABLE_ROWS, limited
+from lookupstore.sst import Writer
+
+PEOPLE = pa.table(
+    {
+        "region": ["eu", "us", "eu", "a,b"],
+        "id": pa.array([1, 2, 3, 4], pa.int32()),
+        "name": ["Ada", None, "Zoë", "[red]Bob[/red]"],
+        "seen": pa.array([0, 1, None, 3], pa.timestamp("ns")),
+        "raw": [b"x", b"\xff", b"", None],
+    }
+)
+
+
+def run(*words: object) -> click.testing.Result:
+    return click.testing.CliRunner().invoke(main, [str(word) for word in words])
+
+
+def command(words: Sequence[object], **options: object) -> subprocess.CompletedProcess[str]:
+    """Run the command line as a process of its own."""
+    code = "import sys; from lookupstore.cli import main; sys.exit(main())"
+    root = str(Path(lookupstore.__file__).parent.parent)
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, words)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": root},
+        **options,  # type: ignore[call-overload]
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    lookupstore.build(PEOPLE, tmp_path / "people", key=["region", "id"]).close()
+    return tmp_path / "people"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    with Writer(tmp_path / "file.sst") as writer:
+        writer.put_many([b"a", b"b\xff", b"c"], [b"1", b"\x00\x01", b"3"])
+    return tmp_path / "file.sst"
+
+
+@pytest.fixture
+def numbers(tmp_path: Path) -> Path:
+    with Writer(tmp_path / "numbers.sst", dialect="paimon", order="int32") as writer:
+        for number in (-5, 0, 256):
+            writer.put(number.to_bytes(4, "little", signed=True), str(number).encode())
+    return tmp_path / "numbers.sst"
+
+
+def flip(path: Path, offset: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[offset] ^= 1
+    path.write_bytes(content)
+
+
+# ---- build
+
+
+def test_build_from_parquet(tmp_path: Path) -> None:
+    pq.write_table(PEOPLE.slice(0, 2), tmp_path / "1.parquet")
+    pq.write_table(PEOPLE.slice(2), tmp_path / "2.parquet")
+    result = run(
+        *("build", tmp_path / "1.parquet", tmp_path / "2.parquet", tmp_path / "people"),
+        *("--key", "region,id", "--columns", "name", "--buckets", 3, "--compression", "none"),
+        *("--memory", "1MiB", "--output", "json"),
+    )
+    assert result.exit_code == 0, result.stderr
+    told = json.loads(result.stdout)
+    assert told["key"] == {"region": "string", "id": "int32"}
+    assert told["values"] == {"name": "string"}
+    assert (told["num_rows"], told["buckets"]) == (4, 3)
+    assert told["options"]["compression"] == "none"
+    with lookupstore.open(tmp_path / "people") as opened:
+        assert opened.get(("eu", 3)) == {"name": "Zoë"}
+    again = ("build", tmp_path / "1.parquet", tmp_path / "people", "--key", "id")
+    refused = run(*again)
+    assert refused.exit_code == 2
+    assert "pass --overwrite to replace it" in refused.stderr
+    replaced = run(*again, "--overwrite")
+    assert replaced.exit_code == 0
+    assert re.search(r"num_rows +│ 2 ", replaced.stdout)
+
+
+@pytest.mark.parametrize(("rule", "kept"), [("first", 1), ("last", 3), ("max:id", 3)])
+def test_build_with_repeated_keys(rule: str, kept: int, tmp_path: Path) -> None:
+    pq.write_table(PEOPLE, tmp_path / "people.parquet")
+    words = ("build", tmp_path / "people.parquet", tmp_path / "store", "--key", "region")
+    refused = run(*words)
+    assert refused.exit_code == 2
+    assert "region='eu'" in refused.stderr
+    assert "pass --on-duplicate first, last or max:COLUMN" in refused.stderr
+    assert not (tmp_path / "store").exists()
+    assert run(*words, "--on-duplicate", rule).exit_code == 0
+    got = run("get", tmp_path / "store", "eu", "--columns", "id", "--output", "json")
+    assert json.loads(got.stdout) == {"region": "eu", "id": kept}
+
+
+def test_build_with_null_keys(tmp_path: Path) -> None:
+    pq.write_table(PEOPLE, tmp_path / "people.parquet")
+    words = ("build", tmp_path / "people.parquet", tmp_path / "store", "--key", "name")
+    refused = run(*words)
+    assert refused.exit_code == 2
+    assert "pass --nullable-keys name to store null keys" in refused.stderr
+    assert run(*words, "--nullable-keys", "name").exit_code == 0
+    got = run("get", tmp_path / "store", r"\N", "--columns", "id", "--output", "json")
+    assert json.loads(got.stdout) == {"name": None, "id": 2}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--key", "nope"], "the source has no column 'nope'"),
+        (["--key", "id", "--memory", "much"], "--memory much: give bytes, or a size"),
+        (["--key", "id", "--memory", "1"], "give at least"),
+        (["--key", "id", "--on-duplicate", "max"], "give error, first, last or max:COLUMN"),
+        (["--key", "id", "--buckets", "0"], "'--buckets'"),
+        (["--key", "id", "--compression", "zip"], "'zip' is not one of 'zstd', 'lz4', 'none'"),
+        ([], "Missing option '--key'"),
+    ],
+)
+def test_build_refuses(options: list[str], message: str, tmp_path: Path) -> None:
+    pq.write_table(PEOPLE, tmp_path / "people.parquet")
+    result = run("build", tmp_path / "people.parquet", tmp_path / "store", *options)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+    assert_one_line(result.stderr)
+    assert not (tmp_path / "store").exists()
+
+
+def assert_one_line(errors: str) -> None:
+    assert errors.startswith("Error: ")
+    assert errors.count("\n") == 1
+
+
+# ---- get
+
+
+def test_get_from_a_store(store: Path) -> None:
+    result = run("get", store, "eu,1", "us,9", '"a,b",4')
+    assert result.exit_code == 1
+    assert result.stderr == f"Error: {store}: no key us,9\n"
+    assert (
+        "│ eu     │  1 │ Ada            │ 1970-01-01 00:00:00.000000000 │ 'x'  │" in result.stdout
+    )
+    assert (
+        "│ a,b    │  4 │ [red]Bob[/red] │ 1970-01-01 00:00:00.000000003 │ null │" in result.stdout
+    )
+    assert "us" not in result.stdout
+
+
+def test_get_as_json_has_a_line_a_key(store: Path) -> None:
+    result = run("get", store, "us,9", "us,2", "eu,3", "--output", "json")
+    assert result.exit_code == 1
+    assert [json.loads(line) for line in result.stdout.splitlines()] == [
+        None,
+        {"region": "us", "id": 2, "name": None, "seen": "1970-01-01 00:00:00.000000001",
+         "raw": {"hex": "ff"}},
+        {"region": "eu", "id": 3, "name": "Zoë", "seen": None, "raw": ""},
+    ]  # fmt: skip
+
+
+def test_get_all_there(store: Path) -> None:
+    result = run("get", store, "eu,3", "--columns", "name", "--output", "csv")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == '"region","id","name"\n"eu",3,"Zoë"\n'
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["eu"], "key 'eu' has 1 of 2 fields; give all with commas between: region,id"),
+        (["eu,1,2"], "has 3 of 2 fields"),
+        (["eu,one"], "'one' is no int32, the type of the key field 'id'"),
+        (["eu,99999999999"], "'99999999999' is no int32"),
+        (["eu,1", "--columns", "nope"], "no value column 'nope'"),
+        (["eu,1", "--hex"], "--hex is an option of a file, not of a store"),
+        (["eu,1", "--order", "int8"], "--order is an option of a file"),
+        ([], "Missing argument 'KEY...'"),
+    ],
+)
+def test_get_refuses(words: list[str], message: str, store: Path) -> None:
+    result = run("get", store, *words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+    assert_one_line(result.stderr)
+
+
+def test_get_from_a_file(file: Path) -> None:
+    result = run("get", file, "c", "a", "--output", "json")
+    assert result.exit_code == 0
+    assert result.stdout == '{"key": "c", "value": "3"}\n{"key": "a", "value": "1"}\n'
+    result = run("get", file, "--hex", "62ff", "0x63", "00", "--output", "csv")
+    assert result.exit_code == 1
+    assert result.stdout == '"key","value"\n"62ff","0001"\n"63","33"\n'
+    assert result.stderr == f"Error: {file}: no key 00\n"
+    assert run("get", file, "--hex", "6").exit_code == 2
+    refused = run("get", file, "a", "--columns", "x")
+    assert refused.exit_code == 2
+    assert "--columns is an option of a store" in refused.stderr
+
+
+def test_get_from_a_file_of_numbers(numbers: Path) -> None:
+    result = run("get", numbers, "--order", "int32", "--output", "json", "--", -5, 256, 7)
+    assert result.exit_code == 1
+    assert result.stdout == '{"key": -5, "value": "-5"}\n{"key": 256, "value": "256"}\nnull\n'
+    refused = run("get", numbers, "--order", "int32", "x")
+    assert refused.exit_code == 2
+    assert "key 'x' is no number of 32 bits" in refused.stderr
+
+
+# ---- scan
+
+
+def ids(result: click.testing.Result) -> list[int]:
+    assert result.exit_code == 0, result.stderr
+    return [json.loads(line)["id"] for line in result.stdout.splitlines()]
+
+
+def test_scan_a_store(store: Path) -> None:
+    def scan(*words: object) -> list[int]:
+        return ids(run("scan", store, "--output", "json", *words))
+
+    assert scan() == [4, 1, 3, 2]
+    assert scan("--reverse") == [2, 3, 1, 4]
+    assert scan("--prefix", "eu") == [1, 3]
+    assert scan("--start", "eu,2") == [3, 2]
+    assert scan("--start", "eu", "--stop", "eu,3") == [1]
+    assert scan("--limit", 2) == [4, 1]
+    assert scan("--limit", 0) == []
+    assert run("scan", store, "--prefix", "eu", "--start", "eu").exit_code == 2
+    assert run("scan", store, "--start", "eu,1,1").exit_code == 2
+
+
+def test_a_limit_leaves_the_rest_unread() -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        for number in range(3):
+            assert number < 2
+            yield pa.RecordBatch.from_pydict({"id": range(10 * number, 10 * number + 10)})
+
+    found = pa.Table.from_batches(limited(batches(), 12))
+    assert found["id"].to_pylist() == list(range(12))
+    assert sum(batch.num_rows for batch in limited(batches(), 20)) == 20
+
+
+def test_scan_gives_exact_arrow(store: Path) -> None:
+    result = run("scan", store, "--columns", "raw,name", "--output", "arrow")
+    found = pa.ipc.open_stream(result.stdout_bytes).read_all()
+    with lookupstore.open(store) as opened:
+        assert found.equals(opened.scan(columns=["raw", "name"]).read_all())
+
+
+def test_scan_gives_csv_that_reads_back(store: Path) -> None:
+    result = run("scan", store, "--columns", "name", "--output", "csv")
+    found = pa_csv.read_csv(pa.BufferReader(result.stdout_bytes))
+    assert found["name"].to_pylist()[:2] == ["[red]Bob[/red]", "Ada"]
+    lookupstore.build(pa.table({"id": [1], "l": [[1]]}), store.parent / "lists", key="id").close()
+    refused = run("scan", store.parent / "lists", "--output", "csv")
+    assert refused.exit_code == 2
+    assert "choose columns, or --output json or arrow" in refused.stderr
+
+
+def test_a_table_of_many_rows_is_cut_and_says_so(tmp_path: Path) -> None:
+    many = pa.table({"id": range(1000)})
+    lookupstore.build(many, tmp_path / "store", key="id").close()
+    result = run("scan", tmp_path / "store")
+    assert result.stdout.count("│\n") == TABLE_ROWS
+    assert result.stderr == f"first {TABLE_ROWS} rows; --limit N shows more\n"
+    result = run("scan", tmp_path / "store", "--limit", 70)
+    assert (result.stdout.count("│\n"), result.stderr) == (70, "")
+    result = run("scan", tmp_path / "store", "--start", 950)
+    assert (result.stdout.count("│\n"), result.stderr) == (50, "")
+    assert len(run("scan", tmp_path / "store", "--output", "json").stdout.splitlines()) == 1000
+
+
+def test_scan_a_file(file: Path, numbers: Path) -> None:
+    result = run("scan", file, "--prefix", "b", "--output", "json")
+    assert json.loads(result.stdout) == {"key": {"hex": "62ff"}, "value": "\x00\x01"}
+    result = run("scan", file, "--start", "b", "--hex", "--output", "csv")
+    assert result.exit_code == 2  # with --hex, bounds are in hex, too
+    result = run("scan", file, "--start", "62", "--stop", "63", "--hex", "--output", "csv")
+    assert result.stdout == '"key","value"\n"62ff","0001"\n'
+    result = run("scan", numbers, "--order", "int32", "--reverse", "--output", "csv")
+    assert result.stdout == '"key","value"\n256,"256"\n0,"0"\n-5,"-5"\n'
+    assert "| none" not in run("scan", file, "--limit", 0).stdout
+
+
+# ---- info, verify, dump
+
+
+def test_info(store: Path, file: Path, numbers: Path) -> None:
+    told = json.loads(run("info", store, "--output", "json").stdout)
+    with lookupstore.open(store) as opened:
+        assert told == json.loads(json.dumps(opened.info().to_json()))
+    shown = run("info", store).stdout
+    assert "seen: timestamp[ns]" in shown
+    assert re.search(r"num_rows +│ 4 ", shown)
+    assert json.loads(run("info", file, "--output", "json").stdout)["num_records"] == 3
+    assert re.search(r"max_key +│ 256 ", run("info", numbers, "--order", "int32").stdout)
+
+
+def test_verify(store: Path, file: Path, numbers: Path) -> None:
+    assert run("verify", store).stdout.startswith(f"ok: {store}: 4 rows in 1 file, ")
+    assert run("verify", file).stdout.startswith(f"ok: {file}: 3 records in 1 block, ")
+    assert run("verify", numbers, "--order", "int32").exit_code == 0
+    assert run("verify", numbers).exit_code == 1  # -5 is the greatest as bytes
+    assert json.loads(run("verify", store, "--output", "json").stdout)["ok"] is True
+    (store / "data" / "stray.sst").write_bytes(b"")
+    result = run("verify", store)
+    assert result.exit_code == 0
+    assert result.stderr == f"{store}: data/stray.sst is no part of the store\n"
+
+
+@pytest.mark.parametrize("dialect", ["native", "paimon"])
+def test_one_byte_changed_is_an_error_with_path_and_offset(dialect: str, tmp_path: Path) -> None:
+    path = tmp_path / "file.sst"
+    with Writer(path, dialect=dialect, block_size=20) as writer:
+        writer.put_many([b"key 1", b"key 2", b"key 3"], [b"a" * 20] * 3)
+    assert command(["verify", path]).returncode == 0
+    flip(path, 40)
+    result = command(["verify", path])
+    assert (result.returncode, result.stdout) == (1, "")
+    assert re.fullmatch(
+        rf"Error: {re.escape(str(path))}: offset 37: expected data block 1 of CRC-32C? \w+, "
+        r"found \w+\n",
+        result.stderr,
+    )
+    dumped = command(["dump", path])
+    assert dumped.returncode == 1
+    assert "\n! data block 1 at offset 37: CRC-32" in dumped.stdout
+    assert dumped.stderr == f"Error: {path}: damaged, first at offset 37 (data block 1)\n"
+
+
+def test_a_changed_byte_in_a_store_names_its_file(store: Path) -> None:
+    (data,) = (store / "data").iterdir()
+    flip(data, 3)
+    result = run("verify", store)
+    assert result.exit_code == 1
+    assert_one_line(result.stderr)
+    assert str(data) in result.stderr
+    assert "offset 0" in result.stderr
+    flip(data, 3)
+    flip(store / "manifest.json", 100)
+    assert run("info", store).exit_code == 1
+
+
+def test_dump(file: Path, store: Path, numbers: Path) -> None:
+    result = run("dump", file)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.startswith("native file of ")
+    assert "'a' .. 'c'" in result.stdout
+    assert "record  at  key" not in result.stdout
+    assert "record  at  key" in run("dump", file, "--records").stdout
+    assert "  0000  01 61    " in run("dump", file, "--hex").stdout
+    assert json.loads(run("dump", file, "--output", "json").stdout)["regions"][0]["records"] == 3
+    assert "-5 .. 256" in run("dump", numbers, "--order", "int32").stdout
+    (data,) = (store / "data").iterdir()
+    shown = run("dump", data).stdout
+    assert "  key.schema        region: string not null\n" in shown
+    assert "seen: timestamp[ns]\n" in shown
+    refused = run("dump", store)
+    assert refused.exit_code == 2
+    assert "give one of the files in its data folder" in refused.stderr
+
+
+# ---- errors and the rest
+
+
+@pytest.mark.parametrize("verb", ["get", "scan", "info", "verify", "dump"])
+def test_what_is_not_there(verb: str, tmp_path: Path) -> None:
+    words = ["key"] if verb == "get" else []
+    result = run(verb, tmp_path / "nothing", *words)
+    assert result.exit_code == 2
+    assert f"{tmp_path / 'nothing'}: No such file or directory" in result.stderr
+    assert_one_line(result.stderr)
+    (tmp_path / "text").write_text("this is no sorted file")
+    result = run(verb, tmp_path / "text", *words)
+    assert result.exit_code == 1
+    assert "not a sorted lookup file (22 bytes, no known magic)" in result.stderr
+    assert_one_line(result.stderr)
+    result = run(verb, tmp_path, *words)
+    assert result.exit_code == 1
+    assert "no store: it has no manifest.json" in result.stderr
+
+
+def test_debug_shows_the_trace(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_text("this is no sorted file")
+    plain, debug = command(["verify", path]), command(["--debug", "verify", path])
+    assert plain.returncode == debug.returncode == 1
+    assert "Traceback" not in plain.stderr
+    assert debug.stderr.startswith("Traceback")
+    assert debug.stderr.endswith(plain.stderr)
+
+
+def test_a_bug_is_one_line_too(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: object) -> object:
+        raise ZeroDivisionError("zero")
+
+    monkeypatch.setattr(lookupstore.LookupStore, "verify", broken)
+    result = run("verify", store)
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "Error: ZeroDivisionError: zero (run 'lookupstore --debug ...' for the trace)\n"
+    )
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    many = pa.table({"id": range(100_000), "text": ["x" * 20] * 100_000})
+    lookupstore.build(many, tmp_path / "store", key="id").close()
+    code = "import sys; from lookupstore.cli import main; sys.exit(main())"
+    for words in (["--output", "json"], ["--output", "csv"], ["--limit", "20000"]):
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, "scan", str(tmp_path / "store"), *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(Path(lookupstore.__file__).parent.parent)},
+        )
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read(10)
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        process.stderr.close()
+        assert process.wait() == 0
+
+
+def test_help_and_version() -> None:
+    assert run("--version").stdout == f"lookupstore {lookupstore.__version__}\n"
+    for words in ([], ["--help"], ["-h"]):
+        result = run(*words)
+        assert result.exit_code == 0
+        for verb in ("build", "get", "scan", "info", "dump", "verify", "demo"):
+            assert f"\n  {verb} " in result.stdout
+            assert run(verb, "--help").exit_code == 0
+    result = run("nope")
+    assert result.exit_code == 2
+    assert result.stderr == "Error: No such command 'nope'. (see 'lookupstore --help')\n"
+
+
+def test_keys_of_every_type_as_text() -> None:
+    utc = datetime.timezone.utc
+    cases: list[tuple[pa.DataType, str, object]] = [
+        (pa.bool_(), "true", True),
+        (pa.int8(), "-128", -128),
+        (pa.uint64(), str(2**64 - 1), 2**64 - 1),
+        (pa.float16(), "0.5", 0.5),
+        (pa.float64(), "1e300", 1e300),
+        (pa.decimal128(9, 2), "-1.25", Decimal("-1.25")),
+        (pa.date32(), "2013-01-31", datetime.date(2013, 1, 31)),
+        (pa.time64("us"), "05:06:07", datetime.time(5, 6, 7)),
+        (pa.timestamp("s"), "2013-01-01 05:00:00", datetime.datetime(2013, 1, 1, 5)),
+        (pa.timestamp("us", "UTC"), "2013-01-01T05:00:00Z",
+         datetime.datetime(2013, 1, 1, 5, tzinfo=utc)),
+        (pa.duration("s"), "90", datetime.timedelta(seconds=90)),
+        (pa.string(), "", ""),
+        (pa.large_string(), "a,b", "a,b"),
+        (pa.binary(), "0x00ff", b"\x00\xff"),
+        (pa.binary(2), "ab", b"ab"),
+        (pa.dictionary(pa.int8(), pa.string()), "eu", "eu"),
+    ]  # fmt: skip
+    for kind, typed, wanted in cases:
+        schema = pa.schema([("k", kind)])
+        assert parse_keys([typed, "\\N"], schema)["k"].to_pylist() == [wanted, None], kind
+        assert parse_bound(typed, schema) == (wanted,)
+    for kind, typed in ((pa.int8(), "128"), (pa.date32(), "31.1."), (pa.binary(), "0xf"),
+                        (pa.binary(2), "abc"), (pa.bool_(), "maybe")):  # fmt: skip
+        with pytest.raises(ValueError, match=f"'{re.escape(typed)}' is no .*the key field 'k'"):
+            parse_keys([typed], pa.schema([("k", kind)]))

@@ -15,7 +15,11 @@ from pyspark.sql import SparkSession
 from lookupstore.spark import session
 from lookupstore.spark.session import check_java
 
-pytestmark = pytest.mark.spark
+pytestmark = [
+    pytest.mark.spark,
+    # PySpark 4.0 leaves sockets to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
 
 
 def _fake_java(folder: Path, script: str) -> Path:

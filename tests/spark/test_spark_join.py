@@ -25,7 +25,11 @@ from lookupstore.spark import lookup_join
 from lookupstore.spark.join import HOWS
 from lookupstore.spark.types import spark_type
 
-pytestmark = pytest.mark.spark
+pytestmark = [
+    pytest.mark.spark,
+    # PySpark 4.0 leaves sockets to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
 
 D = decimal.Decimal
 UTC = datetime.timezone.utc
@@ -200,7 +204,7 @@ def test_keys_of_every_kind(spark: SparkSession, tmp_path, kind, keys, fact_kind
     sql_kind = spark_type(kind, "key")[0]
     dimension = spark.createDataFrame(
         list(zip(keys if kind != pa.uint64() else map(D, keys), range(len(keys)), strict=True)),
-        f"key {sql_kind.simpleString()}, value bigint",
+        sql_types.StructType().add("key", sql_kind).add("value", "long"),
     )
     df = spark.createDataFrame([(fact,) for fact in facts], f"fact {fact_kind}")
     expected = df.join(dimension, df["fact"] == dimension["key"], "left").drop("key")

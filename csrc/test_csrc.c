@@ -1199,6 +1199,60 @@ static void test_rows(void) {
     free_column(&text);
 }
 
+/* Lists too short for their count, or for the ends it tells of: what is missing is beyond the
+ * buffer, so AddressSanitizer sees a length that is not checked before it is used. */
+static void test_short_lists(void) {
+    static const struct {
+        ls_list_shape shape;
+        size_t size; /* of the only list that is right */
+        const char *bytes;
+    } lists[] = {
+        {{1, 0, 0}, 4, "\0\0\0"},               /* a count, then ends and elements */
+        {{1, 0, 0}, 11, "\1\0\0\0\3\0\0\0abc"}, /* one element that varies */
+        {{1, 0, 3}, 4, "\0\0\0"},               /* a count, then elements of 3 bytes */
+        {{1, 0, 3}, 7, "\1\0\0\0abc"},          /* one of them */
+        {{0, 1, 0}, 7, "\3\0\0\0abc"},          /* no count: always one that varies */
+        {{0, 2, 3}, 6, "abcdef"},               /* always two of 3 bytes */
+    };
+    for (size_t n = 0; n < sizeof lists / sizeof *lists; n++)
+        for (size_t cut = 0; cut <= lists[n].size; cut++) {
+            ls_slice list = {(const uint8_t *)lists[n].bytes, cut};
+            made_column made = make_column(&list, 1, 8);
+            int64_t offsets[2];
+            size_t bytes = 0, bad = 9;
+            ls_status status =
+                ls_lists_measure(&made.column, &lists[n].shape, offsets, &bytes, &bad);
+            CHECK(status == (cut < lists[n].size ? LS_BAD_ROW : LS_OK));
+            CHECK(status == LS_OK || bad == 0);
+            free_column(&made);
+        }
+}
+
+/* Keys of a nullable field that are nothing, or nothing but their marker. Each follows a null, since
+ * an empty malloc is one byte to AddressSanitizer. */
+static void test_short_keys(void) {
+    static const ls_key_field fields[] = {
+        {.kind = LS_KEY_SIGNED, .width = 4, .nullable = 1},
+        {.kind = LS_KEY_RAW, .width = 3, .nullable = 1},
+        {.kind = LS_KEY_BYTES, .nullable = 1},
+    };
+    for (size_t n = 0; n < sizeof fields / sizeof *fields; n++)
+        for (size_t cut = 0; cut <= 1; cut++) {
+            const ls_slice keys[] = {{(const uint8_t *)"\0", 1}, {(const uint8_t *)"\1", cut}};
+            made_column made = make_column(keys, 2, 8);
+            int64_t cursors[2] = {0, 0}, offsets[3];
+            size_t nulls = 0, bad = 9;
+            uint8_t out[8], validity = 0;
+            ls_status status =
+                fields[n].kind == LS_KEY_BYTES
+                    ? ls_keys_measure_bytes(&fields[n], &made.column, cursors, offsets, &bad)
+                    : ls_keys_read_fixed(&fields[n], &made.column, cursors, out, &validity, &nulls,
+                                         &bad);
+            CHECK(status == LS_BAD_ROW && bad == 1 && cursors[1] == 0);
+            free_column(&made);
+        }
+}
+
 int main(int argc, char **argv) {
     seed = argc > 1 ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
     state = seed;
@@ -1216,6 +1270,8 @@ int main(int argc, char **argv) {
     test_repeated_keys();
     test_keys();
     test_rows();
+    test_short_lists();
+    test_short_keys();
     printf("csrc: %zu checks hold, seed %llu\n", checks, (unsigned long long)seed);
     return 0;
 }

@@ -6,7 +6,6 @@ is in ``csrc/ls_rows.h``; ``docs/decisions/0002-rows-are-packed-not-ipc.md`` say
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -16,6 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore import _rows
+from lookupstore.arrow_types import (
+    concat,
+    dictionary_of,
+    first_invalid,
+    is_restorable,
+    schema_from_json,
+    schema_to_json,
+    validity,
+)
 from lookupstore.errors import FormatError
 
 
@@ -72,13 +80,8 @@ class RowSchema:
 
     def to_json(self) -> dict[str, Any]:
         """Return a dict for JSON: the Arrow schema in base64, and the columns for people."""
-        return {
-            "schema": base64.b64encode(self._schema.serialize().to_pybytes()).decode("ascii"),
-            "fields": [
-                {"name": field.name, "type": str(field.type), "nullable": field.nullable}
-                for field in self._schema
-            ],
-        }
+        nullable = [field.name for field in self._schema if field.nullable]
+        return schema_to_json(self._schema, nullable)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RowSchema:
@@ -88,7 +91,7 @@ class RowSchema:
             FormatError: the dict is not one that `to_json` made.
         """
         try:
-            return cls(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(data["schema"]))))
+            return cls(schema_from_json(data))
         except (KeyError, TypeError, ValueError, OSError, pa.ArrowException) as error:
             raise FormatError(f"not the description of a row schema: {error}") from error
 
@@ -131,10 +134,7 @@ class RowSchema:
                     f"the column {bad.path!r} is not nullable, but null in row {row + bad.row}"
                 ) from bad
             row += part.num_rows
-        if len(parts) == 1:
-            return parts[0]
-        kind = pa.large_binary() if self.width is None else pa.binary(self.width)
-        return pa.concat_arrays(parts) if parts else pa.array([], kind)
+        return concat(parts, pa.large_binary() if self.width is None else pa.binary(self.width))
 
     def unpack(self, rows: pa.Array, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Unpack rows into columns, exactly of the types of the schema.
@@ -277,13 +277,6 @@ class _Layout:
         return arrays
 
 
-def _validity(array: pa.Array) -> pa.Buffer | None:
-    """Return the bitmap of an array from bit 0 on, or None if nothing is null."""
-    if array.null_count == 0:
-        return None
-    return pa.array(np.asarray(array.is_valid())).buffers()[1]
-
-
 def _kept(cells: pa.Array, nulls: bool) -> pa.Buffer | None:
     return cells.buffers()[0] if nulls and cells.null_count else None
 
@@ -358,18 +351,7 @@ class _Bytes:
                     f"{len(cells)} rows hold more than a {self.type} array can (2 GiB); "
                     "unpack fewer rows at once"
                 ) from error
-            raise _BadError(self._first_invalid(cells), reason=f": {error}") from error
-
-    def _first_invalid(self, cells: pa.Array) -> int:
-        low, high = 0, len(cells)
-        while high - low > 1:
-            middle = (low + high) // 2
-            try:
-                cells[low:middle].cast(self.type)
-                low = middle
-            except pa.ArrowInvalid:
-                high = middle
-        return low
+            raise _BadError(first_invalid(cells, self.type), reason=f": {error}") from error
 
 
 class _Extension:
@@ -391,10 +373,8 @@ class _Dictionary:
     """A dictionary type, as its values."""
 
     def __init__(self, kind: pa.DictionaryType, path: str) -> None:
-        try:
-            pa.array([], kind.value_type).dictionary_encode()
-        except pa.ArrowNotImplementedError:
-            raise _unsupported(kind, path) from None
+        if not is_restorable(kind):
+            raise _unsupported(kind, path)
         self.type = kind
         self.values = _codec(kind.value_type, path)
         self.width = self.values.width
@@ -403,15 +383,7 @@ class _Dictionary:
         return self.values.pack(array.dictionary_decode())
 
     def unpack(self, cells: pa.Array, nulls: bool) -> pa.Array:
-        coded = self.values.unpack(cells, nulls).dictionary_encode()
-        try:
-            indices = coded.indices.cast(self.type.index_type)
-        except pa.ArrowInvalid as error:
-            raise ValueError(
-                f"{len(coded.dictionary)} different values in {len(cells)} rows are more than a "
-                f"{self.type.index_type} dictionary can hold; unpack fewer rows at once"
-            ) from error
-        return pa.DictionaryArray.from_arrays(indices, coded.dictionary, ordered=self.type.ordered)
+        return dictionary_of(self.values.unpack(cells, nulls), self.type)
 
 
 class _Struct:
@@ -426,7 +398,7 @@ class _Struct:
         present = array.is_valid() if array.null_count else None
         children = [array.field(i) for i in range(self.type.num_fields)]
         rows = self.layout.pack(children, len(array), present)
-        buffers = [_validity(array), *rows.buffers()[1:]]
+        buffers = [validity(array), *rows.buffers()[1:]]
         return pa.Array.from_buffers(rows.type, len(rows), buffers, array.null_count)
 
     def unpack(self, cells: pa.Array, nulls: bool) -> pa.Array:
@@ -535,7 +507,7 @@ class _FixedList:
             raise _outside(bad, offsets) from None
         if self.width is None:
             return _rows.pack_lists(_shell(array), offsets, elements, False)
-        buffers = [_validity(array), elements.buffers()[1]]
+        buffers = [validity(array), elements.buffers()[1]]
         return pa.Array.from_buffers(pa.binary(self.width), length, buffers, array.null_count)
 
     def unpack(self, cells: pa.Array, nulls: bool) -> pa.Array:
@@ -554,7 +526,7 @@ class _FixedList:
 
 def _shell(array: pa.Array) -> pa.Array:
     """Return as many empty values as the array has, null where it is."""
-    buffers = [_validity(array), pa.py_buffer(b"")]
+    buffers = [validity(array), pa.py_buffer(b"")]
     return pa.Array.from_buffers(pa.binary(0), len(array), buffers, array.null_count)
 
 

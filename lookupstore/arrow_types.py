@@ -1,0 +1,222 @@
+"""Arrow types as keys and rows see them: what they wrap, what they hold, how they are stored.
+
+Dictionaries, extension types and views are wrappings: `plain_type` and `unwrap` take them off,
+`restore` puts them on again. Nothing here knows the bytes of a key or of a row.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type without dictionary, extension and view.
+
+    >>> plain_type(pa.dictionary(pa.int8(), pa.string_view()))
+    DataType(large_string)
+    """
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain_type(kind.storage_type)
+    if pa.types.is_dictionary(kind):
+        return plain_type(kind.value_type)
+    if kind == pa.string_view():
+        return pa.large_string()
+    if kind == pa.binary_view():
+        return pa.large_binary()
+    return kind
+
+
+def unwrap(array: pa.Array) -> pa.Array:
+    """Return the array in its plain type.
+
+    >>> unwrap(pa.array(["EWR", "JFK", "EWR"]).dictionary_encode()).to_pylist()
+    ['EWR', 'JFK', 'EWR']
+    """
+    while True:
+        if isinstance(array, pa.ExtensionArray):
+            array = array.storage
+        elif isinstance(array, pa.DictionaryArray):
+            array = array.dictionary_decode()
+        else:
+            plain = plain_type(array.type)
+            return array if array.type == plain else array.cast(plain)
+
+
+def is_restorable(kind: pa.DataType) -> bool:
+    """Tell whether Arrow can make the dictionaries that a type needs.
+
+    >>> is_restorable(pa.dictionary(pa.int8(), pa.list_(pa.int8())))
+    False
+    """
+    if isinstance(kind, pa.BaseExtensionType):
+        return is_restorable(kind.storage_type)
+    if not pa.types.is_dictionary(kind):
+        return True
+    try:
+        pa.array([], kind.value_type).dictionary_encode()
+    except pa.ArrowNotImplementedError:
+        return False
+    return True
+
+
+def restore(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return a plain array in a type that wraps its own.
+
+    Raises:
+        ValueError: more different values than the dictionary can hold.
+
+    >>> restore(pa.array(["EWR", "JFK"]), pa.dictionary(pa.int8(), pa.string())).type
+    DictionaryType(dictionary<values=string, indices=int8, ordered=0>)
+    """
+    if isinstance(kind, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(kind, restore(array, kind.storage_type))
+    if pa.types.is_dictionary(kind):
+        return dictionary_of(restore(array, kind.value_type), kind)
+    return array if array.type == kind else array.cast(kind)
+
+
+def dictionary_of(values: pa.Array, kind: pa.DictionaryType) -> pa.DictionaryArray:
+    """Return values of the dictionary's value type as an array of the dictionary type.
+
+    Raises:
+        ValueError: more different values than the dictionary can hold.
+
+    >>> dictionary_of(pa.array([7, 7, 8]), pa.dictionary(pa.int8(), pa.int64())).indices.to_pylist()
+    [0, 0, 1]
+    """
+    coded = values.dictionary_encode()
+    try:
+        indices = coded.indices.cast(kind.index_type)
+    except pa.ArrowInvalid as error:
+        raise ValueError(
+            f"{len(coded.dictionary)} different values in {len(values)} rows are more than a "
+            f"{kind.index_type} dictionary can hold; unpack fewer rows at once"
+        ) from error
+    return pa.DictionaryArray.from_arrays(indices, coded.dictionary, ordered=kind.ordered)
+
+
+def family_of(kind: pa.DataType) -> str:
+    """Name the kind of values that a plain type holds; "" if they have no order.
+
+    >>> family_of(pa.large_string()), family_of(pa.date32()), family_of(pa.list_(pa.int8()))
+    ('string', 'date', '')
+    """
+    types = pa.types
+    tests: tuple[tuple[str, Callable[[pa.DataType], bool]], ...] = (
+        ("integer", types.is_integer),
+        ("string", lambda t: types.is_string(t) or types.is_large_string(t)),
+        ("float", types.is_floating),
+        ("bool", types.is_boolean),
+        ("decimal", types.is_decimal),
+        ("date", types.is_date),
+        ("time", types.is_time),
+        ("duration", types.is_duration),
+        (
+            "binary",
+            lambda t: (
+                types.is_binary(t) or types.is_large_binary(t) or types.is_fixed_size_binary(t)
+            ),
+        ),
+        ("null", types.is_null),
+    )
+    if types.is_timestamp(kind):
+        return "timestamp" if kind.tz is None else "timestamp with a zone"
+    return next((name for name, test in tests if test(kind)), "")
+
+
+def value_width(kind: pa.DataType) -> int | None:
+    """Return the bytes of each value of a plain type, a bool in one; None if values differ in size.
+
+    >>> value_width(pa.bool_()), value_width(pa.binary(3)), value_width(pa.string())
+    (1, 3, None)
+    """
+    if pa.types.is_fixed_size_binary(kind):
+        return int(kind.byte_width)
+    if family_of(kind) in ("string", "binary"):
+        return None
+    return max(1, int(kind.bit_width) // 8)
+
+
+def limits(kind: pa.DataType) -> tuple[int, int]:
+    """Return the least and the greatest integer of a type, or digits of a decimal type.
+
+    >>> limits(pa.int8()), limits(pa.decimal128(3, 1))
+    ((-128, 127), (-999, 999))
+    """
+    if pa.types.is_decimal(kind):
+        return 1 - 10**kind.precision, 10**kind.precision - 1
+    bits = kind.bit_width
+    if pa.types.is_unsigned_integer(kind):
+        return 0, 2**bits - 1
+    return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+
+
+def concat(arrays: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
+    """Return arrays of one type as one; no arrays as an empty one.
+
+    >>> len(concat([], pa.int8()))
+    0
+    """
+    if len(arrays) == 1:
+        return arrays[0]
+    return pa.concat_arrays(arrays) if arrays else pa.array([], kind)
+
+
+def validity(array: pa.Array) -> pa.Buffer | None:
+    """Return the bitmap of an array from bit 0 on, or None if nothing is null.
+
+    >>> validity(pa.array([1, None, 3])[1:]).to_pybytes()[0]
+    2
+    """
+    if array.null_count == 0:
+        return None
+    return pa.array(np.asarray(array.is_valid())).buffers()[1]
+
+
+def first_invalid(array: pa.Array, kind: pa.DataType) -> int:
+    """Return the index of the first value that cannot be cast, by halving.
+
+    >>> first_invalid(pa.array([b"a", b"\\xff"]), pa.string())
+    1
+    """
+    low, high = 0, len(array)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            array[low:middle].cast(kind)
+            low = middle
+        except pa.ArrowInvalid:
+            high = middle
+    return low
+
+
+def schema_to_json(schema: pa.Schema, nullable: Collection[str]) -> dict[str, Any]:
+    """Return a dict for JSON: the Arrow schema in base64, and the fields for people.
+
+    >>> schema_to_json(pa.schema([("id", pa.int64())]), ["id"])["fields"]
+    [{'name': 'id', 'type': 'int64', 'nullable': True}]
+    """
+    return {
+        "schema": base64.b64encode(schema.serialize().to_pybytes()).decode("ascii"),
+        "fields": [
+            {"name": field.name, "type": str(field.type), "nullable": field.name in nullable}
+            for field in schema
+        ],
+    }
+
+
+def schema_from_json(data: Mapping[str, Any]) -> pa.Schema:
+    """Return the schema that `schema_to_json` described.
+
+    Raises:
+        KeyError, TypeError, ValueError, OSError: the dict is not one that `schema_to_json` made.
+
+    >>> schema_from_json(schema_to_json(pa.schema([("id", pa.int64())]), [])).names
+    ['id']
+    """
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(data["schema"])))

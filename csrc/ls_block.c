@@ -192,25 +192,34 @@ ls_status ls_block_validate(const ls_block *block, ls_order order, int repeats, 
     return LS_OK;
 }
 
+/* Compares record i with a key. `prefix` is ls_key_prefix of the key: it decides nearly always, so
+ * that a search does not go back to the bytes of the key. */
 static inline ls_status compare_at(const ls_block *block, ls_order order, uint32_t i, ls_slice key,
-                                   int *compared) {
+                                   uint64_t prefix, int *compared) {
     ls_slice stored;
     const uint8_t *end;
     ls_status status = record_key(block, i, &stored, &end);
     if (status == LS_OK)
         status = ls_check_key(order, stored);
-    if (status == LS_OK)
-        *compared = ls_compare(order, stored, key);
-    return status;
+    if (status != LS_OK)
+        return status;
+    uint64_t stored_prefix = order == LS_ORDER_BYTES ? ls_bytes_prefix(stored.data, stored.size)
+                                                     : ls_key_prefix(order, stored);
+    if (stored_prefix != prefix)
+        *compared = stored_prefix < prefix ? -1 : 1;
+    else
+        *compared = order == LS_ORDER_BYTES ? ls_compare_bytes(stored, key) : 0;
+    return LS_OK;
 }
 
 ls_status ls_block_seek(const ls_block *block, ls_order order, ls_slice key, uint32_t *position,
                         int *found) {
     int64_t left = 0, right = (int64_t)block->count - 1;
+    uint64_t prefix = ls_key_prefix(order, key);
     while (left <= right) {
         int64_t middle = left + (right - left) / 2;
         int compared = 0;
-        ls_status status = compare_at(block, order, (uint32_t)middle, key, &compared);
+        ls_status status = compare_at(block, order, (uint32_t)middle, key, prefix, &compared);
         if (status != LS_OK)
             return status;
         if (compared == 0) {
@@ -233,9 +242,10 @@ ls_status ls_block_lower_bound(const ls_block *block, ls_order order, ls_slice k
     /* Invariant: records before `low` are smaller than the key, those from `high` on are not. */
     size_t low = from, high = from, step = 1;
     int compared = 1, at_high = 1;
+    uint64_t prefix = ls_key_prefix(order, key);
     *found = 0;
     while (high < block->count) {
-        ls_status status = compare_at(block, order, (uint32_t)high, key, &compared);
+        ls_status status = compare_at(block, order, (uint32_t)high, key, prefix, &compared);
         if (status != LS_OK)
             return status;
         if (compared >= 0) {
@@ -250,7 +260,7 @@ ls_status ls_block_lower_bound(const ls_block *block, ls_order order, ls_slice k
         high = block->count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        ls_status status = compare_at(block, order, (uint32_t)middle, key, &compared);
+        ls_status status = compare_at(block, order, (uint32_t)middle, key, prefix, &compared);
         if (status != LS_OK)
             return status;
         if (compared < 0) {

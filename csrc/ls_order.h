@@ -25,6 +25,11 @@ static inline uint64_t ls_bytes_prefix(const uint8_t *p, size_t size) {
 
 static inline int ls_compare_bytes(ls_slice a, ls_slice b) {
     size_t shared = a.size < b.size ? a.size : b.size;
+    if (shared >= 8) { /* most keys differ here, without a call */
+        uint64_t x = ls_load64_big(a.data), y = ls_load64_big(b.data);
+        if (x != y)
+            return x < y ? -1 : 1;
+    }
     int order = shared == 0 ? 0 : memcmp(a.data, b.data, shared);
     if (order != 0)
         return order;

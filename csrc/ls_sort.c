@@ -57,6 +57,11 @@ static void merge_sort(const ls_column *keys, ls_sort_item *items, size_t count,
  * of the frames of the recursion below. */
 __attribute__((noinline)) static void radix_sort(ls_sort_item *items, size_t count,
                                                  ls_sort_item *scratch) {
+    size_t ascending = 1;
+    while (ascending < count && items[ascending - 1].prefix <= items[ascending].prefix)
+        ascending++;
+    if (ascending == count)
+        return;
     uint32_t counts[8][256];
     memset(counts, 0, sizeof counts);
     for (size_t i = 0; i < count; i++)

@@ -7,6 +7,7 @@ A new module must be added to ``ALLOWED``; deciding its line is deciding its lay
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -209,7 +210,10 @@ def test_importing_the_package_stays_light() -> None:
     code = f"import sys, lookupstore; print(*[m for m in {heavy.split()} if m in sys.modules])"
     run = subprocess.run(
         [sys.executable, "-c", code],
-        env={"PYTHONPATH": str(Path(sys.modules["lookupstore"].__file__ or "").parent.parent)},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(Path(sys.modules["lookupstore"].__file__ or "").parent.parent),
+        },
         capture_output=True,
         text=True,
         check=True,

@@ -1,6 +1,6 @@
 """The two Bloom filters: build one from keys, ask one."""
 
-from libc.math cimport ceil, log, pow
+from libc.math cimport ceil, log1p, pow
 from libc.stdlib cimport free, realloc
 
 from lookupstore._arrow cimport BinaryColumn
@@ -28,7 +28,7 @@ MOST_PAIMON_BYTES = 2147483647 // 8
 
 def split_block_size(uint64_t entries, double fpp):
     """Return the bytes of a split-block filter (parquet-format, BloomFilter.md, "Sizing")."""
-    cdef double bits = -8.0 * <double>entries / log(1.0 - pow(fpp, 1.0 / 8.0))
+    cdef double bits = -8.0 * <double>entries / log1p(-pow(fpp, 1.0 / 8.0))
     return 32 * max(<uint64_t>1, <uint64_t>ceil(bits / 256.0))
 
 

@@ -1,6 +1,6 @@
 """A byte-bounded cache of decoded blocks, shared by all readers of a process.
 
-It holds the package's only lock. Least recently used blocks go first.
+It holds the only lock that readers share. Least recently used blocks go first.
 """
 
 from __future__ import annotations

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from lookupstore._arrow import BinaryColumn
 from lookupstore._version import __version__
@@ -34,13 +35,16 @@ from lookupstore.sst.format import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+# Of a lower rate nobody sees a difference, and the arithmetic of the sizes runs out of digits.
+LOWEST_FPP = 1e-9
+
 
 class Writer:
     """Write a sorted file once, in key order.
 
     The file appears under its name when `close` has written and synced all of it, and not before:
     temporary name, fsync, link (rename with `overwrite`), fsync of the folder. An exception inside
-    a ``with`` block leaves no file.
+    a ``with`` block leaves no file. One thread at a time may use a writer.
 
     Args:
         path: local file to make.
@@ -49,7 +53,7 @@ class Writer:
         compression: ``zstd``, ``lz4`` or ``none``; a block stays plain unless it shrinks by more
             than 12.5 %.
         level: of zstd; None is level 1.
-        bloom_fpp: rate of false positives of the filter, 0 for no filter.
+        bloom_fpp: rate of false positives of the filter, from 1e-9; 0 for no filter.
         expected_entries: makes the filter for that many keys, as Paimon does with the row count of
             the source; None for as many as are put, which takes 8 bytes a key until `close`.
         order: key order, one of ``bytes``, ``int8``, ``int16``, ``int32``, ``int64``
@@ -99,8 +103,10 @@ class Writer:
             raise ValueError(f"dialect={dialect!r} is none of 'native', 'paimon'")
         if not 1 <= block_size <= MAX_BLOCK:
             raise ValueError(f"block_size={block_size} is not from 1 to {MAX_BLOCK} bytes")
-        if not 0 <= bloom_fpp < 1:
-            raise ValueError(f"bloom_fpp={bloom_fpp} is not a rate from 0 (no filter) to below 1")
+        if bloom_fpp != 0 and not LOWEST_FPP <= bloom_fpp < 1:
+            raise ValueError(
+                f"bloom_fpp={bloom_fpp} is not a rate from {LOWEST_FPP} to below 1; 0 is no filter"
+            )
         if expected_entries is not None and expected_entries < 1:
             raise ValueError(f"expected_entries={expected_entries}; give at least 1, or None")
         if order not in KEY_ORDERS:
@@ -135,7 +141,8 @@ class Writer:
         self._min_key: bytes | None = None
         self._info: Info | None = None
         self._offset = 0
-        self._failed = False
+        self._published = self._aborted = False
+        self._turn = threading.Lock()
         if not overwrite and os.path.lexists(self._path):
             raise FileExistsError(f"{self._path} exists; pass overwrite=True to replace it")
         folder, name = os.path.split(self._path)
@@ -164,6 +171,9 @@ class Writer:
         if hasattr(self, "_process") and self._process == os.getpid():
             self.abort()
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a writer cannot be copied or pickled; make one where the file is written")
+
     def __repr__(self) -> str:
         state = "closed" if self._file.closed else f"{self._num_records} records"
         return f"<lookupstore.sst.Writer {self._path} {self._dialect.name} {state}>"
@@ -190,7 +200,27 @@ class Writer:
         Raises:
             ValueError: the key is not greater than the one before it.
         """
-        self._check_open()
+        self._run(self._put, key, value)
+
+    def _run(self, step: Callable[..., None], *arguments: Any) -> None:
+        """Run a step; whatever fails in it, but a refused record, ends the file.
+
+        Between the builder and the filter an error would leave a key that no lookup finds.
+        """
+        if not self._turn.acquire(blocking=False):
+            raise RuntimeError(f"{self._path}: a writer is used by one thread at a time")
+        try:
+            self._check_open()
+            step(*arguments)
+        except (ValueError, TypeError, ClosedError):
+            raise  # said before the record was added
+        except BaseException:
+            self.abort()
+            raise
+        finally:
+            self._turn.release()
+
+    def _put(self, key: bytes, value: bytes) -> None:
         try:
             self._builder.add(key, value)
         except ValueError as error:
@@ -219,6 +249,9 @@ class Writer:
         keys, values = BinaryColumn(keys, "keys"), BinaryColumn(values, "values")
         if len(keys) != len(values):
             raise ValueError(f"{len(keys)} keys and {len(values)} values; give one value a key")
+        self._run(self._put_many, keys, values)
+
+    def _put_many(self, keys: BinaryColumn, values: BinaryColumn) -> None:
         row = 0
         while row < len(keys):
             row = self._put_until_full(keys, values, row)
@@ -255,7 +288,6 @@ class Writer:
             self._index.add(last_key, handle)
         except BaseException:
             # A block is lost: whoever catches this must not be able to publish the others.
-            self._failed = True
             self.abort()
             raise
 
@@ -279,20 +311,22 @@ class Writer:
 
         Raises:
             FileExistsError: the file has appeared meanwhile and `overwrite` is False.
-            ClosedError: a write has failed before, so there is no file.
+            ClosedError: a write has failed before, or the writer was aborted: there is no file.
         """
-        if self._failed:
-            raise ClosedError(f"{self._path}: writing has failed before; there is no file")
-        if self._file.closed:
-            return
+        if self._aborted:
+            raise ClosedError(f"{self._path}: aborted, or writing has failed; there is no file")
+        if not self._published:
+            self._run(self._close)
+
+    def _close(self) -> None:
         try:
             self._finish_file()
             self._publish()
         except BaseException:
-            self._failed = True
             self._info = None
             self.abort()
             raise
+        self._published = True
 
     def _finish_file(self) -> None:
         if self._builder.count:
@@ -399,6 +433,7 @@ class Writer:
 
     def abort(self) -> None:
         """Drop everything written so far; a closed writer's file stays."""
+        self._aborted = not self._published
         self._file.close()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._temporary)

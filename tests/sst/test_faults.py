@@ -144,7 +144,7 @@ def test_a_lost_block_cannot_be_published(tmp_path: Path) -> None:
             writer.put(b"a", b"1")
         with pytest.raises(ClosedError):
             writer.put(b"b", b"2")
-        with pytest.raises(ClosedError, match="writing has failed before; there is no file"):
+        with pytest.raises(ClosedError, match="aborted, or writing has failed; there is no file"):
             writer.close()
         with pytest.raises(ValueError, match="no file to describe"):
             _ = writer.info

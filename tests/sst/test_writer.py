@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
+import pickle
 import random
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -329,7 +332,7 @@ BAD_OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"compression": "snappy"}, r"compression='snappy' is none of 'none', 'zstd', 'lz4'"),
     ({"compression": "lz4", "level": 3}, r"level=3 goes with compression='zstd', not 'lz4'"),
     ({"level": 99}, r"level=99 is beyond zstd's 22"),
-    ({"bloom_fpp": 1}, r"bloom_fpp=1 is not a rate from 0"),
+    ({"bloom_fpp": 1}, r"bloom_fpp=1 is not a rate from 1e-09 to below 1"),
     ({"bloom_fpp": -0.1}, r"bloom_fpp=-0.1 is not a rate"),
     ({"bloom_fpp": float("nan")}, r"bloom_fpp=nan is not a rate"),
     ({"expected_entries": 0}, r"expected_entries=0; give at least 1"),
@@ -446,7 +449,8 @@ def test_use_after_close(tmp_path: Path) -> None:
     assert fresh(tmp_path / "x.sst").info.num_records == 1
     aborted = Writer(tmp_path / "y.sst")
     aborted.abort()
-    aborted.close()
+    with pytest.raises(ClosedError, match="aborted, or writing has failed; there is no file"):
+        aborted.close()
     with pytest.raises(ClosedError):
         aborted.put(b"b", b"")
     assert files_in(tmp_path) == ["x.sst"]
@@ -510,3 +514,67 @@ def test_the_block_of_the_tests_is_the_format_note_s() -> None:
     assert block([(b"a" * 128, b"")])[:3] == b"\x80\x01a"
     assert cut([(b"a", b"")] * 4, 10) == [[(b"a", b"")] * 2] * 2
     assert cut([(b"a", b"")] * 4, 11) == [[(b"a", b"")] * 3, [(b"a", b"")]]
+
+
+def test_a_writer_is_not_copied(tmp_path: Path) -> None:
+    """A copy that goes away would take the file with it."""
+    with Writer(tmp_path / "x.sst") as writer:
+        writer.put(b"a", b"1")
+        for call in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match="a writer cannot be copied or pickled"):
+                call(writer)
+        gc.collect()
+    assert fresh(tmp_path / "x.sst").get(b"a") == b"1"
+
+
+def test_threads_take_turns(tmp_path: Path) -> None:
+    """A second thread is told, and the file holds what was accepted."""
+    keys = [b"%08d" % i for i in range(300_000)]
+    column = pa.array(keys, pa.binary())
+    told = []
+    with Writer(tmp_path / "x.sst", dialect="paimon", allow_repeats=True) as writer:
+
+        def put() -> None:
+            try:
+                writer.put_many(column, column)
+            except (RuntimeError, ValueError) as error:
+                told.append(str(error))
+
+        threads = [threading.Thread(target=put) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        count = writer.num_records
+    assert all(
+        "by one thread at a time" in text or "give keys in key order" in text for text in told
+    )
+    reader = fresh(tmp_path / "x.sst")
+    assert len(reader) == count == len(keys) * (4 - len(told))
+    assert told
+    reader.verify()
+
+
+@pytest.mark.parametrize("broken", ["add", "add_many"])
+def test_an_error_between_block_and_filter_ends_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    """Were the writer to go on, the key would be in the block and not in the filter."""
+    path = tmp_path / "x.sst"
+    writer = Writer(path)
+    writer.put(b"a", b"1")
+
+    class Interrupted:
+        def add(self, key: bytes) -> None:
+            raise KeyboardInterrupt
+
+        def add_many(self, *arguments: object) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(writer, "_filter", Interrupted())
+    put = writer.put if broken == "add" else lambda k, v: writer.put_many([k], [v])
+    with pytest.raises(KeyboardInterrupt):
+        put(b"b", b"2")
+    with pytest.raises(ClosedError):
+        writer.close()
+    assert files_in(tmp_path) == []

@@ -134,7 +134,7 @@ class _Survey:
             self.null_bitmap(handles["null bitmap"], footer)
         blocks = self.data_blocks(region or footer, entries, index, filter)
         if properties is not None:
-            self.properties(properties, blocks)
+            self.properties(properties, blocks if index is not None else None)
         self.cover()
         return Layout(
             self.path,
@@ -284,9 +284,10 @@ class _Survey:
                 continue
             regions.append(region)
             region.number = number
-            if block is not None and not region.errors:
+            # Nothing is held against a damaged index: it says itself that it is damaged.
+            if block is not None and index is not None and not region.errors:
                 self.check_block(region, block, entry.last_key, before)
-                if index is not None and filter is not None and not region.errors:
+                if filter is not None and not region.errors:
                     self.check_filter(region, block, index, filter)
             before = entry.last_key
         return regions
@@ -328,8 +329,8 @@ class _Survey:
     def key(self, key: bytes | None) -> str:
         return "none" if key is None else text(key, self.order)
 
-    def properties(self, region: Region, blocks: list[Region]) -> None:
-        """Decode the properties and compare them with the blocks."""
+    def properties(self, region: Region, blocks: list[Region] | None) -> None:
+        """Decode the properties and compare them with the blocks, if these are known."""
         self.file.seek(region.offset)
         stored = self.file.read(region.size)
         try:
@@ -349,7 +350,7 @@ class _Survey:
         except ValueError as error:
             region.errors.append(str(error))
             return
-        if any(block.errors for block in blocks):
+        if blocks is None or any(block.errors for block in blocks):
             return  # what they hold can not be counted
         codecs = dict(Counter(one.codec for one in blocks))
         for name, key, found in (
@@ -372,11 +373,18 @@ class _Survey:
                 gap = Region("unknown", at, region.offset - at)
                 gap.errors.append("nothing points at these bytes")
                 covered.append(gap)
+            elif region.offset < at and covered[-1].errors and _has_right_checksum(region):
+                covered[-1].errors.append(f"reaches into {region.name}, at offset {region.offset}")
             elif region.offset < at:
                 region.errors.append(f"starts inside the region before it, which ends at {at}")
             covered.append(region)
             at = max(at, region.offset + region.size)
         self.regions = covered
+
+
+def _has_right_checksum(region: Region) -> bool:
+    checksum = region.checksum
+    return checksum is not None and checksum.stored == checksum.found
 
 
 def _records(block: Block) -> Iterator[Record]:

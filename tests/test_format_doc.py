@@ -110,8 +110,18 @@ def block_of(file: bytes, offset: int, size: int, native: bool) -> list[tuple[by
     return records
 
 
+def rate(m: float) -> float:
+    """Return the rate of false positives of a split-block filter with m keys a block."""
+    if m > 600:
+        return 1.0  # nearly so, and exp(-m) has no digits left
+    chances = [math.exp(-m)]
+    for i in range(1, 1200):
+        chances.append(chances[-1] * m / i)
+    return sum(chance * (1 - (31 / 32) ** i) ** 8 for i, chance in enumerate(chances))
+
+
 def split_block_filter(keys: list[bytes], entries: int, p: float) -> bytes:
-    blocks = max(1, math.ceil(-8 * entries / math.log(1 - p ** (1 / 8)) / 256))
+    blocks = next(count for count in range(1, 10**6) if rate(entries / count) <= p)
     words = [0] * (8 * blocks)
     for key in keys:
         h = xxhash.xxh64_intdigest(key, 0)

@@ -35,8 +35,8 @@ from lookupstore.sst.format import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Of a lower rate nobody sees a difference, and the arithmetic of the sizes runs out of digits.
-LOWEST_FPP = 1e-9
+# Of a lower rate nobody sees a difference, but in the size: blocks fill unevenly.
+LOWEST_FPP = 1e-6
 
 
 class Writer:
@@ -53,7 +53,7 @@ class Writer:
         compression: ``zstd``, ``lz4`` or ``none``; a block stays plain unless it shrinks by more
             than 12.5 %.
         level: of zstd; None is level 1.
-        bloom_fpp: rate of false positives of the filter, from 1e-9; 0 for no filter.
+        bloom_fpp: rate of false positives of the filter, from 1e-6; 0 for no filter.
         expected_entries: makes the filter for that many keys, as Paimon does with the row count of
             the source; None for as many as are put, which takes 8 bytes a key until `close`.
         order: key order, one of ``bytes``, ``int8``, ``int16``, ``int32``, ``int64``

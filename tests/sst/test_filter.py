@@ -112,12 +112,22 @@ def test_paimon(
         assert one.might_contain(key) == all(set_bits)
 
 
+def split_block_rate(load: float) -> float:
+    """Return the rate of false positives with so many keys a block, by Poisson's law."""
+    chances = [
+        math.exp(i * math.log(load) - load - math.lgamma(i + 1)) * (1 - (31 / 32) ** i) ** 8
+        for i in range(1, 1000)
+    ]
+    return math.fsum(chances)
+
+
 def test_sizes() -> None:
     assert split_block_size(0, 0.01) == 32
     for entries in (1, 25, 26, 1000, 10**7):
-        for fpp in (0.3, 0.05, 0.001):
-            wanted = -8 * entries / math.log(1 - fpp ** (1 / 8))
-            assert split_block_size(entries, fpp) == 32 * max(1, math.ceil(wanted / 256))
+        for fpp in (0.99, 0.3, 0.05, 0.001, 1e-6):
+            blocks = split_block_size(entries, fpp) // 32
+            assert split_block_rate(entries / blocks) <= fpp
+            assert blocks == 1 or split_block_rate(entries / (blocks - 1)) > fpp
     assert paimon_size(10**6, 0.05) == 779403
     assert paimon_size(10**9, 0.05) == 0  # beyond Java's int
     assert paimon_size(1, 0.99) == 0  # no byte

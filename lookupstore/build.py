@@ -30,6 +30,7 @@ from lookupstore.manifest import (
     DataFile,
     Manifest,
     file_hash,
+    is_published,
     publish_manifest,
     store_exists,
     store_folder,
@@ -258,8 +259,11 @@ def new_manifest(
     )
 
 
-def make_store_folder(folder: str, *, overwrite: bool) -> list[str]:
+def make_store_folder(folder: str, store_id: str, *, overwrite: bool) -> list[str]:
     """Make the folder of a store and its data folder; return the folders that are new.
+
+    A hidden file marks the build as running, until `end_build` or `remove_build`: another build
+    that fails meanwhile removes the folders that it made only if they are empty.
 
     Raises:
         FileExistsError: a store is there and `overwrite` is False, or the folder is something else.
@@ -287,7 +291,19 @@ def make_store_folder(folder: str, *, overwrite: bool) -> list[str]:
         with suppress(FileExistsError):
             os.mkdir(path)
         sync_folder(os.path.dirname(path))
+    mark_of_build(folder, store_id).touch()
     return made
+
+
+def mark_of_build(folder: str, store_id: str) -> Path:
+    """Return the path of the hidden file that is there while a build runs."""
+    return Path(folder, DATA_FOLDER, f".{store_id}-runs")
+
+
+def end_build(folder: str, store_id: str) -> None:
+    """Remove the mark of a build whose store is published."""
+    with suppress(OSError):  # a mark that stays does no harm
+        mark_of_build(folder, store_id).unlink()
 
 
 def check_file_options(folder: str, store_id: str, options: FileOptions) -> None:
@@ -300,7 +316,13 @@ def check_file_options(folder: str, store_id: str, options: FileOptions) -> None
 
 
 def remove_build(folder: str, store_id: str, made: Sequence[str] = ()) -> None:
-    """Remove the files of a build that failed, and of the folders it made those that are empty."""
+    """Remove the files of a build that failed, and of the folders it made those that are empty.
+
+    If the error came after the store was published, only the mark of the build is removed.
+    """
+    if is_published(folder, store_id):
+        end_build(folder, store_id)
+        return
     data = Path(folder, DATA_FOLDER)
     # A writer's temporary file has its final name inside its own.
     for path in data.glob(f"*{store_id}-*"):
@@ -385,8 +407,8 @@ def build(
         on_duplicate=on_duplicate,
         nullable_keys=nullable_keys,
     )
-    made = make_store_folder(folder, overwrite=overwrite)
     store_id = uuid.uuid4().hex
+    made = make_store_folder(folder, store_id, overwrite=overwrite)
     try:
         check_file_options(folder, store_id, options)
         with (
@@ -438,6 +460,7 @@ def build(
             source=opened.description,
         )
         publish_manifest(folder, manifest, overwrite=overwrite)
+        end_build(folder, store_id)
     except RepeatedKeyError as error:
         remove_build(folder, store_id, made)
         raise plan.repeated(error.key) from None

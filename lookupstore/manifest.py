@@ -9,10 +9,12 @@ that names the field, never a guess.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,8 @@ _DATA_NAME = re.compile(rf"{DATA_FOLDER}/[A-Za-z0-9_][A-Za-z0-9_.-]*\.sst")
 _HASH = re.compile(r"[0-9a-f]{16}")
 _HEX = re.compile(r"([0-9a-f]{2})*")
 _CHUNK_BYTES = 1 << 20
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -173,10 +177,15 @@ def publish_manifest(folder: str, manifest: Manifest, *, overwrite: bool = False
     """Make a store visible, in one step and on disk when this returns.
 
     The data files must be complete and synced. With `overwrite`, the files of the store that was
-    there are deleted after the step; a reader that has them open goes on reading them.
+    there are deleted after the step; a reader that has them open goes on reading them, and one that
+    cannot be deleted stays, logged.
+
+    An error before the step leaves the folder as it was. An error after it takes a manifest that
+    replaced nothing back; one that replaced another stays: ask `is_published` before deleting data.
 
     Raises:
         FileExistsError: the folder holds a store already and `overwrite` is False.
+        OSError: the manifest could not be written, or not be put on disk.
     """
     path = os.path.join(folder, FILE_NAME)
     temporary = os.path.join(folder, f".{FILE_NAME}.{uuid.uuid4().hex}.tmp")
@@ -195,11 +204,33 @@ def publish_manifest(folder: str, manifest: Manifest, *, overwrite: bool = False
             except FileExistsError:
                 raise store_exists(folder) from None
     finally:
-        Path(temporary).unlink(missing_ok=True)
-    sync_folder(folder)
-    sync_folder(os.path.dirname(folder))
+        with suppress(OSError):  # a hidden file that stays does no harm
+            os.unlink(temporary)
+    try:
+        sync_folder(folder)
+        sync_folder(os.path.dirname(folder))
+    except BaseException:
+        if not overwrite and is_published(folder, manifest.id):
+            os.unlink(path)
+        raise
     for name in old - {file.name for file in manifest.files}:
-        Path(folder, name).unlink(missing_ok=True)
+        try:
+            Path(folder, name).unlink(missing_ok=True)
+        except OSError as error:
+            _log.warning("%s: %s is no part of the store now, but stays: %s", folder, name, error)
+
+
+def is_published(folder: str, store_id: str) -> bool:
+    """Return whether a folder holds the store of one build; if that cannot be read, True.
+
+    What a build wrote may be deleted only if this is False.
+    """
+    try:
+        return read_manifest(folder).id == store_id
+    except (FileNotFoundError, FormatError, CorruptionError):
+        return False
+    except OSError:
+        return True
 
 
 def store_exists(folder: str) -> FileExistsError:

@@ -188,10 +188,6 @@ def _files_source(paths: Sequence[str]) -> Source:
         for one in found
     ]
     schema = datasets[0].schema.remove_metadata()
-    for path, dataset in zip(paths, datasets, strict=True):
-        lost = [name for name in schema.names if name not in dataset.schema.names]
-        if lost:
-            raise ValueError(f"source: {path} lacks the column {lost[0]!r}, which {paths[0]} has")
 
     def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         wanted = pa.schema([schema.field(name) for name in columns])
@@ -229,20 +225,42 @@ def _read_file(
                 elif field.name in batch.schema.names:
                     columns.append(_fitted(batch.column(field.name), field, fragment.path))
                 else:
-                    columns.append(pa.nulls(batch.num_rows, field.type))
+                    raise ValueError(
+                        f"source: {fragment.path} lacks the column {field.name!r}, which the "
+                        "first file has"
+                    )
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _fitted(column: pa.Array, field: pa.Field, path: str) -> pa.Array:
     if column.type == field.type:
         return column
+    wrong = f"source: {path}: the column {field.name!r} is {column.type}, in the first file "
+    if not _is_kindred(column.type, field.type):
+        raise ValueError(f"{wrong}{field.type}; give files whose types agree")
     try:
         return column.cast(field.type)
     except pa.ArrowException as error:
-        raise ValueError(
-            f"source: {path}: the column {field.name!r} is {column.type}, in the first file "
-            f"{field.type}: {error}"
-        ) from None
+        raise ValueError(f"{wrong}{field.type}: {error}") from None
+
+
+def _is_kindred(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Return whether a cast keeps what values mean, and refuses those that do not fit."""
+    if pa.types.is_dictionary(given):
+        return _is_kindred(given.value_type, wanted)
+    if pa.types.is_dictionary(wanted):
+        return _is_kindred(given, wanted.value_type)
+    if pa.types.is_timestamp(given) and pa.types.is_timestamp(wanted):
+        return (given.tz is None) == (wanted.tz is None)
+    if all(t(given) or t(wanted) for t in (pa.types.is_decimal, pa.types.is_floating)):
+        return False  # between decimals and floats Arrow rounds
+    sides = [pa.schema([("", kind)]) for kind in (given, wanted)]
+    try:
+        common = pa.unify_schemas(sides, promote_options="permissive").field(0).type
+    except pa.ArrowException:
+        return False
+    # To narrower floats, also inside of others, Arrow rounds without a word.
+    return common == wanted or not (pa.types.is_floating(wanted) or pa.types.is_nested(wanted))
 
 
 def _parquet_batches(file: pa.NativeFile, names: Sequence[str]) -> Iterator[pa.RecordBatch]:

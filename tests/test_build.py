@@ -32,6 +32,7 @@ from lookupstore.store import LookupStore
 
 # The package gives the function under the module's name.
 build_module = importlib.import_module("lookupstore.build")
+manifest_module = importlib.import_module("lookupstore.manifest")
 
 TABLE = pa.table(
     {
@@ -193,27 +194,99 @@ def test_source_order_is_file_order_and_list_order(tmp_path):
 def test_files_whose_columns_differ(tmp_path, kind):
     def write(name: str, table: pa.Table) -> None:
         path = tmp_path / "in" / f"part={name}" / f"x.{kind}"
-        path.parent.mkdir(parents=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         (pq if kind == "parquet" else orc).write_table(table, path)
 
     write("a", pa.table({"id": pa.array([1], pa.int32()), "v": ["one"]}))
-    write("b", pa.table({"id": pa.array([2, 3], pa.int64()), "more": [0, 0]}))
+    write("b", pa.table({"id": pa.array([2, 3], pa.int64()), "more": [0, 0], "v": ["two", None]}))
     with build(tmp_path / "in", tmp_path / "s", key="id") as store:
         assert store.schema == pa.schema(
             [pa.field("id", "int32", nullable=False), ("v", pa.string()), ("part", pa.string())]
         )
         assert [tuple(row.values()) for row in store.scan().read_all().to_pylist()] == [
             (1, "one", "a"),
-            (2, None, "b"),
+            (2, "two", "b"),
             (3, None, "b"),
         ]
     with build(
         tmp_path / "in", tmp_path / "p", key="part", columns=[], on_duplicate="last"
     ) as store:
         assert store.contains(["a", "b", "c"]).to_pylist() == [True, True, False]
-    write("c", pa.table({"id": [2**40]}))
+    write("c", pa.table({"id": [2**40], "w": ["x"]}))
     with pytest.raises(ValueError, match=rf"part=c/x\.{kind}: the column 'id' is int64, .*int32"):
+        build(tmp_path / "in", tmp_path / "t", key="id", columns=[])
+    write("c", pa.table({"id": [4]}))
+    with pytest.raises(
+        ValueError, match=rf"part=c/x\.{kind} lacks the column 'v', which the first"
+    ):
         build(tmp_path / "in", tmp_path / "t", key="id")
+    listed = [tmp_path / "in" / f"part={name}" / f"x.{kind}" for name in "ac"]
+    with pytest.raises(
+        ValueError, match=rf"part=c/x\.{kind} lacks the column 'v', which the first"
+    ):
+        build(listed, tmp_path / "t", key="id")
+    with build(listed, tmp_path / "t", key="id", columns=[]) as store:
+        assert store.num_rows == 2
+
+
+def test_a_folder_of_the_null_partition_is_null(tmp_path):
+    for name in ("a", "__HIVE_DEFAULT_PARTITION__"):
+        (tmp_path / "in" / f"part={name}").mkdir(parents=True)
+        pq.write_table(pa.table({"id": [name]}), tmp_path / "in" / f"part={name}" / "x.parquet")
+    with build(tmp_path / "in", tmp_path / "s", key="id") as store:
+        assert store.get("a") == {"part": "a"}
+        assert store.get("__HIVE_DEFAULT_PARTITION__") == {"part": None}
+
+
+MOMENT = datetime(2020, 1, 2, 3, 4, 5)
+FIRST_AND_LATER = [
+    # type in the first file, type and value in a later one, what the store says (None: an error)
+    (pa.int32(), pa.int64(), 7, 7),
+    (pa.int64(), pa.int32(), 7, 7),
+    (pa.int64(), pa.float64(), 7.0, 7),
+    (pa.int64(), pa.float64(), 7.5, None),
+    (pa.float64(), pa.int64(), 7, 7.0),
+    (pa.float64(), pa.int64(), 2**60 + 1, None),
+    (pa.float32(), pa.float64(), 0.1, None),
+    (pa.decimal128(9, 2), pa.float64(), 0.125, None),
+    (pa.float64(), pa.decimal128(9, 2), 7, None),
+    (pa.string(), pa.large_string(), "a", "a"),
+    (pa.string(), pa.int64(), 7, None),
+    (pa.int64(), pa.string(), "7", None),
+    (pa.int64(), pa.bool_(), True, None),
+    (pa.string(), pa.date32(), MOMENT.date(), None),
+    (pa.string(), pa.dictionary(pa.int32(), pa.string()), "a", "a"),
+    (pa.dictionary(pa.int32(), pa.string()), pa.string(), "a", "a"),
+    (pa.dictionary(pa.int32(), pa.string()), pa.int64(), 7, None),
+    (pa.timestamp("us"), pa.timestamp("ms"), MOMENT, MOMENT),
+    (pa.timestamp("us"), pa.timestamp("us", "America/New_York"), MOMENT, None),
+    (pa.timestamp("us", "America/New_York"), pa.timestamp("us"), MOMENT, None),
+    (
+        pa.timestamp("us", "America/New_York"),
+        pa.timestamp("us", "UTC"),
+        MOMENT.replace(tzinfo=timezone.utc),
+        MOMENT.replace(tzinfo=timezone.utc),
+    ),
+    (pa.list_(pa.int64()), pa.list_(pa.int8()), [7], [7]),
+    (pa.list_(pa.string()), pa.list_(pa.int8()), [7], None),
+    (pa.list_(pa.float32()), pa.list_(pa.float64()), [0.1], None),
+]
+
+
+@pytest.mark.parametrize(("first", "later", "value", "stored"), FIRST_AND_LATER)
+def test_a_later_file_of_another_type(tmp_path, first, later, value, stored):
+    (tmp_path / "in").mkdir()
+    for name, kind, one in [("a", first, None), ("b", later, value)]:
+        table = pa.table({"id": [name], "v": pa.array([one], kind)})
+        pq.write_table(table, tmp_path / "in" / f"{name}.parquet")
+    if stored is None:
+        with pytest.raises(ValueError, match=r"b\.parquet: the column 'v' is .*in the first file"):
+            build(tmp_path / "in", tmp_path / "s", key="id")
+        return
+    with build(tmp_path / "in", tmp_path / "s", key="id") as store:
+        assert store.value_schema.field("v").type == first
+        assert store.get("b") == {"v": stored}
+        assert store.get("a") == {"v": None}
 
 
 def test_columns_are_chosen_and_ordered(tmp_path):
@@ -570,6 +643,97 @@ def test_a_build_that_fails_late_leaves_the_old_store(tmp_path, monkeypatch, fai
     assert rows_of(LookupStore(tmp_path / "s")) == sorted_rows(TABLE)
 
 
+def fail_once_published(store: Path, monkeypatch) -> None:
+    """Let the first sync of a folder fail that comes when another manifest is there."""
+    path = store / "manifest.json"
+    before = path.read_bytes() if path.exists() else None
+    real = manifest_module.sync_folder
+
+    def fail(folder):
+        if path.exists() and path.read_bytes() != before:
+            monkeypatch.setattr(manifest_module, "sync_folder", real)
+            raise OSError(5, "the disk is going")
+        real(folder)
+
+    monkeypatch.setattr(manifest_module, "sync_folder", fail)
+
+
+def test_an_error_after_a_new_store_is_published_takes_it_back(tmp_path, monkeypatch):
+    fail_once_published(tmp_path / "s", monkeypatch)
+    with pytest.raises(OSError, match="the disk is going"):
+        build(TABLE, tmp_path / "s", key="id")
+    assert os.listdir(tmp_path) == []
+    assert rows_of(build(TABLE, tmp_path / "s", key="id")) == sorted_rows(TABLE)
+
+
+def test_an_error_after_a_store_is_replaced_keeps_the_new_one(tmp_path, monkeypatch):
+    build(TABLE, tmp_path / "s", key="id").close()
+    old = read_manifest(str(tmp_path / "s"))
+    fail_once_published(tmp_path / "s", monkeypatch)
+    with pytest.raises(OSError, match="the disk is going"):
+        build(TABLE[:4], tmp_path / "s", key="id", overwrite=True)
+    with LookupStore(tmp_path / "s") as store:
+        assert store.scan().read_all().to_pylist() == sorted_rows(TABLE[:4])
+        # A crash may bring the old manifest back: its files are there, and verify names them.
+        assert store.verify().stray == tuple(file.name for file in old.files)
+
+
+@pytest.mark.parametrize("error", [PermissionError("not yours"), KeyboardInterrupt()])
+def test_old_files_that_cannot_be_deleted_do_no_harm(tmp_path, monkeypatch, caplog, error):
+    build(TABLE, tmp_path / "s", key="id").close()
+    old = tuple(file.name for file in read_manifest(str(tmp_path / "s")).files)
+    real = Path.unlink
+
+    def fail(path, missing_ok=False):
+        if path.relative_to(tmp_path / "s").as_posix() in old:
+            raise error
+        real(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", fail)
+    if isinstance(error, OSError):
+        build(TABLE[:4], tmp_path / "s", key="id", overwrite=True).close()
+        assert f"{old[0]} is no part of the store now, but stays: not yours" in caplog.text
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            build(TABLE[:4], tmp_path / "s", key="id", overwrite=True)
+    with LookupStore(tmp_path / "s") as store:
+        assert store.scan().read_all().to_pylist() == sorted_rows(TABLE[:4])
+        assert store.verify().stray == old
+
+
+@pytest.mark.parametrize("rows", [0, 5])
+def test_a_build_that_fails_leaves_the_folders_of_another(tmp_path, rows):
+    folder = tmp_path / "s"
+
+    def batches():
+        yield from TABLE[:rows].to_batches()
+        # What the other does at its end, if it was the one that made the folders.
+        build_module.remove_build(str(folder), "0" * 32, [str(folder / "data"), str(folder)])
+
+    source = pa.RecordBatchReader.from_batches(TABLE.schema, batches())
+    with build(source, folder, key="id") as store:
+        assert len(store) == rows
+        assert store.verify().stray == ()
+
+
+def test_builds_that_overwrite_at_once_leave_strays_only(tmp_path, monkeypatch):
+    build(TABLE, tmp_path / "s", key="id").close()
+    real = manifest_module._replaced_files
+    inner = []
+
+    def overtaken(folder):
+        old = real(folder)
+        monkeypatch.setattr(manifest_module, "_replaced_files", real)
+        build(TABLE[:2], tmp_path / "s", key="id", overwrite=True).close()
+        inner.extend(file.name for file in read_manifest(folder).files)
+        return old
+
+    monkeypatch.setattr(manifest_module, "_replaced_files", overtaken)
+    with build(TABLE[:4], tmp_path / "s", key="id", overwrite=True) as store:
+        assert store.scan().read_all().to_pylist() == sorted_rows(TABLE[:4])
+        assert store.verify().stray == tuple(inner)
+
+
 KILLED = """
 import importlib, sys, time
 import pyarrow as pa
@@ -597,7 +761,7 @@ def test_a_killed_build_leaves_no_store_and_no_spill(tmp_path):
     child.wait(10)
     child.stdout.close()
     left = files_below(tmp_path)
-    assert len(left) == 2
+    assert len(left) == 3  # two data files, and the mark of a build that runs
     assert all(name.startswith("s/data/") for name in left), left
     with pytest.raises(FormatError, match=r"no store: it has no manifest\.json"):
         LookupStore(tmp_path / "s")

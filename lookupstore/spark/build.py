@@ -31,7 +31,9 @@ from lookupstore.build import (
     BuildPlan,
     FileOptions,
     OnDuplicate,
+    end_build,
     make_store_folder,
+    mark_of_build,
     new_manifest,
     plan_build,
     remove_build,
@@ -192,7 +194,7 @@ def build_store(
         options=FileOptions(compression, level, block_size, bloom_fpp),
         source=source,
     )
-    made = make_store_folder(folder, overwrite=overwrite)
+    made = make_store_folder(folder, task.store_id, overwrite=overwrite)
     try:
         entries = _sorted_rows(df, task).mapInArrow(functools.partial(write_batches, task), _ENTRY)
         files = [DataFile(**row.asDict()) for row in entries.collect()]
@@ -207,6 +209,7 @@ def build_store(
             source=source,
         )
         publish_manifest(folder, manifest, overwrite=overwrite)
+        end_build(folder, task.store_id)
     except PySparkException as error:
         remove_build(folder, task.store_id, made)
         raised = _raised_by_us(error)
@@ -348,6 +351,7 @@ def _check_files(task: BuildTask, files: Sequence[DataFile]) -> None:
 def _remove_unlisted(task: BuildTask, files: Sequence[DataFile]) -> None:
     """Delete what attempts left that failed, or that ran beside the one that Spark took."""
     listed = {os.path.basename(file.name) for file in files}
+    listed.add(mark_of_build(task.folder, task.store_id).name)
     for path in Path(task.folder, DATA_FOLDER).glob(f"*{task.store_id}-*"):
         if path.name not in listed:
             path.unlink(missing_ok=True)

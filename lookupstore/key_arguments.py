@@ -4,7 +4,8 @@ What is accepted, for a key of one field:
 
 - a column: an Arrow array or chunked array, a one-dimensional NumPy array, a pandas Series or
   Index, a polars Series, or any object with `__arrow_c_array__` or `__arrow_c_stream__`;
-- a list of values.
+- a list of values. An object column of NumPy or pandas is one, too; what pandas calls missing in
+  its own is null.
 
 For a key of one or more fields:
 
@@ -14,21 +15,28 @@ For a key of one or more fields:
 - a tuple of columns, one for each field, in the order of the key;
 - a list of tuples, with the values in the order of the key, or of dicts by field name.
 
-So a list holds keys and a tuple holds columns.
+So a list holds keys and a tuple holds columns. A key in a list is what it is to
+`KeySchema.encode_one`: where Arrow would choose a type that changes a value, because of the values
+beside it or because the type is too coarse, each value is encoded for itself.
 """
 
 from __future__ import annotations
 
+import datetime
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from lookupstore.keys import KeySchema
 
-_CONVERSION_ERRORS = (pa.ArrowException, OverflowError)
+# A column: in Arrow, or as the Python values that no one Arrow type holds.
+_Column: TypeAlias = "pa.Array | pa.ChunkedArray | list[Any]"
+
+# Of a value that Arrow does not know, pa.array also passes on what its methods raise.
+_CONVERSION_ERRORS = (pa.ArrowException, OverflowError, TypeError, ValueError)
 
 
 def encode_keys(keys: Any, schema: KeySchema) -> pa.Array:
@@ -46,12 +54,34 @@ def encode_keys(keys: Any, schema: KeySchema) -> pa.Array:
     >>> encode_keys([1, None], schema).is_valid().to_pylist()
     [True, False]
     """
-    if isinstance(keys, list):
-        return _encode_list(keys, schema)
-    return schema.encode_masked(_columns(keys, schema))[0]
+    values = _python_values(keys)
+    if values is not None:
+        return _encode_list(values, schema)
+    return _encode_columns(_columns(keys, schema), schema)
 
 
-def _columns(keys: Any, schema: KeySchema) -> list[Any]:
+def _encode_columns(columns: Sequence[_Column], schema: KeySchema) -> pa.Array:
+    if not any(isinstance(column, list) for column in columns):
+        return schema.encode_masked(columns)[0]
+    for name, column in zip(schema.names, columns, strict=True):
+        if len(column) != len(columns[0]):
+            raise ValueError(
+                f"keys: the field {name!r} has {len(column)} values, "
+                f"{schema.names[0]!r} has {len(columns[0])}"
+            )
+    rows = zip(*(map(_without_null_scalar, column) for column in columns), strict=True)
+    return _encode_each(rows, schema)
+
+
+def _without_null_scalar(value: Any) -> Any:
+    return None if isinstance(value, pa.Scalar) and not value.is_valid else value
+
+
+def _encode_each(keys: Iterable[Any], schema: KeySchema) -> pa.Array:
+    return pa.array([schema.encode_one(key) for key in keys], pa.large_binary())
+
+
+def _columns(keys: Any, schema: KeySchema) -> list[_Column]:
     names = schema.names
     pandas = sys.modules.get("pandas")
     if isinstance(keys, tuple):
@@ -83,7 +113,7 @@ def _columns(keys: Any, schema: KeySchema) -> list[Any]:
             f"keys is {_described(keys)}; give a list of keys, an Arrow, NumPy, pandas or polars "
             f"column or table with {list(names)}, or a tuple of columns"
         )
-    column = _column(keys)
+    column = _arrow_column(keys)
     if pa.types.is_struct(column.type):
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
         table = pa.Table.from_batches(
@@ -120,18 +150,82 @@ def _is_pandas_column(value: Any) -> bool:
     return pandas is not None and isinstance(value, (pandas.Series, pandas.Index))
 
 
-def _column(value: Any) -> pa.Array | pa.ChunkedArray:
+def _python_values(value: Any) -> list[Any] | None:
+    """Return a list, or an object column of NumPy or pandas, as a list; None for all else."""
+    if isinstance(value, list):
+        return value
+    pandas = sys.modules.get("pandas")
+    if pandas is None or not _is_pandas_column(value) or isinstance(value, pandas.MultiIndex):
+        is_objects = isinstance(value, np.ndarray) and value.dtype == object and value.ndim == 1
+        return list(value) if is_objects else None
+    kind = value.dtype
+    if isinstance(kind, pandas.CategoricalDtype):
+        categories = _python_values(kind.categories)
+        is_objects = categories is not None and _exact_array(categories) is None
+    else:
+        is_objects = bool(kind == np.dtype(object))
+    if not is_objects:
+        return None
+    values = np.array(value, dtype=object)
+    values[pandas.isna(values)] = None
+    return list(values)
+
+
+def _exact_array(values: Sequence[Any]) -> pa.Array | None:
+    """Return Python values as Arrow reads them, or None if that could change one.
+
+    Arrow takes the type of a list from some of its values: beside a date, a datetime loses its
+    time of day, and beside a datetime with a zone, one without gets it. Of the values of pandas,
+    Arrow reads only what Python's own have, so nanoseconds and years beyond 9999 are lost.
+    """
+    kinds = set(map(type, values)) - {type(None)}  # not a loop in Python
+    if len(kinds) > 1 and kinds != {int, float}:
+        return None
+    for kind in kinds:
+        if not _keeps_values(kind, values):
+            return None
+    try:
+        return pa.array(values)
+    except _CONVERSION_ERRORS:
+        return None
+
+
+def _keeps_values(kind: type, values: Sequence[Any]) -> bool:
+    """Tell whether Arrow keeps all these values, of one kind or None."""
+    if not issubclass(kind, (datetime.datetime, datetime.time, datetime.timedelta)):
+        return True
+    given = [value for value in values if value is not None]
+    if issubclass(kind, datetime.timedelta):
+        return not hasattr(kind, "nanoseconds") or all(
+            value.nanoseconds == 0 and abs(value.days) < 10**8 for value in given
+        )
+    zoned = {value.tzinfo is not None for value in given}
+    if issubclass(kind, datetime.time):
+        return True not in zoned  # Arrow would drop the zone
+    return len(zoned) == 1 and (
+        not hasattr(kind, "nanosecond")
+        or all(value.nanosecond == 0 and 1 <= value.year <= 9999 for value in given)
+    )
+
+
+def _column(value: Any) -> _Column:
+    values = _python_values(value)
+    if values is None:
+        return _arrow_column(value)
+    array = _exact_array(values)
+    return values if array is None else array
+
+
+def _arrow_column(value: Any) -> pa.Array | pa.ChunkedArray:
     if isinstance(value, (pa.Array, pa.ChunkedArray)):
         return value
     if not _is_column(value):
         raise TypeError(f"keys: a column is {_described(value)}; give an array, Series or list")
+    if isinstance(value, np.ndarray) and value.ndim != 1:
+        raise TypeError(f"keys: an array of {value.ndim} dimensions; give one dimension")
     try:
         if _is_pandas_column(value):
             return pa.Array.from_pandas(value)
-        if isinstance(value, np.ndarray):
-            if value.ndim != 1:
-                raise TypeError(f"keys: an array of {value.ndim} dimensions; give one dimension")
-            return pa.array(value)
         if hasattr(value, "__arrow_c_stream__"):
             return pa.chunked_array(value)
         return pa.array(value)
@@ -140,24 +234,29 @@ def _column(value: Any) -> pa.Array | pa.ChunkedArray:
 
 
 def _encode_list(keys: list[Any], schema: KeySchema) -> pa.Array:
-    names = schema.names
-    try:
-        if keys and all(isinstance(key, dict) for key in keys):
-            columns = [pa.array([key[name] for key in keys]) for name in names]
-            whole = all(len(key) == len(names) for key in keys)
-        elif len(names) == 1 and not any(isinstance(key, tuple) for key in keys):
-            columns, whole = [pa.array(keys)], True
-        else:
-            whole = all(isinstance(key, tuple) and len(key) == len(names) for key in keys)
-            columns = [pa.array(column) for column in zip(*keys, strict=True)] if whole else []
-            columns = columns or [pa.nulls(0) for _ in names]
-    except (*_CONVERSION_ERRORS, KeyError):
-        whole = False
-    if whole:
-        return schema.encode_masked(columns)[0]
-    # Values that no one Arrow type holds, or a key of a wrong form: each for itself, which says
-    # what is wrong with the first bad one.
-    return pa.array([schema.encode_one(key) for key in keys], pa.large_binary())
+    columns = _columns_of_list(keys, schema.names)
+    arrays = [_exact_array(column) for column in columns or []]
+    if columns is None or any(array is None for array in arrays):
+        # Each for itself, which says what is wrong with the first bad one.
+        return _encode_each(keys, schema)
+    return schema.encode_masked(arrays)[0]
+
+
+def _columns_of_list(keys: list[Any], names: Sequence[str]) -> list[Sequence[Any]] | None:
+    """Return the values of each field; None if the keys do not all have one form."""
+    kinds = set(map(type, keys))  # not a loop in Python
+    if not kinds:
+        return [[] for _ in names]
+    if all(issubclass(kind, dict) for kind in kinds):
+        fields = set(names)
+        if any(key.keys() != fields for key in keys):
+            return None
+        return [[key[name] for key in keys] for name in names]
+    if all(issubclass(kind, (tuple, list)) for kind in kinds):
+        return list(zip(*keys, strict=True)) if set(map(len, keys)) == {len(names)} else None
+    if len(names) > 1 or any(issubclass(kind, (tuple, list, dict)) for kind in kinds):
+        return None
+    return [keys]
 
 
 def _described(value: object) -> str:

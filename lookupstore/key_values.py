@@ -50,10 +50,13 @@ class ValueCodec:
         one: the bytes of a value, or None if the type holds no equal one.
         ceiling: the bytes of the least value of the type that is not less, or None if there is
             none; and whether it is equal.
+        beginning: the bytes that every value begins with that begins with this one, or None if
+            there is none. Only text and bytes begin with others; any other value with itself.
     """
 
     one: Callable[[object], bytes | None]
     ceiling: Callable[[object], tuple[bytes | None, bool]]
+    beginning: Callable[[object], bytes | None]
 
 
 def value_codec(field: pa.Field) -> ValueCodec:
@@ -136,22 +139,29 @@ def _bytes_codec(field: pa.Field, family: str) -> ValueCodec:
             raise ValueError(f"the bound {value!r} of the key field {field.name!r} is not UTF-8")
         return found, True
 
-    return ValueCodec(one, ceiling)
+    return ValueCodec(one, ceiling, one)
 
 
 def _fixed_codec(field: pa.Field, width: int) -> ValueCodec:
+    def raw(value: object) -> bytes:
+        return bytes(_native(field, value, bytes, bytearray, memoryview))
+
     def one(value: object) -> bytes | None:
-        found = bytes(_native(field, value, bytes, bytearray, memoryview))
+        found = raw(value)
         return found if len(found) == width else None
 
+    def beginning(value: object) -> bytes | None:
+        found = raw(value)
+        return found if len(found) <= width else None
+
     def ceiling(value: object) -> tuple[bytes | None, bool]:
-        found = bytes(_native(field, value, bytes, bytearray, memoryview))
+        found = raw(value)
         if len(found) <= width:
             return found.ljust(width, b"\x00"), len(found) == width
         after = successor(found[:width])
         return (None, False) if after is None else (after.ljust(width, b"\x00"), False)
 
-    return ValueCodec(one, ceiling)
+    return ValueCodec(one, ceiling, beginning)
 
 
 def _float_codec(field: pa.Field, width: int) -> ValueCodec:
@@ -190,7 +200,7 @@ def _float_codec(field: pa.Field, width: int) -> ValueCodec:
         bits, side = nearest(value)
         return (bits + (side < 0)).to_bytes(width, "big"), side == 0
 
-    return ValueCodec(one, ceiling)
+    return ValueCodec(one, ceiling, one)
 
 
 def _integer_codec(
@@ -226,7 +236,7 @@ def _integer_codec(
         whole = math.ceil(number)
         return (whole - low).to_bytes(width, "big"), whole == number
 
-    return ValueCodec(one, ceiling)
+    return ValueCodec(one, ceiling, one)
 
 
 def _number(field: pa.Field, family: str, value: object) -> int | float | Fraction:

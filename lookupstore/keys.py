@@ -281,8 +281,8 @@ class KeySchema:
     def encode_prefix(self, values: tuple[object, ...]) -> bytes | None:
         """Encode the first fields of a key: every key with these values starts with it.
 
-        If `values` are all the fields and the last is of variable size, longer values that begin
-        with the last one start with it, too.
+        If `values` are all the fields and the last is a string or a binary (also of fixed size),
+        longer values that begin with the last one start with it, too.
 
         Args:
             values: a tuple of one value each for the first fields.
@@ -297,7 +297,7 @@ class KeySchema:
         >>> keys.encode_prefix(("EWR",))
         b'EWR\\x00\\x00'
         """
-        return self._parts(self._leading(values, "prefix"))
+        return self._parts(self._leading(values, "prefix"), is_prefix=True)
 
     def encode_bounds(self, start: object, stop: object) -> tuple[bytes | None, bytes | None]:
         """Turn a typed range, from `start` on and before `stop`, into a range of key bytes.
@@ -379,8 +379,11 @@ class KeySchema:
             )
         return values
 
-    def _parts(self, values: Sequence[object]) -> bytes | None:
-        """Return the bytes of the first fields of a key, or None if no key holds the values."""
+    def _parts(self, values: Sequence[object], is_prefix: bool = False) -> bytes | None:
+        """Return the bytes of the first fields of a key, or None if no key holds the values.
+
+        With `is_prefix`, the value of the last field of the key may be the beginning of one.
+        """
         done = b""
         last = len(self._fields) - 1
         for i, (field, value) in enumerate(zip(self._fields, values, strict=False)):
@@ -389,7 +392,8 @@ class KeySchema:
                     return None
                 done += b"\x00"
                 continue
-            part = field.values.one(value)
+            codec = field.values
+            part = codec.beginning(value) if is_prefix and i == last else codec.one(value)
             if part is None:
                 return None
             if field.nullable:

@@ -192,8 +192,12 @@ class _Codec(Protocol):
 
     width: int | None  # of a cell; None if they vary
 
-    def pack(self, array: pa.Array) -> pa.Array:
-        """Return cells: fixed_size_binary(width), or binary of any other kind."""
+    def pack(self, array: pa.Array, present: pa.Array | None) -> pa.Array:
+        """Return cells: fixed_size_binary(width), or binary of any other kind.
+
+        `present` is false where the cell will be left out, because a parent is null: there, Arrow
+        allows nulls in children that are not nullable. None: every cell is kept.
+        """
 
     def unpack(self, cells: pa.Array, nulls: bool) -> pa.Array:
         """Return the array; without its nulls (they become zeros) if `nulls` is false."""
@@ -238,17 +242,19 @@ class _Layout:
         """Return the packed rows; `present` is false where a row will be left out."""
         cells = []
         for column, array in zip(self.columns, arrays, strict=True):
-            if array.null_count and not column.nullable:
-                wrong = array.is_null()
+            try:
+                packed = column.codec.pack(array, present)
+            except _BadError as bad:
+                raise bad.inside(column.name) from None
+            # Not of the array: a dictionary array does not count indices of a null value.
+            if packed.null_count and not column.nullable:
+                wrong = packed.is_null()
                 if present is not None:
                     wrong = pc.and_(wrong, present)
                 row = pc.index(wrong, True).as_py()
                 if row >= 0:
                     raise _BadError(row, column.name)
-            try:
-                cells.append(column.codec.pack(array))
-            except _BadError as bad:
-                raise bad.inside(column.name) from None
+            cells.append(packed)
         places = [(column.offset, column.bit) for column in self.columns]
         return _rows.pack(cells, places, length, self.fixed_size)
 
@@ -277,6 +283,13 @@ class _Layout:
         return arrays
 
 
+def _valid(array: pa.Array, present: pa.Array | None) -> pa.Array | None:
+    """Return where the array is valid and present; None: everywhere."""
+    if array.null_count == 0:
+        return present
+    return array.is_valid() if present is None else pc.and_(array.is_valid(), present)
+
+
 def _kept(cells: pa.Array, nulls: bool) -> pa.Buffer | None:
     return cells.buffers()[0] if nulls and cells.null_count else None
 
@@ -288,7 +301,7 @@ class _Plain:
         self.type = kind
         self.width: int | None = width
 
-    def pack(self, array: pa.Array) -> pa.Array:
+    def pack(self, array: pa.Array, present: pa.Array | None) -> pa.Array:
         data = array.buffers()[-1]
         buffers = [array.buffers()[0], pa.py_buffer(b"") if data is None else data]
         kind = pa.binary(self.width)
@@ -304,8 +317,8 @@ class _Bool:
 
     width: int | None = 1
 
-    def pack(self, array: pa.Array) -> pa.Array:
-        return _Plain(pa.uint8(), 1).pack(array.cast(pa.uint8()))
+    def pack(self, array: pa.Array, present: pa.Array | None) -> pa.Array:
+        return _Plain(pa.uint8(), 1).pack(array.cast(pa.uint8()), present)
 
     def unpack(self, cells: pa.Array, nulls: bool) -> pa.Array:
         numbers = _Plain(pa.uint8(), 1).unpack(cells, nulls)
@@ -320,7 +333,7 @@ class _Null:
 
     width: int | None = 0
 
-    def pack(self, array: pa.Array) -> pa.Array:
+    def pack(self, array: pa.Array, present: pa.Array | None) -> pa.Array:
         gone = pa.py_buffer(bytes((len(array) + 7) // 8))
         buffers = [gone, pa.py_buffer(b"")]
         return pa.Array.from_buffers(pa.binary(0), len(array), buffers, len(array))
@@ -337,7 +350,7 @@ class _Bytes:
     def __init__(self, kind: pa.DataType) -> None:
         self.type = kind
 
-    def pack(self, array: pa.Array) -> pa.Array:
+    def pack(self, array: pa.Array, present: pa.Array | None) -> pa.Array:
         return array
 
     def unpack(self, cells: pa.Array, nulls: bool) -> pa.Array:
@@ -362,8 +375,8 @@ class _Extension:
         self.storage = _codec(kind.storage_type, path)
         self.width = self.storage.width
 
-    def pack(self, array: pa.Array) -> pa.Array:
-        return self.storage.pack(array.storage)
+    def pack(self, array: pa.Array, present: pa.Array | None) -> pa.Array:
+        return self.storage.pack(array.storage, present)
 
     def unpack(self, cells: pa.Array, nulls: bool) -> pa.Array:
         return pa.ExtensionArray.from_storage(self.type, self.storage.unpack(cells, nulls))
@@ -379,8 +392,8 @@ class _Dictionary:
         self.values = _codec(kind.value_type, path)
         self.width = self.values.width
 
-    def pack(self, array: pa.Array) -> pa.Array:
-        return self.values.pack(array.dictionary_decode())
+    def pack(self, array: pa.Array, present: pa.Array | None) -> pa.Array:
+        return self.values.pack(array.dictionary_decode(), present)
 
     def unpack(self, cells: pa.Array, nulls: bool) -> pa.Array:
         return dictionary_of(self.values.unpack(cells, nulls), self.type)
@@ -394,10 +407,9 @@ class _Struct:
         self.layout = _Layout([kind.field(i) for i in range(kind.num_fields)])
         self.width = self.layout.width
 
-    def pack(self, array: pa.Array) -> pa.Array:
-        present = array.is_valid() if array.null_count else None
+    def pack(self, array: pa.Array, present: pa.Array | None) -> pa.Array:
         children = [array.field(i) for i in range(self.type.num_fields)]
-        rows = self.layout.pack(children, len(array), present)
+        rows = self.layout.pack(children, len(array), _valid(array, present))
         buffers = [validity(array), *rows.buffers()[1:]]
         return pa.Array.from_buffers(rows.type, len(rows), buffers, array.null_count)
 
@@ -422,15 +434,18 @@ class _List:
         wide = pa.types.is_large_list(kind) or pa.types.is_large_list_view(kind)
         self.offset_type = pa.int64() if wide else pa.int32()
 
-    def pack(self, array: pa.Array) -> pa.Array:
+    def pack(self, array: pa.Array, present: pa.Array | None) -> pa.Array:
         if self.is_map:  # Arrow's list functions do not take maps, which are lists all the same
             kind = pa.list_(pa.field("entries", self._entries(), nullable=False))
             buffers = array.buffers()[:2]
             array = pa.Array.from_buffers(
                 kind, len(array), buffers, array.null_count, array.offset, [array.values]
             )
+        lengths = pc.fill_null(pc.list_value_length(array), 0)
+        if present is not None:
+            lengths = pc.if_else(present, lengths, 0)
         offsets = np.zeros(len(array) + 1, np.int64)
-        np.cumsum(np.asarray(pc.fill_null(pc.list_value_length(array), 0)), out=offsets[1:])
+        np.cumsum(np.asarray(lengths), out=offsets[1:])
         elements = self._pack_elements(array, offsets)
         return _rows.pack_lists(_shell(array), offsets, elements, True)
 
@@ -459,8 +474,9 @@ class _List:
     def _pack_elements(self, array: pa.Array, offsets: np.ndarray) -> pa.Array:
         """Return the packed elements of all lists, in the order of the lists.
 
-        In a list array they lie in this order, but other elements may lie under nulls; in an array
-        of views they lie anywhere. (Arrow's own flatten does not know extension types.)
+        In a list array they lie in this order, but other elements may lie under nulls of the list
+        or of a parent; in an array of views they lie anywhere. (Arrow's own flatten does not know
+        extension types.)
         """
         starts = np.asarray(array.offsets)[: len(array)]
         first = int(starts[0]) if len(array) else 0
@@ -494,12 +510,12 @@ class _FixedList:
         element = self.layout.width
         self.width = None if element is None else element * self.size
 
-    def pack(self, array: pa.Array) -> pa.Array:
+    def pack(self, array: pa.Array, present: pa.Array | None) -> pa.Array:
         length = len(array)
         values = array.values[array.offset * self.size :][: length * self.size]
-        present = None
-        if array.null_count:
-            present = pa.array(np.repeat(np.asarray(array.is_valid()), self.size))
+        present = _valid(array, present)
+        if present is not None:
+            present = pa.array(np.repeat(np.asarray(present), self.size))
         offsets = np.arange(length + 1, dtype=np.int64) * self.size
         try:
             elements = self.layout.pack([values], len(values), present)

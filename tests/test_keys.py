@@ -839,8 +839,12 @@ def test_bounds_cut_what_a_filter_cuts(data):
         assert inside == wanted, (one, start, stop)
     prefix = data.draw(st.sampled_from(rows))[: data.draw(st.integers(0, len(kinds)))]
     encoded = schema.encode_prefix(prefix)
-    # A last field of variable size may go on; every other prefix is exact.
-    open_end = len(prefix) == len(kinds) and kinds[-1] in (pa.string(), pa.binary())
+    # A last field of text or bytes may go on; every other prefix is exact.
+    text = (pa.string(), pa.binary(), pa.binary(3))
+    open_end = len(prefix) == len(kinds) and kinds[-1] in text
+    if open_end and isinstance(prefix[-1], (str, bytes)):
+        prefix = (*prefix[:-1], prefix[-1][: data.draw(st.integers(0, 4))])
+        encoded = schema.encode_prefix(prefix)
     for one in rows:
         starts = schema.encode_one(one).startswith(encoded)
         if open_end and one[-1] is not None and prefix[-1] is not None:
@@ -854,6 +858,11 @@ def test_bounds_and_prefixes_of_the_impossible():
     schema = KeySchema(pa.schema([("a", pa.int8()), ("b", pa.string())]))
     assert schema.encode_prefix((300,)) is None
     assert schema.encode_prefix((None, "x")) is None
+    fixed = KeySchema(pa.schema([("a", pa.binary(3)), ("b", pa.binary(3))]))
+    assert fixed.encode_prefix((b"abc", b"xy")) == b"abcxy"
+    assert fixed.encode_prefix((b"abc", b"wxyz")) is None
+    assert fixed.encode_prefix((b"ab",)) is None  # only the last field of the key goes on
+    assert fixed.encode_one((b"abc", b"xy")) is None
     assert schema.encode_bounds(1000, None) == (b"", b"")
     assert schema.encode_bounds(-1000, 1000) == (b"\0", None)
     assert schema.encode_bounds(None, None) == (None, None)

@@ -302,6 +302,80 @@ def test_what_lies_under_nulls_is_not_packed():
     ]
 
 
+def wrapped(rng, inner, nullable, mask):
+    """Return an array of lists of one, or of structs, around each value; null where `mask` is."""
+    size = len(inner)
+    field = pa.field("e", inner.type, nullable)
+    nulls = pa.array(mask)
+    offsets = pa.array(range(size + 1), pa.int32())
+    way = rng.randrange(6)
+    if way == 0:
+        return pa.StructArray.from_arrays([inner], fields=[field], mask=nulls)
+    if way == 1:
+        return pa.ListArray.from_arrays(offsets, inner, type=pa.list_(field), mask=nulls)
+    if way == 2:
+        return pa.FixedSizeListArray.from_arrays(inner, type=pa.list_(field, 1), mask=nulls)
+    if way == 3:
+        kind, ones = pa.list_view(field), pa.array([1] * size, pa.int32())
+        return pa.ListViewArray.from_arrays(offsets[:-1], ones, inner, type=kind, mask=nulls)
+    validity = pa.array(~mask).buffers()[1]
+    if way == 4:
+        entries = pa.StructArray.from_arrays(
+            [pa.array(range(size)), inner],
+            fields=[pa.field("key", pa.int64(), nullable=False), field],
+        )
+        kind = pa.map_(pa.int64(), field)
+        return pa.Array.from_buffers(
+            kind, size, [validity, offsets.buffers()[1]], children=[entries]
+        )
+    struct = pa.StructArray.from_arrays([inner], fields=[field], mask=nulls)
+    return pa.ExtensionArray.from_storage(pa.opaque(struct.type, "boxed", "test"), struct)
+
+
+def test_nulls_in_what_is_never_null_are_allowed_below_a_null_parent(seed):
+    rng = random.Random(seed)
+    refused = packed = 0
+    for _ in range(300):
+        size = rng.choice((1, 2, 9, 30))
+        leaf = [rng.choice((None, "", "a", "bc")) for _ in range(size)]
+        array = pa.array(leaf, pa.string())
+        if rng.random() < 0.5:  # nulls in the dictionary, which no index shows
+            array = pa.DictionaryArray.from_arrays(pa.array(range(size)), array)
+        nulls = np.array([value is None for value in leaf])
+        wrong = np.zeros(size, bool)
+        for level in range(rng.randrange(1, 5)):
+            nullable = level > 0 and rng.random() < 0.5
+            mask = np.array([rng.random() < 0.3 for _ in range(size)])
+            if rng.random() < 0.6:
+                mask |= wrong if nullable else wrong | nulls
+            array = wrapped(rng, array, nullable, mask)
+            wrong = (wrong if nullable else wrong | nulls) & ~mask
+            nulls = mask
+        skip = rng.randrange(size)
+        batch = pa.record_batch({"c": array})[skip:]
+        rows = RowSchema(batch.schema)
+        if wrong[skip:].any():
+            refused += 1
+            with pytest.raises(ValueError, match="is not nullable, but null in row ") as caught:
+                rows.pack(batch)
+            assert wrong[skip + int(str(caught.value).split()[-1])]
+        else:
+            packed += 1
+            assert_same(rows.unpack(rows.pack(batch)), batch)
+    assert refused > 20
+    assert packed > 20
+
+
+def test_a_null_in_a_dictionary_is_a_null():
+    array = pa.DictionaryArray.from_arrays(pa.array([1, 0]), pa.array([None, "a"]))
+    rows = RowSchema(pa.schema([pa.field("d", array.type)]))
+    batch = pa.RecordBatch.from_arrays([array], schema=rows.schema)
+    assert rows.unpack(rows.pack(batch)).to_pydict() == {"d": ["a", None]}
+    never = RowSchema(pa.schema([pa.field("d", array.type, nullable=False)]))
+    with pytest.raises(ValueError, match="the column 'd' is not nullable, but null in row 1"):
+        never.pack(batch)
+
+
 def test_list_views_in_any_order():
     values = pa.array(["a", "b", "c", None])
     kind = pa.list_view(pa.string())

@@ -75,12 +75,14 @@ def run(folder: str | os.PathLike[str], *, spark: bool = True) -> bool:
         ImportError: PySpark is not installed.
     """
     root = Path(folder)
+    show = _Show()
+    # Spark starts first: where there is none, nothing is written.
+    demo = (_SparkDemo if spark else _ArrowDemo)(root, show)
     (root / "stores").mkdir(parents=True, exist_ok=True)
     (root / "data").mkdir(exist_ok=True)
-    show = _Show()
     files = write_tables(find_data(root, show), root / "data")
     show.tables(files)
-    equal = (_SparkDemo if spark else _ArrowDemo)(root, files, show).run()
+    equal = demo.run(files)
     show.line("")
     show.line(f"Look for yourself:  lookupstore get {root / 'stores' / 'planes'} N14228")
     return equal
@@ -136,15 +138,16 @@ class _Demo(abc.ABC):
     how = ""
     rival = ""
 
-    def __init__(self, root: Path, files: dict[str, Path], show: _Show) -> None:
+    def __init__(self, root: Path, show: _Show) -> None:
         self.root = root
-        self.files = files
+        self.files: dict[str, Path] = {}
         self.show = show
 
     def store(self, join: Join) -> Path:
         return self.root / "stores" / join.table
 
-    def run(self) -> bool:
+    def run(self, files: dict[str, Path]) -> bool:
+        self.files = files
         built = []
         for join in JOINS:
             with self.show.timed() as seconds:
@@ -222,8 +225,8 @@ class _SparkDemo(_Demo):
     how = "lookupstore on Spark"
     rival = "Spark SQL"
 
-    def __init__(self, root: Path, files: dict[str, Path], show: _Show) -> None:
-        super().__init__(root, files, show)
+    def __init__(self, root: Path, show: _Show) -> None:
+        super().__init__(root, show)
         try:
             from lookupstore import spark
         except ImportError as error:

@@ -164,7 +164,7 @@ def assert_one_line(errors: str) -> None:
 def test_get_from_a_store(store: Path) -> None:
     result = run("get", store, "eu,1", "us,9", '"a,b",4')
     assert result.exit_code == 1
-    assert result.stderr == f"Error: {store}: no key us,9\n"
+    assert result.stderr == f"Error: {store}: no key 'us,9'\n"
     assert (
         "│ eu     │  1 │ Ada            │ 1970-01-01 00:00:00.000000000 │ 'x'  │" in result.stdout
     )
@@ -179,9 +179,9 @@ def test_get_as_json_has_a_line_a_key(store: Path) -> None:
     assert result.exit_code == 1
     assert [json.loads(line) for line in result.stdout.splitlines()] == [
         None,
-        {"region": "us", "id": 2, "name": None, "seen": "1970-01-01 00:00:00.000000001",
-         "raw": {"hex": "ff"}},
-        {"region": "eu", "id": 3, "name": "Zoë", "seen": None, "raw": ""},
+        {"region": "us", "id": 2, "name": None, "seen": "1970-01-01T00:00:00.000000001",
+         "raw": "0xff"},
+        {"region": "eu", "id": 3, "name": "Zoë", "seen": None, "raw": "0x"},
     ]  # fmt: skip
 
 
@@ -198,8 +198,12 @@ def test_get_all_there(store: Path) -> None:
         (["eu,1,2"], "has 3 of 2 fields"),
         (["eu,one"], "'one' is no int32, the type of the key field 'id'"),
         (["eu,99999999999"], "'99999999999' is no int32"),
+        (["eu,null"], r"a whole number from -2147483648 to 2147483647 (null is \N)"),
+        (["e\nu,2"], r"key 'e\nu,2' is no line of CSV; write a field with a comma"),
+        (['"eu,2'], "is no line of CSV"),
+        (["-5"], "put -- before keys if one begins with a minus"),
         (["eu,1", "--columns", "nope"], "no value column 'nope'"),
-        (["eu,1", "--hex"], "--hex is an option of a file, not of a store"),
+        (["eu,1", "--hex"], "a store (where bytes in a key are typed as 0x and hex digits)"),
         (["eu,1", "--order", "int8"], "--order is an option of a file"),
         ([], "Missing argument 'KEY...'"),
     ],
@@ -214,11 +218,15 @@ def test_get_refuses(words: list[str], message: str, store: Path) -> None:
 def test_get_from_a_file(file: Path) -> None:
     result = run("get", file, "c", "a", "--output", "json")
     assert result.exit_code == 0
-    assert result.stdout == '{"key": "c", "value": "3"}\n{"key": "a", "value": "1"}\n'
+    assert result.stdout == ('{"key": "0x63", "value": "0x33"}\n{"key": "0x61", "value": "0x31"}\n')
+    pasted = run("get", file, "0x62ff", "--output", "json")
+    assert json.loads(pasted.stdout) == {"key": "0x62ff", "value": "0x0001"}
+    refused = run("get", file, "0xyz")
+    assert (refused.exit_code, "text that begins so is 0x3078797a" in refused.stderr) == (2, True)
     result = run("get", file, "--hex", "62ff", "0x63", "00", "--output", "csv")
     assert result.exit_code == 1
     assert result.stdout == '"key","value"\n"62ff","0001"\n"63","33"\n'
-    assert result.stderr == f"Error: {file}: no key 00\n"
+    assert result.stderr == f"Error: {file}: no key '00'\n"
     assert run("get", file, "--hex", "6").exit_code == 2
     refused = run("get", file, "a", "--columns", "x")
     assert refused.exit_code == 2
@@ -228,7 +236,9 @@ def test_get_from_a_file(file: Path) -> None:
 def test_get_from_a_file_of_numbers(numbers: Path) -> None:
     result = run("get", numbers, "--order", "int32", "--output", "json", "--", -5, 256, 7)
     assert result.exit_code == 1
-    assert result.stdout == '{"key": -5, "value": "-5"}\n{"key": 256, "value": "256"}\nnull\n'
+    assert (
+        result.stdout == '{"key": -5, "value": "0x2d35"}\n{"key": 256, "value": "0x323536"}\nnull\n'
+    )
     refused = run("get", numbers, "--order", "int32", "x")
     assert refused.exit_code == 2
     assert "key 'x' is no number of 32 bits" in refused.stderr
@@ -268,6 +278,79 @@ def test_a_limit_leaves_the_rest_unread() -> None:
     assert sum(batch.num_rows for batch in limited(batches(), 20)) == 20
 
 
+def test_bytes_are_one_form_that_is_a_key_again(tmp_path: Path) -> None:
+    kinds = {
+        "a": pa.binary(),
+        "b": pa.binary(2),
+        "c": pa.large_binary(),
+        "d": pa.dictionary(pa.int8(), pa.binary()),
+        "e": pa.binary_view(),
+    }
+    stored = [b"ab", b"\x00\xff"]
+    table = pa.table({name: pa.array(stored, kind) for name, kind in kinds.items()})
+    lookupstore.build(table, tmp_path / "store", key="a").close()
+    scanned = run("scan", tmp_path / "store", "--output", "json")
+    rows = [json.loads(line) for line in scanned.stdout.splitlines()]
+    assert rows == [dict.fromkeys(kinds, "0x00ff"), dict.fromkeys(kinds, "0x6162")]
+    shown = run("get", tmp_path / "store", *(row["a"] for row in rows), "--output", "csv")
+    assert shown.exit_code == 0, shown.stderr
+    lines = ['"a","b","c","d","e"', ",".join(['"0x00ff"'] * 5), ",".join(['"0x6162"'] * 5)]
+    assert shown.stdout == "\n".join(lines) + "\n"
+
+
+def test_json_times_are_alike_in_every_unit(tmp_path: Path) -> None:
+    whole, part = 1_357_000_000_000_000_000, 1_357_000_000_500_000_000
+    expected = {
+        None: ["2013-01-01T00:26:40", "2013-01-01T00:26:40.500000"],
+        "UTC": ["2013-01-01T00:26:40+00:00", "2013-01-01T00:26:40.500000+00:00"],
+        "Asia/Kolkata": ["2013-01-01T05:56:40+05:30", "2013-01-01T05:56:40.500000+05:30"],
+    }
+    columns, wanted = {"id": pa.array([0, 1, 2])}, {}
+    for unit in ("ms", "us", "ns"):
+        for zone, forms in expected.items():
+            name = f"{unit} {zone}"
+            times = pa.array([whole, part, None], pa.timestamp("ns", zone))
+            columns[name] = times.cast(pa.timestamp(unit, zone))
+            wanted[name] = [*forms, None]
+        length = pa.array([1_500_000_000, 0, None], pa.duration("ns"))
+        columns[unit] = length.cast(pa.duration(unit))
+        wanted[unit] = [1.5, 0.0, None]
+    columns["time"] = pa.array([10**9, 10**9 + 1, None], pa.time64("ns"))
+    wanted["time"] = ["00:00:01", "00:00:01.000000001", None]
+    lookupstore.build(pa.table(columns), tmp_path / "store", key="id").close()
+    lines = run("scan", tmp_path / "store", "--output", "json").stdout.splitlines()
+    found = [json.loads(line) for line in lines]
+    for name, values in wanted.items():
+        assert [row[name] for row in found] == values, name
+    zoned = pa.schema([("k", pa.timestamp("ns", "Asia/Kolkata"))])
+    assert parse_keys([wanted["ns Asia/Kolkata"][0]], zoned)["k"].cast("int64").to_pylist() == [
+        whole
+    ]
+
+
+def test_keys_that_are_missing_are_told_apart(store: Path) -> None:
+    result = run("get", store, "us,9", "us,8", "us,9")
+    assert (result.exit_code, result.stderr) == (1, f"Error: {store}: no key 'us,9', 'us,8'\n")
+    lookupstore.build(pa.table({"k": ["a"]}), store.parent / "texts", key="k").close()
+    result = run("get", store.parent / "texts", "a\nc")
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert result.stderr.endswith(r"no key 'a\nc'" + "\n")
+
+
+def test_a_prefix_of_text_is_whole_but_in_the_last_field(tmp_path: Path) -> None:
+    table = pa.table({"a": ["eu", "eu"], "b": ["xy", "z"]})
+    lookupstore.build(table, tmp_path / "store", key=["a", "b"]).close()
+
+    def count(prefix: str) -> int:
+        return run("scan", tmp_path / "store", "--prefix", prefix, "--output", "csv").stdout.count(
+            "eu"
+        )
+
+    assert [count(prefix) for prefix in ("e", "eu", "eu,x")] == [0, 2, 1]
+    help_text = " ".join(run("scan", "--help").stdout.split())
+    assert "First fields of the keys wanted, whole; of the last field" in help_text
+
+
 def test_scan_gives_exact_arrow(store: Path) -> None:
     result = run("scan", store, "--columns", "raw,name", "--output", "arrow")
     found = pa.ipc.open_stream(result.stdout_bytes).read_all()
@@ -282,7 +365,8 @@ def test_scan_gives_csv_that_reads_back(store: Path) -> None:
     lookupstore.build(pa.table({"id": [1], "l": [[1]]}), store.parent / "lists", key="id").close()
     refused = run("scan", store.parent / "lists", "--output", "csv")
     assert refused.exit_code == 2
-    assert "choose columns, or --output json or arrow" in refused.stderr
+    assert "column 'l': CSV can not hold list<item: int64>; choose" in refused.stderr
+    assert refused.stdout == ""  # not even a header
 
 
 def test_a_table_of_many_rows_is_cut_and_says_so(tmp_path: Path) -> None:
@@ -300,13 +384,13 @@ def test_a_table_of_many_rows_is_cut_and_says_so(tmp_path: Path) -> None:
 
 def test_scan_a_file(file: Path, numbers: Path) -> None:
     result = run("scan", file, "--prefix", "b", "--output", "json")
-    assert json.loads(result.stdout) == {"key": {"hex": "62ff"}, "value": "\x00\x01"}
+    assert json.loads(result.stdout) == {"key": "0x62ff", "value": "0x0001"}
     result = run("scan", file, "--start", "b", "--hex", "--output", "csv")
     assert result.exit_code == 2  # with --hex, bounds are in hex, too
     result = run("scan", file, "--start", "62", "--stop", "63", "--hex", "--output", "csv")
     assert result.stdout == '"key","value"\n"62ff","0001"\n'
     result = run("scan", numbers, "--order", "int32", "--reverse", "--output", "csv")
-    assert result.stdout == '"key","value"\n256,"256"\n0,"0"\n-5,"-5"\n'
+    assert result.stdout == '"key","value"\n256,"0x323536"\n0,"0x30"\n-5,"0x2d35"\n'
     assert "| none" not in run("scan", file, "--limit", 0).stdout
 
 
@@ -334,6 +418,24 @@ def test_verify(store: Path, file: Path, numbers: Path) -> None:
     result = run("verify", store)
     assert result.exit_code == 0
     assert result.stderr == f"{store}: data/stray.sst is no part of the store\n"
+
+
+def test_verify_tells_programs_of_damage(store: Path) -> None:
+    (data,) = (store / "data").iterdir()
+    flip(data, 3)
+    result = run("verify", store, "--output", "json")
+    told = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert_one_line(result.stderr)
+    assert f"Error: {told['error']}\n" == result.stderr
+    assert (told["ok"], told["path"], told["file"], told["offset"]) == (
+        False, str(store), str(data), 0
+    )  # fmt: skip
+    (store / "manifest.json").unlink()
+    result = run("verify", store, "--output", "json")
+    told = json.loads(result.stdout)
+    assert (result.exit_code, told["ok"]) == (1, False)
+    assert "file" not in told
 
 
 @pytest.mark.parametrize("dialect", ["native", "paimon"])
@@ -406,6 +508,41 @@ def test_what_is_not_there(verb: str, tmp_path: Path) -> None:
     result = run(verb, tmp_path, *words)
     assert result.exit_code == 1
     assert "no store: it has no manifest.json" in result.stderr
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "other kind"])
+def test_a_source_that_can_not_be_read_is_named(damage: str, tmp_path: Path) -> None:
+    source = tmp_path / "source.parquet"
+    pq.write_table(pa.table({"id": range(100)}), source, compression="none", use_dictionary=False)
+    content = bytearray(source.read_bytes())
+    if damage == "cut":
+        del content[-20:]
+    elif damage == "flipped":
+        content[10:60] = bytes(one ^ 0x5A for one in content[10:60])
+    else:
+        content[:] = b"this is text, and not too short"
+    source.write_bytes(content)
+    result = run("build", source, tmp_path / "store", "--key", "id")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert_one_line(result.stderr)
+    assert str(source) in result.stderr
+    missing = run("build", tmp_path / "no.parquet", tmp_path / "store", "--key", "id")
+    assert missing.exit_code == 2
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux has a disk that is always full")
+@pytest.mark.parametrize("output", ["table", "json", "csv", "arrow"])
+def test_a_full_disk_is_an_error_of_the_machine(output: str, store: Path) -> None:
+    code = "import sys; from lookupstore.cli import main; sys.exit(main())"
+    with open("/dev/full", "wb") as full:
+        process = subprocess.run(
+            [sys.executable, "-c", code, "scan", str(store), "--output", output,
+             "--columns", "name"],
+            stdout=full, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, "PYTHONPATH": str(Path(lookupstore.__file__).parent.parent)},
+        )  # fmt: skip
+    assert process.returncode == 1
+    assert process.stderr == "Error: No space left on device\n"
 
 
 def test_debug_shows_the_trace(tmp_path: Path) -> None:
@@ -492,3 +629,36 @@ def test_keys_of_every_type_as_text() -> None:
                         (pa.binary(2), "abc"), (pa.bool_(), "maybe")):  # fmt: skip
         with pytest.raises(ValueError, match=f"'{re.escape(typed)}' is no .*the key field 'k'"):
             parse_keys([typed], pa.schema([("k", kind)]))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(pa.bool_(), pa.int8(), pa.uint16(), pa.float64(), pa.decimal128(9, 2), pa.date32()),
+        *(pa.time32("ms"), pa.time64("ns"), pa.timestamp("s"), pa.timestamp("ns")),
+        *(pa.timestamp("us", "UTC"), pa.timestamp("ms", "Europe/Paris"), pa.duration("s")),
+        *(pa.binary(), pa.binary(4)),
+    ],
+    ids=str,
+)
+def test_a_key_that_is_none_is_answered_with_the_form(kind: pa.DataType) -> None:
+    schema = pa.schema([("k", kind)])
+    with pytest.raises(ValueError, match=r"; write (?!text$)") as caught:
+        parse_keys(["0xx"], schema)
+    for example in re.findall(r"such as (\S+)(?: or (\S+))?$", str(caught.value)):
+        for form in filter(None, example):  # the form that is shown is one that is read
+            assert parse_keys([form], schema)["k"].null_count == 0
+
+
+def test_a_field_of_several_lines(tmp_path: Path) -> None:
+    table = pa.table({"a": ["e\nu", 'q"'], "b": [1, 2]})
+    lookupstore.build(table, tmp_path / "store", key=["a", "b"]).close()
+    assert ids_of(run("get", tmp_path / "store", '"e\nu",1', '"q""",2', "--output", "json")) == [
+        1,
+        2,
+    ]
+
+
+def ids_of(result: click.testing.Result) -> list[int]:
+    assert result.exit_code == 0, result.stderr
+    return [json.loads(line)["b"] for line in result.stdout.splitlines()]

@@ -189,6 +189,15 @@ def test_data_that_can_not_be_fetched_are_asked_for(
     assert not (tmp_path / "nycflights13").exists()
 
 
+def test_without_java_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyspark")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nothing"))
+    result = run(tmp_path / "demo")
+    assert result.exit_code == 1
+    assert "or pass --no-spark" in result.stderr
+    assert not (tmp_path / "demo").exists()
+
+
 @needs_data
 def test_the_data_package_is_not_imported(tmp_path: Path) -> None:
     code = (

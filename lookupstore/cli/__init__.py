@@ -1,6 +1,7 @@
 """The command line: ``lookupstore build | get | scan | info | dump | verify | demo``.
 
-Exit status: 0 fine, 1 the data are bad or a key is missing, 2 bad usage.
+Exit status: 0 all is well; 1 the data or the machine say no (a key is missing, a file is damaged or
+of another kind, the disk is full, there is no Java); 2 what was typed has to change.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from lookupstore.cli.output import (
     write_json,
     write_rows,
 )
-from lookupstore.errors import LookupStoreError
+from lookupstore.errors import CorruptionError, FormatError, LookupStoreError
 from lookupstore.sst import Info, Reader
 from lookupstore.sst.dump import dump_text, hexdump, layout, text
 
@@ -62,13 +63,17 @@ class Main(click.Group):
         try:
             status = super().main(*args, **options)
             sys.stdout.flush()
+        except BrokenPipeError:
+            status = _reader_has_gone()
+        except OSError as error:  # what was left to write finds a full disk
+            click.echo(f"Error: {_message(error)}", err=True)
+            status = 1
         except click.ClickException as error:
             click.echo(f"Error: {' '.join(error.format_message().split())}{_help(error)}", err=True)
             status = error.exit_code
         except (click.Abort, KeyboardInterrupt):
             status = 130
-        except BrokenPipeError:
-            status = _reader_has_gone()
+        _leave_nothing_to_write()
         sys.exit(status or 0)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -82,7 +87,8 @@ class Main(click.Group):
         except Exception as error:
             if ctx.params["debug"]:
                 traceback.print_exc()
-            usage = isinstance(error, _USAGE_ERRORS)
+            # Arrow's ValueErrors are about data; ours are about what was typed.
+            usage = isinstance(error, _USAGE_ERRORS) and not isinstance(error, pa.ArrowException)
             failure = click.UsageError if usage else click.ClickException
             raise failure(_message(error)) from error
 
@@ -93,7 +99,17 @@ def _reader_has_gone() -> int:
     return 0
 
 
+def _leave_nothing_to_write() -> None:
+    """Keep Python from trying again, at its end, to write what could not be written."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _reader_has_gone()
+
+
 def _help(error: click.ClickException) -> str:
+    if isinstance(error, click.NoSuchOption) and not error.option_name.startswith("--"):
+        return " (put -- before keys if one begins with a minus)"
     if isinstance(error, click.UsageError) and error.ctx is not None:
         return f" (see '{error.ctx.command_path} --help')"
     return ""
@@ -102,8 +118,9 @@ def _help(error: click.ClickException) -> str:
 def _message(error: Exception) -> str:
     if isinstance(error, KeyError) and error.args:  # whose text is the repr of its argument
         return _spoken(str(error.args[0]))
-    if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
-        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    if isinstance(error, OSError) and error.strerror is not None:
+        where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+        return f"{where}{error.strerror}"
     if isinstance(error, (LookupStoreError, OSError, ImportError, RuntimeError, *_USAGE_ERRORS)):
         return _spoken(str(error)) or type(error).__name__
     return f"{type(error).__name__}: {error} (run 'lookupstore --debug ...' for the trace)"
@@ -134,7 +151,10 @@ _order = click.option(
     help="Key order of a Paimon file, which does not say it.",
 )
 _hex = click.option(
-    "--hex", "hexadecimal", is_flag=True, help="Keys of a file are typed and shown in hex digits."
+    "--hex",
+    "hexadecimal",
+    is_flag=True,
+    help="Keys of a file are hex digits, and all bytes shown so.",
 )
 _columns = click.option("--columns", metavar="A,B", help="Value columns, in this order.")
 
@@ -153,7 +173,8 @@ _columns = click.option("--columns", metavar="A,B", help="Value columns, in this
 def main(ctx: click.Context, debug: bool) -> None:
     """Look up keys in small sorted files, built once from columnar data.
 
-    Exit status: 0 fine, 1 the data are bad or a key is missing, 2 bad usage.
+    Exit status: 0 all is well; 1 the data or the machine say no (a key is missing, a file is
+    damaged or of another kind, the disk is full); 2 what was typed has to change.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
@@ -195,18 +216,27 @@ def build(
     output: str,
 ) -> None:
     """Build the store PATH from SOURCE...: Parquet or ORC files, folders, globs or URIs."""
-    with lookupstore.build(
-        list(sources),
-        path,
-        key=_names(key),
-        columns=None if columns is None else _names(columns),
-        buckets=buckets,
-        on_duplicate=_on_duplicate(on_duplicate),
-        nullable_keys=_names(nullable_keys),
-        compression=compression,
-        memory=_size(memory),
-        overwrite=overwrite,
-    ) as store:
+    rule, budget = _on_duplicate(on_duplicate), _size(memory)
+    try:
+        store = lookupstore.build(
+            list(sources),
+            path,
+            key=_names(key),
+            columns=None if columns is None else _names(columns),
+            buckets=buckets,
+            on_duplicate=rule,
+            nullable_keys=_names(nullable_keys),
+            compression=compression,
+            memory=budget,
+            overwrite=overwrite,
+        )
+    except (pa.ArrowException, OSError) as error:
+        # Ours and the system's have a number or a kind; Arrow's do not say which file it was.
+        if not isinstance(error, pa.ArrowException) and (type(error) is not OSError or error.errno):
+            raise
+        read = ", ".join(sources[:5]) + (", ..." if len(sources) > 5 else "")
+        raise FormatError(f"{read}: can not be read: {error}") from error
+    with store:
         _write_info(store, output)
 
 
@@ -227,8 +257,12 @@ def get(
 ) -> int:
     """Print the rows at KEY...; a missing key is told on standard error, with exit status 1.
 
-    A key of several fields is typed with commas: eu,42. JSON has one line for each key, null where
-    it is missing. Put -- before a key that begins with a minus.
+    A key of several fields is a line of CSV: eu,42, or '"a, b",42' for a text with a comma.
+    A key of one field is its text, as it is. \\N is null. Dates and times are 2013-01-31, 05:06:07
+    and 2013-01-31T05:06:07, with Z or +01:00 where the type has a zone; durations whole numbers of
+    their unit; bytes text, or 0x and hex digits. Put -- before keys if one begins with a minus.
+
+    JSON has one line for each key, null where it is missing.
     """
     opened = _open(path, order)
     with opened:
@@ -246,17 +280,21 @@ def get(
             table = opened.lookup(typed, None if columns is None else _names(columns))
             for i, name in enumerate(typed.column_names):
                 table = table.add_column(i, name, typed.column(name))
+    # Slices, because Arrow filters no columns of views.
+    rows = [table.slice(i, 1) if found else None for i, found in enumerate(present.to_pylist())]
     if output == "json":
-        for i, found in enumerate(present.to_pylist()):
-            if found:
-                write_rows(table.schema, table.slice(i, 1).to_batches(), output)
+        for row in rows:
+            if row is not None:
+                write_rows(table.schema, row.to_batches(), output)
             else:
                 click.echo("null")
     elif present.true_count or output != "table":
-        write_rows(table.schema, table.filter(present).to_batches(), output)
+        found_rows = (batch for row in rows if row is not None for batch in row.to_batches())
+        write_rows(table.schema, found_rows, output)
     missing = [key for key, found in zip(keys, present.to_pylist(), strict=True) if not found]
     if missing:
-        shown = ", ".join(missing[:10]) + (", ..." if len(missing) > 10 else "")
+        different = [repr(key) for key in dict.fromkeys(missing)]
+        shown = ", ".join(different[:10]) + (", ..." if len(different) > 10 else "")
         click.echo(f"Error: {path}: no key {shown}", err=True)
     return 1 if missing else 0
 
@@ -265,7 +303,8 @@ def get(
 @click.argument("path", metavar="STORE_OR_FILE")
 @click.option("--start", metavar="KEY", help="First key wanted, or its first fields.")
 @click.option("--stop", metavar="KEY", help="First key not wanted any more, or its first fields.")
-@click.option("--prefix", metavar="KEY", help="First fields of the keys wanted; text begins so.")
+@click.option("--prefix", metavar="KEY", help="First fields of the keys wanted, whole; of the "
+              "last field of the key, its beginning will do if it is text or bytes.")  # fmt: skip
 @_columns
 @click.option("--limit", type=click.IntRange(0), help=f"Most rows; a table shows {TABLE_ROWS}.")
 @click.option("--reverse", is_flag=True, help="From the last key to the first.")
@@ -284,7 +323,7 @@ def scan(
     hexadecimal: bool,
     output: str,
 ) -> None:
-    """Print rows in key order."""
+    """Print rows in key order; 'lookupstore get --help' says how keys are typed."""
     bounds = {"start": start, "stop": stop, "prefix": prefix}
     given = {name: value for name, value in bounds.items() if value is not None}
     opened = _open(path, order)
@@ -362,9 +401,13 @@ def dump(path: str, records: bool, hexadecimal: bool, order: str, output: str) -
 @_output("table", "json")
 def verify(path: str, order: str, output: str) -> None:
     """Read every byte of a store or file and check it."""
-    opened = _open(path, order)
-    with opened:
-        checked = opened.verify()
+    try:
+        with _open(path, order) as opened:
+            checked = opened.verify()
+    except LookupStoreError as error:
+        if output == "json":
+            write_json({"ok": False, "path": path, "error": _message(error), **_place(error)})
+        raise
     if output == "json":
         write_json({"ok": True, **checked.to_json()})
     elif isinstance(checked, Info):
@@ -398,6 +441,17 @@ def _open(path: str, order: str) -> lookupstore.LookupStore | Reader:
     return Reader(path, order=order)
 
 
+def _place(error: LookupStoreError) -> dict[str, object]:
+    if not isinstance(error, CorruptionError):
+        return {}
+    return {
+        "file": error.path,
+        "offset": error.offset,
+        "expected": error.expected,
+        "found": error.found,
+    }
+
+
 def _write_info(opened: lookupstore.LookupStore | Reader, output: str) -> None:
     found = opened.info if isinstance(opened, Reader) else opened.info()
     if output == "json":
@@ -421,14 +475,22 @@ def _write_info(opened: lookupstore.LookupStore | Reader, output: str) -> None:
 
 
 def _file_key(key: str, order: str, hexadecimal: bool) -> bytes:
-    """Return a key of a file: text, hex digits, or a number where the order has numbers."""
+    """Return a key of a file: text, 0x and hex digits, or a number where the order has numbers."""
     if hexadecimal:
         try:
             return bytes.fromhex(key.removeprefix("0x"))
         except ValueError:
             raise ValueError(f"key {key!r} is not in hex digits, as --hex says") from None
     if order == "bytes":
-        return os.fsencode(key)
+        if not key.startswith("0x"):
+            return os.fsencode(key)
+        try:
+            return bytes.fromhex(key[2:])
+        except ValueError:
+            raise ValueError(
+                f"key {key!r} begins with 0x but is not in hex digits; text that begins so is "
+                f"0x{os.fsencode(key).hex()}"
+            ) from None
     size = int(order.removeprefix("int")) // 8
     try:
         return int(key).to_bytes(size, "little", signed=True)
@@ -461,7 +523,7 @@ def _only_stores(**given: object) -> None:
 
 
 def _only_files(**given: object) -> None:
-    _refuse("a file, not of a store", given)
+    _refuse("a file, not of a store (where bytes in a key are typed as 0x and hex digits)", given)
 
 
 def _refuse(of: str, given: dict[str, object]) -> None:

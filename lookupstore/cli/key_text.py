@@ -3,7 +3,7 @@
 A key of one field is its text, whole. A key of several fields is a line of CSV: ``eu,42``, and
 ``"a, b",42`` for a field with a comma. ``\\N`` is null, in fields that may hold it. Numbers, dates,
 times and timestamps are written as Arrow prints them (``2013-01-01T05:00:00Z`` or with a space);
-durations as a number of their unit; binary fields as text, or as ``0x`` and hex digits.
+durations as a whole number of their unit; binary fields as text, or as ``0x`` and hex digits.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 NULL = "\\N"
+_FRACTION = {"s": "", "ms": ".089", "us": ".089101", "ns": ".089101112"}
 
 
 def parse_keys(texts: Sequence[str], schema: pa.Schema) -> pa.Table:
@@ -70,7 +71,13 @@ def parse_bound(text: str, schema: pa.Schema) -> tuple[Any, ...]:
 def _split(text: str, schema: pa.Schema) -> list[str]:
     if len(schema) == 1:
         return [text]
-    return next(csv.reader([text]), [])
+    try:
+        return next(csv.reader([text], strict=True), [])
+    except csv.Error:
+        raise ValueError(
+            f"key {text!r} is no line of CSV; write a field with a comma, a quote or a line break "
+            'in double quotes, and quotes in it twice: "a, ""b""",42'
+        ) from None
 
 
 def _parse(texts: list[str], field: pa.Field) -> pa.Array:
@@ -87,10 +94,41 @@ def _parse(texts: list[str], field: pa.Field) -> pa.Array:
             try:
                 _cast([value], kind)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
+                null = f" (null is {NULL})" if str(value).lower() in ("", "null", "none") else ""
                 raise ValueError(
-                    f"{value!r} is no {kind}, the type of the key field {field.name!r}"
+                    f"{value!r} is no {kind}, the type of the key field {field.name!r}; "
+                    f"write {_wanted(kind)}{null}"
                 ) from None
         raise
+
+
+def _wanted(kind: pa.DataType) -> str:
+    """Return how a value of the type is written."""
+    types = pa.types
+    if types.is_boolean(kind):
+        return "true or false"
+    if types.is_integer(kind):
+        bits = kind.bit_width - types.is_signed_integer(kind)
+        lowest = -(2**bits) if types.is_signed_integer(kind) else 0
+        return f"a whole number from {lowest} to {2**bits - 1}"
+    if types.is_date(kind):
+        return "YYYY-MM-DD, such as 2013-01-31"
+    if types.is_time(kind):
+        return f"HH:MM:SS, such as 05:06:07{_FRACTION[kind.unit]}"
+    if types.is_timestamp(kind):
+        form = f"2013-01-31T05:06:07{_FRACTION[kind.unit]}"
+        if kind.tz is None:
+            return f"it without a zone, such as {form}"
+        return f"it with a zone, such as {form}Z or {form}+01:00"
+    if types.is_duration(kind):
+        return f"a whole number of {kind.unit}"
+    if types.is_decimal(kind):
+        return f"a number of at most {kind.precision} digits, {kind.scale} after the point"
+    if types.is_fixed_size_binary(kind):
+        return f"{kind.byte_width} bytes, as text or as 0x and {2 * kind.byte_width} hex digits"
+    if _is_binary(kind):
+        return "text, or 0x and an even number of hex digits"
+    return "a number" if types.is_floating(kind) else "text"
 
 
 def _cast(values: list[str | None], kind: pa.DataType) -> pa.Array:

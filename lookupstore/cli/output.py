@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import click
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 from rich.console import Console
 from rich.table import Table
@@ -21,6 +22,14 @@ from lookupstore.sst.dump import text
 
 #: Rows that a table shows unless `--limit` says otherwise.
 TABLE_ROWS = 50
+
+_ISO = (
+    (r"^(\d{4,}-\d\d-\d\d) ", r"\1T"),
+    (r"Z$", "+00:00"),
+    (r"([+-]\d\d)(\d\d)$", r"\1:\2"),
+    (r"\.(\d{6})000", r".\1"),
+    (r"\.000000($|[+-])", r"\1"),
+)
 
 
 class OutputConsole(Console):
@@ -37,8 +46,10 @@ class OutputConsole(Console):
 def write_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], output: str) -> None:
     """Print rows as ``table``, ``json`` (one object a line), ``csv`` or ``arrow`` (an IPC stream).
 
+    Bytes are ``0x`` and hex digits in JSON and CSV, as the commands read them in keys.
+
     Raises:
-        ValueError: a column that CSV can not hold.
+        ValueError: a column that CSV can not hold; nothing is printed then.
     """
     if output == "json":
         for batch in batches:
@@ -51,12 +62,10 @@ def write_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], output: str
             for batch in batches:
                 stream.write_batch(batch)
     else:
-        try:
-            with pa_csv.CSVWriter(sys.stdout.buffer, schema) as writer:
-                for batch in batches:
-                    writer.write_batch(batch)
-        except pa.ArrowInvalid as error:
-            raise ValueError(f"{error}; choose columns, or --output json or arrow") from None
+        schema = _csv_schema(schema)
+        with pa_csv.CSVWriter(sys.stdout.buffer, schema) as writer:
+            for batch in batches:
+                writer.write_batch(_csv_batch(batch, schema))
 
 
 def limited(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
@@ -102,9 +111,10 @@ def json_lines(batch: pa.RecordBatch) -> Iterator[str]:
     """Yield each row as a JSON object.
 
     >>> list(json_lines(pa.RecordBatch.from_pylist([{"id": 1, "raw": b"\\xff"}])))
-    ['{"id": 1, "raw": {"hex": "ff"}}']
+    ['{"id": 1, "raw": "0xff"}']
     """
-    for row in _without_nanoseconds(batch).to_pylist():
+    columns = [_json_column(column) for column in batch.columns]
+    for row in pa.RecordBatch.from_arrays(columns, names=batch.schema.names).to_pylist():
         yield json.dumps(plain(row), ensure_ascii=False)
 
 
@@ -112,7 +122,7 @@ def plain(value: Any) -> Any:
     """Return a Python value as JSON has it.
 
     Dates and times are ISO 8601 text, decimals and infinities text, durations seconds; bytes are
-    text where they are UTF-8, else ``{"hex": digits}``.
+    ``0x`` and hex digits.
     """
     if isinstance(value, dict):
         return {name: plain(one) for name, one in value.items()}
@@ -127,11 +137,67 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return {"hex": value.hex()}
+        return f"0x{value.hex()}"
     return value
+
+
+def _csv_schema(schema: pa.Schema) -> pa.Schema:
+    fields = []
+    for field in schema:
+        kind = _csv_type(field.type)
+        try:
+            pa_csv.write_csv(pa.table({field.name: pa.nulls(1, kind)}), pa.BufferOutputStream())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise ValueError(
+                f"column {field.name!r}: CSV can not hold {field.type}; "
+                "choose --columns without it, or --output json or arrow"
+            ) from None
+        fields.append(pa.field(field.name, kind))
+    return pa.schema(fields)
+
+
+def _csv_type(kind: pa.DataType) -> pa.DataType:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _csv_type(kind.storage_type)
+    if pa.types.is_dictionary(kind):
+        return _csv_type(kind.value_type)
+    return pa.string() if _is_bytes(kind) else kind
+
+
+def _csv_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    columns = []
+    for column in batch.columns:
+        if isinstance(column, pa.ExtensionArray):
+            column = column.storage
+        if isinstance(column, pa.DictionaryArray):
+            column = column.dictionary_decode()
+        if _is_bytes(column.type):
+            column = pa.array([plain(value) for value in column.to_pylist()], pa.string())
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+        or pa.types.is_binary_view(kind)
+    )
+
+
+def _json_column(column: pa.Array) -> pa.Array:
+    """Return the column with nanoseconds, which Python has not, in the form of other units."""
+    kind = column.type
+    if getattr(kind, "unit", None) != "ns":
+        return column
+    if pa.types.is_duration(kind):
+        return pc.divide(column.cast(pa.int64()).cast(pa.float64(), safe=False), 1e9)
+    # As isoformat() writes microseconds: a "T", no fraction of zeros, a colon in the offset.
+    shown = column.cast(pa.string())
+    for pattern, form in _ISO:
+        shown = pc.replace_substring_regex(shown, pattern, form)
+    return shown
 
 
 def _rows_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Table:

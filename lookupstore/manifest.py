@@ -159,6 +159,11 @@ def read_manifest(folder: str) -> Manifest:
     try:
         content = Path(path).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
+        if os.path.isfile(folder):
+            raise FormatError(
+                f"{folder}: is a file, a store is a folder; lookupstore.sst.Reader opens sorted "
+                "files, lookupstore.build makes a store of columnar ones"
+            ) from None
         if not os.path.isdir(folder):
             raise FileNotFoundError(f"{folder}: no such store folder") from None
         raise FormatError(

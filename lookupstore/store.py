@@ -81,8 +81,9 @@ class StoreCheck:
         files: number of data files.
         num_rows: number of rows.
         bytes: size of all data files.
-        stray: files in the folder that are not part of the store: left by a build that was
-            killed, or being written by one that runs now. No reader looks at them.
+        stray: files in the folder that are not part of the store: left by a build that was killed
+            or overtaken by another, or being written by one that runs now. No reader looks at
+            them.
     """
 
     files: int

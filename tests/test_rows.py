@@ -166,6 +166,9 @@ def declared(array, kind):
         return pa.ExtensionArray.from_storage(kind, array)
     if array.type == kind:
         return array
+    if pa.types.is_dictionary(kind):  # pyarrow before 26 makes int32 of uint32 indices
+        indices = array.indices.cast(kind.index_type)
+        return pa.DictionaryArray.from_arrays(indices, array.dictionary, ordered=kind.ordered)
     if pa.types.is_struct(kind):
         children = [declared(array.field(i), f.type) for i, f in enumerate(children_of(kind))]
         return pa.Array.from_buffers(kind, len(array), array.buffers()[:1], children=children)

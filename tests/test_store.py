@@ -327,6 +327,13 @@ def test_info_repr_and_html(plain, tmp_path):
     assert "rows, closed>" in repr(store)
 
 
+def test_a_file_is_no_store(tmp_path):
+    path = tmp_path / "t.parquet"
+    path.write_bytes(b"PAR1")
+    with pytest.raises(FormatError, match=r"t\.parquet: is a file, a store is a folder"):
+        lookupstore.open(path)
+
+
 def test_paths(tmp_path, monkeypatch):
     build(pa.table({"id": [1]}), tmp_path / "a b", key="id").close()
     uri = (tmp_path / "a b").as_uri()

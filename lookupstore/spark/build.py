@@ -42,9 +42,9 @@ from lookupstore.build import (
 from lookupstore.errors import FormatError
 from lookupstore.manifest import DATA_FOLDER, DataFile, publish_manifest, store_folder
 from lookupstore.runs import Keep, RepeatedKeyError, winners
-from lookupstore.source import FORMATS
+from lookupstore.source import FORMATS, open_source
 from lookupstore.spark.session import session
-from lookupstore.spark.types import arrow_schema
+from lookupstore.spark.types import TIME_SETTING, arrow_schema
 from lookupstore.store import LookupStore
 
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
@@ -68,6 +68,8 @@ _ENTRY_TYPES = pa.schema(
         ("max_key", pa.string()),
     ]
 )
+# What makes a path a pattern for Spark.
+_GLOB = frozenset("*?[]{}\\")
 # What the last line of a Python worker's trace says about an error that it raised on purpose.
 _RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?P<kind>[A-Za-z_]\w*): (?P<text>.*)$", re.MULTILINE)
 _KINDS: dict[str, type[Exception]] = {
@@ -159,7 +161,8 @@ def build_store(
         ValueError: a null or repeated key, or an argument out of range; the error says the remedy.
         TypeError: a source or column type that cannot be stored.
         FileExistsError: `path` holds a store or something else.
-        FileNotFoundError: an executor did not write to the folder that the driver sees.
+        FileNotFoundError: the source does not exist, or an executor did not write to the folder
+            that the driver sees.
 
     An error that an executor raises comes out as it was raised there. A build that fails removes
     what it wrote and leaves an older store as it was.
@@ -169,8 +172,8 @@ def build_store(
         df, source, paths = df_or_path, "Spark DataFrame", []
         spark = df.sparkSession
     else:
-        spark = spark or session()
         paths = _paths(df_or_path)
+        spark = spark or session()
         df = _read(spark, paths)
         source = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
     buckets = spark.sparkContext.defaultParallelism if buckets is None else buckets
@@ -368,11 +371,19 @@ def _raised_by_us(error: PySparkException) -> Exception | None:
 
 def _paths(given: Paths) -> list[str]:
     listed = list(given) if isinstance(given, (list, tuple)) else [given]
-    paths = [os.fspath(path) for path in listed if isinstance(path, (str, os.PathLike))]
-    if not paths or len(paths) != len(listed):
-        raise TypeError(
-            f"df_or_path is {given!r}; give a Spark DataFrame, or paths of Parquet or ORC"
-        )
+    remedy = "give a Spark DataFrame, or paths of Parquet or ORC"
+    paths: list[str] = []
+    for item in listed:
+        if not isinstance(item, (str, os.PathLike)):
+            found = f"{type(item).__module__}.{type(item).__qualname__}".removeprefix("builtins.")
+            raise TypeError(f"df_or_path: found a {found}; {remedy}")
+        paths.append(os.fspath(item))
+    if not listed:
+        raise TypeError(f"df_or_path is empty; {remedy}")
+    for path in paths:
+        # Asked here: Spark logs a long trace first. What a glob or a URI means is for Spark to say.
+        if "://" not in path and _GLOB.isdisjoint(path) and not os.path.exists(path):
+            raise FileNotFoundError(f"df_or_path: {path}: no such file or folder")
     return paths
 
 
@@ -380,9 +391,40 @@ def _read(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     try:
         return spark.read.format(_format(paths[0])).load([_uri(path) for path in paths])
     except AnalysisException as error:
-        if "PATH_NOT_FOUND" not in str(error):
-            raise
-        raise FileNotFoundError(f"df_or_path: {', '.join(paths)}: no such file or folder") from None
+        shown = ", ".join(paths)
+        if "PATH_NOT_FOUND" in str(error):
+            raise FileNotFoundError(f"df_or_path: {shown}: no such file or folder") from None
+        if "UNSUPPORTED_TIME_TYPE" in str(error):
+            raise TypeError(
+                f"df_or_path: {shown}: a column is a time, and this Spark session has times off; "
+                f"set {TIME_SETTING} to true"
+            ) from None
+        if "PARQUET_TYPE_ILLEGAL" in str(error):
+            raise _not_for_spark(paths) from None
+        raise
+
+
+def _not_for_spark(paths: Sequence[str]) -> TypeError:
+    """Return the error for Parquet of a type that Spark refuses, with the columns that it is of."""
+    shown = ", ".join(paths)
+    try:
+        schema = open_source(list(paths)).schema
+    except OSError:  # a pattern that means something else to Spark
+        schema = pa.schema([])
+    names = [
+        repr(field.name)
+        for field in schema
+        if pa.types.is_timestamp(field.type) and field.type.unit == "ns"
+    ]
+    if not names:
+        return TypeError(
+            f"df_or_path: {shown}: a column is of a Parquet type that Spark does not read; build "
+            "with lookupstore.build"
+        )
+    return TypeError(
+        f"df_or_path: {shown}: Spark does not read timestamps in nanoseconds, as of the columns "
+        f"{', '.join(names)}; build with lookupstore.build, or write them in microseconds"
+    )
 
 
 def _format(path: str) -> str:

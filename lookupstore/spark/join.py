@@ -7,25 +7,28 @@ keeps it for the tasks to come.
 from __future__ import annotations
 
 import functools
+import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from lookupstore.errors import StaleStoreError
 from lookupstore.keys import KeySchema
-from lookupstore.spark.types import arrow_schema, spark_type, to_spark
+from lookupstore.spark.types import TIME_SETTING, arrow_schema, spark_type, to_spark
 from lookupstore.store import LookupStore
 
 How = Literal["left", "inner", "semi", "anti"]
 
 HOWS: tuple[How, ...] = ("left", "inner", "semi", "anti")
+# Spark's own names of these joins, which it reads without regard to case and underscores.
+_SPARK_HOWS: dict[str, How] = {"leftouter": "left", "leftsemi": "semi", "leftanti": "anti"}
 # A Python worker serves many queries; the files of stores that it no longer uses are closed.
 _STORES_KEPT = 16
 
@@ -55,7 +58,7 @@ def lookup_join(
     df: DataFrame,
     store: str | os.PathLike[str] | LookupStore,
     on: str | Sequence[str] | Mapping[str, str],
-    how: How = "left",
+    how: str = "left",
     columns: Sequence[str] | None = None,
     prefix: str | None = None,
 ) -> DataFrame:
@@ -72,7 +75,7 @@ def lookup_join(
             as well; or a dict from fact column to key column. Every key column is needed.
         how: `left` keeps every fact, with nulls where the key is missing; `inner` keeps facts
             whose key is found; `semi` the same without columns of the store; `anti` keeps facts
-            whose key is not found.
+            whose key is not found. Spark's other names for these do, too: `left_semi`, `LEFT`.
         columns: value columns of the store to append, in this order; None appends all.
         prefix: put before the name of each appended column.
 
@@ -81,21 +84,39 @@ def lookup_join(
 
     Raises:
         KeyError: a column that the facts, the key or the store do not have.
-        TypeError: a fact column of another kind than its key column, or a value column that Spark
-            has no type for.
+        TypeError: an argument of another kind, such as a pandas DataFrame or a column expression;
+            a fact column of another kind than its key column; or a value column that Spark has no
+            type for, or a time while the session has times off.
         ValueError: an unknown `how`, or a name that facts and store share; the error says the
             remedy.
         FileNotFoundError: there is no such store.
 
     A store that is replaced between planning and running raises `StaleStoreError` in the tasks
-    that have not opened it yet.
+    that have not opened it yet, and stored bytes that are wrong raise `CorruptionError` there.
+    Spark does not pass their classes on: what the action raises is always a
+    `pyspark.errors.PythonException`, and a line of its text begins with
+    `lookupstore.errors.StaleStoreError: `.
     """
-    if how not in HOWS:
-        raise ValueError(f"how is {how!r}; give one of {', '.join(map(repr, HOWS))}")
+    if not isinstance(df, DataFrame):
+        raise TypeError(
+            f"df is a {type(df).__module__}.{type(df).__qualname__}; give a Spark DataFrame "
+            "(spark.createDataFrame makes one of a pandas DataFrame or an Arrow table)"
+        )
+    if not isinstance(store, (str, os.PathLike, LookupStore)):
+        raise TypeError(f"store is a {type(store).__name__}; give a LookupStore or its path")
+    kind = _how(how)
     if isinstance(store, LookupStore):
-        return _planned(df, store, on, how, columns, prefix)
+        return _planned(df, store, on, kind, columns, prefix)
     with LookupStore(store) as opened:
-        return _planned(df, opened, on, how, columns, prefix)
+        return _planned(df, opened, on, kind, columns, prefix)
+
+
+def _how(given: str) -> How:
+    name = str(given).lower().replace("_", "")
+    for how in HOWS:
+        if how in (name, _SPARK_HOWS.get(name)):
+            return how
+    raise ValueError(f"how is {given!r}; give one of {', '.join(map(repr, HOWS))}")
 
 
 def _planned(
@@ -115,7 +136,8 @@ def _planned(
     facts = df.schema
     keys = _key_positions(facts, store.key_schema, on)
     names = () if how in ("semi", "anti") else _value_names(store, columns)
-    mapped = [spark_type(store.value_schema.field(name).type, name) for name in names]
+    times = _takes_times(df.sparkSession)
+    mapped = [spark_type(store.value_schema.field(name).type, name, times=times) for name in names]
     appended = [f"{prefix or ''}{name}" for name in names]
     case_sensitive = df.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
     _check_collisions(facts.names, appended, prefix, case_sensitive)
@@ -231,13 +253,8 @@ def _key_positions(
     facts: StructType, keys: KeySchema, on: str | Sequence[str] | Mapping[str, str]
 ) -> tuple[int, ...]:
     """Return the positions of the fact columns that hold the key fields, in the key's order."""
-    if isinstance(on, Mapping):
-        pairs = list(on.items())
-    else:
-        listed = [on] if isinstance(on, str) else list(on)
-        pairs = [(name, name) for name in listed]
     fact_of: dict[str, str] = {}
-    for fact, key in pairs:
+    for fact, key in _name_pairs(on):
         if fact not in facts.names:
             raise KeyError(f"on: the facts have no column {fact!r}; they have {facts.names}")
         if facts.names.count(fact) > 1:
@@ -259,6 +276,29 @@ def _key_positions(
     for field in keys.schema:
         _check_kind(facts[fact_of[field.name]], field)
     return tuple(facts.names.index(fact_of[name]) for name in keys.names)
+
+
+def _name_pairs(on: str | Sequence[str] | Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the names of fact columns and key columns that belong together."""
+    if isinstance(on, Mapping):
+        pairs = list(on.items())
+    elif isinstance(on, Iterable) and not isinstance(on, (str, Column)):
+        pairs = [(name, name) for name in on]
+    else:
+        pairs = [(on, on)]
+    for name in itertools.chain.from_iterable(pairs):
+        if not isinstance(name, str):
+            raise TypeError(
+                f"on: found a {type(name).__name__}; give names of fact columns, or a dict from "
+                "fact column to key column, such as {'fact': 'key'}"
+            )
+    return pairs
+
+
+def _takes_times(spark: SparkSession) -> bool:
+    """Say whether the session runs queries with times; Spark without the setting has no times."""
+    conf = spark.conf
+    return bool(conf.isModifiable(TIME_SETTING)) and conf.get(TIME_SETTING) == "true"
 
 
 def _check_kind(fact: StructField, field: pa.Field) -> None:

@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pyspark
 from pyspark.sql import SparkSession
+from pyspark.sql import types as sql
+
+from lookupstore.spark.types import TIME_SETTING
 
 JAVA_MIN = 17
 
@@ -30,10 +33,10 @@ def session(
     """Return the active Spark session, or start one with defaults that suit lookups.
 
     An active session is returned as it is. A new one has Arrow and adaptive execution on, UTC as
-    its time zone, few shuffle partitions, the web UI off and the log level WARN; with a local
-    `master` it listens on 127.0.0.1 only. Its Python workers run this interpreter. `SPARK_HOME`
-    and `PYSPARK_PYTHON` are set in this process where they are not yet: executors in processes of
-    their own need them.
+    its time zone, times as a type where Spark has it (4.1 and later), few shuffle partitions, the
+    web UI off and the log level WARN; with a local `master` it listens on 127.0.0.1 only. Its
+    Python workers run this interpreter. `SPARK_HOME` and `PYSPARK_PYTHON` are set in this process
+    where they are not yet: executors in processes of their own need them.
 
     Args:
         app_name: name of the application.
@@ -61,6 +64,8 @@ def session(
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
     }
+    if hasattr(sql, "TimeType"):
+        settings[TIME_SETTING] = "true"
     if master.startswith("local"):
         settings["spark.driver.bindAddress"] = "127.0.0.1"
         settings["spark.driver.host"] = "127.0.0.1"

@@ -28,41 +28,49 @@ _SIMPLE: tuple[tuple[pa.DataType, sql.DataType], ...] = (
 )
 _TO_SPARK = dict(_SIMPLE)
 _TO_ARROW = {type(spark): arrow for arrow, spark in _SIMPLE}
+# Spark 4.1 and later have times, and refuse most queries with them unless this says otherwise.
+TIME_SETTING = "spark.sql.timeType.enabled"
 # The widest decimal of Spark, and of Arrow's decimal128.
 _MAX_PRECISION = 38
 
 
-def spark_type(kind: pa.DataType, column: str) -> tuple[sql.DataType, pa.DataType]:
+def spark_type(
+    kind: pa.DataType, column: str, *, times: bool = True
+) -> tuple[sql.DataType, pa.DataType]:
     """Return the Spark type that holds every value of an Arrow type, and Spark's Arrow form of it.
 
     Args:
         kind: type of a column of a store.
         column: its name, for the error.
+        times: whether the session takes times: the setting `TIME_SETTING`.
 
     Raises:
-        TypeError: Spark has no such type.
+        TypeError: Spark has no such type, or the session does not take it.
 
     >>> spark_type(pa.dictionary(pa.int8(), pa.large_string()), "city")
     (StringType(), DataType(string))
     """
     types = pa.types
     if isinstance(kind, pa.BaseExtensionType):
-        return spark_type(kind.storage_type, column)
+        return spark_type(kind.storage_type, column, times=times)
     if types.is_dictionary(kind):
-        return spark_type(kind.value_type, column)
+        return spark_type(kind.value_type, column, times=times)
     if types.is_decimal(kind) or kind == pa.uint64():
         return _decimal_type(kind, column)
     if types.is_time(kind):
-        return _time_type(kind, column)
+        return _time_type(kind, column, times)
     if types.is_struct(kind):
-        fields = [(field, *spark_type(field.type, f"{column}.{field.name}")) for field in kind]
+        fields = [
+            (field, *spark_type(field.type, f"{column}.{field.name}", times=times))
+            for field in kind
+        ]
         return (
             sql.StructType([sql.StructField(f.name, spark, f.nullable) for f, spark, _ in fields]),
             pa.struct([pa.field(f.name, arrow, f.nullable) for f, _, arrow in fields]),
         )
     if types.is_map(kind):
-        key, arrow_key = spark_type(kind.key_type, f"{column}.key")
-        item, arrow_item = spark_type(kind.item_type, f"{column}.value")
+        key, arrow_key = spark_type(kind.key_type, f"{column}.key", times=times)
+        item, arrow_item = spark_type(kind.item_type, f"{column}.value", times=times)
         may_be_null = kind.item_field.nullable
         return (
             sql.MapType(key, item, may_be_null),
@@ -72,7 +80,7 @@ def spark_type(kind: pa.DataType, column: str) -> tuple[sql.DataType, pa.DataTyp
             ),
         )
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        element, arrow_element = spark_type(kind.value_type, f"{column}.element")
+        element, arrow_element = spark_type(kind.value_type, f"{column}.element", times=times)
         may_be_null = kind.value_field.nullable
         return (
             sql.ArrayType(element, may_be_null),
@@ -125,9 +133,14 @@ def _decimal_type(kind: pa.DataType, column: str) -> tuple[sql.DataType, pa.Data
     return sql.DecimalType(precision, scale), pa.decimal128(precision, scale)
 
 
-def _time_type(kind: pa.DataType, column: str) -> tuple[sql.DataType, pa.DataType]:
+def _time_type(kind: pa.DataType, column: str, times: bool) -> tuple[sql.DataType, pa.DataType]:
     if not hasattr(sql, "TimeType"):  # came with Spark 4.1
         raise _unknown(kind, column)
+    if not times:
+        raise TypeError(
+            f"column {column!r} of the store is {kind}, and this Spark session has times off; set "
+            f"{TIME_SETTING} to true, or leave the column out with columns="
+        )
     return sql.TimeType(), pa.time64("ns")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import inspect
 import os
 import random
 import signal
@@ -17,13 +18,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
+from pyspark.sql import types as sql_types
 
 import lookupstore
 from lookupstore import CorruptionError
 from lookupstore.build import FileOptions, plan_build
 from lookupstore.spark import build as spark_build
 from lookupstore.spark import build_store
-from lookupstore.spark.types import arrow_schema
+from lookupstore.spark.types import TIME_SETTING, arrow_schema
 from lookupstore.store import LookupStore
 
 pytestmark = [
@@ -315,7 +317,7 @@ def test_errors_before_anything_runs(spark, tmp_path):
         build_store(df.drop("i"), path, key="id", on_duplicate="any")
     with pytest.raises(ValueError, match="buckets is 0; give a number from 1"):
         build_store(df.drop("i"), path, key="id", buckets=0)
-    with pytest.raises(TypeError, match="df_or_path is 5; give a Spark DataFrame, or paths"):
+    with pytest.raises(TypeError, match="df_or_path: found a int; give a Spark DataFrame"):
         build_store(5, path, key="id")
     with pytest.raises(FileNotFoundError, match=r"none\.parquet: no such file or folder"):
         build_store(tmp_path / "none.parquet", path, key="id")
@@ -351,3 +353,56 @@ def test_arrow_schema_is_what_spark_gives(spark: SparkSession):
     given = pa.ipc.read_schema(pa.py_buffer(row.schema))
     assert given.remove_metadata() == arrow_schema(df.schema)
     assert [field.nullable for field in given] == [f.nullable for f in arrow_schema(df.schema)]
+
+
+def test_sources_of_another_kind_are_named_and_not_printed(spark, tmp_path):
+    table = pa.table({"id": [1, 2]})
+    for source in (table, table.to_pandas(), [tmp_path, table]):
+        with pytest.raises(TypeError, match=r"^df_or_path: found a (pyarrow|pandas)\S*; give .*$"):
+            build_store(source, tmp_path / "store", key="id")
+    with pytest.raises(TypeError, match="df_or_path is empty; give a Spark DataFrame"):
+        build_store([], tmp_path / "store", key="id")
+
+
+def test_a_missing_local_source_is_found_before_spark_is_asked(monkeypatch, tmp_path):
+    def asked(*_: Any) -> None:
+        raise AssertionError("Spark was asked")
+
+    monkeypatch.setattr(spark_build, "session", asked)
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "there.parquet")
+    for source in (tmp_path / "nope.parquet", [tmp_path / "there.parquet", f"{tmp_path}/nope"]):
+        with pytest.raises(FileNotFoundError, match=r"^df_or_path: .*/nope.*: no such file or"):
+            build_store(source, tmp_path / "store", key="id")
+    with pytest.raises(AssertionError, match="Spark was asked"):
+        build_store(tmp_path / "*.parquet", tmp_path / "store", key="id")
+
+
+def test_parquet_types_that_spark_does_not_read(spark, tmp_path):
+    at = pa.array([1001], pa.timestamp("ns"))
+    pq.write_table(pa.table({"id": [1], "at": at, "b": at, "c": ["x"]}), tmp_path / "ns.parquet")
+    message = r"^df_or_path: .*ns\.parquet: .* columns 'at', 'b'; build with lookupstore.build"
+    with pytest.raises(TypeError, match=message + "[^\n]*$"):
+        build_store(tmp_path / "ns.parquet", tmp_path / "store", key="id", spark=spark)
+    assert not (tmp_path / "store").exists()
+
+
+def test_parquet_times_where_the_session_has_them_off(spark, tmp_path):
+    if not hasattr(sql_types, "TimeType"):
+        pytest.skip("times came with Spark 4.1")
+    source = tmp_path / "times.parquet"
+    pq.write_table(pa.table({"id": [1], "t": pa.array([7], pa.time64("us"))}), source)
+    store = build_store(source, tmp_path / "on", key="id", spark=spark)
+    assert store.get(1) == {"t": datetime.time(0, 0, 0, 7)}
+    spark.conf.set(TIME_SETTING, "false")
+    try:
+        with pytest.raises(TypeError, match=f"times.parquet: .* times off; set {TIME_SETTING}"):
+            build_store(source, tmp_path / "off", key="id", spark=spark)
+    finally:
+        spark.conf.set(TIME_SETTING, "true")
+
+
+def test_arguments_are_those_of_build_without_what_spark_settles():
+    given = set(inspect.signature(build_store).parameters) - {"df_or_path", "spark"}
+    alone = set(inspect.signature(lookupstore.build).parameters)
+    assert alone - given == {"source", "memory", "temp_dir", "progress"}
+    assert given <= alone

@@ -9,12 +9,14 @@ import random
 import signal
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark import TaskContext
+from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as sql_types
@@ -23,7 +25,7 @@ import lookupstore
 from lookupstore.spark import join as spark_join
 from lookupstore.spark import lookup_join
 from lookupstore.spark.join import HOWS
-from lookupstore.spark.types import spark_type
+from lookupstore.spark.types import TIME_SETTING, spark_type
 
 pytestmark = [
     pytest.mark.spark,
@@ -300,10 +302,91 @@ def test_replaced_store_is_stale(spark: SparkSession, small):
     joined = lookup_join(spark.range(10), small, on="id")
     table = pa.table({"id": [1], "name": ["new"], "found": [2]})
     new = lookupstore.build(table, small.path, key="id", overwrite=True)
-    with pytest.raises(Exception, match=r"StaleStoreError: .*replaced since .*call lookup_join"):
+    # What docs/spark.md says to look for.
+    line = r"(?m)^lookupstore\.errors\.StaleStoreError: .*replaced since .*call lookup_join"
+    with pytest.raises(PythonException, match=line):
         joined.collect()
     again = lookup_join(spark.range(2), new, on="id")
     assert sorted(map(tuple, again.collect()), key=str) == [(0, None, None), (1, "new", 2)]
+
+
+def test_damage_is_found_in_the_text_of_what_spark_raises(spark: SparkSession, small, tmp_path):
+    for path in Path(small.path, "data").iterdir():
+        data = bytearray(path.read_bytes())
+        data[20] ^= 0xFF
+        path.write_bytes(data)
+    line = r"(?m)^lookupstore\.errors\.CorruptionError: .*\.sst: offset \d+: expected "
+    with pytest.raises(PythonException, match=line):
+        lookup_join(spark.range(10), small, on="id").collect()
+    with pytest.raises(PythonException, match=line):
+        lookup_join(spark.range(10), small, on="id").write.parquet(f"file://{tmp_path}/written")
+
+
+@pytest.mark.skipif(not hasattr(sql_types, "TimeType"), reason="times came with Spark 4.1")
+@pytest.mark.parametrize(
+    ("kind", "column"),
+    [
+        (pa.time64("us"), "t"),
+        (pa.time32("s"), "t"),
+        (pa.list_(pa.time64("ns")), "t.element"),
+        (pa.struct([("a", pa.time64("us"))]), "t.a"),
+        (pa.map_(pa.string(), pa.time64("us")), "t.value"),
+    ],
+    ids=str,
+)
+def test_times_where_the_session_has_them_off(spark: SparkSession, tmp_path, kind, column):
+    table = pa.table({"id": [1], "n": [5], "t": pa.array([None], kind)})
+    store = lookupstore.build(table, tmp_path / "store", key="id")
+    assert lookup_join(spark.range(3), store, on="id", prefix="p_").count() == 3
+    spark.conf.set(TIME_SETTING, "false")
+    try:
+        with pytest.raises(TypeError, match=f"column '{column}' .* times off; set {TIME_SETTING}"):
+            lookup_join(spark.range(3), store, on="id")
+        assert lookup_join(spark.range(3), store, on="id", columns="n").count() == 3
+        assert lookup_join(spark.range(3), store, on="id", how="semi").count() == 1
+    finally:
+        spark.conf.set(TIME_SETTING, "true")
+
+
+@pytest.mark.parametrize(
+    ("names", "how"),
+    [
+        (("LEFT", "left_outer", "leftouter"), "left"),
+        (("Inner",), "inner"),
+        (("left_semi", "leftsemi", "LEFT_SEMI", "Semi"), "semi"),
+        (("left_anti", "leftAnti", "ANTI"), "anti"),
+    ],
+)
+def test_spark_names_of_joins(spark: SparkSession, small, names, how):
+    facts = spark.range(98, 102)
+    key = spark.range(100)
+    expected = lookup_join(facts, small, on="id", how=how)
+    for name in names:
+        joined = lookup_join(facts, small, on="id", how=name)
+        assert joined.schema == expected.schema
+        assert shown(joined) == shown(expected)
+        assert joined.count() == facts.join(key, "id", name).count()
+
+
+def test_arguments_of_another_kind(spark: SparkSession, small):
+    facts = spark.range(3).withColumn("k", F.col("id"))
+    pandas = facts.toPandas()
+    for df in (pandas, facts.toArrow(), [(1,)]):
+        name = f"{type(df).__module__}.{type(df).__name__}"
+        with pytest.raises(TypeError, match=f"^df is a {name}; give a Spark DataFrame .*$"):
+            lookup_join(df, small, on="id")
+    for store in ({"a": 1}, None, pandas):
+        kind = type(store).__name__
+        with pytest.raises(TypeError, match=f"^store is a {kind}; give a LookupStore or its path$"):
+            lookup_join(facts, store, on="id")
+    for on in (facts.k == facts.id, [facts.k], {"k": facts.id}):
+        with pytest.raises(TypeError, match=r"^on: found a Column; give names .*{'fact': 'key'}$"):
+            lookup_join(facts, small, on=on)
+    for on in (None, 3, [3]):
+        with pytest.raises(TypeError, match=r"^on: found a (NoneType|int); give names"):
+            lookup_join(facts, small, on=on)
+    with pytest.raises(ValueError, match=r"^how is 'right_outer'; give one of 'left', 'inner', "):
+        lookup_join(facts, small, on="id", how="right_outer")
 
 
 def test_parts_of_microseconds_are_an_error(spark: SparkSession, tmp_path):

@@ -11,9 +11,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import types as sql_types
 
 from lookupstore.spark import session
 from lookupstore.spark.session import check_java
+from lookupstore.spark.types import TIME_SETTING
 
 pytestmark = [
     pytest.mark.spark,
@@ -80,6 +82,12 @@ def test_active_session_is_returned_as_it_is(spark, caplog):
     assert "['spark.x']" in caplog.text
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") == "97"
+
+
+@pytest.mark.skipif(not hasattr(sql_types, "TimeType"), reason="times came with Spark 4.1")
+def test_a_new_session_takes_times(spark):
+    assert spark.conf.get(TIME_SETTING) == "true"
+    spark.range(1).selectExpr("TIME'01:02:03' AS t").groupBy("t").count().collect()
 
 
 def test_executors_are_other_processes(spark):

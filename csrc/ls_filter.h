@@ -16,6 +16,8 @@ uint64_t ls_split_block_hash(ls_slice key);
 
 /* REQUIRES: blocks > 0 and blocks * 32 bytes at `bits`. */
 void ls_split_block_add(uint8_t *bits, uint64_t blocks, uint64_t hash);
+/* The same for many: it fetches ahead, as a filter larger than the caches is mostly waiting. */
+void ls_split_block_add_many(uint8_t *bits, uint64_t blocks, const uint64_t *hashes, size_t count);
 int ls_split_block_test(const uint8_t *bits, uint64_t blocks, uint64_t hash);
 
 /* ---- Paimon's filter: a variant of 32-bit Murmur3 with seed 42 and a signed tail, double hashing,

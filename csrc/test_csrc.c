@@ -11,6 +11,7 @@
 #include "ls_bytes.h"
 #include "ls_column.h"
 #include "ls_filter.h"
+#include "ls_gather.h"
 #include "ls_keys.h"
 #include "ls_order.h"
 #include "ls_rows.h"
@@ -701,6 +702,163 @@ static void test_adding_columns(void) {
     free_column(&values);
 }
 
+/* Adds rows record by record, as the header says it: the oracle of the test below. */
+static ls_status add_slowly(ls_block_builder *builder, int repeats, const ls_slice *keys,
+                            const ls_slice *values, size_t *row, size_t end, size_t block_size) {
+    for (; *row < end; (*row)++) {
+        if (*row > 0) {
+            int compared = ls_compare_bytes(keys[*row - 1], keys[*row]);
+            if (compared > 0 || (compared == 0 && !repeats))
+                return compared > 0 ? LS_OUT_OF_ORDER : LS_REPEATED;
+        }
+        CHECK(ls_block_add(builder, keys[*row], values[*row]) == LS_OK);
+        if (ls_block_memory(builder) > block_size) {
+            (*row)++;
+            return LS_BLOCK_FULL;
+        }
+    }
+    return LS_OK;
+}
+
+static void test_adding_many(void) {
+    enum { ROWS = 120, KEY = 60, VALUE = 200 };
+    static uint8_t key_bytes[ROWS][KEY], value_bytes[ROWS][VALUE];
+    for (int trial = 0; trial < 1500; trial++) {
+        static const int widths[3] = {0, 4, 8};
+        int key_width = widths[below(3)], value_width = widths[below(3)], repeats = below(2) == 0;
+        size_t shared = below(40), key_size = shared + 1 + below(18), value_size = below(VALUE + 1);
+        size_t block_size = 1 + below(below(2) ? 300 : 20000);
+        ls_slice keys[ROWS], values[ROWS];
+        memset(key_bytes, 'k', sizeof key_bytes);
+        for (size_t i = 0; i < ROWS; i++) {
+            keys[i] = (ls_slice){key_bytes[i], key_size};
+            values[i] = (ls_slice){value_bytes[i], value_size};
+            if (key_width)
+                keys[i].size = shared + 1 + below(18);
+            if (value_width && below(3))
+                values[i].size = below(VALUE + 1);
+            for (size_t k = 0; k < values[i].size; k++)
+                value_bytes[i][k] = (uint8_t)any();
+            for (size_t k = shared + 1; k < keys[i].size; k++)
+                key_bytes[i][k] = (uint8_t)any();
+            key_bytes[i][shared] = (uint8_t)(i * 2);
+        }
+        size_t wrong = below(3 * ROWS); /* mostly beyond the rows: all in order */
+        if (wrong > 0 && wrong < ROWS) {
+            if (below(2) == 0) {
+                key_bytes[wrong][shared] = key_bytes[wrong - 1][shared];
+            } else {
+                memcpy(key_bytes[wrong], key_bytes[wrong - 1], KEY);
+                keys[wrong].size = keys[wrong - 1].size;
+            }
+        }
+        made_column made_keys = make_column(keys, ROWS, key_width);
+        made_column made_values = make_column(values, ROWS, value_width);
+        made_values.column.width = value_width ? 0 : value_size;
+        ls_block_builder fast = {.capacity = below(30000), .positions_capacity = below(ROWS + 9)};
+        ls_block_builder slow = {.capacity = 100000, .positions_capacity = ROWS};
+        fast.data = room(fast.capacity);
+        fast.positions = room(4 * fast.positions_capacity);
+        slow.data = room(slow.capacity);
+        slow.positions = room(4 * ROWS);
+        ls_block_reset(&fast);
+        ls_block_reset(&slow);
+        ls_slice previous = {NULL, 0};
+        size_t row = 0, slow_row = 0;
+        for (;;) {
+            ls_status status;
+            while ((status = ls_block_add_column(&fast, LS_ORDER_BYTES, repeats, &made_keys.column,
+                                                 &made_values.column, &row, ROWS, &previous,
+                                                 block_size)) == LS_NO_SPACE) {
+                fast.capacity = fast.size + ls_block_room(keys[row], values[row]) +
+                                4 * ((size_t)fast.count + 1) + LS_BLOCK_TAIL + below(500);
+                fast.data = realloc(fast.data, fast.capacity);
+                fast.positions_capacity = fast.count + 1 + below(9);
+                fast.positions = realloc(fast.positions, 4 * fast.positions_capacity);
+            }
+            CHECK(status == add_slowly(&slow, repeats, keys, values, &slow_row, ROWS, block_size));
+            CHECK(row == slow_row && fast.count == slow.count);
+            CHECK(row == 0 || same(previous, keys[row - 1]));
+            CHECK(fast.count == 0 ||
+                  (fast.last_key == slow.last_key && fast.last_key_size == slow.last_key_size));
+            if (status != LS_BLOCK_FULL && status != LS_OK)
+                break;
+            ls_block_finish(&fast);
+            ls_block_finish(&slow);
+            CHECK(same((ls_slice){fast.data, fast.size}, (ls_slice){slow.data, slow.size}));
+            ls_block_reset(&fast);
+            ls_block_reset(&slow);
+            if (status == LS_OK)
+                break;
+        }
+        free(fast.data);
+        free(fast.positions);
+        free(slow.data);
+        free(slow.positions);
+        free_column(&made_keys);
+        free_column(&made_values);
+    }
+}
+
+/* ---- ls_gather.h */
+
+static void test_gather(void) {
+    for (int trial = 0; trial < 300; trial++) {
+        enum { MOST = 200 };
+        static uint8_t bytes[MOST];
+        static const int widths[3] = {0, 4, 8};
+        int width = widths[below(3)];
+        size_t parts = 1 + below(9), total = 0, fixed = below(12), bad = 99;
+        made_column made[9];
+        ls_column columns[9];
+        uint64_t starts[10] = {0}, size, expected = 0;
+        ls_slice all[MOST], slices[MOST];
+        for (size_t i = 0; i < MOST; i++)
+            bytes[i] = (uint8_t)any();
+        for (size_t c = 0; c < parts; c++) {
+            size_t count = below(20);
+            for (size_t i = 0; i < count; i++)
+                all[total + i] = (ls_slice){bytes + below(100), width ? below(80) : fixed};
+            made[c] = make_column(all + total, count, width);
+            made[c].column.width = width ? 0 : fixed;
+            columns[c] = made[c].column;
+            total += count;
+            starts[c + 1] = total;
+        }
+        if (total == 0)
+            all[0] = (ls_slice){bytes, 0};
+        size_t count = total == 0 ? 0 : below(MOST);
+        int64_t rows[MOST];
+        for (size_t i = 0; i < count; i++) {
+            rows[i] = (int64_t)below(total);
+            expected += all[rows[i]].size;
+        }
+        CHECK(ls_gather_find(columns, starts, parts, rows, count, slices, &size, &bad) == LS_OK);
+        CHECK(size == expected);
+        uint8_t *data = room(size);
+        void *offsets = room((count + 1) * (size_t)width);
+        ls_gather_copy(slices, count, width, offsets, data);
+        for (size_t i = 0, at = 0; i < count; at += all[rows[i]].size, i++) {
+            CHECK(same((ls_slice){data + at, all[rows[i]].size}, all[rows[i]]));
+            CHECK(width == 0 ||
+                  (width == 4 ? ((int32_t *)offsets)[i + 1] : ((int64_t *)offsets)[i + 1]) ==
+                      (int64_t)(at + all[rows[i]].size));
+        }
+        for (int64_t wrong = -1; count > 0 && wrong < 2; wrong += 2) {
+            size_t at = below(count);
+            rows[at] = wrong < 0 ? -1 : (int64_t)total;
+            CHECK(ls_gather_find(columns, starts, parts, rows, count, slices, &size, &bad) ==
+                  LS_BAD_COLUMN);
+            CHECK(bad == at);
+            rows[at] = 0;
+        }
+        free(data);
+        free(offsets);
+        for (size_t c = 0; c < parts; c++)
+            free_column(&made[c]);
+    }
+}
+
 /* ---- ls_filter.h */
 
 static void test_filters(void) {
@@ -758,6 +916,19 @@ static void test_filters(void) {
                     CHECK(ls_split_block_test(bits, size / 32, hashes[i]));
                 }
             }
+            if (kind == LS_FILTER_SPLIT_BLOCK) {
+                for (size_t many = 0; many <= KEYS / 2; many += 1 + below(60)) {
+                    uint8_t *one = room(size), *all = room(size);
+                    memset(one, 0, size);
+                    memset(all, 0, size);
+                    for (size_t i = 0; i < many; i++)
+                        ls_split_block_add(one, size / 32, hashes[i]);
+                    ls_split_block_add_many(all, size / 32, hashes, many);
+                    CHECK(memcmp(one, all, size) == 0);
+                    free(one);
+                    free(all);
+                }
+            }
             size_t count = KEYS, bad = 0, expected = 0;
             ls_sort_item *items = room(KEYS * sizeof *items);
             for (size_t i = 0; i < KEYS; i++)
@@ -775,6 +946,15 @@ static void test_filters(void) {
             free(hashes);
         }
     }
+    ls_slice eights[5]; /* the size that has a loop of its own */
+    uint64_t few[3];
+    for (size_t i = 0; i < 5; i++)
+        eights[i] = (ls_slice){bytes[i], 8};
+    made_column fixed = make_column(eights, 5, 0);
+    ls_filter_hash(LS_FILTER_SPLIT_BLOCK, &fixed.column, 2, 5, few);
+    for (size_t i = 0; i < 3; i++)
+        CHECK(few[i] == ls_split_block_hash(eights[2 + i]));
+    free_column(&fixed);
     ((int32_t *)made.offsets)[8] = -1;
     ls_sort_item items[2] = {{.index = 3}, {.index = 7}};
     size_t count = 2, bad = 99;
@@ -1264,6 +1444,8 @@ int main(int argc, char **argv) {
     test_malformed_blocks();
     test_blocks();
     test_adding_columns();
+    test_adding_many();
+    test_gather();
     test_filters();
     test_sort();
     test_batches();

@@ -61,6 +61,7 @@ setup(
             extension("lookupstore._arrow"),
             extension("lookupstore.sst._block", "ls_block.c", "ls_order.c"),
             extension("lookupstore.sst._filter", "ls_filter.c"),
+            extension("lookupstore.sst._writeback"),
             extension(
                 "lookupstore.sst._batch",
                 "ls_batch.c",
@@ -69,7 +70,7 @@ setup(
                 "ls_order.c",
                 "ls_sort.c",
             ),
-            extension("lookupstore._sort", "ls_sort.c", "ls_order.c"),
+            extension("lookupstore._sort", "ls_gather.c", "ls_sort.c", "ls_order.c"),
             extension("lookupstore._keys", "ls_keys.c"),
             extension("lookupstore._rows", "ls_rows.c"),
         ],

@@ -29,7 +29,7 @@ ALLOWED = {
     "progress": "rich",
     # layer 1: the doors to csrc
     "_arrow": "pyarrow",
-    "_sort": "numpy",
+    "_sort": "numpy pyarrow",
     "_keys": "numpy pyarrow",
     "_rows": "numpy pyarrow",
     # layer 2: one file, bytes in and bytes out
@@ -41,7 +41,12 @@ ALLOWED = {
     "sst._batch": "pyarrow sst._block sst._filter",
     "sst.stored": "sst._block sst.codec sst.format",
     "sst.verify": "_arrow sst._batch sst._block sst._filter sst.format sst.stored",
-    "sst.writer": "pyarrow _arrow sst._block sst._filter sst.codec sst.format",
+    "sst._writeback": "",
+    "sst.output": "sst._writeback",
+    "sst.pipeline": "sst._block sst.codec sst.format sst.output",
+    "sst.writer": (
+        "pyarrow _arrow sst._block sst._filter sst.codec sst.format sst.output sst.pipeline"
+    ),
     "sst.reader": (
         "pyarrow _arrow sst._batch sst._block sst._filter sst.cache sst.format sst.stored "
         "sst.verify"

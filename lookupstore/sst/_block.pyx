@@ -1,6 +1,10 @@
 """Blocks: build one from records, read one."""
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_CLEAR, Py_INCREF
 from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy
 
 import pyarrow as pa
 
@@ -26,6 +30,10 @@ from lookupstore._arrow cimport (
 )
 
 from lookupstore.errors import CorruptionError
+
+
+cdef extern from "Python.h":
+    int _PyBytes_Resize(PyObject **value, Py_ssize_t size) except -1
 
 
 cdef extern from "ls_block.h":
@@ -104,6 +112,8 @@ cdef class BlockBuilder:
     """Collect records in key order and encode them as one block after another."""
 
     cdef ls_block_builder builder
+    cdef PyObject *buffer  # bytes that nobody else has seen; builder.data is inside
+    cdef size_t expected   # bytes that a block is likely to need
     cdef ls_order order
     cdef int repeats
     cdef size_t block_size
@@ -114,10 +124,11 @@ cdef class BlockBuilder:
         self.repeats = repeats
         self.block_size = block_size
         self.last_key = None
+        self.expected = 4096
         ls_block_reset(&self.builder)
 
     def __dealloc__(self):
-        free(self.builder.data)
+        Py_CLEAR(self.buffer)
         free(self.builder.positions)
 
     @property
@@ -141,12 +152,20 @@ cdef class BlockBuilder:
             self.builder.positions_capacity = positions
         capacity = self.builder.size + more + 4 * (self.builder.count + 1) + 5
         if capacity > self.builder.capacity:
-            capacity = max(capacity, 2 * self.builder.capacity, <size_t>4096)
-            new = realloc(self.builder.data, capacity)
-            if new == NULL:
-                raise MemoryError()
-            self.builder.data = <uint8_t *>new
-            self.builder.capacity = capacity
+            self.move(max(capacity, 2 * self.builder.capacity, self.expected))
+        return 0
+
+    cdef int move(self, size_t capacity) except -1:
+        """Take a buffer of that capacity, with the records so far."""
+        cdef bytes made = PyBytes_FromStringAndSize(NULL, capacity)
+        cdef uint8_t *data = <uint8_t *>PyBytes_AS_STRING(made)
+        if self.builder.size > 0:
+            memcpy(data, self.builder.data, self.builder.size)
+        Py_CLEAR(self.buffer)
+        Py_INCREF(made)
+        self.buffer = <PyObject *>made
+        self.builder.data = data
+        self.builder.capacity = capacity
         return 0
 
     def add(self, bytes key not None, bytes value not None):
@@ -216,13 +235,21 @@ cdef class BlockBuilder:
         )
 
     def finish(self):
-        """Return the encoded block and start the next one."""
+        """Return the encoded block and start the next one.
+
+        The records were written into the bytes that are returned: nothing is copied.
+        """
         if self.builder.data == NULL:
             self.grow(0)
-        cdef bytes block
         ls_block_finish(&self.builder)
-        block = (<char *>self.builder.data)[:self.builder.size]
+        cdef size_t size = self.builder.size
+        self.builder.data = NULL
+        self.builder.capacity = 0
         ls_block_reset(&self.builder)
+        _PyBytes_Resize(&self.buffer, size)
+        block = <bytes>self.buffer
+        Py_CLEAR(self.buffer)
+        self.expected = size + size // 8 + 256  # the next block is much like this one
         return block
 
 

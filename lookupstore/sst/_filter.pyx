@@ -8,7 +8,8 @@ from lookupstore._arrow cimport BinaryColumn
 
 cdef extern from "ls_filter.h":
     uint64_t ls_split_block_hash(ls_slice key) noexcept nogil
-    void ls_split_block_add(uint8_t *bits, uint64_t blocks, uint64_t hash) noexcept nogil
+    void ls_split_block_add_many(
+        uint8_t *bits, uint64_t blocks, const uint64_t *hashes, size_t count) noexcept nogil
     uint32_t ls_paimon_hash(ls_slice key) noexcept nogil
     uint32_t ls_paimon_filter_size(uint64_t entries, double fpp) noexcept nogil
     uint32_t ls_paimon_filter_hashes(uint32_t size, uint64_t entries) noexcept nogil
@@ -134,8 +135,7 @@ cdef class FilterBuilder:
                     ls_paimon_filter_add(
                         bits, <uint32_t>size, self.positions, <uint32_t>self.hashes[i])
             else:
-                for i in range(self.count):
-                    ls_split_block_add(bits, size // 32, self.hashes[i])
+                ls_split_block_add_many(bits, size // 32, self.hashes, self.count)
         self.count = 0
         return 0
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import TracebackType
@@ -18,7 +16,6 @@ from lookupstore.sst._block import BlockBuilder
 from lookupstore.sst._filter import FilterBuilder, paimon_size, split_block_size
 from lookupstore.sst.codec import Compressor
 from lookupstore.sst.format import (
-    CODECS,
     FORMAT_VERSION,
     KEY_ORDERS,
     MAX_BLOCK,
@@ -27,10 +24,11 @@ from lookupstore.sst.format import (
     Footer,
     Info,
     pack_footer,
-    pack_handle,
     pack_properties,
     pack_trailer,
 )
+from lookupstore.sst.output import Output
+from lookupstore.sst.pipeline import Pipeline
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,13 +36,15 @@ if TYPE_CHECKING:
 # Of a lower rate nobody sees a difference, but in the size: blocks fill unevenly.
 LOWEST_FPP = 1e-6
 
+MAX_THREADS = 64
+
 
 class Writer:
     """Write a sorted file once, in key order.
 
     The file appears under its name when `close` has written and synced all of it, and not before:
     temporary name, fsync, link (rename with `overwrite`), fsync of the folder. An exception inside
-    a ``with`` block leaves no file. One thread at a time may use a writer.
+    a ``with`` block leaves no file. One thread at a time may use a writer, in one process.
 
     Args:
         path: local file to make.
@@ -66,6 +66,10 @@ class Writer:
         value_schema: Arrow schema of the value columns.
         source: where the records come from.
         metadata: further properties by name.
+        threads: how many threads compress and write blocks, the caller's own among them. The bytes
+            of the file do not depend on it. What fails in a thread is raised by the next `put`,
+            `put_many` or `close`; a few blocks for each thread are in memory. `close` and `abort`
+            end the threads.
 
     Raises:
         FileExistsError: the file exists and `overwrite` is False.
@@ -98,6 +102,7 @@ class Writer:
         value_schema: pa.Schema | None = None,
         source: str | None = None,
         metadata: Mapping[str, bytes] | None = None,
+        threads: int = 1,
     ) -> None:
         if dialect not in ("native", "paimon"):
             raise ValueError(f"dialect={dialect!r} is none of 'native', 'paimon'")
@@ -111,6 +116,8 @@ class Writer:
             raise ValueError(f"expected_entries={expected_entries}; give at least 1, or None")
         if order not in KEY_ORDERS:
             raise ValueError(f"order={order!r} is none of {', '.join(map(repr, KEY_ORDERS))}")
+        if not isinstance(threads, int) or not 1 <= threads <= MAX_THREADS:
+            raise ValueError(f"threads={threads!r} is not a number from 1 to {MAX_THREADS}")
         properties = (key_schema, value_schema, source, metadata)
         if dialect == "native" and (order != "bytes" or allow_repeats):
             raise ValueError(
@@ -124,31 +131,26 @@ class Writer:
             )
         self._path = os.path.abspath(os.fspath(path))
         self._dialect = NATIVE if dialect == "native" else PAIMON
-        self._block_size = block_size
         self._order = order
-        self._overwrite = overwrite
-        self._compressor = Compressor(compression, level, java=dialect == "paimon")
         self._bloom_fpp = bloom_fpp
         self._expected_entries = expected_entries
         self._properties = properties
         self._builder = BlockBuilder(order, allow_repeats, block_size)
-        # The index is one block whatever its size, and repeats keys where the data does.
-        self._index = BlockBuilder(order, True, MAX_BLOCK)
         self._filter = self._start_filter() if bloom_fpp > 0 else None
-        self._codecs: dict[str, int] = {}
-        self._plain_bytes = 0
         self._num_records = 0
         self._min_key: bytes | None = None
         self._info: Info | None = None
-        self._offset = 0
         self._published = self._aborted = False
         self._turn = threading.Lock()
-        if not overwrite and os.path.lexists(self._path):
-            raise FileExistsError(f"{self._path} exists; pass overwrite=True to replace it")
-        folder, name = os.path.split(self._path)
-        self._temporary = os.path.join(folder, f".{name}.{uuid.uuid4().hex}.tmp")
-        # Unbuffered: a child of fork must not flush what its parent has buffered.
-        self._file = open(self._temporary, "xb", buffering=0)  # noqa: SIM115
+        # The index is one block whatever its size, and repeats keys where the data does.
+        self._index = BlockBuilder(order, True, MAX_BLOCK)
+
+        def compressor() -> Compressor:
+            return Compressor(compression, level, java=dialect == "paimon")
+
+        self._compressor = compressor()
+        self._output = Output(self._path, overwrite=overwrite)
+        self._blocks = Pipeline(self._output, self._dialect, self._index, compressor, threads)
         self._process = os.getpid()
 
     def __enter__(self) -> Writer:
@@ -167,15 +169,15 @@ class Writer:
             self.abort()
 
     def __del__(self) -> None:
-        # A writer that is dropped was not closed. In a child of fork it is still its parent's.
-        if hasattr(self, "_process") and self._process == os.getpid():
+        # A writer that is dropped was not closed.
+        if hasattr(self, "_process"):
             self.abort()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a writer cannot be copied or pickled; make one where the file is written")
 
     def __repr__(self) -> str:
-        state = "closed" if self._file.closed else f"{self._num_records} records"
+        state = "closed" if self._output.closed else f"{self._num_records} records"
         return f"<lookupstore.sst.Writer {self._path} {self._dialect.name} {state}>"
 
     @property
@@ -191,7 +193,7 @@ class Writer:
         return self._info
 
     def _check_open(self) -> None:
-        if self._file.closed:
+        if self._output.closed:
             raise ClosedError(f"{self._path}: the writer is closed")
 
     def put(self, key: bytes, value: bytes) -> None:
@@ -207,6 +209,8 @@ class Writer:
 
         Between the builder and the filter an error would leave a key that no lookup finds.
         """
+        if self._process != os.getpid():
+            raise RuntimeError(f"{self._path}: a writer stays in the process that made it")
         if not self._turn.acquire(blocking=False):
             raise RuntimeError(f"{self._path}: a writer is used by one thread at a time")
         try:
@@ -279,29 +283,18 @@ class Writer:
         try:
             last_key = self._builder.last_key
             assert last_key is not None
-            block = self._builder.finish()
-            codec, payload = self._compressor.compress(block)
-            self._codecs[CODECS[codec]] = self._codecs.get(CODECS[codec], 0) + 1
-            self._plain_bytes += len(block)
-            handle = pack_handle(self._offset, len(payload))
-            self._write_block(codec, payload)
-            self._index.add(last_key, handle)
+            self._blocks.put(self._builder.finish(), last_key)
         except BaseException:
             # A block is lost: whoever catches this must not be able to publish the others.
             self.abort()
             raise
 
-    def _write_block(self, codec: int, payload: bytes) -> tuple[int, int]:
-        """Write payload and trailer; return the handle."""
-        handle = self._offset, len(payload)
-        self._write(payload + pack_trailer(self._dialect, codec, payload))
+    def _write_block(self, codec: int, *payload: bytes) -> tuple[int, int]:
+        """Write a payload, in parts, and its trailer; return the handle."""
+        handle = self._output.offset, sum(map(len, payload))
+        for part in (*payload, pack_trailer(self._dialect, codec, *payload)):
+            self._output.write(part)
         return handle
-
-    def _write(self, data: bytes) -> None:
-        self._offset += len(data)
-        rest = memoryview(data)
-        while rest:
-            rest = rest[self._file.write(rest) :]
 
     def close(self) -> None:
         """Write filter, index, properties and footer, and publish the file.
@@ -321,7 +314,7 @@ class Writer:
     def _close(self) -> None:
         try:
             self._finish_file()
-            self._publish()
+            self._output.publish()
         except BaseException:
             self._info = None
             self.abort()
@@ -331,10 +324,11 @@ class Writer:
     def _finish_file(self) -> None:
         if self._builder.count:
             self._finish_block()
-        data_bytes = self._offset
+        self._blocks.finish()
+        data_bytes = self._output.offset
         filter_handle, entries = self._write_filter()
         index_codec, index = self._compressor.compress(self._finish_index())
-        index_handle = self._write_block(index_codec, index)
+        index_handle = self._write_block(index_codec, *index)
         native = self._dialect is NATIVE
         key_schema, value_schema, source, metadata = self._properties
         info = Info(
@@ -343,10 +337,10 @@ class Writer:
             order=self._order,
             num_records=self._num_records,
             file_bytes=0,
-            data_blocks=sum(self._codecs.values()),
+            data_blocks=sum(self._blocks.codecs.values()),
             data_bytes=data_bytes,
-            plain_bytes=self._plain_bytes,
-            codecs=self._codecs,
+            plain_bytes=self._blocks.plain_bytes,
+            codecs=self._blocks.codecs,
             filter_kind=self._dialect.filter_kind if filter_handle else "none",
             filter_bytes=filter_handle[1] if filter_handle else 0,
             filter_entries=entries or None,
@@ -366,8 +360,8 @@ class Writer:
                 block.add(name, value)
             properties_handle = self._write_block(0, block.finish())
         footer = Footer(index_handle, filter_handle, entries, properties_handle)
-        self._write(pack_footer(self._dialect, footer))
-        self._info = replace(info, file_bytes=self._offset)
+        self._output.write(pack_footer(self._dialect, footer))
+        self._info = replace(info, file_bytes=self._output.offset)
 
     def _finish_index(self) -> bytes:
         index: bytes = self._index.finish()
@@ -384,8 +378,8 @@ class Writer:
         bits = self._filter.finish(size, entries)
         if self._dialect is NATIVE:
             return self._write_block(0, bits), 0
-        handle = self._offset, size
-        self._write(bits)
+        handle = self._output.offset, size
+        self._output.write(bits)
         return handle, entries
 
     def _start_filter(self) -> FilterBuilder:
@@ -404,36 +398,10 @@ class Writer:
             )
         return size
 
-    def _publish(self) -> None:
-        os.fsync(self._file.fileno())
-        self._file.close()
-        if self._overwrite:
-            os.replace(self._temporary, self._path)
-            self._sync_folder()
-        else:
-            try:
-                os.link(self._temporary, self._path)
-            except FileExistsError:
-                raise FileExistsError(
-                    f"{self._path} has appeared meanwhile; pass overwrite=True to replace it"
-                ) from None
-            try:
-                os.unlink(self._temporary)
-                self._sync_folder()
-            except BaseException:
-                os.unlink(self._path)
-                raise
-
-    def _sync_folder(self) -> None:
-        folder = os.open(os.path.dirname(self._path), os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
     def abort(self) -> None:
         """Drop everything written so far; a closed writer's file stays."""
+        if self._process != os.getpid():
+            return  # in a child of fork it is still its parent's
         self._aborted = not self._published
-        self._file.close()
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._temporary)
+        self._blocks.stop()
+        self._output.discard()

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from sst_files import fresh, written
 
 from lookupstore.errors import ClosedError, CorruptionError
 from lookupstore.sst import Writer, stored
-from lookupstore.sst import writer as writer_module
+from lookupstore.sst import output as output_module
+from lookupstore.sst import pipeline as pipeline_module
 
 OPERATIONS = ("open", "fsync", "link", "replace", "rename", "unlink", "close", "write")
 RECORDS = [(b"%03d" % i, b"value" * 40) for i in range(60)]
@@ -75,11 +77,16 @@ class FaultyFile:
             self._disk._step("close")
 
 
-def write_on(disk: FaultyDisk, path: Path, overwrite: bool) -> None:
+def write_on(disk: FaultyDisk, path: Path, overwrite: bool, threads: int = 1) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writer_module, "os", disk)
-        patch.setattr(writer_module, "open", disk.open_file, raising=False)
-        with Writer(path, overwrite=overwrite, block_size=4000, compression="none") as writer:
+        patch.setattr(output_module, "os", disk)
+        patch.setattr(output_module, "open", disk.open_file, raising=False)
+        patch.setattr(output_module, "PIECE", 1500)
+        patch.setattr(output_module, "WRITEBACK", 2000)
+        patch.setattr(pipeline_module, "LOAD", 5000)
+        with Writer(
+            path, overwrite=overwrite, block_size=2000, compression="none", threads=threads
+        ) as writer:
             for key, value in RECORDS:
                 writer.put(key, value)
 
@@ -95,8 +102,9 @@ def operations(folder: Path, overwrite: bool) -> list[str]:
     return disk.done
 
 
+@pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("overwrite", [False, True], ids=["link", "replace"])
-def test_every_operation_fails_once(tmp_path: Path, overwrite: bool) -> None:
+def test_every_operation_fails_once(tmp_path: Path, overwrite: bool, threads: int) -> None:
     done = operations(tmp_path, overwrite)
     assert done.count("write") > 6
     assert done.count("fsync") == 2  # the file, then its folder
@@ -109,7 +117,8 @@ def test_every_operation_fails_once(tmp_path: Path, overwrite: bool) -> None:
         before = descriptors() if sys.platform == "linux" else 0
         disk = FaultyDisk(at)
         with pytest.raises(OSError, match=f"injected into {name}"):
-            write_on(disk, path, overwrite)
+            write_on(disk, path, overwrite, threads)
+        assert threading.active_count() == 1, name
         if sys.platform == "linux":
             assert descriptors() == before, name
         left = set(os.listdir(tmp_path))
@@ -137,8 +146,9 @@ def test_a_lost_block_cannot_be_published(tmp_path: Path) -> None:
     first = operations(tmp_path, False).index("write")
     disk = FaultyDisk(first)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writer_module, "os", disk)
-        patch.setattr(writer_module, "open", disk.open_file, raising=False)
+        patch.setattr(output_module, "os", disk)
+        patch.setattr(output_module, "open", disk.open_file, raising=False)
+        patch.setattr(output_module, "PIECE", 1)
         writer = Writer(path, block_size=1)
         with pytest.raises(OSError, match="injected into write"):
             writer.put(b"a", b"1")
@@ -155,7 +165,7 @@ def test_a_failed_close_fails_again(tmp_path: Path) -> None:
     done = operations(tmp_path, False)
     disk = FaultyDisk(done.index("link"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writer_module, "os", disk)
+        patch.setattr(output_module, "os", disk)
         writer = Writer(tmp_path / "x.sst")
         patch.setattr(disk, "fail_at", 1 + len(disk.done))  # fsync, then link
         with pytest.raises(OSError, match="injected into link"):

@@ -1,0 +1,219 @@
+"""Finished blocks into the file: compressed by several threads, written in the order they came."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from lookupstore.errors import ClosedError
+from lookupstore.sst._block import BlockBuilder
+from lookupstore.sst.codec import Compressor
+from lookupstore.sst.format import CODECS, Dialect, pack_handle, pack_trailer
+from lookupstore.sst.output import Output
+
+# Blocks go from hand to hand in loads of so many bytes: a handover costs as much as a small block.
+LOAD = 256 << 10
+# Loads on their way for each thread: one in its hands, and one so that it need not wait.
+LOADS_A_THREAD = 2
+
+
+class _Load:
+    """Some blocks on their way; `stored` is None until they are compressed."""
+
+    __slots__ = ("blocks", "nbytes", "stored")
+
+    def __init__(self) -> None:
+        self.blocks: list[tuple[bytes, bytes]] = []  # each with its last key
+        self.nbytes = 0
+        self.stored: list[_Stored] | None = None
+
+
+class _Stored(NamedTuple):
+    """What is written of a block, and what is noted of it."""
+
+    codec: int
+    payload: tuple[bytes, ...]
+    trailer: bytes
+    plain_bytes: int
+    last_key: bytes
+
+
+class Pipeline:
+    """Compress, checksum and write the data blocks of one file, and index them.
+
+    With one thread the caller does it all. With more, the others compress while the caller makes
+    the next ones; if too many wait, the caller compresses as well. Whoever completes the oldest
+    blocks writes them: what is written, and in which order, is the same.
+
+    The threads start with the first load and hold nothing of the caller. What fails in one of them
+    is raised by the next `put` or `finish`.
+
+    Attributes:
+        index: the index block, one record for each block written.
+        codecs: number of blocks by codec.
+        plain_bytes: bytes of all blocks before compression.
+    """
+
+    def __init__(
+        self,
+        output: Output,
+        dialect: Dialect,
+        index: BlockBuilder,
+        compressor: Callable[[], Compressor],
+        threads: int,
+    ) -> None:
+        self.index = index
+        self.codecs: dict[str, int] = {}
+        self.plain_bytes = 0
+        self._output = output
+        self._dialect = dialect
+        self._new_compressor = compressor
+        self._compressor = compressor()
+        self._helpers = threads - 1
+        self._most = LOADS_A_THREAD * threads
+        self._load = _Load()
+        self._threads: list[threading.Thread] = []
+        self._todo: queue.SimpleQueue[_Load | None] = queue.SimpleQueue()
+        self._changed = threading.Condition()
+        # Guarded by _changed:
+        self._on_the_way: deque[_Load] = deque()
+        self._writing = False
+        self._stopped = False
+        self._error: BaseException | None = None
+        self._process = os.getpid()
+
+    def put(self, block: bytes, last_key: bytes) -> None:
+        """Add a block behind the others.
+
+        Raises:
+            OSError: this block or one before it could not be written.
+        """
+        if self._helpers == 0:
+            self._write(self._stored(self._compressor, block, last_key))
+            return
+        self._load.blocks.append((block, last_key))
+        self._load.nbytes += len(block)
+        if self._load.nbytes >= LOAD:
+            self._send()
+
+    def _send(self) -> None:
+        if not self._threads:
+            self._start()
+        load, self._load = self._load, _Load()
+        with self._changed:
+            self._on_the_way.append(load)
+        self._todo.put(load)
+        self._help(self._most)
+
+    def finish(self) -> None:
+        """Return when all blocks are written; the threads have ended.
+
+        Raises:
+            OSError: a block could not be written.
+        """
+        if self._threads and self._load.blocks:
+            self._send()
+        for block, last_key in self._load.blocks:  # too few for a thread
+            self._write(self._stored(self._compressor, block, last_key))
+        self._help(0)
+        self.stop()
+
+    def stop(self) -> None:
+        """End the threads, whatever is on its way."""
+        if self._process != os.getpid():
+            return  # the threads are the parent's
+        with self._changed:
+            self._stopped = True
+            self._on_the_way.clear()
+        for _ in self._threads:
+            self._todo.put(None)
+        for thread in self._threads:
+            if thread is not threading.current_thread():  # where garbage is collected just there
+                thread.join()
+        if self._threads:
+            atexit.unregister(self.stop)
+        self._threads = []
+
+    def _start(self) -> None:
+        # A writer that is never closed must not keep the interpreter from its end, so the threads
+        # are daemons; but they must have ended before it takes itself apart.
+        atexit.register(self.stop)
+        for number in range(self._helpers):
+            thread = threading.Thread(
+                target=self._work,
+                args=(self._new_compressor(),),
+                name=f"lookupstore-writer-{number}",
+                daemon=True,
+            )
+            thread.start()
+            self._threads.append(thread)
+
+    def _work(self, compressor: Compressor) -> None:
+        while (load := self._todo.get()) is not None:
+            try:
+                self._do(load, compressor)
+            except BaseException as error:
+                with self._changed:
+                    self._error = self._error or error
+                    self._stopped = True
+                    self._changed.notify_all()
+
+    def _help(self, most: int) -> None:
+        """Work along until at most so many loads are on their way."""
+        while len(self._on_the_way) > most and not self._stopped:
+            try:
+                load = self._todo.get_nowait()
+            except queue.Empty:  # all are in other hands
+                with self._changed:
+                    while len(self._on_the_way) > most and not self._stopped:
+                        self._changed.wait()
+            else:
+                assert load is not None
+                self._do(load, self._compressor)
+        if self._stopped:
+            # Taken out: an error that is kept holds the frames that it went through.
+            error, self._error = self._error, None
+            raise error or ClosedError(f"{self._output.path}: the writer is closed")
+
+    def _do(self, load: _Load, compressor: Compressor) -> None:
+        if self._stopped:
+            return
+        load.stored = [self._stored(compressor, *block) for block in load.blocks]
+        load.blocks.clear()
+        with self._changed:
+            if self._writing:  # whoever is at it looks again
+                return
+            self._writing = True
+        while (oldest := self._next_to_write()) is not None:
+            for stored in oldest:
+                self._write(stored)
+
+    def _next_to_write(self) -> list[_Stored] | None:
+        with self._changed:
+            self._changed.notify_all()
+            if not self._stopped and self._on_the_way:
+                stored = self._on_the_way[0].stored
+                if stored is not None:
+                    self._on_the_way.popleft()
+                    return stored
+            self._writing = False
+            return None
+
+    def _stored(self, compressor: Compressor, block: bytes, last_key: bytes) -> _Stored:
+        codec, payload = compressor.compress(block)
+        trailer = pack_trailer(self._dialect, codec, *payload)
+        return _Stored(codec, payload, trailer, len(block), last_key)
+
+    def _write(self, stored: _Stored) -> None:
+        handle = pack_handle(self._output.offset, sum(map(len, stored.payload)))
+        for part in (*stored.payload, stored.trailer):
+            self._output.write(part)
+        name = CODECS[stored.codec]
+        self.codecs[name] = self.codecs.get(name, 0) + 1
+        self.plain_bytes += stored.plain_bytes
+        self.index.add(stored.last_key, handle)

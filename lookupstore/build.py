@@ -12,6 +12,7 @@ import logging
 import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
@@ -179,6 +180,7 @@ def write_bucket(
     source: str,
     rows_at_most: int | None = None,
     advance: Callable[[int], object] | None = None,
+    threads: int = 1,
 ) -> DataFile | None:
     """Stream the sorted rows of one bucket into a data file and describe it for the manifest.
 
@@ -192,6 +194,7 @@ def write_bucket(
         source: what the store is built from, recorded in the file.
         rows_at_most: makes the filter for that many; without it, it takes memory by the row.
         advance: told the number of rows after each batch.
+        threads: how many compress and write, the caller's among them.
 
     Returns:
         The manifest's entry, or None if there are no rows: an empty bucket has no file.
@@ -214,6 +217,7 @@ def write_bucket(
         value_schema=plan.row_schema.schema,
         source=source,
         expected_entries=rows_at_most,
+        threads=threads,
         **asdict(options),
     ) as writer:
         while batch is not None:
@@ -306,13 +310,14 @@ def end_build(folder: str, store_id: str) -> None:
         mark_of_build(folder, store_id).unlink()
 
 
-def check_file_options(folder: str, store_id: str, options: FileOptions) -> None:
+def check_file_options(folder: str, store_id: str, options: FileOptions, threads: int) -> None:
     """Let the writer refuse bad options before hours of reading, by a file that is never kept.
 
     Raises:
         ValueError: an option out of range, or a codec that there is not.
     """
-    Writer(os.path.join(folder, DATA_FOLDER, f"{store_id}-options.sst"), **asdict(options)).abort()
+    path = os.path.join(folder, DATA_FOLDER, f"{store_id}-options.sst")
+    Writer(path, threads=threads, **asdict(options)).abort()
 
 
 def remove_build(folder: str, store_id: str, made: Sequence[str] = ()) -> None:
@@ -342,6 +347,7 @@ def build(
     on_duplicate: OnDuplicate = "error",
     nullable_keys: str | Sequence[str] = (),
     memory: int = 512 << 20,
+    threads: int = 1,
     compression: str = "zstd",
     level: int | None = None,
     block_size: int = 65536,
@@ -369,6 +375,8 @@ def build(
             need not be stored.
         nullable_keys: key columns that may hold nulls, which sort first.
         memory: budget in bytes for rows in memory, at least 64 KiB; what is beyond is spilled.
+        threads: how many threads read ahead (of files), compress and write, the caller's among
+            them; the files are the same whatever it is.
         compression: `"zstd"`, `"lz4"` or `"none"`.
         level: level of the compression; None is its default.
         block_size: size of a block of a data file before compression, in bytes.
@@ -410,7 +418,7 @@ def build(
     store_id = uuid.uuid4().hex
     made = make_store_folder(folder, store_id, overwrite=overwrite)
     try:
-        check_file_options(folder, store_id, options)
+        check_file_options(folder, store_id, options, threads)
         with (
             progress_bars(progress) as bars,
             RunSorter(
@@ -424,7 +432,10 @@ def build(
             total = opened.count_rows() if bars else None
             rows = 0
             advance = bars("Reading", total) if bars else None
-            for batch in _source_batches(opened, plan, memory // 8):
+            batches = _source_batches(opened, plan, memory // 8)
+            if threads > 1 and opened.is_files:
+                batches = _read_ahead(batches)
+            for batch in batches:
                 sorter.add(plan.encode(batch, rows))
                 rows += batch.num_rows
                 if advance:
@@ -441,6 +452,7 @@ def build(
                     source=opened.description,
                     rows_at_most=sorter.rows_at_most(bucket) or None,
                     advance=advance,
+                    threads=threads,
                 )
                 for bucket in range(buckets)
             ]
@@ -476,6 +488,15 @@ def _source_batches(source: Source, plan: BuildPlan, size: int) -> Iterator[pa.R
         rows = max(1, batch.num_rows * size // max(1, batch.nbytes))
         for start in range(0, batch.num_rows, rows):
             yield batch.slice(start, rows)
+
+
+def _read_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the same batches, the next of them being read by a thread of its own meanwhile."""
+    with ThreadPoolExecutor(1, thread_name_prefix="lookupstore-reader") as reader:
+        coming = reader.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = reader.submit(next, batches, None)
+            yield batch
 
 
 def _names(argument: str, names: str | Sequence[str]) -> list[str]:

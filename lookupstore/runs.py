@@ -11,6 +11,7 @@ runs are merged in the order in which they were made.
 
 from __future__ import annotations
 
+import bisect
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lookupstore._sort import argsort, equal_to_previous, is_ascending, upper_bound
+from lookupstore._sort import (
+    Gather,
+    argsort,
+    equal_to_previous,
+    is_ascending,
+    sort_keys,
+    upper_bound,
+)
 
 # What happens to a key that comes more than once.
 Keep = Literal["error", "first", "last", "max"]
@@ -32,10 +40,10 @@ KEEP_RULES: tuple[Keep, ...] = ("error", "first", "last", "max")
 BATCH_BYTES = 1 << 20
 MIN_MEMORY = 1 << 16
 
-# Concatenating, sorting and taking need the batches about three times.
-_COPIES = 3
-# Beside its bytes, a row costs its place in the sort and in the list of kept rows.
-_ROW_OVERHEAD = 32
+# The rest of the budget is for the batch that comes in and the one that goes out.
+_FOR_ROWS = 0.75
+# Beside its bytes, a row costs its key once more, two places in the sort and those in the order.
+_ROW_OVERHEAD = 48
 # A merge holds a batch of each run, its decompressed form, and what it has just put together.
 _MERGE_COPIES = 4
 
@@ -64,6 +72,13 @@ def winners(keys: pa.Array, ranks: pa.Array | None, keep: Keep) -> Positions | N
         return None
     if keep == "error":
         raise RepeatedKeyError(keys[int(np.argmax(same))].as_py())
+    return _winners(same, ranks, keep)
+
+
+def _winners(
+    same: npt.NDArray[np.bool_], ranks: pa.Array | None, keep: Literal["first", "last", "max"]
+) -> Positions:
+    """Return the positions of the rows that stay; `same` says which repeat the key before."""
     if keep == "first":
         return np.flatnonzero(~same)
     ends = np.empty_like(same)
@@ -82,16 +97,6 @@ def winners(keys: pa.Array, ranks: pa.Array | None, keep: Keep) -> Positions | N
     last[-1] = True
     alone = np.flatnonzero(ends & ~same)
     return np.sort(np.concatenate([alone, by_group[last]]))
-
-
-def sort_batch(batch: pa.RecordBatch, keep: Keep) -> pa.RecordBatch:
-    """Return a batch in ascending key order with repeats resolved.
-
-    Raises:
-        RepeatedKeyError: a key is repeated and `keep` is `error`.
-    """
-    order = _winning_order(batch, keep)
-    return batch if order is None else batch.take(pa.array(order))
 
 
 def merge(
@@ -114,7 +119,7 @@ def merge(
         # Keys up to the smallest last key in hand are all in hand: no run can bring another.
         bound = max(h.edge for h in heads) if reverse else min(h.edge for h in heads)
         parts = [part for h in heads if (part := h.take_to(bound)).num_rows]
-        merged = parts[0] if len(parts) == 1 else sort_batch(_concatenated(parts), keep)
+        merged = parts[0] if len(parts) == 1 else _Rows(parts).sorted(keep)
         yield _flipped(merged) if reverse else merged
         heads = [h for h in heads if h.batch.num_rows or h.load()]
     for head in heads:
@@ -158,7 +163,7 @@ class RunSorter:
         self._folder = folder
         self._partitions = partitions
         self._partition = partition
-        self._limit = memory // _COPIES
+        self._limit = int(memory * _FOR_ROWS)
         self._batch_bytes = max(1, min(BATCH_BYTES, memory // 64))
         self._fan_in = max(2, memory // (self._batch_bytes * _MERGE_COPIES))
         self._pending: list[pa.RecordBatch] = []
@@ -177,7 +182,8 @@ class RunSorter:
         if self._in_memory is not None:
             raise RuntimeError("rows cannot be added after sorted_batches")
         self._pending.append(batch)
-        self._pending_bytes += batch.nbytes + _ROW_OVERHEAD * batch.num_rows
+        self._pending_bytes += batch.nbytes + batch.column("key").nbytes
+        self._pending_bytes += _ROW_OVERHEAD * batch.num_rows
         if self._pending_bytes >= self._limit:
             self._spill_chunk(self._take_chunk())
 
@@ -232,26 +238,26 @@ class RunSorter:
         """Sort what is pending into partitions."""
         if not self._pending:
             return _SortedChunk(None, None, np.zeros(self._partitions + 1, np.int64))
-        batch = _concatenated(self._pending)
+        held = _Rows(self._pending)
         self._pending = []
         self._pending_bytes = 0
-        order = _winning_order(batch, self._keep)
+        order = held.winning_order(self._keep)
         if self._partition is None or self._partitions == 1:
-            rows = batch.num_rows if order is None else len(order)
-            return _SortedChunk(batch, order, np.array([0, rows], np.int64))
-        partitions = self._partition(batch.column("key"))
+            rows = held.num_rows if order is None else len(order)
+            return _SortedChunk(held, order, np.array([0, rows], np.int64))
+        partitions = self._partition(held.keys)
         if order is not None:
             partitions = partitions[order]
         by_partition = np.argsort(partitions, kind="stable")
         counts = np.bincount(partitions, minlength=self._partitions)
         starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        return _SortedChunk(batch, by_partition if order is None else order[by_partition], starts)
+        return _SortedChunk(held, by_partition if order is None else order[by_partition], starts)
 
     def _spill_chunk(self, chunk: _SortedChunk) -> None:
-        if chunk.batch is None:
+        if chunk.rows is None:
             return
         if self._spill is None:
-            self._spill = _SpillFile(self._folder, chunk.batch.schema)
+            self._spill = _SpillFile(self._folder, chunk.rows.schema)
         # Rows that come in key order continue the run before: a sorted source is one run.
         if not (self._runs and chunk.follows(self._runs[-1])):
             self._runs.append(_Run.empty(self._partitions))
@@ -303,33 +309,90 @@ class _Run:
         self.rows[partition] += batch.num_rows
 
 
+class _Rows:
+    """Batches that count as one. Only keys are laid end to end: rows are taken where they are."""
+
+    def __init__(self, batches: Sequence[pa.RecordBatch]) -> None:
+        self._batches = list(batches)
+        self._starts = np.cumsum([0, *(batch.num_rows for batch in batches)]).tolist()
+        self.schema: pa.Schema = batches[0].schema
+        self.num_rows: int = self._starts[-1]
+        self.nbytes: int = sum(batch.nbytes for batch in batches)
+        self.keys = self._column("key")
+        self._gather: list[Gather] | None = None
+
+    def _column(self, name: str) -> pa.Array:
+        return pa.concat_arrays([batch.column(name) for batch in self._batches])
+
+    def winning_order(self, keep: Keep) -> Positions | None:
+        """Return the positions of the rows to keep, in key order; None: all as they are.
+
+        Raises:
+            RepeatedKeyError: a key is repeated and `keep` is `error`.
+        """
+        if is_ascending(self.keys):
+            return None
+        rows, same = sort_keys(self.keys)
+        order: Positions = rows.astype(np.int64)
+        if same is None:
+            return order
+        if keep == "error":
+            raise RepeatedKeyError(self.keys[int(order[np.argmax(same)])].as_py())
+        ranks = self._column("rank").take(pa.array(order)) if keep == "max" else None
+        return order[_winners(same, ranks, keep)]
+
+    def sorted(self, keep: Keep) -> pa.RecordBatch:
+        """Return all rows in ascending key order with repeats resolved."""
+        order = self.winning_order(keep)
+        return self.take(np.arange(self.num_rows) if order is None else order)
+
+    def take(self, order: Positions) -> pa.RecordBatch:
+        """Return the rows at these positions as one batch."""
+        if self._gather is None:
+            self._gather = [
+                Gather([self.keys] if name == "key" else [b.column(name) for b in self._batches])
+                for name in self.schema.names
+            ]
+        columns = [gather.take(order) for gather in self._gather]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def between(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows from `start` to `stop` as they are."""
+        at = bisect.bisect_right(self._starts, start) - 1
+        while self._starts[at] < stop:
+            first, end = (min(max(edge, start), stop) for edge in self._starts[at : at + 2])
+            yield self._batches[at].slice(first - self._starts[at], end - first)
+            at += 1
+
+
 @dataclass
 class _SortedChunk:
     """Rows in memory with the order in which they leave: partition p is order[starts[p:p+2]]."""
 
-    batch: pa.RecordBatch | None
+    rows: _Rows | None
     order: Positions | None
     starts: Positions
 
     def batches(self, partition: int, size: int) -> Iterator[pa.RecordBatch]:
         start, stop = int(self.starts[partition]), int(self.starts[partition + 1])
-        if self.batch is None or start == stop:
+        if self.rows is None or start == stop:
             return
-        rows = max(1, self.batch.num_rows * size // max(1, self.batch.nbytes))
-        for i in range(start, stop, rows):
-            end = min(i + rows, stop)
+        count = max(1, self.rows.num_rows * size // max(1, self.rows.nbytes))
+        for i in range(start, stop, count):
+            end = min(i + count, stop)
             if self.order is None:
-                part = self.batch.slice(i, end - i)
+                parts = self.rows.between(i, end)
             else:
-                part = self.batch.take(pa.array(self.order[i:end]))
-            yield from _pieces(part, size)
+                parts = iter([self.rows.take(self.order[i:end])])
+            for part in parts:
+                yield from _pieces(part, size)
 
     def follows(self, run: _Run) -> bool:
-        if self.batch is None:
+        if self.rows is None:
             return True
         for last, start, stop in zip(run.last_keys, self.starts, self.starts[1:], strict=False):
             first = int(start) if self.order is None or start == stop else int(self.order[start])
-            if last is not None and start < stop and _key(self.batch, first) <= last:
+            if last is not None and start < stop and self.rows.keys[first].as_py() <= last:
                 return False
         return True
 
@@ -394,27 +457,6 @@ class _Head:
             count -= 1
         taken, self.batch = self.batch.slice(count), self.batch.slice(0, count)
         return taken
-
-
-def _winning_order(batch: pa.RecordBatch, keep: Keep) -> Positions | None:
-    """Return the positions of the rows to keep, in key order; None: the batch as it is."""
-    keys = batch.column("key")
-    if is_ascending(keys):
-        return None
-    order: Positions = argsort(keys).astype(np.int64)
-    ranks = batch.column("rank").take(pa.array(order)) if keep == "max" else None
-    kept = winners(keys.take(pa.array(order)), ranks, keep)
-    return order if kept is None else order[kept]
-
-
-def _concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(batches) == 1:
-        return batches[0]
-    columns = [
-        pa.concat_arrays([batch.column(i) for batch in batches])
-        for i in range(batches[0].num_columns)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)
 
 
 def _pieces(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:

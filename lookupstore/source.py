@@ -44,12 +44,14 @@ class Source:
         description: what it is, in one line for people.
         batches: gives the named columns as record batches, in source order; call it once.
         count_rows: counts the rows without reading them, or gives None where that is not cheap.
+        is_files: whether it is files, which any thread may read; what a caller has made may not be.
     """
 
     schema: pa.Schema
     description: str
     batches: Callable[[Sequence[str]], Iterator[pa.RecordBatch]]
     count_rows: Callable[[], int | None]
+    is_files: bool = False
 
 
 def open_source(source: Any) -> Source:
@@ -202,6 +204,7 @@ def _files_source(paths: Sequence[str]) -> Source:
         f"{what} ({len(files)} {kind} file{'s'[: len(files) != 1]})",
         select,
         lambda: sum(int(dataset.count_rows()) for dataset in datasets),
+        is_files=True,
     )
 
 

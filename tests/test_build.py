@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -410,6 +411,56 @@ def is_before(before, after) -> bool:
     return False
 
 
+# --- threads
+
+
+@pytest.mark.parametrize(("memory", "buckets"), [(1 << 16, 3), (512 << 20, 1), (512 << 20, 3)])
+def test_the_files_do_not_depend_on_the_threads(tmp_path, memory, buckets):
+    table = repeated_table(3, 30_000)
+    for i in range(5):
+        path = tmp_path / f"in{i}.parquet"
+        pq.write_table(table.slice(6_000 * i, 6_000), path, row_group_size=1_000)
+    stores = []
+    for threads in (1, 2, 4):
+        folder = tmp_path / str(threads)
+        build(
+            str(tmp_path / "in*.parquet"),
+            folder,
+            key=["a", "b"],
+            on_duplicate="last",
+            memory=memory,
+            buckets=buckets,
+            block_size=2_000,
+            threads=threads,
+        ).close()
+        files = read_manifest(folder).files
+        stores.append([(file.bucket, (folder / file.name).read_bytes()) for file in files])
+        assert threading.active_count() == 1
+    assert len(stores[0]) == buckets
+    assert stores[0] == stores[1] == stores[2]
+
+
+def test_what_fails_while_reading_ahead_fails_the_build(tmp_path):
+    for i, name in enumerate(["id", "id", "other"]):
+        pq.write_table(pa.table({name: [2 * i, 2 * i + 1]}), tmp_path / f"{i}.parquet")
+    with pytest.raises(ValueError, match=r"2\.parquet lacks the column 'id'"):
+        build(str(tmp_path / "*.parquet"), tmp_path / "s", key="id", threads=2)
+    assert threading.active_count() == 1
+    assert not (tmp_path / "s").exists()
+
+
+def test_what_a_caller_made_is_read_in_its_own_thread(tmp_path):
+    seen = set()
+
+    def batches():
+        for i in range(3):
+            seen.add(threading.current_thread())
+            yield pa.record_batch({"id": [i]})
+
+    build(batches(), tmp_path / "s", key="id", threads=4).close()
+    assert seen == {threading.current_thread()}
+
+
 # --- repeated keys and the memory budget
 
 
@@ -522,6 +573,7 @@ def test_a_null_key_is_named_with_its_row(tmp_path):
         ({"key": "id", "nullable_keys": ["name"]}, KeyError, "nullable_keys: 'name' is not a key"),
         ({"key": "id", "buckets": 0}, ValueError, "buckets is 0; give a number from 1"),
         ({"key": "id", "memory": 99}, ValueError, "memory is 99; give at least 65536"),
+        ({"key": "id", "threads": 0}, ValueError, "threads=0 is not a number from 1 to 64"),
         ({"key": "id", "temp_dir": "/no/such"}, FileNotFoundError, "temp_dir: /no/such"),
     ],
 )

@@ -82,8 +82,8 @@ def test_sorter_against_a_dict(tmp_path, seed, keep, memory):
     for p, part in enumerate(found):
         mine = [pair for pair in want.items() if partitions == 1 or pair[0][-1] % 3 == p]
         assert part == mine, f"seed {seed}, {keep}, memory {memory}, partition {p}"
-    # 12,000 rows of about 60 bytes with overhead: a budget of 64 KiB spills dozens of times.
-    assert (sorter.spilled_chunks >= 20) == (memory == 1 << 16)
+    # 12,000 rows of about 80 bytes with overhead: a budget of 64 KiB spills dozens of times.
+    assert (sorter.spilled_chunks >= 12) == (memory == 1 << 16)
     assert os.listdir(tmp_path) == []
 
 
@@ -102,7 +102,7 @@ def test_more_runs_than_one_merge_holds(tmp_path, monkeypatch, keep):
 
 
 def test_a_sorted_source_is_one_run_and_never_sorted(tmp_path, monkeypatch):
-    monkeypatch.setattr(runs, "argsort", lambda keys: pytest.fail("sorted keys were sorted"))
+    monkeypatch.setattr(runs, "sort_keys", lambda keys: pytest.fail("sorted keys were sorted"))
     rows = [(b"%08d" % i, b"", b"%d" % i) for i in range(20_000)]
     with RunSorter("error", memory=1 << 16, folder=str(tmp_path)) as sorter:
         for start in range(0, len(rows), 1000):

@@ -200,6 +200,8 @@ def main(ctx: click.Context, debug: bool) -> None:
               show_default=True)  # fmt: skip
 @click.option("--memory", default="512MiB", show_default=True, metavar="SIZE",
               help="Budget for rows in memory; what is beyond is spilled to disk.")  # fmt: skip
+@click.option("--threads", type=click.IntRange(1, 64), default=1, show_default=True, metavar="N",
+              help="How many threads read ahead, compress and write.")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace the store that is there.")
 @_output("table", "json")
 def build(
@@ -212,6 +214,7 @@ def build(
     nullable_keys: str,
     compression: str,
     memory: str,
+    threads: int,
     overwrite: bool,
     output: str,
 ) -> None:
@@ -228,6 +231,7 @@ def build(
             nullable_keys=_names(nullable_keys),
             compression=compression,
             memory=budget,
+            threads=threads,
             overwrite=overwrite,
         )
     except (pa.ArrowException, OSError) as error:

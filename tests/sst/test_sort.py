@@ -13,7 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookupstore._sort import argsort, equal_to_previous, is_ascending, upper_bound
+from lookupstore._sort import (
+    Gather,
+    argsort,
+    equal_to_previous,
+    is_ascending,
+    sort_keys,
+    upper_bound,
+)
 
 KEYS = st.one_of(
     st.lists(st.binary(max_size=4), max_size=80),
@@ -93,3 +100,40 @@ def test_refusals() -> None:
                 call(bad)
     with pytest.raises(ValueError, match=r"values\[1\]: the Arrow offsets leave"):
         upper_bound(wild, b"a")
+
+
+@given(keys=st.lists(st.binary(max_size=20) | st.sampled_from([b"", b"\0", b"a" * 17, b"a" * 18])))
+def test_sort_keys_says_which_repeat(keys: list[bytes]) -> None:
+    order, same = sort_keys(pa.array(keys, pa.binary()))
+    assert order.tolist() == expected(keys)
+    ordered = sorted(keys)
+    repeats = [i > 0 and ordered[i] == ordered[i - 1] for i in range(len(keys))]
+    assert (same is None and not any(repeats)) or (same is not None and same.tolist() == repeats)
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary(3), pa.binary(0)])
+def test_gather_against_take(seed: int, kind: pa.DataType) -> None:
+    rng = random.Random(seed)
+    width = kind.byte_width if pa.types.is_fixed_size_binary(kind) else None
+    parts = []
+    for count in (5, 0, 300, 1, 40):
+        size = lambda: rng.randrange(90) if width is None else width  # noqa: E731
+        values = [rng.randbytes(size()) for _ in range(count + 2)]
+        parts.append(pa.array(values, kind).slice(1, count))
+    whole = pa.concat_arrays(parts)
+    gather = Gather(parts)
+    for count in (0, 1, 7, 1000):
+        rows = np.array([rng.randrange(len(whole)) for _ in range(count)], np.int64)
+        assert gather.take(rows).equals(whole.take(pa.array(rows)))
+    for wrong in (-1, len(whole)):
+        with pytest.raises(IndexError, match=rf"row {wrong} of {len(whole)}"):
+            gather.take(np.array([0, wrong], np.int64))
+
+
+def test_gather_refuses() -> None:
+    with pytest.raises(ValueError, match="arrays is empty"):
+        Gather([])
+    with pytest.raises(TypeError, match=r"arrays\[1\] is large_binary, the first one binary"):
+        Gather([pa.array([b""], pa.binary()), pa.array([b""], pa.large_binary())])
+    with pytest.raises(ValueError, match=r"arrays\[0\] holds a null"):
+        Gather([pa.array([None], pa.binary())])

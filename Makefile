@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+BENCH_CORE_ARGS ?=
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -140,6 +141,10 @@ asan: .venv-asan/.built  ## Run the suite without Spark on extensions built with
 .PHONY: bench
 bench: $(VENV)/.built  ## Time every verb beside its rivals
 	$(BIN)/pytest bench $(BENCH_ARGS)
+
+.PHONY: bench-core
+bench-core: $(VENV)/.built  ## Time the core against its bars: 10,000,000 records
+	$(BIN)/python bench/core.py $(BENCH_CORE_ARGS)
 
 # ---- packages ----------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from report import Result, machine_lines, tables, write_json_lines
-from rivals import Contender
+from rivals import Contender, bytes_in
 from workloads import WORKLOADS, Workload
 
 RESULTS = pytest.StashKey[list[Result]]()
@@ -134,8 +134,3 @@ def measure(request: pytest.FixtureRequest) -> Callable[..., None]:
         request.config.stash[RESULTS].append(result)
 
     return measured
-
-
-def bytes_in(folder: Path) -> int:
-    """Return the disk space of all files: LMDB's is a large map that is mostly holes."""
-    return sum(512 * path.stat().st_blocks for path in folder.rglob("*") if path.is_file())

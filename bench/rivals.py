@@ -7,9 +7,13 @@ workload says is stored, once before the clock starts: a wrong answer cannot win
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +21,18 @@ import numpy as np
 import pyarrow as pa
 from workloads import Queries, Workload
 
+import lookupstore
 from lookupstore.sst import Reader, Writer
 from lookupstore.sst.cache import BlockCache
 
 #: All caches hold all blocks: every contender is timed with hot caches.
 CACHE_BYTES = 4 << 30
+
+#: Stands for the codec that somebody gets who names none.
+DEFAULT_CODEC = "default"
+
+#: Records that are compared at a time: more as Python bytes would need gigabytes.
+COMPARED = 1 << 16
 
 
 class Handle(ABC):
@@ -49,10 +60,12 @@ class Handle(ABC):
     def scan(self) -> Iterable[Any]:
         """Iterate over all records, in the form that the library has."""
 
-    def scanned(self) -> tuple[pa.Array, pa.Array]:
-        """Return all keys and values as large_binary arrays."""
-        keys, values = zip(*self.scan(), strict=True)
-        return pa.array(keys, pa.large_binary()), pa.array(values, pa.large_binary())
+    def scanned(self) -> Iterator[tuple[pa.Array, pa.Array]]:
+        """Yield all keys and values, some at a time, as large_binary arrays."""
+        pairs = iter(self.scan())
+        while some := list(islice(pairs, COMPARED)):
+            keys, values = zip(*some, strict=True)
+            yield pa.array(keys, pa.large_binary()), pa.array(values, pa.large_binary())
 
 
 class Contender(ABC):
@@ -67,6 +80,20 @@ class Contender(ABC):
     name: str
     module: str
     codecs: tuple[str, ...] = ("none",)
+
+    @property
+    def usual_codec(self) -> str:
+        """Return the compression of the files that are read."""
+        return self.codecs[-1]
+
+    @property
+    def files(self) -> str:
+        """Return a name for what `fill` makes: contenders of one name can open each other's."""
+        return self.name
+
+    def lacks(self) -> str | None:
+        """Return why it cannot run here, None if it can."""
+        return "not installed" if find_spec(self.module) is None else None
 
     @abstractmethod
     def fill(self, folder: Path, workload: Workload, codec: str) -> None:
@@ -97,25 +124,120 @@ class LookupstoreHandle(Handle):
     def scan(self) -> Iterator[pa.RecordBatch]:
         return self.reader.scan()
 
-    def scanned(self) -> tuple[pa.Array, pa.Array]:
-        table = pa.Table.from_batches(self.scan()).combine_chunks()
-        return table["key"].combine_chunks(), table["value"].combine_chunks()
+    def scanned(self) -> Iterator[tuple[pa.Array, pa.Array]]:
+        for batch in self.reader.scan():
+            yield batch.column("key"), batch.column("value")
+
+
+class TwoThreadsHandle(LookupstoreHandle):
+    def __init__(self, reader: Reader, pool: ThreadPoolExecutor) -> None:
+        super().__init__(reader)
+        self.pool = pool
+
+    def prepare(self, queries: Queries) -> list[pa.Array]:
+        half = len(queries) // 2
+        return [queries.keys.slice(0, half), queries.keys.slice(half)]
+
+    def get_many(self, keys: list[pa.Array]) -> list[pa.Array]:
+        return list(self.pool.map(self.reader.get_many, keys))
+
+    def answers(self, answer: list[pa.Array]) -> pa.Array:
+        return pa.concat_arrays(answer)
 
 
 class Lookupstore(Contender):
-    """Our own file: Arrow in, Arrow out; default options but the codec."""
+    """Our own file: Arrow in, Arrow out; default options but the codec.
 
-    name = module = "lookupstore"
+    Args:
+        name: of the column in the tables.
+        cache_bytes: size of the reader's own cache; None is the cache that a reader has by default.
+        options: further ones of the writer.
+    """
+
+    module = "lookupstore"
     codecs = ("none", "zstd")
 
+    def __init__(
+        self,
+        name: str = "lookupstore",
+        *,
+        cache_bytes: int | None = CACHE_BYTES,
+        **options: Any,
+    ) -> None:
+        self.name = name
+        self.cache_bytes = cache_bytes
+        self.options = options
+
+    @property
+    def usual_codec(self) -> str:
+        return DEFAULT_CODEC
+
+    @property
+    def files(self) -> str:
+        return " ".join(["lookupstore", *(f"{name}={self.options[name]}" for name in self.options)])
+
+    def lacks(self) -> str | None:
+        known = inspect.signature(Writer).parameters
+        return None if all(name in known for name in self.options) else "not available"
+
     def fill(self, folder: Path, workload: Workload, codec: str) -> None:
-        with Writer(folder / "records.sst", compression=codec) as writer:
+        options = self.options
+        if codec != DEFAULT_CODEC:
+            options = {"compression": codec, **options}
+        with Writer(folder / "records.sst", **options) as writer:
             writer.put_many(workload.keys, workload.values)
+
+    def cache(self) -> BlockCache[Any] | None:
+        """Return a new cache for one reader, None for the one that all readers share."""
+        return None if self.cache_bytes is None else BlockCache(self.cache_bytes)
 
     @contextmanager
     def open(self, folder: Path, workload: Workload) -> Iterator[Handle]:
-        with Reader(folder / "records.sst", cache=BlockCache(CACHE_BYTES)) as reader:
+        with Reader(folder / "records.sst", cache=self.cache()) as reader:
             yield LookupstoreHandle(reader)
+
+
+class TwoThreads(Lookupstore):
+    """Two threads over one reader of our file, each with one half of the keys of a call."""
+
+    @contextmanager
+    def open(self, folder: Path, workload: Workload) -> Iterator[Handle]:
+        with (
+            Reader(folder / "records.sst", cache=self.cache()) as reader,
+            ThreadPoolExecutor(2) as pool,
+        ):
+            yield TwoThreadsHandle(reader, pool)
+
+
+class StoreHandle(Handle):
+    def __init__(self, store: lookupstore.LookupStore) -> None:
+        self.store = store
+        self.get = store.get
+
+    def get_many(self, keys: pa.Array) -> pa.Table:
+        return self.store.lookup(keys)
+
+    def answers(self, answer: pa.Table) -> pa.Table:
+        return answer
+
+    def scan(self) -> Iterator[pa.RecordBatch]:
+        return iter(self.store.scan())
+
+
+class Store(Lookupstore):
+    """Our own store of typed rows; keys are typed, too, and answers are tables of four columns."""
+
+    @property
+    def files(self) -> str:
+        return "store"
+
+    def fill(self, folder: Path, workload: Workload, codec: str) -> None:
+        lookupstore.build(workload.table, folder / "store", key="id", progress=False).close()
+
+    @contextmanager
+    def open(self, folder: Path, workload: Workload) -> Iterator[Handle]:
+        with lookupstore.open(folder / "store", cache_bytes=self.cache_bytes) as store:
+            yield StoreHandle(store)
 
 
 # ---- embedded key-value stores -----------------------------------------------------------------
@@ -313,6 +435,10 @@ class InMemory(Contender):
 
     codecs = ()
 
+    @property
+    def usual_codec(self) -> str:
+        return "none"
+
     def fill(self, folder: Path, workload: Workload, codec: str) -> None:
         raise TypeError(f"{self.name} has no file to fill")
 
@@ -425,11 +551,25 @@ class Pandas(InMemory):
 
 
 def check_records(contender: Contender, folder: Path, workload: Workload) -> None:
-    """Compare all that a contender gives out with the workload, record for record."""
+    """Compare all that a filled folder gives out with the workload, record for record."""
     with contender.open(folder, workload) as handle:
-        keys, values = handle.scanned()
-    assert keys.equals(workload.keys.cast(pa.large_binary()))
-    assert values.equals(workload.values.cast(pa.large_binary()))
+        check_scan(handle, workload)
+
+
+def check_scan(handle: Handle, workload: Workload) -> None:
+    """Compare a scan with the workload, record for record."""
+    row = 0
+    for keys, values in handle.scanned():
+        for found, stored in ((keys, workload.keys), (values, workload.values)):
+            # Not the other way: of a fixed_size_binary slice, Arrow would cast the whole parent.
+            assert found.cast(stored.type).equals(stored.slice(row, len(found)))
+        row += len(keys)
+    assert row == len(workload)
+
+
+def bytes_in(folder: Path) -> int:
+    """Return the disk space of all files: LMDB's is a large map that is mostly holes."""
+    return sum(512 * path.stat().st_blocks for path in folder.rglob("*") if path.is_file())
 
 
 FILES = (Lookupstore(), Rocksdict(), Lmdb(), Plyvel())

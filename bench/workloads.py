@@ -10,6 +10,7 @@ them. Everything that a rival takes as Python bytes is made before the clock sta
 from __future__ import annotations
 
 import binascii
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,6 +41,33 @@ class Queries:
         listed: list[bytes] = self.keys.to_pylist()
         return listed
 
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def calls(self, size: int, most: int) -> list[Queries]:
+        """Return the first keys as at most so many calls of `size` keys: none is in two calls."""
+        size = min(size, len(self))
+        starts = range(0, min(most, len(self) // size) * size, size)
+        return [
+            Queries(self.keys.slice(at, size), self.expected.slice(at, size), self.ascending)
+            for at in starts
+        ]
+
+
+@dataclass(frozen=True)
+class TypedRows:
+    """Hold the rows of a workload with types, and which of them are asked for.
+
+    Attributes:
+        table: n rows in random order: a column `id`, the key as its own type, and four more.
+        ids: typed hits in random order, some of them repeated.
+        expected: the four columns at `ids`.
+    """
+
+    table: pa.Table
+    ids: pa.Array
+    expected: pa.Table
+
 
 @dataclass(frozen=True)
 class Workload:
@@ -52,10 +80,8 @@ class Workload:
         random: hits in random order, some of them repeated.
         sorted: the same hits in key order.
         missing: keys of the same kind that are not stored, in random order.
-        table: n rows in random order: a column `id`, the key as its own type, and four more.
-        ids: typed hits in random order.
-        expected_rows: the four columns at `ids`.
         missing_ids: typed keys that are not stored, in random order.
+        make_typed: makes the typed rows, the same at every call.
     """
 
     name: str
@@ -64,10 +90,8 @@ class Workload:
     random: Queries
     sorted: Queries
     missing: Queries
-    table: pa.Table
-    ids: pa.Array
-    expected_rows: pa.Table
     missing_ids: pa.Array
+    make_typed: Callable[[], TypedRows]
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -77,9 +101,34 @@ class Workload:
         """Return keys and values as Python bytes."""
         return self.keys.to_pylist(), self.values.to_pylist()
 
+    @cached_property
+    def typed(self) -> TypedRows:
+        """Return the typed rows, which only stores need."""
+        return self.make_typed()
+
+    @property
+    def table(self) -> pa.Table:
+        """Return n rows in random order: a column `id`, and four more."""
+        return self.typed.table
+
+    @property
+    def ids(self) -> pa.Array:
+        """Return typed hits in random order."""
+        return self.typed.ids
+
+    @property
+    def expected_rows(self) -> pa.Table:
+        """Return the four columns at `ids`."""
+        return self.typed.expected
+
     def prepare(self) -> None:
         """Make the Python bytes now, before a clock starts."""
         _ = self.listed
+
+    def release(self) -> None:
+        """Free what was made of the records on request: Python bytes and typed rows."""
+        for name in ("listed", "typed"):
+            self.__dict__.pop(name, None)
 
 
 def fixed_size(matrix: npt.NDArray[np.uint8]) -> pa.Array:
@@ -111,6 +160,17 @@ def string_keys(ids: Ints) -> pa.Array:
     )
 
 
+def string_order(ids: Ints) -> Ints:
+    """Return the positions of the ids in the byte order of their strings.
+
+    No prefix begins another one, so their rank decides first: much faster than sorting strings.
+    """
+    rank = np.argsort(np.argsort(PREFIXES)).astype(np.uint8)
+    by_digits: Ints = np.argsort(scatter(ids))
+    by_prefix: Ints = np.argsort(rank[ids[by_digits] % len(PREFIXES)], kind="stable")
+    return by_digits[by_prefix]
+
+
 def random_bytes(random: Random, rows: int, width: int) -> npt.NDArray[np.uint8]:
     return random.integers(0, 256, (rows, width), np.uint8)
 
@@ -129,7 +189,7 @@ def w1(records: int, queries: int) -> Workload:
             "seen": pa.array(random.integers(0, 1 << 50, rows), pa.timestamp("us")),
         }
 
-    return make("W1", records, queries, lambda ids: pa.array(ids), int_keys, values, columns)
+    return make("W1", records, queries, pa.array, int_keys, np.argsort, values, columns)
 
 
 def w2(records: int, queries: int) -> Workload:
@@ -157,6 +217,7 @@ def w2(records: int, queries: int) -> Workload:
         queries,
         string_keys,
         lambda ids: string_keys(ids).cast(pa.binary()),
+        string_order,
         values,
         columns,
     )
@@ -168,15 +229,23 @@ def make(
     queries: int,
     typed: Callable[[Ints], pa.Array],
     encoded: Callable[[Ints], pa.Array],
+    order: Callable[[Ints], Ints],
     values_of: Callable[[Random, int], pa.Array],
     columns_of: Callable[[Random, int], dict[str, pa.Array]],
 ) -> Workload:
+    """Make a workload of ids.
+
+    Args:
+        typed: gives the keys of ids as their own type.
+        encoded: gives them as bytes.
+        order: gives the positions of ids in the order of those bytes.
+        values_of: gives so many values as fixed_size_binary.
+        columns_of: gives so many rows of the four columns.
+    """
     random = np.random.default_rng(SEED)
     ids = random.permutation(2 * records)
     stored, absent = ids[:records], ids[records:]
-    unsorted = encoded(stored)
-    order = pc.sort_indices(unsorted.cast(pa.binary()))
-    keys, values = unsorted.take(order), values_of(random, records)
+    keys, values = encoded(stored[order(stored)]), values_of(random, records)
 
     hits = random.integers(0, records, queries)
     in_order = np.sort(hits)
@@ -186,8 +255,12 @@ def make(
         expected = values.take(pa.array(rows)).cast(pa.large_binary())
         return Queries(keys.take(pa.array(rows)), expected, ascending)
 
-    table = pa.table({"id": typed(stored), **columns_of(random, records)})
-    rows = table.take(pa.array(random.integers(0, records, queries))).combine_chunks()
+    def make_typed() -> TypedRows:
+        again = copy.deepcopy(random)  # every call draws the same
+        table = pa.table({"id": typed(stored), **columns_of(again, records)})
+        asked = table.take(pa.array(again.integers(0, records, queries))).combine_chunks()
+        return TypedRows(table, asked["id"].combine_chunks(), asked.drop_columns(["id"]))
+
     return Workload(
         name=name,
         keys=keys,
@@ -195,10 +268,8 @@ def make(
         random=found(hits),
         sorted=found(in_order, ascending=True),
         missing=Queries(encoded(misses), pa.nulls(queries, pa.large_binary())),
-        table=table,
-        ids=rows["id"].combine_chunks(),
-        expected_rows=rows.drop_columns(["id"]),
         missing_ids=typed(misses),
+        make_typed=make_typed,
     )
 
 

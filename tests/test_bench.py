@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 import os
 import subprocess
@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -17,12 +18,23 @@ import lookupstore
 
 ROOT = Path(__file__).resolve().parents[1]
 BENCH = ROOT / "bench"
+SIZES = ("--records", "500", "--queries", "100")
 
 pytest.importorskip("pytest_benchmark")
 
 
 def run(folder: Path, *arguments: str) -> str:
     """Run the bench outside of the work tree and return what it prints."""
+    return python(
+        folder,
+        *("-m", "pytest", str(BENCH), "-c", str(ROOT / "pyproject.toml")),
+        *("--rootdir", str(ROOT), "-p", "no:cacheprovider", "--basetemp", str(folder / "temp")),
+        *(*SIZES, *arguments),
+    )
+
+
+def python(folder: Path, *arguments: str) -> str:
+    """Run Python in a folder and return what it prints."""
     # A worker of xdist tells its children that they are workers, too: then nothing would be timed.
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")
@@ -30,27 +42,33 @@ def run(folder: Path, *arguments: str) -> str:
     # The child imports the lookupstore of this process, installed or in place.
     found = [str(Path(lookupstore.__file__).parents[1]), environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, found))
-    command = [
-        *(sys.executable, "-m", "pytest", str(BENCH), "-c", str(ROOT / "pyproject.toml")),
-        *("--rootdir", str(ROOT), "-p", "no:cacheprovider", "--basetemp", str(folder / "temp")),
-        *("--records", "500", "--queries", "100", *arguments),
-    ]
+    command = [sys.executable, *arguments]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 @pytest.fixture
-def report() -> Iterator[ModuleType]:
-    """Give the bench's report module, which is in no package."""
-    spec = importlib.util.spec_from_file_location("bench_report", BENCH / "report.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
+def bench_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the bench's modules, which are in no package, be imported, and forget them again."""
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(str(BENCH))
+    yield
+    for path in BENCH.glob("*.py"):
+        if path.stem not in before:
+            sys.modules.pop(path.stem, None)
+
+
+@pytest.fixture
+def report(bench_modules: None) -> ModuleType:
+    """Give the module that prints the tables of `make bench`."""
+    return importlib.import_module("report")
+
+
+@pytest.fixture
+def bars(bench_modules: None) -> ModuleType:
+    """Give the module with the bars of `make bench-core`."""
+    return importlib.import_module("bars")
 
 
 def test_every_verb_runs_and_is_reported(tmp_path: Path, report: ModuleType) -> None:
@@ -107,4 +125,74 @@ def test_table_of_known_results(report: ModuleType) -> None:
         "",
         "W2 Spark  lookupstore",
         "join              100",
+    ]
+
+
+def read_core(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the measurements and the bars in the JSON lines of the core's bench."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert all(one["run"]["settings"]["records"] == 500 for one in lines)
+    assert all(one["run"]["machine"]["cores"] == os.cpu_count() for one in lines)
+    return [one for one in lines if "rounds" in one], [one for one in lines if "bar" in one]
+
+
+def test_every_bar_of_the_core_is_measured(tmp_path: Path, bars: ModuleType) -> None:
+    lines = tmp_path / "new" / "core.jsonl"
+    shown = python(
+        tmp_path, str(BENCH / "core.py"), *SIZES, "--rounds", "2", "--json-lines", str(lines)
+    )
+    measured, outcomes = read_core(lines)
+    assert [(one["workload"], one["bar"]) for one in outcomes] == [
+        (one.workload, one.name) for one in bars.BARS
+    ]
+    verdicts = {(one["workload"], one["bar"]): one["verdict"] for one in outcomes}
+    assert all(f"{workload}  {name} " in shown for workload, name in verdicts)
+    assert all(
+        verdict in ("met", "NOT MET") or verdict.endswith((": not installed", ": not available"))
+        for verdict in verdicts.values()
+    )
+    ours = {one.subjects[0] for one in bars.BARS} | set(bars.INFORMATION)
+    found = {bars.Subject(one["workload"], one["verb"], one["contender"]) for one in measured}
+    assert {one for one in ours if one.contender != bars.TWO_WRITING} <= found
+    assert all(one["least"] <= one["value"] <= one["most"] for one in measured)
+
+
+def test_a_rival_that_is_not_installed_is_said_so(tmp_path: Path) -> None:
+    lines = tmp_path / "core.jsonl"
+    without = f"import sys; sys.path.insert(0, {str(BENCH)!r}); sys.modules['lmdb'] = None; "
+    chosen = ("--only", "sorted / ", "--workload", "W1", "--json-lines", str(lines))
+    shown = python(
+        tmp_path, "-c", without + "import core; core.main()", *SIZES, "--rounds", "1", *chosen
+    )
+    _, outcomes = read_core(lines)
+    verdicts = {one["bar"]: one["verdict"] for one in outcomes}
+    assert verdicts.pop("sorted / numpy") in ("met", "NOT MET")
+    assert set(verdicts.values()) == {"lmdb: not installed"}
+    assert shown.count("lmdb: not installed") == len(verdicts)
+
+
+def test_bars_of_known_measurements(bars: ModuleType) -> None:
+    ours, rival = (bars.Subject("W1", "random", name) for name in ("lookupstore", "lmdb"))
+    size = bars.Subject("W1", "size zstd", "lookupstore")
+    measured = {
+        ours: bars.Measurement(ours, (0.1, 0.05, 9.0), 1_000_000),
+        rival: bars.Measurement(rival, (2.0, 1.0), 1_000_000),
+        size: bars.Measurement(size, (31e6,)),
+    }
+    asked = [
+        *bars.bar("rate", "random", "lookupstore", w1=10e6),
+        *bars.bar("ratio", "random", "lookupstore", "lmdb", w1=15.1),
+        *bars.bar("size", "size zstd", "lookupstore", w1=30e6, at_most=True),
+        *bars.bar("none", "random", "lookupstore", "pandas", w1=2),
+    ]
+    outcomes = [bars.judge(one, measured, {"pandas": "not installed"}) for one in asked]
+    assert bars.bars_table(outcomes, measured).splitlines() == [
+        "    bar          wanted      found       ours      rival",
+        "W1  rate   >= 10.00 M/s  10.00 M/s  10.00 M/s             met",
+        "W1  ratio     >= 15.10x     15.00x  10.00 M/s  0.667 M/s  NOT MET",
+        "W1  size     <= 30.0 MB    31.0 MB    31.0 MB             NOT MET",
+        "W1  none       >= 2.00x          -  10.00 M/s          -  pandas: not installed",
+    ]
+    assert bars.measurement_text(measured[rival]).split() == [
+        *("W1", "random", "lmdb", "0.667", "M/s", "0.500", "M/s", "..", "1.00", "M/s")
     ]

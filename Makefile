@@ -5,6 +5,7 @@ VENV ?= .venv
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 BENCH_CORE_ARGS ?=
+SOAK_ARGS ?=
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -20,7 +21,8 @@ EXTENSIONS := $(subst /,.,$(basename $(shell find lookupstore -name '*.pyx')))
 BUILT_FROM := setup.py $(CSRC) $(HEADERS) $(PYX)
 PACKAGED := $(BUILT_FROM) pyproject.toml MANIFEST.in README.md LICENSE \
             $(shell find lookupstore -name '*.py' -o -name '*.pyi')
-FORMATTED_C := $(CSRC) $(HEADERS) $(wildcard csrc/test_csrc.c)
+C_TESTS := $(wildcard csrc/test_*.c)
+FORMATTED_C := $(CSRC) $(HEADERS) $(C_TESTS) bench/stages.c
 # As in pyproject.toml; installed first, so that a build in place finds them where later ones will.
 BUILD_REQUIRES := 'setuptools>=77' 'cython>=3.3,<4' 'pyarrow>=17'
 PYTHONS := 3.10 3.11 3.12 3.13 3.14
@@ -101,7 +103,7 @@ test-c: build/test_csrc  ## Run the C test with AddressSanitizer and UndefinedBe
 build/test_csrc: csrc/test_csrc.c $(CSRC) $(HEADERS) $(VENV)/.built
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -g -O1 -Wall -Wextra -Werror -fsanitize=address,undefined \
-	    -fno-sanitize-recover=all -Icsrc \
+	    -fno-sanitize-recover=all -pthread -Icsrc \
 	    -isystem "$$($(BIN)/python -c 'import pyarrow; print(pyarrow.get_include())')" \
 	    csrc/test_csrc.c $(CSRC) -lm -o $@
 
@@ -130,17 +132,54 @@ asan: .venv-asan/.built  ## Run the suite without Spark on extensions built with
 	    ASAN_OPTIONS=detect_leaks=0:halt_on_error=1 UBSAN_OPTIONS=print_stacktrace=1; \
 	$(call fast-suite,.venv-asan)
 
-.venv-asan/.built: $(PACKAGED) | $(BIN)/python
-	test -x .venv-asan/bin/python || $(BIN)/python -m venv .venv-asan
-	.venv-asan/bin/python -m pip install --quiet $(BUILD_REQUIRES)
-	LOOKUPSTORE_BUILD=sanitize .venv-asan/bin/python -m pip install --quiet --no-build-isolation \
+.venv-asan/.built: BUILD = sanitize
+.venv-tsan/.built: BUILD = thread
+.venv-asan/.built .venv-tsan/.built: $(PACKAGED) | $(BIN)/python
+	test -x $(@D)/bin/python || $(BIN)/python -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet $(BUILD_REQUIRES)
+	LOOKUPSTORE_BUILD=$(BUILD) $(@D)/bin/python -m pip install --quiet --no-build-isolation \
 	    --no-cache-dir --force-reinstall --no-deps .
-	.venv-asan/bin/python -m pip install --quiet 'lookupstore[test]'
+	$(@D)/bin/python -m pip install --quiet 'lookupstore[test]'
 	@touch $@
+
+# CPython is not built with ThreadSanitizer, but takes its lock with calls that the sanitizer sees.
+# Arrow's own allocator is not seen, and would be reported: the system's takes its place.
+.PHONY: tsan
+tsan: PRELOAD = $(shell $(CC) -print-file-name=libtsan.so) $(shell $(CC) -print-file-name=libstdc++.so)
+tsan: build/test_threads .venv-tsan/.built  ## Run the tests of threads under ThreadSanitizer, C's first
+	build/test_threads
+	export LD_PRELOAD="$(PRELOAD)" PYTHONMALLOC=malloc ARROW_DEFAULT_MEMORY_POOL=system \
+	    TSAN_OPTIONS=exitcode=66; \
+	cd $$(mktemp -d) && $(ROOT)/.venv-tsan/bin/pytest -c $(ROOT)/pyproject.toml -p no:cacheprovider \
+	    -k threads $(PYTEST_ARGS) $(ROOT)/tests/sst/test_threads.py $(ROOT)/tests/sst/test_processes.py
+
+# What the protocol of pins and evictions is made of.
+THREADED := $(addprefix csrc/,ls_batch.c ls_block.c ls_fences.c ls_filter.c ls_hash.c ls_order.c ls_slots.c)
+
+build/test_threads: csrc/test_threads.c $(THREADED) $(HEADERS) $(VENV)/.built
+	@mkdir -p $(@D)
+	$(CC) -std=c11 -g -O1 -Wall -Wextra -Werror -fsanitize=thread -pthread -Icsrc \
+	    -isystem "$$($(BIN)/python -c 'import pyarrow; print(pyarrow.get_include())')" \
+	    $< $(THREADED) -lm -o $@
+
+.PHONY: soak
+soak: $(VENV)/.built  ## Read a store for 5 minutes while it is replaced every second
+	$(BIN)/python tests/soak.py $(SOAK_ARGS)
 
 .PHONY: bench
 bench: $(VENV)/.built  ## Time every verb beside its rivals
 	$(BIN)/pytest bench $(BENCH_ARGS)
+
+.PHONY: bench-stages
+bench-stages: $(VENV)/.built  ## Time each stage of a batch of lookups beside what memory takes
+	$(CC) -std=c11 -O3 -DNDEBUG -Wall -Wextra -Werror -Icsrc \
+	    -isystem "$$($(BIN)/python -c 'import pyarrow; print(pyarrow.get_include())')" \
+	    bench/stages.c $(CSRC) -lm -o build/stages
+	$(BIN)/python bench/stages.py build/stages $(BENCH_STAGES_ARGS)
+
+.PHONY: bench-defaults
+bench-defaults: $(VENV)/.built  ## Measure what block size, codec and filter rate cost and gain
+	$(BIN)/python bench/defaults.py $(BENCH_DEFAULTS_ARGS)
 
 .PHONY: bench-core
 bench-core: $(VENV)/.built  ## Time the core against its bars: 10,000,000 records
@@ -148,7 +187,7 @@ bench-core: $(VENV)/.built  ## Time the core against its bars: 10,000,000 record
 
 # ---- packages ----------------------------------------------------------------------------------
 
-dist/.sdist: $(PACKAGED) $(wildcard csrc/test_csrc.c) $(VENV)/.dependencies
+dist/.sdist: $(PACKAGED) $(C_TESTS) $(VENV)/.dependencies
 	rm -rf dist
 	$(BIN)/python -m build --sdist --outdir dist .
 	@touch $@

@@ -1,7 +1,8 @@
 """Builds the extensions and nothing else; metadata is in pyproject.toml.
 
 LOOKUPSTORE_BUILD=debug turns on Cython's bounds checks and C's asserts;
-LOOKUPSTORE_BUILD=sanitize adds AddressSanitizer and UndefinedBehaviorSanitizer.
+LOOKUPSTORE_BUILD=sanitize adds AddressSanitizer and UndefinedBehaviorSanitizer;
+LOOKUPSTORE_BUILD=thread adds ThreadSanitizer.
 """
 
 import os
@@ -12,7 +13,7 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 BUILD = os.environ.get("LOOKUPSTORE_BUILD", "release")
-SANITIZERS = "-fsanitize=address,undefined"
+SANITIZERS = {"sanitize": "-fsanitize=address,undefined", "thread": "-fsanitize=thread"}
 FLAGS = {
     "release": ["-O3", "-g0", "-DNDEBUG"],
     "debug": ["-O0", "-g"],
@@ -20,9 +21,10 @@ FLAGS = {
         "-O1",
         "-g",
         "-fno-omit-frame-pointer",
-        SANITIZERS,
+        SANITIZERS["sanitize"],
         "-fno-sanitize-recover=undefined",
     ],
+    "thread": ["-O1", "-g", "-fno-omit-frame-pointer", SANITIZERS["thread"]],
 }
 if BUILD not in FLAGS:
     sys.exit(f"LOOKUPSTORE_BUILD={BUILD!r} is none of {', '.join(FLAGS)}")
@@ -50,7 +52,7 @@ def extension(name, *c_sources):
             *FLAGS[BUILD],
         ],
         libraries=["m"],
-        extra_link_args=[SANITIZERS] if BUILD == "sanitize" else [],
+        extra_link_args=[SANITIZERS[BUILD]] if BUILD in SANITIZERS else [],
     )
 
 
@@ -60,18 +62,24 @@ setup(
         [
             extension("lookupstore._arrow"),
             extension("lookupstore.sst._block", "ls_block.c", "ls_order.c"),
-            extension("lookupstore.sst._filter", "ls_filter.c"),
+            extension("lookupstore.sst._filter", "ls_filter.c", "ls_hash.c"),
+            extension("lookupstore.sst._map"),
+            extension(
+                "lookupstore.sst._table", "ls_slots.c", "ls_hash.c", "ls_block.c", "ls_order.c"
+            ),
             extension("lookupstore.sst._writeback"),
             extension(
                 "lookupstore.sst._batch",
                 "ls_batch.c",
                 "ls_block.c",
+                "ls_fences.c",
                 "ls_filter.c",
+                "ls_hash.c",
                 "ls_order.c",
-                "ls_sort.c",
+                "ls_slots.c",
             ),
             extension("lookupstore._sort", "ls_gather.c", "ls_sort.c", "ls_order.c"),
-            extension("lookupstore._keys", "ls_keys.c"),
+            extension("lookupstore._keys", "ls_keys.c", "ls_hash.c"),
             extension("lookupstore._rows", "ls_rows.c"),
         ],
         compiler_directives={

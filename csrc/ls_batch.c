@@ -1,79 +1,198 @@
 #include "ls_batch.h"
 
-/* How many items ahead memory is asked for that an item will touch: longer than a miss takes, short
- * enough for what comes to stay in the cache. */
-#define AHEAD 16
+/* Keys that one pass takes before the next one follows: enough to hide what memory takes, few
+ * enough for what was asked for to be in the first two caches when it is touched. */
+#define PASS 128
 
-/* Keys are visited in their order, which is any order in memory. */
-static inline void prefetch_key(const ls_column *keys, const ls_sort_item *items, size_t count,
-                                size_t i) {
-    ls_slice key;
-    if (i + AHEAD < count && ls_column_get(keys, items[i + AHEAD].index, &key) == LS_OK)
-        __builtin_prefetch(key.data);
-}
+/* Bytes of a record that are asked for ahead: for more the hardware sees a sequence. */
+#define MOST_AHEAD 256
 
-/* The answer for a key that the file may repeat: where Java's search over the whole block ends. */
-static ls_status seek_repeated(const ls_block *block, ls_order order, ls_slice key,
-                               uint32_t *position) {
-    ls_slice next, value;
-    int found;
-    if (*position + 1 >= block->count)
-        return LS_OK;
-    ls_status status = ls_block_record(block, *position + 1, &next, &value);
-    if (status == LS_OK)
-        status = ls_check_key(order, next);
-    if (status != LS_OK || ls_compare(order, next, key) != 0)
-        return status;
-    return ls_block_seek(block, order, key, position, &found);
-}
-
-ls_status ls_batch_route(const ls_block *index, ls_order order, int repeats, const ls_column *keys,
-                         ls_sort_item *items, size_t count) {
-    uint32_t from = 0;
-    for (size_t i = 0; i < count; i++) {
-        ls_slice key = {NULL, 0};
-        uint32_t position;
-        int found;
-        prefetch_key(keys, items, count, i);
-        (void)ls_column_get(keys, items[i].index, &key);
-        ls_status status = ls_block_lower_bound(index, order, key, from, &position, &found);
-        from = position;
-        if (status == LS_OK && found && repeats)
-            status = seek_repeated(index, order, key, &position);
+ls_status ls_batch_filter(const ls_filter *filter, ls_order order, const ls_column *keys,
+                          size_t from, size_t to, ls_batch_item *items, size_t *count,
+                          size_t *bad) {
+    uint64_t hashes[PASS];
+    uint8_t maybe[PASS];
+    size_t kept = 0;
+    *count = 0;
+    for (size_t start = from; start < to; start += PASS) {
+        size_t end = start + PASS < to ? start + PASS : to;
+        ls_status status = ls_hash_column(keys, start, end, hashes, bad);
         if (status != LS_OK)
             return status;
-        items[i].block = position;
-    }
-    return LS_OK;
-}
-
-ls_status ls_batch_search(const ls_block *block, ls_order order, int repeats, const ls_column *keys,
-                          const ls_sort_item *items, size_t count, ls_slice *answers) {
-    uint32_t from = 0;
-    for (size_t i = 0; i < count; i++) {
-        ls_slice key = {NULL, 0}, stored;
-        uint32_t position;
-        int found;
-        prefetch_key(keys, items, count, i);
-        if (i + AHEAD < count)
-            __builtin_prefetch(&answers[items[i + AHEAD].index], 1);
-        (void)ls_column_get(keys, items[i].index, &key);
-        ls_status status = ls_block_lower_bound(block, order, key, from, &position, &found);
-        if (status != LS_OK)
-            return status;
-        from = position;
-        if (!found)
-            continue;
-        if (repeats) {
-            status = seek_repeated(block, order, key, &position);
-            if (status != LS_OK)
-                return status;
+        if (order != LS_ORDER_BYTES) { /* a key of a wrong size is refused whatever its hash says */
+            for (size_t i = start; i < end; i++) {
+                ls_slice key = {NULL, 0};
+                (void)ls_column_get(keys, i, &key);
+                if (ls_column_is_valid(keys, i) && ls_check_key(order, key) != LS_OK) {
+                    *bad = i;
+                    return LS_BAD_KEY;
+                }
+            }
         }
-        status = ls_block_record(block, position, &stored, &answers[items[i].index]);
+        ls_filter_test_many(filter, keys, start, end, hashes, maybe);
+        for (size_t i = start; i < end; i++) {
+            items[kept].hash = hashes[i - start];
+            items[kept].index = (uint32_t)i;
+            kept += maybe[i - start];
+        }
+    }
+    if (keys->validity != NULL) {
+        size_t valid = 0;
+        for (size_t i = 0; i < kept; i++) {
+            items[valid] = items[i];
+            valid += (size_t)ls_column_is_valid(keys, items[i].index);
+        }
+        kept = valid;
+    }
+    *count = kept;
+    return LS_OK;
+}
+
+ls_status ls_batch_route(const ls_fences *fences, const ls_ready *ready, const ls_column *keys,
+                         ls_batch_item *items, size_t *count) {
+    ls_slice some[LS_ROUTES];
+    uint32_t blocks[LS_ROUTES];
+    size_t kept = 0;
+    for (size_t start = 0; start < *count; start += LS_ROUTES) {
+        size_t size = *count - start < LS_ROUTES ? *count - start : LS_ROUTES;
+        for (size_t i = 0; i < size; i++)
+            (void)ls_column_get(keys, items[start + i].index, &some[i]);
+        ls_status status = ls_fences_route_many(fences, some, size, blocks);
         if (status != LS_OK)
             return status;
+        for (size_t i = 0; i < size; i++) {
+            items[kept] = items[start + i];
+            items[kept].block = blocks[i];
+            if (blocks[i] < fences->index->count) {
+                LS_PREFETCH(&ready[blocks[i]]);
+                kept++;
+            }
+        }
+    }
+    *count = kept;
+    return LS_OK;
+}
+
+void ls_batch_pin(uint32_t *pins, uint8_t *used, const ls_batch_item *items, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        __atomic_fetch_add(&pins[items[i].block], 1, __ATOMIC_SEQ_CST);
+        ls_ready_use(&used[items[i].block]);
+    }
+}
+
+void ls_batch_unpin(uint32_t *pins, const ls_batch_item *items, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        __atomic_fetch_sub(&pins[items[i].block & ~LS_SEARCHED], 1, __ATOMIC_SEQ_CST);
+}
+
+void ls_batch_missing(const ls_ready *ready, const ls_batch_item *items, size_t count,
+                      uint8_t *bitmap) {
+    for (size_t i = 0; i < count; i++) {
+        uint32_t block = items[i].block;
+        if (!(block & LS_SEARCHED) && ls_ready_data(&ready[block]) == NULL)
+            bitmap[block >> 3] |= (uint8_t)(1U << (block & 7));
+    }
+}
+
+static inline void prefetch_record(const ls_ready *ready, uint32_t offset) {
+    const uint8_t *record = ready->data + offset;
+    uint32_t size = ready->record < MOST_AHEAD ? ready->record : MOST_AHEAD;
+    for (uint32_t at = 0; at < size; at += 64)
+        LS_PREFETCH(record + at);
+    LS_PREFETCH(record + size - 1);
+}
+
+ls_status ls_batch_search(const ls_ready *ready, ls_order order, const ls_column *keys,
+                          ls_batch_item *items, size_t count, size_t first, ls_slice *answers,
+                          size_t *left, uint32_t *bad) {
+    ls_ready blocks[PASS]; /* of items to look for; data NULL: done, or not ready */
+    uint32_t slots[PASS]; /* LS_NO_SLOT: look again, with care */
+    *left = 0;
+    for (size_t start = 0; start < count; start += PASS) {
+        size_t size = count - start < PASS ? count - start : PASS;
+        ls_batch_item *piece = items + start;
+        for (size_t i = 0; i < size; i++) {
+            if (piece[i].block & LS_SEARCHED) {
+                blocks[i].data = NULL;
+                continue;
+            }
+            blocks[i] = ls_ready_seen(&ready[piece[i].block]);
+            if (blocks[i].data == NULL)
+                ++*left;
+            else if (blocks[i].slots != NULL)
+                LS_PREFETCH(ls_slots_bucket(&blocks[i], piece[i].hash));
+        }
+        for (size_t i = 0; i < size; i++) {
+            const ls_ready *block = &blocks[i];
+            slots[i] = LS_NO_SLOT;
+            if (block->data == NULL)
+                continue;
+            piece[i].block |= LS_SEARCHED;
+            if (block->slots == NULL)
+                continue;
+            const uint32_t *bucket = ls_slots_bucket(block, piece[i].hash);
+            uint32_t match = ls_slots_match(bucket, block->mask, piece[i].hash);
+            if (match != 0) {
+                slots[i] = bucket[__builtin_ctz(match)];
+                if (slots[i] != LS_NO_SLOT)
+                    prefetch_record(block, slots[i] & block->mask);
+            } else if (!ls_slots_full(bucket)) {
+                blocks[i].data = NULL;
+            }
+        }
+        for (size_t i = 0; i < size; i++) {
+            const ls_ready *block = &blocks[i];
+            if (block->data == NULL)
+                continue;
+            ls_slice key = {NULL, 0}, *answer = &answers[piece[i].index - first];
+            ls_status status = LS_OK;
+            int same = 0;
+            (void)ls_column_get(keys, piece[i].index, &key);
+            if (slots[i] != LS_NO_SLOT)
+                status = ls_ready_record(block, slots[i] & block->mask, key, &same, answer);
+            if (status == LS_OK && !same)
+                status = ls_ready_get(block, order, key, piece[i].hash, answer);
+            if (status != LS_OK) {
+                *bad = piece[i].block & ~LS_SEARCHED;
+                return status;
+            }
+        }
     }
     return LS_OK;
+}
+
+size_t ls_batch_stage_size(const ls_batch_item *items, size_t count, size_t first,
+                           const ls_slice *answers) {
+    size_t size = 0;
+    for (size_t i = 0; i < count; i++)
+        if (items[i].block & LS_SEARCHED)
+            size += answers[items[i].index - first].size;
+    return size;
+}
+
+void ls_batch_stage(const ls_batch_item *items, size_t count, size_t first, ls_slice *answers,
+                    uint8_t *arena) {
+    for (size_t i = 0; i < count; i++) {
+        ls_slice *answer = &answers[items[i].index - first];
+        if (!(items[i].block & LS_SEARCHED) || answer->data == NULL)
+            continue;
+        if (answer->size > 0)
+            memcpy(arena, answer->data, answer->size);
+        answer->data = arena;
+        arena += answer->size;
+    }
+}
+
+size_t ls_batch_drop_searched(uint32_t *pins, ls_batch_item *items, size_t count) {
+    size_t left = 0;
+    for (size_t i = 0; i < count; i++) {
+        ls_batch_item item = items[i];
+        if (!(item.block & LS_SEARCHED))
+            items[left++] = item;
+        else if (pins != NULL)
+            ls_batch_unpin(pins, &item, 1);
+    }
+    return left;
 }
 
 size_t ls_batch_size(const ls_slice *answers, size_t count) {
@@ -85,18 +204,14 @@ size_t ls_batch_size(const ls_slice *answers, size_t count) {
 
 size_t ls_batch_gather(const ls_slice *answers, size_t count, int64_t *offsets, uint8_t *validity,
                        uint8_t *data) {
-    int64_t end = 0;
+    int64_t end = offsets[0];
     size_t missing = 0;
-    offsets[0] = 0;
     for (size_t i = 0; i < count; i++) {
-        if (i + AHEAD < count)
-            __builtin_prefetch(answers[i + AHEAD].data);
         if (answers[i].data == NULL) {
             missing++;
         } else {
             validity[i >> 3] |= (uint8_t)(1U << (i & 7));
-            if (answers[i].size > 0)
-                memcpy(data + end, answers[i].data, answers[i].size);
+            ls_copy(data + end, answers[i].data, answers[i].size);
             end += (int64_t)answers[i].size;
         }
         offsets[i + 1] = end;
@@ -104,29 +219,13 @@ size_t ls_batch_gather(const ls_slice *answers, size_t count, int64_t *offsets, 
     return missing;
 }
 
-size_t ls_batch_stage_size(const ls_sort_item *items, size_t count, const ls_slice *answers) {
-    size_t size = 0;
-    for (size_t i = 0; i < count; i++)
-        size += answers[items[i].index].size;
-    return size;
-}
-
-size_t ls_batch_stage(const ls_sort_item *items, size_t count, ls_slice *answers, uint8_t *arena) {
-    size_t used = 0;
+size_t ls_batch_found(const ls_slice *answers, size_t count, uint8_t *bitmap) {
+    size_t missing = 0;
     for (size_t i = 0; i < count; i++) {
-        ls_slice *answer = &answers[items[i].index];
-        if (answer->data == NULL)
-            continue;
-        if (answer->size > 0)
-            memcpy(arena + used, answer->data, answer->size);
-        answer->data = arena + used;
-        used += answer->size;
-    }
-    return used;
-}
-
-void ls_batch_found(const ls_slice *answers, size_t count, uint8_t *bitmap) {
-    for (size_t i = 0; i < count; i++)
-        if (answers[i].data != NULL)
+        if (answers[i].data == NULL)
+            missing++;
+        else
             bitmap[i >> 3] |= (uint8_t)(1U << (i & 7));
+    }
+    return missing;
 }

@@ -1,39 +1,69 @@
-/* A batch of sorted keys against a sorted file: keys to blocks, blocks to answers, answers to Arrow. */
+/* A batch of keys against one file, in passes over a piece of it: keys to hashes, past the filter, to
+ * blocks, to records, to Arrow. Every pass asks for the memory that the next one touches, so that
+ * misses of the cache overlap. Keys need no order, and answers come in the order of the request. */
 #ifndef LS_BATCH_H
 #define LS_BATCH_H
 
-#include "ls_block.h"
-#include "ls_sort.h"
+#include "ls_fences.h"
+#include "ls_filter.h"
+#include "ls_slots.h"
 
-/* Sets block of each item: the first record of the index whose key (the last one of a data block) is
- * not smaller; the number of blocks if there is none. `repeats`: see ls_batch_search.
- * REQUIRES: items in key order. */
-ls_status ls_batch_route(const ls_block *index, ls_order order, int repeats, const ls_column *keys,
-                         ls_sort_item *items, size_t count);
+/* A key that may be there. */
+typedef struct {
+    uint64_t hash;
+    uint32_t index; /* of the key in its column */
+    uint32_t block; /* with LS_SEARCHED once it has been looked for */
+} ls_batch_item;
 
-/* Finds the items' keys in their data block. answers[item.index] becomes the value, or stays as it is
- * when the key is not there. `repeats`: the file may repeat keys, then the answer is the record that
- * Java's search meets (paimon-sst, "Repeated keys").
- * REQUIRES: items in key order, all of this block. */
-ls_status ls_batch_search(const ls_block *block, ls_order order, int repeats, const ls_column *keys,
-                          const ls_sort_item *items, size_t count, ls_slice *answers);
+#define LS_SEARCHED UINT32_C(0x80000000)
+
+/* Makes items of the keys [from, to) that are not null and that the filter lets pass.
+ * LS_BAD_KEY, LS_BAD_COLUMN: of key *bad. REQUIRES: room for to - from items. */
+ls_status ls_batch_filter(const ls_filter *filter, ls_order order, const ls_column *keys,
+                          size_t from, size_t to, ls_batch_item *items, size_t *count, size_t *bad);
+
+/* Sets the block of each item; items beyond the last block drop out. */
+ls_status ls_batch_route(const ls_fences *fences, const ls_ready *ready, const ls_column *keys,
+                         ls_batch_item *items, size_t *count);
+
+/* Counts every item as a user of its block, which nobody may then take away, and back. `used`: one
+ * byte a block, set where an item needs it. */
+void ls_batch_pin(uint32_t *pins, uint8_t *used, const ls_batch_item *items, size_t count);
+void ls_batch_unpin(uint32_t *pins, const ls_batch_item *items, size_t count);
+
+/* Sets in a zeroed bitmap the blocks of items that have not been searched and are not ready. */
+void ls_batch_missing(const ls_ready *ready, const ls_batch_item *items, size_t count,
+                      uint8_t *bitmap);
+
+/* Looks for every item that has not been searched and whose block is ready; *left: how many have not
+ * been searched then. answers[item.index - first] becomes the value, or stays as it is. Failures: of
+ * block *bad. */
+ls_status ls_batch_search(const ls_ready *ready, ls_order order, const ls_column *keys,
+                          ls_batch_item *items, size_t count, size_t first, ls_slice *answers,
+                          size_t *left, uint32_t *bad);
+
+/* Bytes of the answers of searched items. */
+size_t ls_batch_stage_size(const ls_batch_item *items, size_t count, size_t first,
+                           const ls_slice *answers);
+
+/* Copies the answers of searched items to `arena` and points them there, so that their blocks may
+ * go. */
+void ls_batch_stage(const ls_batch_item *items, size_t count, size_t first, ls_slice *answers,
+                    uint8_t *arena);
+
+/* Takes the searched items out, and their pins (NULL: there are none); returns how many are left. */
+size_t ls_batch_drop_searched(uint32_t *pins, ls_batch_item *items, size_t count);
 
 /* Bytes of all answers; one without data is missing. */
 size_t ls_batch_size(const ls_slice *answers, size_t count);
 
-/* Copies answers to Arrow large_binary buffers: count + 1 offsets, a zeroed validity bitmap of
- * (count + 7) / 8 bytes, ls_batch_size bytes of data. Returns the number of missing ones. */
+/* Appends answers to Arrow large_binary buffers: offsets[0] is where the data ends so far, and `count`
+ * offsets follow; bit i of `validity`, which is zeroed, is set where answer i is there. Returns the
+ * number of missing ones. REQUIRES: room for ls_batch_size more bytes of data. */
 size_t ls_batch_gather(const ls_slice *answers, size_t count, int64_t *offsets, uint8_t *validity,
                        uint8_t *data);
 
-/* Copies the items' answers to `arena` and points them there, so that their block may go. Returns the
- * bytes used. */
-size_t ls_batch_stage(const ls_sort_item *items, size_t count, ls_slice *answers, uint8_t *arena);
-
-/* Bytes that ls_batch_stage will copy. */
-size_t ls_batch_stage_size(const ls_sort_item *items, size_t count, const ls_slice *answers);
-
-/* Sets the bit of each answer that is there in a zeroed bitmap. */
-void ls_batch_found(const ls_slice *answers, size_t count, uint8_t *bitmap);
+/* Sets bit i of a zeroed bitmap where answer i is there. Returns the number of missing ones. */
+size_t ls_batch_found(const ls_slice *answers, size_t count, uint8_t *bitmap);
 
 #endif

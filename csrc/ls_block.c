@@ -208,9 +208,11 @@ ls_status ls_block_open(ls_block *block, const uint8_t *data, size_t size) {
     uint32_t number = ls_load32(data + body);
     uint8_t flag = data[size - 1];
     block->data = data;
+    if (body > INT32_MAX)
+        return LS_BAD_HEADER;
     if (flag == 0) {
         /* Two varints are the smallest record. */
-        if (number < 2 || body == 0 || body % number != 0 || body > INT32_MAX)
+        if (number < 2 || body == 0 || body % number != 0)
             return LS_BAD_HEADER;
         block->records_size = body;
         block->positions = NULL;
@@ -400,9 +402,9 @@ ls_status ls_block_sizes(const ls_block *block, uint32_t from, uint32_t to, size
 }
 
 ls_status ls_block_copy(const ls_block *block, uint32_t from, uint32_t to, int reverse,
-                        int64_t *key_offsets, uint8_t *keys, int64_t *value_offsets,
-                        uint8_t *values) {
-    int64_t key_end = 0, value_end = 0;
+                        int64_t *key_offsets, uint8_t *keys, size_t keys_room,
+                        int64_t *value_offsets, uint8_t *values, size_t values_room) {
+    size_t key_end = 0, value_end = 0;
     size_t count = to - from;
     key_offsets[0] = value_offsets[0] = 0;
     for (size_t n = 0; n < count; n++) {
@@ -411,14 +413,14 @@ ls_status ls_block_copy(const ls_block *block, uint32_t from, uint32_t to, int r
         ls_status status = ls_block_record(block, i, &key, &value);
         if (status != LS_OK)
             return status;
-        if (key.size > 0)
-            memcpy(keys + key_end, key.data, key.size);
-        if (value.size > 0)
-            memcpy(values + value_end, value.data, value.size);
-        key_end += (int64_t)key.size;
-        value_end += (int64_t)value.size;
-        key_offsets[n + 1] = key_end;
-        value_offsets[n + 1] = value_end;
+        if (key.size > keys_room - key_end || value.size > values_room - value_end)
+            return LS_TRUNCATED;
+        ls_copy(keys + key_end, key.data, key.size);
+        ls_copy(values + value_end, value.data, value.size);
+        key_end += key.size;
+        value_end += value.size;
+        key_offsets[n + 1] = (int64_t)key_end;
+        value_offsets[n + 1] = (int64_t)value_end;
     }
     return LS_OK;
 }

@@ -8,10 +8,24 @@
 
 #include "ls_status.h"
 
+/* Asks for memory as far as the second cache: more of that can be on its way than into the first. */
+#define LS_PREFETCH(address) __builtin_prefetch(address, 0, 2)
+
 typedef struct {
     const uint8_t *data;
     size_t size;
 } ls_slice;
+
+/* Copies bytes that are not many: sizes that the compiler knows become a few moves. `from` may be
+ * NULL where there are none. */
+static inline void ls_copy(uint8_t *to, const uint8_t *from, size_t size) {
+    if (size == 8)
+        memcpy(to, from, 8);
+    else if (size == 32)
+        memcpy(to, from, 32);
+    else if (size > 0)
+        memcpy(to, from, size);
+}
 
 static inline uint32_t ls_load32(const uint8_t *p) {
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;

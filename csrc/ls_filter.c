@@ -2,16 +2,11 @@
 
 #include <math.h>
 
-#define XXH_INLINE_ALL
-#include "arrow/vendored/xxhash/xxhash.h"
+#include "ls_hash.h"
 
 /* parquet-format, BloomFilter.md: the eight odd constants that pick one bit a word. */
 static const uint32_t SALT[8] = {0x47b6137bU, 0x44974d91U, 0x8824ad5bU, 0xa2b7289dU,
                                  0x705495c7U, 0x2df1424bU, 0x9efc4947U, 0x5c6bfb31U};
-
-uint64_t ls_split_block_hash(ls_slice key) {
-    return XXH64(key.data, key.size, 0);
-}
 
 static inline size_t split_block_at(uint64_t blocks, uint64_t hash) {
     /* The upper half of the hash, scaled to [0, blocks): parquet's block index for any size. */
@@ -37,6 +32,7 @@ static inline void fetch_block(const uint8_t *bits, uint64_t blocks, const uint6
 }
 
 #if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
 #define HAS_AVX2 1
 
 typedef uint32_t words8 __attribute__((vector_size(32)));
@@ -138,11 +134,10 @@ int ls_paimon_filter_test(const uint8_t *bits, uint32_t size, uint32_t hashes, u
     return 1;
 }
 
-int ls_filter_test(const ls_filter *filter, ls_slice key) {
+int ls_filter_test_hashed(const ls_filter *filter, ls_slice key, uint64_t hash) {
     switch (filter->kind) {
     case LS_FILTER_SPLIT_BLOCK:
-        return ls_split_block_test(filter->bits, filter->size / LS_SPLIT_BLOCK,
-                                   ls_split_block_hash(key));
+        return ls_split_block_test(filter->bits, filter->size / LS_SPLIT_BLOCK, hash);
     case LS_FILTER_PAIMON:
         return ls_paimon_filter_test(filter->bits, (uint32_t)filter->size, filter->hashes,
                                      ls_paimon_hash(key));
@@ -152,38 +147,73 @@ int ls_filter_test(const ls_filter *filter, ls_slice key) {
     return 1;
 }
 
-ls_status ls_filter_test_items(const ls_filter *filter, const ls_column *keys, ls_sort_item *items,
-                               size_t *count, size_t *bad) {
-    size_t kept = 0;
-    for (size_t i = 0; i < *count; i++) {
-        ls_slice key;
-        ls_status status = ls_column_get(keys, items[i].index, &key);
-        if (status != LS_OK) {
-            *bad = i;
-            return status;
-        }
-        items[kept] = items[i];
-        kept += (size_t)ls_filter_test(filter, key);
+int ls_filter_test(const ls_filter *filter, ls_slice key) {
+    return ls_filter_test_hashed(filter, key, ls_hash(key));
+}
+
+static void test_blocks(const uint8_t *bits, uint64_t blocks, const uint64_t *hashes, size_t count,
+                        uint8_t *maybe) {
+    for (size_t i = 0; i < count; i++)
+        maybe[i] = (uint8_t)ls_split_block_test(bits, blocks, hashes[i]);
+}
+
+#ifdef HAS_AVX2
+__attribute__((target("avx2"))) static void test_blocks_avx2(const uint8_t *bits, uint64_t blocks,
+                                                             const uint64_t *hashes, size_t count,
+                                                             uint8_t *maybe) {
+    words8 salt, one = {1, 1, 1, 1, 1, 1, 1, 1};
+    memcpy(&salt, SALT, sizeof salt);
+    for (size_t i = 0; i < count; i++) {
+        words8 words, mask = one << ((uint32_t)hashes[i] * salt >> 27);
+        memcpy(&words, bits + split_block_at(blocks, hashes[i]), sizeof words);
+        maybe[i] = (uint8_t)_mm256_testc_si256((__m256i)words, (__m256i)mask);
     }
-    *count = kept;
-    return LS_OK;
+}
+#endif
+
+void ls_filter_test_many(const ls_filter *filter, const ls_column *keys, size_t from, size_t to,
+                         const uint64_t *hashes, uint8_t *maybe) {
+    size_t count = to - from;
+    uint64_t blocks = filter->size / LS_SPLIT_BLOCK;
+    switch (filter->kind) {
+    case LS_FILTER_SPLIT_BLOCK:
+        for (size_t i = 0; i < count; i++) {
+            /* A filter in a mapped file lies at any address: a block may be in two cache lines. */
+            const uint8_t *block = filter->bits + split_block_at(blocks, hashes[i]);
+            LS_PREFETCH(block);
+            LS_PREFETCH(block + LS_SPLIT_BLOCK - 1);
+        }
+#ifdef HAS_AVX2
+        if (__builtin_cpu_supports("avx2")) {
+            test_blocks_avx2(filter->bits, blocks, hashes, count, maybe);
+            return;
+        }
+#endif
+        test_blocks(filter->bits, blocks, hashes, count, maybe);
+        return;
+    case LS_FILTER_PAIMON:
+        for (size_t i = 0; i < count; i++) {
+            ls_slice key = {NULL, 0};
+            (void)ls_column_get(keys, from + i, &key);
+            maybe[i] = (uint8_t)ls_filter_test_hashed(filter, key, hashes[i]);
+        }
+        return;
+    case LS_FILTER_NONE:
+        break;
+    }
+    memset(maybe, 1, count);
 }
 
 void ls_filter_hash(ls_filter_kind kind, const ls_column *keys, size_t from, size_t to,
                     uint64_t *hashes) {
-    ls_slice key = {NULL, 0};
     if (kind == LS_FILTER_PAIMON) {
         for (size_t i = from; i < to; i++) {
+            ls_slice key = {NULL, 0};
             (void)ls_column_get(keys, i, &key);
             hashes[i - from] = ls_paimon_hash(key);
         }
-    } else if (keys->offset_width == 0 && keys->width == 8) {
-        for (size_t i = from; i < to; i++) /* a size that the compiler knows is half of the time */
-            hashes[i - from] = XXH64(keys->data + 8 * i, 8, 0);
     } else {
-        for (size_t i = from; i < to; i++) {
-            (void)ls_column_get(keys, i, &key);
-            hashes[i - from] = ls_split_block_hash(key);
-        }
+        size_t bad;
+        (void)ls_hash_column(keys, from, to, hashes, &bad);
     }
 }

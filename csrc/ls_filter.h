@@ -4,15 +4,11 @@
 #define LS_FILTER_H
 
 #include "ls_column.h"
-#include "ls_sort.h"
 
 /* ---- Split-block filter over XXH64: the one of the Parquet format (parquet-format, BloomFilter.md).
- * A block is 32 bytes, eight little-endian words with one bit each for every key. */
+ * `hash` is ls_hash of a key. A block is 32 bytes, eight little-endian words with one bit each for every key. */
 
 #define LS_SPLIT_BLOCK 32
-
-/* XXH64 with seed 0. */
-uint64_t ls_split_block_hash(ls_slice key);
 
 /* REQUIRES: blocks > 0 and blocks * 32 bytes at `bits`. */
 void ls_split_block_add(uint8_t *bits, uint64_t blocks, uint64_t hash);
@@ -51,10 +47,13 @@ typedef struct {
 /* 0: absent. Without a filter everything may be there. */
 int ls_filter_test(const ls_filter *filter, ls_slice key);
 
-/* Keeps the items whose key may be there, in their order; returns how many.
- * LS_BAD_COLUMN: offsets that leave the data, of item *bad. */
-ls_status ls_filter_test_items(const ls_filter *filter, const ls_column *keys, ls_sort_item *items,
-                               size_t *count, size_t *bad);
+/* The same, where ls_hash of the key is known. */
+int ls_filter_test_hashed(const ls_filter *filter, ls_slice key, uint64_t hash);
+
+/* maybe[i - from] = 0 where key i of a column is absent. `hashes`: ls_hash of each key.
+ * REQUIRES: ls_column_get is LS_OK for each. */
+void ls_filter_test_many(const ls_filter *filter, const ls_column *keys, size_t from, size_t to,
+                         const uint64_t *hashes, uint8_t *maybe);
 
 /* Hashes keys [from, to) of a column, as 64-bit numbers for either kind.
  * REQUIRES: ls_column_get is LS_OK for each. */

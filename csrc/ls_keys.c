@@ -1,7 +1,6 @@
 #include "ls_keys.h"
 
-#define XXH_INLINE_ALL
-#include "arrow/vendored/xxhash/xxhash.h"
+#include "ls_hash.h"
 
 /* The loops below are written once with kind and width as arguments, and inlined where these are
  * constants: so each pair gets its own loop, without a branch a key. */
@@ -489,7 +488,7 @@ ls_status ls_keys_buckets(const ls_column *keys, uint32_t buckets, uint32_t *out
         ls_status status = ls_column_get(keys, i, &key);
         if (status != LS_OK)
             return status;
-        out[i] = (uint32_t)(XXH64(key.data, key.size, 0) % buckets);
+        out[i] = (uint32_t)(ls_hash(key) % buckets);
     }
     return LS_OK;
 }

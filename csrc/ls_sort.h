@@ -8,7 +8,6 @@
 typedef struct {
     uint64_t prefix; /* of the key, from the depth that is being sorted */
     uint32_t index;  /* row of the key in its column */
-    uint32_t block;  /* for batch lookups: the data block that can hold the key */
 } ls_sort_item;
 
 /* Sets prefix of every item from its key. LS_BAD_KEY, with *bad the item: a key that the order does

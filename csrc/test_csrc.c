@@ -1,7 +1,6 @@
-/* Tests of csrc: built alone with sanitizers, run in a second. Every buffer handed out is a malloc
- * of exactly its size, so that AddressSanitizer sees one byte too many. `test_csrc SEED` repeats a
- * run.
- */
+/* Tests of csrc: built alone with sanitizers, run in seconds. Every buffer handed out is a malloc of
+ * exactly its size, so that AddressSanitizer sees one byte too many. `test_csrc SEED` repeats a run. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -10,11 +9,14 @@
 #include "ls_block.h"
 #include "ls_bytes.h"
 #include "ls_column.h"
+#include "ls_fences.h"
 #include "ls_filter.h"
 #include "ls_gather.h"
+#include "ls_hash.h"
 #include "ls_keys.h"
 #include "ls_order.h"
 #include "ls_rows.h"
+#include "ls_slots.h"
 #include "ls_sort.h"
 
 static uint64_t seed, state;
@@ -234,6 +236,64 @@ static void test_columns(void) {
     }
 }
 
+/* ---- ls_hash.h */
+
+static void check_hashes(const ls_column *column, const ls_slice *keys) {
+    for (size_t n = 0; n < 20; n++) {
+        size_t from = n ? below(column->length + 1) : 0;
+        size_t to = n ? from + below(column->length + 1 - from) : column->length, bad = 99;
+        uint64_t *hashes = room(8 * (to - from));
+        CHECK(ls_hash_column(column, from, to, hashes, &bad) == LS_OK && bad == 99);
+        for (size_t i = from; i < to; i++)
+            CHECK(hashes[i - from] == ls_hash(keys[i]));
+        free(hashes);
+    }
+}
+
+static void test_hashes(void) {
+    enum { KEYS = 100, WIDEST = 40 };
+    static uint8_t bytes[KEYS][WIDEST];
+    static const size_t widths[] = {0, 1, 4, 7, 8, 9, 16, 33};
+    ls_slice keys[KEYS];
+    /* xxHash's own test vectors. */
+    CHECK(ls_hash((ls_slice){NULL, 0}) == UINT64_C(0xef46db3751d8e999));
+    CHECK(ls_hash(slice("a")) == UINT64_C(0xd24ec4f1a98c6e5b));
+    for (size_t i = 0; i < KEYS; i++)
+        for (size_t k = 0; k < WIDEST; k++)
+            bytes[i][k] = (uint8_t)any();
+    for (size_t n = 0; n < sizeof widths / sizeof *widths; n++) {
+        for (size_t i = 0; i < KEYS; i++)
+            keys[i] = (ls_slice){bytes[i], widths[n]};
+        made_column made = make_column(keys, KEYS, 0);
+        check_hashes(&made.column, keys);
+        made.column.data += 30 * widths[n]; /* sliced */
+        made.column.length -= 30;
+        check_hashes(&made.column, keys + 30);
+        free_column(&made);
+    }
+    for (int width = 4; width <= 8; width += 4) {
+        for (size_t i = 0; i < KEYS; i++)
+            keys[i] = (ls_slice){bytes[i], below(WIDEST)};
+        made_column made = make_column(keys, KEYS, width);
+        check_hashes(&made.column, keys);
+        made.column.offsets = (const uint8_t *)made.offsets + 30 * (size_t)width; /* sliced */
+        made.column.length -= 30;
+        check_hashes(&made.column, keys + 30);
+        made.column.offsets = made.offsets;
+        made.column.length += 30;
+        size_t wrong = 1 + below(KEYS - 2), bad = 99;
+        memset((uint8_t *)made.offsets + wrong * (size_t)width, 0xff, (size_t)width); /* -1 */
+        uint64_t hashes[KEYS];
+        CHECK(ls_hash_column(&made.column, 0, KEYS, hashes, &bad) == LS_BAD_COLUMN);
+        CHECK(bad == wrong - 1);
+        CHECK(ls_hash_column(&made.column, wrong, KEYS, hashes, &bad) == LS_BAD_COLUMN);
+        CHECK(bad == wrong);
+        CHECK(ls_hash_column(&made.column, wrong + 1, KEYS, hashes, &bad) == LS_OK);
+        CHECK(ls_hash_column(&made.column, 0, wrong - 1, hashes, &bad) == LS_OK);
+        free_column(&made);
+    }
+}
+
 /* ---- ls_order.h */
 
 static int sign(int64_t number) {
@@ -290,6 +350,27 @@ static void test_orders(void) {
 }
 
 /* ---- ls_block.h */
+
+/* Slots of exactly what a block needs, where they have to be. */
+static uint32_t *slots_room(const ls_block *block) {
+    uint32_t *slots = aligned_alloc(64, 64 * (size_t)ls_slots_buckets(block->count));
+    if (slots == NULL)
+        abort();
+    return slots;
+}
+
+/* Asks a ready block whose bytes may be anything for keys of every size. */
+static void get_anything(const ls_ready *ready, ls_order order) {
+    static const uint8_t bytes[64] = {'a', 1, 'm', 'm'};
+    for (size_t size = 0; size <= sizeof bytes; size++) {
+        ls_slice key = {bytes, size}, value = {NULL, 0};
+        if (ls_check_key(order, key) != LS_OK ||
+            ls_ready_get(ready, order, key, ls_hash(key), &value) != LS_OK || value.data == NULL)
+            continue;
+        CHECK(value.data >= ready->data && value.size <= ready->size &&
+              value.data + value.size <= ready->data + ready->size);
+    }
+}
 
 /* Adds what there is room for, growing by what is asked for and not a byte more. */
 static ls_status add(ls_block_builder *builder, ls_slice key, ls_slice value) {
@@ -348,14 +429,21 @@ static void read_everything(const uint8_t *data, size_t size) {
         (void)ls_block_validate(&block, orders[n], n == 1, &bad);
         (void)ls_block_seek(&block, orders[n], wanted, &position, &found);
         (void)ls_block_lower_bound(&block, orders[n], wanted, 0, &position, &found);
+        uint32_t *slots = slots_room(&block);
+        ls_ready ready;
+        if (ls_slots_build(&block, size, orders[n], slots, &ready, &bad) == LS_OK)
+            get_anything(&ready, orders[n]);
+        else
+            CHECK(bad < block.count);
+        free(slots);
     }
     if (ls_block_sizes(&block, 0, block.count, &keys, &values) == LS_OK) {
         CHECK(keys + values <= size);
         int64_t *key_offsets = room(8 * ((size_t)block.count + 1));
         int64_t *value_offsets = room(8 * ((size_t)block.count + 1));
         uint8_t *key_bytes = room(keys), *value_bytes = room(values);
-        CHECK(ls_block_copy(&block, 0, block.count, 1, key_offsets, key_bytes, value_offsets,
-                            value_bytes) == LS_OK);
+        CHECK(ls_block_copy(&block, 0, block.count, 1, key_offsets, key_bytes, keys, value_offsets,
+                            value_bytes, values) == LS_OK);
         CHECK(key_offsets[block.count] == (int64_t)keys);
         CHECK(value_offsets[block.count] == (int64_t)values);
         free(key_offsets);
@@ -476,6 +564,18 @@ static void test_malformed_blocks(void) {
         read_everything(data, cases[n].size);
         free(data);
     }
+    /* More bytes than Java's int counts, of which only those at the end are touched. */
+    size_t most = (size_t)INT32_MAX + LS_BLOCK_TAIL;
+    uint8_t *large = calloc(most + 1, 1), *tail = large + most + 1 - LS_BLOCK_TAIL;
+    for (uint32_t flag = 0; flag < 2; flag++)
+        for (size_t more = 0; more < 2; more++) {
+            ls_block block;
+            ls_store32(tail, flag ? 1 : (uint32_t)(INT32_MAX + more)); /* one record */
+            tail[4] = (uint8_t)flag;
+            CHECK(ls_block_open(&block, large + 1 - more, most + more) ==
+                  (more ? LS_BAD_HEADER : LS_OK));
+        }
+    free(large);
     static const struct {
         const char *keys;
         int repeats;
@@ -588,8 +688,13 @@ static void test_blocks(void) {
             size_t rows = to - from;
             int64_t *key_offsets = room(8 * (rows + 1)), *value_offsets = room(8 * (rows + 1));
             uint8_t *key_bytes = room(key_size), *value_bytes = room(value_size);
-            CHECK(ls_block_copy(&block, from, to, reverse, key_offsets, key_bytes, value_offsets,
-                                value_bytes) == LS_OK);
+            CHECK(ls_block_copy(&block, from, to, reverse, key_offsets, key_bytes, key_size,
+                                value_offsets, value_bytes, value_size) == LS_OK);
+            if (key_size > 0)
+                CHECK(ls_block_copy(&block, from, to, reverse, key_offsets, key_bytes, key_size - 1,
+                                    value_offsets, value_bytes, value_size) == LS_TRUNCATED);
+            CHECK(ls_block_copy(&block, from, to, reverse, key_offsets, key_bytes, key_size,
+                                value_offsets, value_bytes, value_size) == LS_OK);
             for (size_t n = 0; n < rows; n++) {
                 size_t i = reverse ? to - 1 - n : from + n;
                 ls_slice k = {key_bytes + key_offsets[n],
@@ -861,11 +966,43 @@ static void test_gather(void) {
 
 /* ---- ls_filter.h */
 
+/* Many keys at a time against one by one, the filter at every address: in a mapped file it lies
+ * anywhere. Of the keys the first `added` are in it. */
+static void check_filter(const ls_filter *filter, const ls_column *column, const ls_slice *keys,
+                         size_t added) {
+    for (size_t count = 0; count <= 300; count++) {
+        size_t shift = count % 64, from = below(column->length - count + 1), bad = 99;
+        uint8_t *moved = room(shift + filter->size), *maybe = room(count);
+        uint64_t *hashes = room(8 * count);
+        ls_filter there = *filter;
+        memcpy(moved + shift, filter->bits, filter->size);
+        there.bits = moved + shift;
+        CHECK(ls_hash_column(column, from, from + count, hashes, &bad) == LS_OK);
+        ls_filter_test_many(&there, column, from, from + count, hashes, maybe);
+        for (size_t i = 0; i < count; i++) {
+            ls_slice key = keys[from + i];
+            CHECK(maybe[i] == ls_filter_test(filter, key));
+            CHECK(maybe[i] == ls_filter_test_hashed(&there, key, hashes[i]));
+            CHECK(maybe[i] || from + i >= added);
+            if (filter->kind == LS_FILTER_SPLIT_BLOCK) /* what a processor without AVX2 does */
+                CHECK(maybe[i] == ls_split_block_test(filter->bits, filter->size / 32, hashes[i]));
+            else if (filter->kind == LS_FILTER_PAIMON)
+                CHECK(maybe[i] == ls_paimon_filter_test(filter->bits, (uint32_t)filter->size,
+                                                        filter->hashes, ls_paimon_hash(key)));
+            else
+                CHECK(maybe[i] == 1);
+        }
+        free(moved);
+        free(maybe);
+        free(hashes);
+    }
+}
+
 static void test_filters(void) {
     ls_slice none = {NULL, 0};
     /* xxHash's own test vectors, and Java's table (tests/golden/paimon/murmur.jsonl.gz). */
-    CHECK(ls_split_block_hash(none) == UINT64_C(0xef46db3751d8e999));
-    CHECK(ls_split_block_hash(slice("a")) == UINT64_C(0xd24ec4f1a98c6e5b));
+    CHECK(ls_hash(none) == UINT64_C(0xef46db3751d8e999));
+    CHECK(ls_hash(slice("a")) == UINT64_C(0xd24ec4f1a98c6e5b));
     CHECK((int32_t)ls_paimon_hash(none) == 142593372);
     CHECK((int32_t)ls_paimon_hash((ls_slice){(const uint8_t *)"\0", 1}) == -783713497);
     CHECK((int32_t)ls_paimon_hash((ls_slice){(const uint8_t *)"\0\1", 2}) == 1432915825);
@@ -873,7 +1010,7 @@ static void test_filters(void) {
     uint8_t small[8] = {0}, split[32] = {0};
     ls_paimon_filter_add(small, 8, 4, ls_paimon_hash(slice("a")));
     CHECK(memcmp(small, "\0\0\0\2\x81\x40\0\0", 8) == 0);
-    ls_split_block_add(split, 1, ls_split_block_hash(slice("a")));
+    ls_split_block_add(split, 1, ls_hash(slice("a")));
     CHECK(memcmp(split,
                  "\0\0\x04\0\0\0\x02\0\x02\0\0\0\0\x10\0\0\0\0\x02\0\0\0\0\x01\0\0\0\x08\0\0\0\x80",
                  32) == 0);
@@ -911,7 +1048,7 @@ static void test_filters(void) {
                     ls_paimon_filter_add(bits, size, 3, (uint32_t)hashes[i]);
                     CHECK(ls_paimon_filter_test(bits, size, 3, (uint32_t)hashes[i]));
                 } else if (kind == LS_FILTER_SPLIT_BLOCK) {
-                    CHECK(hashes[i] == ls_split_block_hash(keys[i]));
+                    CHECK(hashes[i] == ls_hash(keys[i]));
                     ls_split_block_add(bits, size / 32, hashes[i]);
                     CHECK(ls_split_block_test(bits, size / 32, hashes[i]));
                 }
@@ -929,19 +1066,7 @@ static void test_filters(void) {
                     free(all);
                 }
             }
-            size_t count = KEYS, bad = 0, expected = 0;
-            ls_sort_item *items = room(KEYS * sizeof *items);
-            for (size_t i = 0; i < KEYS; i++)
-                items[i] = (ls_sort_item){.index = (uint32_t)(KEYS - 1 - i), .prefix = i};
-            CHECK(ls_filter_test_items(&filter, &made.column, items, &count, &bad) == LS_OK);
-            for (size_t i = 0; i < KEYS; i++) {
-                if (!ls_filter_test(&filter, keys[KEYS - 1 - i]))
-                    CHECK(i < KEYS / 2); /* none that was added */
-                else
-                    CHECK(items[expected++].index == KEYS - 1 - i);
-            }
-            CHECK(expected == count);
-            free(items);
+            check_filter(&filter, &made.column, keys, KEYS / 2);
             free(bits);
             free(hashes);
         }
@@ -953,14 +1078,8 @@ static void test_filters(void) {
     made_column fixed = make_column(eights, 5, 0);
     ls_filter_hash(LS_FILTER_SPLIT_BLOCK, &fixed.column, 2, 5, few);
     for (size_t i = 0; i < 3; i++)
-        CHECK(few[i] == ls_split_block_hash(eights[2 + i]));
+        CHECK(few[i] == ls_hash(eights[2 + i]));
     free_column(&fixed);
-    ((int32_t *)made.offsets)[8] = -1;
-    ls_sort_item items[2] = {{.index = 3}, {.index = 7}};
-    size_t count = 2, bad = 99;
-    ls_filter filter = {.kind = LS_FILTER_NONE};
-    CHECK(ls_filter_test_items(&filter, &made.column, items, &count, &bad) == LS_BAD_COLUMN);
-    CHECK(bad == 1);
     free_column(&made);
 }
 
@@ -980,7 +1099,7 @@ static void check_sort(const ls_slice *keys, size_t count) {
     uint32_t *rows = room(count * sizeof *rows);
     size_t bad = 0;
     for (size_t i = 0; i < count; i++) {
-        items[i] = (ls_sort_item){.index = (uint32_t)i, .block = (uint32_t)i + 1};
+        items[i] = (ls_sort_item){.index = (uint32_t)i};
         rows[i] = (uint32_t)i;
     }
     CHECK(ls_sort_prefixes(LS_ORDER_BYTES, &made.column, items, count, &bad) == LS_OK);
@@ -989,7 +1108,7 @@ static void check_sort(const ls_slice *keys, size_t count) {
     if (count > 0)
         qsort(rows, count, sizeof *rows, compare_rows);
     for (size_t i = 0; i < count; i++)
-        CHECK(items[i].index == rows[i] && items[i].block == rows[i] + 1);
+        CHECK(items[i].index == rows[i]);
     free(items);
     free(scratch);
     free(rows);
@@ -1059,142 +1178,1198 @@ static void test_sort(void) {
     free_column(&made);
 }
 
-/* ---- ls_batch.h: a file of small blocks against a walk over all records */
+/* ---- Sets of sorted keys, for what follows */
 
-static void test_batches(void) {
-    for (size_t round = 0; round < 60; round++) {
-        ls_slice keys[MANY], values[MANY];
-        size_t count = random_keys(keys, below(MANY), 0), blocks = 0, size;
-        uint8_t *data[MANY], *index;
-        size_t sizes[MANY];
-        ls_block_builder builder, index_builder;
-        new_builder(&builder);
-        new_builder(&index_builder);
-        for (size_t i = 0; i < count; i++) {
-            values[i] = (ls_slice){(const uint8_t *)"0123456789abcdef" + below(4), below(13)};
-            CHECK(add(&builder, keys[i], values[i]) == LS_OK);
-            if (i + 1 == count || below(5) == 0) {
-                data[blocks] = finish(&builder, &sizes[blocks]);
-                CHECK(add(&index_builder, keys[i], slice("")) == LS_OK);
-                blocks++;
-            }
-        }
-        index = finish(&index_builder, &size);
-        ls_block index_block;
-        CHECK(ls_block_open(&index_block, index, size) == LS_OK && index_block.count == blocks);
+typedef enum {
+    SHORT_KEYS, /* of few letters: many are prefixes of others */
+    ANY_KEYS, /* of any bytes */
+    SHARED_KEYS, /* behind long prefixes that many share */
+    COUNTED_KEYS, /* ascending numbers of 8 bytes, most significant first */
+    NESTED_KEYS, /* one long text, cut anywhere: each is a prefix of the next */
+    KEY_KINDS
+} key_kind;
 
-        /* Ask for known keys, twice some, and for others. */
-        ls_slice asked[MANY];
-        static uint8_t others[MANY][4];
-        size_t asked_count = below(MANY), bad;
-        for (size_t i = 0; i < asked_count; i++) {
-            for (size_t k = 0; k < 4; k++)
-                others[i][k] = (uint8_t)("\0\1am\xff"[below(5)]);
-            asked[i] = count && below(3) ? keys[below(count)] : (ls_slice){others[i], below(5)};
-        }
-        made_column made = make_column(asked, asked_count, 8);
-        ls_sort_item *items = room(asked_count * sizeof *items);
-        ls_sort_item *scratch = room(asked_count * sizeof *items);
-        ls_slice *answers = calloc(asked_count + 1, sizeof *answers);
-        for (size_t i = 0; i < asked_count; i++)
-            items[i] = (ls_sort_item){.index = (uint32_t)i};
-        CHECK(ls_sort_prefixes(LS_ORDER_BYTES, &made.column, items, asked_count, &bad) == LS_OK);
-        ls_sort_keys(LS_ORDER_BYTES, &made.column, items, asked_count, scratch);
-        int repeats = (int)below(2); /* without repeats both ways agree */
-        CHECK(ls_batch_route(&index_block, LS_ORDER_BYTES, repeats, &made.column, items,
-                             asked_count) == LS_OK);
-        uint8_t *arenas[MANY];
-        size_t arena_count = 0;
-        for (size_t start = 0, end; start < asked_count; start = end) {
-            for (end = start; end < asked_count && items[end].block == items[start].block;)
-                end++;
-            uint32_t number = items[start].block;
-            if (number >= blocks)
-                break;
-            ls_block block;
-            CHECK(ls_block_open(&block, data[number], sizes[number]) == LS_OK);
-            CHECK(ls_batch_search(&block, LS_ORDER_BYTES, repeats, &made.column, items + start,
-                                  end - start, answers) == LS_OK);
-            size_t staged = ls_batch_stage_size(items + start, end - start, answers);
-            arenas[arena_count] = room(staged);
-            CHECK(ls_batch_stage(items + start, end - start, answers, arenas[arena_count]) ==
-                  staged);
-            arena_count++;
-        }
-        for (size_t i = 0; i < blocks; i++)
-            free(data[i]); /* the answers have been copied out */
+#define LONGEST_KEY 240
 
-        size_t bytes = ls_batch_size(answers, asked_count), missing = 0,
-               bitmap = (asked_count + 7) / 8;
-        int64_t *offsets = room(8 * (asked_count + 1));
-        uint8_t *validity = calloc(bitmap, 1), *found = calloc(bitmap, 1), *out = room(bytes);
-        size_t reported = ls_batch_gather(answers, asked_count, offsets, validity, out);
-        ls_batch_found(answers, asked_count, found);
-        CHECK(bitmap == 0 || memcmp(validity, found, bitmap) == 0);
-        CHECK(offsets[asked_count] == (int64_t)bytes);
-        for (size_t i = 0; i < asked_count; i++) {
-            size_t at = 0;
-            while (at < count && !same(keys[at], asked[i]))
-                at++;
-            CHECK((found[i >> 3] >> (i & 7) & 1) == (at < count));
-            ls_slice got = {out + offsets[i], (size_t)(offsets[i + 1] - offsets[i])};
-            CHECK(at < count ? same(got, values[at]) : got.size == 0);
-            missing += at == count;
-        }
-        CHECK(reported == missing);
-        while (arena_count > 0)
-            free(arenas[--arena_count]);
-        free(index);
-        free(items);
-        free(scratch);
-        free(answers);
-        free(offsets);
-        free(validity);
-        free(found);
-        free(out);
-        free_column(&made);
+typedef struct {
+    uint8_t (*bytes)[LONGEST_KEY];
+    ls_slice *keys;
+    size_t count;
+} key_set;
+
+static ls_order sorted_order;
+
+static int compare_slices(const void *left, const void *right) {
+    return ls_compare(sorted_order, *(const ls_slice *)left, *(const ls_slice *)right);
+}
+
+static size_t random_key(key_kind kind, size_t number, uint8_t *key) {
+    size_t size = kind == SHORT_KEYS ? below(9) : below(41), shared = below(4);
+    switch (kind) {
+    case COUNTED_KEYS:
+        for (size_t k = 0; k < 8; k++)
+            key[k] = (uint8_t)(number * 1001 >> (56 - 8 * k));
+        return 8;
+    case NESTED_KEYS:
+        size = below(LONGEST_KEY + 1);
+        for (size_t k = 0; k < size; k++)
+            key[k] = k % 50 < 20 ? 0 : 'n';
+        if (size > 0 && below(4) == 0)
+            key[size - 1]++;
+        return size;
+    case SHARED_KEYS:
+        size = shared * 66 + below(12);
+        memset(key, 'p', shared * 66);
+        for (size_t k = shared * 66; k < size; k++)
+            key[k] = (uint8_t)("\0ab"[below(3)]);
+        if (shared > 0 && below(2)) /* some share the first half only */
+            key[33 * shared] = 'q';
+        return size;
+    default:
+        for (size_t k = 0; k < size; k++)
+            key[k] = (uint8_t)(kind == SHORT_KEYS ? "\0\1am\xff"[below(5)] : (int)any());
+        return size;
     }
 }
 
-/* The answer among repeats is where Java's halving ends. */
-static void test_repeated_keys(void) {
-    for (size_t count = 1; count < 40; count++) {
-        ls_block_builder builder;
-        new_builder(&builder);
-        size_t first = below(count), last = first + below(count - first), size;
-        for (size_t i = 0; i < count; i++) {
-            uint8_t value = (uint8_t)i;
-            ls_slice key = slice(i < first ? "a" : i <= last ? "b" : "c");
-            CHECK(add(&builder, key, (ls_slice){&value, 1}) == LS_OK);
+/* Distinct keys, or with `repeats` some of them more than once. */
+static key_set make_keys(ls_order order, key_kind kind, size_t wanted, int repeats) {
+    key_set set = {room(wanted * LONGEST_KEY), room(wanted * sizeof(ls_slice)), 0};
+    for (size_t i = 0; i < wanted; i++) {
+        uint8_t *key = set.bytes[i];
+        size_t size = (size_t)order;
+        if (order == LS_ORDER_BYTES) {
+            size = random_key(kind, i, key);
+        } else {
+            uint8_t number[8];
+            ls_store64(number, kind == COUNTED_KEYS ? i : any() >> below(64));
+            memcpy(key, number, size);
         }
-        uint8_t *data = finish(&builder, &size);
-        ls_block block;
-        uint32_t position, bad;
+        set.keys[i] = (ls_slice){key, size};
+        if (repeats && i > 0 && below(3) == 0)
+            set.keys[i] = set.keys[below(i)];
+    }
+    sorted_order = order;
+    if (wanted > 0)
+        qsort(set.keys, wanted, sizeof *set.keys, compare_slices);
+    for (size_t i = 0; i < wanted; i++)
+        if (i == 0 || repeats || ls_compare(order, set.keys[set.count - 1], set.keys[i]) != 0)
+            set.keys[set.count++] = set.keys[i];
+    return set;
+}
+
+static void free_keys(key_set *set) {
+    free(set->bytes);
+    free(set->keys);
+}
+
+/* The key itself, and what lies close to it, in a buffer of its exact size that the caller frees.
+ * Keys of an integer order keep their size. */
+#define NEIGHBOURS 10
+
+static ls_slice neighbour(ls_order order, ls_slice key, size_t which) {
+    uint8_t bytes[LONGEST_KEY + 8];
+    size_t size = key.size;
+    if (size > 0)
+        memcpy(bytes, key.data, size);
+    if (order == LS_ORDER_BYTES) {
+        size_t more = which == 1 || which == 2 ? 1 : which == 3 ? 8 : 0;
+        memset(bytes + size, which == 2 ? 0xff : 0, more);
+        size += more;
+        size -= which == 4 && size > 0 ? 1
+                : which == 5           ? size % 8
+                : which == 6           ? below(size + 1)
+                                       : 0;
+    }
+    if (size > 0 && which == 7)
+        bytes[order == LS_ORDER_BYTES ? size - 1 : 0]++;
+    if (size > 0 && which == 8)
+        bytes[order == LS_ORDER_BYTES ? size - 1 : 0]--;
+    if (size > 0 && which == 9)
+        bytes[below(size)] ^= (uint8_t)(1U << below(8));
+    return (ls_slice){copy(bytes, size), size};
+}
+
+/* Any key, with those at the ends of all orders; of its exact size, as above. */
+static ls_slice any_key(ls_order order) {
+    uint8_t bytes[LONGEST_KEY];
+    size_t size = order == LS_ORDER_BYTES
+                      ? random_key((key_kind)below(KEY_KINDS), below(5000), bytes)
+                      : (size_t)order;
+    if (order != LS_ORDER_BYTES)
+        for (size_t k = 0; k < size; k++)
+            bytes[k] = (uint8_t)any();
+    if (below(8) == 0)
+        memset(bytes, below(2) ? 0xff : 0, size);
+    return (ls_slice){copy(bytes, size), size};
+}
+
+/* The first key that is not smaller, and whether it is equal. */
+static size_t walk(ls_order order, const ls_slice *keys, size_t count, ls_slice key, int *found) {
+    size_t at = 0;
+    while (at < count && ls_compare(order, keys[at], key) < 0)
+        at++;
+    *found = at < count && ls_compare(order, keys[at], key) == 0;
+    return at;
+}
+
+/* The same among keys that may be repeated, where Java's halving ends. */
+static size_t halve(ls_order order, const ls_slice *keys, size_t count, ls_slice key, int *found) {
+    int64_t left = 0, right = (int64_t)count - 1;
+    *found = 0;
+    while (left <= right) {
+        int64_t middle = left + (right - left) / 2;
+        int compared = ls_compare(order, keys[middle], key);
+        if (compared == 0) {
+            *found = 1;
+            return (size_t)middle;
+        }
+        if (compared < 0)
+            left = middle + 1;
+        else
+            right = middle - 1;
+    }
+    return (size_t)left;
+}
+
+/* A block of records, in a buffer of its exact size. */
+static uint8_t *make_block(const ls_slice *keys, const ls_slice *values, size_t count,
+                           size_t *size) {
+    ls_block_builder builder;
+    new_builder(&builder);
+    builder.capacity = LS_BLOCK_TAIL + 4 * count;
+    for (size_t i = 0; i < count; i++)
+        builder.capacity += ls_block_room(keys[i], values[i]);
+    builder.data = room(builder.capacity);
+    builder.positions = room(4 * count);
+    builder.positions_capacity = count;
+    for (size_t i = 0; i < count; i++)
+        CHECK(ls_block_add(&builder, keys[i], values[i]) == LS_OK);
+    return finish(&builder, size);
+}
+
+/* Random bytes at random places, more of them at the end, where a block says what it is. */
+static void damage_in_place(uint8_t *data, size_t size) {
+    for (size_t n = 1 + below(4); n > 0; n--)
+        data[below(2) ? below(size) : size - 1 - below(size < 16 ? size : 16)] =
+            (uint8_t)(below(2) ? any() : below(4));
+}
+
+/* ---- ls_slots.h */
+
+static ls_slice get(const ls_ready *ready, ls_order order, ls_slice key) {
+    ls_slice value = {NULL, 7};
+    CHECK(ls_ready_get(ready, order, key, ls_hash(key), &value) == LS_OK);
+    CHECK(value.data != NULL || value.size == 7);
+    return value;
+}
+
+static void check_slots(const ls_block *block, const ls_ready *ready, ls_order order,
+                        const ls_slice *keys, size_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        ls_slice key = {copy(keys[i].data, keys[i].size), keys[i].size};
+        ls_slice stored, value, answer = get(ready, order, key);
+        CHECK(ls_block_record(block, i, &stored, &value) == LS_OK);
+        CHECK(answer.data == value.data && answer.size == value.size);
+        free((void *)key.data);
+    }
+    for (size_t n = 0; n < 200; n++) {
         int found;
-        CHECK(ls_block_open(&block, data, size) == LS_OK);
-        CHECK(ls_block_validate(&block, LS_ORDER_BYTES, 1, &bad) == LS_OK);
-        ls_slice key = slice("b"), answer = {NULL, 0};
-        CHECK(ls_block_lower_bound(&block, LS_ORDER_BYTES, key, 0, &position, &found) == LS_OK);
-        CHECK(found && position == first);
-        int64_t left = 0, right = (int64_t)count - 1, middle;
-        for (;;) {
-            middle = left + (right - left) / 2;
-            if (middle < (int64_t)first)
-                left = middle + 1;
-            else if (middle > (int64_t)last)
-                right = middle - 1;
-            else
-                break;
+        ls_slice stored, value = {NULL, 7};
+        ls_slice key = count && below(3) ? neighbour(order, keys[below(count)], below(NEIGHBOURS))
+                                         : any_key(order);
+        uint32_t at = (uint32_t)walk(order, keys, count, key, &found);
+        ls_slice answer = get(ready, order, key);
+        CHECK((answer.data != NULL) == found);
+        if (found) {
+            CHECK(ls_block_record(block, at, &stored, &value) == LS_OK);
+            CHECK(answer.data == value.data && answer.size == value.size);
         }
-        CHECK(ls_block_seek(&block, LS_ORDER_BYTES, key, &position, &found) == LS_OK);
-        CHECK(found && position == middle);
-        made_column made = make_column(&key, 1, 8);
-        ls_sort_item item = {.index = 0};
-        CHECK(ls_batch_search(&block, LS_ORDER_BYTES, 1, &made.column, &item, 1, &answer) == LS_OK);
-        CHECK(answer.size == 1 && *answer.data == middle);
+        free((void *)key.data);
+    }
+}
+
+/* A key that is not there, with the hash of one that is. */
+static void check_collisions(const ls_ready *ready, ls_order order, const ls_slice *keys,
+                             size_t count) {
+    for (size_t n = 0; n < 50 && count > 0; n++) {
+        int found;
+        ls_slice there = keys[below(count)], value = {NULL, 7};
+        ls_slice key = neighbour(order, there, 7 + below(3));
+        (void)walk(order, keys, count, key, &found);
+        if (!found) {
+            CHECK(ls_ready_get(ready, order, key, ls_hash(there), &value) == LS_OK);
+            CHECK(value.data == NULL && value.size == 7);
+        }
+        free((void *)key.data);
+    }
+}
+
+/* What lies at any offset of a block whose bytes may be anything is no record, or one inside it. */
+static void read_anywhere(const ls_ready *ready) {
+    static const uint8_t zeros[300];
+    for (size_t n = 0; n < 20; n++) {
+        uint32_t offset = (uint32_t)below(below(2) ? ready->size + 3 : 40);
+        ls_slice key = {offset < ready->size ? zeros : NULL, offset < ready->size ? below(40) : 0};
+        ls_slice value = {NULL, 0};
+        int found;
+        if (offset < ready->size && ready->data[offset] < 0x80)
+            key.size = ready->data[offset]; /* as what lies there says */
+        if (ls_ready_record(ready, offset, key, &found, &value) == LS_OK && found)
+            CHECK((size_t)(value.data - ready->data) + value.size <= ready->size);
+    }
+}
+
+static void test_slots(void) {
+    static const ls_order orders[] = {LS_ORDER_BYTES, LS_ORDER_BYTES, LS_ORDER_BYTES, LS_ORDER_INT8,
+                                      LS_ORDER_INT16, LS_ORDER_INT32, LS_ORDER_INT64};
+    static uint8_t filler[300];
+    for (size_t i = 0; i < sizeof filler; i++)
+        filler[i] = (uint8_t)any();
+    for (size_t round = 0; round < 70; round++) {
+        ls_order order = orders[round % 7];
+        size_t most = round < 35 ? 40 : 3001, size;
+        key_set set = make_keys(order, (key_kind)below(KEY_KINDS), below(most), 0);
+        ls_slice *values = room(set.count * sizeof *values);
+        int one_size = (int)below(2);
+        for (size_t i = 0; i < set.count; i++)
+            values[i] =
+                (ls_slice){filler + below(100),
+                           one_size && set.keys[i].size <= 40 ? 40 - set.keys[i].size : below(200)};
+        uint8_t *data = make_block(set.keys, values, set.count, &size);
+        ls_block block;
+        ls_ready ready;
+        uint32_t bad = 99999;
+        CHECK(ls_block_open(&block, data, size) == LS_OK);
+        uint32_t *slots = slots_room(&block);
+        CHECK(ls_slots_build(&block, size, order, slots, &ready, &bad) == LS_OK);
+        CHECK(ready.data == data && ready.size == size && ready.slots == slots);
+        CHECK(ready.buckets * 11 > set.count && (ready.buckets - 1) * 11 <= set.count);
+        check_slots(&block, &ready, order, set.keys, set.count);
+        check_collisions(&ready, order, set.keys, set.count);
+        /* The bytes of a mapped file may change at any time: here after each answer. */
+        for (size_t n = 0; n < 50; n++) {
+            damage_in_place(data, size);
+            get_anything(&ready, order);
+            read_anywhere(&ready);
+            for (size_t i = 0; i < 20 && i < set.count; i++) {
+                ls_slice key = set.keys[below(set.count)], value = {NULL, 0};
+                if (ls_ready_get(&ready, order, key, ls_hash(key), &value) == LS_OK)
+                    CHECK(value.data == NULL || (size_t)(value.data - data) + value.size <= size);
+            }
+        }
+        free(values);
+        free(slots);
+        free(data);
+        free_keys(&set);
+    }
+}
+
+/* Keys whose hashes pick one bucket: they fill it, and those behind it, and behind the last one those
+ * at the beginning. Values are long, so that few bits of the hash are left in a slot. */
+static void test_full_buckets(void) {
+    enum { MOST = 120, VALUE = 40000 };
+    static uint8_t filler[VALUE + 10];
+    static const size_t sizes[] = {1, 2, 15, 16, 17, 32, 33, 48, 100};
+    for (size_t round = 0; round < 2 * sizeof sizes / sizeof *sizes; round++) {
+        size_t crowded = sizes[round / 2], count = crowded + below(20), size;
+        int long_values = crowded <= 33; /* these also agree in the bits that a slot has */
+        uint32_t buckets = ls_slots_buckets((uint32_t)count);
+        uint32_t wanted = round % 2 ? buckets - 1 : (uint32_t)below(buckets), mask = 1;
+        uint8_t bytes[MOST][8];
+        ls_slice keys[MOST], values[MOST];
+        size_t value_size = long_values ? VALUE : 10, records = count * (value_size + 22);
+        while (mask < records)
+            mask = 2 * mask + 1;
+        uint64_t number = any();
+        for (size_t i = 0; i < count; i++) {
+            uint64_t hash;
+            uint32_t mark = i % 2 ? ~mask : 0; /* all ones: what an empty slot has there */
+            do {
+                ls_store64(bytes[i], number++);
+                keys[i] = (ls_slice){bytes[i], 8};
+                hash = ls_hash(keys[i]);
+            } while (i < crowded && (((hash >> 32) * buckets) >> 32 != wanted ||
+                                     (long_values && ((uint32_t)hash & ~mask) != mark)));
+            values[i] = (ls_slice){filler, below(2) ? value_size : value_size + below(10)};
+        }
+        sorted_order = LS_ORDER_BYTES;
+        qsort(keys, count, sizeof *keys, compare_slices);
+        uint8_t *data = make_block(keys, values, count, &size);
+        ls_block block;
+        ls_ready ready;
+        uint32_t bad;
+        CHECK(ls_block_open(&block, data, size) == LS_OK);
+        uint32_t *slots = slots_room(&block);
+        CHECK(ls_slots_build(&block, size, LS_ORDER_BYTES, slots, &ready, &bad) == LS_OK);
+        CHECK(ready.slots == slots && ready.buckets == buckets);
+        if (crowded >= LS_BUCKET)
+            CHECK(ls_slots_full(slots + LS_BUCKET * (size_t)wanted));
+        check_slots(&block, &ready, LS_ORDER_BYTES, keys, count);
+        /* Keys that are not there, of every bucket, and of the full one. */
+        for (size_t n = 0; n < 2000; n++) {
+            uint8_t other[8];
+            ls_store64(other, number++);
+            CHECK(get(&ready, LS_ORDER_BYTES, (ls_slice){other, 8}).data == NULL);
+        }
+        /* The same in a batch, which looks at the first slot of a bucket by itself. */
+        made_column made = make_column(keys, count, 0);
+        ls_batch_item items[MOST];
+        ls_slice answers[MOST] = {{NULL, 0}};
+        size_t left;
+        for (size_t i = 0; i < count; i++)
+            items[i] = (ls_batch_item){ls_hash(keys[i]), (uint32_t)i, 0};
+        CHECK(ls_batch_search(&ready, LS_ORDER_BYTES, &made.column, items, count, 0, answers, &left,
+                              &bad) == LS_OK);
+        for (size_t i = 0; i < count; i++) {
+            ls_slice answer = get(&ready, LS_ORDER_BYTES, keys[i]);
+            CHECK(answers[i].data == answer.data && answers[i].size == answer.size);
+            CHECK(items[i].block == LS_SEARCHED);
+        }
+        CHECK(left == 0);
         free_column(&made);
+        free(slots);
         free(data);
     }
+}
+
+/* The answer among repeats is where Java's halving ends: no slots, but a search. */
+static void test_repeated_keys(void) {
+    for (size_t round = 0; round < 150; round++) {
+        ls_order order = round % 5 == 4 ? LS_ORDER_INT16 : LS_ORDER_BYTES;
+        size_t wanted = round < 40 ? round : below(round < 140 ? 60 : 2000), size;
+        key_set set =
+            make_keys(order, round < 40 ? SHORT_KEYS : (key_kind)below(KEY_KINDS), wanted, 1);
+        if (round < 40) /* a run in the middle */
+            for (size_t i = 0, first = below(wanted + 1), last = below(wanted + 1); i < wanted; i++)
+                set.keys[i] = slice(order ? "ab" : i < first ? "a" : i <= last ? "b" : "c");
+        ls_slice *values = room(set.count * sizeof *values);
+        int repeats = 0;
+        for (size_t i = 0; i < set.count; i++) {
+            values[i] = (ls_slice){(const uint8_t *)&values[i], sizeof values[i]}; /* all differ */
+            repeats |= i > 0 && same(set.keys[i], set.keys[i - 1]);
+        }
+        uint8_t *data = make_block(set.keys, values, set.count, &size);
+        ls_block block;
+        ls_ready ready;
+        uint32_t position, bad;
+        int found, expected_found;
+        CHECK(ls_block_open(&block, data, size) == LS_OK);
+        CHECK(ls_block_validate(&block, order, 1, &bad) == LS_OK);
+        uint32_t *slots = slots_room(&block);
+        CHECK(ls_slots_build(&block, size, order, slots, &ready, &bad) == LS_OK);
+        CHECK(ready.slots == (repeats ? NULL : slots));
+        for (size_t n = 0; n < 2 * set.count + 20; n++) {
+            ls_slice key, stored, value;
+            key = n < 2 * set.count ? neighbour(order, set.keys[n / 2], n % 2 * below(NEIGHBOURS))
+                                    : any_key(order);
+            size_t expected = halve(order, set.keys, set.count, key, &expected_found);
+            CHECK(ls_block_seek(&block, order, key, &position, &found) == LS_OK);
+            CHECK(position == expected && found == expected_found);
+            ls_slice answer = get(&ready, order, key);
+            CHECK((answer.data != NULL) == found);
+            if (found) {
+                CHECK(ls_block_record(&block, position, &stored, &value) == LS_OK);
+                CHECK(answer.data == value.data && answer.size == value.size);
+            }
+            if (n < 200) { /* the first among repeats */
+                expected = walk(order, set.keys, set.count, key, &expected_found);
+                CHECK(ls_block_lower_bound(&block, order, key, 0, &position, &found) == LS_OK);
+                CHECK(position == expected && found == expected_found);
+            }
+            free((void *)key.data);
+        }
+        for (size_t n = 0; n < 20; n++) { /* a mapped file changes */
+            damage_in_place(data, size);
+            get_anything(&ready, order);
+        }
+        free(values);
+        free(slots);
+        free(data);
+        free_keys(&set);
+    }
+}
+
+/* A fault in one record is found whatever came before it, and told of. */
+static void test_malformed_slots(void) {
+    static const struct {
+        const char *bytes;
+        size_t size;
+        ls_order order;
+        ls_status status;
+        uint32_t bad;
+    } cases[] = {
+        {"\1a\0\1b\0\1c\0\3\0\0\0\0", 14, LS_ORDER_BYTES, LS_OK, 2},
+        {"\1a\0\1b\0\1c\1\3\0\0\0\0", 14, LS_ORDER_BYTES, LS_BAD_RECORD, 2},
+        {"\1a\0\1a\0\1c\1\3\0\0\0\0", 14, LS_ORDER_BYTES, LS_BAD_RECORD, 2}, /* behind a repeat */
+        {"\1a\0\3b\0\1c\0\3\0\0\0\0", 14, LS_ORDER_BYTES, LS_TRUNCATED, 1},
+        {"\1a\0\1b\0\1c\0\3\0\0\0\0", 14, LS_ORDER_INT8, LS_OK, 2},
+        {"\1a\0\1b\0\0\1c\3\0\0\0\0", 14, LS_ORDER_INT8, LS_BAD_KEY, 2},
+        {"\1a\0\1b\0\1c\0\3\0\0\0\0", 14, LS_ORDER_INT32, LS_BAD_KEY, 0},
+        {"\0\0\1a\0\0\0\0\0\2\0\0\0\2\0\0\0\1", 18, LS_ORDER_BYTES, LS_OK, 1},
+        {"\0\0\1a\0\0\0\0\0\6\0\0\0\2\0\0\0\1", 18, LS_ORDER_BYTES, LS_BAD_POSITION, 0},
+    };
+    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
+        size_t size = cases[n].size;
+        uint8_t *data = copy(cases[n].bytes, size);
+        ls_block block;
+        ls_ready ready;
+        uint32_t bad = 99;
+        CHECK(ls_block_open(&block, data, size) == LS_OK);
+        uint32_t *slots = slots_room(&block);
+        ls_status status = ls_slots_build(&block, size, cases[n].order, slots, &ready, &bad);
+        if (status != cases[n].status || bad != cases[n].bad)
+            fprintf(stderr, "case %zu: status %d of record %u\n", n, (int)status, (unsigned)bad);
+        CHECK(status == cases[n].status && bad == cases[n].bad);
+        damage(data, size);
+        free(slots);
+        free(data);
+    }
+}
+
+/* ---- ls_fences.h */
+
+/* The second of two passes, into arrays of exactly the sizes that the first one counted. */
+static ls_status fill_fences(ls_fences *fences) {
+    size_t nodes = fences->node_count, count = fences->fence_count, starts = fences->start_count;
+    fences->nodes = room(nodes * sizeof *fences->nodes);
+    fences->fences = room(count * sizeof *fences->fences);
+    fences->starts = room(starts * sizeof *fences->starts);
+    memset(fences->fences, 0xff, count * sizeof *fences->fences);
+    ls_status status = ls_fences_build(fences);
+    if (status != LS_OK)
+        return status;
+    CHECK(fences->node_count <= nodes && fences->fence_count <= count);
+    CHECK(fences->start_count <= starts);
+    return LS_OK;
+}
+
+static void make_fences(ls_fences *fences, const ls_block *index, ls_order order) {
+    *fences = (ls_fences){.index = index, .order = order};
+    CHECK(ls_fences_build(fences) == LS_OK);
+    size_t nodes = fences->node_count, count = fences->fence_count, starts = fences->start_count;
+    CHECK(fill_fences(fences) == LS_OK);
+    CHECK(fences->node_count == nodes && fences->fence_count == count);
+    CHECK(fences->start_count == starts);
+    for (size_t i = 0; i < count; i++) /* each has been filled */
+        CHECK(fences->fences[i].key <= index->count);
+}
+
+static void free_fences(ls_fences *fences) {
+    free(fences->nodes);
+    free(fences->fences);
+    free(fences->starts);
+}
+
+static void check_route(const ls_fences *fences, const ls_slice *keys, size_t count, ls_slice key) {
+    uint32_t block = 99999;
+    int found;
+    CHECK(ls_fences_route(fences, key, &block) == LS_OK);
+    CHECK(block <= count);
+    /* The first that is not smaller, and among repeats the one that Java's halving meets. */
+    CHECK(block == count || ls_compare(fences->order, keys[block], key) >= 0);
+    CHECK(block == 0 || fences->repeats || ls_compare(fences->order, keys[block - 1], key) < 0);
+    if (fences->repeats)
+        CHECK(block == halve(fences->order, keys, count, key, &found));
+    else if (count < 60)
+        CHECK(block == walk(fences->order, keys, count, key, &found));
+}
+
+static void check_routes(const ls_fences *fences, const ls_slice *keys, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        for (size_t which = 0; which < NEIGHBOURS; which++) {
+            ls_slice key = neighbour(fences->order, keys[i], which);
+            check_route(fences, keys, count, key);
+            free((void *)key.data);
+        }
+    for (size_t n = 0; n < 300; n++) {
+        ls_slice key = any_key(fences->order);
+        check_route(fences, keys, count, key);
+        free((void *)key.data);
+    }
+    uint8_t ends[32];
+    memset(ends, 0xff, sizeof ends);
+    for (size_t size = 0; size <= sizeof ends; size++) {
+        ls_slice key = {copy(ends, size), size};
+        if (ls_check_key(fences->order, key) == LS_OK)
+            check_route(fences, keys, count, key);
+        free((void *)key.data);
+    }
+}
+
+/* Values of an index are handles: short, and of no interest here. */
+static uint8_t *make_index(const ls_slice *keys, size_t count, ls_block *index, size_t *size) {
+    ls_slice *values = room(count * sizeof *values);
+    for (size_t i = 0; i < count; i++)
+        values[i] = (ls_slice){(const uint8_t *)"handle", below(7)};
+    uint8_t *data = make_block(keys, values, count, size);
+    free(values);
+    CHECK(ls_block_open(index, data, *size) == LS_OK && index->count == count);
+    return data;
+}
+
+static void test_fences(void) {
+    static const ls_order orders[] = {LS_ORDER_INT8, LS_ORDER_INT16, LS_ORDER_INT32,
+                                      LS_ORDER_INT64};
+    for (size_t round = 0; round < 108; round++) {
+        /* Every kind of keys and every order: few, some and many, repeated and not. */
+        size_t kind = round % 9, most = round < 54 ? 12 : round < 90 ? 300 : 5001, size;
+        ls_order order = kind < KEY_KINDS ? LS_ORDER_BYTES : orders[kind - KEY_KINDS];
+        int repeats = round / 9 % 3 == 2;
+        key_set set =
+            make_keys(order, kind < KEY_KINDS ? (key_kind)kind : (key_kind)below(KEY_KINDS),
+                      round >= 90 ? most - below(2000) : below(most), repeats);
+        ls_block index;
+        ls_fences fences;
+        uint8_t *data = make_index(set.keys, set.count, &index, &size);
+        make_fences(&fences, &index, order);
+        int repeated = 0;
+        for (size_t i = 1; i < set.count; i++)
+            repeated |= same(set.keys[i], set.keys[i - 1]);
+        CHECK((fences.repeats != 0) == repeated);
+        check_routes(&fences, set.keys, set.count);
+        free_fences(&fences);
+        free(data);
+        free_keys(&set);
+    }
+}
+
+/* Pairs that part from all others one word later each, deeper than there are nodes. */
+static void test_deep_fences(void) {
+    enum { PAIRS = 90 };
+    static uint8_t bytes[2 * PAIRS][8 * PAIRS + 2];
+    static ls_slice keys[2 * PAIRS];
+    for (size_t gap = 1; gap <= 8; gap += 7) /* words end where the pairs part, and do not */
+        for (size_t i = 0; i < 2 * PAIRS; i++) {
+            size_t words = PAIRS - 1 - i / 2, size = 8 * words + gap + 1;
+            memset(bytes[i], 'x', size);
+            bytes[i][size - 2] = 'y';
+            bytes[i][size - 1] = (uint8_t)(i % 2);
+            keys[i] = (ls_slice){bytes[i], size};
+            if (i + 1 < 2 * PAIRS)
+                continue;
+            ls_block index;
+            ls_fences fences;
+            size_t block_size;
+            uint8_t *data = make_index(keys, 2 * PAIRS, &index, &block_size);
+            make_fences(&fences, &index, LS_ORDER_BYTES);
+            CHECK(fences.node_count > 64);
+            for (size_t n = 0; n < 2 * PAIRS; n++)
+                for (size_t cut = 0; cut <= keys[n].size; cut++)
+                    for (int less = -1; less <= 1; less++) {
+                        uint8_t *exact = copy(bytes[n], cut);
+                        if (cut > 0)
+                            exact[cut - 1] = (uint8_t)(exact[cut - 1] + less);
+                        check_route(&fences, keys, 2 * PAIRS, (ls_slice){exact, cut});
+                        free(exact);
+                    }
+            free_fences(&fences);
+            free(data);
+        }
+}
+
+/* A few keys behind as many bytes that all share: what parts from these, anywhere, and is cut. */
+static void test_shared_fences(void) {
+    static const char *const ends[] = {"", "a", "ab", "ab4567890", "ab4567891", "b"};
+    enum { KEYS = sizeof ends / sizeof *ends, MOST = 40 };
+    for (size_t shared = 0; shared <= MOST; shared++)
+        for (size_t from = 0; from < KEYS; from++) {
+            uint8_t bytes[KEYS][MOST + 10];
+            ls_slice keys[KEYS];
+            for (size_t i = from; i < KEYS; i++) {
+                memset(bytes[i], 'm', shared);
+                memcpy(bytes[i] + shared, ends[i], strlen(ends[i]));
+                keys[i] = (ls_slice){bytes[i], shared + strlen(ends[i])};
+            }
+            ls_block index;
+            ls_fences fences;
+            size_t size;
+            uint8_t *data = make_index(keys + from, KEYS - from, &index, &size);
+            make_fences(&fences, &index, LS_ORDER_BYTES);
+            for (size_t i = from; i < KEYS; i++)
+                for (size_t at = 0; at < keys[i].size; at++)
+                    for (int less = -1; less <= 1; less++)
+                        for (size_t cut = at + 1; cut <= keys[i].size; cut += 7) {
+                            uint8_t *exact = copy(bytes[i], cut);
+                            exact[at] = (uint8_t)(exact[at] + less);
+                            check_route(&fences, keys + from, KEYS - from, (ls_slice){exact, cut});
+                            free(exact);
+                        }
+            free_fences(&fences);
+            free(data);
+        }
+}
+
+/* A mapped index may change: between the two passes, and after them. */
+static void test_malformed_fences(void) {
+    static const ls_order orders[] = {LS_ORDER_BYTES, LS_ORDER_BYTES, LS_ORDER_BYTES,
+                                      LS_ORDER_BYTES, LS_ORDER_INT8,  LS_ORDER_INT64};
+    for (size_t round = 0; round < 600; round++) {
+        ls_order order = orders[below(6)];
+        key_set set = make_keys(order, (key_kind)below(KEY_KINDS), 1 + below(40), below(4) == 0);
+        ls_block index;
+        size_t size;
+        uint8_t *data = make_index(set.keys, set.count, &index, &size);
+        ls_fences fences = {.index = &index, .order = order};
+        CHECK(ls_fences_build(&fences) == LS_OK);
+        if (round % 3 == 0) {
+            damage_in_place(data, size);
+        } else if (round % 3 == 1) { /* another index that is right, of any shape, in its place */
+            key_set other = make_keys(order, (key_kind)below(KEY_KINDS), 4 * set.count, 0);
+            size_t other_size;
+            ls_block opened;
+            uint8_t *bytes =
+                make_index(other.keys, other.count < set.count ? other.count : set.count, &opened,
+                           &other_size);
+            memcpy(data, bytes, other_size < size ? other_size : size);
+            free(bytes);
+            free_keys(&other);
+        }
+        if (fill_fences(&fences) == LS_OK)
+            for (size_t n = 0; n < 10; n++) {
+                damage_in_place(data, size);
+                for (size_t i = 0; i < 20; i++) {
+                    uint32_t block = 99999;
+                    ls_slice key =
+                        below(4) ? neighbour(order, set.keys[below(set.count)], below(NEIGHBOURS))
+                                 : any_key(order);
+                    if (ls_fences_route(&fences, key, &block) == LS_OK)
+                        CHECK(block <= set.count);
+                    free((void *)key.data);
+                }
+            }
+        free_fences(&fences);
+        free(data);
+        free_keys(&set);
+    }
+}
+
+/* Changes that chance would not bring about. */
+static void test_changed_fences(void) {
+    enum { SHARED = 100, SIZE = 17 };
+    /* The key that says what its node shares is now empty, at the end of the records. */
+    uint8_t bytes[2][SHARED + 1];
+    ls_slice keys[8], key, value;
+    const ls_slice values[] = {slice("a"), slice("bc")};
+    for (size_t i = 0; i < 2; i++) {
+        memset(bytes[i], 'm', SHARED);
+        bytes[i][SHARED] = (uint8_t)i;
+        keys[i] = (ls_slice){bytes[i], SHARED + 1};
+    }
+    size_t size;
+    uint8_t *data = make_block(keys, values, 2, &size);
+    ls_block index;
+    ls_fences fences;
+    uint32_t block;
+    CHECK(ls_block_open(&index, data, size) == LS_OK);
+    make_fences(&fences, &index, LS_ORDER_BYTES);
+    memset(data + index.records_size - 2, 0, 2);
+    ls_store32(data + index.records_size, (uint32_t)index.records_size - 2);
+    ls_store32(data + index.records_size + 4, (uint32_t)index.records_size);
+    CHECK(ls_fences_route(&fences, keys[0], &block) == LS_BAD_ORDER);
+    free_fences(&fences);
+    free(data);
+
+    /* The second pass meets another index than the first. */
+    static const struct {
+        const char *first, *second; /* 16 times the first letter of each pair, and the second */
+        ls_status status;
+    } changes[] = {
+        {"axbxcxdx", "axbxcxdx", LS_OK},
+        {"axbxcxdx", "bxbxcxcx", LS_BAD_ORDER}, /* more nodes */
+        {"axbxcxdxexfxgxhx", "axaxaxaxaxaxaxhx", LS_BAD_ORDER}, /* these, but fewer fences */
+        {"axbxcxdx", "axaybxby", LS_BAD_ORDER}, /* more fences */
+        {"axbxcxdxdy", "axbxcxdxex", LS_BAD_ORDER}, /* more starts, but fewer of the others */
+        {"axbxcxdx", "axcxbxdx", LS_BAD_ORDER}, /* not in order */
+        {"axaybxby", "axbxcxdx", LS_OK}, /* less of all */
+    };
+    for (size_t n = 0; n < sizeof changes / sizeof *changes; n++) {
+        size_t count = strlen(changes[n].first) / 2;
+        uint8_t letters[8][SIZE];
+        for (size_t i = 0; i < count; i++) {
+            memset(letters[i], changes[n].first[2 * i], SIZE - 1);
+            letters[i][SIZE - 1] = (uint8_t)changes[n].first[2 * i + 1];
+            keys[i] = (ls_slice){letters[i], SIZE};
+        }
+        data = make_index(keys, count, &index, &size);
+        fences = (ls_fences){.index = &index, .order = LS_ORDER_BYTES};
+        CHECK(ls_fences_build(&fences) == LS_OK);
+        for (uint32_t i = 0; i < count; i++) {
+            CHECK(ls_block_record(&index, i, &key, &value) == LS_OK);
+            memset((uint8_t *)key.data, changes[n].second[2 * i], SIZE - 1);
+            ((uint8_t *)key.data)[SIZE - 1] = (uint8_t)changes[n].second[2 * i + 1];
+        }
+        ls_status status = fill_fences(&fences);
+        if (status != changes[n].status)
+            fprintf(stderr, "change %zu: status %d\n", n, (int)status);
+        CHECK(status == changes[n].status);
+        free_fences(&fences);
+        free(data);
+    }
+
+    /* An integer of 14 bytes. */
+    for (int late = 0; late < 2; late++) {
+        const ls_slice number = slice("12345678"), handle = slice("handle");
+        data = make_block(&number, &handle, 1, &size);
+        CHECK(ls_block_open(&index, data, size) == LS_OK);
+        fences = (ls_fences){.index = &index, .order = LS_ORDER_INT64};
+        CHECK(ls_fences_build(&fences) == LS_OK);
+        if (late)
+            CHECK(fill_fences(&fences) == LS_OK);
+        data[0] = 14;
+        data[15] = 0;
+        if (late)
+            CHECK(ls_fences_route(&fences, number, &block) == LS_BAD_KEY);
+        else
+            CHECK(fill_fences(&fences) == LS_BAD_KEY);
+        free_fences(&fences);
+        free(data);
+    }
+}
+
+/* ---- ls_batch.h: a file of small blocks against a walk over all records */
+
+typedef struct {
+    ls_order order;
+    int repeats;
+    key_set set;
+    ls_slice *values;
+    size_t blocks;
+    size_t *starts; /* the first record of each block, and the number of records */
+    ls_slice *lasts; /* the last key of each */
+    uint8_t **stored; /* the bytes of each */
+    size_t *sizes;
+    uint8_t *index_data;
+    ls_block index;
+    ls_fences fences;
+    ls_ready *ready; /* each block that is ready has a copy of its bytes, and slots */
+    uint32_t **slots;
+    uint32_t *pins;
+    uint8_t *used;
+} made_file;
+
+static made_file make_file(ls_order order, key_kind kind, size_t wanted, int repeats) {
+    made_file file = {.order = order, .repeats = repeats};
+    file.set = make_keys(order, kind, wanted, repeats);
+    size_t count = file.set.count, size, most = 1 + below(30);
+    file.values = room(count * sizeof *file.values);
+    file.starts = room((count + 1) * sizeof *file.starts);
+    file.lasts = room(count * sizeof *file.lasts);
+    file.stored = room(count * sizeof *file.stored);
+    file.sizes = room(count * sizeof *file.sizes);
+    for (size_t i = 0; i < count; i++) {
+        static uint8_t text[200];
+        text[below(sizeof text)] = (uint8_t)any();
+        size_t value = below(8) == 0 ? below(150) : below(2) ? 32 : below(40);
+        file.values[i] = (ls_slice){copy(text + below(50), value), value};
+    }
+    for (size_t start = 0, end; start < count; start = end) {
+        end = start + 1 + below(most) < count ? start + 1 + below(most) : count;
+        end = end < count ? end : count;
+        file.starts[file.blocks] = start;
+        file.lasts[file.blocks] = file.set.keys[end - 1];
+        file.stored[file.blocks] = make_block(file.set.keys + start, file.values + start,
+                                              end - start, &file.sizes[file.blocks]);
+        file.blocks++;
+    }
+    file.starts[file.blocks] = count;
+    file.index_data = make_index(file.lasts, file.blocks, &file.index, &size);
+    file.ready = calloc(file.blocks + 1, sizeof *file.ready);
+    file.slots = calloc(file.blocks + 1, sizeof *file.slots);
+    file.pins = calloc(file.blocks + 1, sizeof *file.pins);
+    file.used = calloc(file.blocks + 1, 1);
+    return file;
+}
+
+static void make_ready(made_file *file, size_t number) {
+    uint8_t *data = copy(file->stored[number], file->sizes[number]);
+    ls_block block;
+    ls_ready ready;
+    uint32_t bad;
+    CHECK(ls_ready_data(&file->ready[number]) == NULL);
+    CHECK(ls_block_open(&block, data, file->sizes[number]) == LS_OK);
+    file->slots[number] = slots_room(&block);
+    CHECK(ls_slots_build(&block, file->sizes[number], file->order, file->slots[number], &ready,
+                         &bad) == LS_OK);
+    ready.data = NULL;
+    file->ready[number] = ready;
+    ls_ready_publish(&file->ready[number], data);
+}
+
+static void let_go(made_file *file, size_t number) {
+    const uint8_t *data = ls_ready_data(&file->ready[number]);
+    ls_ready_publish(&file->ready[number], NULL);
+    free((void *)data);
+    free(file->slots[number]);
+    file->slots[number] = NULL;
+}
+
+static void free_file(made_file *file) {
+    for (size_t i = 0; i < file->blocks; i++) {
+        let_go(file, i);
+        free(file->stored[i]);
+    }
+    for (size_t i = 0; i < file->set.count; i++)
+        free((void *)file->values[i].data);
+    free(file->values);
+    free(file->starts);
+    free(file->lasts);
+    free(file->stored);
+    free(file->sizes);
+    free(file->index_data);
+    free_fences(&file->fences);
+    free(file->ready);
+    free(file->slots);
+    free(file->pins);
+    free(file->used);
+    free_keys(&file->set);
+}
+
+/* The record that answers a key; the number of records if there is none. */
+static size_t answer_of(const made_file *file, ls_slice key) {
+    const ls_slice *keys = file->set.keys;
+    int found;
+    if (!file->repeats) {
+        size_t at = walk(file->order, keys, file->set.count, key, &found);
+        return found ? at : file->set.count;
+    }
+    size_t block = halve(file->order, file->lasts, file->blocks, key, &found);
+    if (block == file->blocks)
+        return file->set.count;
+    size_t from = file->starts[block], to = file->starts[block + 1];
+    size_t at = from + halve(file->order, keys + from, to - from, key, &found);
+    return found ? at : file->set.count;
+}
+
+/* Each item is one user of its block: nobody else is there. */
+static void check_pins(const made_file *file, const ls_batch_item *items, size_t count) {
+    uint32_t *pins = calloc(file->blocks + 1, sizeof *pins);
+    for (size_t i = 0; i < count; i++)
+        pins[items[i].block & ~LS_SEARCHED]++;
+    for (size_t i = 0; i < file->blocks; i++)
+        CHECK(file->pins[i] == pins[i]);
+    free(pins);
+}
+
+static int bit(const uint8_t *bitmap, size_t i) {
+    return bitmap[i >> 3] >> (i & 7) & 1;
+}
+
+/* Searches items, making blocks ready a few at a time. Where they are pinned, what has been found is
+ * staged now and then, and blocks that nobody has pinned go. Returns the arenas. */
+static size_t search_piece(made_file *file, const ls_column *keys, ls_batch_item *items,
+                           size_t *count, size_t first, ls_slice *answers, int pinned,
+                           uint8_t **arenas) {
+    size_t arena_count = 0;
+    for (;;) {
+        size_t left = 99999, expected = 0;
+        uint32_t bad = 99999;
+        CHECK(ls_batch_search(file->ready, file->order, keys, items, *count, first, answers, &left,
+                              &bad) == LS_OK);
+        CHECK(bad == 99999);
+        uint8_t *missing = calloc(file->blocks / 8 + 1, 1), *wanted = calloc(file->blocks + 1, 1);
+        for (size_t i = 0; i < *count; i++) {
+            if (items[i].block & LS_SEARCHED)
+                continue;
+            CHECK(file->ready[items[i].block].data == NULL);
+            wanted[items[i].block] = 1;
+            expected++;
+        }
+        CHECK(left == expected);
+        size_t lucky = below(file->blocks + 1); /* another thread has made it ready since */
+        if (wanted[lucky]) {
+            make_ready(file, lucky);
+            wanted[lucky] = 0;
+        }
+        ls_batch_missing(file->ready, items, *count, missing);
+        for (size_t i = 0; i < file->blocks; i++)
+            CHECK(bit(missing, i) == wanted[i]);
+        if (left > 0 && pinned && below(2)) {
+            size_t bytes = 0, searched = *count - left;
+            for (size_t i = 0; i < *count; i++)
+                if (items[i].block & LS_SEARCHED)
+                    bytes += answers[items[i].index - first].size;
+            CHECK(ls_batch_stage_size(items, *count, first, answers) == bytes);
+            arenas[arena_count] = room(bytes);
+            ls_batch_stage(items, *count, first, answers, arenas[arena_count]);
+            arena_count++;
+            *count = ls_batch_drop_searched(file->pins, items, *count);
+            CHECK(*count == left && searched + left >= *count);
+            check_pins(file, items, *count);
+            for (size_t i = 0; i < file->blocks; i++)
+                if (file->pins[i] == 0 && file->ready[i].data != NULL && below(4))
+                    let_go(file, i);
+        } else if (left > 0 && !pinned && below(2)) {
+            *count = ls_batch_drop_searched(NULL, items, *count);
+            CHECK(*count == left);
+        }
+        size_t some = 1 + below(4);
+        for (size_t i = 0; i < file->blocks && some > 0; i++)
+            if (wanted[i] && (below(2) || left <= 2)) {
+                make_ready(file, i);
+                some--;
+            }
+        free(missing);
+        free(wanted);
+        if (left == 0)
+            return arena_count;
+    }
+}
+
+/* Answers keys [start, end) of a column, with answers so far in `ends`, `validity` and *data. */
+static size_t answer_piece(made_file *file, const ls_filter *filter, const ls_column *keys,
+                           size_t start, size_t end, int64_t *ends, uint8_t *validity,
+                           uint8_t *found, uint8_t **data) {
+    ls_batch_item *items = room((end - start) * sizeof *items);
+    ls_slice *answers = calloc(end - start + 1, sizeof *answers), key;
+    size_t count = 99999, bad = 99999, expected = 0, arena_count;
+    uint8_t *arenas[10000];
+    int pinned = (int)below(2);
+    CHECK(ls_batch_filter(filter, file->order, keys, start, end, items, &count, &bad) == LS_OK);
+    CHECK(bad == 99999);
+    for (size_t i = start; i < end; i++) {
+        CHECK(ls_column_get(keys, i, &key) == LS_OK);
+        if (!ls_column_is_valid(keys, i) || !ls_filter_test(filter, key))
+            continue;
+        CHECK(expected < count && items[expected].index == i);
+        CHECK(items[expected].hash == ls_hash(key));
+        expected++;
+    }
+    CHECK(expected == count);
+
+    ls_batch_item *before = copy(items, count * sizeof *items);
+    CHECK(ls_batch_route(&file->fences, file->ready, keys, items, &count) == LS_OK);
+    size_t kept = 0;
+    for (size_t i = 0; i < expected; i++) {
+        uint32_t block;
+        CHECK(ls_column_get(keys, before[i].index, &key) == LS_OK);
+        CHECK(ls_fences_route(&file->fences, key, &block) == LS_OK);
+        if (block == file->blocks)
+            continue;
+        CHECK(kept < count && items[kept].index == before[i].index);
+        CHECK(items[kept].hash == before[i].hash && items[kept].block == block);
+        kept++;
+    }
+    CHECK(kept == count);
+    free(before);
+
+    if (pinned) {
+        memset(file->used, 0, file->blocks);
+        ls_batch_pin(file->pins, file->used, items, count);
+        check_pins(file, items, count);
+        for (size_t i = 0; i < file->blocks; i++)
+            CHECK(file->used[i] == (file->pins[i] > 0));
+    }
+    arena_count = search_piece(file, keys, items, &count, start, answers, pinned, arenas);
+
+    size_t size = (size_t)ends[start] + ls_batch_size(answers, end - start);
+    *data = realloc(*data, size + (size == 0));
+    size_t missing =
+        ls_batch_gather(answers, end - start, ends + start, validity + start / 8, *data);
+    CHECK(ls_batch_found(answers, end - start, found + start / 8) == missing);
+    CHECK((size_t)ends[end] == size);
+    if (pinned) {
+        check_pins(file, items, count);
+        ls_batch_unpin(file->pins, items, count);
+    }
+    check_pins(file, items, 0);
+    while (arena_count > 0)
+        free(arenas[--arena_count]);
+    free(items);
+    free(answers);
+    return missing;
+}
+
+static void check_batch(made_file *file, key_kind kind) {
+    size_t asked_count = below(below(4) ? 100 : 700), records = file->set.count;
+    int fixed = file->order != LS_ORDER_BYTES || kind == COUNTED_KEYS;
+    int offset_width = fixed && below(2) ? 0 : below(2) ? 4 : 8;
+    ls_slice *asked = room(asked_count * sizeof *asked);
+    for (size_t i = 0; i < asked_count; i++) {
+        /* Known ones, some of them twice, and others. */
+        do {
+            asked[i] = records > 0 && below(3)
+                           ? neighbour(file->order, file->set.keys[below(records)],
+                                       below(2) ? 0 : below(NEIGHBOURS))
+                           : any_key(file->order);
+            if (offset_width > 0 || file->order != LS_ORDER_BYTES || asked[i].size == 8)
+                break;
+            free((void *)asked[i].data);
+        } while (1);
+    }
+    made_column made = make_column(asked, asked_count, offset_width);
+    if (below(2)) {
+        made.column.validity_offset = below(20);
+        size_t bytes = (made.column.validity_offset + asked_count + 7) / 8;
+        made.column.validity = made.validity = room(bytes);
+        for (size_t i = 0; i < bytes; i++)
+            ((uint8_t *)made.validity)[i] = (uint8_t)(any() | any());
+    }
+
+    /* A filter that lets all keys pass, or those of the file and some others. */
+    uint8_t *bits = calloc(64, 1);
+    ls_filter filter = {.kind = (ls_filter_kind)below(3), .bits = bits, .size = 64, .hashes = 3};
+    for (size_t i = 0; i < records; i++) {
+        if (filter.kind == LS_FILTER_SPLIT_BLOCK)
+            ls_split_block_add(bits, 2, ls_hash(file->set.keys[i]));
+        else if (filter.kind == LS_FILTER_PAIMON)
+            ls_paimon_filter_add(bits, 64, 3, ls_paimon_hash(file->set.keys[i]));
+    }
+
+    size_t bitmap = (asked_count + 7) / 8, missing = 0, expected_missing = 0;
+    int64_t *ends = room(8 * (asked_count + 1));
+    uint8_t *validity = calloc(bitmap, 1), *found = calloc(bitmap, 1), *data = NULL;
+    ends[0] = 0;
+    for (size_t start = 0, end; start < asked_count; start = end) {
+        end = start + 8 * (1 + below(below(2) ? 8 : 80)); /* of whole bytes of the bitmaps */
+        end = end < asked_count ? end : asked_count;
+        missing +=
+            answer_piece(file, &filter, &made.column, start, end, ends, validity, found, &data);
+        for (size_t i = 0; i < file->blocks; i++)
+            if (file->ready[i].data != NULL && below(4) == 0)
+                let_go(file, i);
+    }
+    for (size_t i = 0; i < asked_count; i++) {
+        size_t at = ls_column_is_valid(&made.column, i) ? answer_of(file, asked[i]) : records;
+        CHECK(bit(validity, i) == (at < records));
+        CHECK(bit(found, i) == (at < records));
+        ls_slice got = {data + ends[i], (size_t)(ends[i + 1] - ends[i])};
+        CHECK(at < records ? same(got, file->values[at]) : got.size == 0);
+        expected_missing += at == records;
+        free((void *)asked[i].data);
+    }
+    CHECK(missing == expected_missing);
+    free(asked);
+    free(bits);
+    free(ends);
+    free(validity);
+    free(found);
+    free(data);
+    free_column(&made);
+}
+
+static void test_batches(void) {
+    static const ls_order orders[] = {LS_ORDER_BYTES, LS_ORDER_BYTES, LS_ORDER_BYTES,
+                                      LS_ORDER_INT8,  LS_ORDER_INT32, LS_ORDER_INT64};
+    for (size_t round = 0; round < 90; round++) {
+        ls_order order = orders[round % 6];
+        key_kind kind = (key_kind)below(KEY_KINDS);
+        made_file file = make_file(order, kind, below(below(2) ? 60 : 500), below(4) == 0);
+        make_fences(&file.fences, &file.index, order);
+        for (size_t n = 0; n < 3; n++) /* the first one of which finds nothing ready */
+            check_batch(&file, kind);
+        free_file(&file);
+    }
+}
+
+static void test_batch_failures(void) {
+    /* Keys that the order does not know are refused, nulls are not looked at. */
+    const ls_slice asked[] = {slice("abcd"), slice("abc"), slice("abcd")};
+    ls_batch_item items[3];
+    ls_filter filter = {.kind = LS_FILTER_NONE};
+    size_t count, bad = 99;
+    made_column made = make_column(asked, 3, 4);
+    CHECK(ls_batch_filter(&filter, LS_ORDER_INT32, &made.column, 0, 3, items, &count, &bad) ==
+          LS_BAD_KEY);
+    CHECK(bad == 1);
+    made.column.validity = made.validity = copy("\x05", 1);
+    CHECK(ls_batch_filter(&filter, LS_ORDER_INT32, &made.column, 0, 3, items, &count, &bad) ==
+          LS_OK);
+    CHECK(count == 2 && items[0].index == 0 && items[1].index == 2);
+    /* Offsets that leave the data are, under a null too: what is there is hashed. */
+    ((int32_t *)made.offsets)[2] = -1;
+    CHECK(ls_batch_filter(&filter, LS_ORDER_BYTES, &made.column, 0, 3, items, &count, &bad) ==
+          LS_BAD_COLUMN);
+    CHECK(bad == 1);
+    free_column(&made);
+
+    /* A block that has changed since it was ready: which one is told. */
+    made_file file = make_file(LS_ORDER_BYTES, COUNTED_KEYS, 200, 0);
+    make_fences(&file.fences, &file.index, LS_ORDER_BYTES);
+    for (size_t i = 0; i < file.blocks; i++)
+        make_ready(&file, i);
+    made = make_column(file.set.keys, file.set.count, 0);
+    ls_batch_item *all = room(file.set.count * sizeof *all);
+    ls_slice *answers = calloc(file.set.count, sizeof *answers);
+    size_t broken = below(file.blocks), left;
+    uint32_t number = 99999;
+    ls_block block;
+    ls_slice key, value;
+    const uint8_t *data = ls_ready_data(&file.ready[broken]);
+    CHECK(ls_block_open(&block, data, file.sizes[broken]) == LS_OK);
+    CHECK(ls_block_record(&block, block.count - 1, &key, &value) == LS_OK);
+    memset((uint8_t *)key.data + key.size, 0x80,
+           (size_t)(data + file.sizes[broken] - key.data) - 8);
+    CHECK(ls_batch_filter(&filter, LS_ORDER_BYTES, &made.column, 0, file.set.count, all, &count,
+                          &bad) == LS_OK);
+    CHECK(ls_batch_route(&file.fences, file.ready, &made.column, all, &count) == LS_OK);
+    CHECK(count == file.set.count);
+    ls_status status = ls_batch_search(file.ready, LS_ORDER_BYTES, &made.column, all, count, 0,
+                                       answers, &left, &number);
+    CHECK((status == LS_BAD_VARINT || status == LS_TRUNCATED) && number == broken);
+    free(all);
+    free(answers);
+    free_column(&made);
+    free_file(&file);
+}
+
+/* A cache that looks whether a block is in use takes it away for a moment, and puts it back because
+ * of the pins, again and again. */
+typedef struct {
+    made_file *file;
+    int done;
+} taker;
+
+static void *take_away(void *argument) {
+    taker *cache = argument;
+    while (!__atomic_load_n(&cache->done, __ATOMIC_RELAXED))
+        for (size_t i = 0; i < cache->file->blocks; i++) {
+            const uint8_t *data = ls_ready_data(&cache->file->ready[i]);
+            ls_ready_publish(&cache->file->ready[i], NULL);
+            if (__atomic_load_n(&cache->file->pins[i], __ATOMIC_SEQ_CST) != 0)
+                ls_ready_publish(&cache->file->ready[i], data);
+        }
+    return NULL;
+}
+
+/* A pinned block may seem not to be ready, but what has been seen of it stays. */
+static void test_batches_beside_a_cache(void) {
+    made_file file = make_file(LS_ORDER_BYTES, COUNTED_KEYS, 300, 0);
+    make_fences(&file.fences, &file.index, LS_ORDER_BYTES);
+    made_column made = make_column(file.set.keys, file.set.count, 0);
+    size_t count = 0, bad;
+    ls_batch_item *routed = room(file.set.count * sizeof *routed);
+    ls_filter filter = {.kind = LS_FILTER_NONE};
+    CHECK(ls_batch_filter(&filter, LS_ORDER_BYTES, &made.column, 0, file.set.count, routed, &count,
+                          &bad) == LS_OK);
+    CHECK(ls_batch_route(&file.fences, file.ready, &made.column, routed, &count) == LS_OK);
+    CHECK(count == file.set.count);
+    for (size_t i = 0; i < file.blocks; i++)
+        make_ready(&file, i);
+    ls_batch_pin(file.pins, file.used, routed, count);
+    taker cache = {.file = &file};
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, take_away, &cache) == 0);
+    for (size_t round = 0; round < 500; round++) {
+        ls_batch_item *items = copy(routed, count * sizeof *items);
+        ls_slice *answers = calloc(count, sizeof *answers);
+        size_t left = count;
+        uint32_t block;
+        while (left > 0)
+            CHECK(ls_batch_search(file.ready, LS_ORDER_BYTES, &made.column, items, count, 0,
+                                  answers, &left, &block) == LS_OK);
+        for (size_t i = 0; i < count; i++)
+            CHECK(answers[i].data != NULL && same(answers[i], file.values[i]));
+        free(items);
+        free(answers);
+    }
+    __atomic_store_n(&cache.done, 1, __ATOMIC_RELAXED);
+    CHECK(pthread_join(thread, NULL) == 0);
+    ls_batch_unpin(file.pins, routed, count);
+    check_pins(&file, NULL, 0);
+    free(routed);
+    free_column(&made);
+    free_file(&file);
 }
 
 /* ---- ls_keys.h: bytes and damage; meaning is tested from Python against typed order */
@@ -1387,12 +2562,12 @@ static void test_short_lists(void) {
         size_t size; /* of the only list that is right */
         const char *bytes;
     } lists[] = {
-        {{1, 0, 0}, 4, "\0\0\0"},               /* a count, then ends and elements */
+        {{1, 0, 0}, 4, "\0\0\0"}, /* a count, then ends and elements */
         {{1, 0, 0}, 11, "\1\0\0\0\3\0\0\0abc"}, /* one element that varies */
-        {{1, 0, 3}, 4, "\0\0\0"},               /* a count, then elements of 3 bytes */
-        {{1, 0, 3}, 7, "\1\0\0\0abc"},          /* one of them */
-        {{0, 1, 0}, 7, "\3\0\0\0abc"},          /* no count: always one that varies */
-        {{0, 2, 3}, 6, "abcdef"},               /* always two of 3 bytes */
+        {{1, 0, 3}, 4, "\0\0\0"}, /* a count, then elements of 3 bytes */
+        {{1, 0, 3}, 7, "\1\0\0\0abc"}, /* one of them */
+        {{0, 1, 0}, 7, "\3\0\0\0abc"}, /* no count: always one that varies */
+        {{0, 2, 3}, 6, "abcdef"}, /* always two of 3 bytes */
     };
     for (size_t n = 0; n < sizeof lists / sizeof *lists; n++)
         for (size_t cut = 0; cut <= lists[n].size; cut++) {
@@ -1439,6 +2614,7 @@ int main(int argc, char **argv) {
     test_bytes();
     test_varints();
     test_columns();
+    test_hashes();
     test_orders();
     test_block_bytes();
     test_malformed_blocks();
@@ -1448,8 +2624,18 @@ int main(int argc, char **argv) {
     test_gather();
     test_filters();
     test_sort();
-    test_batches();
+    test_slots();
+    test_full_buckets();
     test_repeated_keys();
+    test_malformed_slots();
+    test_fences();
+    test_deep_fences();
+    test_shared_fences();
+    test_malformed_fences();
+    test_changed_fences();
+    test_batches();
+    test_batch_failures();
+    test_batches_beside_a_cache();
     test_keys();
     test_rows();
     test_short_lists();

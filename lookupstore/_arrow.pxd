@@ -39,6 +39,11 @@ cdef extern from "ls_column.h":
     ls_status ls_column_get(const ls_column *column, size_t i, ls_slice *value) noexcept nogil
 
 
+cdef ls_slice bytes_of(object data) except *
+cdef object allocate(size_t size)
+cdef int prefer_huge_pages(object buffer) except -1
+
+
 cdef class BinaryColumn:
     cdef readonly object array  # the pyarrow array: it owns every buffer below
     cdef ls_column column

@@ -4,8 +4,13 @@ Only buffers cross this door (addresses and sizes), never Arrow's C++ ABI, so th
 many versions of pyarrow.
 """
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+
 import pyarrow as pa
 import pyarrow.compute as pc
+
+# Bytes from which on a buffer holds whole huge pages.
+cdef size_t LARGE = 4 << 20
 
 # Stands in for a missing data buffer, so that C never does arithmetic on a null pointer.
 NO_BYTES = pa.py_buffer(b"\0")
@@ -45,6 +50,59 @@ cdef class BinaryColumn:
 
     def __len__(self):
         return self.column.length
+
+
+cdef extern from * nogil:
+    """
+    #include <sys/mman.h>
+
+    /* Asks for huge pages where they fit between two addresses. */
+    static void lookupstore_huge_pages(uintptr_t start, uintptr_t end) {
+    #ifdef MADV_HUGEPAGE
+        uintptr_t size = (uintptr_t)2 << 20;
+        start = (start + size - 1) & ~(size - 1);
+        end &= ~(size - 1);
+        if (start < end)
+            madvise((void *)start, end - start, MADV_HUGEPAGE);
+    #endif
+    }
+    """
+    void lookupstore_huge_pages(uintptr_t start, uintptr_t end)
+
+
+cdef object allocate(size_t size):
+    """Return a pyarrow Buffer of that size, its bytes not set.
+
+    The first touch of a page takes the system longer than a lookup takes: large buffers are made of
+    huge pages, where the system has such.
+    """
+    buffer = pa.allocate_buffer(size)
+    prefer_huge_pages(buffer)
+    return buffer
+
+
+cdef int prefer_huge_pages(object buffer) except -1:
+    """Have memory of a buffer that has not been touched come in huge pages."""
+    cdef uintptr_t start
+    if buffer.size >= LARGE:
+        start = buffer.address
+        lookupstore_huge_pages(start, start + <size_t>buffer.size)
+    return 0
+
+
+cdef ls_slice bytes_of(object data) except *:
+    """The memory of bytes, or of a view of such: it is there as long as `data` is.
+
+    The buffer is not held. A memoryview that the garbage collector has cleared must not be given
+    one back, and of two objects in a cycle nobody knows which one goes first.
+    """
+    cdef Py_buffer view
+    cdef ls_slice found
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    found.data = <const uint8_t *>view.buf
+    found.size = view.len
+    PyBuffer_Release(&view)
+    return found
 
 
 def as_binary(values, str name="keys"):

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from lookupstore.errors import FormatError
 
-from lookupstore._arrow cimport LS_BAD_ROW, LS_OK, BinaryColumn, ls_column, ls_status
+from lookupstore._arrow cimport LS_BAD_ROW, LS_OK, BinaryColumn, allocate, ls_column, ls_status
 
 
 cdef extern from "ls_keys.h":
@@ -98,7 +98,7 @@ def encode(list codes not None, list columns not None, size_t length, width):
     target.cursors = NULL
     if width is not None:
         target.stride = width
-        data = pa.allocate_buffer(length * target.stride)
+        data = allocate(length * target.stride)
         target.data = <uint8_t *>writable(data)
         for code, last, column in fields:
             field = as_field(code, last)
@@ -109,7 +109,7 @@ def encode(list codes not None, list columns not None, size_t length, width):
         return pa.Array.from_buffers(pa.binary(width), length, [None, data])
     # offsets[i + 1] first holds the size of key i, then where it starts, and moves on with every
     # field that is written: when all are, it is where key i ends, as Arrow wants it.
-    offsets = pa.allocate_buffer((length + 1) * 8)
+    offsets = allocate((length + 1) * 8)
     sizes = <int64_t *>writable(offsets)
     for code in codes:
         base += <int64_t>code[1] + bool(code[2])
@@ -125,7 +125,7 @@ def encode(list codes not None, list columns not None, size_t length, width):
         check(status)
     with nogil:
         total = ls_keys_starts(sizes, length)
-    data = pa.allocate_buffer(total)
+    data = allocate(total)
     target.data = <uint8_t *>writable(data)
     target.stride = 0
     target.cursors = sizes
@@ -178,14 +178,14 @@ def decode(list codes not None, list names not None, keys, width):
         strided.offset_width = 0
         for code in codes:
             field = as_field(code, False)
-            data = pa.allocate_buffer(length * field.width)
+            data = allocate(length * field.width)
             out = <uint8_t *>writable(data)
             with nogil:
                 ls_keys_read_strided(&field, &strided, offset, out)
             offset += field.width
             result.append(pa.Array.from_buffers(pa.binary(field.width), length, [None, data]))
         return result
-    positions = pa.allocate_buffer(length * 8)
+    positions = allocate(length * 8)
     cursors = <int64_t *>writable(positions)
     memset(cursors, 0, length * 8)
     for i, code in enumerate(codes):
@@ -194,16 +194,16 @@ def decode(list codes not None, list names not None, keys, width):
         validity = None
         bits = NULL
         if field.nullable:
-            validity = pa.allocate_buffer((length + 7) // 8)
+            validity = allocate((length + 7) // 8)
             bits = <uint8_t *>writable(validity)
             memset(bits, 0, (length + 7) // 8)
         if field.kind == LS_KEY_BYTES:
-            offsets = pa.allocate_buffer((length + 1) * 8)
+            offsets = allocate((length + 1) * 8)
             ends = <int64_t *>writable(offsets)
             with nogil:
                 status = ls_keys_measure_bytes(&field, &column.column, cursors, ends, &bad)
             check_field(status, names[i], bad)
-            data = pa.allocate_buffer(ends[length])
+            data = allocate(ends[length])
             out = <uint8_t *>writable(data)
             with nogil:
                 status = ls_keys_read_bytes(
@@ -211,7 +211,7 @@ def decode(list codes not None, list names not None, keys, width):
             buffers = [validity if nulls else None, offsets, data]
             kind = pa.large_binary()
         else:
-            data = pa.allocate_buffer(length * field.width)
+            data = allocate(length * field.width)
             out = <uint8_t *>writable(data)
             with nogil:
                 status = ls_keys_read_fixed(

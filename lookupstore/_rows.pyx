@@ -7,7 +7,7 @@ from libc.string cimport memset
 import pyarrow as pa
 
 from lookupstore._arrow cimport (
-    LS_BAD_ROW, LS_OK, LS_TOO_LARGE, BinaryColumn, ls_column, ls_status,
+    LS_BAD_ROW, LS_OK, LS_TOO_LARGE, BinaryColumn, allocate, ls_column, ls_status,
 )
 
 
@@ -111,7 +111,7 @@ def pack(list cells not None, list places not None, size_t length, size_t fixed_
     rows.stride = 0
     rows.offsets = NULL
     if variable:
-        offsets = pa.allocate_buffer((length + 1) * 8)
+        offsets = allocate((length + 1) * 8)
         sizes = <int64_t *>writable(offsets)
         with nogil:
             for i in range(length + 1):
@@ -124,14 +124,14 @@ def pack(list cells not None, list places not None, size_t length, size_t fixed_
             status = ls_rows_offsets(sizes, length, fixed_size, &bad)
         check(status, bad)
         rows.offsets = sizes
-        data = pa.allocate_buffer(sizes[length])
-        cursors = pa.allocate_buffer(length * 4)
+        data = allocate(sizes[length])
+        cursors = allocate(length * 4)
         ends = <uint32_t *>writable(cursors)
         memset(ends, 0, length * 4)
         result = pa.large_binary(), [None, offsets, data]
     else:
         rows.stride = fixed_size
-        data = pa.allocate_buffer(length * fixed_size)
+        data = allocate(length * fixed_size)
         result = pa.binary(fixed_size), [None, data]
     rows.data = <uint8_t *>writable(data)
     with nogil:
@@ -192,7 +192,7 @@ cdef class Rows:
         cdef size_t number = or_no_column(bit)
         if bit is None and self.source.rows.validity == NULL:
             return None, 0
-        buffer = pa.allocate_buffer((self.length + 7) // 8)
+        buffer = allocate((self.length + 7) // 8)
         bits = <uint8_t *>writable(buffer)
         with nogil:
             memset(bits, 0, (self.length + 7) // 8)
@@ -203,7 +203,7 @@ cdef class Rows:
         """Return a column as fixed_size_binary(width), null where its bit or the row is."""
         cdef uint8_t *out
         validity, nulls = self.validity(bit)
-        data = pa.allocate_buffer(self.length * width)
+        data = allocate(self.length * width)
         out = <uint8_t *>writable(data)
         with nogil:
             ls_rows_read_fixed(&self.source, offset, width, out)
@@ -217,12 +217,12 @@ cdef class Rows:
         cdef int64_t *ends
         cdef uint8_t *out
         validity, nulls = self.validity(bit)
-        offsets = pa.allocate_buffer((self.length + 1) * 8)
+        offsets = allocate((self.length + 1) * 8)
         ends = <int64_t *>writable(offsets)
         with nogil:
             status = ls_rows_measure(&self.source, previous, offset, ends, &bad)
         check(status, bad)
-        data = pa.allocate_buffer(ends[self.length])
+        data = allocate(ends[self.length])
         out = <uint8_t *>writable(data)
         with nogil:
             ls_rows_read_variable(&self.source, previous, ends, out)
@@ -249,7 +249,7 @@ def pack_lists(lists, const int64_t[::1] offsets not None, elements, bint counte
     shape.counted = counted
     shape.count = 0
     shape.element_width = 0 if rows.column.offset_width else rows.column.width
-    starts = pa.allocate_buffer((length + 1) * 8)
+    starts = allocate((length + 1) * 8)
     sizes = <int64_t *>writable(starts)
     with nogil:
         memset(sizes, 0, (length + 1) * 8)
@@ -258,7 +258,7 @@ def pack_lists(lists, const int64_t[::1] offsets not None, elements, bint counte
         if status == LS_OK:
             status = ls_rows_offsets(sizes, length, 0, &bad)
     check(status, bad)
-    data = pa.allocate_buffer(sizes[length])
+    data = allocate(sizes[length])
     out = <uint8_t *>writable(data)
     with nogil:
         status = ls_lists_write(
@@ -290,21 +290,21 @@ def split_lists(payloads, count, element_width):
     shape.counted = count is None
     shape.count = 0 if count is None else count
     shape.element_width = 0 if element_width is None else element_width
-    offsets = pa.allocate_buffer((length + 1) * 8)
+    offsets = allocate((length + 1) * 8)
     numbers = <int64_t *>writable(offsets)
     with nogil:
         status = ls_lists_measure(&column.column, &shape, numbers, &total, &bad)
     check(status, bad)
     elements = numbers[length]
-    data = pa.allocate_buffer(total)
+    data = allocate(total)
     out = <uint8_t *>writable(data)
     validity = None
     if count is not None and column.column.validity != NULL:
-        validity = pa.allocate_buffer((elements + 7) // 8)
+        validity = allocate((elements + 7) // 8)
         bits = <uint8_t *>writable(validity)
         memset(bits, 0, (elements + 7) // 8)
     if element_width is None:
-        buffers = [validity, pa.allocate_buffer((elements + 1) * 8), data]
+        buffers = [validity, allocate((elements + 1) * 8), data]
         ends = <int64_t *>writable(buffers[1])
         kind = pa.large_binary()
     else:

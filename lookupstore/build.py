@@ -55,7 +55,7 @@ _log = logging.getLogger(__name__)
 class FileOptions:
     """Say how the data files of a store are written; see `lookupstore.sst.Writer`."""
 
-    compression: str = "zstd"
+    compression: str = "none"
     level: int | None = None
     block_size: int = 65536
     bloom_fpp: float = 0.05
@@ -348,7 +348,7 @@ def build(
     nullable_keys: str | Sequence[str] = (),
     memory: int = 512 << 20,
     threads: int = 1,
-    compression: str = "zstd",
+    compression: str = "none",
     level: int | None = None,
     block_size: int = 65536,
     bloom_fpp: float = 0.05,
@@ -377,7 +377,8 @@ def build(
         memory: budget in bytes for rows in memory, at least 64 KiB; what is beyond is spilled.
         threads: how many threads read ahead (of files), compress and write, the caller's among
             them; the files are the same whatever it is.
-        compression: `"zstd"`, `"lz4"` or `"none"`.
+        compression: `"none"` lets lookups use the blocks where they are; `"zstd"` and `"lz4"` make
+            files smaller, whose blocks are decompressed into a cache.
         level: level of the compression; None is its default.
         block_size: size of a block of a data file before compression, in bytes.
         bloom_fpp: false positive rate of the filter of a data file; 0 writes no filter.

@@ -142,7 +142,7 @@ class LookupStore:
         self._path = store_folder(path)
         self._cache_bytes = cache_bytes
         self._closed = False
-        cache: BlockCache[Any] | None = None if cache_bytes is None else BlockCache(cache_bytes)
+        cache: BlockCache | None = None if cache_bytes is None else BlockCache(cache_bytes)
         self._manifest, self._readers = _open_files(self._path, cache)
 
     @property
@@ -236,14 +236,18 @@ class LookupStore:
             raise ValueError(
                 f"found={found!r}: there is a value column {mark!r}; give another name"
             )
-        rows, parts = self._rows_at(keys)
-        present = rows.is_valid()
+        batches, present = [], []
+        for rows, parts in self._rows_at(keys):
+            present.append(rows.is_valid())
+            if names:
+                batches.append(self._unpack(rows, names, parts))
+        mark_column = pa.chunked_array(present, pa.bool_())
         if not names:
             # An Arrow table knows its length by its columns, until the last one is deselected.
-            table = pa.table({mark: present})
+            table = pa.table({mark: mark_column})
             return table if found else table.select([])
-        table = pa.Table.from_batches([self._unpack(rows, names, parts)])
-        return table.append_column(mark, present) if found else table
+        table = pa.Table.from_batches(batches)
+        return table.append_column(mark, mark_column) if found else table
 
     def contains(self, keys: Any) -> pa.BooleanArray:
         """Say for each of many keys whether it is stored: Arrow booleans, never null.
@@ -334,10 +338,13 @@ class LookupStore:
             StaleStoreError: the store has been replaced, and its files are gone.
         """
         self._check_open()
-        if read_manifest(self._path).id != self.id:
-            raise StaleStoreError(f"{self._path}: replaced since it was opened; open it again")
+        self._check_not_replaced()
         for file in self._manifest.files:
-            self._verify_file(file)
+            try:
+                self._verify_file(file)
+            except FileNotFoundError:
+                self._check_not_replaced()
+                raise
         named = {os.path.join(self._path, file.name) for file in self._manifest.files}
         named.add(os.path.join(self._path, FILE_NAME))
         present = (path for path in sorted(Path(self._path).rglob("*")) if path.is_file())
@@ -402,6 +409,12 @@ class LookupStore:
         if self._closed:
             raise ClosedError(f"{self._path}: the store is closed; open it again")
 
+    def _check_not_replaced(self) -> None:
+        if read_manifest(self._path).id != self.id:
+            raise StaleStoreError(
+                f"{self._path}: replaced since it was opened; open it again"
+            ) from None
+
     def _value_columns(self, columns: Sequence[str] | None) -> list[str]:
         known = list(self.value_schema.names)
         if columns is None:
@@ -433,8 +446,8 @@ class LookupStore:
             if len(positions):
                 yield bucket, reader, positions
 
-    def _rows_at(self, keys: Any) -> tuple[pa.Array, list[tuple[int, pa.Array]]]:
-        """Return the packed row at each key, and the same rows as each bucket gave them."""
+    def _rows_at(self, keys: Any) -> Iterator[tuple[pa.Array, list[tuple[int, pa.Array]]]]:
+        """Yield the packed row at each key, and the same rows as each bucket gave them."""
         encoded = encode_keys(keys, self._manifest.key_schema)
         parts: list[tuple[int, pa.Array]] = []
         # Where the answer to each key is in the concatenation of all parts; -1: nowhere.
@@ -442,14 +455,15 @@ class LookupStore:
         count = 0
         for bucket, reader, positions in self._partition(encoded):
             if positions is None:
-                rows = reader.get_many(encoded)
-                return rows, [(bucket, rows)]
+                for rows in reader.get_pieces(encoded):
+                    yield rows, [(bucket, rows)]
+                return
             rows = reader.get_many(encoded.take(pa.array(positions)))
             parts.append((bucket, rows))
             places[positions] = np.arange(count, count + len(rows))
             count += len(rows)
         joined = pa.concat_arrays([rows for _, rows in parts] or [pa.array([], pa.large_binary())])
-        return joined.take(pa.array(places, mask=places < 0)), parts
+        yield joined.take(pa.array(places, mask=places < 0)), parts
 
     def _unpack(
         self,
@@ -550,7 +564,7 @@ class LookupStore:
                 raise CorruptionError(path, 0, f"{name} {expected}", key_found.hex())
 
 
-def _open_files(folder: str, cache: BlockCache[Any] | None) -> tuple[Manifest, dict[int, Reader]]:
+def _open_files(folder: str, cache: BlockCache | None) -> tuple[Manifest, dict[int, Reader]]:
     """Open all files that the manifest names, of one state of the store."""
     for _ in range(_OPEN_ATTEMPTS):
         manifest = read_manifest(folder)
@@ -572,7 +586,7 @@ def _open_files(folder: str, cache: BlockCache[Any] | None) -> tuple[Manifest, d
     raise StaleStoreError(f"{folder}: replaced again and again while it was being opened")
 
 
-def _open_file(path: str, file: DataFile, cache: BlockCache[Any] | None) -> Reader:
+def _open_file(path: str, file: DataFile, cache: BlockCache | None) -> Reader:
     size = os.stat(path).st_size
     if size != file.bytes:
         raise CorruptionError(path, min(size, file.bytes), f"{file.bytes} bytes", f"{size} bytes")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,12 +14,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import lookupstore
 
 ROOT = Path(__file__).resolve().parents[1]
 BENCH = ROOT / "bench"
+COMPILER = shlex.split(os.environ.get("CC", "cc"))
 SIZES = ("--records", "500", "--queries", "100")
 
 pytest.importorskip("pytest_benchmark")
@@ -169,6 +173,28 @@ def test_a_rival_that_is_not_installed_is_said_so(tmp_path: Path) -> None:
     assert verdicts.pop("sorted / numpy") in ("met", "NOT MET")
     assert set(verdicts.values()) == {"lmdb: not installed"}
     assert shown.count("lmdb: not installed") == len(verdicts)
+
+
+def test_the_table_behind_the_defaults(tmp_path: Path) -> None:
+    shown = python(tmp_path, str(BENCH / "defaults.py"), *SIZES)
+    lines = [line for line in shown.splitlines() if line.startswith("| ")]
+    assert len({line.count("|") for line in lines}) == 1
+    assert [line.split(" | ")[0] for line in lines].count("| 64 KiB") == 2 * 9
+
+
+@pytest.mark.skipif(shutil.which(COMPILER[0]) is None, reason=f"no C compiler {COMPILER[0]!r}")
+def test_every_stage_is_timed(tmp_path: Path) -> None:
+    program = tmp_path / "stages"
+    sources = [BENCH / "stages.c", *sorted((ROOT / "csrc").glob("ls_*.c"))]
+    include = ["-I", ROOT / "csrc", "-isystem", pa.get_include()]
+    subprocess.run(
+        [*COMPILER, "-std=c11", *include, *sources, "-lm", "-o", program],
+        check=True,
+        env={k: v for k, v in os.environ.items() if k != "LD_PRELOAD"},
+    )
+    shown = python(tmp_path, str(BENCH / "stages.py"), str(program), *SIZES)
+    for name in ("random hits", "sorted hits", "misses", "random hits, filtered"):
+        assert shown.count(f"| {name} | ") == 2
 
 
 def test_bars_of_known_measurements(bars: ModuleType) -> None:

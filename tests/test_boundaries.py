@@ -38,9 +38,11 @@ ALLOWED = {
     "sst.codec": "pyarrow zstandard lzallright sst.format",
     "sst._block": "pyarrow",
     "sst._filter": "pyarrow",
-    "sst._batch": "pyarrow sst._block sst._filter",
-    "sst.stored": "sst._block sst.codec sst.format",
-    "sst.verify": "_arrow sst._batch sst._block sst._filter sst.format sst.stored",
+    "sst._map": "",
+    "sst._table": "sst._block",
+    "sst._batch": "pyarrow sst._block sst._filter sst._map sst._table",
+    "sst.stored": "sst._block sst._map sst.codec sst.format",
+    "sst.verify": "_arrow sst._batch sst._block sst._filter sst._table sst.format sst.stored",
     "sst._writeback": "",
     "sst.output": "sst._writeback",
     "sst.pipeline": "sst._block sst.codec sst.format sst.output",
@@ -48,8 +50,8 @@ ALLOWED = {
         "pyarrow _arrow sst._block sst._filter sst.codec sst.format sst.output sst.pipeline"
     ),
     "sst.reader": (
-        "pyarrow _arrow sst._batch sst._block sst._filter sst.cache sst.format sst.stored "
-        "sst.verify"
+        "pyarrow _arrow sst._batch sst._block sst._filter sst._table sst.cache sst.format "
+        "sst.stored sst.verify"
     ),
     "sst.layout": "sst.format",
     "sst.hexdump": "sst.format sst.layout",

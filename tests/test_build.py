@@ -901,7 +901,16 @@ def test_the_plan_names_what_it_reads():
 
 
 def test_the_manifest_says_what_was_built(tmp_path):
-    build(TABLE, tmp_path / "s", key="id", buckets=2, level=3, on_duplicate="last").close()
+    built = build(
+        TABLE,
+        tmp_path / "s",
+        key="id",
+        buckets=2,
+        compression="zstd",
+        level=3,
+        on_duplicate="last",
+    )
+    built.close()
     manifest = read_manifest(str(tmp_path / "s"))
     assert manifest.source == "Arrow table of 5 rows"
     assert manifest.options == {

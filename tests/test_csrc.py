@@ -1,4 +1,4 @@
-"""The C test, compiled with sanitizers and run."""
+"""The C tests, compiled with sanitizers and run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,20 +16,46 @@ CSRC = Path(__file__).parent.parent / "csrc"
 COMPILER = shlex.split(os.environ.get("CC", "cc"))
 
 
-@pytest.mark.skipif(shutil.which(COMPILER[0]) is None, reason=f"no C compiler {COMPILER[0]!r}")
-def test_the_c_test_passes_under_sanitizers(tmp_path: Path) -> None:
-    sources = [CSRC / "test_csrc.c", *sorted(CSRC.glob("ls_*.c"))]
-    program = tmp_path / "test_csrc"
+FLAGS = ["-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
+
+pytestmark = pytest.mark.skipif(
+    shutil.which(COMPILER[0]) is None, reason=f"no C compiler {COMPILER[0]!r}"
+)
+
+
+def run(command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
     # `make asan` preloads a sanitizer into Python; the compiler and the program bring their own.
     environment = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "ASAN_OPTIONS")}
-    flags = ["-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-Werror"]
-    sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    return subprocess.run(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def check(name: str, sources: Sequence[Path], sanitizers: Sequence[str], tmp_path: Path) -> None:
+    program = tmp_path / name
     include = ["-I", CSRC, "-isystem", pa.get_include()]
+    files = [CSRC / f"{name}.c", *sources]
     for command in (
-        [*COMPILER, *flags, *sanitizers, *include, *sources, "-lm", "-o", program],
+        [*COMPILER, *FLAGS, *sanitizers, *include, *files, "-lm", "-o", program],
         [program],
     ):
-        run = subprocess.run(
-            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        assert run.returncode == 0, f"{shlex.join(map(str, command))}\n{run.stdout}"
+        done = run(command)
+        assert done.returncode == 0, f"{shlex.join(map(str, command))}\n{done.stdout}"
+
+
+def test_the_c_test_passes_under_sanitizers(tmp_path: Path) -> None:
+    sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    check("test_csrc", sorted(CSRC.glob("ls_*.c")), sanitizers, tmp_path)
+
+
+def test_the_threads_pass_under_thread_sanitizer(tmp_path: Path) -> None:
+    """Batches, evictions and pins, from several threads: no race, no wrong answer, no junk read."""
+    empty = tmp_path / "empty.c"
+    empty.write_text("int main(void) { return 0; }")
+    program = tmp_path / "empty"
+    compiled = run([*COMPILER, "-fsanitize=thread", empty, "-o", program])
+    if compiled.returncode != 0 or run([program]).returncode != 0:
+        pytest.skip("ThreadSanitizer does not run here")
+    names = ("batch", "block", "fences", "filter", "hash", "order", "slots")
+    sources = [CSRC / f"ls_{name}.c" for name in names]
+    check("test_threads", sources, ["-fsanitize=thread"], tmp_path)

@@ -24,7 +24,7 @@ from lookupstore.build import build
 from lookupstore.errors import ClosedError, CorruptionError, FormatError, StaleStoreError
 from lookupstore.key_arguments import encode_keys
 from lookupstore.keys import KeySchema
-from lookupstore.manifest import publish_manifest, read_manifest, store_folder
+from lookupstore.manifest import file_hash, publish_manifest, read_manifest, store_folder
 from lookupstore.rows import RowSchema
 from lookupstore.sst import Writer
 from lookupstore.store import LookupStore
@@ -396,6 +396,22 @@ def test_a_pickled_store_that_was_replaced_says_so(tmp_path):
     with pytest.raises(StaleStoreError, match="replaced since it was opened"):
         store.verify()
     store.close()
+
+
+def test_verify_of_a_store_that_is_replaced_meanwhile(tmp_path, monkeypatch):
+    """Its files go while it is read: it has been replaced, and nothing is wrong with it."""
+    store = build(plain_table(), tmp_path / "s", key="id", buckets=2)
+    hashed = []
+
+    def replace_before_the_second(path):
+        if hashed:
+            build(plain_table(), tmp_path / "s", key="id", overwrite=True).close()
+        hashed.append(path)
+        return file_hash(path)
+
+    monkeypatch.setattr(lookupstore.store, "file_hash", replace_before_the_second)
+    with pytest.raises(StaleStoreError, match="replaced since it was opened; open it again"):
+        store.verify()
 
 
 def ask_in_child(store: LookupStore, keys: list[int]) -> list:

@@ -196,8 +196,8 @@ def main(ctx: click.Context, debug: bool) -> None:
     help="Which row of a repeated key stays.",
 )
 @click.option("--nullable-keys", default="", metavar="A,B", help="Key columns that may hold null.")
-@click.option("--compression", type=click.Choice(["zstd", "lz4", "none"]), default="zstd",
-              show_default=True)  # fmt: skip
+@click.option("--compression", type=click.Choice(["none", "zstd", "lz4"]), default="none",
+              show_default=True, help="Smaller files, slower lookups.")  # fmt: skip
 @click.option("--memory", default="512MiB", show_default=True, metavar="SIZE",
               help="Budget for rows in memory; what is beyond is spilled to disk.")  # fmt: skip
 @click.option("--threads", type=click.IntRange(1, 64), default=1, show_default=True, metavar="N",

@@ -149,7 +149,8 @@ def build_store(
             and in a file that of its rows; for a DataFrame it is Spark's: by partition, then as
             they come, which is the order written only if nothing has shuffled them.
         nullable_keys: key columns that may hold nulls, which sort first.
-        compression: `"zstd"`, `"lz4"` or `"none"`.
+        compression: `"zstd"` and `"lz4"` make files smaller, which is what counts where they are
+            shipped; `"none"` lets lookups use the blocks where they are.
         level: level of the compression; None is its default.
         block_size: size of a block of a data file before compression, in bytes.
         bloom_fpp: false positive rate of the filter of a data file; 0 writes no filter.

@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from typing_extensions import Self, disjoint_base
@@ -7,14 +7,38 @@ from typing_extensions import Self, disjoint_base
 from lookupstore._arrow import BinaryColumn
 from lookupstore.sst._block import Block
 from lookupstore.sst._filter import Filter
+from lookupstore.sst._map import FileMap
+from lookupstore.sst._table import BlockTable
+
+_D = TypeVar("_D")
 
 GROUP_BYTES: int
 
 @disjoint_base
+class Lookup:
+    def __new__(
+        cls,
+        index: Block,
+        filter: Filter,
+        table: BlockTable,
+        load: Callable[[int], Block],
+        map: FileMap | None = None,
+        check: Callable[[], None] | None = None,
+    ) -> Self: ...
+    @property
+    def index(self) -> Block: ...
+    @property
+    def filter(self) -> Filter: ...
+    @property
+    def table(self) -> BlockTable: ...
+    @property
+    def in_place(self) -> bool: ...
+    def get(self, key: bytes, default: _D | None = None) -> bytes | _D | None: ...
+    def get_many(self, keys: BinaryColumn) -> pa.LargeBinaryArray: ...
+    def contains_many(self, keys: BinaryColumn) -> pa.BooleanArray: ...
+
+@disjoint_base
 class Batch:
-    def __new__(cls, keys: BinaryColumn, index: Block, filter: Filter, repeats: bool) -> Self: ...
-    def search(self, load: Callable[[int], Block]) -> None: ...
-    def values(self) -> pa.LargeBinaryArray: ...
-    def found(self) -> pa.BooleanArray: ...
+    def __new__(cls, lookup: Lookup, keys: BinaryColumn, values: bool) -> Self: ...
 
 __test__: dict[str, Any]

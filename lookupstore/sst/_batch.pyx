@@ -1,11 +1,11 @@
-"""A batch of keys against one file.
+"""Lookups of one file: one key, or a batch of them.
 
-The keys are tested against the filter, sorted, and merged into the index and the blocks, all
-without the GIL; Python is entered once for a group of blocks that must be decoded.
+A batch goes through the filter, to its blocks and to its records without the GIL; Python is entered
+for blocks that are not ready, and for memory.
 """
 
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
@@ -15,212 +15,471 @@ from lookupstore._arrow cimport (
     LS_BAD_KEY,
     LS_OK,
     BinaryColumn,
+    allocate,
     buffer_data,
     ls_column,
     ls_column_get,
-    ls_column_is_valid,
     ls_slice,
     ls_status,
+    prefer_huge_pages,
 )
 from lookupstore.sst._block cimport LS_ORDER_BYTES, Block, check_key, ls_block, ls_order
-from lookupstore.sst._filter cimport Filter, ls_filter, ls_sort_item
+from lookupstore.sst._filter cimport (
+    LS_FILTER_NONE,
+    Filter,
+    ls_filter,
+    ls_filter_test_hashed,
+)
+from lookupstore.sst._map cimport FileMap
+from lookupstore.sst._table cimport (
+    BlockTable,
+    ReadyBlock,
+    ls_ready,
+    ls_ready_data,
+    ls_ready_get,
+    ls_ready_use,
+)
 
 
-cdef extern from "ls_sort.h":
-    ls_status ls_sort_prefixes(
-        ls_order order, const ls_column *keys, ls_sort_item *items, size_t count,
-        size_t *bad) noexcept nogil
-    void ls_sort_keys(
-        ls_order order, const ls_column *keys, ls_sort_item *items, size_t count,
-        ls_sort_item *scratch) noexcept nogil
+cdef extern from "ls_hash.h":
+    uint64_t ls_hash(ls_slice key) noexcept nogil
 
 
-cdef extern from "ls_filter.h":
-    ls_status ls_filter_test_items(
-        const ls_filter *filter, const ls_column *keys, ls_sort_item *items, size_t *count,
-        size_t *bad) noexcept nogil
+cdef extern from "ls_fences.h":
+    ctypedef struct ls_fence_node:
+        pass
+    ctypedef struct ls_fence:
+        pass
+    ctypedef struct ls_fences:
+        const ls_block *index
+        ls_order order
+        ls_fence_node *nodes
+        ls_fence *fences
+        uint32_t *starts
+        size_t node_count
+        size_t fence_count
+        size_t start_count
+        int repeats
+    ls_status ls_fences_build(ls_fences *fences) noexcept nogil
+    ls_status ls_fences_route(
+        const ls_fences *fences, ls_slice key, uint32_t *block) noexcept nogil
 
 
 cdef extern from "ls_batch.h":
+    ctypedef struct ls_batch_item:
+        uint64_t hash
+        uint32_t index
+        uint32_t block
+    ls_status ls_batch_filter(
+        const ls_filter *filter, ls_order order, const ls_column *keys, size_t start, size_t end,
+        ls_batch_item *items, size_t *count, size_t *bad) noexcept nogil
     ls_status ls_batch_route(
-        const ls_block *index, ls_order order, int repeats, const ls_column *keys,
-        ls_sort_item *items, size_t count) noexcept nogil
+        const ls_fences *fences, const ls_ready *ready, const ls_column *keys,
+        ls_batch_item *items, size_t *count) noexcept nogil
+    void ls_batch_pin(
+        uint32_t *pins, uint8_t *used, const ls_batch_item *items, size_t count) noexcept nogil
+    void ls_batch_unpin(uint32_t *pins, const ls_batch_item *items, size_t count) noexcept nogil
+    void ls_batch_missing(
+        const ls_ready *ready, const ls_batch_item *items, size_t count,
+        uint8_t *bitmap) noexcept nogil
     ls_status ls_batch_search(
-        const ls_block *block, ls_order order, int repeats, const ls_column *keys,
-        const ls_sort_item *items, size_t count, ls_slice *answers) noexcept nogil
+        const ls_ready *ready, ls_order order, const ls_column *keys, ls_batch_item *items,
+        size_t count, size_t first, ls_slice *answers, size_t *left, uint32_t *bad) noexcept nogil
+    size_t ls_batch_stage_size(
+        const ls_batch_item *items, size_t count, size_t first,
+        const ls_slice *answers) noexcept nogil
+    void ls_batch_stage(
+        const ls_batch_item *items, size_t count, size_t first, ls_slice *answers,
+        uint8_t *arena) noexcept nogil
+    size_t ls_batch_drop_searched(
+        uint32_t *pins, ls_batch_item *items, size_t count) noexcept nogil
     size_t ls_batch_size(const ls_slice *answers, size_t count) noexcept nogil
     size_t ls_batch_gather(
         const ls_slice *answers, size_t count, int64_t *offsets, uint8_t *validity,
         uint8_t *data) noexcept nogil
-    size_t ls_batch_stage_size(
-        const ls_sort_item *items, size_t count, const ls_slice *answers) noexcept nogil
-    size_t ls_batch_stage(
-        const ls_sort_item *items, size_t count, ls_slice *answers, uint8_t *arena) noexcept nogil
-    void ls_batch_found(const ls_slice *answers, size_t count, uint8_t *bitmap) noexcept nogil
+    size_t ls_batch_found(const ls_slice *answers, size_t count, uint8_t *bitmap) noexcept nogil
 
 
-# Blocks decoded at one time for one call, in bytes: what a call may hold beside its answers.
+# Blocks decoded at one time for one call, in bytes: what a call may hold beside its answers and the
+# cache.
 GROUP_BYTES = 32 << 20
+
+# Keys answered before the next ones are looked at, where blocks stay: what was found is still in
+# the processor's caches when it is copied. A multiple of 8, the bits of a byte of a bitmap.
+cdef size_t PIECE = 1024
+
+cdef ls_filter NO_FILTER
+NO_FILTER.kind = LS_FILTER_NONE
+
+
+cdef class Lookup:
+    """Find keys of one file.
+
+    `load(number)` reads a data block; `check()` raises if the file is not what it was when it was
+    opened, which is asked after every lookup in the file's `map` (None: the file is not mapped).
+    """
+
+    cdef readonly Block index
+    cdef readonly Filter filter
+    cdef readonly BlockTable table
+    cdef object load
+    cdef FileMap map
+    cdef object check
+    cdef ls_fences fences
+
+    def __cinit__(self, Block index not None, Filter filter not None, BlockTable table not None,
+                  load not None, FileMap map=None, check=None):
+        cdef ls_status status
+        self.index = index
+        self.filter = filter
+        self.table = table
+        self.load = load
+        self.map = map
+        self.check = check
+        self.fences.index = &index.block
+        self.fences.order = index.order
+        with nogil:
+            status = ls_fences_build(&self.fences)
+        self.check_index(status)
+        self.fences.nodes = <ls_fence_node *>malloc(
+            (self.fences.node_count + 1) * sizeof(ls_fence_node))
+        self.fences.fences = <ls_fence *>malloc((self.fences.fence_count + 1) * sizeof(ls_fence))
+        self.fences.starts = <uint32_t *>malloc((self.fences.start_count + 1) * sizeof(uint32_t))
+        if (self.fences.nodes == NULL or self.fences.fences == NULL
+                or self.fences.starts == NULL):
+            raise MemoryError()
+        with nogil:
+            status = ls_fences_build(&self.fences)
+        self.check_index(status)
+
+    cdef int check_index(self, ls_status status) except -1:
+        if status != LS_OK:
+            self.check_file()
+            self.index.fail(status, "keys of the index block")
+        return 0
+
+    def __dealloc__(self):
+        free(self.fences.nodes)
+        free(self.fences.fences)
+        free(self.fences.starts)
+
+    @property
+    def in_place(self):
+        """Whether all blocks are used where they are, in the map of the file."""
+        return self.table.pins == NULL
+
+    cdef ReadyBlock ready_block(self, size_t number):
+        """Load a block and make it ready."""
+        try:
+            return self.table.put(number, self.load(number))
+        finally:
+            self.check_file()  # records that seem damaged may have been cut since they were read
+
+    cdef int check_file(self) except -1:
+        if self.map is not None and not self.map.whole():
+            self.check()
+        return 0
+
+    def get(self, bytes key not None, default=None):
+        """Return the value of one key, or `default`."""
+        cdef ls_slice slice, value
+        cdef uint64_t hash
+        cdef uint32_t block
+        cdef ls_status status
+        cdef ReadyBlock loaded = None
+        cdef const ls_ready *ready
+        slice.data = <const uint8_t *>key
+        slice.size = len(key)
+        hash = ls_hash(slice)
+        if self.index.order != LS_ORDER_BYTES:
+            check_key(self.index.order, slice, "key")
+        if not ls_filter_test_hashed(&self.filter.filter, slice, hash):
+            self.check_file()
+            return default
+        status = ls_fences_route(&self.fences, slice, &block)
+        self.check_index(status)
+        if block >= self.table.count:
+            self.check_file()
+            return default
+        # Blocks come and go with the GIL held: this one stays until it is let go of here.
+        ready = &self.table.ready[block]
+        if ls_ready_data(ready) == NULL:
+            loaded = self.ready_block(block)
+            ready = &loaded.ready
+        elif self.table.used != NULL:
+            ls_ready_use(&self.table.used[block])
+        value.data = NULL
+        value.size = 0
+        status = ls_ready_get(ready, self.index.order, slice, hash, &value)
+        if status != LS_OK:
+            self.check_file()
+            damaged = self.table.block(block) if loaded is None else loaded.block
+            (<Block>damaged).fail(status, "records of the block")
+        answer = default if value.data == NULL else (<char *>value.data)[:value.size]
+        if loaded is not None and self.table.cache is not None:
+            self.table.cache.trim()
+        self.check_file()
+        return answer
+
+    def get_many(self, BinaryColumn keys not None):
+        """Return a large_binary array: row i answers key i, null where it is missing."""
+        cdef Batch batch = Batch(self, keys, True)
+        batch.find()
+        return batch.values()
+
+    def contains_many(self, BinaryColumn keys not None):
+        """Return a boolean array: row i tells whether key i is there."""
+        cdef Batch batch = Batch(self, keys, False)
+        batch.find()
+        return batch.found()
+
+
+# What a batch needs from Python before it can go on.
+cdef enum Need:
+    NOTHING
+    MEMORY      # for the keys of a piece
+    KEY_ERROR   # to refuse a key
+    INDEX_ERROR
+    BLOCK_ERROR
+    BLOCKS      # that are not ready
+    ROOM        # for answers
 
 
 cdef class Batch:
-    """Answer one batch of keys: `search` finds them all, then `values` or `found` gives them out.
+    """Answer one batch of keys, a piece after the other: `find`, then `values` or `found`."""
 
-    `load(number)` gives the decoded Block of that number; a null key is never found.
-    """
-
+    cdef Lookup lookup
+    cdef BlockTable table
+    cdef bint evictable         # some block was, when this batch last had the GIL
     cdef BinaryColumn keys
-    cdef Block index
-    cdef Filter filter
-    cdef int repeats
-    cdef ls_sort_item *items    # 2 * length: the second half is scratch
-    cdef size_t count           # items that may be there
-    cdef ls_slice *answers      # one a key, in the order of the request
-    cdef list kept              # what the answers point into
+    cdef ls_order order
+    cdef const ls_fences *fences
+    cdef const ls_filter *file_filter
+    cdef const ls_filter *filter  # asked for the piece
+    cdef size_t start, end      # the piece
+    cdef bint routed            # the piece has its items
+    cdef size_t room            # keys that the next two arrays hold
+    cdef ls_batch_item *items   # of the piece: keys that may be there
+    cdef ls_slice *answers      # of the piece, one a key
+    cdef size_t count           # items
+    cdef size_t pinned          # items that hold a pin
+    cdef bint more              # blocks of the piece were not loaded for want of room
+    cdef list arenas            # what answers point into whose blocks have gone
+    cdef ls_status status
+    cdef size_t bad_key
+    cdef uint32_t bad_block
+    cdef object validity, offsets, data
+    cdef uint8_t *bits
+    cdef int64_t *ends          # NULL: only who is there is asked, not the values
+    cdef uint8_t *bytes
+    cdef size_t capacity
+    cdef size_t missing
 
-    def __cinit__(self, BinaryColumn keys not None, Block index not None,
-                  Filter filter not None, bint repeats):
+    def __cinit__(self, Lookup lookup, BinaryColumn keys, bint values):
         cdef size_t length = keys.column.length
         if length > 0xFFFFFFFF:
             raise ValueError(f"{length} keys in one call; give at most 4294967295")
+        self.lookup = lookup
+        self.table = lookup.table
+        self.evictable = self.table.evictable
         self.keys = keys
-        self.index = index
-        self.filter = filter
-        self.repeats = repeats
-        self.kept = []
-        self.items = <ls_sort_item *>malloc(2 * (length + 1) * sizeof(ls_sort_item))
-        self.answers = <ls_slice *>calloc(length + 1, sizeof(ls_slice))
-        if self.items == NULL or self.answers == NULL:
-            raise MemoryError()
+        self.order = lookup.index.order
+        self.fences = &lookup.fences
+        self.filter = self.file_filter = &lookup.filter.filter
+        self.arenas = []
+        self.validity = allocate((length + 7) // 8)
+        self.bits = <uint8_t *>buffer_data(self.validity)
+        memset(self.bits, 0, (length + 7) // 8)
+        if values:
+            self.offsets = allocate(8 * (length + 1))
+            self.ends = <int64_t *>buffer_data(self.offsets)
+            self.ends[0] = 0
+            self.data = pa.allocate_buffer(0, resizable=True)
 
     def __dealloc__(self):
         free(self.items)
         free(self.answers)
 
-    def search(self, load not None):
-        """Find every key, loading each block at most once and in file order."""
-        self.prepare()
-        cdef size_t start = 0, end, held
-        cdef list group
-        while start < self.count:
-            end, held, group = start, 0, []
-            while end < self.count and held < <size_t>GROUP_BYTES:
-                block = load(self.items[end].block)
-                held += len((<Block>block).data)
-                group.append((end, block))
-                end = self.end_of_block(end)
-            self.search_group(group, end)
-            if end < self.count:
-                self.stage(start, end)  # more to come: let this group's blocks go
-            else:
-                self.kept.append(group)
-            start = end
-
-    cdef int prepare(self) except -1:
-        """Filter, sort and route the keys; keys beyond the last block drop out."""
-        cdef size_t i, count = 0, bad = 0
-        cdef ls_status status = LS_OK
-        cdef ls_slice key
-        cdef const ls_column *column = &self.keys.column
-        cdef size_t beyond
-        with nogil:
-            for i in range(column.length):
-                if ls_column_is_valid(column, i):
-                    self.items[count].index = i
-                    count += 1
-            # A key of a wrong size is refused whatever the filter says of its hash.
-            if self.index.order != LS_ORDER_BYTES:
-                status = ls_sort_prefixes(self.index.order, column, self.items, count, &bad)
-            if status == LS_OK:
-                status = ls_filter_test_items(
-                    &self.filter.filter, column, self.items, &count, &bad)
-            if status == LS_OK and self.index.order == LS_ORDER_BYTES:
-                status = ls_sort_prefixes(self.index.order, column, self.items, count, &bad)
-            if status == LS_OK:
-                ls_sort_keys(self.index.order, column, self.items, count, self.items + count)
-        if status == LS_BAD_KEY:
-            i = self.items[bad].index
-            ls_column_get(column, i, &key)
-            check_key(self.index.order, key, f"keys[{i}]")
-        if status != LS_OK:
-            raise ValueError(
-                f"keys[{self.items[bad].index}]: the Arrow offsets leave their data buffer")
-        with nogil:
-            status = ls_batch_route(
-                &self.index.block, self.index.order, self.repeats, column, self.items, count)
-            beyond = count
-            while beyond > 0 and self.items[beyond - 1].block >= self.index.block.count:
-                beyond -= 1
-        self.index.fail(status, "records of the index block")
-        self.count = beyond
-        return 0
-
-    cdef size_t end_of_block(self, size_t start) noexcept:
-        cdef uint32_t block = self.items[start].block
-        while start < self.count and self.items[start].block == block:
-            start += 1
-        return start
-
-    cdef int search_group(self, list group, size_t end) except -1:
-        """Search the items from the group's first to `end`, each run in its block."""
-        cdef size_t count = len(group), i
-        cdef ls_status status = LS_OK
-        cdef size_t *starts = <size_t *>malloc((count + 1) * sizeof(size_t))
-        cdef const ls_block **blocks = <const ls_block **>malloc(
-            (count + 1) * sizeof(ls_block *))
-        if starts == NULL or blocks == NULL:
-            free(starts)
-            free(blocks)
-            raise MemoryError()
-        for i in range(count):
-            starts[i] = group[i][0]
-            blocks[i] = &(<Block>group[i][1]).block
-        starts[count] = end
-        with nogil:
-            for i in range(count):
-                status = ls_batch_search(
-                    blocks[i], self.index.order, self.repeats, &self.keys.column,
-                    self.items + starts[i], starts[i + 1] - starts[i], self.answers)
-                if status != LS_OK:
+    cdef int find(self) except -1:
+        cdef Need need
+        try:
+            while True:
+                with nogil:
+                    need = self.go_on()
+                if need == NOTHING:
                     break
-            free(starts)
-            free(blocks)
-        if status != LS_OK:
-            (<Block>group[i][1]).fail(status, "records of the block")
+                self.provide(need)
+        finally:
+            if self.pinned > 0:
+                ls_batch_unpin(self.table.pins, self.items, self.pinned)
+            if self.table.cache is not None:
+                self.table.cache.trim()
+        self.lookup.check_file()
         return 0
 
-    cdef int stage(self, size_t start, size_t end) except -1:
-        cdef size_t size = ls_batch_stage_size(self.items + start, end - start, self.answers)
-        arena = pa.allocate_buffer(size + 1)
+    cdef Need go_on(self) noexcept nogil:
+        """Find pieces until all are done, or Python is needed."""
+        cdef size_t left = 0
+        cdef Need need
+        while self.start < self.keys.column.length:
+            if not self.routed:
+                need = self.route()
+                if need != NOTHING:
+                    return need
+            self.status = ls_batch_search(
+                self.table.ready, self.order, &self.keys.column, self.items,
+                self.count, self.start, self.answers, &left, &self.bad_block)
+            if self.status != LS_OK:
+                return BLOCK_ERROR
+            if left > 0:
+                return BLOCKS
+            if not self.take():
+                return ROOM
+        return NOTHING
+
+    cdef Need route(self) noexcept nogil:
+        """Start a piece: which of its keys may be there, and in which blocks."""
+        cdef size_t rest = self.keys.column.length - self.start
+        # Where blocks may go, each is looked at once for all its keys.
+        cdef size_t length = rest if self.evictable else min(rest, PIECE)
+        if length > self.room:
+            return MEMORY
+        self.end = self.start + length
+        memset(self.answers, 0, length * sizeof(ls_slice))
+        self.status = ls_batch_filter(
+            self.filter, self.order, &self.keys.column, self.start, self.end,
+            self.items, &self.count, &self.bad_key)
+        if self.status != LS_OK:
+            return KEY_ERROR
+        self.status = ls_batch_route(
+            self.fences, self.table.ready, &self.keys.column, self.items, &self.count)
+        if self.status != LS_OK:
+            return INDEX_ERROR
+        if self.table.pins != NULL:
+            ls_batch_pin(self.table.pins, self.table.used, self.items, self.count)
+            self.pinned = self.count
+        self.routed = True
+        self.more = False
+        return NOTHING
+
+    cdef bint take(self) noexcept nogil:
+        """Copy the answers of the piece out, and let it go; False: there is no room."""
+        cdef size_t length = self.end - self.start, missing
+        cdef uint8_t *bits = self.bits + self.start // 8
+        if self.ends == NULL:
+            missing = ls_batch_found(self.answers, length, bits)
+        else:
+            if (<size_t>self.ends[self.start] + ls_batch_size(self.answers, length)
+                    > self.capacity):
+                return False
+            missing = ls_batch_gather(
+                self.answers, length, self.ends + self.start, bits, self.bytes)
+        self.missing += missing
+        # Where nearly all keys are there, to ask the filter costs more than it saves.
+        self.filter = &NO_FILTER if 8 * missing < length else self.file_filter
+        if self.pinned > 0:
+            ls_batch_unpin(self.table.pins, self.items, self.pinned)
+            self.pinned = 0
+        self.routed = False
+        self.start = self.end
+        return True
+
+    cdef int provide(self, Need need) except -1:
+        if need == MEMORY:
+            self.grow()
+        elif need == BLOCKS:
+            if self.more:
+                self.stage()
+            self.more = self.load_missing()
+        elif need == ROOM:
+            self.reserve()
+        elif need == KEY_ERROR:
+            self.refuse()
+        elif need == INDEX_ERROR:
+            self.lookup.check_index(self.status)
+        else:
+            self.lookup.check_file()
+            (<Block>self.table.block(self.bad_block)).fail(
+                self.status, "records of the block")
+        return 0
+
+    cdef int grow(self) except -1:
+        """Make room for a piece."""
+        cdef size_t rest = self.keys.column.length - self.start
+        cdef size_t length = rest if self.evictable else min(rest, PIECE)
+        free(self.items)
+        free(self.answers)
+        self.room = 0
+        self.items = <ls_batch_item *>malloc(length * sizeof(ls_batch_item))
+        self.answers = <ls_slice *>malloc(length * sizeof(ls_slice))
+        if self.items == NULL or self.answers == NULL:
+            raise MemoryError()
+        self.room = length
+        return 0
+
+    cdef int reserve(self) except -1:
+        """Make room for the answers of the piece, and for those to come if they are like them."""
+        cdef size_t needed = (
+            <size_t>self.ends[self.start] + ls_batch_size(self.answers, self.end - self.start))
+        cdef size_t length = self.keys.column.length
+        cdef size_t guess = <size_t>(<double>needed / self.end * length)
+        self.capacity = needed if self.end == length else max(needed, guess + guess // 64)
+        self.data.resize(self.capacity, shrink_to_fit=False)
+        prefer_huge_pages(self.data)
+        self.bytes = <uint8_t *>buffer_data(self.data)
+        return 0
+
+    cdef bint load_missing(self) except -1:
+        """Make blocks ready, in their order in the file; whether there are more than may be held.
+
+        Their items have pinned them already.
+        """
+        cdef ReadyBlock block
+        cdef size_t number, held = 0
+        cdef uint8_t *bitmap = <uint8_t *>calloc(self.table.count // 8 + 1, 1)
+        if bitmap == NULL:
+            raise MemoryError()
+        try:
+            ls_batch_missing(self.table.ready, self.items, self.count, bitmap)
+            for number in range(self.table.count):
+                if bitmap[number >> 3] >> (number & 7) & 1:
+                    if held >= <size_t>GROUP_BYTES:
+                        return True
+                    block = self.lookup.ready_block(number)
+                    if block.evictable:
+                        held += block.nbytes
+        finally:
+            free(bitmap)
+            self.evictable = self.table.evictable
+        return False
+
+    cdef int stage(self) except -1:
+        """Copy what has been found, and let go of the blocks that it was found in."""
+        cdef size_t size = ls_batch_stage_size(self.items, self.count, self.start, self.answers)
+        arena = allocate(size + 1)
+        self.arenas.append(arena)
         cdef uint8_t *bytes = <uint8_t *>buffer_data(arena)
         with nogil:
-            ls_batch_stage(self.items + start, end - start, self.answers, bytes)
-        self.kept.append(arena)
+            ls_batch_stage(self.items, self.count, self.start, self.answers, bytes)
+            self.count = self.pinned = ls_batch_drop_searched(
+                self.table.pins, self.items, self.count)
+        self.table.cache.trim()
         return 0
 
-    def values(self):
-        """Return a large_binary array: row i answers key i, null where it is missing."""
-        cdef size_t length = self.keys.column.length, missing, size
-        with nogil:
-            size = ls_batch_size(self.answers, length)
-        offsets = pa.allocate_buffer(8 * (length + 1))
-        validity = pa.allocate_buffer((length + 7) // 8)
-        data = pa.allocate_buffer(size)
-        cdef int64_t *ends = <int64_t *>buffer_data(offsets)
-        cdef uint8_t *bits = <uint8_t *>buffer_data(validity)
-        cdef uint8_t *bytes = <uint8_t *>buffer_data(data)
-        with nogil:
-            memset(bits, 0, (length + 7) // 8)
-            missing = ls_batch_gather(self.answers, length, ends, bits, bytes)
-        return pa.Array.from_buffers(
-            pa.large_binary(), length, [validity, offsets, data], null_count=missing)
+    cdef int refuse(self) except -1:
+        cdef ls_slice key
+        if self.status == LS_BAD_KEY:
+            ls_column_get(&self.keys.column, self.bad_key, &key)
+            check_key(self.order, key, f"keys[{self.bad_key}]")
+        raise ValueError(f"keys[{self.bad_key}]: the Arrow offsets leave their data buffer")
 
-    def found(self):
-        """Return a boolean array: row i tells whether key i is there."""
+    cdef values(self):
         cdef size_t length = self.keys.column.length
-        bitmap = pa.allocate_buffer((length + 7) // 8)
-        cdef uint8_t *bits = <uint8_t *>buffer_data(bitmap)
-        with nogil:
-            memset(bits, 0, (length + 7) // 8)
-            ls_batch_found(self.answers, length, bits)
-        return pa.Array.from_buffers(pa.bool_(), length, [None, bitmap])
+        self.data.resize(self.ends[length], shrink_to_fit=True)
+        return pa.Array.from_buffers(
+            pa.large_binary(), length, [self.validity, self.offsets, self.data],
+            null_count=self.missing)
+
+    cdef found(self):
+        return pa.Array.from_buffers(
+            pa.bool_(), self.keys.column.length, [None, self.validity])

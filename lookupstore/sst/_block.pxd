@@ -38,11 +38,13 @@ cdef extern from "ls_block.h":
         size_t *values) noexcept nogil
     ls_status ls_block_copy(
         const ls_block *block, uint32_t start, uint32_t end, int reverse, int64_t *key_offsets,
-        uint8_t *keys, int64_t *value_offsets, uint8_t *values) noexcept nogil
+        uint8_t *keys, size_t keys_room, int64_t *value_offsets, uint8_t *values,
+        size_t values_room) noexcept nogil
 
 
 cdef class Block:
-    cdef readonly bytes data
+    cdef readonly object source
+    cdef size_t size
     cdef readonly str path
     cdef readonly object offset
     cdef ls_order order

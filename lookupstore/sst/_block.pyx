@@ -25,6 +25,7 @@ from lookupstore._arrow cimport (
     LS_TRUNCATED,
     BinaryColumn,
     buffer_data,
+    bytes_of,
     ls_column_get,
     ls_column_is_valid,
 )
@@ -264,16 +265,17 @@ def order_text(previous, key, compared):
 cdef class Block:
     """Read the records of one decoded block.
 
-    Holds the bytes of the block; `path` and `offset` say where they came from.
+    Holds its `source`, bytes or a view of a mapped file; `path` and `offset` say where it is from.
     """
 
-    def __init__(self, bytes data not None, str path not None, offset, str order="bytes"):
-        self.data = data
+    def __cinit__(self, data not None, str path not None, offset, str order="bytes"):
         self.path = path
         self.offset = offset
         self.order = order_of(order)
-        self.fail(
-            ls_block_open(&self.block, <const uint8_t *>data, len(data)), "a block")
+        self.source = data
+        cdef ls_slice bytes = bytes_of(data)
+        self.size = bytes.size
+        self.fail(ls_block_open(&self.block, bytes.data, bytes.size), "a block")
 
     def __len__(self):
         return self.block.count
@@ -283,8 +285,13 @@ cdef class Block:
         return self.block.positions == NULL
 
     @property
+    def data(self):
+        """The bytes of the block; a copy where they are in a mapped file."""
+        return bytes(self.source)
+
+    @property
     def nbytes(self):
-        return len(self.data)
+        return self.size
 
     cdef int fail(self, ls_status status, str what) except -1:
         if status != LS_OK:
@@ -366,8 +373,8 @@ cdef class Block:
         cdef uint8_t *key_bytes = <uint8_t *>buffer_data(keys)
         cdef uint8_t *value_bytes = <uint8_t *>buffer_data(values)
         with nogil:
-            status = ls_block_copy(&self.block, start, end, reverse, key_ends, key_bytes,
-                                   value_ends, value_bytes)
+            status = ls_block_copy(&self.block, start, end, reverse, key_ends, key_bytes, keys_size,
+                                   value_ends, value_bytes, values_size)
         self.fail(status, "records of the block")
         return (
             pa.Array.from_buffers(pa.large_binary(), count, [None, key_offsets, keys]),

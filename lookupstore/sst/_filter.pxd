@@ -4,13 +4,6 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from lookupstore._arrow cimport ls_column, ls_slice, ls_status
 
 
-cdef extern from "ls_sort.h":
-    ctypedef struct ls_sort_item:
-        uint64_t prefix
-        uint32_t index
-        uint32_t block
-
-
 cdef extern from "ls_filter.h":
     ctypedef enum ls_filter_kind:
         LS_FILTER_NONE
@@ -22,9 +15,11 @@ cdef extern from "ls_filter.h":
         uint64_t size
         uint32_t hashes
     int ls_filter_test(const ls_filter *filter, ls_slice key) noexcept nogil
+    int ls_filter_test_hashed(
+        const ls_filter *filter, ls_slice key, uint64_t hash) noexcept nogil
 
 
 cdef class Filter:
-    cdef readonly bytes data
+    cdef readonly object source
     cdef readonly str kind
     cdef ls_filter filter

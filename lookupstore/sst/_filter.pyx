@@ -3,11 +3,14 @@
 from libc.math cimport ceil, exp, pow
 from libc.stdlib cimport free, realloc
 
-from lookupstore._arrow cimport BinaryColumn
+from lookupstore._arrow cimport LS_OK, BinaryColumn, bytes_of, ls_column_get
+
+
+cdef extern from "ls_hash.h":
+    uint64_t ls_hash(ls_slice key) noexcept nogil
 
 
 cdef extern from "ls_filter.h":
-    uint64_t ls_split_block_hash(ls_slice key) noexcept nogil
     void ls_split_block_add_many(
         uint8_t *bits, uint64_t blocks, const uint64_t *hashes, size_t count) noexcept nogil
     uint32_t ls_paimon_hash(ls_slice key) noexcept nogil
@@ -146,7 +149,7 @@ cdef class FilterBuilder:
         slice.size = len(key)
         self.grow(1)
         self.hashes[self.count] = (
-            ls_paimon_hash(slice) if self.kind == LS_FILTER_PAIMON else ls_split_block_hash(slice))
+            ls_paimon_hash(slice) if self.kind == LS_FILTER_PAIMON else ls_hash(slice))
         self.count += 1
         if self.filter is not None:
             self.insert()
@@ -178,12 +181,13 @@ cdef class Filter:
     Raises ValueError if the bytes can not be a filter of that kind.
     """
 
-    def __init__(self, str kind not None, bytes data=b"", uint64_t entries=0):
+    def __cinit__(self, str kind not None, data not None=b"", uint64_t entries=0):
         self.kind = kind
-        self.data = data
         self.filter.kind = kind_of(kind)
-        self.filter.bits = <const uint8_t *>data
-        self.filter.size = len(data)
+        self.source = data
+        cdef ls_slice bytes = bytes_of(data)
+        self.filter.bits = bytes.data
+        self.filter.size = bytes.size
         if self.filter.kind == LS_FILTER_SPLIT_BLOCK:
             if len(data) == 0 or len(data) % 32 != 0:
                 raise ValueError(f"{len(data)} bytes, which is no multiple of 32")
@@ -195,6 +199,26 @@ cdef class Filter:
             self.filter.hashes = ls_paimon_filter_hashes(len(data), entries)
             if self.filter.hashes > MOST_HASHES:
                 raise ValueError(f"{self.filter.hashes} positions a key")
+
+    @property
+    def data(self):
+        """The bytes of the filter; a copy where they are in a mapped file."""
+        return bytes(self.source)
+
+    @property
+    def nbytes(self):
+        return self.filter.size
+
+    def hides(self, BinaryColumn keys not None):
+        """Return how many of the keys, none of them null, are certainly absent."""
+        cdef size_t i, hidden = 0
+        cdef ls_slice key
+        with nogil:
+            for i in range(keys.column.length):
+                if (ls_column_get(&keys.column, i, &key) == LS_OK
+                        and not ls_filter_test(&self.filter, key)):
+                    hidden += 1
+        return hidden
 
     @property
     def hashes(self):

@@ -1,6 +1,8 @@
 """A byte-bounded cache of decoded blocks, shared by all readers of a process.
 
-It holds the only lock that readers share. Least recently used blocks go first.
+It counts blocks and says which go; the blocks themselves are in the tables of their files, where
+lookups find them without asking the cache. Who goes is decided by second chance: blocks leave in
+the order in which they came, but one that was used since it was last looked at stays another turn.
 """
 
 from __future__ import annotations
@@ -8,63 +10,71 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections import OrderedDict
-from collections.abc import Hashable
-from typing import Any, Generic, Protocol, TypeVar
+from collections import deque
+from collections.abc import Callable, Hashable
+from typing import Any, Protocol
 
 DEFAULT_CAPACITY = 256 << 20
 
-
-class _Sized(Protocol):
-    @property
-    def nbytes(self) -> int: ...
-
-
-T = TypeVar("T", bound=_Sized)
+# Blocks that are looked at for each one that comes. A lookup that uses more blocks than there is
+# room for would else look at all of them each time; `trim`, when it is done, makes up for it.
+LOOKS = 8
 
 
-class BlockCache(Generic[T]):
-    """Keep values by key until their `nbytes` pass the capacity.
+class Table(Protocol):
+    """Hold blocks that a cache counts."""
+
+    def release(self, number: int) -> bool:
+        """Let go of a block unless it is in use or was used since the last call."""
+
+    def forget(self) -> None:
+        """Let go of all blocks, whatever uses them."""
+
+
+class BlockCache:
+    """Bound the bytes of the decoded blocks of many files.
 
     Args:
-        capacity: bytes; 0 keeps nothing.
+        capacity: bytes; 0 keeps nothing. Blocks that lookups use at this moment come on top.
 
     Example:
-        >>> import numpy as np
-        >>> cache = BlockCache(capacity=1000)
-        >>> cache.put("a", np.zeros(75))
-        >>> cache.put("b", np.zeros(75))
-        >>> cache.get("a") is None, cache.nbytes
-        (True, 600)
+        >>> from lookupstore.sst import Reader, Writer
+        >>> with Writer("c.sst", compression="zstd") as writer:
+        ...     writer.put_many([b"1", b"2"], [b"one" * 99, b"two" * 99])
+        >>> cache = BlockCache(capacity=1 << 20)
+        >>> reader = Reader("c.sst", cache=cache)
+        >>> reader.get(b"1") == reader.get(b"2"), cache.misses
+        (False, 1)
     """
 
     def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
-        if capacity < 0:
-            raise ValueError(f"capacity={capacity} bytes; give 0 or more")
+        self._check(capacity)
         self._capacity = capacity
+        self._tables: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
         self._forget()
         _caches.add(self)
 
+    @staticmethod
+    def _check(capacity: int) -> None:
+        if capacity < 0:
+            raise ValueError(f"capacity={capacity} bytes; give 0 or more")
+
     def _forget(self) -> None:
         self._lock = threading.Lock()
-        self._values: OrderedDict[Hashable, T] = OrderedDict()
+        self._blocks: deque[tuple[Table, int, int]] = deque()
         self._nbytes = 0
-        self._hits = 0
         self._misses = 0
+        for table in list(self._tables.values()):
+            table.forget()
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes of all values held."""
+        """Return the bytes of all blocks held, with what makes them ready for lookups."""
         return self._nbytes
 
     @property
-    def hits(self) -> int:
-        """Return how many calls of `get` found their key."""
-        return self._hits
-
-    @property
     def misses(self) -> int:
-        """Return how many calls of `get` did not."""
+        """Return how many blocks had to be read and decoded."""
         return self._misses
 
     @property
@@ -73,41 +83,47 @@ class BlockCache(Generic[T]):
         return self._capacity
 
     def resize(self, capacity: int) -> None:
-        """Change the capacity, dropping values where it shrinks."""
-        if capacity < 0:
-            raise ValueError(f"capacity={capacity} bytes; give 0 or more")
+        """Change the capacity, dropping blocks where it shrinks."""
+        self._check(capacity)
         with self._lock:
             self._capacity = capacity
             self._shrink()
 
-    def get(self, key: Hashable) -> T | None:
-        """Return the value, now the most recently used, or None."""
+    def table(self, file: Hashable, make: Callable[[], Any]) -> Any:
+        """Return the table of a file: the same one for all its readers."""
         with self._lock:
-            value = self._values.get(key)
-            if value is None:
-                self._misses += 1
+            table = self._tables.get(file)
+            if table is None:
+                table = self._tables[file] = make()
+            return table
+
+    def admit(self, table: Table, number: int, nbytes: int) -> None:
+        """Count a block that a table has just taken, and make room for it; then comes `trim`."""
+        with self._lock:
+            self._misses += 1
+            self._blocks.append((table, number, nbytes))
+            self._nbytes += nbytes
+            self._shrink(LOOKS)
+
+    def trim(self) -> None:
+        """Let go of what was in use when its time had come."""
+        if self._nbytes > self._capacity:
+            with self._lock:
+                self._shrink()
+
+    def _shrink(self, looks: int | None = None) -> None:
+        # Twice round: the first look at a block may only take note that it was used.
+        for _ in range(2 * len(self._blocks) if looks is None else looks):
+            if self._nbytes <= self._capacity:
+                return
+            table, number, nbytes = self._blocks.popleft()
+            if table.release(number):
+                self._nbytes -= nbytes
             else:
-                self._hits += 1
-                self._values.move_to_end(key)
-            return value
-
-    def put(self, key: Hashable, value: T) -> None:
-        """Keep a value; one larger than the whole cache is not kept."""
-        with self._lock:
-            old = self._values.pop(key, None)
-            if old is not None:
-                self._nbytes -= old.nbytes
-            self._values[key] = value
-            self._nbytes += value.nbytes
-            self._shrink()
-
-    def _shrink(self) -> None:
-        while self._nbytes > self._capacity:
-            _, value = self._values.popitem(last=False)
-            self._nbytes -= value.nbytes
+                self._blocks.append((table, number, nbytes))
 
 
-_caches: weakref.WeakSet[BlockCache[Any]] = weakref.WeakSet()
+_caches: weakref.WeakSet[BlockCache] = weakref.WeakSet()
 
 
 def _forget_all() -> None:
@@ -115,5 +131,5 @@ def _forget_all() -> None:
         cache._forget()
 
 
-# A child of fork starts without the blocks: another thread may have held the lock.
+# A child of fork starts without the blocks: another thread may have held the lock, or pinned some.
 os.register_at_fork(after_in_child=_forget_all)

@@ -73,8 +73,8 @@ class Compressor:
         return CODEC_IDS[self._codec], parts
 
 
-def decompress(codec: int, payload: bytes) -> bytes:
-    """Return the block in a payload.
+def decompress(codec: int, payload: bytes | memoryview) -> bytes | memoryview:
+    """Return the block in a payload; that of codec 0 is the payload itself.
 
     Raises:
         FormatError: no library for this codec.
@@ -106,7 +106,7 @@ def decompress(codec: int, payload: bytes) -> bytes:
     return block
 
 
-def _decode_zstd(body: bytes, plain: int) -> bytes:
+def _decode_zstd(body: bytes | memoryview, plain: int) -> bytes:
     if not hasattr(_local, "zstd"):
         _local.zstd = zstandard.ZstdDecompressor()
     try:
@@ -119,7 +119,7 @@ def _decode_zstd(body: bytes, plain: int) -> bytes:
     return block
 
 
-def _decode_lz4(body: bytes, plain: int) -> bytes:
+def _decode_lz4(body: bytes | memoryview, plain: int) -> bytes:
     try:
         block: bytes = pa.Codec("lz4_raw").decompress(body, plain, asbytes=True)
     except OSError as error:
@@ -127,7 +127,7 @@ def _decode_lz4(body: bytes, plain: int) -> bytes:
     return block
 
 
-def _decode_lzo(body: bytes, plain: int) -> bytes:
+def _decode_lzo(body: bytes | memoryview, plain: int) -> bytes:
     try:
         from lzallright import LZOCompressor, LZOError
     except ImportError:
@@ -135,7 +135,7 @@ def _decode_lzo(body: bytes, plain: int) -> bytes:
             "codec lzo: pip install 'lookupstore[lzo]' to read it (Python 3.11 or later)"
         ) from None
     try:
-        block: bytes = LZOCompressor.decompress(body, output_size_hint=plain)
+        block: bytes = LZOCompressor.decompress(bytes(body), output_size_hint=plain)
     except LZOError as error:
         raise ValueError(f"a broken LZO stream ({error})") from None
     return block

@@ -38,7 +38,7 @@ class Dialect:
     name: str
     magic: int
     footer_size: int
-    checksum: Callable[[bytes, int], int]
+    checksum: Callable[[bytes | memoryview, int], int]
     checksum_name: str
     filter_kind: str
 
@@ -165,13 +165,13 @@ def pack_trailer(dialect: Dialect, codec: int, *payload: bytes) -> bytes:
     return _TRAILER.pack(codec, block_checksum(dialect, codec, *payload))
 
 
-def unpack_trailer(trailer: bytes) -> tuple[int, int]:
+def unpack_trailer(trailer: bytes | memoryview) -> tuple[int, int]:
     """Return codec id and stored checksum."""
     codec, checksum = _TRAILER.unpack(trailer)
     return codec, checksum
 
 
-def block_checksum(dialect: Dialect, codec: int, *payload: bytes) -> int:
+def block_checksum(dialect: Dialect, codec: int, *payload: bytes | memoryview) -> int:
     """Return the checksum over a payload, in parts, and the one byte of its codec id."""
     checksum = 0
     for part in payload:
@@ -354,7 +354,7 @@ def pack_varint(number: int) -> bytes:
     return bytes(out)
 
 
-def unpack_varint(data: bytes, start: int) -> tuple[int, int]:
+def unpack_varint(data: bytes | memoryview, start: int) -> tuple[int, int]:
     """Return the number at `start` and where it ends.
 
     Raises:

@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from lookupstore._arrow import BinaryColumn
 from lookupstore.errors import ClosedError, CorruptionError
-from lookupstore.sst._batch import Batch
+from lookupstore.sst._batch import Lookup
 from lookupstore.sst._block import Block
 from lookupstore.sst._filter import Filter
+from lookupstore.sst._table import BlockTable
 from lookupstore.sst.cache import BlockCache
 from lookupstore.sst.format import (
     FORMAT_VERSION,
@@ -34,7 +35,10 @@ if TYPE_CHECKING:
     D = TypeVar("D")
 
 #: Decoded blocks of all readers that were given no cache of their own.
-shared_cache: BlockCache[Block] = BlockCache()
+shared_cache = BlockCache()
+
+# Rows of one piece of `get_pieces`: some megabytes of values, and Python is not noticed.
+PIECE_ROWS = 1 << 15
 
 SCAN_SCHEMA = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
 
@@ -49,8 +53,9 @@ class Reader:
         path: local file.
         order: key order of a ``paimon`` file, which does not say it itself: ``bytes``, or
             ``int8``, ``int16``, ``int32``, ``int64`` for little-endian integers.
-        cache: where decoded blocks are kept; None for the cache that all readers of the process
-            share.
+        cache: where decompressed blocks are kept; None for the cache that all readers of the
+            process share. Blocks that are stored without compression are used where they are, in
+            the map of the file.
 
     Raises:
         FileNotFoundError: no such file.
@@ -75,7 +80,7 @@ class Reader:
         path: str | os.PathLike[str],
         *,
         order: str = "bytes",
-        cache: BlockCache[Block] | None = None,
+        cache: BlockCache | None = None,
     ) -> None:
         if order not in KEY_ORDERS:
             raise ValueError(f"order={order!r} is none of {', '.join(map(repr, KEY_ORDERS))}")
@@ -87,14 +92,14 @@ class Reader:
             raise ValueError(
                 f"order={order!r}: {self._path} is native and says its own order, 'bytes'"
             )
-        self._repeats = file.dialect is not NATIVE
         self._index = file.block(file.footer.index, "index block", order)
-        self._index.validate(self._repeats)
+        self._index.validate(file.dialect is not NATIVE)
         self._handles = self._load_handles(file)
         self._filter = self._load_filter(file)
         self._check_null_bitmap(file)
-        self._file: StoredFile | None = file
         self._info = self._load_info(file)
+        self._file: StoredFile | None = file
+        self._lookup: Lookup | None = self._start_lookup(file)
 
     # -- opening
 
@@ -162,14 +167,15 @@ class Reader:
             plain_bytes=None if blocks else 0,
             codecs=None if blocks else {},
             filter_kind=self._filter.kind,
-            filter_bytes=len(self._filter.data),
+            filter_bytes=self._filter.nbytes,
             filter_entries=file.footer.filter_entries or None,
             min_key=None,
             max_key=self._index.record(blocks - 1)[0] if blocks else None,
         )
         if file.dialect is not NATIVE:
             if blocks:
-                info = replace(info, min_key=self._block(file, 0).record(0)[0])
+                first = file.block(self._handles[0], "data block 0", self._order)
+                info = replace(info, min_key=first.record(0)[0])
             return info
         assert file.footer.properties is not None
         properties = file.block(file.footer.properties, "properties", "bytes")
@@ -199,13 +205,34 @@ class Reader:
         return self._file
 
     def _block(self, file: StoredFile, number: int) -> Block:
-        """Return a decoded data block, from the cache if it is there."""
-        key = (file.identity, self._order, number)
-        block = self._cache.get(key)
+        """Return a decoded data block, the one of the lookups if it is ready."""
+        block = self._search().table.block(number)
         if block is None:
             block = file.block(self._handles[number], f"data block {number}", self._order)
-            self._cache.put(key, block)
         return block
+
+    def _start_lookup(self, file: StoredFile) -> Lookup:
+        # Paimon's files do not say how their blocks are stored.
+        plain = file.map is not None and not set(self._info.codecs or {"": 0}) - {"none"}
+        count = len(self._handles)
+        table = (
+            BlockTable(count)
+            if plain
+            else self._cache.table(
+                (file.identity, self._order), lambda: BlockTable(count, self._cache)
+            )
+        )
+        handles, order = self._handles, self._order
+
+        def load(number: int) -> Block:
+            return file.block(handles[number], f"data block {number}", order)
+
+        return Lookup(self._index, self._filter, table, load, file.map, file.check_whole)
+
+    def _search(self) -> Lookup:
+        if self._lookup is None:
+            raise ClosedError(f"{self._path}: the reader is closed")
+        return self._lookup
 
     # -- the public part
 
@@ -217,15 +244,10 @@ class Reader:
             CorruptionError: the block that would hold the key is damaged.
             ValueError: the key's size is not one that the key order knows.
         """
-        file = self._check_open()
-        if not self._filter.might_contain(key):
-            self._index.check_key(key)  # whether a key is refused must not hang on its hash
-            return default
-        number, _ = self._index.seek(key)
-        if number >= len(self._handles):
-            return default
-        value: bytes | D | None = self._block(file, number).get(key, default)
-        return value
+        lookup = self._lookup
+        if lookup is None:
+            raise ClosedError(f"{self._path}: the reader is closed")
+        return lookup.get(key, default)
 
     def get_many(self, keys: Any) -> pa.Array:
         """Return the values of many keys.
@@ -248,17 +270,27 @@ class Reader:
             >>> Reader("n.sst").get_many([b"2", b"3"]).to_pylist()
             [b'two', None]
         """
-        return self._search(keys).values()
+        return self._search().get_many(BinaryColumn(keys, "keys"))
+
+    def get_pieces(self, keys: Any) -> Iterator[pa.Array]:
+        """Yield what `get_many` returns in several arrays, for callers that make columns of it.
+
+        A piece is small enough to be in the processor's caches when it is read, and the next one
+        takes its memory. There is one piece only where blocks may have to be decompressed: all keys
+        together need each block once.
+        """
+        column = BinaryColumn(keys, "keys")
+        lookup = self._search()
+        rows = PIECE_ROWS if lookup.in_place else max(1, len(column))
+        if len(column) <= rows:
+            yield lookup.get_many(column)
+            return
+        for start in range(0, len(column), rows):
+            yield lookup.get_many(BinaryColumn(column.array.slice(start, rows), "keys"))
 
     def contains_many(self, keys: Any) -> pa.Array:
         """Return which of many keys are there, as a boolean array of length n."""
-        return self._search(keys).found()
-
-    def _search(self, keys: Any) -> Batch:
-        file = self._check_open()
-        batch = Batch(BinaryColumn(keys, "keys"), self._index, self._filter, self._repeats)
-        batch.search(lambda number: self._block(file, number))
-        return batch
+        return self._search().contains_many(BinaryColumn(keys, "keys"))
 
     def scan(
         self,
@@ -296,21 +328,27 @@ class Reader:
     def _scan(
         self, start: bytes | None, stop: bytes | None, reverse: bool
     ) -> Iterator[pa.RecordBatch]:
-        first = 0 if start is None else self._index.lower_bound(start)
-        last = len(self._handles)
-        if stop is not None:
-            last = min(last, self._index.lower_bound(stop) + 1)
+        # What the bytes of a file that was cut say is not believed, not even that they are damaged.
+        file = self._check_open()
+        try:
+            first = 0 if start is None else self._index.lower_bound(start)
+            last = len(self._handles)
+            if stop is not None:
+                last = min(last, self._index.lower_bound(stop) + 1)
+        finally:
+            file.check_whole()
         numbers = range(first, last)
         for number in reversed(numbers) if reverse else numbers:
-            # A scan passes every block once: it reads the cache but leaves it to the lookups.
+            # A scan passes every block once: it uses what is ready but leaves the cache to lookups.
             file = self._check_open()
-            block = self._cache.get((file.identity, self._order, number))
-            if block is None:
-                block = file.block(self._handles[number], f"data block {number}", self._order)
-            low = 0 if start is None else block.lower_bound(start)
-            high = len(block) if stop is None else block.lower_bound(stop)
+            try:
+                block = self._block(file, number)
+                low = 0 if start is None else block.lower_bound(start)
+                high = len(block) if stop is None else block.lower_bound(stop)
+                keys, values = block.to_arrow(low, max(low, high), reverse)
+            finally:
+                file.check_whole()
             if low < high:
-                keys, values = block.to_arrow(low, high, reverse)
                 yield pa.RecordBatch.from_arrays([keys, values], schema=SCAN_SCHEMA)
 
     def items(
@@ -355,8 +393,8 @@ class Reader:
         return self._path
 
     @property
-    def cache(self) -> BlockCache[Block]:
-        """Return the cache of decoded blocks that this reader uses."""
+    def cache(self) -> BlockCache:
+        """Return the cache of decompressed blocks that this reader uses."""
         return self._cache
 
     def verify(self) -> Info:
@@ -372,7 +410,10 @@ class Reader:
             CorruptionError: the first thing that is wrong.
         """
         file = self._check_open()
-        self._info = verify(file, self._index, self._handles, self._filter, self._info)
+        try:
+            self._info = verify(file, self._index, self._handles, self._filter, self._info)
+        finally:
+            file.check_whole()
         return self._info
 
     def close(self) -> None:
@@ -380,7 +421,7 @@ class Reader:
 
         Calls that other threads are in finish first.
         """
-        self._file = None
+        self._file = self._lookup = None
 
     def __enter__(self) -> Reader:
         self._check_open()

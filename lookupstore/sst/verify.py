@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from lookupstore._arrow import BinaryColumn
 from lookupstore.errors import CorruptionError
-from lookupstore.sst._batch import Batch
+from lookupstore.sst._batch import Lookup
 from lookupstore.sst._block import Block
 from lookupstore.sst._filter import Filter
+from lookupstore.sst._table import BlockTable
 from lookupstore.sst.format import NATIVE, TRAILER_SIZE, Info
 from lookupstore.sst.stored import StoredFile
 
@@ -45,11 +46,22 @@ def verify(
     """
     repeats = file.dialect is not NATIVE
     first_key: bytes | None = None
+    current: tuple[int, Block] | None = None
+
+    def load(number: int) -> Block:
+        if current is not None and current[0] == number:
+            return current[1]
+        return file.block(handles[number], f"data block {number}", info.order)
+
+    table = BlockTable(len(handles))
+    lookup = Lookup(index, filter, table, load)
 
     def check(number: int, block: Block) -> None:
-        nonlocal first_key
+        nonlocal first_key, current
+        current = number, block
         check_block(file, index, number, block, repeats)
-        check_keys(file, index, handles, filter, number, block, info.order, repeats)
+        check_keys(file, lookup, block)
+        table.forget()  # it has one block at a time
         if number == 0:
             first_key = block.record(0)[0]
 
@@ -88,25 +100,10 @@ def check_block(file: StoredFile, index: Block, number: int, block: Block, repea
             )
 
 
-def check_keys(
-    file: StoredFile,
-    index: Block,
-    handles: list[Handle],
-    filter: Filter,
-    number: int,
-    block: Block,
-    order: str,
-    repeats: bool,
-) -> None:
+def check_keys(file: StoredFile, lookup: Lookup, block: Block) -> None:
     """Check that a lookup finds every key of a block: filter, index and search agree."""
     keys, _ = block.to_arrow(0, len(block))
-    batch = Batch(BinaryColumn(keys), index, filter, repeats)
-    batch.search(
-        lambda other: (
-            block if other == number else file.block(handles[other], f"data block {other}", order)
-        )
-    )
-    found = batch.found().true_count
+    found = lookup.contains_many(BinaryColumn(keys)).true_count
     if found != len(block):
         raise CorruptionError(
             file.path, block.offset, f"{len(block)} keys that a lookup finds", f"{found}"

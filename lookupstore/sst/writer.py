@@ -50,8 +50,9 @@ class Writer:
         path: local file to make.
         dialect: ``native`` or ``paimon`` (the bytes of Java Paimon's sort lookup store).
         block_size: bytes after which a block is finished, before compression.
-        compression: ``zstd``, ``lz4`` or ``none``; a block stays plain unless it shrinks by more
-            than 12.5 %.
+        compression: ``none`` lets readers use the blocks where they are; ``zstd`` and ``lz4`` make
+            the file smaller, and its blocks are decompressed into a cache. A block stays plain
+            unless it shrinks by more than 12.5 %.
         level: of zstd; None is level 1.
         bloom_fpp: rate of false positives of the filter, from 1e-6; 0 for no filter.
         expected_entries: makes the filter for that many keys, as Paimon does with the row count of
@@ -91,7 +92,7 @@ class Writer:
         *,
         dialect: str = "native",
         block_size: int = 65536,
-        compression: str = "zstd",
+        compression: str = "none",
         level: int | None = None,
         bloom_fpp: float = 0.05,
         expected_entries: int | None = None,

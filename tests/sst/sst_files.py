@@ -163,8 +163,8 @@ def fresh(path: Path, order: str = "bytes") -> Reader:
 
 
 def written(path: Path, records: Sequence[Record], **options: object) -> Path:
-    """Write records one by one."""
-    with Writer(path, **options) as writer:  # type: ignore[arg-type]
+    """Write records one by one; with zstd where nothing else is asked for."""
+    with Writer(path, **{"compression": "zstd", **options}) as writer:  # type: ignore[arg-type]
         for key, value in records:
             writer.put(key, value)
     return path

@@ -216,6 +216,17 @@ class FaultyReads:
         return getattr(os, name)
 
 
+@pytest.fixture
+def unmapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stand on a file system that can not map files: everything is read."""
+
+    def refuse(descriptor: int, size: int) -> None:
+        raise OSError(errno.ENODEV, "injected")
+
+    monkeypatch.setattr(stored, "FileMap", refuse)
+
+
+@pytest.mark.usefixtures("unmapped")
 def test_short_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path / "x.sst", RECORDS, block_size=500)
     monkeypatch.setattr(
@@ -226,6 +237,7 @@ def test_short_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reader.verify()
 
 
+@pytest.mark.usefixtures("unmapped")
 @pytest.mark.parametrize("dialect", ["native", "paimon"])
 def test_every_read_fails_once(tmp_path: Path, dialect: str) -> None:
     """The error goes to the caller, and the next call works: nothing half-read is kept."""
@@ -278,6 +290,7 @@ def test_every_read_fails_once(tmp_path: Path, dialect: str) -> None:
             assert descriptors() == before
 
 
+@pytest.mark.usefixtures("unmapped")
 def test_a_read_that_ends_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path / "x.sst", RECORDS)
     reader = fresh(path)

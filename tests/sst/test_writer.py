@@ -328,7 +328,7 @@ BAD_OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"block_size": 1 << 31}, r"block_size=2147483648 is not from 1"),
     ({"compression": "snappy"}, r"compression='snappy' is none of 'none', 'zstd', 'lz4'"),
     ({"compression": "lz4", "level": 3}, r"level=3 goes with compression='zstd', not 'lz4'"),
-    ({"level": 99}, r"level=99 is beyond zstd's 22"),
+    ({"compression": "zstd", "level": 99}, r"level=99 is beyond zstd's 22"),
     ({"bloom_fpp": 1}, r"bloom_fpp=1 is not a rate from 1e-06 to below 1"),
     ({"bloom_fpp": -0.1}, r"bloom_fpp=-0.1 is not a rate"),
     ({"bloom_fpp": float("nan")}, r"bloom_fpp=nan is not a rate"),

@@ -1,0 +1,123 @@
+/* A decoded block made ready for lookups: a hash table over its records, which says where the record
+ * of a key is without a search. It is made in memory when a block is read and never stored.
+ *
+ * A slot is LS_NO_SLOT, or the offset of a record in its low `bits` bits and bits of the key's hash
+ * above them. Slots come in buckets of a cache line, which fill up from their first slot on: a key is
+ * in the bucket that its hash picks or, where that is full, in one behind it. */
+#ifndef LS_SLOTS_H
+#define LS_SLOTS_H
+
+#include "ls_block.h"
+#include "ls_hash.h"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+#define LS_NO_SLOT UINT32_MAX
+#define LS_BUCKET 16
+
+typedef struct {
+    const uint8_t *data; /* the block; NULL: not ready. Published last, see ls_ready_publish */
+    const uint32_t *slots; /* NULL: keys are repeated, and Java's search must answer */
+    uint32_t size; /* bytes of the block */
+    uint32_t buckets;
+    uint32_t mask; /* the bits of an offset */
+    uint32_t record; /* bytes of a record, on average */
+} ls_ready;
+
+/* Buckets, of LS_BUCKET slots each, that a block of that many records has. */
+uint32_t ls_slots_buckets(uint32_t records);
+
+/* Reads every record of an opened block and makes it ready, for this thread.
+ * REQUIRES: ls_slots_buckets(block->count) buckets at `slots`, aligned to 64 bytes, which live as
+ * long as `ready`. *bad: the first record that is wrong. */
+ls_status ls_slots_build(const ls_block *block, size_t size, ls_order order, uint32_t *slots,
+                         ls_ready *ready, uint32_t *bad);
+
+static inline const uint32_t *ls_slots_bucket(const ls_ready *ready, uint64_t hash) {
+    return ready->slots + LS_BUCKET * (((hash >> 32) * ready->buckets) >> 32);
+}
+
+/* Bit i is set where slot i of a bucket may be the hash's. */
+static inline uint32_t ls_slots_match(const uint32_t *bucket, uint32_t mask, uint64_t hash) {
+    uint32_t mark = (uint32_t)hash & ~mask, found = 0;
+#if defined(__SSE2__)
+    __m128i bits = _mm_set1_epi32((int)~mask), wanted = _mm_set1_epi32((int)mark), quarter[4];
+    for (int i = 0; i < 4; i++) {
+        __m128i slots = _mm_load_si128((const __m128i *)(const void *)(bucket + 4 * i));
+        quarter[i] = _mm_cmpeq_epi32(_mm_and_si128(slots, bits), wanted);
+    }
+    found = (uint32_t)_mm_movemask_epi8(_mm_packs_epi16(_mm_packs_epi32(quarter[0], quarter[1]),
+                                                        _mm_packs_epi32(quarter[2], quarter[3])));
+#else
+    for (int i = 0; i < LS_BUCKET; i++)
+        found |= (uint32_t)((bucket[i] & ~mask) == mark) << i;
+#endif
+    return found;
+}
+
+/* Whether keys of a bucket may be in the next one. */
+static inline int ls_slots_full(const uint32_t *bucket) {
+    return bucket[LS_BUCKET - 1] != LS_NO_SLOT;
+}
+
+/* Reads the record at an offset: *value is set if its key is the one, with *same = 1. Stored lengths
+ * are checked once more, because the bytes of a mapped file are not ours. */
+static inline ls_status ls_ready_record(const ls_ready *ready, uint32_t offset, ls_slice key,
+                                        int *same, ls_slice *value) {
+    uint32_t length;
+    *same = 0;
+    if (offset > ready->size)
+        return LS_TRUNCATED;
+    const uint8_t *p = ready->data + offset, *end = ready->data + ready->size;
+    ls_status status = ls_get_varint32(&p, end, &length);
+    if (status != LS_OK)
+        return status;
+    if (length > (size_t)(end - p))
+        return LS_TRUNCATED;
+    if (length != key.size)
+        return LS_OK;
+    if (length == 8 ? memcmp(p, key.data, 8) != 0 /* a load and a compare, not a call */
+                    : length != 0 && memcmp(p, key.data, length) != 0)
+        return LS_OK;
+    p += length;
+    status = ls_get_varint32(&p, end, &length);
+    if (status != LS_OK)
+        return status;
+    if (length > (size_t)(end - p))
+        return LS_TRUNCATED;
+    *same = 1;
+    value->data = p;
+    value->size = length;
+    return LS_OK;
+}
+
+/* Finds a key of that hash in a ready block. *value stays as it is where the key is not there. */
+ls_status ls_ready_get(const ls_ready *ready, ls_order order, ls_slice key, uint64_t hash,
+                       ls_slice *value);
+
+/* Other threads look at `data` without a lock: what they then read of the rest must be there. */
+static inline void ls_ready_publish(ls_ready *ready, const uint8_t *data) {
+    __atomic_store_n(&ready->data, data, __ATOMIC_SEQ_CST);
+}
+
+static inline const uint8_t *ls_ready_data(const ls_ready *ready) {
+    return __atomic_load_n(&ready->data, __ATOMIC_SEQ_CST);
+}
+
+/* What a block is, data NULL if it is not ready. To one that is pinned `data` is NULL for a moment
+ * whenever somebody tries to take it away: it is not looked at twice. */
+static inline ls_ready ls_ready_seen(const ls_ready *ready) {
+    const uint8_t *data = ls_ready_data(ready);
+    if (data == NULL)
+        return (ls_ready){0};
+    return (ls_ready){data, ready->slots, ready->size, ready->buckets, ready->mask, ready->record};
+}
+
+/* Takes note that a block is used, for the cache that looks at it from time to time. */
+static inline void ls_ready_use(uint8_t *used) {
+    __atomic_store_n(used, 1, __ATOMIC_RELAXED);
+}
+
+#endif

@@ -1,0 +1,9 @@
+from libc.stddef cimport size_t
+from libc.stdint cimport uint32_t
+
+
+cdef class FileMap:
+    cdef void *map
+    cdef size_t size
+    cdef uint32_t end  # the last bytes of the file
+    cdef bint whole(self) noexcept

@@ -1,0 +1,13 @@
+from typing import Any
+
+from typing_extensions import Self, disjoint_base
+
+@disjoint_base
+class FileMap:
+    def __new__(cls, descriptor: int, size: int) -> Self: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def __len__(self) -> int: ...
+    @property
+    def broken(self) -> bool: ...
+
+__test__: dict[str, Any]

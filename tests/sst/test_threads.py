@@ -1,0 +1,222 @@
+"""Threads over readers whose blocks come and go under them: every answer against a dict."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from sst_files import written
+
+from lookupstore.errors import ClosedError, CorruptionError
+from lookupstore.sst import Reader
+from lookupstore.sst.cache import BlockCache
+
+SECONDS = float(os.environ.get("LOOKUPSTORE_TEST_THREADS_SECONDS", "5"))
+RECORDS = [(b"%06d" % (3 * i), b"%d " % i * (i % 30)) for i in range(20_000)]
+MODEL = dict(RECORDS)
+LARGEST = 3 * len(RECORDS) + 3
+BLOCK = 1000  # bytes: about a thousand blocks
+CAPACITY = 60_000  # bytes: a tenth of the file
+
+
+@pytest.fixture(params=["native", "paimon"])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    path = written(
+        tmp_path / "x.sst", RECORDS, block_size=BLOCK, compression="zstd", dialect=request.param
+    )
+    # A young file is nobody's but its reader's: an old one has one table for all its readers.
+    an_hour_ago = time.time() - 3600
+    os.utime(path, (an_hour_ago, an_hour_ago))
+    return path
+
+
+def key_of(rng: random.Random) -> bytes:
+    """Return one of three keys that could be there; one of them is."""
+    return b"%06d" % rng.randrange(LARGEST)
+
+
+def keys_of(rng: random.Random) -> list[bytes]:
+    """Return 1 to 5000 keys, of the whole file or of a few blocks."""
+    count = int(5000 ** rng.random())
+    if rng.random() < 0.5:
+        return [key_of(rng) for _ in range(count)]
+    start = rng.randrange(LARGEST)
+    return [b"%06d" % ((start + rng.randrange(300)) % LARGEST) for _ in range(count)]
+
+
+def get(reader: Reader, rng: random.Random) -> None:
+    for key in [key_of(rng) for _ in range(30)]:
+        assert reader.get(key) == MODEL.get(key)
+
+
+def get_many(reader: Reader, rng: random.Random) -> None:
+    keys = keys_of(rng)
+    answers = reader.get_many(pa.array(keys, pa.binary()))
+    answers.validate(full=True)
+    assert answers.to_pylist() == [MODEL.get(key) for key in keys]
+
+
+def contains_many(reader: Reader, rng: random.Random) -> None:
+    keys = keys_of(rng)
+    assert reader.contains_many(keys).to_pylist() == [key in MODEL for key in keys]
+
+
+def scan(reader: Reader, rng: random.Random) -> None:
+    start = rng.randrange(len(RECORDS))
+    wanted = RECORDS[start : start + 200]
+    stop = RECORDS[start + 200][0] if start + 200 < len(RECORDS) else None
+    assert list(reader.items(wanted[0][0], stop)) == wanted
+
+
+def resize(reader: Reader, rng: random.Random) -> None:
+    reader.cache.resize(rng.choice([0, 1, CAPACITY // 9, CAPACITY]))
+
+
+CALLS = [get, get_many, get_many, contains_many, scan, resize]
+
+
+def run_threads(works: list[Callable[[], None]]) -> None:
+    """Run each in a thread, switching between them often; raise what the first to fail raised."""
+    errors: list[BaseException] = []
+
+    def guarded(work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(work,)) for work in works]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    if errors:
+        raise errors[0]
+
+
+def work_on(readers: list[Reader], seed: int, number: int, end: float) -> None:
+    """Call one after the other until the time is over and every block has come twice."""
+    rng = random.Random(seed + number)
+    loads = 2 * readers[0].info.data_blocks
+    while time.monotonic() < end or readers[0].cache.misses < loads:
+        rng.choice(CALLS)(rng.choice(readers), rng)
+
+
+@pytest.mark.parametrize("shared", [1, 2], ids=["one reader", "two readers of one table"])
+def test_threads_while_blocks_come_and_go(path: Path, shared: int, seed: int) -> None:
+    cache = BlockCache(CAPACITY)
+    readers = [Reader(path, cache=cache) for _ in range(shared)]
+    tables = {id(reader._search().table) for reader in readers}
+    assert len(tables) == 1
+    end = time.monotonic() + SECONDS / 4
+    run_threads([lambda n=n: work_on(readers, seed, n, end) for n in range(4)])  # type: ignore[misc]
+    # All is quiet, and no block is held by a pin that nobody took back.
+    assert 0 <= cache.nbytes <= cache.capacity
+    cache.resize(0)
+    assert cache.nbytes == 0
+    table = readers[0]._search().table
+    assert [number for number in range(table.count) if table.block(number) is not None] == []
+
+
+def test_a_batch_whose_blocks_are_asked_to_go(path: Path, seed: int) -> None:
+    """Batches search without the GIL while a cache looks again and again whether it may evict."""
+    rng = random.Random(seed)
+    cache = BlockCache(1)
+    reader = Reader(path, cache=cache)
+    keys = pa.array([b"%06d" % rng.randrange(500) for _ in range(100_000)], pa.binary())
+    right = pa.array([MODEL.get(key) for key in keys.to_pylist()], pa.large_binary())
+    end = time.monotonic() + SECONDS / 8
+    done = threading.Event()
+
+    def look() -> None:
+        while time.monotonic() < end:
+            assert reader.get_many(keys).equals(right)
+        done.set()
+
+    def press() -> None:
+        while not done.is_set():
+            cache.resize(0)
+
+    run_threads([look, press])
+
+
+def test_readers_that_are_closed_while_blocks_come_and_go(path: Path, seed: int) -> None:
+    """A call ends well or is refused, and the other readers of the table go on."""
+    cache = BlockCache(CAPACITY)
+    readers = [Reader(path, cache=cache) for _ in range(3)]
+    end = time.monotonic() + SECONDS / 4
+    refused = 0
+
+    def goes_on() -> bool:
+        now = time.monotonic()
+        return now < end or (refused == 0 and now < end + 60)
+
+    def use(number: int) -> None:
+        nonlocal refused
+        rng = random.Random(seed + number)
+        while goes_on():
+            try:
+                rng.choice(CALLS)(rng.choice(readers), rng)
+            except ClosedError:
+                refused += 1
+
+    def close() -> None:
+        rng = random.Random(seed + 99)
+        while goes_on():
+            place = rng.randrange(len(readers))
+            closed, readers[place] = readers[place], Reader(path, cache=cache)
+            time.sleep(0.002)  # others are inside of its calls, or about to make some
+            closed.close()
+
+    run_threads([*(lambda n=n: use(n) for n in range(3)), close])
+    assert refused > 0
+    assert 0 <= cache.nbytes <= cache.capacity
+
+
+def check_cut(path: Path, seed: int) -> None:
+    """Cut a file while three threads read it."""
+    reader = Reader(path, cache=BlockCache(CAPACITY))
+    size = path.stat().st_size
+    cut = threading.Event()
+    errors: list[str] = []
+
+    def use(number: int) -> None:
+        rng = random.Random(seed + number)
+        while True:
+            was_cut = cut.is_set()
+            try:
+                rng.choice([get, get_many, contains_many, scan])(reader, rng)
+            except CorruptionError as error:
+                errors.append(str(error))
+                return
+            assert not was_cut
+
+    def cut_it() -> None:
+        rng = random.Random(seed)
+        time.sleep(rng.random() / 20)
+        os.truncate(path, rng.randrange(size))
+        cut.set()
+
+    run_threads([*(lambda n=n: use(n) for n in range(3)), cut_it])
+    assert len(errors) == 3
+    assert all(f"{path}: " in error and f"a file of {size} bytes" in error for error in errors)
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_threads_on_a_file_that_is_cut(tmp_path: Path, compression: str, seed: int) -> None:
+    """Each call gives a right answer or says that the file was cut, and from then on only that."""
+    for number in range(4):
+        path = tmp_path / f"{number}.sst"
+        check_cut(written(path, RECORDS, block_size=BLOCK, compression=compression), seed + number)

@@ -108,6 +108,9 @@ GROUP_BYTES = 32 << 20
 # the processor's caches when it is copied. A multiple of 8, the bits of a byte of a bitmap.
 cdef size_t PIECE = 1024
 
+# Bytes of answers for which there may be room before they come. Other keys may have no such values.
+cdef size_t MOST_AHEAD = 256 << 20
+
 cdef ls_filter NO_FILTER
 NO_FILTER.kind = LS_FILTER_NONE
 
@@ -422,8 +425,11 @@ cdef class Batch:
         cdef size_t needed = (
             <size_t>self.ends[self.start] + ls_batch_size(self.answers, self.end - self.start))
         cdef size_t length = self.keys.column.length
-        cdef size_t guess = <size_t>(<double>needed / self.end * length)
-        self.capacity = needed if self.end == length else max(needed, guess + guess // 64)
+        cdef double guess = 1.02 * <double>needed / self.end * length
+        cdef size_t most = max(2 * needed, MOST_AHEAD)
+        self.capacity = needed
+        if self.end < length:  # what is too much goes back when all is done
+            self.capacity = max(needed, <size_t>min(guess, <double>most))
         self.data.resize(self.capacity, shrink_to_fit=False)
         prefer_huge_pages(self.data)
         self.bytes = <uint8_t *>buffer_data(self.data)

@@ -310,6 +310,18 @@ def test_more_decoded_bytes_than_one_call_holds(tmp_path: Path) -> None:
     assert reader.contains_many(asked).to_pylist() == [key in values for key in asked]
 
 
+def test_long_answers_before_a_million_missing_ones(tmp_path: Path) -> None:
+    """Room is not made for as many more answers of that length: it would be 64 GB."""
+    value = bytes(1 << 16)
+    path = written(tmp_path / "long.sst", [(b"a", value)], compression="none")
+    asked = pa.array([b"a"] * 1024 + [b"b"] * 1_000_000)
+    answers = fresh(path).get_many(asked)
+    assert answers.null_count == 1_000_000
+    assert all(answers[i].as_buffer() == pa.py_buffer(value) for i in range(0, 1024, 100))
+    assert answers.buffers()[2].size == 1024 * len(value)
+    assert pa.default_memory_pool().max_memory() < 4 << 30
+
+
 def test_a_large_batch_is_answered_in_the_order_of_the_request(tmp_path: Path) -> None:
     rng = random.Random(20)
     model = {

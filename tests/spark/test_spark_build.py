@@ -111,7 +111,7 @@ def test_equal_to_one_process(spark, tmp_path, seed, on_duplicate):
     # Sizes that grow, because Spark reads large files first and our order is by name.
     write_files(rows_of(rng, 900, 250), source, [10, 90, 300, 500])
     arguments = {"key": ["region", "id"], "on_duplicate": on_duplicate, "buckets": 3}
-    alone = lookupstore.build(source, tmp_path / "alone", **arguments)
+    alone = lookupstore.build(source, tmp_path / "alone", compression="zstd", **arguments)
     spark.conf.set("spark.sql.files.maxPartitionBytes", 16384)
     try:
         store = build_store(str(source), tmp_path / "store", **arguments)
@@ -404,5 +404,5 @@ def test_parquet_times_where_the_session_has_them_off(spark, tmp_path):
 def test_arguments_are_those_of_build_without_what_spark_settles():
     given = set(inspect.signature(build_store).parameters) - {"df_or_path", "spark"}
     alone = set(inspect.signature(lookupstore.build).parameters)
-    assert alone - given == {"source", "memory", "temp_dir", "progress"}
+    assert alone - given == {"source", "memory", "temp_dir", "progress", "threads"}
     assert given <= alone

@@ -208,8 +208,9 @@ print("survived theirs", flush=True)
 
 
 def run_python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run code in a process of its own, without this one's fault handler."""
+    """Run code in a process of its own, without a fault handler of Python's or a sanitizer's."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONFAULTHANDLER"}
+    environment["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":handle_sigbus=0"
     environment["PYTHONPATH"] = os.pathsep.join(sys.path)
     return subprocess.run(
         [sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True

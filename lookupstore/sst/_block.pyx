@@ -306,10 +306,6 @@ cdef class Block:
         self.fail(ls_block_record(&self.block, i, &key, &value), f"record {i} of the block")
         return (<char *>key.data)[:key.size], (<char *>value.data)[:value.size]
 
-    def check_key(self, bytes key not None):
-        """Raise ValueError if the key order does not know keys of this size."""
-        check_key(self.order, slice_of(key), "key")
-
     def seek(self, bytes key not None):
         """Return (position, found) as Java's binary search does."""
         cdef uint32_t position

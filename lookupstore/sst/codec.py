@@ -53,24 +53,24 @@ class Compressor:
             # Arrow's raw codec is LZ4_compress_default, which lz4-java calls too.
             self._lz4 = pa.Codec("lz4_raw")
 
-    def compress(self, block: bytes) -> tuple[int, tuple[bytes, ...]]:
-        """Return codec id and payload in parts; codec 0 where compression saves 12.5 % or less."""
+    def compress(self, block: bytes) -> tuple[int, bytes]:
+        """Return codec id and payload; codec 0 where compression saves 12.5 % or less."""
         plain = len(block)
         if self._codec == "none":
-            return 0, (block,)
+            return 0, block
         if self._codec == "zstd":
             if self._java:
                 stream = self._zstd.compressobj()
                 body = stream.compress(block) + stream.flush()
             else:
                 body = self._zstd.compress(block)
-            parts = (pack_varint(plain), body)
+            prefix = pack_varint(plain)
         else:
-            packed = self._lz4.compress(block, asbytes=True)
-            parts = (pack_varint(plain) + _LENGTHS.pack(len(packed), plain), packed)
-        if sum(map(len, parts)) >= plain - plain // 8:
-            return 0, (block,)
-        return CODEC_IDS[self._codec], parts
+            body = self._lz4.compress(block, asbytes=True)
+            prefix = pack_varint(plain) + _LENGTHS.pack(len(body), plain)
+        if len(prefix) + len(body) >= plain - plain // 8:
+            return 0, block
+        return CODEC_IDS[self._codec], prefix + body
 
 
 def decompress(codec: int, payload: bytes | memoryview) -> bytes | memoryview:

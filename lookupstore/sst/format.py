@@ -160,9 +160,9 @@ def unpack_footer(dialect: Dialect, data: bytes) -> Footer:
     )
 
 
-def pack_trailer(dialect: Dialect, codec: int, *payload: bytes) -> bytes:
-    """Return the 5 bytes behind a block: codec id and checksum of payload, in parts, and id."""
-    return _TRAILER.pack(codec, block_checksum(dialect, codec, *payload))
+def pack_trailer(dialect: Dialect, codec: int, payload: bytes) -> bytes:
+    """Return the 5 bytes behind a block: codec id and checksum of payload and id."""
+    return _TRAILER.pack(codec, block_checksum(dialect, codec, payload))
 
 
 def unpack_trailer(trailer: bytes | memoryview) -> tuple[int, int]:
@@ -171,12 +171,9 @@ def unpack_trailer(trailer: bytes | memoryview) -> tuple[int, int]:
     return codec, checksum
 
 
-def block_checksum(dialect: Dialect, codec: int, *payload: bytes | memoryview) -> int:
-    """Return the checksum over a payload, in parts, and the one byte of its codec id."""
-    checksum = 0
-    for part in payload:
-        checksum = dialect.checksum(part, checksum)
-    return dialect.checksum(bytes([codec]), checksum)
+def block_checksum(dialect: Dialect, codec: int, payload: bytes | memoryview) -> int:
+    """Return the checksum over a payload and the one byte of its codec id."""
+    return dialect.checksum(bytes([codec]), dialect.checksum(payload, 0))
 
 
 @dataclass(frozen=True)

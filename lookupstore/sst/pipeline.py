@@ -37,7 +37,7 @@ class _Stored(NamedTuple):
     """What is written of a block, and what is noted of it."""
 
     codec: int
-    payload: tuple[bytes, ...]
+    payload: bytes
     trailer: bytes
     plain_bytes: int
     last_key: bytes
@@ -206,13 +206,13 @@ class Pipeline:
 
     def _stored(self, compressor: Compressor, block: bytes, last_key: bytes) -> _Stored:
         codec, payload = compressor.compress(block)
-        trailer = pack_trailer(self._dialect, codec, *payload)
+        trailer = pack_trailer(self._dialect, codec, payload)
         return _Stored(codec, payload, trailer, len(block), last_key)
 
     def _write(self, stored: _Stored) -> None:
-        handle = pack_handle(self._output.offset, sum(map(len, stored.payload)))
-        for part in (*stored.payload, stored.trailer):
-            self._output.write(part)
+        handle = pack_handle(self._output.offset, len(stored.payload))
+        self._output.write(stored.payload)
+        self._output.write(stored.trailer)
         name = CODECS[stored.codec]
         self.codecs[name] = self.codecs.get(name, 0) + 1
         self.plain_bytes += stored.plain_bytes

@@ -290,11 +290,11 @@ class Writer:
             self.abort()
             raise
 
-    def _write_block(self, codec: int, *payload: bytes) -> tuple[int, int]:
-        """Write a payload, in parts, and its trailer; return the handle."""
-        handle = self._output.offset, sum(map(len, payload))
-        for part in (*payload, pack_trailer(self._dialect, codec, *payload)):
-            self._output.write(part)
+    def _write_block(self, codec: int, payload: bytes) -> tuple[int, int]:
+        """Write payload and trailer; return the handle."""
+        handle = self._output.offset, len(payload)
+        self._output.write(payload)
+        self._output.write(pack_trailer(self._dialect, codec, payload))
         return handle
 
     def close(self) -> None:
@@ -329,7 +329,7 @@ class Writer:
         data_bytes = self._output.offset
         filter_handle, entries = self._write_filter()
         index_codec, index = self._compressor.compress(self._finish_index())
-        index_handle = self._write_block(index_codec, *index)
+        index_handle = self._write_block(index_codec, index)
         native = self._dialect is NATIVE
         key_schema, value_schema, source, metadata = self._properties
         info = Info(

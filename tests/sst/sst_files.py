@@ -7,7 +7,9 @@ they also serve as an oracle for the writer.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+import sys
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lookupstore.sst import Reader, Writer
@@ -168,3 +170,27 @@ def written(path: Path, records: Sequence[Record], **options: object) -> Path:
         for key, value in records:
             writer.put(key, value)
     return path
+
+
+def run_all(workers: list[Callable[[], None]]) -> None:
+    """Run each in a thread, and raise what any of them raised."""
+    errors: list[BaseException] = []
+
+    def guarded(work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(work,)) for work in workers]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    for error in errors:
+        raise error

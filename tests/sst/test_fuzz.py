@@ -90,8 +90,7 @@ class Taken:
         starts = []
         for i, plain in enumerate(self.blocks):
             data = mutated(plain, rng) if (target, victim) == ("block", i) else plain
-            number, parts = compressor.compress(data)
-            payload = b"".join(parts)
+            number, payload = compressor.compress(data)
             if (target, victim) == ("payload", i):
                 payload = mutated(payload, rng)
                 number = rng.choice([number, number, 0, 1, 2, 3, 9])
@@ -113,8 +112,7 @@ class Taken:
                 filter_handle = len(out), len(bits)
                 out.extend(bits)
         stored = mutated(bytes(index), rng) if target == "index" else bytes(index)
-        number, parts = compressor.compress(stored)
-        index_handle = put(number, b"".join(parts))
+        index_handle = put(*compressor.compress(stored))
         properties_handle = None
         if self.properties is not None:
             plain = self.properties

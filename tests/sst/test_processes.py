@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from sst_files import fresh, written
+from sst_files import fresh, run_all, written
 
 from lookupstore.errors import ClosedError, CorruptionError
 from lookupstore.sst import Reader, Writer
@@ -141,30 +141,6 @@ def test_an_error_survives_pickling(tmp_path: Path) -> None:
 
 
 # -- threads
-
-
-def run_all(workers: list[Callable[[], None]]) -> None:
-    """Run each in a thread, and raise what any of them raised."""
-    errors: list[BaseException] = []
-
-    def guarded(work: Callable[[], None]) -> None:
-        try:
-            work()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(work,)) for work in workers]
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
-    for error in errors:
-        raise error
 
 
 def test_threads_share_a_reader(path: Path, seed: int) -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import random
-import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from sst_files import written
+from sst_files import run_all, written
 
 from lookupstore.errors import ClosedError, CorruptionError
 from lookupstore.sst import Reader
@@ -82,30 +80,6 @@ def resize(reader: Reader, rng: random.Random) -> None:
 CALLS = [get, get_many, get_many, contains_many, scan, resize]
 
 
-def run_threads(works: list[Callable[[], None]]) -> None:
-    """Run each in a thread, switching between them often; raise what the first to fail raised."""
-    errors: list[BaseException] = []
-
-    def guarded(work: Callable[[], None]) -> None:
-        try:
-            work()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(work,)) for work in works]
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
-    if errors:
-        raise errors[0]
-
-
 def work_on(readers: list[Reader], seed: int, number: int, end: float) -> None:
     """Call one after the other until the time is over and every block has come twice."""
     rng = random.Random(seed + number)
@@ -121,7 +95,7 @@ def test_threads_while_blocks_come_and_go(path: Path, shared: int, seed: int) ->
     tables = {id(reader._search().table) for reader in readers}
     assert len(tables) == 1
     end = time.monotonic() + SECONDS / 4
-    run_threads([lambda n=n: work_on(readers, seed, n, end) for n in range(4)])  # type: ignore[misc]
+    run_all([lambda n=n: work_on(readers, seed, n, end) for n in range(4)])  # type: ignore[misc]
     # All is quiet, and no block is held by a pin that nobody took back.
     assert 0 <= cache.nbytes <= cache.capacity
     cache.resize(0)
@@ -149,7 +123,7 @@ def test_a_batch_whose_blocks_are_asked_to_go(path: Path, seed: int) -> None:
         while not done.is_set():
             cache.resize(0)
 
-    run_threads([look, press])
+    run_all([look, press])
 
 
 def test_readers_that_are_closed_while_blocks_come_and_go(path: Path, seed: int) -> None:
@@ -180,7 +154,7 @@ def test_readers_that_are_closed_while_blocks_come_and_go(path: Path, seed: int)
             time.sleep(0.002)  # others are inside of its calls, or about to make some
             closed.close()
 
-    run_threads([*(lambda n=n: use(n) for n in range(3)), close])
+    run_all([*(lambda n=n: use(n) for n in range(3)), close])
     assert refused > 0
     assert 0 <= cache.nbytes <= cache.capacity
 
@@ -209,7 +183,7 @@ def check_cut(path: Path, seed: int) -> None:
         os.truncate(path, rng.randrange(size))
         cut.set()
 
-    run_threads([*(lambda n=n: use(n) for n in range(3)), cut_it])
+    run_all([*(lambda n=n: use(n) for n in range(3)), cut_it])
     assert len(errors) == 3
     assert all(f"{path}: " in error and f"a file of {size} bytes" in error for error in errors)
 

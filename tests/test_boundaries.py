@@ -85,7 +85,9 @@ ALLOWED = {
         "pyspark pyarrow numpy _keys build manifest runs source store spark.session spark.types"
     ),
     "spark.types": "pyspark pyarrow",
-    "spark.join": "pyspark pyarrow numpy keys spark.types store",
+    "spark.worker": "pyarrow numpy _keys key_arguments keys spark.types store",
+    "spark.plan": "pyspark pyarrow keys spark.types spark.worker store",
+    "spark.join": "pyspark pyarrow spark.plan spark.worker store",
     "cli": ". sst sst.dump demo cli.key_text cli.output click pyarrow",
     "cli.key_text": "pyarrow",
     "cli.output": "sst.dump click pyarrow rich",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import functools
 import os
 import random
 import signal
@@ -17,15 +18,18 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 from pyspark.errors import PythonException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as sql_types
 
 import lookupstore
 from lookupstore.spark import join as spark_join
 from lookupstore.spark import lookup_join
-from lookupstore.spark.join import HOWS
+from lookupstore.spark import plan as spark_plan
+from lookupstore.spark import worker as spark_worker
+from lookupstore.spark.plan import HOWS, plan_join
 from lookupstore.spark.types import TIME_SETTING, spark_type
+from lookupstore.sst import Reader
 
 pytestmark = [
     pytest.mark.spark,
@@ -91,6 +95,16 @@ if not hasattr(sql_types, "TimeType"):  # came with Spark 4.1
 KINDS = [kind for kind, _, _ in VALUES]
 
 
+@pytest.fixture(params=["arrow_udf", "mapInArrow"])
+def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run a test by both ways through Spark: the newest one's and that of all others."""
+    if request.param == "mapInArrow":
+        monkeypatch.setattr(spark_join, "arrow_udf", None)
+    elif spark_join.arrow_udf is None:
+        pytest.skip("Arrow UDFs came with Spark 4.1")
+    return str(request.param)
+
+
 def by_column(df: DataFrame) -> dict[str, list[str]]:
     """Return the columns as text, in the order of the first one."""
     rows = sorted(df.collect(), key=lambda row: (row[0], repr(row)))
@@ -102,7 +116,9 @@ def shown(df: DataFrame) -> list[str]:
     return sorted(repr(row) for row in df.collect())
 
 
-def test_every_value_type_gives_what_spark_sql_gives(spark: SparkSession, tmp_path, seed):
+def test_every_value_type_gives_what_spark_sql_gives(
+    spark: SparkSession, transport, tmp_path, seed
+):
     rng = random.Random(seed)
     names = [f"v{i}" for i in range(len(VALUES))]
     rows = [
@@ -152,7 +168,9 @@ def _given(value: Any, kind: pa.DataType) -> Any:
     return value
 
 
-def test_composite_keys_with_nulls_repeats_and_misses(spark: SparkSession, tmp_path, seed):
+def test_composite_keys_with_nulls_repeats_and_misses(
+    spark: SparkSession, transport, tmp_path, seed
+):
     rng = random.Random(seed)
     pairs = {(rng.choice(["eu", "us", None]), rng.randrange(50)) for _ in range(60)}
     dimension = spark.createDataFrame(
@@ -219,7 +237,7 @@ def small(tmp_path):
     return lookupstore.build(table, tmp_path / "small", key="id", buckets=2)
 
 
-def test_columns_prefix_and_names_that_spark_finds_hard(spark: SparkSession, small):
+def test_columns_prefix_and_names_that_spark_finds_hard(spark: SparkSession, transport, small):
     facts = spark.range(98, 102).selectExpr("id", "'x' AS `a.b`", "1 AS twice", "2 AS twice")
     joined = lookup_join(facts, small, on="id", columns=["found", "name"], prefix="dim.")
     assert joined.columns == ["id", "a.b", "twice", "twice", "dim.found", "dim.name"]
@@ -234,7 +252,7 @@ def test_columns_prefix_and_names_that_spark_finds_hard(spark: SparkSession, sma
     assert lookup_join(facts.limit(0).select("id"), small, on="id").count() == 0
 
 
-def test_lazy_and_part_of_a_larger_query(spark: SparkSession, small):
+def test_lazy_and_part_of_a_larger_query(spark: SparkSession, transport, small):
     facts = spark.range(1000).withColumn("k", F.col("id") % 150)
     joined = lookup_join(facts, small, on={"k": "id"}, prefix="d_")
     counted = joined.where("d_name IS NOT NULL").groupBy("d_name").count()
@@ -243,17 +261,21 @@ def test_lazy_and_part_of_a_larger_query(spark: SparkSession, small):
     assert again.where("d_name <=> e_name").count() == 1000
 
 
-def test_first_attempt_is_killed(spark: SparkSession, small, monkeypatch):
-    real = spark_join.join_batches
+def patch_worker(monkeypatch: pytest.MonkeyPatch, around: Any) -> None:
+    """Let `around(real function, *its arguments)` run in the workers, in place of the function."""
+    for name in ("rows_at", "contained", "joined"):
+        monkeypatch.setattr(spark_join, name, functools.partial(around, getattr(spark_join, name)))
 
-    def killed(plan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+
+def test_first_attempt_is_killed(spark: SparkSession, transport, small, monkeypatch):
+    def killed(real, *arguments: Any) -> Iterator[Any]:
         context = TaskContext.get()
-        for i, batch in enumerate(real(plan, batches)):
+        for i, batch in enumerate(real(*arguments)):
             if context.attemptNumber() == 0 and context.partitionId() == 1 and i == 2:
                 os.kill(os.getpid(), signal.SIGKILL)
             yield batch
 
-    monkeypatch.setattr(spark_join, "join_batches", killed)
+    patch_worker(monkeypatch, killed)
     facts = spark.range(0, 1000, numPartitions=2).withColumn("k", F.col("id") % 150)
     rows = lookup_join(facts, small, on={"k": "id"}, columns="name").collect()
     assert sorted(map(tuple, rows)) == [
@@ -261,18 +283,20 @@ def test_first_attempt_is_killed(spark: SparkSession, small, monkeypatch):
     ]
 
 
-def test_a_worker_process_opens_the_store_once(spark: SparkSession, small, monkeypatch, tmp_path):
-    real, log = spark_join.join_batches, str(tmp_path)
+def test_a_worker_process_opens_the_store_once(
+    spark: SparkSession, transport, small, monkeypatch, tmp_path
+):
+    log = str(tmp_path)
 
-    def counted(plan, batches):
-        yield from real(plan, batches)
-        opened = spark_join._opened.cache_info()
+    def counted(real, *arguments: Any) -> Iterator[Any]:
+        yield from real(*arguments)
+        opened = spark_worker._opened.cache_info()
         with open(os.path.join(log, f"{os.getpid()}-{uuid.uuid4().hex}"), "w") as file:
             file.write(f"{opened.misses} {opened.hits}")
 
     before = spark.range(8, numPartitions=8).mapInArrow(_misses(), "pid long, n long").collect()
     held = {row.pid: row.n for row in before}
-    monkeypatch.setattr(spark_join, "join_batches", counted)
+    patch_worker(monkeypatch, counted)
     for _ in range(3):
         facts = spark.range(0, 400, numPartitions=8)
         assert lookup_join(facts, small, on="id").count() == 400
@@ -293,9 +317,102 @@ def test_a_worker_process_opens_the_store_once(spark: SparkSession, small, monke
 def _misses() -> Any:
     def run(batches):
         for _ in batches:
-            yield pa.record_batch({"pid": [os.getpid()], "n": [spark_join._opened.cache_info()[1]]})
+            yield pa.record_batch(
+                {"pid": [os.getpid()], "n": [spark_worker._opened.cache_info()[1]]}
+            )
 
     return run
+
+
+def test_a_key_is_looked_up_once_whatever_follows(spark: SparkSession, small, monkeypatch):
+    if spark_join.arrow_udf is None:
+        pytest.skip("Arrow UDFs came with Spark 4.1")
+    seen = spark.sparkContext.accumulator(0)
+
+    def counted(real, lookup, given):
+        def passed():
+            for keys in given:
+                seen.add(len(keys))
+                yield keys
+
+        return real(lookup, passed())
+
+    patch_worker(monkeypatch, counted)
+    facts = spark.range(0, 1000, numPartitions=4).withColumn("k", F.col("id") % 150)
+    on = {"k": "id"}
+    window = Window.partitionBy("name").orderBy("id")
+    queries: list[tuple[int, Any]] = [
+        (1000, lambda df: df),
+        (1000, lambda df: df.select("name", F.upper("name"), "found", F.length("name"))),
+        (1000, lambda df: df.where("name > 'n5' AND found = 1").select("id", "name", "found")),
+        (1000, lambda df: df.withColumn("rank", F.row_number().over(window)).where("rank < 3")),
+        (1000, lambda df: df.where("name IS NULL").groupBy("found").count()),
+        # What asks for facts alone goes below the join: fewer keys are looked up.
+        (100, lambda df: df.where("id < 100 AND name LIKE 'n%'")),
+    ]
+    for how in ("left", "inner"):
+        for rows, query in queries:
+            seen.value = 0
+            found = query(lookup_join(facts, small, on, how)).collect()
+            assert seen.value == rows, (how, rows)
+            joined = facts.join(
+                spark.createDataFrame(small.scan().read_all().to_pandas())
+                .withColumnRenamed("id", "k"), "k", how,
+            ).select("id", "k", "name", "found")  # fmt: skip
+            assert sorted(map(str, found)) == sorted(map(str, query(joined).collect()))
+    for how in ("semi", "anti"):
+        seen.value = 0
+        assert lookup_join(facts, small, on, how).where("id < 300 AND k % 2 = 0").count() == (
+            100 if how == "semi" else 50
+        )
+        assert seen.value == 150
+
+
+def test_both_strategies_give_the_same_rows(spark: SparkSession, transport, small, seed):
+    rng = random.Random(seed)
+    rows = [(i, rng.choice([None, *range(-10, 150)]), {"m": i}) for i in range(3000)]
+    facts = spark.createDataFrame(rows, "n int, k int, extra map<string,int>")
+    for how in HOWS:
+        moved = lookup_join(facts, small, {"k": "id"}, how, strategy="bucketed")
+        stayed = lookup_join(facts, small, {"k": "id"}, how, strategy="replicated")
+        assert moved.columns == stayed.columns
+        assert shown(moved) == shown(stayed)
+    with_task = lookup_join(facts, small, {"k": "id"}, strategy="bucketed").select(
+        "k", "name", F.spark_partition_id().alias("task")
+    )
+    tasks: dict[int, set[int]] = {}
+    nulls = set()
+    for row in with_task.collect():
+        if row.k is None:
+            nulls.add(row.task)
+        else:
+            tasks.setdefault(row.task, set()).add(row.k)
+    assert len(tasks) == len(nulls) == 2
+    assert not set.intersection(*tasks.values())
+    held = {tuple(sorted(k for k in keys if 0 <= k < 100)) for keys in tasks.values()}
+    stored = {
+        tuple(Reader(path).scan().__next__().column("key").to_pylist())
+        for path in Path(small.path, "data").glob("*.sst")
+    }
+    assert {
+        tuple(small.key_schema.decode(pa.array(keys, pa.large_binary())).column(0).to_pylist())
+        for keys in stored
+    } == held
+
+
+def test_auto_takes_the_strategy_of_the_size(spark: SparkSession, small, tmp_path, monkeypatch):
+    facts = spark.range(5)
+    assert plan_join(facts, small, "id").strategy == "replicated"
+    monkeypatch.setattr(spark_plan, "REPLICATED_BYTES", 100)
+    plan = plan_join(facts, small, "id")
+    assert plan.strategy == "bucketed"
+    assert plan.reason.endswith("bytes, more than 100, in 2 buckets")
+    one = lookupstore.build(pa.table({"id": range(100)}), tmp_path / "one", key="id")
+    assert plan_join(facts, one, "id").strategy == "replicated"
+    with pytest.raises(ValueError, match="one bucket; build it with buckets="):
+        lookup_join(facts, one, "id", strategy="bucketed")
+    with pytest.raises(ValueError, match="strategy is 'broadcast'; give one of 'auto'"):
+        lookup_join(facts, one, "id", strategy="broadcast")
 
 
 def test_replaced_store_is_stale(spark: SparkSession, small):

@@ -1,0 +1,214 @@
+"""Plan a lookup join: what was asked, checked against facts and store before anything runs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.types import StructField, StructType
+
+from lookupstore.keys import KeySchema
+from lookupstore.spark.types import TIME_SETTING, arrow_schema, spark_type
+from lookupstore.spark.worker import Lookup
+from lookupstore.store import LookupStore
+
+How = Literal["left", "inner", "semi", "anti"]
+Strategy = Literal["auto", "replicated", "bucketed"]
+
+HOWS: tuple[How, ...] = ("left", "inner", "semi", "anti")
+STRATEGIES: tuple[Strategy, ...] = ("auto", "replicated", "bucketed")
+# Spark's own names of these joins, which it reads without regard to case and underscores.
+_SPARK_HOWS: dict[str, How] = {"leftouter": "left", "leftsemi": "semi", "leftanti": "anti"}
+# A host's memory has to hold what tasks touch at random; beyond this, moving the facts once costs
+# less than reading blocks from disk again and again.
+REPLICATED_BYTES = 4 << 30
+
+
+@dataclass(frozen=True)
+class JoinPlan:
+    """Hold a join that has been checked.
+
+    Attributes:
+        lookup: what the workers look up.
+        keys: names of the fact columns that hold the key fields, in the order of the key.
+        how: the kind of join.
+        appended: the columns that the result has beyond those of the facts.
+        strategy: `replicated`: rows stay where they are, each host needs all of the store; or
+            `bucketed`: rows move to the task of their bucket, which needs one data file.
+        reason: why this strategy, for people.
+        key_schema: the key of the store.
+        buckets: number of buckets of the store.
+    """
+
+    lookup: Lookup
+    keys: tuple[str, ...]
+    how: How
+    appended: tuple[StructField, ...]
+    strategy: Literal["replicated", "bucketed"]
+    reason: str
+    key_schema: KeySchema
+    buckets: int
+
+
+def plan_join(
+    df: DataFrame,
+    store: LookupStore,
+    on: str | Sequence[str] | Mapping[str, str],
+    how: str = "left",
+    columns: Sequence[str] | None = None,
+    prefix: str | None = None,
+    strategy: str = "auto",
+) -> JoinPlan:
+    """Check what `lookup_join` was asked; the arguments and what is raised are its own."""
+    kind = _how(how)
+    if kind in ("semi", "anti"):
+        for argument, value in (("columns", columns), ("prefix", prefix)):
+            if value is not None:
+                raise ValueError(
+                    f"{argument} is {value!r}; a {kind} join appends no columns: leave it out"
+                )
+    facts = df.schema
+    keys = _key_columns(facts, store.key_schema, on)
+    names = () if kind in ("semi", "anti") else _value_names(store, columns)
+    times = _takes_times(df.sparkSession)
+    mapped = [spark_type(store.value_schema.field(name).type, name, times=times) for name in names]
+    appended = [f"{prefix or ''}{name}" for name in names]
+    case_sensitive = df.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+    _check_collisions(facts.names, appended, prefix, case_sensitive)
+    chosen, reason = _strategy(strategy, store)
+    return JoinPlan(
+        lookup=Lookup(store.path, store.id, names, tuple(arrow for _, arrow in mapped)),
+        keys=keys,
+        how=kind,
+        appended=tuple(
+            StructField(name, spark) for name, (spark, _) in zip(appended, mapped, strict=True)
+        ),
+        strategy=chosen,
+        reason=reason,
+        key_schema=store.key_schema,
+        buckets=store.info().buckets,
+    )
+
+
+def _strategy(asked: str, store: LookupStore) -> tuple[Literal["replicated", "bucketed"], str]:
+    info = store.info()
+    if asked == "replicated":
+        return "replicated", "asked for"
+    if asked == "bucketed":
+        if info.buckets == 1:
+            raise ValueError(
+                "strategy is 'bucketed', but the store has one bucket; build it with buckets=, or "
+                "give strategy='replicated'"
+            )
+        return "bucketed", "asked for"
+    if asked != "auto":
+        known = ", ".join(map(repr, STRATEGIES))
+        raise ValueError(f"strategy is {asked!r}; give one of {known}")
+    size = f"the store has {info.bytes:,} bytes"
+    limit = f"{REPLICATED_BYTES:,}"
+    if info.bytes <= REPLICATED_BYTES:
+        return "replicated", f"{size}, not more than {limit}"
+    if info.buckets == 1:
+        return "replicated", f"{size}, more than {limit}, but only one bucket"
+    return "bucketed", f"{size}, more than {limit}, in {info.buckets} buckets"
+
+
+def _how(given: str) -> How:
+    name = str(given).lower().replace("_", "")
+    for how in HOWS:
+        if how in (name, _SPARK_HOWS.get(name)):
+            return how
+    raise ValueError(f"how is {given!r}; give one of {', '.join(map(repr, HOWS))}")
+
+
+def _key_columns(
+    facts: StructType, keys: KeySchema, on: str | Sequence[str] | Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return the names of the fact columns that hold the key fields, in the key's order."""
+    fact_of: dict[str, str] = {}
+    for fact, key in _name_pairs(on):
+        if fact not in facts.names:
+            raise KeyError(f"on: the facts have no column {fact!r}; they have {facts.names}")
+        if facts.names.count(fact) > 1:
+            raise ValueError(f"on: the facts have more than one column {fact!r}; rename them")
+        if key not in keys.names:
+            raise KeyError(
+                f"on: the store has no key column {key!r}; its key is {keys.names}; for other "
+                "names give a dict from fact column to key column"
+            )
+        if key in fact_of:
+            raise ValueError(f"on: the key column {key!r} is given twice")
+        fact_of[key] = fact
+    for name in keys.names:
+        if name not in fact_of:
+            raise KeyError(
+                f"on: no fact column for the key column {name!r}; the key of the store is "
+                f"{keys.names}"
+            )
+    for field in keys.schema:
+        _check_kind(facts[fact_of[field.name]], field)
+    return tuple(fact_of[name] for name in keys.names)
+
+
+def _name_pairs(on: str | Sequence[str] | Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the names of fact columns and key columns that belong together."""
+    if isinstance(on, Mapping):
+        pairs = list(on.items())
+    elif isinstance(on, Iterable) and not isinstance(on, (str, Column)):
+        pairs = [(name, name) for name in on]
+    else:
+        pairs = [(on, on)]
+    for name in itertools.chain.from_iterable(pairs):
+        if not isinstance(name, str):
+            raise TypeError(
+                f"on: found a {type(name).__name__}; give names of fact columns, or a dict from "
+                "fact column to key column, such as {'fact': 'key'}"
+            )
+    return pairs
+
+
+def _takes_times(spark: SparkSession) -> bool:
+    """Say whether the session runs queries with times; Spark without the setting has no times."""
+    conf = spark.conf
+    return bool(conf.isModifiable(TIME_SETTING)) and conf.get(TIME_SETTING) == "true"
+
+
+def _check_kind(fact: StructField, field: pa.Field) -> None:
+    """Raise TypeError unless values of the fact column can equal those of a key field."""
+    (given,) = arrow_schema(StructType([fact]))
+    try:
+        KeySchema(pa.schema([field])).encode_masked([pa.array([], given.type)])
+    except TypeError:
+        raise TypeError(
+            f"on: the fact column {fact.name!r} is {fact.dataType.simpleString()}, the key column "
+            f"{field.name!r} of the store is {field.type}; cast the fact column"
+        ) from None
+
+
+def _value_names(store: LookupStore, columns: Sequence[str] | None) -> tuple[str, ...]:
+    known = store.value_schema.names
+    names = known if columns is None else [columns] if isinstance(columns, str) else list(columns)
+    for name in names:
+        if name not in known:
+            raise KeyError(f"columns: the store has no value column {name!r}; it has {known}")
+        if names.count(name) > 1:
+            raise ValueError(f"columns names {name!r} twice")
+    return tuple(names)
+
+
+def _check_collisions(
+    facts: Sequence[str], appended: Sequence[str], prefix: str | None, case_sensitive: bool
+) -> None:
+    """Raise ValueError if Spark could not tell an appended column from a fact column."""
+    fold = str if case_sensitive else str.lower
+    taken = {fold(name) for name in facts}
+    shared = [name for name in appended if fold(name) in taken]
+    if shared:
+        other = "a prefix=" if prefix is None else "another prefix="
+        raise ValueError(
+            f"facts and store both have the columns {shared}; give {other}, or choose columns="
+        )

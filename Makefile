@@ -5,6 +5,7 @@ VENV ?= .venv
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 BENCH_CORE_ARGS ?=
+BENCH_SPARK_ARGS ?=
 SOAK_ARGS ?=
 
 SHELL := /bin/bash
@@ -184,6 +185,10 @@ bench-defaults: $(VENV)/.built  ## Measure what block size, codec and filter rat
 .PHONY: bench-core
 bench-core: $(VENV)/.built  ## Time the core against its bars: 10,000,000 records
 	$(BIN)/python bench/core.py $(BENCH_CORE_ARGS)
+
+.PHONY: bench-spark
+bench-spark: java $(VENV)/.built  ## Time lookup joins in Spark against their bars: 20,000,000 records
+	$(BIN)/python bench/joins.py $(BENCH_SPARK_ARGS)
 
 # ---- packages ----------------------------------------------------------------------------------
 

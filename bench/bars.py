@@ -24,7 +24,7 @@ STORE_DEFAULT_CACHE = "store, default cache"
 MILLION = 1e6
 
 #: What the value of a verb is: seconds or bytes; of all others, operations a second.
-UNITS = {"open time": "s", "open memory": "B", "size zstd": "B"}
+UNITS = {"open time": "s", "open memory": "B", "size zstd": "B", "worker memory": "B"}
 
 
 class Subject(NamedTuple):

@@ -112,6 +112,22 @@ def test_the_join_runs(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.spark
+def test_every_bar_of_the_joins_is_measured(tmp_path: Path) -> None:
+    lines = tmp_path / "joins.jsonl"
+    sizes = ("--records", "5000", "--few", "500", "--many", "2000", "--driver-memory", "1g")
+    shown = python(
+        tmp_path, str(BENCH / "joins.py"), *sizes, "--rounds", "1", "--json-lines", str(lines)
+    )
+    found = [json.loads(line) for line in lines.read_text().splitlines()]
+    outcomes = [one for one in found if "bar" in one]
+    assert len(outcomes) == shown.count(" >= ") + shown.count(" <= ") >= 11
+    missing = (": not installed", ": Arrow UDFs came with Spark 4.1")
+    assert all(
+        one["verdict"] in ("met", "NOT MET") or one["verdict"].endswith(missing) for one in outcomes
+    )
+
+
 def test_table_of_known_results(report: ModuleType) -> None:
     results = [
         report.Result("W1", "random", "lookupstore", 1_000_000, 0.1, 0.1, 3),

@@ -1,0 +1,247 @@
+"""Measure lookup joins in Spark against their bars in one run; README.md says how to read it.
+
+A dimension (int64 key and four columns) is joined with facts of which nine in ten have a partner.
+Everybody's rows go to Spark's noop sink. The floor is an Arrow UDF that looks nothing up: it takes
+the key and answers with a struct of four columns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import joins_rivals
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from bars import Bar, Measurement, Subject, bars_table, judge, measurement_text
+from core import add_json_lines
+from report import machine, machine_lines
+from workloads import SEED
+
+import lookupstore
+from lookupstore.spark import build_store, lookup_join, session
+
+OURS = "lookupstore"
+FLOOR = "floor"
+IDENTITY = "identity"
+NATIVE = ("broadcast", "shuffle-hash", "sort-merge")
+COLUMNS = ("a", "b", "c", "d")
+# Keys of the dimension are multiples of it; those of facts without a partner are not.
+STEP = 7919
+PART = 1 << 20
+
+#: Facts of the two sizes, as the lines of the table call them.
+SIZES = {"few": 1_000_000, "many": 10_000_000}
+
+
+def bars() -> Iterator[Bar]:
+    """Yield what has to be as fast as what; ratios are of rows a second."""
+    for facts in SIZES:
+        yield Bar("join / floor", facts, "join", OURS, 1 / 1.25, FLOOR)
+    for name, bound in zip(NATIVE, (30, 10, 10), strict=True):
+        yield Bar(f"join / {name}", "few", "join", OURS, bound, name)
+    yield Bar("join / rocksdict", "few", "join", OURS, 3, "rocksdict")
+    for name in NATIVE:
+        yield Bar(f"join / {name}", "many", "join", OURS, 2.5, name)
+    yield Bar("build / sorted Parquet", "few", "spark build", OURS, 1 / 1.5, "parquet")
+    yield Bar("worker memory", "few", "worker memory", OURS, 300e6, at_most=True)
+
+
+def arguments(given: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make bench-spark", description=__doc__)
+    parser.add_argument("--records", type=int, default=20_000_000, help="stored (%(default)s)")
+    parser.add_argument("--few", type=int, default=SIZES["few"], help="facts (%(default)s)")
+    parser.add_argument("--many", type=int, default=SIZES["many"], help="facts (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=3, help="that are counted (%(default)s)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="bars with this in their name")
+    parser.add_argument("--driver-memory", default="10g", help="of Spark (%(default)s)")
+    parser.add_argument(
+        "--json-lines",
+        type=Path,
+        default=Path("build/bench-spark.jsonl"),
+        metavar="FILE",
+        help="where to add a line for every measurement and every bar (%(default)s)",
+    )
+    return parser.parse_args(given)
+
+
+def write_dimension(path: Path, records: int) -> None:
+    """Write the dimension in random order, a row group a million rows."""
+    random = np.random.default_rng(SEED)
+    ids = random.permutation(records).astype(np.int64) * STEP
+    writer: pq.ParquetWriter | None = None
+    for start in range(0, records, PART):
+        part = ids[start : start + PART]
+        table = pa.table(
+            {
+                "id": part,
+                "a": random.integers(0, 1 << 40, len(part)),
+                "b": random.random(len(part)),
+                "c": random.integers(0, 1000, len(part)).astype(np.int32),
+                "d": pa.array(random.integers(0, 100_000, len(part))).cast(pa.string()),
+            }
+        )
+        writer = writer or pq.ParquetWriter(path, table.schema)
+        writer.write_table(table)
+    assert writer is not None
+    writer.close()
+
+
+def write_facts(path: Path, facts: int, records: int) -> None:
+    """Write facts with random keys in eight row groups: Spark cuts files between them."""
+    random = np.random.default_rng(SEED + 1)
+    ids = random.integers(0, records, facts) * STEP
+    ids[random.random(facts) < 0.1] += 1
+    table = pa.table({"fact": np.arange(facts), "id": ids, "x": random.random(facts)})
+    pq.write_table(table, path, row_group_size=max(1, facts // 8))
+
+
+class Bench:
+    """Hold the session and the files of a run, and time its queries."""
+
+    def __init__(self, folder: Path, asked: argparse.Namespace) -> None:
+        self.folder = folder
+        self.records: int = asked.records
+        self.facts = {"few": asked.few, "many": asked.many}
+        self.rounds: int = asked.rounds
+        self.spark = session(
+            "lookupstore bench",
+            "local[2,4]",  # a task is tried again when its worker was restarted
+            **{
+                "spark.driver.memory": asked.driver_memory,
+                "spark.local.dir": str(folder / "spark"),
+                "spark.log.level": "ERROR",
+                "spark.sql.autoBroadcastJoinThreshold": -1,
+            },
+        )
+        self.spark.sparkContext.addPyFile(joins_rivals.__file__)
+        write_dimension(folder / "dimension.parquet", self.records)
+        for name, count in self.facts.items():
+            write_facts(folder / f"{name}.parquet", count, self.records)
+        store = lookupstore.build(
+            folder / "dimension.parquet", folder / "store", key="id", memory=4 << 30, threads=2
+        )
+        store.close()
+
+    def frame(self, name: str) -> Any:
+        """Return facts or dimension as Spark reads them."""
+        return self.spark.read.parquet(str(self.folder / f"{name}.parquet"))
+
+    def joined(self, contender: str, facts: str) -> Any:
+        """Return the left join of a contender as a DataFrame that has not run yet."""
+        rows = self.frame(facts)
+        if contender == OURS:
+            return lookup_join(rows, str(self.folder / "store"), on="id")
+        if contender in NATIVE:
+            hint = {"sort-merge": "merge", "shuffle-hash": "shuffle_hash"}.get(contender, contender)
+            return rows.join(self.frame("dimension").hint(hint), "id", "left")
+        return joins_rivals.JOINS[contender](rows, self.folder)
+
+    def missing(self, contender: str) -> str | None:
+        """Return why a contender cannot run, None if it can."""
+        return joins_rivals.missing(contender)
+
+    def check(self, contender: str, facts: str) -> None:
+        """Compare sums over all rows with what the dimension says: a wrong answer cannot win."""
+        if contender in (FLOOR, IDENTITY):
+            return
+        expected = self.sums(self.joined("sort-merge", facts))
+        found = self.sums(self.joined(contender, facts))
+        if found != expected:
+            raise AssertionError(f"{contender}, {facts}: {found}, not {expected}")
+
+    @staticmethod
+    def sums(rows: Any) -> tuple[Any, ...]:
+        sums = ("count(*)", "count(a)", "sum(hash(fact, id, a, b, c, d))")
+        return tuple(rows.selectExpr(*sums).first())
+
+    def time(self, run: Callable[[], object]) -> tuple[float, ...]:
+        """Return the seconds of each round, after one that is not counted."""
+        times = []
+        for _ in range(self.rounds + 1):
+            start = time.perf_counter()
+            run()
+            times.append(time.perf_counter() - start)
+        return tuple(times[1:])
+
+    def measure(self, subject: Subject) -> Measurement:
+        """Measure one contender at one verb."""
+        facts, verb, contender = subject
+        if verb == "join":
+            self.check(contender, facts)
+            rounds = self.time(lambda: to_nowhere(self.joined(contender, facts)))
+            return Measurement(subject, rounds, self.facts[facts])
+        if verb == "spark build":
+            return Measurement(subject, self.time(lambda: self.build(contender)), self.records)
+        assert verb == "worker memory"
+        return Measurement(subject, (self.worker_memory(facts),))
+
+    def build(self, contender: str) -> None:
+        """Build a store, or what it is compared with: Parquet of the same rows in order of keys."""
+        rows, buckets = self.frame("dimension"), 2
+        if contender == OURS:
+            path = self.folder / "built"
+            build_store(rows, path, key="id", buckets=buckets, overwrite=True).close()
+        else:
+            sorted_rows = rows.repartition(buckets, "id").sortWithinPartitions("id")
+            sorted_rows.write.mode("overwrite").parquet(str(self.folder / "sorted.parquet"))
+
+    def worker_memory(self, facts: str) -> float:
+        """Return the most private memory of a worker in our join beyond that of the floor."""
+        found = {}
+        for contender in (FLOOR, OURS):
+            joins_rivals.restart_workers(self.spark)
+            to_nowhere(self.joined(contender, facts))
+            found[contender] = max(joins_rivals.private_memory(self.spark))
+        return found[OURS] - found[FLOOR]
+
+
+def to_nowhere(rows: Any) -> None:
+    """Make all rows, and throw them away."""
+    rows.write.format("noop").mode("overwrite").save()
+
+
+def main(given: Sequence[str] | None = None) -> None:
+    """Measure the bars that are asked for, print them and add them to the JSON lines."""
+    asked = arguments(given)
+    chosen = [one for one in bars() if asked.only in f"{one.workload} {one.name}"]
+    if not chosen:
+        sys.exit(f"--only {asked.only!r} is in the name of no bar")
+    subjects = dict.fromkeys(subject for one in chosen for subject in one.subjects)
+    if not asked.only:  # without a bar: what else there is, and what rows through Python cost
+        extra = ("numpy", IDENTITY)
+        subjects.update(dict.fromkeys(Subject(f, "join", one) for f in SIZES for one in extra))
+        subjects[Subject("many", "join", "rocksdict")] = None
+    sizes = {name: getattr(asked, name) for name in ("records", "few", "many", "rounds")}
+    started = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    run = {"started": started, "machine": machine(), "settings": sizes}
+    print(*machine_lines(), f"bench: {sizes}\n", sep="\n", flush=True)
+    begun = time.perf_counter()
+    measured: dict[Subject, Measurement] = {}
+    with TemporaryDirectory(prefix="bench-spark-") as folder:
+        bench = Bench(Path(folder), asked)
+        lacking = {one.contender: why for one in subjects if (why := bench.missing(one.contender))}
+        try:
+            for subject in subjects:
+                if subject.contender not in lacking:
+                    measured[subject] = bench.measure(subject)
+                    seconds = statistics.median(measured[subject].rounds)
+                    print(f"{measurement_text(measured[subject])}   {seconds:.2f}", flush=True)
+        finally:
+            bench.spark.stop()
+    outcomes = [judge(one, measured, lacking) for one in chosen]
+    print(f"\n{bars_table(outcomes, measured)}\n\n{time.perf_counter() - begun:.0f} s")
+    found = [one.to_json() for one in measured.values()] + [one.to_json() for one in outcomes]
+    add_json_lines(asked.json_lines, run, found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""What lookups did on this host: a small table that workers write and `lookupstore stats` prints.
+
+The table is a SQLite file in the host's cache folder. A task adds one row when it ends, whatever
+the engine that runs it; rows older than a week go. Nothing here may fail a query: what cannot be
+written is logged once, and lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, astuple, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+FILE_NAME = "stats.sqlite"
+KEPT_SECONDS = 7 * 24 * 3600.0
+# Another process writes for microseconds; a task does not wait for a host that hangs.
+_WAIT_SECONDS = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Count what lookups did; counts of tasks add up with `+`.
+
+    Attributes:
+        tasks: number of tasks.
+        rows: keys that were asked for, null ones among them.
+        hits: keys that were found.
+        filter_negatives: missing keys that a filter ruled out before any block was searched.
+        blocks_read: blocks that were read and checked for the first time in their process.
+        bytes_fetched: bytes that came from remote storage.
+        range_requests: requests to remote storage for a part of a file.
+        retries: requests to remote storage that were tried again.
+        refreshes: how often a newer version of the store was taken.
+        seconds: time that tasks spent in lookups.
+    """
+
+    tasks: int = 0
+    rows: int = 0
+    hits: int = 0
+    filter_negatives: int = 0
+    blocks_read: int = 0
+    bytes_fetched: int = 0
+    range_requests: int = 0
+    retries: int = 0
+    refreshes: int = 0
+    seconds: float = 0.0
+
+    @property
+    def misses(self) -> int:
+        """Return how many keys were not found."""
+        return self.rows - self.hits
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    def __sub__(self, other: Counts) -> Counts:
+        return Counts(*(a - b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts as plain JSON values, misses among them."""
+        return {**asdict(self), "misses": self.misses}
+
+
+@dataclass(frozen=True)
+class QueryStats:
+    """Hold what the tasks of one query did with one version of a store, on this host.
+
+    Attributes:
+        application: the application that ran it, such as Spark's application id.
+        query: the query in that application, such as `execution 7` or `batch 3`.
+        store: path or URI of the store.
+        version: number of the version that answered.
+        last: when its last task ended, in seconds since 1970.
+        counts: the sum over its tasks.
+    """
+
+    application: str
+    query: str
+    store: str
+    version: int
+    last: float
+    counts: Counts
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the statistics as plain JSON values."""
+        named = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**{k: v for k, v in named.items() if k != "counts"}, **self.counts.to_json()}
+
+
+_COUNTS = [field.name for field in fields(Counts)]
+_CREATE = (
+    "CREATE TABLE IF NOT EXISTS task (ended REAL NOT NULL, application TEXT NOT NULL, "
+    "query TEXT NOT NULL, store TEXT NOT NULL, version INTEGER NOT NULL, "
+    + ", ".join(f"{name} {'REAL' if name == 'seconds' else 'INTEGER'}" for name in _COUNTS)
+    + ")"
+)
+
+
+def add(
+    folder: str | os.PathLike[str],
+    application: str,
+    query: str,
+    store: str,
+    version: int,
+    counts: Counts,
+) -> None:
+    """Add what one task did; what goes wrong is logged.
+
+    Args:
+        folder: the host's cache folder, made if missing.
+        application: see `QueryStats`; so are `query`, `store` and `version`.
+        query: name of the query.
+        store: path or URI of the store.
+        version: number of its version.
+        counts: of the task.
+    """
+    now = time.time()
+    places = ", ".join("?" * (5 + len(_COUNTS)))
+    row = (now, application, query, store, version, *astuple(counts))
+    try:
+        with _table(Path(folder)) as table:
+            table.execute(f"INSERT INTO task VALUES ({places})", row)
+            table.execute("DELETE FROM task WHERE ended < ?", (now - KEPT_SECONDS,))
+    except (OSError, sqlite3.Error) as error:
+        _log.warning("%s: statistics of a task are lost: %s", folder, error)
+
+
+def read(folder: str | os.PathLike[str], limit: int = 20) -> list[QueryStats]:
+    """Return the statistics of the queries that ended last, the newest first.
+
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> for rows in (10, 20):
+    ...     add(folder, "app", "execution 1", "/stores/users", 3, Counts(tasks=1, rows=rows, hits=9))
+    >>> [(one.query, one.counts.rows, one.counts.misses) for one in read(folder)]
+    [('execution 1', 30, 12)]
+    """
+    if not Path(folder, FILE_NAME).exists():
+        return []
+    sums = ", ".join(f"SUM({name})" for name in _COUNTS)
+    with _table(Path(folder)) as table:
+        found = table.execute(
+            f"SELECT application, query, store, version, MAX(ended), {sums} FROM task "
+            "GROUP BY application, query, store, version ORDER BY MAX(ended) DESC LIMIT ?",
+            (limit,),
+        ).fetchall()
+    return [QueryStats(*row[:5], Counts(*row[5:])) for row in found]
+
+
+@contextmanager
+def _table(folder: Path) -> Iterator[sqlite3.Connection]:
+    """Open the table for one transaction."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(folder / FILE_NAME, timeout=_WAIT_SECONDS)) as connection:
+        # A host that loses its power may lose the last rows; waiting for the disk costs more.
+        connection.execute("PRAGMA synchronous = OFF")
+        with connection:
+            connection.execute(_CREATE)
+            yield connection

@@ -139,7 +139,7 @@ def read(folder: str | os.PathLike[str], limit: int = 20) -> list[QueryStats]:
     >>> import tempfile
     >>> folder = tempfile.mkdtemp()
     >>> for rows in (10, 20):
-    ...     add(folder, "app", "execution 1", "/stores/users", 3, Counts(tasks=1, rows=rows, hits=9))
+    ...     add(folder, "app", "execution 1", "/stores/u", 3, Counts(tasks=1, rows=rows, hits=9))
     >>> [(one.query, one.counts.rows, one.counts.misses) for one in read(folder)]
     [('execution 1', 30, 12)]
     """

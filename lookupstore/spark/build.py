@@ -143,7 +143,8 @@ def build_store(
         key: the key columns, in the order that sorts the store.
         columns: the value columns; None takes all that are not in the key.
         buckets: number of data files over which keys are spread by hash, and of the tasks that
-            write them; None takes Spark's default parallelism.
+            write them; None takes Spark's default parallelism, over Spark
+            Connect the setting `spark.sql.shuffle.partitions`.
         on_duplicate: as for `lookupstore.build`: `"error"`, `"first"`, `"last"` or
             `("max", column)`. The order of rows is that of files by path (of a list: as listed)
             and in a file that of its rows; for a DataFrame it is Spark's: by partition, then as
@@ -177,7 +178,7 @@ def build_store(
         spark = spark or session()
         df = _read(spark, paths)
         source = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
-    buckets = spark.sparkContext.defaultParallelism if buckets is None else buckets
+    buckets = _tasks(spark) if buckets is None else buckets
     if not isinstance(buckets, int) or not 1 <= buckets <= MAX_BUCKETS:
         raise ValueError(f"buckets is {buckets!r}; give a number from 1 to {MAX_BUCKETS}, or None")
     schema = arrow_schema(df.schema)
@@ -368,6 +369,14 @@ def _raised_by_us(error: PySparkException) -> Exception | None:
         return None  # raised by what the DataFrame is made of
     found = [match for match in _RAISED.finditer(trace) if match["kind"] in _KINDS]
     return _KINDS[found[-1]["kind"]](found[-1]["text"]) if found else None
+
+
+def _tasks(spark: SparkSession) -> int:
+    """Return how many tasks Spark would use: over Connect there is no context to ask."""
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except PySparkException:
+        return int(str(spark.conf.get("spark.sql.shuffle.partitions")))
 
 
 def _paths(given: Paths) -> list[str]:

@@ -1,0 +1,137 @@
+"""Lookup joins over Spark Connect: a real server, a client that has no JVM."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyspark
+import pytest
+
+import lookupstore
+from lookupstore.spark.plan import HOWS
+from lookupstore.spark.session import check_java
+
+pytest.importorskip("grpc", reason="pip install 'pyspark[connect]'")
+pytest.importorskip("pyspark.sql.pandas.functions", reason="needs pandas")
+
+pytestmark = pytest.mark.spark
+
+CLIENT = """
+import json, sys
+from pyspark.sql import SparkSession
+from lookupstore.spark import build_store, lookup_join
+
+address, store, facts, built = sys.argv[1:]
+spark = SparkSession.builder.remote(address).getOrCreate()
+assert "connect" in type(spark).__module__
+rows = spark.createDataFrame([tuple(row) for row in json.loads(facts)], "n int, k bigint")
+found = {}
+for strategy in ("replicated", "bucketed"):
+    for how in ("left", "inner", "semi", "anti"):
+        joined = lookup_join(rows, store, {"k": "id"}, how, strategy=strategy)
+        found[f"{strategy} {how}"] = [list(row) for row in joined.orderBy("n").collect()]
+filtered = lookup_join(rows, store, {"k": "id"}).where("name > 'n5' AND n < 100")
+found["filtered"] = [row.n for row in filtered.select("n", "name").orderBy("n").collect()]
+made = build_store(rows.dropna().dropDuplicates(["k"]), built, key="k")
+found["built"] = made.num_rows
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """Start a Connect server, and give its address."""
+    try:
+        check_java()
+    except RuntimeError as error:
+        pytest.skip(str(error))
+    home = Path(pyspark.__file__).parent
+    if not list(home.glob("jars/spark-connect_*.jar")):
+        pytest.skip("this PySpark comes without the server: it does since Spark 4.0")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": port,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.shuffle.partitions": 2,
+    }
+    options = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+    process = subprocess.Popen(
+        [str(home / "sbin" / "start-connect-server.sh"), "--master", "local[2]", *options],
+        env={**environment(), "SPARK_HOME": str(home), "SPARK_NO_DAEMONIZE": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        wait_for(port, process)
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(60)
+
+
+def environment() -> dict[str, str]:
+    """Return an environment where the lookupstore under test is found by all processes."""
+    found = [str(Path(lookupstore.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, found)),
+        "PYSPARK_PYTHON": sys.executable,
+    }
+
+
+def wait_for(port: int, process: subprocess.Popen[Any]) -> None:
+    for _ in range(600):
+        assert process.poll() is None, "the server ended"
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+    raise AssertionError("the server does not listen")
+
+
+def test_joins_and_builds_over_connect(server: str, tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    names = {key: f"n{key}" for key in range(0, 300, 2)}
+    table = pa.table({"id": list(names), "name": list(names.values())})
+    lookupstore.build(table, tmp_path / "store", key="id", buckets=3).close()
+    facts = [(n, rng.choice([None, *range(300)])) for n in range(500)]
+    done = subprocess.run(
+        [sys.executable, "-c", CLIENT, server, str(tmp_path / "store"), json.dumps(facts),
+         str(tmp_path / "built")],
+        env=environment(), capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    expected = {
+        "left": [[n, k, names.get(k)] for n, k in facts],
+        "inner": [[n, k, names[k]] for n, k in facts if k in names],
+        "semi": [[n, k] for n, k in facts if k in names],
+        "anti": [[n, k] for n, k in facts if k not in names],
+    }
+    for how in HOWS:
+        for strategy in ("replicated", "bucketed"):
+            assert found[f"{strategy} {how}"] == expected[how], (strategy, how)
+    assert found["filtered"] == [n for n, k in facts[:100] if k in names and names[k] > "n5"]
+    assert found["built"] == len({k for _, k in facts} - {None})
+    with lookupstore.open(tmp_path / "built") as built:
+        assert built.info().buckets == 2

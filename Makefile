@@ -6,6 +6,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 BENCH_CORE_ARGS ?=
 BENCH_SPARK_ARGS ?=
+BENCH_TPCH_ARGS ?=
 SOAK_ARGS ?=
 
 SHELL := /bin/bash
@@ -189,6 +190,10 @@ bench-core: $(VENV)/.built  ## Time the core against its bars: 10,000,000 record
 .PHONY: bench-spark
 bench-spark: java $(VENV)/.built  ## Time lookup joins in Spark against their bars: 20,000,000 records
 	$(BIN)/python bench/joins.py $(BENCH_SPARK_ARGS)
+
+.PHONY: bench-tpch
+bench-tpch: java $(VENV)/.built  ## Join TPC-H's tables by lookup and by Spark's own joins: scale 10
+	$(BIN)/python bench/tpch.py $(BENCH_TPCH_ARGS)
 
 # ---- packages ----------------------------------------------------------------------------------
 

@@ -128,6 +128,15 @@ def test_every_bar_of_the_joins_is_measured(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.spark
+def test_the_joins_of_tpc_h_agree(tmp_path: Path) -> None:
+    if shutil.which("tpchgen-cli", path=str(Path(sys.executable).parent)) is None:
+        pytest.skip("tpchgen-cli is not installed")
+    small = ("--scale", "0.001", "--rounds", "1", "--driver-memory", "1g")
+    shown = python(tmp_path, str(BENCH / "tpch.py"), *small)
+    assert shown.count("| equal |") == 8
+
+
 def test_table_of_known_results(report: ModuleType) -> None:
     results = [
         report.Result("W1", "random", "lookupstore", 1_000_000, 0.1, 0.1, 3),

@@ -41,6 +41,9 @@ class Fill(Protocol):
     def name(self) -> str:
         """Return what errors call the file."""
 
+    def open(self) -> int:
+        """Return a descriptor of the file; another file may have its path."""
+
     def __call__(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Return when the bytes of all ranges (offset, size) are in the file."""
 
@@ -67,7 +70,10 @@ class StoredFile:
     def __init__(self, path: str, fill: Fill | None = None) -> None:
         self.path = path if fill is None else fill.name
         self._fill = fill
-        self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        if fill is None:
+            self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        else:
+            self._descriptor = fill.open()
         status = os.fstat(self._descriptor)
         self.size = status.st_size
         tail_size = min(self.size, LONGEST_FOOTER)

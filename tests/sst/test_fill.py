@@ -40,6 +40,9 @@ class SparseCopy:
         with open(path, "wb") as file:
             file.truncate(len(self.source))
 
+    def open(self) -> int:
+        return os.open(self.path, os.O_RDONLY)
+
     def __call__(self, ranges: Sequence[tuple[int, int]]) -> None:
         missing = [(at, size) for at, size in ranges if not all(self.present[at : at + size])]
         if not missing:

@@ -43,3 +43,7 @@ class ClosedError(LookupStoreError):
 
 class StaleStoreError(LookupStoreError):
     """Say that a store has been replaced since it was planned on."""
+
+
+class DiskQuotaError(LookupStoreError):
+    """Say that a file does not fit into the quota of local copies."""

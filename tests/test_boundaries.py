@@ -72,6 +72,10 @@ ALLOWED = {
     "source": "pyarrow",
     "manifest": "pyarrow xxhash keys rows",
     "runs": "numpy pyarrow _sort",
+    "remote": "",
+    "chunks": "",
+    "local_copy": "xxhash chunks remote",
+    "residency": "chunks local_copy remote",
     "store": (
         "numpy pyarrow xxhash _keys key_arguments keys manifest rows runs sst sst.cache sst.format"
     ),

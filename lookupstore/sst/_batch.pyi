@@ -24,6 +24,7 @@ class Lookup:
         load: Callable[[int], Block],
         map: FileMap | None = None,
         check: Callable[[], None] | None = None,
+        fill: Callable[[list[int]], None] | None = None,
     ) -> Self: ...
     @property
     def index(self) -> Block: ...

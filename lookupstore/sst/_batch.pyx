@@ -120,6 +120,7 @@ cdef class Lookup:
 
     `load(number)` reads a data block; `check()` raises if the file is not what it was when it was
     opened, which is asked after every lookup in the file's `map` (None: the file is not mapped).
+    `fill(numbers)` is told which blocks are loaded next (None: the file is complete).
     """
 
     cdef readonly Block index
@@ -128,10 +129,11 @@ cdef class Lookup:
     cdef object load
     cdef FileMap map
     cdef object check
+    cdef object fill
     cdef ls_fences fences
 
     def __cinit__(self, Block index not None, Filter filter not None, BlockTable table not None,
-                  load not None, FileMap map=None, check=None):
+                  load not None, FileMap map=None, check=None, fill=None):
         cdef ls_status status
         self.index = index
         self.filter = filter
@@ -139,6 +141,7 @@ cdef class Lookup:
         self.load = load
         self.map = map
         self.check = check
+        self.fill = fill
         self.fences.index = &index.block
         self.fences.order = index.order
         with nogil:
@@ -441,12 +444,16 @@ cdef class Batch:
         Their items have pinned them already.
         """
         cdef ReadyBlock block
-        cdef size_t number, held = 0
+        cdef size_t each, number, held = 0
         cdef uint8_t *bitmap = <uint8_t *>calloc(self.table.count // 8 + 1, 1)
         if bitmap == NULL:
             raise MemoryError()
         try:
             ls_batch_missing(self.table.ready, self.items, self.count, bitmap)
+            if self.lookup.fill is not None:
+                self.lookup.fill([
+                    each for each in range(self.table.count) if bitmap[each >> 3] >> (each & 7) & 1
+                ])
             for number in range(self.table.count):
                 if bitmap[number >> 3] >> (number & 7) & 1:
                     if held >= <size_t>GROUP_BYTES:

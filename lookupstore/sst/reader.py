@@ -26,7 +26,7 @@ from lookupstore.sst.format import (
     unpack_handle,
     unpack_properties,
 )
-from lookupstore.sst.stored import StoredFile
+from lookupstore.sst.stored import AHEAD, Fill, StoredFile
 from lookupstore.sst.verify import measure, verify
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ class Reader:
         cache: where decompressed blocks are kept; None for the cache that all readers of the
             process share. Blocks that are stored without compression are used where they are, in
             the map of the file.
+        fill: brings the bytes of a local copy that is not complete, before they are first read;
+            None: the file is complete. Errors then call the file by the name of `fill`.
 
     Raises:
         FileNotFoundError: no such file.
@@ -81,17 +83,22 @@ class Reader:
         *,
         order: str = "bytes",
         cache: BlockCache | None = None,
+        fill: Fill | None = None,
     ) -> None:
         if order not in KEY_ORDERS:
             raise ValueError(f"order={order!r} is none of {', '.join(map(repr, KEY_ORDERS))}")
-        self._path = os.path.abspath(os.fspath(path))
         self._order = order
         self._cache = shared_cache if cache is None else cache
-        file = StoredFile(self._path)
+        file = StoredFile(os.path.abspath(os.fspath(path)), fill)
+        self._path = file.path
+        self._filled = fill is not None
         if file.dialect is NATIVE and order != "bytes":
             raise ValueError(
                 f"order={order!r}: {self._path} is native and says its own order, 'bytes'"
             )
+        footer = file.footer
+        regions = (footer.null_bitmap, footer.filter, footer.index, footer.properties)
+        file.fill_blocks([handle for handle in regions if handle is not None])
         self._index = file.block(file.footer.index, "index block", order)
         self._index.validate(file.dialect is not NATIVE)
         self._handles = self._load_handles(file)
@@ -227,7 +234,18 @@ class Reader:
         def load(number: int) -> Block:
             return file.block(handles[number], f"data block {number}", order)
 
-        return Lookup(self._index, self._filter, table, load, file.map, file.check_whole)
+        def fill(numbers: list[int]) -> None:
+            file.fill_blocks([handles[number] for number in numbers])
+
+        return Lookup(
+            self._index,
+            self._filter,
+            table,
+            load,
+            file.map,
+            file.check_whole,
+            fill if self._filled else None,
+        )
 
     def _search(self) -> Lookup:
         if self._lookup is None:
@@ -337,8 +355,11 @@ class Reader:
                 last = min(last, self._index.lower_bound(stop) + 1)
         finally:
             file.check_whole()
-        numbers = range(first, last)
-        for number in reversed(numbers) if reverse else numbers:
+        numbers = range(first, last)[::-1] if reverse else range(first, last)
+        for position, number in enumerate(numbers):
+            if self._filled and position % AHEAD == 0:
+                ahead = numbers[position : position + AHEAD]
+                file.fill_blocks([self._handles[each] for each in ahead])
             # A scan passes every block once: it uses what is ready but leaves the cache to lookups.
             file = self._check_open()
             try:
@@ -389,7 +410,7 @@ class Reader:
 
     @property
     def path(self) -> str:
-        """Return the absolute path of the file."""
+        """Return the absolute path of the file; of a copy that is filled, the name of `fill`."""
         return self._path
 
     @property
@@ -437,6 +458,8 @@ class Reader:
 
     def __reduce__(self) -> tuple[Any, ...]:
         self._check_open()
+        if self._filled:
+            raise TypeError(f"{self._path}: the reader of a copy that is filled cannot be pickled")
         return _reopen, (self._path, self._order)
 
     def __repr__(self) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.sst._block import Block
@@ -24,6 +26,30 @@ from lookupstore.sst.format import (
 # FAT has the coarsest clock of the file systems in use: 2 seconds.
 _YOUNG = 2_000_000_000
 
+#: Blocks that are asked for at once where all of a file is read, in its order.
+AHEAD = 64
+
+
+class Fill(Protocol):
+    """Bring bytes of a file that is not all there yet: a local copy of a remote object.
+
+    The file has its full size from the start. Its bytes change by these calls only, and never where
+    they were right.
+    """
+
+    @property
+    def name(self) -> str:
+        """Return what errors call the file."""
+
+    def open(self) -> int:
+        """Return a descriptor of the file; another file may have its path."""
+
+    def __call__(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Return when the bytes of all ranges (offset, size) are in the file."""
+
+    def repair(self, offset: int, size: int, is_right: Callable[[bytes], bool]) -> bool:
+        """Fetch bytes again that are wrong, and write them if they are right now; whether so."""
+
 
 class StoredFile:
     """Read regions and blocks of one file, checking every handle and checksum.
@@ -32,34 +58,36 @@ class StoredFile:
     fork may share it. It is closed when the last user lets go, which makes closing a reader safe
     while another thread is inside a call.
 
+    Args:
+        path: local file.
+        fill: asked for all bytes before they are first read; None: they are there.
+
     Attributes:
+        path: what errors call the file.
         map: of the whole file; None where its file system cannot map files.
     """
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    def __init__(self, path: str, fill: Fill | None = None) -> None:
+        self.path = path if fill is None else fill.name
+        self._fill = fill
+        if fill is None:
+            self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        else:
+            self._descriptor = fill.open()
         status = os.fstat(self._descriptor)
         self.size = status.st_size
-        self.map = self._open_map()
-        tail = bytes(
-            self.read(max(0, self.size - LONGEST_FOOTER), min(self.size, LONGEST_FOOTER), "footer")
-        )
-        self.check_whole()
-        dialect = dialect_of(tail)
-        if dialect is None:
-            raise FormatError(
-                f"{path}: not a sorted lookup file ({self.size} bytes, no known magic)"
-            )
-        self.dialect: Dialect = dialect
-        self.footer_offset = self.size - dialect.footer_size
-        footer = tail[-dialect.footer_size :]
+        tail_size = min(self.size, LONGEST_FOOTER)
+        tail = self._open_tail(tail_size)
         try:
-            self.footer: Footer = unpack_footer(dialect, footer)
-        except FormatError as error:
-            raise FormatError(f"{path}: {error}") from None
-        except ValueError as error:
-            raise CorruptionError(path, self.footer_offset, "a footer", error) from None
+            self.dialect, self.footer = self._parse_footer(tail)
+        except (FormatError, CorruptionError):
+            if fill is None or not fill.repair(
+                self.size - tail_size, tail_size, self._is_right_tail
+            ):
+                raise
+            tail = self._open_tail(tail_size)
+            self.dialect, self.footer = self._parse_footer(tail)
+        self.footer_offset = self.size - self.dialect.footer_size
         # Files of one identity share blocks in a cache. The clock of a file system can be coarser
         # than a rewrite is fast, so a young file is nobody's but its own.
         young = time.time_ns() - status.st_mtime_ns < _YOUNG
@@ -68,13 +96,43 @@ class StoredFile:
             status.st_ino,
             status.st_mtime_ns,
             self.size,
-            footer,
+            tail[-self.dialect.footer_size :],
             object() if young else None,
         )
 
     def __del__(self) -> None:
         if hasattr(self, "_descriptor"):
             os.close(self._descriptor)
+
+    def _open_tail(self, size: int) -> bytes:
+        """Map the file, whose end must be there before, and return its last bytes."""
+        self.fill([(self.size - size, size)])
+        self.map = self._open_map()
+        tail = bytes(self.read(self.size - size, size, "footer"))
+        self.check_whole()
+        return tail
+
+    def _parse_footer(self, tail: bytes) -> tuple[Dialect, Footer]:
+        dialect = dialect_of(tail)
+        if dialect is None:
+            raise FormatError(
+                f"{self.path}: not a sorted lookup file ({self.size} bytes, no known magic)"
+            )
+        try:
+            return dialect, unpack_footer(dialect, tail[-dialect.footer_size :])
+        except FormatError as error:
+            raise FormatError(f"{self.path}: {error}") from None
+        except ValueError as error:
+            raise CorruptionError(
+                self.path, self.size - dialect.footer_size, "a footer", error
+            ) from None
+
+    def _is_right_tail(self, tail: bytes) -> bool:
+        try:
+            self._parse_footer(tail)
+        except (FormatError, CorruptionError):
+            return False
+        return True
 
     def _open_map(self) -> FileMap | None:
         try:
@@ -91,8 +149,19 @@ class StoredFile:
                 self.path, min(size, self.size), f"a file of {self.size} bytes", found
             )
 
+    def fill(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Have the bytes of all ranges that lie in the file there: one call where many are read."""
+        if self._fill is not None:
+            self._fill([(at, size) for at, size in ranges if 0 <= at < at + size <= self.size])
+
+    def fill_blocks(self, handles: Sequence[tuple[int, int]]) -> None:
+        """Have blocks there, with their trailers."""
+        if self._fill is not None:
+            self.fill([(offset, size + TRAILER_SIZE) for offset, size in handles])
+
     def read(self, offset: int, size: int, what: str) -> bytes | memoryview:
         """Return exactly `size` bytes, which must lie in the file."""
+        self.fill([(offset, size)])
         if self.map is not None:
             return memoryview(self.map)[offset : offset + size]
         parts = []
@@ -119,11 +188,15 @@ class StoredFile:
 
     def payload(self, handle: tuple[int, int], what: str) -> tuple[int, bytes | memoryview]:
         """Return codec id and payload of a block whose checksum is right."""
-        stored = self.region(handle, TRAILER_SIZE, what)
-        payload = stored[:-TRAILER_SIZE]
-        codec, expected = unpack_trailer(stored[-TRAILER_SIZE:])
-        found = block_checksum(self.dialect, codec, payload)
+        codec, payload, expected, found = self._checked(self.region(handle, TRAILER_SIZE, what))
         self.check_whole()
+        if (
+            found != expected
+            and self._fill is not None
+            and self._fill.repair(handle[0], handle[1] + TRAILER_SIZE, self._is_right_block)
+        ):
+            codec, payload, expected, found = self._checked(self.region(handle, TRAILER_SIZE, what))
+            self.check_whole()
         if found != expected:
             raise CorruptionError(
                 self.path,
@@ -132,6 +205,16 @@ class StoredFile:
                 f"{found:08x}",
             )
         return codec, payload
+
+    def _checked(self, stored: bytes | memoryview) -> tuple[int, bytes | memoryview, int, int]:
+        """Return codec id, payload, and the checksum as it is stored and as it is."""
+        payload = stored[:-TRAILER_SIZE]
+        codec, expected = unpack_trailer(stored[-TRAILER_SIZE:])
+        return codec, payload, expected, block_checksum(self.dialect, codec, payload)
+
+    def _is_right_block(self, stored: bytes) -> bool:
+        _, _, expected, found = self._checked(stored)
+        return expected == found
 
     def block(self, handle: tuple[int, int], what: str, order: str) -> Block:
         """Return a decoded block."""

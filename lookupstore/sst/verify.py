@@ -12,7 +12,7 @@ from lookupstore.sst._block import Block
 from lookupstore.sst._filter import Filter
 from lookupstore.sst._table import BlockTable
 from lookupstore.sst.format import NATIVE, TRAILER_SIZE, Info
-from lookupstore.sst.stored import StoredFile
+from lookupstore.sst.stored import AHEAD, StoredFile
 
 Handle = tuple[int, int]
 
@@ -27,6 +27,8 @@ def measure(
     records = plain = 0
     codecs: dict[str, int] = {}
     for number, handle in enumerate(handles):
+        if number % AHEAD == 0:
+            file.fill_blocks(handles[number : number + AHEAD])
         codec, block = file.coded_block(handle, f"data block {number}", info.order)
         codecs[codec] = codecs.get(codec, 0) + 1
         records += len(block)

@@ -1,0 +1,391 @@
+"""The local copy of one remote file: filled where it is read, downloaded meanwhile, then verified.
+
+The copy is a file of full size with holes, beside a map that says which chunks are there. When the
+last one has come and the hash of the whole is right, the map is removed: a copy without a map is
+complete. Its name and its inode stay what they were, so that no reader opens it again.
+"""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import logging
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import xxhash
+
+from lookupstore.chunks import CHUNK_BYTES, COMING, VERIFIED, WRONG, ChunkMap, runs_of
+from lookupstore.errors import CorruptionError
+from lookupstore.remote import RemoteFile, at_once
+
+#: Chunks that one request may bring: more of them in one request gain nothing.
+REQUEST_CHUNKS = (4 << 20) // CHUNK_BYTES
+
+#: Chunks between two that are asked for, which are cheaper to read than to skip.
+GAP_CHUNKS = (256 << 10) // CHUNK_BYTES
+
+#: Requests of a download at one time, and downloads of a process at one time.
+REQUESTS = 4
+DOWNLOADS = 2
+
+#: How often a file may come with a wrong hash before that is an error.
+WHOLE_ATTEMPTS = 3
+
+#: How often bytes with a wrong checksum are asked for again.
+REPAIRS = 2
+
+#: Seconds until a download that failed is tried again by those who need it.
+REST = 5.0
+
+#: Most seconds that a download stands back for lookups, before each of its steps.
+COURTESY = 1.0
+
+_HASH_BYTES = 1 << 20
+
+_log = logging.getLogger(__name__)
+
+
+class LocalCopy:
+    """Fill, repair and download one local copy; one object a process and inode.
+
+    It is the `Fill` of readers of the copy. As long as it lives, it holds a shared lock on the
+    file, which keeps it from being evicted.
+
+    Args:
+        path: of the local file.
+        descriptor: of the local file, open for reading and writing, with a shared lock; owned from
+            now on.
+        chunks: which chunks are there; None: the file is complete.
+        remote: where they come from.
+        xxh64: hash that the whole must have, 16 hexadecimal digits.
+        make_room: frees bytes on the disk, as far as it can.
+        settle: told when all chunks have come, and whether the hash is right; it removes the map
+            of a right file and both of a wrong one.
+        replace: holds another copy in the place of this one, which came wrong.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        descriptor: int,
+        chunks: ChunkMap | None,
+        remote: RemoteFile,
+        xxh64: str,
+        *,
+        make_room: Callable[[int], None],
+        settle: Callable[[LocalCopy, bool], None],
+        replace: Callable[[LocalCopy, int], LocalCopy],
+    ) -> None:
+        self._next: LocalCopy | None = None
+        self.path = path
+        self.descriptor = descriptor
+        self.chunks = chunks
+        self.remote = remote
+        self.xxh64 = xxh64
+        self.users: set[int] = set()  # whose ids; without any a download stops
+        self.error: Exception | None = None  # that ended the last download
+        self._make_room = make_room
+        self._settle = settle
+        self._replace = replace
+        self._complete = chunks is None
+        self._thread: threading.Thread | None = None
+        self._rest_until = 0.0
+        _copies.add(self)
+
+    def __del__(self) -> None:
+        if hasattr(self, "descriptor"):
+            os.close(self.descriptor)
+            if self._next is not None:
+                self._next.users.discard(id(self))
+
+    def after_fork(self) -> None:
+        """Go on in a child of fork, which has none of the threads."""
+        self._thread = None
+        if self.chunks is not None:
+            self.chunks.after_fork()
+
+    @property
+    def name(self) -> str:
+        """Return what errors call the copy: the object that it is of."""
+        return self.remote.uri
+
+    def open(self) -> int:
+        """Return another descriptor of the file, which has its part in the lock."""
+        return os.dup(self.descriptor)
+
+    @property
+    def complete(self) -> bool:
+        """Return whether all of it is there, and verified."""
+        if not self._complete and self.chunks is not None:
+            self._complete = self.chunks.state == VERIFIED
+        return self._complete
+
+    def latest(self) -> LocalCopy:
+        """Return this copy, or the one in its place if it has come wrong.
+
+        Raises:
+            CorruptionError: it has come wrong too often: the object is not the file.
+        """
+        chunks = self.chunks
+        if chunks is None or chunks.state != WRONG:
+            return self
+        if self._next is None:
+            attempt = chunks.attempt + 1
+            if attempt >= WHOLE_ATTEMPTS:
+                raise CorruptionError(
+                    self.name,
+                    0,
+                    f"{self.remote.nbytes} bytes of XXH64 {self.xxh64}",
+                    f"others, {WHOLE_ATTEMPTS} times",
+                )
+            self._next = self._replace(self, attempt)
+            self._next.users.add(id(self))
+            self._next.download()
+        return self._next.latest()
+
+    # -- what readers ask for
+
+    def __call__(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Return when the bytes of all ranges (offset, size) are in the file.
+
+        Raises:
+            OSError: the object store does not give them, or the disk is full.
+            CorruptionError: the object is not what it should be.
+        """
+        if self._complete:
+            return
+        chunks = self.chunks
+        assert chunks is not None
+        state = chunks.state
+        if state == VERIFIED:
+            self._complete = True
+            return
+        if state == WRONG:
+            # Readers check all bytes that came. But those of another file are right in themselves.
+            self.latest()
+        numbers = sorted(
+            {
+                number
+                for offset, size in ranges
+                for number in range(offset // CHUNK_BYTES, -(-(offset + size) // CHUNK_BYTES))
+            }
+        )
+        missing = chunks.missing(numbers)
+        if missing:
+            with _lookups_wait():
+                self._bring(chunks, missing)
+            self.download()
+
+    def _bring(self, chunks: ChunkMap, missing: list[int]) -> None:
+        """Fetch chunks, or wait until others, who were first, have fetched them."""
+        pause = 0.002
+        while missing:
+            mine = chunks.claim(_with_gaps(chunks, missing))
+            if mine:
+                self._fetch(chunks, mine)
+            else:
+                time.sleep(pause)
+                pause = min(2 * pause, 0.05)
+            missing = chunks.missing(missing)
+
+    def _fetch(self, chunks: ChunkMap, mine: list[int]) -> None:
+        """Fetch claimed chunks, and give the claim back."""
+
+        def fetch(first: int, count: int) -> None:
+            offset = first * CHUNK_BYTES
+            size = min(count * CHUNK_BYTES, self.remote.nbytes - offset)
+            self._write(self.remote.read(offset, size), offset)
+            chunks.mark(first, count)
+
+        try:
+            at_once(
+                fetch,
+                (
+                    (at, min(REQUEST_CHUNKS, first + count - at))
+                    for first, count in runs_of(mine)
+                    for at in range(first, first + count, REQUEST_CHUNKS)
+                ),
+            )
+        finally:
+            chunks.release(mine)
+
+    def _write(self, data: bytes, offset: int) -> None:
+        try:
+            _write_all(self.descriptor, data, offset)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            self._make_room(self.remote.nbytes)
+            try:
+                _write_all(self.descriptor, data, offset)
+            except OSError as again:
+                folder = os.path.dirname(self.path)
+                raise OSError(
+                    again.errno,
+                    f"{os.strerror(again.errno or 0)}: {folder} has no room for the "
+                    f"{self.remote.nbytes} bytes of {self.name}, and nothing is left there to "
+                    "evict; free some, or set LOOKUPSTORE_CACHE to a folder of another disk",
+                ) from None
+
+    def repair(self, offset: int, size: int, is_right: Callable[[bytes], bool]) -> bool:
+        """Fetch bytes again that are wrong, and write them if they are right now; whether so.
+
+        Others may have checked and be using the bytes around them: these are not touched.
+        """
+        _log.warning("%s: %d bytes at offset %d came or went bad", self.name, size, offset)
+        # They may have been repaired by another thread or process meanwhile.
+        if is_right(os.pread(self.descriptor, size, offset)):
+            return True
+        for _ in range(REPAIRS):
+            data = self.remote.read(offset, size)
+            if is_right(data):
+                self._write(data, offset)
+                return True
+        return False
+
+    # -- the download of all
+
+    def download(self) -> None:
+        """See to it that some process of the host downloads the rest."""
+        chunks = self.chunks
+        if (
+            chunks is None
+            or self.complete
+            or self._thread is not None
+            or time.monotonic() < self._rest_until
+            or _stopping.is_set()
+            or chunks.state != COMING
+            or not chunks.claim_download()
+        ):
+            return
+        self.error = None
+        self._thread = threading.Thread(
+            target=self._download, args=(chunks,), name="lookupstore-download", daemon=True
+        )
+        self._thread.start()
+
+    def _wanted(self) -> bool:
+        return bool(self.users) and not _stopping.is_set()
+
+    def _download(self, chunks: ChunkMap) -> None:
+        started, before = time.monotonic(), self.remote.nbytes_read
+        try:
+            with _slots:
+                while self._wanted():
+                    missing = chunks.missing()
+                    if not missing:
+                        right = self._hash_is_right()
+                        if right:
+                            os.fsync(self.descriptor)
+                        self._settle(self, right)
+                        self._complete = right
+                        self.latest()
+                        break
+                    _stand_back()
+                    for at in range(0, len(missing), REQUESTS * REQUEST_CHUNKS):
+                        mine = chunks.claim(missing[at : at + REQUESTS * REQUEST_CHUNKS])
+                        if mine:
+                            self._fetch(chunks, mine)
+                            break
+                    else:  # lookups fetch all that is left
+                        time.sleep(0.01)
+        except Exception as error:
+            self.error = error
+            self._rest_until = time.monotonic() + REST
+            if not _stopping.is_set():
+                _log.warning("%s: the download stopped: %s", self.name, error)
+        finally:
+            self._thread = None
+            chunks.release_download()
+        if self._complete:
+            _log.info(
+                "%s: downloaded to %s: %d bytes in %.1f s",
+                self.name,
+                self.path,
+                self.remote.nbytes_read - before,
+                time.monotonic() - started,
+            )
+
+    def _hash_is_right(self) -> bool:
+        digest = xxhash.xxh64()
+        for offset in range(0, self.remote.nbytes, _HASH_BYTES):
+            digest.update(os.pread(self.descriptor, _HASH_BYTES, offset))
+        return digest.hexdigest() == self.xxh64
+
+    def join(self, timeout: float) -> None:
+        """Wait until the download of this process has ended."""
+        thread = self._thread
+        if thread is not None:
+            thread.join(timeout)
+
+
+def _with_gaps(chunks: ChunkMap, missing: list[int]) -> list[int]:
+    """Return missing chunks, and those missing between them where the gap is small."""
+    wanted = missing[:1]
+    for number in missing[1:]:
+        before = wanted[-1]
+        gap = range(before + 1, number)
+        if 0 < len(gap) <= GAP_CHUNKS and len(chunks.missing(gap)) == len(gap):
+            wanted += gap
+        wanted.append(number)
+    return wanted
+
+
+def _write_all(descriptor: int, data: bytes, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(descriptor, view, offset)
+        view = view[written:]
+        offset += written
+
+
+# -- the process
+
+_copies: weakref.WeakSet[LocalCopy] = weakref.WeakSet()
+_slots = threading.Semaphore(DOWNLOADS)
+_stopping = threading.Event()
+_lookups = 0  # that wait for chunks
+_lookups_lock = threading.Lock()
+
+
+@contextmanager
+def _lookups_wait() -> Iterator[None]:
+    global _lookups
+    with _lookups_lock:
+        _lookups += 1
+    try:
+        yield
+    finally:
+        with _lookups_lock:
+            _lookups -= 1
+
+
+def _stand_back() -> None:
+    """Let lookups that wait for chunks have the connection."""
+    until = time.monotonic() + COURTESY
+    while _lookups and time.monotonic() < until:
+        time.sleep(0.005)
+
+
+def _after_fork() -> None:
+    global _slots, _lookups, _lookups_lock
+    _slots = threading.Semaphore(DOWNLOADS)
+    _lookups, _lookups_lock = 0, threading.Lock()
+    for copy in list(_copies):
+        copy.after_fork()
+
+
+@atexit.register
+def _stop() -> None:
+    # Arrow takes its file systems down at exit; a request of a thread must not outlive them.
+    _stopping.set()
+    for copy in list(_copies):
+        copy.join(10)
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,176 @@
+"""One object of an object store: ranges of bytes, asked for again where that may help.
+
+What an object store says about a failure is not worth believing: a time-out, a refusal of too many
+requests and a broken connection are all an `OSError`. So each of them is tried again, a bounded
+number of times; what comes short is a failure, too.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import pickle
+import random
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from typing import Any
+from urllib.parse import urlsplit
+
+from lookupstore.errors import CorruptionError
+
+#: How often a range is asked for, and the seconds to wait before the second time; it doubles.
+ATTEMPTS = 6
+FIRST_WAIT = 0.1
+LONGEST_WAIT = 5.0
+
+#: Requests of a process at one time.
+THREADS = 16
+
+_log = logging.getLogger(__name__)
+
+
+def shown(uri: str) -> str:
+    """Return a URI without what must not be in a log: user, password and options.
+
+    >>> shown("s3://KEY:SECRET@bucket/store/a.sst?endpoint_override=host")
+    's3://bucket/store/a.sst'
+    """
+    parts = urlsplit(uri)
+    if not parts.scheme:
+        return uri
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+class RemoteFile:
+    """Read ranges of an object whose size is known.
+
+    Threads may share it. A child of fork opens the file system again: the client of its parent has
+    threads that the child does not have.
+
+    Args:
+        filesystem: a `pyarrow.fs.FileSystem`.
+        path: of the object on it.
+        nbytes: size that the object must have.
+        uri: what errors and logs call the object.
+
+    Attributes:
+        nbytes_read: bytes that came.
+        requests: ranges that were asked for, each attempt counted.
+        retries: attempts after the first one of a range.
+    """
+
+    def __init__(self, filesystem: Any, path: str, *, nbytes: int, uri: str) -> None:
+        self.uri = shown(uri)
+        self.nbytes = nbytes
+        self.nbytes_read = self.requests = self.retries = 0
+        self._filesystem = filesystem
+        self._path = path
+        self._file: Any = None
+        self._lock = threading.Lock()
+        self._forked = False
+        _remote_files.add(self)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()
+        self._forked = True
+
+    def _opened(self) -> Any:
+        with self._lock:
+            if self._forked:
+                # The old file is kept: to close it would use the client of the parent.
+                self._of_parent = self._filesystem, self._file
+                self._filesystem = pickle.loads(pickle.dumps(self._filesystem))
+                self._file = None
+                self._forked = False
+            if self._file is None:
+                file = self._filesystem.open_input_file(self._path)
+                size = file.size()
+                if size != self.nbytes:
+                    raise CorruptionError(
+                        self.uri, min(size, self.nbytes), f"an object of {self.nbytes} bytes", size
+                    )
+                self._file = file
+            return self._file
+
+    def _forget(self, file: Any) -> None:
+        with self._lock:
+            if self._file is file:
+                self._file = None
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return exactly `size` bytes.
+
+        Raises:
+            FileNotFoundError: there is no such object.
+            CorruptionError: it has another size.
+            OSError: the object store did not give the bytes, however often it was asked.
+        """
+        attempt = 1
+        while True:
+            file = None
+            self.requests += 1
+            try:
+                file = self._opened()
+                data: bytes = file.read_at(size, offset)
+                if len(data) == size:
+                    self.nbytes_read += size
+                    return data
+                problem: object = f"{len(data)} bytes came"
+            except FileNotFoundError:
+                raise FileNotFoundError(errno.ENOENT, "no such object", self.uri) from None
+            except OSError as error:
+                problem = error
+            self._forget(file)
+            what = f"{self.uri}: {size} bytes at offset {offset}"
+            if attempt == ATTEMPTS:
+                raise OSError(
+                    f"{what} could not be read in {ATTEMPTS} attempts; the last one: {problem}"
+                )
+            _log.warning("%s: attempt %d of %d: %s", what, attempt, ATTEMPTS, problem)
+            self.retries += 1
+            # Many clients that failed at one time must not come back at one time.
+            longest = min(LONGEST_WAIT, FIRST_WAIT * 2 ** (attempt - 1))
+            time.sleep(longest * random.uniform(0.5, 1))
+            attempt += 1
+
+
+def at_once(call: Callable[[int, int], None], ranges: Iterable[tuple[int, int]]) -> None:
+    """Call with each range in threads of the process; the first error is raised when all ended."""
+    listed = list(ranges)
+    if len(listed) == 1:
+        call(*listed[0])
+        return
+    futures = [_pool().submit(call, *each) for each in listed]
+    done, rest = wait(futures, return_when=FIRST_EXCEPTION)
+    for future in rest:
+        future.cancel()
+    wait(rest)
+    for future in done:
+        future.result()
+
+
+_remote_files: weakref.WeakSet[RemoteFile] = weakref.WeakSet()
+_threads: ThreadPoolExecutor | None = None
+_threads_lock = threading.Lock()
+
+
+def _pool() -> ThreadPoolExecutor:
+    global _threads
+    with _threads_lock:
+        if _threads is None:
+            _threads = ThreadPoolExecutor(THREADS, thread_name_prefix="lookupstore-fetch")
+        return _threads
+
+
+def _after_fork() -> None:
+    global _threads, _threads_lock
+    _threads, _threads_lock = None, threading.Lock()
+    for file in list(_remote_files):
+        file._after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,831 @@
+"""Local copies of objects: an S3 server, several processes, faults; models are a dict and bytes.
+
+The proxy before the server counts what all processes ask for.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import xxhash
+from object_store import SECRET, ObjectStore, Proxy, Request, has_server, object_store
+from pyarrow import fs
+
+import lookupstore
+from lookupstore import chunks, local_copy, remote
+from lookupstore.errors import ClosedError, CorruptionError, DiskQuotaError, LookupStoreError
+from lookupstore.residency import Copy, Residency
+from lookupstore.sst import Reader, Writer
+from lookupstore.sst.cache import BlockCache
+
+pytestmark = [
+    pytest.mark.skipif(not has_server(), reason="rclone is not installed"),
+    # Python 3.12 and later say so of every fork of a process with threads.
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
+]
+
+COUNT = 30_000
+MODEL = {b"%08d" % (7 * i): b"%09d" % i * 16 for i in range(COUNT)}
+
+
+def make_object(path: Path, seed: int = 0, **options: Any) -> None:
+    with Writer(path, overwrite=True, block_size=16384, **options) as writer:
+        writer.put_many(list(MODEL), [b"%02d" % seed + value for value in MODEL.values()])
+
+
+def value_of(key: bytes, seed: int = 0) -> bytes | None:
+    value = MODEL.get(key)
+    return None if value is None else b"%02d" % seed + value
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    with object_store(tmp_path_factory.mktemp("s3")) as server:
+        make_object(server.folder / "a.sst")
+        make_object(server.folder / "z.sst", compression="zstd")
+        yield server
+
+
+@pytest.fixture
+def proxy(store: ObjectStore) -> Iterator[Proxy]:
+    proxy = Proxy(store)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(local_copy, "REST", 0.1)
+    monkeypatch.setattr(local_copy, "REQUEST_CHUNKS", 4)
+
+
+@pytest.fixture
+def residency(tmp_path: Path) -> Residency:
+    return Residency(tmp_path / "copies", quota=100 << 20)
+
+
+def no_download(copy: local_copy.LocalCopy) -> None:
+    pass
+
+
+def hold(residency: Residency, store: ObjectStore, name: str = "a.sst", timeout: float = 5) -> Copy:
+    content = (store.folder / name).read_bytes()
+    return residency.hold(
+        store.filesystem(timeout),
+        f"bucket/{name}",
+        nbytes=len(content),
+        xxh64=xxhash.xxh64_hexdigest(content),
+        uri=store.uri(name),
+    )
+
+
+def opened(copy: Copy) -> Reader:
+    return Reader(copy.path, fill=copy.fill, cache=BlockCache(1 << 20))
+
+
+def check_answers(reader: Reader, rng: random.Random, rounds: int = 5, seed: int = 0) -> None:
+    keys = [*MODEL, *(b"%08d" % rng.randrange(8 * COUNT) for _ in range(COUNT))]
+    for _ in range(rounds):
+        some = rng.choices(keys, k=rng.choice([1, 10, 200]))
+        assert reader.get_many(some).to_pylist() == [value_of(key, seed) for key in some]
+        assert reader.get(some[0]) == value_of(some[0], seed)
+
+
+def files_of(residency: Residency) -> set[str]:
+    return {path.suffix for path in Path(residency.folder).iterdir()} - {""}
+
+
+# -- one copy
+
+
+@pytest.mark.parametrize("name", ["a.sst", "z.sst"])
+def test_lookups_before_and_after_the_download(
+    residency: Residency, proxy: Proxy, name: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(seed)
+    content = (proxy.store.folder / name).read_bytes()
+    with monkeypatch.context() as patched:
+        patched.setattr(local_copy.LocalCopy, "download", no_download)
+        copy = hold(residency, proxy.store, name)
+        reader = opened(copy)
+        for key in [*rng.sample(sorted(MODEL)[: COUNT // 2], 5), b"x"]:
+            assert reader.get(key) == value_of(key)
+        assert not copy.resident
+        assert 0 < proxy.nbytes < len(content)
+        assert copy.counts.bytes == proxy.nbytes
+        assert files_of(residency) == {".sst", ".map"}
+    inode = os.stat(copy.path).st_ino
+    assert copy.wait(60)
+    assert copy.resident
+    assert Path(copy.path).read_bytes() == content
+    assert os.stat(copy.path).st_ino == inode
+    assert files_of(residency) == {".sst"}
+    check_answers(reader, rng)
+    assert proxy.nbytes == len(content), "no byte is fetched twice"
+
+
+def test_a_copy_that_is_there_is_not_fetched_again(residency: Residency, proxy: Proxy) -> None:
+    with hold(residency, proxy.store) as copy:
+        assert copy.wait(60)
+    asked = len(proxy.requests)
+    with hold(Residency(residency.folder), proxy.store) as copy:
+        assert copy.resident
+        check_answers(opened(copy), random.Random(1))
+    assert len(proxy.requests) == asked
+
+
+def test_the_content_is_the_name(residency: Residency, store: ObjectStore) -> None:
+    """Two objects of one content are one copy, whatever they are called."""
+    (store.folder / "b.sst").write_bytes((store.folder / "a.sst").read_bytes())
+    with hold(residency, store) as copy, hold(residency, store, "b.sst") as other:
+        assert copy.path == other.path
+        assert copy.wait(60)
+        assert other.resident
+
+
+def test_a_batch_asks_for_its_chunks_at_once(
+    residency: Residency, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_copy.LocalCopy, "download", no_download)
+    monkeypatch.setattr(local_copy, "GAP_CHUNKS", 0)
+    copy = hold(residency, proxy.store)
+    reader = opened(copy)
+    proxy.delay = 0.2
+    before = len(proxy.gets)
+    keys = list(MODEL)[:: COUNT // 12]
+    started = time.monotonic()
+    assert reader.get_many(keys).to_pylist() == [value_of(key) for key in keys]
+    asked = len(proxy.gets) - before
+    assert asked >= 10
+    assert time.monotonic() - started < 0.2 * asked / 3
+
+
+def test_small_gaps_are_read_and_kept(
+    residency: Residency, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_copy.LocalCopy, "download", no_download)
+    with hold(residency, proxy.store) as copy:
+        size = chunks.CHUNK_BYTES
+        copy.fill([(0, 10), (3 * size, 10), (20 * size, 10)])
+        assert sorted((each.start, each.size) for each in proxy.gets) == [
+            (0, 4 * size),
+            (20 * size, size),
+        ]
+        copy.fill([(size, 2 * size), (20 * size + 5, 7)])
+        assert len(proxy.gets) == 2
+
+
+def test_a_closed_copy(residency: Residency, store: ObjectStore) -> None:
+    copy = hold(residency, store)
+    copy.close()
+    copy.close()
+    for use in (lambda: copy.fill, lambda: copy.resident, copy.wait, lambda: copy.counts):
+        with pytest.raises(ClosedError, match=r"s3://bucket/a\.sst"):
+            use()
+
+
+def test_a_download_stops_when_nobody_uses_the_copy(residency: Residency, proxy: Proxy) -> None:
+    proxy.delay = 0.05
+    copy = hold(residency, proxy.store)
+    while not proxy.gets:
+        time.sleep(0.01)
+    copy.close()
+    del copy
+    time.sleep(0.5)
+    asked = len(proxy.gets)
+    time.sleep(0.5)
+    assert len(proxy.gets) == asked
+    proxy.delay = 0
+    before = proxy.nbytes
+    with hold(residency, proxy.store) as copy:
+        assert copy.wait(60)
+        assert proxy.nbytes - before < copy.nbytes, "it went on where it had stopped"
+
+
+def test_threads_share_a_copy(residency: Residency, proxy: Proxy, seed: int) -> None:
+    proxy.delay = 0.01
+    failed: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            with hold(residency, proxy.store) as copy:
+                check_answers(opened(copy), random.Random(seed + number))
+        except BaseException as error:
+            failed.append(error)
+
+    with hold(residency, proxy.store) as copy:
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failed == []
+        assert copy.wait(60)
+        assert proxy.nbytes == copy.nbytes
+
+
+# -- several processes
+
+CHILD = """
+import json, os, random, sys, time
+import test_residency as t
+from lookupstore import local_copy
+from lookupstore.residency import Residency
+from object_store import ObjectStore
+from pathlib import Path
+
+local_copy.REQUEST_CHUNKS = 4
+folder, address, cache, seed = sys.argv[1:5]
+store = ObjectStore(Path(folder), address)
+"""
+
+
+def start_child(code: str, proxy: Proxy, residency: Residency, seed: int) -> subprocess.Popen[str]:
+    here = Path(__file__).parent
+    package = Path(lookupstore.__file__).parent.parent
+    return subprocess.Popen(
+        [sys.executable, "-c", CHILD + code, str(proxy.store.folder), proxy.store.address,
+         residency.folder, str(seed)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(here), str(package)])},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+
+
+def test_processes_fetch_each_chunk_once(residency: Residency, proxy: Proxy) -> None:
+    """Each looks keys up in another quarter of the file."""
+    code = """
+print("ready", flush=True)
+sys.stdin.readline()
+with t.hold(Residency(cache, quota=100 << 20), store) as copy:
+    reader = t.opened(copy)
+    quarter = t.COUNT // 4
+    for key in sorted(t.MODEL)[int(seed) * quarter : (int(seed) + 1) * quarter : 300]:
+        assert reader.get(key) == t.value_of(key)
+    assert copy.wait(60)
+    print(json.dumps(copy.counts.bytes))
+"""
+    proxy.delay = 0.1
+    children = [start_child(code, proxy, residency, number) for number in range(4)]
+    for child in children:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("go\n")
+        child.stdin.flush()
+    outputs = [child.communicate(timeout=120) for child in children]
+    assert [child.returncode for child in children] == [0] * 4, outputs
+    fetched = [json.loads(out) for out, _ in outputs]
+    size = (proxy.store.folder / "a.sst").stat().st_size
+    assert sum(fetched) == proxy.nbytes == size
+    assert sum(map(bool, fetched)) > 1, "several of them took part"
+    assert files_of(residency) == {".sst"}
+
+
+def test_a_downloader_that_is_killed(residency: Residency, proxy: Proxy, seed: int) -> None:
+    code = """
+copy = t.hold(Residency(cache, quota=100 << 20), store)
+time.sleep(60)
+"""
+    proxy.delay = 0.1
+    size = (proxy.store.folder / "a.sst").stat().st_size
+    child = start_child(code, proxy, residency, seed)
+    while proxy.nbytes < size / 3:
+        assert child.poll() is None, child.communicate()
+        time.sleep(0.01)
+    # Here another one waits for the download of the first.
+    copy = hold(residency, proxy.store)
+    assert not copy.wait(0.05)
+    os.kill(child.pid, signal.SIGKILL)
+    child.communicate()
+    before = proxy.nbytes
+    assert not copy.resident
+    check_answers(opened(copy), random.Random(seed))
+    assert copy.wait(60)
+    assert Path(copy.path).read_bytes() == (proxy.store.folder / "a.sst").read_bytes()
+    # What was on its way when it was killed is lost, and nothing more.
+    assert proxy.nbytes <= size + local_copy.REQUESTS * 4 * chunks.CHUNK_BYTES
+    assert before > size / 4
+
+
+def in_child(work: Callable[[], object]) -> int:
+    """Run in a child of fork; return its exit status."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    for _ in range(600):
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.1)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return -1
+
+
+def test_a_child_of_fork_uses_the_copy_of_its_parent(
+    residency: Residency, proxy: Proxy, seed: int
+) -> None:
+    """Also while its parent downloads, and when its parent does not."""
+    proxy.delay = 0.03
+    copy = hold(residency, proxy.store)
+    reader = opened(copy)
+
+    def work() -> None:
+        check_answers(reader, random.Random(seed))
+        assert copy.wait(60)
+
+    assert in_child(work) == 0
+    assert copy.wait(60)
+    assert proxy.nbytes <= copy.nbytes + local_copy.REQUESTS * 4 * chunks.CHUNK_BYTES
+
+
+def test_a_child_of_fork_takes_a_download_over(
+    residency: Residency, proxy: Proxy, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(local_copy.LocalCopy, "download", no_download)
+        copy = hold(residency, proxy.store)
+        reader = opened(copy)
+        check_answers(reader, random.Random(seed), 1)
+    assert in_child(lambda: copy.wait(60)) == 0
+    assert copy.resident
+    assert proxy.nbytes == copy.nbytes
+
+
+def test_a_child_of_fork_does_not_keep_the_locks_of_its_parent(
+    residency: Residency, proxy: Proxy
+) -> None:
+    proxy.delay = 0.05
+    copy = hold(residency, proxy.store)
+    while not proxy.gets:
+        time.sleep(0.01)
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(60)
+        os._exit(0)
+    try:
+        assert copy.wait(30)
+        with hold(residency, proxy.store, "z.sst") as other:
+            assert other.wait(30)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def test_claims_keep_threads_and_processes_apart(tmp_path: Path) -> None:
+    path = str(tmp_path / "x.map")
+    chunks.ChunkMap.create(path, 10, 0)
+    one = chunks.ChunkMap(path, 10)
+    assert one.claim([1, 2, 5]) == [1, 2, 5]
+    assert one.claim([2, 3]) == [3]
+
+    def other() -> None:
+        assert one.claim([1, 2, 3, 4]) == [4]
+        assert not one.claim_download()
+
+    assert one.claim_download()
+    assert in_child(other) == 0
+    one.mark(1, 2)
+    one.release([1, 2, 3])
+    assert one.missing() == [0, 3, 4, 5, 6, 7, 8, 9]
+    assert one.claim([1, 2, 3, 5]) == [3]
+    one.release_download()
+
+    def after() -> None:
+        assert one.claim_download()
+
+    assert in_child(after) == 0
+
+
+# -- the folder
+
+
+def test_the_least_recently_used_goes_first(
+    tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        make_object(store.folder / f"{number}.sst", number)
+    size = (store.folder / "0.sst").stat().st_size
+    residency = Residency(tmp_path / "copies", quota=3 * size + (100 << 10))
+    paths = []
+    for number in range(3):
+        with hold(residency, store, f"{number}.sst") as copy:
+            assert copy.wait(60)
+            paths.append(copy.path)
+        time.sleep(0.02)
+    with hold(residency, store, "0.sst"):
+        pass
+    with hold(residency, store, "3.sst") as copy:
+        assert copy.wait(60)
+        assert [os.path.exists(path) for path in [*paths, copy.path]] == [True, False, True, True]
+        assert residency.used <= residency.quota
+
+
+def test_what_is_in_use_stays(tmp_path: Path, proxy: Proxy, seed: int) -> None:
+    """In this process, in others, and by a reader whose copy was closed."""
+    for number in range(4):
+        make_object(proxy.store.folder / f"{number}.sst", number)
+    size = (proxy.store.folder / "0.sst").stat().st_size
+    residency = Residency(tmp_path / "copies", quota=3 * size + (100 << 10))
+    held = hold(residency, proxy.store, "0.sst")
+    with hold(residency, proxy.store, "1.sst") as closed:
+        reader = opened(closed)
+    code = """
+copy = t.hold(Residency(cache, quota=100 << 20), store, "2.sst")
+print("held", flush=True)
+sys.stdin.read()
+"""
+    child = start_child(code, proxy, residency, seed)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "held\n"
+    before = len(proxy.requests)
+    with pytest.raises(DiskQuotaError, match=rf"3\.sst.*{size} bytes.*are in use"):
+        hold(residency, proxy.store, "3.sst")
+    check_answers(opened(held), random.Random(seed), seed=0)
+    check_answers(reader, random.Random(seed), seed=1)
+    child.kill()
+    child.communicate()
+    with hold(residency, proxy.store, "3.sst") as copy:
+        assert copy.wait(60), "the copy of the process that died went"
+    assert os.path.exists(held.path)
+    assert len(proxy.requests) > before
+    assert residency.used <= residency.quota
+
+
+def test_a_file_larger_than_the_quota(tmp_path: Path, proxy: Proxy) -> None:
+    residency = Residency(tmp_path / "copies", quota=1 << 20)
+    size = (proxy.store.folder / "a.sst").stat().st_size
+    with pytest.raises(DiskQuotaError) as caught:
+        hold(residency, proxy.store)
+    for part in ("s3://bucket/a.sst", str(size), str(1 << 20), "LOOKUPSTORE_CACHE_BYTES"):
+        assert part in str(caught.value)
+    assert proxy.requests == []
+    assert files_of(residency) == set()
+
+
+def test_retention(tmp_path: Path, store: ObjectStore) -> None:
+    residency = Residency(tmp_path / "copies", retention=timedelta(days=3))
+    with hold(residency, store) as used, hold(residency, store, "z.sst") as unused:
+        assert used.wait(60)
+        assert unused.wait(60)
+    old = time.time() - timedelta(days=4).total_seconds()
+    for copy in (used, unused):
+        os.utime(copy.path, (old, old))
+    make_object(store.folder / "new.sst", 9)
+    with hold(residency, store), hold(residency, store, "new.sst"):
+        assert os.path.exists(used.path)
+        assert not os.path.exists(unused.path)
+    forever = Residency(tmp_path / "copies", retention=None)
+    os.utime(used.path, (old, old))
+    with hold(forever, store, "z.sst"):
+        assert os.path.exists(used.path)
+
+
+def test_defaults_come_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LOOKUPSTORE_CACHE", raising=False)
+    monkeypatch.delenv("LOOKUPSTORE_CACHE_BYTES", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    residency = Residency()
+    assert residency.folder == str(tmp_path / "xdg" / "lookupstore")
+    assert 0 < residency.quota < 1 << 60
+    monkeypatch.setenv("LOOKUPSTORE_CACHE", str(tmp_path / "own"))
+    monkeypatch.setenv("LOOKUPSTORE_CACHE_BYTES", "12345")
+    residency = Residency()
+    assert (residency.folder, residency.quota) == (str(tmp_path / "own"), 12345)
+    monkeypatch.setenv("LOOKUPSTORE_CACHE_BYTES", "5 GB")
+    with pytest.raises(ValueError, match="LOOKUPSTORE_CACHE_BYTES='5 GB'"):
+        Residency()
+    with pytest.raises(ValueError, match="quota=0"):
+        Residency(tmp_path, quota=0)
+    with pytest.raises(ValueError, match="retention"):
+        Residency(tmp_path, quota=1, retention=timedelta(-1))
+
+
+def test_arguments_of_hold(residency: Residency) -> None:
+    local = fs.LocalFileSystem()
+    with pytest.raises(ValueError, match="nbytes=0"):
+        residency.hold(local, "x", nbytes=0, xxh64="0" * 16)
+    with pytest.raises(ValueError, match=r"xxh64='\.\./\.\./x'"):
+        residency.hold(local, "x", nbytes=1, xxh64="../../x")
+
+
+def test_other_files_of_the_folder_are_left_alone(tmp_path: Path, store: ObjectStore) -> None:
+    folder = tmp_path / "copies"
+    folder.mkdir()
+    (folder / "mine.sst").write_bytes(b"x" * 1000)
+    size = (store.folder / "a.sst").stat().st_size
+    residency = Residency(folder, quota=size + (40 << 10), retention=timedelta(0))
+    for name in ("a.sst", "z.sst"):
+        with hold(residency, store, name) as copy:
+            assert copy.wait(60)
+    assert (folder / "mine.sst").stat().st_size == 1000
+
+
+# -- faults of the disk
+
+
+class FullDisk:
+    """Stand for `os` in the module that writes: refuse bytes until copies were evicted."""
+
+    def __init__(self, until: Callable[[], bool]) -> None:
+        self.until = until
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+    def pwrite(self, descriptor: int, data: bytes, offset: int) -> int:
+        if not self.until():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return os.pwrite(descriptor, data[:5000], offset)  # disks may take less, too
+
+
+def test_a_full_disk_is_relieved_by_eviction(
+    residency: Residency, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with hold(residency, store, "z.sst") as unused:
+        assert unused.wait(60)
+    path = unused.path
+    del unused
+    monkeypatch.setattr(local_copy, "os", FullDisk(lambda: not os.path.exists(path)))
+    with hold(residency, store) as copy:
+        check_answers(opened(copy), random.Random(1))
+        assert copy.wait(60)
+
+
+def test_a_full_disk_is_one_clear_error_and_no_more(
+    residency: Residency, store: ObjectStore, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(local_copy.LocalCopy, "download", no_download)
+    copy = hold(residency, store)
+    reader = opened(copy)
+    with monkeypatch.context() as patched:
+        patched.setattr(local_copy, "os", FullDisk(lambda: False))
+        with pytest.raises(OSError, match=r"s3://bucket/a\.sst.*LOOKUPSTORE_CACHE") as caught:
+            reader.get_many(list(MODEL))
+        assert caught.value.errno == errno.ENOSPC
+    check_answers(reader, random.Random(seed))
+
+
+def test_a_real_full_disk(tmp_path: Path, store: ObjectStore, seed: int) -> None:
+    folder = tmp_path / "small"
+    folder.mkdir()
+    size = (store.folder / "a.sst").stat().st_size
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size // 2}", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("only root may mount a small disk")
+    try:
+        copy = hold(Residency(folder, quota=2 * size), store)
+        reader = opened(copy)
+        with pytest.raises(OSError, match="No space left"):
+            copy.wait(60)
+        rng, right = random.Random(seed), 0
+        refused: list[int | None] = []
+        for key in rng.sample(sorted(MODEL), 50):
+            try:
+                assert reader.get(key) == value_of(key)
+                right += 1
+            except OSError as error:
+                refused.append(error.errno)
+        assert right > 0
+        assert set(refused) <= {errno.ENOSPC}
+        copy.close()
+        del copy, reader
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_complete_copy_whose_bits_rot(residency: Residency, proxy: Proxy, seed: int) -> None:
+    rng = random.Random(seed)
+    with hold(residency, proxy.store) as copy:
+        assert copy.wait(60)
+    content = Path(copy.path).read_bytes()
+    path = copy.path
+    del copy
+    for at in [*rng.sample(range(len(content)), 10), len(content) - 1]:
+        with open(path, "r+b") as file:
+            file.seek(at)
+            file.write(bytes([content[at] ^ 4]))
+        before = proxy.nbytes
+        with hold(residency, proxy.store) as copy:
+            assert opened(copy).get_many(list(MODEL)).to_pylist() == [*map(value_of, MODEL)]
+        assert 0 < proxy.nbytes - before < 300_000
+        assert Path(path).read_bytes() == content
+        del copy
+
+
+def test_a_copy_of_another_size_is_fetched_again(
+    residency: Residency, store: ObjectStore, seed: int
+) -> None:
+    for size in (0, 5000):
+        with hold(residency, store) as copy:
+            assert copy.wait(60)
+            path = copy.path
+        del copy
+        os.truncate(path, size)
+        with hold(residency, store) as copy:
+            check_answers(opened(copy), random.Random(seed))
+            assert copy.wait(60)
+        del copy
+
+
+@pytest.mark.parametrize("waited", [False, True])
+def test_chunks_that_a_power_failure_took(
+    residency: Residency, store: ObjectStore, seed: int, waited: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """The map says that they are there, and the file has zeros."""
+    rng = random.Random(seed)
+    with monkeypatch.context() as patched:
+        patched.setattr(local_copy.LocalCopy, "download", no_download)
+        with hold(residency, store) as copy:
+            copy.fill([(0, copy.nbytes)])
+            path, size = copy.path, copy.nbytes
+        del copy
+        with open(path, "r+b") as file:
+            for at in [*rng.sample(range(size - 4096), 5), size - 4096]:
+                file.seek(at)
+                file.write(bytes(4096))
+        copy = hold(residency, store)
+        if not waited:
+            reader = opened(copy)
+            assert reader.get_many(list(MODEL)).to_pylist() == [*map(value_of, MODEL)]
+    assert copy.wait(60)
+    assert Path(copy.path).read_bytes() == (store.folder / "a.sst").read_bytes()
+
+
+# -- faults of the object store
+
+
+def faults(rng: random.Random, share: float, *kinds: str) -> Callable[[Request], str]:
+    return lambda request: (
+        rng.choice(kinds) if rng.random() < share or request.number == 2 else "ok"
+    )
+
+
+@pytest.mark.parametrize("kind", ["busy", "cut", "stall", "slow"])
+def test_an_object_store_that_fails_now_and_then(
+    residency: Residency, proxy: Proxy, kind: str, seed: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    rng = random.Random(seed)
+    proxy.fault = faults(rng, 0.15, kind)
+    with hold(residency, proxy.store, timeout=0.5) as copy:
+        check_answers(opened(copy), random.Random(seed))
+        assert copy.wait(120)
+        assert copy.counts.retries > 0 or kind == "slow"
+        assert Path(copy.path).read_bytes() == (proxy.store.folder / "a.sst").read_bytes()
+    warned = [each for each in caplog.records if each.levelno == logging.WARNING]
+    assert warned or kind == "slow"
+    assert all("s3://bucket/a.sst" in each.getMessage() for each in warned)
+    assert any("downloaded" in each.getMessage() for each in caplog.records)
+    assert SECRET not in caplog.text
+
+
+def test_an_object_store_that_is_gone_for_a_while(
+    residency: Residency, proxy: Proxy, seed: int
+) -> None:
+    proxy.fault = lambda request: "busy"
+    copy = hold(residency, proxy.store)
+    with pytest.raises(OSError, match=r"s3://bucket/a\.sst.*attempts") as caught:
+        opened(copy)
+    assert SECRET not in str(caught.value)
+    with pytest.raises(OSError, match=r"s3://bucket/a\.sst.*attempts"):
+        copy.wait(60)
+    assert isinstance(copy.error, OSError)
+    asked = len(proxy.requests)
+    assert asked <= 4 * remote.ATTEMPTS * local_copy.REQUESTS
+    proxy.fault = lambda request: "ok"
+    time.sleep(0.2)
+    check_answers(opened(copy), random.Random(seed))
+    assert copy.wait(60)
+    assert copy.error is None
+
+
+def test_a_transfer_that_goes_wrong_is_made_again(
+    residency: Residency, proxy: Proxy, seed: int
+) -> None:
+    """Whatever comes wrong, in lookups or in the download: no wrong answer, and a right copy."""
+    rng = random.Random(seed)
+    spoiled = set(rng.sample(range(5, 15), 4))  # all of them in the first attempt at the whole
+    proxy.fault = lambda request: "flip" if request.size and request.number in spoiled else "ok"
+    with hold(residency, proxy.store) as copy:
+        reader = opened(copy)
+        for number in range(30):
+            check_answers(reader, random.Random(seed + number), 1)
+        assert reader.get_many(list(MODEL)).to_pylist() == [*map(value_of, MODEL)]
+        assert copy.wait(60)
+        assert Path(copy.path).read_bytes() == (proxy.store.folder / "a.sst").read_bytes()
+    assert files_of(residency) == {".sst"}
+
+
+def test_a_download_that_comes_wrong_once(residency: Residency, proxy: Proxy) -> None:
+    proxy.fault = lambda request: "flip" if request.start == 0 and request.number < 9 else "ok"
+    with hold(residency, proxy.store) as copy:
+        assert copy.wait(60)
+        assert copy.resident
+        assert Path(copy.path).read_bytes() == (proxy.store.folder / "a.sst").read_bytes()
+        assert proxy.nbytes >= 2 * copy.nbytes
+
+
+def spoiled_object(store: ObjectStore, change: Callable[[bytes], bytes]) -> dict[str, Any]:
+    """Put an object that is not what the manifest says; return the arguments of `hold`."""
+    content = (store.folder / "a.sst").read_bytes()
+    (store.folder / "bad.sst").write_bytes(change(content))
+    return {
+        "filesystem": store.filesystem(),
+        "path": "bucket/bad.sst",
+        "nbytes": len(content),
+        "xxh64": xxhash.xxh64_hexdigest(content),
+        "uri": store.uri("bad.sst"),
+    }
+
+
+@pytest.mark.parametrize("change", [
+    lambda content: content[:-1], lambda content: content[: 1 << 20], lambda content: b"",
+    lambda content: content + b"x",
+], ids=["one less", "half", "none", "one more"])  # fmt: skip
+def test_an_object_of_another_size(
+    residency: Residency, store: ObjectStore, change: Callable[[bytes], bytes]
+) -> None:
+    arguments = spoiled_object(store, change)
+    copy = residency.hold(**arguments)
+    for use in (lambda: opened(copy), lambda: copy.wait(60)):
+        with pytest.raises(CorruptionError, match=rf"bad\.sst.*{arguments['nbytes']} bytes") as e:
+            use()
+        assert e.value.path == "s3://bucket/bad.sst"
+
+
+def test_an_object_with_a_changed_bit(residency: Residency, store: ObjectStore, seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(4):
+        at = rng.randrange((store.folder / "a.sst").stat().st_size)
+        arguments = spoiled_object(
+            store, lambda content, at=at: content[:at] + bytes([content[at] ^ 1]) + content[at + 1:]
+        )  # fmt: skip
+        with residency.hold(**arguments) as copy:
+            with pytest.raises(LookupStoreError, match=r"s3://bucket/bad\.sst"):
+                opened(copy).get_many(list(MODEL))
+            with pytest.raises(CorruptionError, match=r"bad\.sst.*XXH64"):
+                copy.wait(60)
+            assert not copy.resident
+            assert isinstance(copy.error, CorruptionError)
+
+
+def test_another_good_file_in_the_place_of_an_object(
+    residency: Residency, store: ObjectStore
+) -> None:
+    """All its blocks are right in themselves: only the hash of the whole tells."""
+    make_object(store.folder / "other.sst", 77)
+    other = (store.folder / "other.sst").read_bytes()
+    arguments = spoiled_object(store, lambda content: other)
+    copy = residency.hold(**arguments)
+    with pytest.raises(CorruptionError, match=r"bad\.sst.*XXH64"):
+        copy.wait(60)
+    assert files_of(residency) == set()
+    with pytest.raises(CorruptionError, match=r"bad\.sst.*XXH64"):
+        opened(copy)
+
+
+def test_an_object_that_is_not_there(residency: Residency, store: ObjectStore) -> None:
+    copy = residency.hold(
+        store.filesystem(), "bucket/no.sst", nbytes=5, xxh64="0" * 16, uri=store.uri("no.sst")
+    )
+    with pytest.raises(FileNotFoundError, match=r"s3://bucket/no\.sst"):
+        opened(copy)
+
+
+def test_a_uri_is_enough(residency: Residency, store: ObjectStore) -> None:
+    filesystem, path = fs.FileSystem.from_uri(store.uri("a.sst"))
+    content = (store.folder / "a.sst").read_bytes()
+    with residency.hold(
+        filesystem, path, nbytes=len(content), xxh64=xxhash.xxh64_hexdigest(content)
+    ) as copy:
+        assert copy.wait(60)

@@ -4,21 +4,35 @@ from lookupstore._version import __version__
 from lookupstore.build import build
 from lookupstore.errors import (
     ClosedError,
+    CommitConflictError,
+    CommitUnknownError,
     CorruptionError,
     FormatError,
     LookupStoreError,
     StaleStoreError,
 )
+from lookupstore.expiry import Expired, expire
+from lookupstore.location import Location
+from lookupstore.publish import publish
 from lookupstore.store import LookupStore, open
+from lookupstore.versions import VersionInfo, versions
 
 __all__ = [
     "ClosedError",
+    "CommitConflictError",
+    "CommitUnknownError",
     "CorruptionError",
+    "Expired",
     "FormatError",
+    "Location",
     "LookupStore",
     "LookupStoreError",
     "StaleStoreError",
+    "VersionInfo",
     "__version__",
     "build",
+    "expire",
     "open",
+    "publish",
+    "versions",
 ]

@@ -2,7 +2,7 @@
 
 The steps are separate, because a cluster takes them apart: `plan_build` checks what was asked
 against a schema, `BuildPlan.encode` turns columns into bytes, `write_bucket` streams the sorted
-bytes of one bucket into one data file, and `new_manifest` with `publish_manifest` makes the files
+bytes of one bucket into one data file, and `lookupstore.new_version` makes the files a version of
 a store.
 """
 
@@ -10,39 +10,29 @@ from __future__ import annotations
 
 import logging
 import os
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
-from pathlib import Path
+from datetime import timedelta
 from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore._keys import bucket_of
+from lookupstore.expiry import HOUR
 from lookupstore.keys import KeySchema
-from lookupstore.manifest import (
-    DATA_FOLDER,
-    FILE_NAME,
-    WRITER,
-    DataFile,
-    Manifest,
-    file_hash,
-    is_published,
-    publish_manifest,
-    store_exists,
-    store_folder,
-    sync_folder,
-)
+from lookupstore.location import Location, file_hash
+from lookupstore.manifest import DATA_FOLDER, WRITER, DataFile, Manifest
+from lookupstore.new_version import NewVersion, is_whole, settle
 from lookupstore.progress import progress_bars
 from lookupstore.rows import RowSchema
 from lookupstore.runs import KEEP_RULES, MIN_MEMORY, Keep, RepeatedKeyError, RunSorter
 from lookupstore.source import Source, open_source
 from lookupstore.sst import Writer
 from lookupstore.store import LookupStore
+from lookupstore.versions import located
 
 OnDuplicate = Literal["error", "first", "last"] | tuple[Literal["max"], str]
 
@@ -177,21 +167,22 @@ def write_bucket(
     *,
     plan: BuildPlan,
     options: FileOptions,
-    source: str,
     rows_at_most: int | None = None,
     advance: Callable[[int], object] | None = None,
     threads: int = 1,
 ) -> DataFile | None:
     """Stream the sorted rows of one bucket into a data file and describe it for the manifest.
 
+    The bytes follow from rows, schemas and options alone, so that equal buckets are equal files:
+    what the store is built from, and when, is in the manifest.
+
     Args:
-        folder: folder of the store; its data folder exists.
+        folder: local folder; its data folder exists.
         name: file name without extension; it has to be new.
         bucket: number of the bucket.
         batches: `key` and `value` columns, keys strictly ascending over all batches.
         plan: gives the schemas that the file records.
         options: how the file is written.
-        source: what the store is built from, recorded in the file.
         rows_at_most: makes the filter for that many; without it, it takes memory by the row.
         advance: told the number of rows after each batch.
         threads: how many compress and write, the caller's among them.
@@ -215,7 +206,6 @@ def write_bucket(
         path,
         key_schema=plan.key_schema.schema,
         value_schema=plan.row_schema.schema,
-        source=source,
         expected_entries=rows_at_most,
         threads=threads,
         **asdict(options),
@@ -246,68 +236,53 @@ def new_manifest(
     buckets: int,
     options: FileOptions,
     source: str,
+    source_fingerprint: str | None = None,
 ) -> Manifest:
-    """Return the manifest of data files that `write_bucket` made, in any order; None is no file."""
+    """Return the manifest of data files, in any order; None is no file.
+
+    Version and time are those of its publication, which comes later. Files that do not begin with
+    `store_id` are those of an older version.
+    """
     present = tuple(sorted((file for file in files if file is not None), key=lambda f: f.bucket))
     return Manifest(
+        version=0,
         id=store_id,
-        created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        created="",
         writer=WRITER,
         key_schema=plan.key_schema,
         row_schema=plan.row_schema,
         buckets=buckets,
         num_rows=sum(file.num_records for file in present),
         source=source,
-        options={"on_duplicate": plan.on_duplicate, **asdict(options)},
+        source_fingerprint=source_fingerprint,
+        options=_recorded(plan, options),
+        rewritten_buckets=sum(
+            file.name.startswith(f"{DATA_FOLDER}/{store_id}-") for file in present
+        ),
         files=present,
     )
 
 
-def make_store_folder(folder: str, store_id: str, *, overwrite: bool) -> list[str]:
-    """Make the folder of a store and its data folder; return the folders that are new.
+def files_to_keep(
+    current: Manifest | None, plan: BuildPlan, options: FileOptions, buckets: int
+) -> Mapping[int, DataFile]:
+    """Return by bucket the files of the current version that a new one may go on using.
 
-    A hidden file marks the build as running, until `end_build` or `remove_build`: another build
-    that fails meanwhile removes the folders that it made only if they are empty.
-
-    Raises:
-        FileExistsError: a store is there and `overwrite` is False, or the folder is something else.
+    Those are all, or none if the versions differ in more than rows.
     """
-    if os.path.exists(os.path.join(folder, FILE_NAME)) and not overwrite:
-        raise store_exists(folder)
-    if os.path.isdir(folder):
-        foreign = [
-            name
-            for name in sorted(os.listdir(folder))
-            if name not in (FILE_NAME, DATA_FOLDER) and not name.startswith(".")
-        ]
-        if foreign:
-            raise FileExistsError(
-                f"{folder}: is no store: it holds {foreign[0]!r}; give a new or empty folder"
-            )
-    elif os.path.exists(folder):
-        raise FileExistsError(f"{folder}: is a file; give a new or empty folder")
-    made: list[str] = []
-    missing = os.path.join(folder, DATA_FOLDER)
-    while not os.path.isdir(missing):
-        made.append(missing)
-        missing = os.path.dirname(missing)
-    for path in reversed(made):
-        with suppress(FileExistsError):
-            os.mkdir(path)
-        sync_folder(os.path.dirname(path))
-    mark_of_build(folder, store_id).touch()
-    return made
+    if (
+        current is None
+        or current.key_schema != plan.key_schema
+        or current.row_schema != plan.row_schema
+        or current.buckets != buckets
+        or current.options != _recorded(plan, options)
+    ):
+        return {}
+    return {file.bucket: file for file in current.files}
 
 
-def mark_of_build(folder: str, store_id: str) -> Path:
-    """Return the path of the hidden file that is there while a build runs."""
-    return Path(folder, DATA_FOLDER, f".{store_id}-runs")
-
-
-def end_build(folder: str, store_id: str) -> None:
-    """Remove the mark of a build whose store is published."""
-    with suppress(OSError):  # a mark that stays does no harm
-        mark_of_build(folder, store_id).unlink()
+def _recorded(plan: BuildPlan, options: FileOptions) -> dict[str, Any]:
+    return {"on_duplicate": plan.on_duplicate, **asdict(options)}
 
 
 def check_file_options(folder: str, store_id: str, options: FileOptions, threads: int) -> None:
@@ -320,26 +295,9 @@ def check_file_options(folder: str, store_id: str, options: FileOptions, threads
     Writer(path, threads=threads, **asdict(options)).abort()
 
 
-def remove_build(folder: str, store_id: str, made: Sequence[str] = ()) -> None:
-    """Remove the files of a build that failed, and of the folders it made those that are empty.
-
-    If the error came after the store was published, only the mark of the build is removed.
-    """
-    if is_published(folder, store_id):
-        end_build(folder, store_id)
-        return
-    data = Path(folder, DATA_FOLDER)
-    # A writer's temporary file has its final name inside its own.
-    for path in data.glob(f"*{store_id}-*"):
-        path.unlink(missing_ok=True)
-    for made_folder in made:
-        with suppress(OSError):
-            os.rmdir(made_folder)
-
-
 def build(
     source: Any,
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Location,
     *,
     key: str | Sequence[str],
     columns: Sequence[str] | None = None,
@@ -353,18 +311,24 @@ def build(
     block_size: int = 65536,
     bloom_fpp: float = 0.05,
     overwrite: bool = False,
+    retain: timedelta | float = HOUR,
     progress: bool | None = None,
     temp_dir: str | os.PathLike[str] | None = None,
 ) -> LookupStore:
     """Build a store from columnar data and open it.
 
-    A failed build removes what it wrote; a killed one leaves no manifest, so nothing that opens.
+    A failed build removes what it wrote; a killed one leaves no version, so nothing that opens.
+
+    With `overwrite` it publishes the next version. A bucket whose file would be the same, to the
+    byte, as that of the current version is not written again. If the source is files, and neither
+    they nor the arguments have changed since then, they are not even read.
 
     Args:
         source: Parquet or ORC (a file, folder, glob or URI, or a list of these), an Arrow table,
             record batch, reader or dataset, an iterable of record batches, or an object with
             `__arrow_c_stream__`: a pandas or polars DataFrame, a DuckDB relation.
-        path: local folder or `file://` URI of the store; made if missing, else empty.
+        path: folder or URI of the store, or its location; made if missing, else empty. Files of a
+            remote store are written in a temporary folder first.
         key: the key columns, in the order that sorts the store.
         columns: the value columns; None takes all that are not in the key. Key columns named here
             are left out: a store holds them once.
@@ -382,9 +346,13 @@ def build(
         level: level of the compression; None is its default.
         block_size: size of a block of a data file before compression, in bytes.
         bloom_fpp: false positive rate of the filter of a data file; 0 writes no filter.
-        overwrite: replace the store at `path`; until the new one is complete the old one answers.
+        overwrite: replace the store at `path`; until the new version is complete the old one
+            answers, and who has opened that goes on with it.
+        retain: how long replaced versions stay, a timedelta or seconds; see `lookupstore.expire`,
+            which is called after a build that overwrites.
         progress: show a progress bar; None shows it if standard error is a terminal.
-        temp_dir: where to spill; None spills beside the store.
+        temp_dir: where to spill, and where files of a remote store are written first; None is
+            beside a local store, and the system's temporary folder for a remote one.
 
     Raises:
         KeyError: a column that the source does not have.
@@ -392,6 +360,8 @@ def build(
         TypeError: a source or column type that cannot be stored.
         FileNotFoundError: the source names no files.
         FileExistsError: `path` holds a store or something else.
+        CommitConflictError: another build of the same store was published in the same moment.
+        CommitUnknownError: nobody knows whether the version is published; nothing was deleted.
 
     >>> import tempfile
     >>> table = pa.table({"id": [2, 1], "name": ["two", "one"]})
@@ -399,7 +369,7 @@ def build(
     >>> store.get(1)
     {'name': 'one'}
     """
-    folder = store_folder(path)
+    location = located(path)
     buckets = 1 if buckets is None else buckets
     if not isinstance(buckets, int) or not 1 <= buckets <= MAX_BUCKETS:
         raise ValueError(f"buckets is {buckets!r}; give a number from 1 to {MAX_BUCKETS}, or None")
@@ -416,71 +386,127 @@ def build(
         on_duplicate=on_duplicate,
         nullable_keys=nullable_keys,
     )
-    store_id = uuid.uuid4().hex
-    made = make_store_folder(folder, store_id, overwrite=overwrite)
     try:
-        check_file_options(folder, store_id, options, threads)
-        with (
-            progress_bars(progress) as bars,
-            RunSorter(
-                plan.keep,
-                memory=memory,
-                folder=os.path.dirname(folder) if temp_dir is None else os.fspath(temp_dir),
-                partitions=buckets,
-                partition=lambda keys: bucket_of(keys, buckets),
-            ) as sorter,
-        ):
-            total = opened.count_rows() if bars else None
-            rows = 0
-            advance = bars("Reading", total) if bars else None
-            batches = _source_batches(opened, plan, memory // 8)
-            if threads > 1 and opened.is_files:
-                batches = _read_ahead(batches)
-            for batch in batches:
-                sorter.add(plan.encode(batch, rows))
-                rows += batch.num_rows
-                if advance:
-                    advance(batch.num_rows)
-            advance = bars("Writing", rows) if bars else None
-            files = [
-                write_bucket(
-                    folder,
-                    f"{store_id}-{bucket:05d}",
-                    bucket,
-                    sorter.sorted_batches(bucket),
+        with NewVersion(location, overwrite=overwrite, retain=retain, temp_dir=temp_dir) as new:
+            check_file_options(new.folder, new.id, options, threads)
+            current = new.current()
+            kept = files_to_keep(current, plan, options, buckets)
+            if current is not None and _nothing_changed(location, opened, current, kept):
+                _log.info(
+                    "%s: nothing changed in %s since version %d, whose files are used",
+                    location.uri,
+                    opened.description,
+                    current.version,
+                )
+                files: list[DataFile | None] = [*current.files]
+            else:
+                files = _sort_and_write(
+                    opened,
+                    new,
+                    kept,
                     plan=plan,
                     options=options,
-                    source=opened.description,
-                    rows_at_most=sorter.rows_at_most(bucket) or None,
-                    advance=advance,
+                    buckets=buckets,
+                    memory=memory,
                     threads=threads,
+                    progress=progress,
+                    spill=_spill_folder(location, temp_dir),
                 )
-                for bucket in range(buckets)
-            ]
-            _log.info(
-                "built %s from %s: %d rows read, %d chunks spilled",
-                folder,
-                opened.description,
-                rows,
-                sorter.spilled_chunks,
+            manifest = new_manifest(
+                plan,
+                files,
+                store_id=new.id,
+                buckets=buckets,
+                options=options,
+                source=opened.description,
+                source_fingerprint=opened.fingerprint,
             )
-        manifest = new_manifest(
-            plan,
-            files,
-            store_id=store_id,
-            buckets=buckets,
-            options=options,
-            source=opened.description,
-        )
-        publish_manifest(folder, manifest, overwrite=overwrite)
-        end_build(folder, store_id)
+            new.publish(manifest)
     except RepeatedKeyError as error:
-        remove_build(folder, store_id, made)
         raise plan.repeated(error.key) from None
-    except BaseException:
-        remove_build(folder, store_id, made)
-        raise
-    return LookupStore(folder)
+    return LookupStore(location)
+
+
+def _sort_and_write(
+    opened: Source,
+    new: NewVersion,
+    kept: Mapping[int, DataFile],
+    *,
+    plan: BuildPlan,
+    options: FileOptions,
+    buckets: int,
+    memory: int,
+    threads: int,
+    progress: bool | None,
+    spill: str,
+) -> list[DataFile | None]:
+    """Read the source, and give each bucket its file: a new one, or the one in `kept`."""
+    with (
+        progress_bars(progress) as bars,
+        RunSorter(
+            plan.keep,
+            memory=memory,
+            folder=spill,
+            partitions=buckets,
+            partition=lambda keys: bucket_of(keys, buckets),
+        ) as sorter,
+    ):
+        total = opened.count_rows() if bars else None
+        rows = 0
+        advance = bars("Reading", total) if bars else None
+        batches = _source_batches(opened, plan, memory // 8)
+        if threads > 1 and opened.is_files:
+            batches = _read_ahead(batches)
+        for batch in batches:
+            sorter.add(plan.encode(batch, rows))
+            rows += batch.num_rows
+            if advance:
+                advance(batch.num_rows)
+        advance = bars("Writing", rows) if bars else None
+        files = []
+        for bucket in range(buckets):
+            file = write_bucket(
+                new.folder,
+                f"{new.id}-{bucket:05d}",
+                bucket,
+                sorter.sorted_batches(bucket),
+                plan=plan,
+                options=options,
+                rows_at_most=sorter.rows_at_most(bucket) or None,
+                advance=advance,
+                threads=threads,
+            )
+            files.append(None if file is None else settle(new.location, new.folder, file, kept))
+        _log.info(
+            "built %s from %s: %d of %d buckets as before, %d rows read, %d chunks spilled",
+            new.location.uri,
+            opened.description,
+            sum(file is not None and file in kept.values() for file in files),
+            buckets,
+            rows,
+            sorter.spilled_chunks,
+        )
+    return files
+
+
+def _nothing_changed(
+    location: Location, opened: Source, current: Manifest, kept: Mapping[int, DataFile]
+) -> bool:
+    """Return whether a build would only make the files that the current version has."""
+    return (
+        opened.fingerprint is not None
+        and opened.fingerprint == current.source_fingerprint
+        and current.writer == WRITER
+        and len(kept) == len(current.files)
+        and current.num_rows > 0
+        and all(is_whole(location, file) for file in current.files)
+    )
+
+
+def _spill_folder(location: Location, temp_dir: str | os.PathLike[str] | None) -> str:
+    if temp_dir is not None:
+        return os.fspath(temp_dir)
+    return tempfile.gettempdir() if location.local is None else os.path.dirname(location.local)
 
 
 def _source_batches(source: Source, plan: BuildPlan, size: int) -> Iterator[pa.RecordBatch]:

@@ -42,7 +42,15 @@ class ClosedError(LookupStoreError):
 
 
 class StaleStoreError(LookupStoreError):
-    """Say that a store has been replaced since it was planned on."""
+    """Say that a version of a store that was planned on is not there any more."""
+
+
+class CommitConflictError(LookupStoreError):
+    """Say that another publisher was current in the same moment: refresh and retry."""
+
+
+class CommitUnknownError(LookupStoreError):
+    """Say that a version may have been published or not: look before anything is cleaned up."""
 
 
 class DiskQuotaError(LookupStoreError):

@@ -1,45 +1,35 @@
-"""The manifest of a store: which files hold which keys, and how to read them.
+"""The manifest of one version of a store: which files hold which keys, and how to read them.
 
-A store is a folder with `manifest.json` and the data files that it names, under `data/`. The
-manifest is written last and in one step, so a folder without one is no store, whatever else it
-holds. Everything in it is checked when it is read: a manifest that contradicts itself is an error
-that names the field, never a guess.
+Everything in it is checked when it is read: a manifest that contradicts itself is an error that
+names the field, never a guess.
 """
 
 from __future__ import annotations
 
 import json
-import logging
-import os
 import re
-import uuid
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from datetime import datetime, timedelta
 from typing import Any
-from urllib.parse import urlsplit
 
+import pyarrow as pa
 import xxhash
-from pyarrow import fs
 
 from lookupstore._version import __version__
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.keys import KeySchema
 from lookupstore.rows import RowSchema
 
-FILE_NAME = "manifest.json"
 DATA_FOLDER = "data"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 BUCKET_FUNCTION = "xxh64"
 WRITER = f"lookupstore {__version__}"
 
 _DATA_NAME = re.compile(rf"{DATA_FOLDER}/[A-Za-z0-9_][A-Za-z0-9_.-]*\.sst")
 _HASH = re.compile(r"[0-9a-f]{16}")
 _HEX = re.compile(r"([0-9a-f]{2})*")
-_CHUNK_BYTES = 1 << 20
-
-_log = logging.getLogger(__name__)
+_FINGERPRINT = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True)
@@ -67,21 +57,27 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Describe a store: its schemas, its buckets and its data files.
+    """Describe a version of a store: its schemas, its buckets and its data files.
 
     Attributes:
+        version: number of the version, from 1; 0 until it is published.
         id: identity of this content, 32 hexadecimal digits; every build makes a new one.
-        created: UTC time of the build, ISO 8601.
+        created: UTC time right before the version was published, ISO 8601 with milliseconds.
         writer: program and version that built it.
         key_schema: the key columns.
         row_schema: the value columns.
         buckets: number of buckets; a key is in bucket XXH64(encoded key) mod buckets.
         num_rows: number of keys in all files.
         source: what the store was built from, as text.
+        source_fingerprint: hash of the names, sizes and times of the files that it was built from;
+            None if the source was no files, or one of them had just been written.
         options: how it was built: plain JSON values by option name.
+        rewritten_buckets: number of data files that are new in this version; the others are those
+            of the version before.
         files: the data files, by ascending bucket; an empty bucket has none.
     """
 
+    version: int
     id: str
     created: str
     writer: str
@@ -90,13 +86,37 @@ class Manifest:
     buckets: int
     num_rows: int
     source: str
+    source_fingerprint: str | None
     options: Mapping[str, Any]
+    rewritten_buckets: int
     files: tuple[DataFile, ...]
+
+    @property
+    def created_at(self) -> datetime:
+        """Return the moment of `created`."""
+        return datetime.fromisoformat(self.created)
+
+    @property
+    def bytes(self) -> int:
+        """Return the size of all data files."""
+        return sum(file.bytes for file in self.files)
+
+    def decode(self, batch: pa.RecordBatch, names: Sequence[str]) -> list[pa.Array]:
+        """Turn stored keys and rows into columns: those of the key, then the named values.
+
+        Raises:
+            FormatError: the bytes do not fit the schemas.
+        """
+        columns: list[pa.Array] = self.key_schema.decode(batch.column("key")).columns
+        if names:
+            columns += self.row_schema.unpack(batch.column("value"), names).columns
+        return columns
 
     def to_json(self) -> dict[str, Any]:
         """Return the manifest as plain JSON values, with the hash of the rest as its last field."""
         fields = {
             "format_version": FORMAT_VERSION,
+            "version": self.version,
             "id": self.id,
             "created": self.created,
             "writer": self.writer,
@@ -106,69 +126,30 @@ class Manifest:
             "buckets": self.buckets,
             "num_rows": self.num_rows,
             "source": self.source,
+            "source_fingerprint": self.source_fingerprint,
             "options": dict(self.options),
+            "rewritten_buckets": self.rewritten_buckets,
             "files": [asdict(file) for file in self.files],
         }
         return {**fields, "xxh64": _fields_hash(fields)}
 
 
-def store_folder(path: str | os.PathLike[str]) -> str:
-    """Return the absolute local path of a store given as a path or a `file://` URI.
+def manifest_bytes(manifest: Manifest) -> bytes:
+    """Return the manifest as it is stored."""
+    return json.dumps(manifest.to_json(), indent=1).encode() + b"\n"
+
+
+def parse_manifest(path: str, content: bytes) -> Manifest:
+    """Read and check a stored manifest.
+
+    Args:
+        path: where it is, for errors.
+        content: the stored bytes.
 
     Raises:
-        TypeError: `path` is no path.
-        ValueError: `path` is a URI of another file system.
-
-    >>> store_folder("file:///data/users")
-    '/data/users'
+        FormatError: it is of an unknown format version.
+        CorruptionError: it contradicts itself; `expected` names the field.
     """
-    text = os.fspath(path)
-    if not isinstance(text, str):
-        raise TypeError(f"path is {type(path).__name__}; give a str or an os.PathLike of str")
-    if not text:
-        raise ValueError("path is empty; give the folder of a store")
-    if "://" not in text:
-        return os.path.abspath(text)
-    scheme = urlsplit(text).scheme
-    if scheme != "file":
-        raise ValueError(
-            f"path {text!r} is on {scheme!r}; a store is a local folder: give a path or a "
-            "file:// URI (the source of a build may be remote)"
-        )
-    return str(fs.FileSystem.from_uri(text)[1])
-
-
-def file_hash(path: str) -> str:
-    """Return the XXH64 of a whole file as 16 hexadecimal digits."""
-    digest = xxhash.xxh64()
-    with open(path, "rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
-def read_manifest(folder: str) -> Manifest:
-    """Read and check the manifest of the store in a local folder.
-
-    Raises:
-        FileNotFoundError: there is no such folder.
-        FormatError: the folder has no manifest, or one of an unknown format version.
-        CorruptionError: the manifest contradicts itself; `expected` names the field.
-    """
-    path = os.path.join(folder, FILE_NAME)
-    try:
-        content = Path(path).read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        if os.path.isfile(folder):
-            raise FormatError(
-                f"{folder}: is a file, a store is a folder; lookupstore.sst.Reader opens sorted "
-                "files, lookupstore.build makes a store of columnar ones"
-            ) from None
-        if not os.path.isdir(folder):
-            raise FileNotFoundError(f"{folder}: no such store folder") from None
-        raise FormatError(
-            f"{folder}: no store: it has no {FILE_NAME} (a build that did not end leaves none)"
-        ) from None
     try:
         fields = json.loads(content)
     except UnicodeDecodeError as error:
@@ -176,88 +157,6 @@ def read_manifest(folder: str) -> Manifest:
     except json.JSONDecodeError as error:
         raise CorruptionError(path, error.pos, "JSON", error.msg) from None
     return _parse(_Fields(path, "", fields))
-
-
-def publish_manifest(folder: str, manifest: Manifest, *, overwrite: bool = False) -> None:
-    """Make a store visible, in one step and on disk when this returns.
-
-    The data files must be complete and synced. With `overwrite`, the files of the store that was
-    there are deleted after the step; a reader that has them open goes on reading them, and one that
-    cannot be deleted stays, logged.
-
-    An error before the step leaves the folder as it was. An error after it takes a manifest that
-    replaced nothing back; one that replaced another stays: ask `is_published` before deleting data.
-
-    Raises:
-        FileExistsError: the folder holds a store already and `overwrite` is False.
-        OSError: the manifest could not be written, or not be put on disk.
-    """
-    path = os.path.join(folder, FILE_NAME)
-    temporary = os.path.join(folder, f".{FILE_NAME}.{uuid.uuid4().hex}.tmp")
-    sync_folder(os.path.join(folder, DATA_FOLDER))
-    try:
-        with open(temporary, "xb") as file:
-            file.write(json.dumps(manifest.to_json(), indent=1).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        old = _replaced_files(folder) if overwrite else set()
-        if overwrite:
-            os.replace(temporary, path)
-        else:
-            try:
-                os.link(temporary, path)  # unlike a rename, fails if another build was first
-            except FileExistsError:
-                raise store_exists(folder) from None
-    finally:
-        with suppress(OSError):  # a hidden file that stays does no harm
-            os.unlink(temporary)
-    try:
-        sync_folder(folder)
-        sync_folder(os.path.dirname(folder))
-    except BaseException:
-        if not overwrite and is_published(folder, manifest.id):
-            os.unlink(path)
-        raise
-    for name in old - {file.name for file in manifest.files}:
-        try:
-            Path(folder, name).unlink(missing_ok=True)
-        except OSError as error:
-            _log.warning("%s: %s is no part of the store now, but stays: %s", folder, name, error)
-
-
-def is_published(folder: str, store_id: str) -> bool:
-    """Return whether a folder holds the store of one build; if that cannot be read, True.
-
-    What a build wrote may be deleted only if this is False.
-    """
-    try:
-        return read_manifest(folder).id == store_id
-    except (FileNotFoundError, FormatError, CorruptionError):
-        return False
-    except OSError:
-        return True
-
-
-def store_exists(folder: str) -> FileExistsError:
-    """Return the error that says that a folder holds a store already."""
-    return FileExistsError(f"{folder}: holds a store already; pass overwrite=True to replace it")
-
-
-def sync_folder(folder: str) -> None:
-    """Put the names in a folder on disk, so that a crash cannot undo a link or rename."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _replaced_files(folder: str) -> set[str]:
-    """Return the data files that the present manifest names; none if there is no good manifest."""
-    try:
-        return {file.name for file in read_manifest(folder).files}
-    except (FormatError, CorruptionError):
-        return set()
 
 
 def _fields_hash(fields: Mapping[str, Any]) -> str:
@@ -327,15 +226,18 @@ def _parse(fields: _Fields) -> Manifest:
         raise fields.wrong("bucket_function", BUCKET_FUNCTION, function)
     buckets = fields.number("buckets", 1)
     manifest = Manifest(
+        version=fields.number("version", 1),
         id=fields.pattern("id", re.compile(r"[0-9a-f]{32}"), "32 hexadecimal digits"),
-        created=fields.text("created"),
+        created=_parse_time(fields, "created"),
         writer=fields.text("writer"),
         key_schema=_parse_schema(fields, "key", KeySchema),
         row_schema=_parse_schema(fields, "values", RowSchema),
         buckets=buckets,
         num_rows=fields.number("num_rows", 0),
         source=fields.text("source"),
+        source_fingerprint=_parse_fingerprint(fields, "source_fingerprint"),
         options=fields.take("options", dict, "an object"),
+        rewritten_buckets=fields.number("rewritten_buckets", 0),
         files=tuple(
             _parse_file(_Fields(fields.path, f"files[{i}].", file), buckets)
             for i, file in enumerate(fields.take("files", list, "a list"))
@@ -349,6 +251,24 @@ def _parse(fields: _Fields) -> Manifest:
     if records != manifest.num_rows:
         raise fields.wrong("num_rows", f"{records}, the records of all files", manifest.num_rows)
     return manifest
+
+
+def _parse_time(fields: _Fields, name: str) -> str:
+    value = fields.text(name)
+    try:
+        known = datetime.fromisoformat(value).utcoffset() == timedelta(0)
+    except ValueError:
+        known = False
+    if not known:
+        raise fields.wrong(name, "a time in UTC, ISO 8601", value)
+    return value
+
+
+def _parse_fingerprint(fields: _Fields, name: str) -> str | None:
+    if name in fields.fields and fields.fields[name] is None:
+        del fields.fields[name]
+        return None
+    return fields.pattern(name, _FINGERPRINT, "32 hexadecimal digits, or null")
 
 
 def _parse_schema(fields: _Fields, name: str, kind: Any) -> Any:

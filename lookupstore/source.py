@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import fnmatch
 import itertools
+import json
 import os
 import posixpath
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import xxhash
 from pyarrow import fs, orc
+
+from lookupstore.location import open_uri, shown_uri
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -33,6 +38,8 @@ _MAGIC = "*?["
 _BATCH_ROWS = 1 << 16
 _BATCH_BYTES = 4 << 20
 _STREAM_BYTES = 1 << 18
+# The coarsest clock of a file system has seconds: what is older can not change under its time.
+_SETTLED_NS = 2_000_000_000
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,8 @@ class Source:
         batches: gives the named columns as record batches, in source order; call it once.
         count_rows: counts the rows without reading them, or gives None where that is not cheap.
         is_files: whether it is files, which any thread may read; what a caller has made may not be.
+        fingerprint: hash of the names, sizes and times of the files, in their order; None if it is
+            no files, or if one of them is so new that it may change again under the same time.
     """
 
     schema: pa.Schema
@@ -52,6 +61,7 @@ class Source:
     batches: Callable[[Sequence[str]], Iterator[pa.RecordBatch]]
     count_rows: Callable[[], int | None]
     is_files: bool = False
+    fingerprint: str | None = None
 
 
 def open_source(source: Any) -> Source:
@@ -163,8 +173,12 @@ class _Found:
     """Files that one given path stands for; `base` is where hive folders begin, if anywhere."""
 
     filesystem: fs.FileSystem
-    files: tuple[str, ...]
+    infos: tuple[fs.FileInfo, ...]
     base: str | None
+
+    @property
+    def files(self) -> list[str]:
+        return [info.path for info in self.infos]
 
 
 def _files_source(paths: Sequence[str]) -> Source:
@@ -181,7 +195,7 @@ def _files_source(paths: Sequence[str]) -> Source:
     # reads ahead as it likes, which no memory budget survives.
     datasets = [
         ds.dataset(
-            list(one.files),
+            one.files,
             format=file_format,
             filesystem=one.filesystem,
             partitioning=None if one.base is None else "hive",
@@ -197,7 +211,8 @@ def _files_source(paths: Sequence[str]) -> Source:
             for fragment in dataset.get_fragments():
                 yield from _read_file(fragment, file_format, wanted)
 
-    what = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+    first = shown_uri(paths[0])
+    what = first if len(paths) == 1 else f"{first} and {len(paths) - 1} more"
     kind = {"parquet": "Parquet", "orc": "ORC"}[file_format]
     return Source(
         schema,
@@ -205,7 +220,21 @@ def _files_source(paths: Sequence[str]) -> Source:
         select,
         lambda: sum(int(dataset.count_rows()) for dataset in datasets),
         is_files=True,
+        fingerprint=_fingerprint(found),
     )
+
+
+def _fingerprint(found: Sequence[_Found]) -> str | None:
+    """Return a hash that changes when files are added, removed, renamed, or written."""
+    files = [
+        (one.filesystem.type_name, one.base, info.path, info.size, info.mtime_ns)
+        for one in found
+        for info in one.infos
+    ]
+    times = [mtime for *_, mtime in files]
+    if None in times or max(times) > time.time_ns() - _SETTLED_NS:
+        return None
+    return xxhash.xxh3_128_hexdigest(json.dumps(files).encode())
 
 
 def _read_file(
@@ -311,25 +340,25 @@ def _find_files(path: str) -> _Found:
     info = filesystem.get_file_info(root)
     if info.type == fs.FileType.File:
         _format_of(root)
-        return _Found(filesystem, (root,), None)
+        return _Found(filesystem, (info,), None)
     if info.type == fs.FileType.Directory:
         return _Found(filesystem, _files_below(filesystem, root, path), root)
     if not any(sign in root for sign in _MAGIC):
-        raise FileNotFoundError(f"source: {path}: no such file or folder")
+        raise FileNotFoundError(f"source: {shown_uri(path)}: no such file or folder")
     parts = root.split("/")
     fixed = next(i for i, part in enumerate(parts) if any(sign in part for sign in _MAGIC))
     base = "/".join(parts[:fixed]) or "/"
     matches = sorted(set(_matching(filesystem, base, parts[fixed:])))
-    files: list[str] = []
+    files: dict[str, fs.FileInfo] = {}
     for match in filesystem.get_file_info(matches):
         if match.type == fs.FileType.Directory:
-            files.extend(_files_below(filesystem, match.path, path))
+            files.update((info.path, info) for info in _files_below(filesystem, match.path, path))
         else:
             _format_of(match.path)
-            files.append(match.path)
+            files[match.path] = match
     if not files:
-        raise FileNotFoundError(f"source: no file matches {path}")
-    return _Found(filesystem, tuple(sorted(set(files))), base)
+        raise FileNotFoundError(f"source: no file matches {shown_uri(path)}")
+    return _Found(filesystem, tuple(files[name] for name in sorted(files)), base)
 
 
 def _open_filesystem(path: str) -> tuple[fs.FileSystem, str]:
@@ -339,7 +368,7 @@ def _open_filesystem(path: str) -> tuple[fs.FileSystem, str]:
     address, mark, query = path.partition("?")
     parts = address.split("/")
     fixed = next((i for i, part in enumerate(parts) if "*" in part or "[" in part), len(parts))
-    filesystem, base = fs.FileSystem.from_uri("/".join(parts[:fixed]) + mark + query)
+    filesystem, base = open_uri("/".join(parts[:fixed]) + mark + query)
     return filesystem, posixpath.join(base, *parts[fixed:])
 
 
@@ -349,14 +378,15 @@ def _visible(path: str, base: str) -> bool:
     return not any(p.startswith(".") or (p.startswith("_") and "=" not in p) for p in parts)
 
 
-def _files_below(filesystem: fs.FileSystem, folder: str, path: str) -> tuple[str, ...]:
+def _files_below(filesystem: fs.FileSystem, folder: str, path: str) -> tuple[fs.FileInfo, ...]:
     below = filesystem.get_file_info(fs.FileSelector(folder, recursive=True))
-    names = sorted(info.path for info in below if info.is_file and _visible(info.path, folder))
-    files = tuple(n for n in names if posixpath.splitext(n)[1].lower() in FORMATS)
+    seen = [info for info in below if info.is_file and _visible(info.path, folder)]
+    seen.sort(key=lambda info: info.path)
+    files = tuple(i for i in seen if posixpath.splitext(i.path)[1].lower() in FORMATS)
     if not files:
-        other = f"; it has {posixpath.relpath(names[0], folder)}" if names else ""
+        other = f"; it has {posixpath.relpath(seen[0].path, folder)}" if seen else ""
         raise FileNotFoundError(
-            f"source: {path}: no file below it ends in {', '.join(FORMATS)}{other}"
+            f"source: {shown_uri(path)}: no file below it ends in {', '.join(FORMATS)}{other}"
         )
     return files
 

@@ -1,4 +1,4 @@
-"""A store: typed keys to typed rows, over the sorted files of one local folder."""
+"""A store: typed keys to typed rows, over the sorted files of one version."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import html
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from datetime import datetime
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -16,34 +16,37 @@ import pyarrow as pa
 import xxhash
 
 from lookupstore._keys import bucket_of
+from lookupstore.bucket_files import BucketFiles, Fetch
 from lookupstore.errors import ClosedError, CorruptionError, FormatError, StaleStoreError
 from lookupstore.key_arguments import encode_keys
 from lookupstore.keys import KeySchema
-from lookupstore.manifest import (
-    DATA_FOLDER,
-    FILE_NAME,
-    DataFile,
-    Manifest,
-    file_hash,
-    read_manifest,
-    store_folder,
-)
+from lookupstore.location import Location
+from lookupstore.manifest import DATA_FOLDER, Manifest
 from lookupstore.runs import RepeatedKeyError, merge
 from lookupstore.sst import Reader
 from lookupstore.sst.cache import BlockCache
-
-# A build may replace the store while it is being opened; the next look finds the new files.
-_OPEN_ATTEMPTS = 5
+from lookupstore.store_check import StoreCheck, check_store
+from lookupstore.versions import (
+    LOOKS,
+    find_version,
+    list_names,
+    located,
+    name_of,
+    read_newest,
+    read_version,
+    replaced_meanwhile,
+)
 
 
 @dataclass(frozen=True)
 class StoreInfo:
-    """Describe a store for people and programs.
+    """Describe a version of a store for people and programs.
 
     Attributes:
-        path: its folder.
+        path: its folder, or URI without credentials.
+        version: number of the version.
         id: identity of this content; every build makes a new one.
-        created: UTC time of the build, ISO 8601.
+        created: UTC time at which the version was published, ISO 8601.
         writer: program and version that built it.
         source: what it was built from.
         key: Arrow type of each key column, by name, in the order that sorts the store.
@@ -52,10 +55,13 @@ class StoreInfo:
         buckets: number of buckets.
         files: number of data files.
         bytes: size of all data files.
+        rewritten_buckets: number of data files that are new in this version; the others are those
+            of the version before.
         options: how it was built.
     """
 
     path: str
+    version: int
     id: str
     created: str
     writer: str
@@ -66,6 +72,7 @@ class StoreInfo:
     buckets: int
     files: int
     bytes: int
+    rewritten_buckets: int
     options: Mapping[str, Any]
 
     def to_json(self) -> dict[str, Any]:
@@ -73,39 +80,23 @@ class StoreInfo:
         return asdict(self)
 
 
-@dataclass(frozen=True)
-class StoreCheck:
-    """Say what `LookupStore.verify` has read and found good.
-
-    Attributes:
-        files: number of data files.
-        num_rows: number of rows.
-        bytes: size of all data files.
-        stray: files in the folder that are not part of the store: left by a build that was killed
-            or overtaken by another, or being written by one that runs now. No reader looks at
-            them.
-    """
-
-    files: int
-    num_rows: int
-    bytes: int
-    stray: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the result as plain JSON values."""
-        return {**asdict(self), "stray": list(self.stray)}
-
-
-def open(path: str | os.PathLike[str], *, cache_bytes: int | None = None) -> LookupStore:
-    """Open a store.
+def open(
+    path: str | os.PathLike[str] | Location,
+    *,
+    version: int | None = None,
+    cache_bytes: int | None = None,
+) -> LookupStore:
+    """Open a version of a store.
 
     Args:
-        path: its folder, or a `file://` URI.
+        path: its folder, a URI that pyarrow knows (`file://`, `s3://`, `gs://`, `abfs://`,
+            `hdfs://`), or a `lookupstore.location.Location`.
+        version: number of the version; None opens the current one.
         cache_bytes: size of a cache of decoded blocks for this store alone; None shares the cache
             of the process.
 
     Raises:
-        FileNotFoundError: there is no such folder.
+        FileNotFoundError: there is no such folder or version.
         FormatError: the folder is no store, or of a newer format.
         CorruptionError: the manifest or a data file contradicts itself.
 
@@ -113,19 +104,19 @@ def open(path: str | os.PathLike[str], *, cache_bytes: int | None = None) -> Loo
     >>> folder = tempfile.mkdtemp()
     >>> _ = lookupstore.build(pa.table({"id": [7], "name": ["seven"]}), folder, key="id")
     >>> with lookupstore.open(folder) as store:
-    ...     store.get(7)
-    {'name': 'seven'}
+    ...     store.version, store.get(7)
+    (1, {'name': 'seven'})
     """
-    return LookupStore(path, cache_bytes=cache_bytes)
+    return LookupStore(path, version=version, cache_bytes=cache_bytes)
 
 
 class LookupStore:
     """Answers what is at a key, for one key or millions.
 
-    Threads may share it. Pickling keeps the path: the copy opens the store again, and says so if
-    it has been replaced meanwhile. An open store keeps answering from the files that it opened,
-    even when a build replaces them. Wherever a method takes `keys`, `lookupstore.key_arguments`
-    says in which forms.
+    Threads may share it. It is pinned to the version that it opened, even when a build replaces
+    that; `newest` opens the one that is current now. Pickling keeps location and version: the copy
+    opens it again, and says so if it is gone. Wherever a method takes `keys`,
+    `lookupstore.key_arguments` says in which forms.
 
     >>> import tempfile, lookupstore
     >>> table = pa.table({"region": ["eu", "eu", "us"], "id": [1, 2, 1], "name": ["a", "b", "c"]})
@@ -138,17 +129,70 @@ class LookupStore:
     [1, 2]
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, cache_bytes: int | None = None) -> None:
-        self._path = store_folder(path)
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | Location,
+        *,
+        version: int | None = None,
+        cache_bytes: int | None = None,
+        fetch: Fetch | None = None,
+    ) -> None:
+        """Open a version; `open` says how.
+
+        Args:
+            path: folder, URI or location of the store.
+            version: number of the version; None opens the current one.
+            cache_bytes: size of a cache of decoded blocks for this store alone.
+            fetch: gives the local path of a data file; see `lookupstore.bucket_files`.
+        """
+        self._location = located(path)
         self._cache_bytes = cache_bytes
+        self._fetch = fetch
         self._closed = False
         cache: BlockCache | None = None if cache_bytes is None else BlockCache(cache_bytes)
-        self._manifest, self._readers = _open_files(self._path, cache)
+        self._manifest, self._files = _open_files(self._location, version, cache, fetch)
+
+    @property
+    def location(self) -> Location:
+        """Return where the store is, with the credentials that it was opened with."""
+        return self._location
 
     @property
     def path(self) -> str:
-        """Return the absolute path of the store's folder."""
-        return self._path
+        """Return the absolute path of the store's folder, or its URI without credentials."""
+        return self._location.uri
+
+    @property
+    def version(self) -> int:
+        """Return the number of the version that is open."""
+        return self._manifest.version
+
+    @property
+    def created(self) -> datetime:
+        """Return when the version was published, in UTC."""
+        return self._manifest.created_at
+
+    def newest(self) -> LookupStore:
+        """Return the store at its current version: itself, or the newer version, opened.
+
+        This store stays open and answers as before. A listing that lags behind never leads back
+        to an older version.
+
+        Raises:
+            StaleStoreError: each newer version was gone before it was open.
+            CorruptionError: the newer version is damaged.
+        """
+        self._check_open()
+        own = name_of(self._manifest)
+        names = list_names(self._location)
+        # A version that is not listed any more was expired, or withdrawn for one of its number.
+        if own in names[-1:] or not names or names[-1].number < own.number:
+            return self
+        opened = LookupStore(self._location, cache_bytes=self._cache_bytes, fetch=self._fetch)
+        if opened.version < own.number:
+            opened.close()
+            return self
+        return opened
 
     @property
     def id(self) -> str:
@@ -201,7 +245,7 @@ class LookupStore:
             return None
         buckets = self._manifest.buckets
         bucket = xxhash.xxh64_intdigest(encoded) % buckets if buckets > 1 else 0
-        reader = self._readers.get(bucket)
+        reader = self._files.get(bucket)
         row = None if reader is None else reader.get(encoded)
         if row is None:
             return None
@@ -316,7 +360,8 @@ class LookupStore:
         """Describe the store."""
         manifest = self._manifest
         return StoreInfo(
-            path=self._path,
+            path=self.path,
+            version=manifest.version,
             id=manifest.id,
             created=manifest.created,
             writer=manifest.writer,
@@ -326,7 +371,8 @@ class LookupStore:
             num_rows=manifest.num_rows,
             buckets=manifest.buckets,
             files=len(manifest.files),
-            bytes=sum(file.bytes for file in manifest.files),
+            bytes=manifest.bytes,
+            rewritten_buckets=manifest.rewritten_buckets,
             options=dict(manifest.options),
         )
 
@@ -335,36 +381,16 @@ class LookupStore:
 
         Raises:
             CorruptionError: the first thing that is wrong.
-            StaleStoreError: the store has been replaced, and its files are gone.
+            StaleStoreError: the version has been replaced, and its files are gone.
         """
         self._check_open()
-        self._check_not_replaced()
-        for file in self._manifest.files:
-            try:
-                self._verify_file(file)
-            except FileNotFoundError:
-                self._check_not_replaced()
-                raise
-        named = {os.path.join(self._path, file.name) for file in self._manifest.files}
-        named.add(os.path.join(self._path, FILE_NAME))
-        present = (path for path in sorted(Path(self._path).rglob("*")) if path.is_file())
-        return StoreCheck(
-            files=len(self._manifest.files),
-            num_rows=self._manifest.num_rows,
-            bytes=sum(file.bytes for file in self._manifest.files),
-            stray=tuple(
-                path.relative_to(self._path).as_posix()
-                for path in present
-                if str(path) not in named
-            ),
-        )
+        return check_store(self._location, self._manifest, self._files)
 
     def close(self) -> None:
         """Close the files; the store answers no more. Closing again does nothing."""
         if not self._closed:
             self._closed = True
-            for reader in self._readers.values():
-                reader.close()
+            self._files.close()
 
     def __enter__(self) -> LookupStore:
         self._check_open()
@@ -379,14 +405,14 @@ class LookupStore:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (self._path, self._cache_bytes, self.id)
+        return _reopen, (self._location, self._cache_bytes, self.version, self.id)
 
     def __repr__(self) -> str:
         key = ", ".join(f"{f.name}: {f.type}" for f in self._manifest.key_schema.schema)
         values = len(self.value_schema)
         state = ", closed" if self._closed else ""
         return (
-            f"<LookupStore {self._path!r}: key ({key}), {values} value "
+            f"<LookupStore {self.path!r}: key ({key}), {values} value "
             f"column{'s'[: values != 1]}, {self.num_rows:,} rows{state}>"
         )
 
@@ -407,13 +433,7 @@ class LookupStore:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ClosedError(f"{self._path}: the store is closed; open it again")
-
-    def _check_not_replaced(self) -> None:
-        if read_manifest(self._path).id != self.id:
-            raise StaleStoreError(
-                f"{self._path}: replaced since it was opened; open it again"
-            ) from None
+            raise ClosedError(f"{self.path}: the store is closed; open it again")
 
     def _value_columns(self, columns: Sequence[str] | None) -> list[str]:
         known = list(self.value_schema.names)
@@ -434,17 +454,17 @@ class LookupStore:
         """Yield bucket, reader and positions of the keys that are in it; None: all positions."""
         buckets = self._manifest.buckets
         if buckets == 1:
-            for bucket, reader in self._readers.items():
-                yield bucket, reader, None
+            for bucket in self._files:
+                yield bucket, self._files[bucket], None
             return
         # A null key falls into some bucket, where no reader finds it.
         held = bucket_of(keys, buckets)
         order = np.argsort(held, kind="stable")
         ends = np.searchsorted(held[order], np.arange(buckets + 1))
-        for bucket, reader in self._readers.items():
+        for bucket in self._files:
             positions = order[ends[bucket] : ends[bucket + 1]]
             if len(positions):
-                yield bucket, reader, positions
+                yield bucket, self._files[bucket], positions
 
     def _rows_at(self, keys: Any) -> Iterator[tuple[pa.Array, list[tuple[int, pa.Array]]]]:
         """Yield the packed row at each key, and the same rows as each bucket gave them."""
@@ -484,7 +504,7 @@ class LookupStore:
 
     def _corrupt(self, bucket: int, expected: str, found: object) -> NoReturn:
         file = next(file for file in self._manifest.files if file.bucket == bucket)
-        raise CorruptionError(os.path.join(self._path, file.name), 0, expected, found)
+        raise CorruptionError(self._location.show(file.name), 0, expected, found)
 
     def _scan(
         self,
@@ -493,7 +513,7 @@ class LookupStore:
         bounds: dict[str, bytes | None],
         reverse: bool,
     ) -> Iterator[pa.RecordBatch]:
-        runs = [reader.scan(**bounds, reverse=reverse) for reader in self._readers.values()]
+        runs = [self._files[bucket].scan(**bounds, reverse=reverse) for bucket in self._files]
         if len(runs) == 1:
             batches: Iterator[pa.RecordBatch] = iter(runs[0])
         else:
@@ -503,7 +523,7 @@ class LookupStore:
             try:
                 batch = next(batches, None)
             except RepeatedKeyError as error:
-                path = os.path.join(self._path, DATA_FOLDER)
+                path = self._location.show(DATA_FOLDER)
                 raise CorruptionError(
                     path, 0, "each key in one bucket", f"{error.key.hex()} in two"
                 ) from None
@@ -515,99 +535,48 @@ class LookupStore:
         self, batch: pa.RecordBatch, schema: pa.Schema, names: Sequence[str]
     ) -> pa.RecordBatch:
         try:
-            return pa.RecordBatch.from_arrays(self._columns(batch, names), schema=schema)
+            return pa.RecordBatch.from_arrays(self._manifest.decode(batch, names), schema=schema)
         except FormatError as error:
             bad = error
         held = bucket_of(batch.column("key"), self._manifest.buckets)
         for bucket in np.unique(held).tolist():
             try:
-                self._columns(batch.filter(pa.array(held == bucket)), names)
+                self._manifest.decode(batch.filter(pa.array(held == bucket)), names)
             except FormatError as error:
                 self._corrupt(bucket, "keys and rows of the store's columns", error)
         self._corrupt(int(held[0]), "keys and rows of the store's columns", bad)
 
-    def _columns(self, batch: pa.RecordBatch, names: Sequence[str]) -> list[pa.Array]:
-        columns: list[pa.Array] = self._manifest.key_schema.decode(batch.column("key")).columns
-        if names:
-            columns += self._manifest.row_schema.unpack(batch.column("value"), names).columns
-        return columns
 
-    def _verify_file(self, file: DataFile) -> None:
-        path = os.path.join(self._path, file.name)
-        reader = self._readers[file.bucket]
-        found = file_hash(path)
-        # Asked first: an error of the file itself knows the offset, the hash does not.
-        reader.verify()
-        if found != file.xxh64:
-            raise CorruptionError(path, 0, f"a file with XXH64 {file.xxh64}", found)
-        first: bytes | None = None
-        last = b""
-        for batch in reader.scan():
-            keys = batch.column("key")
-            if not len(keys):
-                continue
-            first = keys[0].as_py() if first is None else first
-            last = keys[-1].as_py()
-            wrong = np.flatnonzero(bucket_of(keys, self._manifest.buckets) != file.bucket)
-            if len(wrong):
-                key = keys[int(wrong[0])].as_py().hex()
-                raise CorruptionError(path, 0, f"keys of bucket {file.bucket}", f"the key {key}")
-            try:
-                self._columns(batch, self.value_schema.names)
-            except FormatError as error:
-                raise CorruptionError(path, 0, "rows of the store's schema", error) from error
-        for name, expected, key_found in [
-            ("min_key", file.min_key, first or b""),
-            ("max_key", file.max_key, last),
-        ]:
-            if expected != key_found.hex():
-                raise CorruptionError(path, 0, f"{name} {expected}", key_found.hex())
-
-
-def _open_files(folder: str, cache: BlockCache | None) -> tuple[Manifest, dict[int, Reader]]:
-    """Open all files that the manifest names, of one state of the store."""
-    for _ in range(_OPEN_ATTEMPTS):
-        manifest = read_manifest(folder)
-        readers: dict[int, Reader] = {}
+def _open_files(
+    location: Location, version: int | None, cache: BlockCache | None, fetch: Fetch | None
+) -> tuple[Manifest, BucketFiles]:
+    """Open the files of one version, or of the current one, which may change meanwhile."""
+    if version is not None:
+        name = find_version(location, version)
+        manifest = read_version(location, name)
+        return manifest, BucketFiles(location, manifest, cache, fetch)
+    for _ in range(LOOKS):
+        manifest = read_newest(location)
         try:
-            for file in manifest.files:
-                readers[file.bucket] = _open_file(os.path.join(folder, file.name), file, cache)
-            return manifest, readers
-        except FileNotFoundError as error:
-            _close_all(readers)
-            if read_manifest(folder).id != manifest.id:
-                continue
-            raise CorruptionError(
-                str(error.filename or folder), 0, "a data file that the manifest names", "no file"
-            ) from None
-        except BaseException:
-            _close_all(readers)
-            raise
-    raise StaleStoreError(f"{folder}: replaced again and again while it was being opened")
+            return manifest, BucketFiles(location, manifest, cache, fetch)
+        except StaleStoreError:
+            continue
+    raise replaced_meanwhile(location)
 
 
-def _open_file(path: str, file: DataFile, cache: BlockCache | None) -> Reader:
-    size = os.stat(path).st_size
-    if size != file.bytes:
-        raise CorruptionError(path, min(size, file.bytes), f"{file.bytes} bytes", f"{size} bytes")
-    reader = Reader(path, cache=cache)
-    if len(reader) != file.num_records:
-        reader.close()
-        raise CorruptionError(path, 0, f"{file.num_records} records", f"{len(reader)} records")
-    return reader
-
-
-def _close_all(readers: Mapping[int, Reader]) -> None:
-    for reader in readers.values():
-        reader.close()
-
-
-def _reopen(path: str, cache_bytes: int | None, store_id: str) -> LookupStore:
-    store = LookupStore(path, cache_bytes=cache_bytes)
+def _reopen(
+    location: Location, cache_bytes: int | None, version: int, store_id: str
+) -> LookupStore:
+    try:
+        store = LookupStore(location, version=version, cache_bytes=cache_bytes)
+    except FileNotFoundError as error:
+        raise StaleStoreError(
+            f"{error} (replaced since the store was pickled, then {store_id}); open it again"
+        ) from None
     if store.id != store_id:
         store.close()
         raise StaleStoreError(
-            f"{path}: replaced since the store was pickled (then {store_id}, now {store.id}); "
-            "open it again"
+            f"{location.uri}: replaced since the store was pickled (then {store_id}, now "
+            f"{store.id}); open it again"
         )
     return store

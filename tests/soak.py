@@ -103,7 +103,13 @@ def replace(path: str, published: str, end: float, interval: float) -> Found:
             version += 1
             options = OPTIONS[version % len(OPTIONS)]
             with lookupstore.build(
-                table_of(version), path, key="key", overwrite=True, progress=False, **options
+                table_of(version),
+                path,
+                key="key",
+                overwrite=True,
+                retain=interval / 2,
+                progress=False,
+                **options,
             ) as store:
                 found.versions[store.id] = version
             Path(published + ".new").write_text(str(version))

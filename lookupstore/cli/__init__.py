@@ -1,4 +1,4 @@
-"""The command line: ``lookupstore build | get | scan | info | dump | verify | demo``.
+"""The command line: ``lookupstore build | get | scan | info | versions | publish | ...``.
 
 Exit status: 0 all is well; 1 the data or the machine say no (a key is missing, a file is damaged or
 of another kind, the disk is full, there is no Java); 2 what was typed has to change.
@@ -27,6 +27,7 @@ from lookupstore.cli.output import (
     write_rows,
 )
 from lookupstore.errors import CorruptionError, FormatError, LookupStoreError
+from lookupstore.location import shown_uri
 from lookupstore.sst import Info, Reader
 from lookupstore.sst.dump import dump_text, hexdump, layout, text
 
@@ -50,6 +51,7 @@ _SPOKEN = {
     r"nullable_keys=\['([^']*)'\]": r"--nullable-keys \1",
     r"order='(\w+)'": r"--order \1",
 }
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30,
           "KB": 10**3, "MB": 10**6, "GB": 10**9}  # fmt: skip
 
@@ -157,6 +159,22 @@ _hex = click.option(
     help="Keys of a file are hex digits, and all bytes shown so.",
 )
 _columns = click.option("--columns", metavar="A,B", help="Value columns, in this order.")
+_version = click.option(
+    "--version",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Version of a store; the current one if missing.",
+)
+_overwrite = click.option(
+    "--overwrite", is_flag=True, help="Publish the next version of the store that is there."
+)
+_retain = click.option(
+    "--retain",
+    default="1h",
+    show_default=True,
+    metavar="TIME",
+    help="How long replaced versions stay: 90s, 30m, 1h, 7d; 0 removes them at once.",
+)
 
 
 @click.group(
@@ -202,7 +220,8 @@ def main(ctx: click.Context, debug: bool) -> None:
               help="Budget for rows in memory; what is beyond is spilled to disk.")  # fmt: skip
 @click.option("--threads", type=click.IntRange(1, 64), default=1, show_default=True, metavar="N",
               help="How many threads read ahead, compress and write.")  # fmt: skip
-@click.option("--overwrite", is_flag=True, help="Replace the store that is there.")
+@_overwrite
+@_retain
 @_output("table", "json")
 def build(
     sources: tuple[str, ...],
@@ -216,10 +235,14 @@ def build(
     memory: str,
     threads: int,
     overwrite: bool,
+    retain: str,
     output: str,
 ) -> None:
-    """Build the store PATH from SOURCE...: Parquet or ORC files, folders, globs or URIs."""
-    rule, budget = _on_duplicate(on_duplicate), _size(memory)
+    """Build the store PATH from SOURCE...: Parquet or ORC files, folders, globs or URIs.
+
+    PATH may be a URI, too. With --overwrite only files of buckets that have changed are written.
+    """
+    rule, budget, kept_for = _on_duplicate(on_duplicate), _size(memory), _seconds(retain)
     try:
         store = lookupstore.build(
             list(sources),
@@ -233,12 +256,13 @@ def build(
             memory=budget,
             threads=threads,
             overwrite=overwrite,
+            retain=kept_for,
         )
     except (pa.ArrowException, OSError) as error:
         # Ours and the system's have a number or a kind; Arrow's do not say which file it was.
         if not isinstance(error, pa.ArrowException) and (type(error) is not OSError or error.errno):
             raise
-        read = ", ".join(sources[:5]) + (", ..." if len(sources) > 5 else "")
+        read = ", ".join(map(shown_uri, sources[:5])) + (", ..." if len(sources) > 5 else "")
         raise FormatError(f"{read}: can not be read: {error}") from error
     with store:
         _write_info(store, output)
@@ -248,6 +272,7 @@ def build(
 @click.argument("path", metavar="STORE_OR_FILE")
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 @_columns
+@_version
 @_order
 @_hex
 @_output("table", "json", "csv", "arrow")
@@ -255,6 +280,7 @@ def get(
     path: str,
     keys: tuple[str, ...],
     columns: str | None,
+    version: int | None,
     order: str,
     hexadecimal: bool,
     output: str,
@@ -268,7 +294,7 @@ def get(
 
     JSON has one line for each key, null where it is missing.
     """
-    opened = _open(path, order)
+    opened = _open(path, order, version)
     with opened:
         if isinstance(opened, Reader):
             _only_stores(columns=columns)
@@ -299,7 +325,7 @@ def get(
     if missing:
         different = [repr(key) for key in dict.fromkeys(missing)]
         shown = ", ".join(different[:10]) + (", ..." if len(different) > 10 else "")
-        click.echo(f"Error: {path}: no key {shown}", err=True)
+        click.echo(f"Error: {shown_uri(path)}: no key {shown}", err=True)
     return 1 if missing else 0
 
 
@@ -312,6 +338,7 @@ def get(
 @_columns
 @click.option("--limit", type=click.IntRange(0), help=f"Most rows; a table shows {TABLE_ROWS}.")
 @click.option("--reverse", is_flag=True, help="From the last key to the first.")
+@_version
 @_order
 @_hex
 @_output("table", "json", "csv", "arrow")
@@ -323,6 +350,7 @@ def scan(
     columns: str | None,
     limit: int | None,
     reverse: bool,
+    version: int | None,
     order: str,
     hexadecimal: bool,
     output: str,
@@ -330,7 +358,7 @@ def scan(
     """Print rows in key order; 'lookupstore get --help' says how keys are typed."""
     bounds = {"start": start, "stop": stop, "prefix": prefix}
     given = {name: value for name, value in bounds.items() if value is not None}
-    opened = _open(path, order)
+    opened = _open(path, order, version)
     with opened:
         batches: Iterator[pa.RecordBatch]
         if isinstance(opened, Reader):
@@ -365,11 +393,12 @@ def scan(
 
 @main.command()
 @click.argument("path", metavar="STORE_OR_FILE")
+@_version
 @_order
 @_output("table", "json")
-def info(path: str, order: str, output: str) -> None:
+def info(path: str, version: int | None, order: str, output: str) -> None:
     """Print what a store or file says of itself."""
-    opened = _open(path, order)
+    opened = _open(path, order, version)
     with opened:
         _write_info(opened, output)
 
@@ -401,16 +430,19 @@ def dump(path: str, records: bool, hexadecimal: bool, order: str, output: str) -
 
 @main.command()
 @click.argument("path", metavar="STORE_OR_FILE")
+@_version
 @_order
 @_output("table", "json")
-def verify(path: str, order: str, output: str) -> None:
+def verify(path: str, version: int | None, order: str, output: str) -> None:
     """Read every byte of a store or file and check it."""
     try:
-        with _open(path, order) as opened:
+        with _open(path, order, version) as opened:
             checked = opened.verify()
     except LookupStoreError as error:
         if output == "json":
-            write_json({"ok": False, "path": path, "error": _message(error), **_place(error)})
+            write_json(
+                {"ok": False, "path": shown_uri(path), "error": _message(error), **_place(error)}
+            )
         raise
     if output == "json":
         write_json({"ok": True, **checked.to_json()})
@@ -421,11 +453,78 @@ def verify(path: str, order: str, output: str) -> None:
         )
     else:
         click.echo(
-            f"ok: {path}: {counted(checked.num_rows, 'row')} in "
+            f"ok: {shown_uri(path)}: {counted(checked.num_rows, 'row')} in "
             f"{counted(checked.files, 'file')}, {counted(checked.bytes, 'byte')}"
         )
         for name in checked.stray:
-            click.echo(f"{path}: {name} is no part of the store", err=True)
+            click.echo(f"{shown_uri(path)}: {name} is no part of the store", err=True)
+
+
+@main.command()
+@click.argument("path", metavar="STORE")
+@_output("table", "json")
+def versions(path: str, output: str) -> None:
+    """List the versions of a store, the oldest first."""
+    found = lookupstore.versions(path)
+    if output == "json":
+        write_json([one.to_json() for one in found])
+        return
+    rows = [
+        {
+            "version": one.number,
+            "created": one.created,
+            "rows": one.num_rows,
+            "buckets": one.buckets,
+            "files": one.files,
+            "bytes": one.bytes,
+            "source": one.source,
+            "current": "*" if one.current else "",
+        }
+        for one in found
+    ]
+    table = pa.Table.from_pylist(rows)
+    write_rows(table.schema, table.to_batches(), output)
+
+
+@main.command()
+@click.argument("path", metavar="STORE")
+@_retain
+@click.option("--keep", type=click.IntRange(1), default=1, show_default=True, metavar="N",
+              help="How many of the newest versions stay in any case.")  # fmt: skip
+@_output("table", "json")
+def expire(path: str, retain: str, keep: int, output: str) -> None:
+    """Remove versions that were replaced long enough ago, and leftovers of killed builds."""
+    removed = lookupstore.expire(path, retain=_seconds(retain), keep=keep)
+    if output == "json":
+        write_json(removed.to_json())
+        return
+    click.echo(
+        f"{shown_uri(path)}: removed {counted(len(removed.versions), 'version')} and "
+        f"{counted(removed.files, 'file')}, {counted(removed.bytes, 'byte')}"
+    )
+
+
+@main.command()
+@click.argument("store", metavar="STORE")
+@click.argument("path", metavar="PATH")
+@_version
+@_overwrite
+@_retain
+@_output("table", "json")
+def publish(
+    store: str, path: str, version: int | None, overwrite: bool, retain: str, output: str
+) -> None:
+    """Copy a version of STORE to PATH, a folder or URI, and publish it there.
+
+    Files that are there already are not copied again.
+    """
+    with (
+        lookupstore.open(store, version=version) as opened,
+        lookupstore.publish(
+            opened, path, overwrite=overwrite, retain=_seconds(retain)
+        ) as published,
+    ):
+        _write_info(published, output)
 
 
 @main.command()
@@ -439,9 +538,10 @@ def demo(spark: bool, folder: str) -> int:
     return 0 if run(folder, spark=spark) else 1
 
 
-def _open(path: str, order: str) -> lookupstore.LookupStore | Reader:
+def _open(path: str, order: str, version: int | None) -> lookupstore.LookupStore | Reader:
     if os.path.isdir(path) or "://" in path:
-        return lookupstore.open(path)
+        return lookupstore.open(path, version=version)
+    _only_stores(version=version)
     return Reader(path, order=order)
 
 
@@ -547,6 +647,13 @@ def _on_duplicate(value: str) -> Any:
     if value in ("error", "first", "last"):
         return value
     raise click.UsageError(f"--on-duplicate {value}: give error, first, last or max:COLUMN")
+
+
+def _seconds(value: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd]?)", value.strip())
+    if match is None:
+        raise click.UsageError(f"--retain {value}: give seconds, or a time such as 30m, 1h or 7d")
+    return float(match[1]) * _SECONDS[match[2]]
 
 
 def _size(value: str) -> int:

@@ -12,8 +12,9 @@ import itertools
 import os
 import re
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import unquote
@@ -31,21 +32,22 @@ from lookupstore.build import (
     BuildPlan,
     FileOptions,
     OnDuplicate,
-    end_build,
-    make_store_folder,
-    mark_of_build,
+    files_to_keep,
     new_manifest,
     plan_build,
-    remove_build,
     write_bucket,
 )
 from lookupstore.errors import FormatError
-from lookupstore.manifest import DATA_FOLDER, DataFile, publish_manifest, store_folder
+from lookupstore.expiry import HOUR, mark_name
+from lookupstore.location import Location, shown_uri
+from lookupstore.manifest import DATA_FOLDER, DataFile
+from lookupstore.new_version import NewVersion, local_folder, settle
 from lookupstore.runs import Keep, RepeatedKeyError, winners
 from lookupstore.source import FORMATS, open_source
 from lookupstore.spark.session import session
 from lookupstore.spark.types import TIME_SETTING, arrow_schema
 from lookupstore.store import LookupStore
+from lookupstore.versions import located
 
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 Batches: TypeAlias = Iterator[pa.RecordBatch]
@@ -94,21 +96,21 @@ class BuildTask:
         plan: what becomes of each batch.
         schema: the source columns that are read, as planned.
         files: the source files in their order; empty for a DataFrame.
-        folder: folder of the store.
-        store_id: identity of the store to be, which begins the names of its files.
+        location: where the store is.
+        store_id: identity of the version to be, which begins the names of its files.
         buckets: number of buckets.
         options: how the data files are written.
-        source: what the store is built from, for people.
+        kept: by bucket, the files of the current version that stay if their bytes would be equal.
     """
 
     plan: BuildPlan
     schema: pa.Schema
     files: tuple[str, ...]
-    folder: str
+    location: Location
     store_id: str
     buckets: int
     options: FileOptions
-    source: str
+    kept: Mapping[int, DataFile]
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -120,7 +122,7 @@ class BuildTask:
 
 def build_store(
     df_or_path: DataFrame | Paths,
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Location,
     *,
     key: str | Sequence[str],
     columns: Sequence[str] | None = None,
@@ -132,6 +134,7 @@ def build_store(
     block_size: int = 65536,
     bloom_fpp: float = 0.05,
     overwrite: bool = False,
+    retain: timedelta | float = HOUR,
     spark: SparkSession | None = None,
 ) -> LookupStore:
     """Build a store with Spark and open it on the driver.
@@ -139,7 +142,8 @@ def build_store(
     Args:
         df_or_path: a DataFrame; or Parquet or ORC as Spark reads it: a file, folder, glob or URI,
             or a list of these.
-        path: folder of the store, on a file system that the driver and all executors share.
+        path: folder of the store, on a file system that the driver and all executors share; or a
+            URI or location, to which executors upload what they wrote in temporary folders.
         key: the key columns, in the order that sorts the store.
         columns: the value columns; None takes all that are not in the key.
         buckets: number of data files over which keys are spread by hash, and of the tasks that
@@ -155,7 +159,9 @@ def build_store(
         level: level of the compression; None is its default.
         block_size: size of a block of a data file before compression, in bytes.
         bloom_fpp: false positive rate of the filter of a data file; 0 writes no filter.
-        overwrite: replace the store at `path`; until the new one is complete the old one answers.
+        overwrite: replace the store at `path`; until the new version is complete the old one
+            answers. Files of buckets that have not changed stay.
+        retain: how long replaced versions stay, a timedelta or seconds; see `lookupstore.expire`.
         spark: the session that reads paths; None takes the active one, or starts `session()`.
 
     Raises:
@@ -165,11 +171,13 @@ def build_store(
         FileExistsError: `path` holds a store or something else.
         FileNotFoundError: the source does not exist, or an executor did not write to the folder
             that the driver sees.
+        CommitConflictError: another build of the same store was published in the same moment.
+        CommitUnknownError: nobody knows whether the version is published; nothing was deleted.
 
     An error that an executor raises comes out as it was raised there. A build that fails removes
     what it wrote and leaves an older store as it was.
     """
-    folder = store_folder(path)
+    location = located(path)
     if isinstance(df_or_path, DataFrame):
         df, source, paths = df_or_path, "Spark DataFrame", []
         spark = df.sparkSession
@@ -177,7 +185,8 @@ def build_store(
         paths = _paths(df_or_path)
         spark = spark or session()
         df = _read(spark, paths)
-        source = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+        first = shown_uri(paths[0])
+        source = first if len(paths) == 1 else f"{first} and {len(paths) - 1} more"
     buckets = _tasks(spark) if buckets is None else buckets
     if not isinstance(buckets, int) or not 1 <= buckets <= MAX_BUCKETS:
         raise ValueError(f"buckets is {buckets!r}; give a number from 1 to {MAX_BUCKETS}, or None")
@@ -189,42 +198,40 @@ def build_store(
         on_duplicate=on_duplicate,
         nullable_keys=nullable_keys,
     )
-    task = BuildTask(
-        plan=plan,
-        schema=pa.schema([schema.field(name) for name in plan.columns]),
-        files=() if plan.keep == "error" else _files_in_order(spark, paths),
-        folder=folder,
-        store_id=uuid.uuid4().hex,
-        buckets=buckets,
-        options=FileOptions(compression, level, block_size, bloom_fpp),
-        source=source,
-    )
-    made = make_store_folder(folder, task.store_id, overwrite=overwrite)
+    options = FileOptions(compression, level, block_size, bloom_fpp)
+    files_in_order = () if plan.keep == "error" else _files_in_order(spark, paths)
     try:
-        entries = _sorted_rows(df, task).mapInArrow(functools.partial(write_batches, task), _ENTRY)
-        files = [DataFile(**row.asDict()) for row in entries.collect()]
-        _check_files(task, files)
-        _remove_unlisted(task, files)
-        manifest = new_manifest(
-            plan,
-            files,
-            store_id=task.store_id,
-            buckets=buckets,
-            options=task.options,
-            source=source,
-        )
-        publish_manifest(folder, manifest, overwrite=overwrite)
-        end_build(folder, task.store_id)
+        with NewVersion(location, overwrite=overwrite, retain=retain) as new:
+            task = BuildTask(
+                plan=plan,
+                schema=pa.schema([schema.field(name) for name in plan.columns]),
+                files=files_in_order,
+                location=location,
+                store_id=new.id,
+                buckets=buckets,
+                options=options,
+                kept=files_to_keep(new.current(), plan, options, buckets),
+            )
+            run = functools.partial(write_batches, task)
+            entries = _sorted_rows(df, task).mapInArrow(run, _ENTRY)
+            files = [DataFile(**row.asDict()) for row in entries.collect()]
+            _check_files(task, files)
+            _remove_unlisted(task, files)
+            manifest = new_manifest(
+                plan,
+                files,
+                store_id=new.id,
+                buckets=buckets,
+                options=options,
+                source=source,
+            )
+            new.publish(manifest)
     except PySparkException as error:
-        remove_build(folder, task.store_id, made)
         raised = _raised_by_us(error)
         if raised is None:
             raise
         raise raised from None
-    except BaseException:
-        remove_build(folder, task.store_id, made)
-        raise
-    return LookupStore(folder)
+    return LookupStore(location)
 
 
 def encode_batches(task: BuildTask, batches: Batches) -> Batches:
@@ -265,20 +272,22 @@ def write_batches(task: BuildTask, batches: Batches) -> Batches:
         rows = (batch for _, batch in parts)
         # No two attempts write the same file, whichever of them Spark believes.
         name = f"{task.store_id}-{bucket:05d}-{uuid.uuid4().hex[:12]}"
-        try:
-            entry = write_bucket(
-                task.folder,
-                name,
-                bucket,
-                _without_repeats(rows, task.plan.keep),
-                plan=task.plan,
-                options=task.options,
-                source=task.source,
-            )
-        except RepeatedKeyError as error:
-            raise task.plan.repeated(error.key) from None
-        if entry is not None:
-            yield pa.RecordBatch.from_pylist([asdict(entry)], schema=_ENTRY_TYPES)
+        with local_folder(task.location) as folder:
+            try:
+                written = write_bucket(
+                    folder,
+                    name,
+                    bucket,
+                    _without_repeats(rows, task.plan.keep),
+                    plan=task.plan,
+                    options=task.options,
+                )
+            except RepeatedKeyError as error:
+                raise task.plan.repeated(error.key) from None
+            if written is None:
+                continue
+            entry = settle(task.location, folder, written, task.kept)
+        yield pa.RecordBatch.from_pylist([asdict(entry)], schema=_ENTRY_TYPES)
 
 
 def _sorted_rows(df: DataFrame, task: BuildTask) -> DataFrame:
@@ -343,23 +352,22 @@ def _check_files(task: BuildTask, files: Sequence[DataFile]) -> None:
     """Check that each bucket came once, and that the driver sees the files."""
     buckets = [file.bucket for file in files]
     if len(set(buckets)) != len(buckets):
-        raise RuntimeError(f"{task.folder}: Spark gave a bucket twice among {sorted(buckets)}")
+        raise RuntimeError(f"{task.location.uri}: Spark gave a bucket twice: {sorted(buckets)}")
+    seen = {file.name for file in task.location.files(DATA_FOLDER)}
     for file in files:
-        path = os.path.join(task.folder, file.name)
-        if not os.path.exists(path):
+        if file.name not in seen:
             raise FileNotFoundError(
-                f"{path}: an executor wrote it, and the driver does not see it; give a path on a "
-                "file system that they share"
+                f"{task.location.show(file.name)}: an executor wrote it, and the driver does not "
+                "see it; give a path on a file system that they share"
             )
 
 
 def _remove_unlisted(task: BuildTask, files: Sequence[DataFile]) -> None:
     """Delete what attempts left that failed, or that ran beside the one that Spark took."""
-    listed = {os.path.basename(file.name) for file in files}
-    listed.add(mark_of_build(task.folder, task.store_id).name)
-    for path in Path(task.folder, DATA_FOLDER).glob(f"*{task.store_id}-*"):
-        if path.name not in listed:
-            path.unlink(missing_ok=True)
+    listed = {file.name for file in files} | {mark_name(task.store_id)}
+    for found in task.location.files(DATA_FOLDER):
+        if f"{task.store_id}-" in found.name and found.name not in listed:
+            task.location.delete(found.name)
 
 
 def _raised_by_us(error: PySparkException) -> Exception | None:

@@ -8,6 +8,7 @@ import inspect
 import os
 import random
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import fs
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql import types as sql_types
@@ -23,6 +25,7 @@ from pyspark.sql import types as sql_types
 import lookupstore
 from lookupstore import CorruptionError
 from lookupstore.build import FileOptions, plan_build
+from lookupstore.location import Location
 from lookupstore.spark import build as spark_build
 from lookupstore.spark import build_store
 from lookupstore.spark.types import TIME_SETTING, arrow_schema
@@ -140,7 +143,7 @@ def test_a_file_that_was_not_there_when_planned():
     schema = pa.schema([("id", pa.int64())])
     plan = plan_build(schema, key="id", on_duplicate="last")
     task = spark_build.BuildTask(
-        plan, schema, ("file:/a", "file:/b"), "nowhere", "0", 1, FileOptions(), "test"
+        plan, schema, ("file:/a", "file:/b"), Location("nowhere"), "0", 1, FileOptions(), {}
     )
     rows = {"id": [1], "file": ["file:/b"], "split": [0], "row": [0]}
     (encoded,) = spark_build.encode_batches(task, iter([pa.record_batch(rows)]))
@@ -165,7 +168,13 @@ def test_dataframe_order_decides(spark, tmp_path):
     df = spark.range(1000, numPartitions=4).selectExpr("id % 100 AS `the.id`", "id AS `v``x`")
     for rule, expected in [("first", 7), ("last", 907), (("max", "v`x"), 907)]:
         store = build_store(
-            df, tmp_path / "store", key="the.id", on_duplicate=rule, overwrite=True, buckets=2
+            df,
+            tmp_path / "store",
+            key="the.id",
+            on_duplicate=rule,
+            overwrite=True,
+            retain=0,
+            buckets=2,
         )
         assert store.get(7) == {"v`x": expected}
         assert store.num_rows == 100
@@ -296,7 +305,7 @@ def test_files_that_the_driver_does_not_see(spark, tmp_path, monkeypatch):
     def elsewhere(task, batches):
         for batch in real(task, batches):
             for name in batch.column("name").to_pylist():
-                os.unlink(os.path.join(task.folder, name))
+                task.location.delete(name)
             yield batch
 
     monkeypatch.setattr(spark_build, "write_batches", elsewhere)
@@ -399,6 +408,44 @@ def test_parquet_times_where_the_session_has_them_off(spark, tmp_path):
             build_store(source, tmp_path / "off", key="id", spark=spark)
     finally:
         spark.conf.set(TIME_SETTING, "true")
+
+
+def test_only_buckets_that_changed_are_written_again(spark, tmp_path, seed):
+    """The source text changes with each, and the rows of one bucket."""
+    keys = random.Random(seed).sample(range(10_000), 600)
+    arguments = {"key": "id", "buckets": 4, "overwrite": True}
+    first = build_store(spark.createDataFrame([(k, 1) for k in keys], "id long, v int"),
+                        tmp_path / "store", **arguments)  # fmt: skip
+    assert first.info().rewritten_buckets == 4
+    changed = [(k, 2 if k == keys[0] else 1) for k in keys]
+    second = build_store(spark.createDataFrame(changed[::-1], "id long, v int"),
+                         tmp_path / "store", **arguments)  # fmt: skip
+    assert second.info().rewritten_buckets == 1
+    before = {file.bucket: file.name for file in first._manifest.files}
+    after = {file.bucket: file.name for file in second._manifest.files}
+    assert len(set(before.values()) & set(after.values())) == 3
+    assert second.scan().read_all().to_pylist() == [{"id": k, "v": v} for k, v in sorted(changed)]
+    assert second.verify().stray == ()
+    assert first.get(keys[0]) == {"v": 1}
+
+
+def test_a_store_that_is_not_local(spark, tmp_path, seed):
+    """Executors upload what they wrote; nothing else is left, here or there."""
+    remote = Location("there", filesystem=fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()))
+    assert remote.local is None
+    keys = random.Random(seed).sample(range(10_000), 600)
+    df = spark.createDataFrame([(k, str(k)) for k in keys], "id long, v string")
+    before = set(os.listdir(tempfile.gettempdir()))
+    with build_store(df, remote, key="id", buckets=3) as store:
+        assert store.path == "subtree://there"
+        assert store.lookup(keys)["v"].to_pylist() == [str(k) for k in keys]
+        assert store.verify().stray == ()
+        assert len(stored_files(tmp_path / "there")) == 4
+    left = {name for name in set(os.listdir(tempfile.gettempdir())) - before if "lookupst" in name}
+    assert left == set()
+    with pytest.raises(ValueError, match="comes more than once"):
+        build_store(df.union(df), remote, key="id", buckets=3, overwrite=True)
+    assert len(stored_files(tmp_path / "there")) == 4
 
 
 def test_arguments_are_those_of_build_without_what_spark_settles():

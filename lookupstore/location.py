@@ -1,0 +1,395 @@
+"""Where a store lives: a folder of this machine, or of any file system that pyarrow has.
+
+Names inside a location are relative, with `/`. A file of a store never changes once it is named, so
+there are few operations, and each is one that local disks, object stores and HDFS can keep: list,
+read, write a new file in one step, delete.
+
+A URI may carry credentials. They go where the URI goes, in a pickle too, but not into texts: what
+people see is `Location.uri`, and errors are told without them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import xxhash
+from pyarrow import fs
+
+# What is written there is seen whole or not at all, when the stream is closed; renaming copies.
+_ONE_PUT = frozenset({"s3", "gcs", "abfs"})
+# Where a name before the host is no secret: a container, or a user.
+_NAMED_HOSTS = frozenset({"abfs", "abfss", "hdfs", "viewfs", "webhdfs"})
+# Options of a URI that everybody may see.
+_PLAIN_OPTIONS = frozenset({"region", "scheme", "endpoint_override"})
+_HIDDEN = "***"
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class FoundFile:
+    """Describe a file that a listing found.
+
+    Attributes:
+        name: relative to the location, with `/`.
+        bytes: its size.
+        modified: when it was last written, in seconds since 1970; None if nobody knows.
+    """
+
+    name: str
+    bytes: int
+    modified: float | None
+
+
+class Location:
+    """A folder that holds a store, or will.
+
+    Args:
+        path: a local path, or a URI: `file://`, `s3://`, `gs://`, `abfs://`, `hdfs://`. Credentials
+            are found in the usual ways of each: the environment, files of the user, the machine.
+        filesystem: an open file system of pyarrow; `path` is then a path in it.
+
+    Raises:
+        TypeError: `path` is no path.
+        ValueError: `path` is empty, or a URI that pyarrow does not know.
+
+    >>> Location("file:///data/users").local
+    '/data/users'
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, filesystem: fs.FileSystem | None = None
+    ) -> None:
+        text = os.fspath(path)
+        if not isinstance(text, str):
+            raise TypeError(f"path is {type(text).__name__}; give a str or an os.PathLike of str")
+        if not text:
+            raise ValueError("path is empty; give the folder or URI of a store")
+        self._given = (text, filesystem)
+        #: The folder's absolute path, if it is local; else None.
+        self.local: str | None = None
+        if filesystem is None and "://" not in text:
+            filesystem, self._root = fs.LocalFileSystem(), os.path.abspath(text)
+        elif filesystem is None:
+            filesystem, self._root = open_uri(text)
+        else:
+            self._root = text
+        self._filesystem = filesystem
+        self._root = self._root.rstrip("/") or self._root
+        if isinstance(filesystem, fs.LocalFileSystem):
+            self._root = self.local = os.path.abspath(self._root)
+        #: What people see: the local path, or the URI without what is secret in it.
+        self.uri = self.local or shown_uri(
+            text if self._given[1] is None else f"{filesystem.type_name}://{text}"
+        ).rstrip("/")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, self._given
+
+    def __repr__(self) -> str:
+        return f"<Location {self.uri!r}>"
+
+    def show(self, name: str) -> str:
+        """Return the path or URI of a file, for people and errors."""
+        return f"{self.uri}/{name}" if name else self.uri
+
+    def is_file(self) -> bool:
+        """Return whether there is a file where a folder should be."""
+        return self._kind() is fs.FileType.File
+
+    def is_there(self) -> bool:
+        """Return whether the folder exists; an object store has it as soon as anything is in it."""
+        return self._kind() is fs.FileType.Directory
+
+    def _kind(self) -> fs.FileType:
+        with self._telling(""):
+            return self._filesystem.get_file_info(self._root).type
+
+    def names(self) -> list[str]:
+        """Return the names of the files and folders in the location, sorted."""
+        with self._telling(""):
+            found = self._filesystem.get_file_info(
+                fs.FileSelector(self._root, allow_not_found=True)
+            )
+        names = (self._relative(info.path) for info in found if info.type != fs.FileType.NotFound)
+        return sorted(name for name in names if name)
+
+    def files(self, folder: str = "", *, recursive: bool = False) -> list[FoundFile]:
+        """Return the files in a folder, by name; none if there is no such folder."""
+        with self._telling(folder):
+            found = self._filesystem.get_file_info(
+                fs.FileSelector(self._path(folder), allow_not_found=True, recursive=recursive)
+            )
+        files = [
+            FoundFile(
+                self._relative(info.path),
+                info.size,
+                None if info.mtime_ns is None else info.mtime_ns / 1e9,
+            )
+            for info in found
+            if info.is_file  # not one that went while the folder was read
+        ]
+        return sorted(files, key=lambda file: file.name)
+
+    def size(self, name: str) -> int | None:
+        """Return the size of a file, or None if it is not there."""
+        with self._telling(name):
+            info = self._filesystem.get_file_info(self._path(name))
+        return int(info.size) if info.is_file else None
+
+    def chunks(self, name: str) -> Iterator[bytes]:
+        """Read a file, a piece at a time.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+        with self._telling(name), self._filesystem.open_input_stream(self._path(name)) as stream:
+            while chunk := stream.read(_CHUNK_BYTES):
+                yield chunk
+
+    def read(self, name: str) -> bytes:
+        """Read a whole file.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+        return b"".join(self.chunks(name))
+
+    def hash(self, name: str) -> str:
+        """Return the XXH64 of a whole file as 16 hexadecimal digits."""
+        digest = xxhash.xxh64()
+        for chunk in self.chunks(name):
+            digest.update(chunk)
+        return digest.hexdigest()
+
+    def write(self, name: str, chunks: Iterable[bytes]) -> None:
+        """Write a new file, which is seen whole or not at all, and lasts when this returns.
+
+        On a local disk: hidden temporary name, fsync, link, fsync of the folder. An object store
+        keeps an object when its stream is closed. Elsewhere: hidden temporary name, then a move.
+
+        Raises:
+            FileExistsError: the file is there already, on a local disk; elsewhere names of files
+                must be such that nobody else writes them.
+        """
+        if self.local is not None:
+            self._write_local(name, chunks)
+            return
+        path = self._path(name)
+        with self._telling(name):
+            if self._filesystem.type_name.removeprefix("py::") in _ONE_PUT:
+                self._put(path, chunks)
+                return
+            folder, _, last = path.rpartition("/")
+            temporary = f"{folder}/.{last}.{uuid.uuid4().hex}.tmp"
+            self._filesystem.create_dir(folder, recursive=True)
+            try:
+                self._put(temporary, chunks)
+                self._filesystem.move(temporary, path)
+            except BaseException:
+                with suppress(OSError, pa.ArrowException):
+                    self._filesystem.delete_file(temporary)
+                raise
+
+    def write_first(self, folder: str, name: str, content: bytes) -> bool:
+        """Make a local folder with one file in it, in one step; return False if it has something.
+
+        Of those who do that at once, one succeeds: renaming a folder fails if the target holds
+        anything.
+        """
+        temporary = self._path(f".{folder}.{uuid.uuid4().hex}.tmp")
+        os.mkdir(temporary)
+        try:
+            _write_synced(os.path.join(temporary, name), [content])
+            sync_folder(temporary)
+            try:
+                os.rename(temporary, self._path(folder))
+            except OSError:
+                if os.path.isdir(self._path(folder)) and os.listdir(self._path(folder)):
+                    return False
+                raise
+        finally:
+            with suppress(OSError):  # gone if it was renamed; hidden if it stays
+                os.unlink(os.path.join(temporary, name))
+            with suppress(OSError):
+                os.rmdir(temporary)
+        sync_folder(self._root)
+        return True
+
+    def delete(self, name: str) -> None:
+        """Delete a file; one that is not there will do."""
+        if self.local is not None:
+            Path(self._path(name)).unlink(missing_ok=True)
+            return
+        with self._telling(name), suppress(FileNotFoundError):
+            self._filesystem.delete_file(self._path(name))
+
+    def sync(self, folder: str = "") -> None:
+        """Put the names in a local folder on disk; elsewhere a name lasts when it is written."""
+        if self.local is not None:
+            sync_folder(self._path(folder))
+
+    def _path(self, name: str) -> str:
+        return f"{self._root.rstrip('/')}/{name}" if name else self._root
+
+    def _relative(self, path: str) -> str:
+        return path[len(self._root.rstrip("/")) + 1 :].rstrip("/")
+
+    def _put(self, path: str, chunks: Iterable[bytes]) -> None:
+        stream = self._filesystem.open_output_stream(path)
+        try:
+            for chunk in chunks:
+                stream.write(chunk)
+        except BaseException:
+            # Closing is the only way to end a stream, and makes a file of what there is.
+            with suppress(OSError, pa.ArrowException):
+                stream.close()
+            with suppress(OSError, pa.ArrowException):
+                self._filesystem.delete_file(path)
+            raise
+        stream.close()
+
+    def _write_local(self, name: str, chunks: Iterable[bytes]) -> None:
+        path = self._path(name)
+        folder, last = os.path.split(path)
+        os.makedirs(folder, exist_ok=True)
+        # Beside the folders of the store: what is in those has a meaning.
+        temporary = self._path(f".{last}.{uuid.uuid4().hex}.tmp")
+        try:
+            _write_synced(temporary, chunks)
+            os.link(temporary, path)  # unlike a rename, fails if another was first
+        finally:
+            with suppress(OSError):  # a hidden file that stays does no harm
+                os.unlink(temporary)
+        sync_folder(folder)
+
+    @contextmanager
+    def _telling(self, name: str) -> Iterator[None]:
+        """Let errors of a remote file system name the URI, and nothing that is secret in it."""
+        try:
+            yield
+        except (OSError, pa.ArrowException) as error:
+            # One with a file name has been told already, by the location that bytes came from.
+            if self.local is not None or getattr(error, "filename", None) is not None:
+                raise
+            raise _told(error, self.show(name), self._given[0]) from None
+
+
+def open_uri(uri: str) -> tuple[fs.FileSystem, str]:
+    """Return the file system of a URI, and the path in it.
+
+    Raises:
+        ValueError: pyarrow does not know it; the text has no credentials.
+
+    >>> open_uri("file:///data/users")[1]
+    '/data/users'
+    """
+    try:
+        filesystem, path = fs.FileSystem.from_uri(uri)
+    except (ValueError, OSError, ImportError, pa.ArrowException) as error:
+        reason = _without_secrets(str(error), uri)
+        raise ValueError(f"path {shown_uri(uri)!r}: {reason}") from None
+    return filesystem, str(path)
+
+
+def shown_uri(text: str) -> str:
+    """Return a path or URI without its credentials.
+
+    >>> shown_uri("s3://KEY:SECRET@bucket/users?region=eu-west-1&session_token=T")
+    's3://***@bucket/users?region=eu-west-1&session_token=***'
+    """
+    if "://" not in text:
+        return text
+    scheme, _, rest = text.partition("://")
+    address, mark, query = rest.partition("?")
+    before, at, after = _userinfo(scheme, address)
+    if at and (":" in before or scheme not in _NAMED_HOSTS):
+        before = _HIDDEN
+    options = []
+    for option in query.split("&"):
+        name, equals, value = option.partition("=")
+        options.append(f"{name}{equals}{value if name in _PLAIN_OPTIONS else value and _HIDDEN}")
+    return f"{scheme}://{before}{at}{after}{mark}{'&'.join(options)}"
+
+
+def file_hash(path: str | os.PathLike[str]) -> str:
+    """Return the XXH64 of a whole local file as 16 hexadecimal digits."""
+    digest = xxhash.xxh64()
+    for chunk in file_chunks(path):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def file_chunks(path: str | os.PathLike[str]) -> Iterator[bytes]:
+    """Read a local file, a piece at a time."""
+    with open(path, "rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            yield chunk
+
+
+def sync_folder(folder: str) -> None:
+    """Put the names in a folder on disk, so that a crash cannot undo a link or rename."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_synced(path: str, chunks: Iterable[bytes]) -> None:
+    with open(path, "xb") as file:
+        for chunk in chunks:
+            file.write(chunk)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _userinfo(scheme: str, address: str) -> tuple[str, str, str]:
+    """Cut an address where its user ends: what is before, the `@` or nothing, what follows."""
+    host, slash, path = address.partition("/")
+    before, at, after = host.rpartition("@")
+    # A secret with a plain "/" in it, which no file system takes, but which must not be shown.
+    if not at and ":" in host and "@" in path and scheme not in _NAMED_HOSTS:
+        return address.rpartition("@")
+    return before, at, after + slash + path
+
+
+def _without_secrets(message: str, uri: str) -> str:
+    """Return a message of another without what a URI keeps secret, quoted or not."""
+    message = message.replace(uri, shown_uri(uri))
+    scheme, _, rest = uri.partition("://")
+    address, _, query = rest.partition("?")
+    before, at, _ = _userinfo(scheme, address)
+    user, _, password = before.partition(":")
+    secrets = [password] if at else []
+    if at and scheme not in _NAMED_HOSTS and len(user) > 3:  # a shorter one is in every sentence
+        secrets.append(user)
+    for option in query.split("&"):
+        name, _, value = option.partition("=")
+        if name not in _PLAIN_OPTIONS:
+            secrets.append(value)
+    for secret in secrets:
+        for form in (secret, unquote(secret)):
+            if form:
+                message = message.replace(form, _HIDDEN)
+    return message
+
+
+def _told(error: Exception, where: str, given: str) -> Exception:
+    """Return an error of a remote file system that says where, of the same kind."""
+    if isinstance(error, OSError):
+        reason = _without_secrets(error.strerror or str(error), given)
+        return type(error)(error.errno or errno.EIO, reason, where)
+    return ValueError(f"{where}: {_without_secrets(str(error), given)}")
+
+
+def _reopen(path: str, filesystem: fs.FileSystem | None) -> Location:
+    return Location(path, filesystem=filesystem)

@@ -1,0 +1,255 @@
+"""Make a new version of a store: where its files are written, which are new, and what fails.
+
+A `NewVersion` is open while its data files are made. Those of a local store are written in its
+folder; those of a remote one in a temporary folder here, and uploaded one by one. A bucket whose
+new file has the bytes of the file that the current version has is not written again: `settle`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import timedelta
+from types import TracebackType
+
+from lookupstore.errors import CommitUnknownError, CorruptionError, FormatError, LookupStoreError
+from lookupstore.expiry import expire, mark_name, retain_seconds
+from lookupstore.location import Location, file_chunks, sync_folder
+from lookupstore.manifest import DATA_FOLDER, DataFile, Manifest
+from lookupstore.versions import (
+    VERSIONS_FOLDER,
+    list_names,
+    named_files,
+    publish_version,
+    read_newest,
+    store_exists,
+)
+
+_log = logging.getLogger(__name__)
+
+
+class NewVersion:
+    """Hold what a build leaves behind, until it is published or removed.
+
+    Use it in a ``with`` block: an exception removes what was written, unless it was published.
+
+    Args:
+        location: where the store is, or will be.
+        overwrite: whether there may be a version already.
+        retain: how long the replaced version stays; see `lookupstore.expire`.
+        temp_dir: where the files of a remote store are written first.
+
+    Raises:
+        FileExistsError: a store is there and `overwrite` is False, or the folder is something else.
+    """
+
+    def __init__(
+        self,
+        location: Location,
+        *,
+        overwrite: bool,
+        retain: timedelta | float,
+        temp_dir: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self._retain = retain_seconds(retain)
+        self._overwrite = overwrite
+        self._temp_dir = temp_dir
+        self._published = False
+        self._made: list[str] = []
+        self._stack = ExitStack()
+        self.location = location
+        #: Identity of the version, which begins the names of its files.
+        self.id = uuid.uuid4().hex
+        #: Names of files that were written and do not begin with the id.
+        self.written: list[str] = []
+        #: Local folder whose data folder takes the files that are written.
+        self.folder = ""
+
+    def __enter__(self) -> NewVersion:
+        location = self.location
+        if list_names(location) and not self._overwrite:
+            raise store_exists(location)
+        _check_is_ours(location)
+        self._made = _make_folders(location)
+        try:
+            location.write(mark_name(self.id), [])
+            self.folder = self._stack.enter_context(local_folder(location, self._temp_dir))
+        except BaseException:
+            self._leave()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+        if isinstance(error, CommitUnknownError):
+            return  # the mark stays, too: no file of a version that may be there goes
+        if not self._published:
+            try:
+                self._remove()
+            except (LookupStoreError, OSError) as failed:
+                _log.warning("%s: files of a failed build stay: %s", self.location.uri, failed)
+        self._leave()
+
+    def _leave(self) -> None:
+        with suppress(OSError):  # a mark that stays holds back others for a day
+            self.location.delete(mark_name(self.id))
+        if not self._published:
+            for folder in self._made:
+                with suppress(OSError):  # another build's files are in it
+                    os.rmdir(folder)
+
+    def current(self) -> Manifest | None:
+        """Return the version that this one will replace; None if there is none, or a damaged one.
+
+        The mark is there already, so that its files stay until this version is published.
+        """
+        if not self._overwrite or not list_names(self.location):
+            return None
+        try:
+            return read_newest(self.location)
+        except (FormatError, CorruptionError) as error:
+            _log.warning("%s: is replaced, and damaged: %s", self.location.uri, error)
+            return None
+
+    def publish(self, manifest: Manifest) -> Manifest:
+        """Publish the version, and remove those that it has made too old.
+
+        Returns:
+            The manifest as it was published.
+
+        Raises:
+            FileExistsError: there is a version already and `overwrite` is False.
+            CommitConflictError: another publisher was faster.
+            CommitUnknownError: nobody knows whether it is published; its files stay.
+        """
+        published = publish_version(self.location, manifest, overwrite=self._overwrite)
+        self._published = True
+        if self._overwrite:
+            with suppress(OSError):  # a mark that stays holds back others for a day
+                self.location.delete(mark_name(self.id))
+            try:
+                expire(self.location, retain=self._retain)
+            except (LookupStoreError, OSError) as error:
+                _log.warning("%s: old versions stay: %s", self.location.uri, error)
+        return published
+
+    def _remove(self) -> None:
+        """Delete the files of a version that is not to be."""
+        for file in self.location.files(DATA_FOLDER):
+            # A writer's temporary file has its final name inside its own.
+            if f"{self.id}-" in file.name and file.name != mark_name(self.id):
+                self.location.delete(file.name)
+        if self.written:
+            named = named_files(self.location) if list_names(self.location) else set()
+            for name in self.written:
+                if name not in named:
+                    self.location.delete(name)
+
+
+@contextmanager
+def local_folder(
+    location: Location, temp_dir: str | os.PathLike[str] | None = None
+) -> Iterator[str]:
+    """Give a local folder with a data folder: the store's own, or a temporary one."""
+    if location.local is not None:
+        yield location.local
+        return
+    folder = tempfile.mkdtemp(prefix="lookupstore-", dir=temp_dir)
+    try:
+        os.mkdir(os.path.join(folder, DATA_FOLDER))
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def settle(
+    location: Location, folder: str, file: DataFile, current: Mapping[int, DataFile]
+) -> DataFile:
+    """Bring a data file that was written in a local folder to where it belongs.
+
+    Args:
+        location: where the store is.
+        folder: the local folder; `location` itself if that is local.
+        file: the file, in the local folder.
+        current: by bucket, the files of the version that will be replaced, of the same schemas and
+            options; one with the same bytes is taken instead, and `file` deleted.
+
+    Returns:
+        The manifest's entry of the file to name.
+    """
+    path = os.path.join(folder, file.name)
+    old = current.get(file.bucket)
+    if (
+        old is not None
+        and (old.bytes, old.xxh64) == (file.bytes, file.xxh64)
+        and is_whole(location, old)
+    ):
+        os.unlink(path)
+        return old
+    if location.local is None:
+        location.write(file.name, file_chunks(path))
+        check_size(location, file)
+        os.unlink(path)
+    return file
+
+
+def is_whole(location: Location, file: DataFile) -> bool:
+    """Return whether a data file is there and, where that is cheap, as it was written.
+
+    The bytes of a local file are read, so that a build replaces one that was damaged; of a remote
+    one the size is compared.
+    """
+    try:
+        if location.size(file.name) != file.bytes:
+            return False
+        return location.local is None or location.hash(file.name) == file.xxh64
+    except OSError:  # a disk that does not give it back
+        return False
+
+
+def check_size(location: Location, file: DataFile) -> None:
+    """Check that a file that was uploaded has arrived.
+
+    Raises:
+        OSError: it has not, or in part.
+    """
+    size = location.size(file.name)
+    if size != file.bytes:
+        found = "nothing" if size is None else f"{size} bytes"
+        raise OSError(f"{location.show(file.name)}: {file.bytes} bytes were written, found {found}")
+
+
+def _check_is_ours(location: Location) -> None:
+    if location.is_file():
+        raise FileExistsError(f"{location.uri}: is a file; give a new or empty folder")
+    for name in location.names():
+        if name not in (VERSIONS_FOLDER, DATA_FOLDER) and not name.startswith("."):
+            raise FileExistsError(
+                f"{location.uri}: is no store: it holds {name!r}; give a new or empty folder"
+            )
+
+
+def _make_folders(location: Location) -> list[str]:
+    """Make the folders of a local store; return those that are new, the innermost first."""
+    made: list[str] = []
+    if location.local is None:
+        return made
+    missing = os.path.join(location.local, DATA_FOLDER)
+    while not os.path.isdir(missing):
+        made.append(missing)
+        missing = os.path.dirname(missing)
+    for path in reversed(made):
+        with suppress(FileExistsError):
+            os.mkdir(path)
+        sync_folder(os.path.dirname(path))
+    return made

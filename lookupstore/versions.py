@@ -1,0 +1,349 @@
+"""The versions of a store: which there are, which is current, and how a new one becomes that.
+
+A version is one file, `versions/<number>-<id>.json`, its manifest, which is never written again.
+The current version is the one with the greatest number, and among rivals the greatest id. There is
+no pointer to it, so publishing is one step: to write that file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
+from typing import Any, NamedTuple
+
+from lookupstore.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    CorruptionError,
+    FormatError,
+    StaleStoreError,
+)
+from lookupstore.location import Location
+from lookupstore.manifest import DATA_FOLDER, Manifest, manifest_bytes, parse_manifest
+
+VERSIONS_FOLDER = "versions"
+
+_FILE = re.compile(r"(\d{10})-([0-9a-f]{32})\.json")
+# Format version 1, which no release has written, had one manifest of this name.
+_FORMER_MANIFEST = "manifest.json"
+# A version may be expired or withdrawn between two looks; the next look finds the newest.
+LOOKS = 5
+
+
+class VersionName(NamedTuple):
+    """Name a version; the greatest is the current one."""
+
+    number: int
+    id: str
+
+    @property
+    def file(self) -> str:
+        """Return the name of its file in the store."""
+        return f"{VERSIONS_FOLDER}/{self.number:010d}-{self.id}.json"
+
+
+@dataclass(frozen=True)
+class VersionInfo:
+    """Describe a version of a store.
+
+    Attributes:
+        number: number of the version.
+        id: identity of its content.
+        created: when it was published, UTC.
+        num_rows: number of keys.
+        buckets: number of buckets.
+        files: number of data files.
+        bytes: size of all its data files, whether other versions have them, too, or not.
+        source: what it was built from.
+        current: whether it is the one that `lookupstore.open` opens.
+    """
+
+    number: int
+    id: str
+    created: datetime
+    num_rows: int
+    buckets: int
+    files: int
+    bytes: int
+    source: str
+    current: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the description as plain JSON values."""
+        return {**asdict(self), "created": self.created.isoformat(timespec="milliseconds")}
+
+
+def versions(path: str | os.PathLike[str] | Location) -> list[VersionInfo]:
+    """List the versions of a store, the oldest first.
+
+    Args:
+        path: the store's folder, URI or location.
+
+    Raises:
+        FileNotFoundError: there is no such folder.
+        FormatError: the folder is no store.
+        CorruptionError: a manifest contradicts itself.
+
+    >>> import tempfile, lookupstore, pyarrow as pa
+    >>> folder = tempfile.mkdtemp()
+    >>> for rows in (1, 2):
+    ...     table = pa.table({"id": range(rows)})
+    ...     lookupstore.build(table, folder, key="id", overwrite=True).close()
+    >>> [(one.number, one.num_rows, one.current) for one in lookupstore.versions(folder)]
+    [(1, 1, False), (2, 2, True)]
+    """
+    location = located(path)
+    manifests = read_versions(location)
+    return [
+        VersionInfo(
+            number=manifest.version,
+            id=manifest.id,
+            created=manifest.created_at,
+            num_rows=manifest.num_rows,
+            buckets=manifest.buckets,
+            files=len(manifest.files),
+            bytes=manifest.bytes,
+            source=manifest.source,
+            current=manifest is manifests[-1],
+        )
+        for manifest in manifests
+    ]
+
+
+def located(path: str | os.PathLike[str] | Location) -> Location:
+    """Return the location of a path, URI or location."""
+    return path if isinstance(path, Location) else Location(path)
+
+
+def name_of(manifest: Manifest) -> VersionName:
+    """Return the name of the version that a manifest is of."""
+    return VersionName(manifest.version, manifest.id)
+
+
+def list_names(location: Location) -> list[VersionName]:
+    """Return the names of the versions at a location, the current one last; none is no store."""
+    found = (
+        _FILE.fullmatch(file.name.rpartition("/")[2]) for file in location.files(VERSIONS_FOLDER)
+    )
+    return sorted(VersionName(int(match[1]), match[2]) for match in found if match)
+
+
+def read_version(location: Location, name: VersionName) -> Manifest:
+    """Read and check the manifest of one version.
+
+    Raises:
+        FileNotFoundError: there is no such version.
+        FormatError: it is of an unknown format version.
+        CorruptionError: it contradicts itself or its name; `expected` names the field.
+    """
+    path = location.show(name.file)
+    manifest = parse_manifest(path, location.read(name.file))
+    for field, expected, found in [
+        ("version", name.number, manifest.version),
+        ("id", name.id, manifest.id),
+    ]:
+        if found != expected:
+            raise CorruptionError(path, 0, f"field {field}: {expected}, as its file name", found)
+    return manifest
+
+
+def read_newest(location: Location) -> Manifest:
+    """Read and check the manifest of the current version.
+
+    Raises:
+        FileNotFoundError: there is no such folder.
+        FormatError: the folder is no store, or of an unknown format version.
+        CorruptionError: the manifest contradicts itself; `expected` names the field.
+        StaleStoreError: each version that was found was gone before it was read.
+    """
+    for _ in range(LOOKS):
+        name = _names_of_store(location)[-1]
+        with suppress(FileNotFoundError):
+            return read_version(location, name)
+    raise replaced_meanwhile(location)
+
+
+def read_versions(location: Location) -> list[Manifest]:
+    """Read and check the manifests of all versions, the current one last.
+
+    Raises:
+        FileNotFoundError: there is no such folder.
+        FormatError: the folder is no store, or of an unknown format version.
+        CorruptionError: a manifest contradicts itself; `expected` names the field.
+        StaleStoreError: each version that was found was gone before it was read.
+    """
+    for _ in range(LOOKS):
+        manifests = []
+        for name in _names_of_store(location):
+            with suppress(FileNotFoundError):  # expired meanwhile
+                manifests.append(read_version(location, name))
+        if manifests:
+            return manifests
+    raise replaced_meanwhile(location)
+
+
+def named_files(location: Location) -> set[str]:
+    """Return the names of all files that belong to versions, their own among them."""
+    names = set()
+    for manifest in read_versions(location):
+        names.add(name_of(manifest).file)
+        names.update(file.name for file in manifest.files)
+    return names
+
+
+def find_version(location: Location, number: int) -> VersionName:
+    """Return the name of the version with a number.
+
+    Raises:
+        FileNotFoundError: there is no such version; the error names those that there are.
+    """
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise TypeError(f"version is {number!r}; give the number of a version, or None")
+    names = _names_of_store(location)
+    found = [name for name in names if name.number == number]
+    if not found:
+        shown = ", ".join(str(name.number) for name in names)
+        raise FileNotFoundError(f"{location.uri}: no version {number}; there is {shown}")
+    return found[-1]
+
+
+def publish_version(location: Location, manifest: Manifest, *, overwrite: bool) -> Manifest:
+    """Make a new version the current one, in one step and to last when this returns.
+
+    The data files must be complete and synced. The version gets the number after the newest, and
+    the present time. Of those who publish the same number at once, the one with the greatest id
+    stays; who is told that it is published was current at that moment.
+
+    An error before or after the step leaves the location as it was.
+
+    Returns:
+        The manifest as it was published.
+
+    Raises:
+        FileExistsError: there is a version already and `overwrite` is False.
+        CommitConflictError: another publisher was faster, and its version is the current one.
+        CommitUnknownError: the step failed, and so did taking it back: it may have happened.
+        OSError: the manifest could not be written, or not be put on disk.
+    """
+    location.sync(DATA_FOLDER)
+    held = list_names(location)
+    if held and not overwrite:
+        raise store_exists(location)
+    if not held and location.local is not None:
+        first = _numbered(manifest, 1)
+        if _step(location, first, first_of_all=True):
+            return first
+        held = list_names(location)
+        if held and not overwrite:
+            raise store_exists(location)
+    new = _numbered(manifest, held[-1].number + 1 if held else 1)
+    _step(location, new, first_of_all=False)
+    ours = name_of(new)
+    rivals = [
+        name
+        for name in list_names(location)
+        if name.number == ours.number and (name.id > ours.id or (not overwrite and name != ours))
+    ]
+    if rivals:
+        _withdraw(location, ours)
+        raise CommitConflictError(
+            f"{location.uri}: version {ours.number} of id {rivals[-1].id} was published in the "
+            f"same moment as ours, of id {ours.id}, which is withdrawn; refresh and retry"
+        )
+    return new
+
+
+def store_exists(location: Location) -> FileExistsError:
+    """Return the error that says that a location holds a store already."""
+    return FileExistsError(
+        f"{location.uri}: holds a store already; pass overwrite=True to replace it"
+    )
+
+
+def _numbered(manifest: Manifest, number: int) -> Manifest:
+    created = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+    return replace(manifest, version=number, created=created)
+
+
+def _step(location: Location, manifest: Manifest, *, first_of_all: bool) -> bool:
+    """Write the file of a version; return False if it was not the first of all, as it should."""
+    name, content = name_of(manifest), manifest_bytes(manifest)
+    try:
+        if first_of_all:
+            return location.write_first(VERSIONS_FOLDER, os.path.basename(name.file), content)
+        location.write(name.file, [content])
+        return True
+    except FileExistsError:
+        # Only who publishes the same content twice at once meets its own name.
+        raise CommitConflictError(
+            f"{location.uri}: version {name.number} of id {name.id} was published by somebody "
+            "else in the same moment; refresh and retry"
+        ) from None
+    except BaseException:
+        _withdraw(location, name)
+        raise
+
+
+def _withdraw(location: Location, name: VersionName) -> None:
+    """Take a version back that was, or may have been, written.
+
+    Raises:
+        CommitUnknownError: nobody knows whether it is there.
+    """
+    try:
+        location.delete(name.file)
+        gone = name not in list_names(location)
+    except OSError:
+        gone = False
+    if not gone:
+        raise CommitUnknownError(
+            f"{location.show(name.file)}: could not be taken back, and may be published; look "
+            "with lookupstore.versions before anything is deleted or built again"
+        )
+    if location.local is not None:
+        with suppress(OSError):  # it holds other versions
+            os.rmdir(os.path.join(location.local, VERSIONS_FOLDER))
+
+
+def _names_of_store(location: Location) -> list[VersionName]:
+    """Return the names of the versions of a store, which has at least one.
+
+    Raises:
+        FileNotFoundError: there is no such folder.
+        FormatError: the folder is no store.
+    """
+    if names := list_names(location):
+        return names
+    if location.is_file():
+        raise FormatError(
+            f"{location.uri}: is a file, a store is a folder; lookupstore.sst.Reader opens sorted "
+            "files, lookupstore.build makes a store of columnar ones"
+        )
+    if not location.is_there():
+        raise FileNotFoundError(f"{location.uri}: no such store folder")
+    if _FORMER_MANIFEST in location.names():
+        raise FormatError(
+            f"{location.uri}: has a {_FORMER_MANIFEST} and no versions, as format version 1, which "
+            "no release has written; build the store again"
+        )
+    raise FormatError(
+        f"{location.uri}: no store: it has no version (a build that did not end leaves none)"
+    )
+
+
+def gone_version(location: Location, number: int, version_id: str) -> StaleStoreError:
+    """Return the error that says that a version that was open is not there any more."""
+    names = list_names(location)
+    now = f"now there is {names[-1].number}" if names else "now there is none"
+    return StaleStoreError(
+        f"{location.uri}: version {number} (id {version_id}) was replaced since it was opened, and "
+        f"is gone; {now}: open it again"
+    )
+
+
+def replaced_meanwhile(location: Location) -> StaleStoreError:
+    """Return the error that says that each version was gone before it was open."""
+    return StaleStoreError(f"{location.uri}: replaced again and again while it was being opened")

@@ -55,3 +55,7 @@ class CommitUnknownError(LookupStoreError):
 
 class DiskQuotaError(LookupStoreError):
     """Say that a file does not fit into the quota of local copies."""
+
+
+class MissingKeyError(LookupStoreError):
+    """Say that a key is not in a store, to those who asked for an error then."""

@@ -91,6 +91,12 @@ class Location:
             text if self._given[1] is None else f"{filesystem.type_name}://{text}"
         ).rstrip("/")
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Location) and self._given == other._given
+
+    def __hash__(self) -> int:
+        return hash(self._given[0])
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen, self._given
 
@@ -100,6 +106,10 @@ class Location:
     def show(self, name: str) -> str:
         """Return the path or URI of a file, for people and errors."""
         return f"{self.uri}/{name}" if name else self.uri
+
+    def resolve(self, name: str) -> tuple[fs.FileSystem, str]:
+        """Return the file system, and the path of a file in it."""
+        return self._filesystem, self._path(name)
 
     def is_file(self) -> bool:
         """Return whether there is a file where a folder should be."""

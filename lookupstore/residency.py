@@ -190,7 +190,7 @@ class Residency:
         quota: int | None = None,
         retention: timedelta | None = RETENTION,
     ) -> None:
-        self.folder = os.path.abspath(_default_folder() if folder is None else os.fspath(folder))
+        self.folder = os.path.abspath(default_folder() if folder is None else os.fspath(folder))
         self._quota = _default_quota() if quota is None else quota
         if self._quota is not None and self._quota <= 0:
             raise ValueError(f"quota={self._quota} bytes; give a positive number")
@@ -441,7 +441,8 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def _default_folder() -> str:
+def default_folder() -> str:
+    """Return the folder of local copies of this host: see `Residency`."""
     given = os.environ.get("LOOKUPSTORE_CACHE")
     if given:
         return given

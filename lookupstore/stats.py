@@ -38,7 +38,8 @@ class Counts:
         bytes_fetched: bytes that came from remote storage.
         range_requests: requests to remote storage for a part of a file.
         retries: requests to remote storage that were tried again.
-        refreshes: how often a newer version of the store was taken.
+        refreshes: how often tasks looked for a newer version of the store.
+        failed_refreshes: those that the storage did not answer, so that an older version was used.
         seconds: time that tasks spent in lookups.
     """
 
@@ -51,6 +52,7 @@ class Counts:
     range_requests: int = 0
     retries: int = 0
     refreshes: int = 0
+    failed_refreshes: int = 0
     seconds: float = 0.0
 
     @property
@@ -145,14 +147,17 @@ def read(folder: str | os.PathLike[str], limit: int = 20) -> list[QueryStats]:
     """
     if not Path(folder, FILE_NAME).exists():
         return []
-    sums = ", ".join(f"SUM({name})" for name in _COUNTS)
+    summed = ", ".join(f"SUM({name})" for name in _COUNTS)
     with _table(Path(folder)) as table:
         found = table.execute(
-            f"SELECT application, query, store, version, MAX(ended), {sums} FROM task "
+            f"SELECT application, query, store, version, MAX(ended), {summed} FROM task "
             "GROUP BY application, query, store, version ORDER BY MAX(ended) DESC LIMIT ?",
             (limit,),
         ).fetchall()
-    return [QueryStats(*row[:5], Counts(*row[5:])) for row in found]
+    return [
+        QueryStats(application, query, store, version, last, Counts(*sums))
+        for application, query, store, version, last, *sums in found
+    ]
 
 
 @contextmanager

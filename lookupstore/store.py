@@ -16,15 +16,17 @@ import pyarrow as pa
 import xxhash
 
 from lookupstore._keys import bucket_of
-from lookupstore.bucket_files import BucketFiles, Fetch
+from lookupstore.bucket_files import BucketFiles
 from lookupstore.errors import ClosedError, CorruptionError, FormatError, StaleStoreError
 from lookupstore.key_arguments import encode_keys
 from lookupstore.keys import KeySchema
 from lookupstore.location import Location
 from lookupstore.manifest import DATA_FOLDER, Manifest
+from lookupstore.residency import Residency
 from lookupstore.runs import RepeatedKeyError, merge
 from lookupstore.sst import Reader
 from lookupstore.sst.cache import BlockCache
+from lookupstore.stats import Counts
 from lookupstore.store_check import StoreCheck, check_store
 from lookupstore.versions import (
     LOOKS,
@@ -135,7 +137,7 @@ class LookupStore:
         *,
         version: int | None = None,
         cache_bytes: int | None = None,
-        fetch: Fetch | None = None,
+        residency: Residency | None = None,
     ) -> None:
         """Open a version; `open` says how.
 
@@ -143,14 +145,14 @@ class LookupStore:
             path: folder, URI or location of the store.
             version: number of the version; None opens the current one.
             cache_bytes: size of a cache of decoded blocks for this store alone.
-            fetch: gives the local path of a data file; see `lookupstore.bucket_files`.
+            residency: holds the local copies of a remote store; None takes that of the host.
         """
         self._location = located(path)
         self._cache_bytes = cache_bytes
-        self._fetch = fetch
+        self._residency = Residency() if residency is None else residency
         self._closed = False
         cache: BlockCache | None = None if cache_bytes is None else BlockCache(cache_bytes)
-        self._manifest, self._files = _open_files(self._location, version, cache, fetch)
+        self._manifest, self._files = _open_files(self._location, version, cache, self._residency)
 
     @property
     def location(self) -> Location:
@@ -188,11 +190,25 @@ class LookupStore:
         # A version that is not listed any more was expired, or withdrawn for one of its number.
         if own in names[-1:] or not names or names[-1].number < own.number:
             return self
-        opened = LookupStore(self._location, cache_bytes=self._cache_bytes, fetch=self._fetch)
+        opened = LookupStore(
+            self._location, cache_bytes=self._cache_bytes, residency=self._residency
+        )
         if opened.version < own.number:
             opened.close()
             return self
         return opened
+
+    def counts(self) -> Counts:
+        """Return what lookups of this process have read of the open files, and fetched for them."""
+        readers = self._files.opened()
+        fetched = self._files.fetched()
+        return Counts(
+            filter_negatives=sum(reader.filter_negatives for reader in readers),
+            blocks_read=sum(reader.blocks_read for reader in readers),
+            bytes_fetched=fetched.bytes,
+            range_requests=fetched.requests,
+            retries=fetched.retries,
+        )
 
     @property
     def id(self) -> str:
@@ -405,7 +421,7 @@ class LookupStore:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (self._location, self._cache_bytes, self.version, self.id)
+        return _reopen, (self._location, self._cache_bytes, self._residency, self.version, self.id)
 
     def __repr__(self) -> str:
         key = ", ".join(f"{f.name}: {f.type}" for f in self._manifest.key_schema.schema)
@@ -548,27 +564,31 @@ class LookupStore:
 
 
 def _open_files(
-    location: Location, version: int | None, cache: BlockCache | None, fetch: Fetch | None
+    location: Location, version: int | None, cache: BlockCache | None, residency: Residency
 ) -> tuple[Manifest, BucketFiles]:
     """Open the files of one version, or of the current one, which may change meanwhile."""
     if version is not None:
         name = find_version(location, version)
         manifest = read_version(location, name)
-        return manifest, BucketFiles(location, manifest, cache, fetch)
+        return manifest, BucketFiles(location, manifest, cache, residency)
     for _ in range(LOOKS):
         manifest = read_newest(location)
         try:
-            return manifest, BucketFiles(location, manifest, cache, fetch)
+            return manifest, BucketFiles(location, manifest, cache, residency)
         except StaleStoreError:
             continue
     raise replaced_meanwhile(location)
 
 
 def _reopen(
-    location: Location, cache_bytes: int | None, version: int, store_id: str
+    location: Location,
+    cache_bytes: int | None,
+    residency: Residency,
+    version: int,
+    store_id: str,
 ) -> LookupStore:
     try:
-        store = LookupStore(location, version=version, cache_bytes=cache_bytes)
+        store = LookupStore(location, version=version, cache_bytes=cache_bytes, residency=residency)
     except FileNotFoundError as error:
         raise StaleStoreError(
             f"{error} (replaced since the store was pickled, then {store_id}); open it again"

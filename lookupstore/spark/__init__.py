@@ -12,6 +12,7 @@ except ImportError:
 
 from lookupstore.spark.build import build_store
 from lookupstore.spark.join import lookup_join
+from lookupstore.spark.metrics import LookupMetrics
 from lookupstore.spark.session import session
 
-__all__ = ["build_store", "lookup_join", "session"]
+__all__ = ["LookupMetrics", "build_store", "lookup_join", "session"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +23,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from lookupstore.spark.plan import JoinPlan, plan_join
+from lookupstore.spark.metrics import LookupMetrics
+from lookupstore.spark.plan import JoinPlan, freshness_of, plan_join
 from lookupstore.spark.worker import (
     buckets_at,
     contained,
@@ -49,7 +51,12 @@ def lookup_join(
     columns: Sequence[str] | None = None,
     prefix: str | None = None,
     *,
+    found: str | None = None,
     strategy: str = "auto",
+    refresh: str | float | timedelta = "never",
+    max_staleness: float | timedelta | None = None,
+    on_miss: str | tuple[str, int, float | timedelta] = "null",
+    metrics: LookupMetrics | None = None,
 ) -> DataFrame:
     """Join facts with a store by its key; lazy, as any transformation.
 
@@ -67,10 +74,22 @@ def lookup_join(
             whose key is not found. Spark's other names for these do, too: `left_semi`, `LEFT`.
         columns: value columns of the store to append, in this order; None appends all.
         prefix: put before the name of each appended column.
+        found: name of a boolean column to append as well: whether the key was found.
         strategy: `replicated` moves no fact, and each host reads all of the store; `bucketed`
             moves each fact once, to the task of its bucket of the store, which reads one data file
             (facts with null keys spread over all tasks); `auto` takes `replicated` up to a size of
             the store, which `explain_join` tells.
+        refresh: `never`: the version of now answers, whenever the query runs; `per_batch`: the
+            newest version at the start of each query or micro-batch; a number of seconds or a
+            timedelta: the newest at the last multiple of it since 1970. All tasks of a query take
+            the same version, also when they are tried again.
+        max_staleness: the most time (in seconds, or a timedelta) that may have passed, when a query
+            or micro-batch starts, since its version was published; None: any.
+        on_miss: what happens to facts whose key, without nulls, is missing: `null` keeps them in a
+            left join, `drop` never, `raise` fails the query with `MissingKeyError`, and
+            `("retry", attempts, delay)` looks them up again in the newest version, after `delay`
+            seconds each time, before it does what `how` says.
+        metrics: takes what the tasks count.
 
     Returns:
         The columns of `df`, then the value columns of the store, which may be null.
@@ -97,41 +116,57 @@ def lookup_join(
         )
     if not isinstance(store, (str, os.PathLike, LookupStore)):
         raise TypeError(f"store is a {type(store).__name__}; give a LookupStore or its path")
-    if not isinstance(store, LookupStore):
-        with LookupStore(store) as opened:
-            plan = plan_join(df, opened, on, how, columns, prefix, strategy)
-    else:
-        plan = plan_join(df, store, on, how, columns, prefix, strategy)
+    freshness = freshness_of(refresh, max_staleness)
+    opened = store if isinstance(store, LookupStore) else LookupStore(store)
+    try:
+        plan = plan_join(
+            df,
+            opened,
+            on,
+            how,
+            columns,
+            prefix,
+            found=found,
+            strategy=strategy,
+            freshness=freshness,
+            on_miss=on_miss,
+            counts=None if metrics is None else metrics.accumulator,
+        )
+    finally:
+        if opened is not store:
+            opened.close()
     return _by_arrow_udf(df, plan) if arrow_udf is not None else _by_map_in_arrow(df, plan)
 
 
 def _by_arrow_udf(df: DataFrame, plan: JoinPlan) -> DataFrame:
-    count = len(plan.keys)
-    if plan.strategy == "bucketed":
-        run = functools.partial(buckets_at, plan.key_schema, plan.buckets)
-        bucket = F.coalesce(
-            _udf("bucket", run, IntegerType(), count)(*map(_column, plan.keys)),
-            _hash_bucket(df, plan),
-        )
-        df = _in_buckets(df.select("*", bucket.alias(_BUCKET)), plan)
+    lookup = plan.lookup
     keys = [_column(name) for name in plan.keys]
+    if plan.strategy == "bucketed":
+        run = functools.partial(buckets_at, lookup.key_schema, plan.buckets)
+        bucket = F.coalesce(_udf("bucket", run, IntegerType(), keys), _hash_bucket(df, plan))
+        df = _in_buckets(df.select("*", bucket.alias(_BUCKET)), plan)
+    if lookup.freshness.needs_moment:
+        keys.append(F.current_timestamp())
     if not plan.appended:
-        if plan.how == "left":
+        if plan.how == "left" and lookup.on_miss is None:
             return df
-        found = _udf("lookup", functools.partial(contained, plan.lookup), BooleanType(), count)(
-            *keys
-        )
+        run = functools.partial(contained, lookup)
+        found = _udf("lookup", run, BooleanType(), keys)
+        if plan.how == "left":  # never null, but Spark does not know that
+            return df.where(found.isNotNull())
         return df.where(~found if plan.how == "anti" else found)
     names = numbered(len(plan.appended))
     fields = [
         StructField(name, field.dataType) for name, field in zip(names, plan.appended, strict=True)
     ]
-    row = _udf("lookup", functools.partial(rows_at, plan.lookup), StructType(fields), count)(*keys)
+    run = functools.partial(rows_at, lookup, plan.mark)
+    row = _udf("lookup", run, StructType(fields), keys)
     # A generator, because filters on its columns stay above it while those on facts go below: in a
     # plain projection a filter on a looked up column would look all keys up once more.
     rows = F.array(row)
     if plan.how == "inner":
-        rows = F.when(row.isNotNull(), rows)
+        found = row.getField(names[-1]) if plan.mark else row.isNotNull()
+        rows = F.when(found, rows)
     return df.select("*", F.inline(rows).alias(*(field.name for field in plan.appended)))
 
 
@@ -149,7 +184,9 @@ def _by_map_in_arrow(df: DataFrame, plan: JoinPlan) -> DataFrame:
     rows = df.toDF(*schema.names[: len(facts)])
     if plan.strategy == "bucketed":
         rows = _in_buckets(_with_bucket(rows, plan, positions), plan)
-    run = functools.partial(joined, plan.lookup, positions, plan.how)
+    if plan.lookup.freshness.needs_moment:
+        rows = rows.select("*", F.current_timestamp())
+    run = functools.partial(joined, plan.lookup, plan.mark, positions, plan.how)
     return rows.mapInArrow(run, schema).toDF(*(field.name for field in fields))
 
 
@@ -165,7 +202,7 @@ def _in_buckets(rows: DataFrame, plan: JoinPlan) -> DataFrame:
 def _with_bucket(rows: DataFrame, plan: JoinPlan, positions: tuple[int, ...]) -> DataFrame:
     schema = StructType([*rows.schema.fields, StructField(_BUCKET, IntegerType())])
     hashed = rows.select("*", _hash_bucket(rows, plan).alias(_BUCKET))
-    run = functools.partial(with_buckets, plan.key_schema, plan.buckets, positions)
+    run = functools.partial(with_buckets, plan.lookup.key_schema, plan.buckets, positions)
     return hashed.mapInArrow(run, schema)
 
 
@@ -180,20 +217,26 @@ def _hash_bucket(rows: DataFrame, plan: JoinPlan) -> Column:
     return F.pmod(F.xxhash64(*columns), F.lit(plan.buckets)).cast("int")
 
 
-def _udf(name: str, run: Callable[..., Iterator[pa.Array]], kind: DataType, keys: int) -> Any:
-    """Return an Arrow UDF of key columns; queries show it by its name."""
+def _udf(
+    name: str,
+    run: Callable[..., Iterator[pa.Array]],
+    kind: DataType,
+    columns: Sequence[Column],
+) -> Column:
+    """Return the columns through an Arrow UDF, which queries show by its name."""
 
-    def by_field(given: Iterator[pa.Array]) -> Iterator[pa.Array]:
+    def of_one(given: Iterator[pa.Array]) -> Iterator[pa.Array]:
         return run(given)
 
-    def by_fields(given: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+    def of_several(given: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         return run(given)
 
     # Spark asks the type hints what a function is given.
-    function: Any = by_field if keys == 1 else by_fields
+    function: Any = of_one if len(columns) == 1 else of_several
     function.__name__ = name
     make: Any = arrow_udf  # whose overloads know no iterators of tuples
-    return make(function, kind)
+    column: Column = make(function, kind)(*columns)
+    return column
 
 
 def _column(name: str) -> Column:

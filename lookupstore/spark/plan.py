@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Literal
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import BooleanType, StructField, StructType
 
 from lookupstore.keys import KeySchema
+from lookupstore.spark.freshness import Chosen, Freshness
+from lookupstore.spark.task import Lookup, Retry, Sum
 from lookupstore.spark.types import TIME_SETTING, arrow_schema, spark_type
-from lookupstore.spark.worker import Lookup
 from lookupstore.store import LookupStore
 
 How = Literal["left", "inner", "semi", "anti"]
@@ -23,6 +26,7 @@ HOWS: tuple[How, ...] = ("left", "inner", "semi", "anti")
 STRATEGIES: tuple[Strategy, ...] = ("auto", "replicated", "bucketed")
 # Spark's own names of these joins, which it reads without regard to case and underscores.
 _SPARK_HOWS: dict[str, How] = {"leftouter": "left", "leftsemi": "semi", "leftanti": "anti"}
+_REFRESHES = {"never": None, "per_batch": 0.0}
 # A host's memory has to hold what tasks touch at random; beyond this, moving the facts once costs
 # less than reading blocks from disk again and again.
 REPLICATED_BYTES = 4 << 30
@@ -37,10 +41,10 @@ class JoinPlan:
         keys: names of the fact columns that hold the key fields, in the order of the key.
         how: the kind of join.
         appended: the columns that the result has beyond those of the facts.
+        mark: whether the last one of them says which facts were found.
         strategy: `replicated`: rows stay where they are, each host needs all of the store; or
             `bucketed`: rows move to the task of their bucket, which needs one data file.
         reason: why this strategy, for people.
-        key_schema: the key of the store.
         buckets: number of buckets of the store.
     """
 
@@ -48,9 +52,9 @@ class JoinPlan:
     keys: tuple[str, ...]
     how: How
     appended: tuple[StructField, ...]
+    mark: bool
     strategy: Literal["replicated", "bucketed"]
     reason: str
-    key_schema: KeySchema
     buckets: int
 
 
@@ -61,36 +65,115 @@ def plan_join(
     how: str = "left",
     columns: Sequence[str] | None = None,
     prefix: str | None = None,
+    *,
+    found: str | None = None,
     strategy: str = "auto",
+    freshness: Freshness = Freshness(),  # noqa: B008
+    on_miss: object = "null",
+    counts: Sum | None = None,
 ) -> JoinPlan:
     """Check what `lookup_join` was asked; the arguments and what is raised are its own."""
     kind = _how(how)
     if kind in ("semi", "anti"):
-        for argument, value in (("columns", columns), ("prefix", prefix)):
+        for argument, value in (("columns", columns), ("prefix", prefix), ("found", found)):
             if value is not None:
                 raise ValueError(
                     f"{argument} is {value!r}; a {kind} join appends no columns: leave it out"
                 )
+    miss = _miss(on_miss, kind)
+    if on_miss == "drop":
+        kind = "inner"
     facts = df.schema
     keys = _key_columns(facts, store.key_schema, on)
     names = () if kind in ("semi", "anti") else _value_names(store, columns)
     times = _takes_times(df.sparkSession)
     mapped = [spark_type(store.value_schema.field(name).type, name, times=times) for name in names]
-    appended = [f"{prefix or ''}{name}" for name in names]
+    appended = [
+        StructField(f"{prefix or ''}{name}", spark)
+        for name, (spark, _) in zip(names, mapped, strict=True)
+    ]
+    if found is not None:
+        appended.append(StructField(found, BooleanType()))
     case_sensitive = df.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
-    _check_collisions(facts.names, appended, prefix, case_sensitive)
+    _check_collisions(facts.names, [field.name for field in appended], prefix, case_sensitive)
     chosen, reason = _strategy(strategy, store)
     return JoinPlan(
-        lookup=Lookup(store.path, store.id, names, tuple(arrow for _, arrow in mapped)),
+        lookup=Lookup(
+            location=store.location,
+            planned=Chosen(store.version, store.id),
+            key_schema=store.key_schema,
+            columns=names,
+            types=tuple(arrow for _, arrow in mapped),
+            freshness=freshness,
+            on_miss=miss,
+            counts=counts,
+        ),
         keys=keys,
         how=kind,
-        appended=tuple(
-            StructField(name, spark) for name, (spark, _) in zip(appended, mapped, strict=True)
-        ),
+        appended=tuple(appended),
+        mark=found is not None,
         strategy=chosen,
         reason=reason,
-        key_schema=store.key_schema,
         buckets=store.info().buckets,
+    )
+
+
+def freshness_of(
+    refresh: str | float | timedelta, max_staleness: float | timedelta | None
+) -> Freshness:
+    """Return what `refresh` and `max_staleness` of `lookup_join` ask for.
+
+    Raises:
+        ValueError: they are nothing that it knows.
+
+    >>> freshness_of("per_batch", timedelta(hours=1))
+    Freshness(every=0.0, max_staleness=3600.0)
+    """
+    every: float | None
+    if isinstance(refresh, str) and refresh in _REFRESHES:
+        every = _REFRESHES[refresh]
+    else:
+        every = _seconds(refresh)
+        if not every:
+            known = ", ".join(map(repr, _REFRESHES))
+            raise ValueError(
+                f"refresh is {refresh!r}; give {known}, or a number of seconds or timedelta of "
+                "more than 0"
+            )
+    allowed = None if max_staleness is None else _seconds(max_staleness)
+    if max_staleness is not None and allowed is None:
+        raise ValueError(
+            f"max_staleness is {max_staleness!r}; give a number of seconds or a timedelta of 0 or "
+            "more, or None"
+        )
+    return Freshness(every, allowed)
+
+
+def _seconds(time: object) -> float | None:
+    """Return a time in seconds; None if it is none."""
+    if isinstance(time, timedelta):
+        time = time.total_seconds()
+    if isinstance(time, (int, float)) and not isinstance(time, bool) and 0 <= time < math.inf:
+        return float(time)
+    return None
+
+
+def _miss(on_miss: object, how: How) -> Retry | Literal["raise"] | None:
+    if on_miss == "null":
+        return None
+    if how not in ("left", "inner"):
+        raise ValueError(f"on_miss is {on_miss!r}, which a {how} join does not have; leave it out")
+    if on_miss == "drop":
+        return None
+    if on_miss == "raise":
+        return "raise"
+    if isinstance(on_miss, tuple) and len(on_miss) == 3 and on_miss[0] == "retry":
+        attempts, delay = on_miss[1], _seconds(on_miss[2])
+        if isinstance(attempts, int) and attempts > 0 and delay is not None:
+            return Retry(attempts, delay)
+    raise ValueError(
+        f"on_miss is {on_miss!r}; give 'null', 'drop', 'raise' or ('retry', attempts, delay) with "
+        "a delay in seconds or a timedelta"
     )
 
 

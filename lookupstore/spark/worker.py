@@ -1,13 +1,9 @@
-"""What a lookup join runs in the Python workers of executors: key columns in, answers out.
-
-A worker process opens each version of a store once and keeps it for the tasks to come.
-"""
+"""What a lookup join runs in the Python workers of executors: key columns in, answers out."""
 
 from __future__ import annotations
 
-import functools
+import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -16,53 +12,43 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore._keys import bucket_of
-from lookupstore.errors import StaleStoreError
+from lookupstore.errors import MissingKeyError
 from lookupstore.key_arguments import encode_keys
 from lookupstore.keys import KeySchema
+from lookupstore.spark.task import Lookup, Retry, Task
 from lookupstore.spark.types import to_spark
 from lookupstore.store import LookupStore
 
-# One array for each key field. Spark gives a single one without the tuple around it.
+# One array for each key field, and for some lookups one with the moment of the query. Spark gives
+# a single one without the tuple around it.
 Keys: TypeAlias = "tuple[pa.Array, ...]"
 Given: TypeAlias = "Iterator[pa.Array | Keys]"
 Found: TypeAlias = "npt.NDArray[np.bool_]"
 
-# A worker serves many queries; the files of stores that it no longer uses are closed.
-_STORES_KEPT = 16
+# Missing keys that an error shows.
+_SHOWN = 5
 
 
-@dataclass(frozen=True)
-class Lookup:
-    """Say what a worker looks up.
+def rows_at(lookup: Lookup, mark: bool, given: Given) -> Iterator[pa.Array]:
+    """Yield a struct of the value columns for each key, null where the key is missing.
 
-    Attributes:
-        path: folder of the store.
-        store_id: identity of the store that the join was planned on.
-        columns: value columns to read, in the order of the result.
-        types: the Arrow types in which Spark takes these.
+    With `mark` no struct is null: its last field says whether the key was found.
     """
-
-    path: str
-    store_id: str
-    columns: tuple[str, ...]
-    types: tuple[pa.DataType, ...]
-
-
-def rows_at(lookup: Lookup, given: Given) -> Iterator[pa.Array]:
-    """Yield a struct of the value columns for each key, null where the key is missing."""
-    store = _opened(lookup.path, lookup.store_id)
-    names = numbered(len(lookup.columns))
-    for keys in _tuples(given):
-        found, values = looked_up(store, keys, lookup)
-        missing = None if found.all() else pa.array(~found)
-        yield pa.StructArray.from_arrays(values, names, mask=missing)
+    names = numbered(len(lookup.columns) + mark)
+    with Task(lookup) as task:
+        for keys in _tuples(given):
+            found, values = _answers(task, lookup, keys)
+            if mark:
+                values.append(pa.array(found))
+            missing = None if mark or found.all() else pa.array(~found)
+            yield pa.StructArray.from_arrays(values, names, mask=missing)
 
 
 def contained(lookup: Lookup, given: Given) -> Iterator[pa.Array]:
     """Yield whether each key is stored."""
-    store = _opened(lookup.path, lookup.store_id)
-    for keys in _tuples(given):
-        yield pa.array(found_in(store, keys))
+    with Task(lookup) as task:
+        for keys in _tuples(given):
+            yield pa.array(_answers(task, lookup, keys)[0])
 
 
 def buckets_at(key_schema: KeySchema, buckets: int, given: Given) -> Iterator[pa.Array]:
@@ -92,23 +78,32 @@ def with_buckets(
 
 
 def joined(
-    lookup: Lookup, positions: tuple[int, ...], how: str, batches: Iterable[pa.RecordBatch]
+    lookup: Lookup,
+    mark: bool,
+    positions: tuple[int, ...],
+    how: str,
+    batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Join record batches of facts, whose columns at `positions` hold the key fields."""
-    store = _opened(lookup.path, lookup.store_id)
-    for batch in batches:
-        keys = tuple(batch.column(i) for i in positions)
-        columns = batch.columns
-        if how in ("semi", "anti"):
-            found = found_in(store, keys)
-            kept = found if how == "semi" else ~found
-        else:
-            found, values = looked_up(store, keys, lookup)
+    """Join record batches of facts, whose columns at `positions` hold the key fields.
+
+    A lookup that needs the moment of the query takes it from the last column, which goes.
+    """
+    timed = lookup.freshness.needs_moment
+    with Task(lookup) as task:
+        for batch in batches:
+            columns = batch.columns
+            moment = [columns.pop()] if timed else []
+            keys = (*(columns[i] for i in positions), *moment)
+            found, values = _answers(task, lookup, keys)
             columns += values
-            kept = found if how == "inner" else np.ones(len(found), dtype=bool)
-        if not kept.all():
-            columns = [column.filter(pa.array(kept)) for column in columns]
-        yield pa.RecordBatch.from_arrays(columns, names=numbered(len(columns)))
+            if mark:
+                columns.append(pa.array(found))
+            kept = np.ones(len(found), dtype=bool)
+            if how in ("inner", "semi", "anti"):
+                kept = ~found if how == "anti" else found
+            if not kept.all():
+                columns = [column.filter(pa.array(kept)) for column in columns]
+            yield pa.RecordBatch.from_arrays(columns, names=numbered(len(columns)))
 
 
 def numbered(count: int) -> list[str]:
@@ -120,15 +115,28 @@ def numbered(count: int) -> list[str]:
     return [f"c{i}" for i in range(count)]
 
 
-def found_in(store: LookupStore, keys: Keys) -> Found:
-    """Say which keys a join finds: those that are stored and have no null."""
-    found: Found = store.contains(keys).to_numpy(zero_copy_only=False)
-    whole = _whole_keys(store, keys)
-    return found if whole is None else found & whole
-
-
-def looked_up(store: LookupStore, keys: Keys, lookup: Lookup) -> tuple[Found, list[pa.Array]]:
+def _answers(task: Task, lookup: Lookup, given: Keys) -> tuple[Found, list[pa.Array]]:
     """Return whether each key was found, and the value columns in Spark's types."""
+    if not len(given[0]):  # which says no moment either
+        return np.zeros(0, dtype=bool), [pa.array([], kind) for kind in lookup.types]
+    keys, moment = given, None
+    if lookup.freshness.needs_moment:
+        keys, moment = given[:-1], _seconds(given[-1])
+    store = task.store_at(moment)
+    started = time.perf_counter()
+    found, values = _looked_up(store, keys, lookup)
+    if lookup.on_miss is not None and not found.all():
+        found, values = _after_misses(task, lookup, keys, found, values)
+    seconds = time.perf_counter() - started
+    task.count(rows=len(found), hits=int(np.count_nonzero(found)), seconds=seconds)
+    return found, values
+
+
+def _looked_up(store: LookupStore, keys: Keys, lookup: Lookup) -> tuple[Found, list[pa.Array]]:
+    whole = _whole_keys(store, keys)
+    if not lookup.columns:
+        found: Found = store.contains(keys).to_numpy(zero_copy_only=False)
+        return (found if whole is None else found & whole), []
     mark = "found"
     while mark in lookup.columns:
         mark += "_"
@@ -138,7 +146,6 @@ def looked_up(store: LookupStore, keys: Keys, lookup: Lookup) -> tuple[Found, li
         to_spark(_array(table, name), kind, name)
         for name, kind in zip(lookup.columns, lookup.types, strict=True)
     ]
-    whole = _whole_keys(store, keys)
     if whole is None:
         return found, values
     # The store has answered null keys from the null keys that it holds: a join must not see that.
@@ -146,17 +153,45 @@ def looked_up(store: LookupStore, keys: Keys, lookup: Lookup) -> tuple[Found, li
     return found & whole, [column.take(places) for column in values]
 
 
-@functools.lru_cache(maxsize=_STORES_KEPT)
-def _opened(path: str, store_id: str) -> LookupStore:
-    store = LookupStore(path)
-    if store.id != store_id:
-        found = store.id
-        store.close()
-        raise StaleStoreError(
-            f"{path}: replaced since the join was planned (then {store_id}, now {found}); call "
-            "lookup_join again"
+def _after_misses(
+    task: Task, lookup: Lookup, keys: Keys, found: Found, values: list[pa.Array]
+) -> tuple[Found, list[pa.Array]]:
+    """Do about missing keys what was asked; keys with nulls are missing for good."""
+    whole = np.ones(len(found), dtype=bool)
+    for column in keys:
+        whole &= column.is_valid().to_numpy(zero_copy_only=False)
+    retry = lookup.on_miss
+    for _ in range(retry.attempts if isinstance(retry, Retry) else 0):
+        missing = np.flatnonzero(~found & whole)
+        if not len(missing):
+            return found, values
+        assert isinstance(retry, Retry)
+        time.sleep(retry.delay)
+        again = tuple(column.take(pa.array(missing)) for column in keys)
+        found_now, values_now = _looked_up(task.newest(), again, lookup)
+        if found_now.any():
+            places = np.arange(len(found))
+            places[missing[found_now]] = len(found) + np.flatnonzero(found_now)
+            taken = pa.array(places)
+            values = [
+                pa.concat_arrays(pair).take(taken) for pair in zip(values, values_now, strict=True)
+            ]
+            found = found.copy()
+            found[missing[found_now]] = True
+    missing = np.flatnonzero(~found & whole)
+    if retry == "raise" and len(missing):
+        shown = pa.table(list(keys), names=lookup.key_schema.names).take(missing[:_SHOWN])
+        store = task.store_at(None)
+        raise MissingKeyError(
+            f"{store.path}: version {store.version} has no rows at {len(missing)} keys of "
+            f"{len(found)}, such as {', '.join(map(str, shown.to_pylist()))}; on_miss is 'raise'"
         )
-    return store
+    return found, values
+
+
+def _seconds(moments: pa.Array) -> float:
+    """Return the moment of a query, which is in every row, in seconds since 1970."""
+    return float(moments[:1].cast(pa.timestamp("us", "UTC")).cast(pa.int64())[0].as_py() / 1e6)
 
 
 def _tuples(given: Given) -> Iterator[Keys]:

@@ -131,6 +131,8 @@ cdef class Lookup:
     cdef object check
     cdef object fill
     cdef ls_fences fences
+    cdef readonly size_t filter_negatives  # keys of batches that the filter ruled out
+    cdef readonly size_t blocks_read       # blocks that `load` was called for
 
     def __cinit__(self, Block index not None, Filter filter not None, BlockTable table not None,
                   load not None, FileMap map=None, check=None, fill=None):
@@ -176,6 +178,7 @@ cdef class Lookup:
 
     cdef ReadyBlock ready_block(self, size_t number):
         """Load a block and make it ready."""
+        self.blocks_read += 1
         try:
             return self.table.put(number, self.load(number))
         finally:
@@ -231,12 +234,14 @@ cdef class Lookup:
         """Return a large_binary array: row i answers key i, null where it is missing."""
         cdef Batch batch = Batch(self, keys, True)
         batch.find()
+        self.filter_negatives += batch.negatives
         return batch.values()
 
     def contains_many(self, BinaryColumn keys not None):
         """Return a boolean array: row i tells whether key i is there."""
         cdef Batch batch = Batch(self, keys, False)
         batch.find()
+        self.filter_negatives += batch.negatives
         return batch.found()
 
 
@@ -268,6 +273,7 @@ cdef class Batch:
     cdef ls_batch_item *items   # of the piece: keys that may be there
     cdef ls_slice *answers      # of the piece, one a key
     cdef size_t count           # items
+    cdef size_t negatives       # keys that the filter ruled out
     cdef size_t pinned          # items that hold a pin
     cdef bint more              # blocks of the piece were not loaded for want of room
     cdef list arenas            # what answers point into whose blocks have gone
@@ -357,6 +363,8 @@ cdef class Batch:
             self.items, &self.count, &self.bad_key)
         if self.status != LS_OK:
             return KEY_ERROR
+        if self.filter != &NO_FILTER:
+            self.negatives += length - self.count
         self.status = ls_batch_route(
             self.fences, self.table.ready, &self.keys.column, self.items, &self.count)
         if self.status != LS_OK:

@@ -414,6 +414,16 @@ class Reader:
         return self._path
 
     @property
+    def filter_negatives(self) -> int:
+        """Return how many keys of batches the filter has ruled out."""
+        return self._search().filter_negatives
+
+    @property
+    def blocks_read(self) -> int:
+        """Return how many blocks lookups have read and checked."""
+        return self._search().blocks_read
+
+    @property
     def cache(self) -> BlockCache:
         """Return the cache of decompressed blocks that this reader uses."""
         return self._cache

@@ -26,7 +26,7 @@ import lookupstore
 from lookupstore.spark import join as spark_join
 from lookupstore.spark import lookup_join
 from lookupstore.spark import plan as spark_plan
-from lookupstore.spark import worker as spark_worker
+from lookupstore.spark import task as spark_task
 from lookupstore.spark.plan import HOWS, plan_join
 from lookupstore.spark.types import TIME_SETTING, spark_type
 from lookupstore.sst import Reader
@@ -290,7 +290,7 @@ def test_a_worker_process_opens_the_store_once(
 
     def counted(real, *arguments: Any) -> Iterator[Any]:
         yield from real(*arguments)
-        opened = spark_worker._opened.cache_info()
+        opened = spark_task._opened.cache_info()
         with open(os.path.join(log, f"{os.getpid()}-{uuid.uuid4().hex}"), "w") as file:
             file.write(f"{opened.misses} {opened.hits}")
 
@@ -317,9 +317,7 @@ def test_a_worker_process_opens_the_store_once(
 def _misses() -> Any:
     def run(batches):
         for _ in batches:
-            yield pa.record_batch(
-                {"pid": [os.getpid()], "n": [spark_worker._opened.cache_info()[1]]}
-            )
+            yield pa.record_batch({"pid": [os.getpid()], "n": [spark_task._opened.cache_info()[1]]})
 
     return run
 
@@ -329,13 +327,15 @@ def test_a_key_is_looked_up_once_whatever_follows(spark: SparkSession, small, mo
         pytest.skip("Arrow UDFs came with Spark 4.1")
     seen = spark.sparkContext.accumulator(0)
 
-    def counted(real, lookup, given):
+    def counted(real, *arguments: Any):
+        *arguments, given = arguments
+
         def passed():
             for keys in given:
                 seen.add(len(keys))
                 yield keys
 
-        return real(lookup, passed())
+        return real(*arguments, passed())
 
     patch_worker(monkeypatch, counted)
     facts = spark.range(0, 1000, numPartitions=4).withColumn("k", F.col("id") % 150)
@@ -417,16 +417,25 @@ def test_auto_takes_the_strategy_of_the_size(spark: SparkSession, small, tmp_pat
         lookup_join(facts, one, "id", strategy="broadcast")
 
 
-def test_replaced_store_is_stale(spark: SparkSession, small):
-    joined = lookup_join(spark.range(10), small, on="id")
+def test_a_join_finishes_on_the_version_that_it_was_planned_on(spark: SparkSession, small):
+    joined = lookup_join(spark.range(2), small, on="id")
     table = pa.table({"id": [1], "name": ["new"], "found": [2]})
     new = lookupstore.build(table, small.path, key="id", overwrite=True)
-    # What docs/spark.md says to look for.
-    line = r"(?m)^lookupstore\.errors\.StaleStoreError: .*replaced since .*call lookup_join"
-    with pytest.raises(PythonException, match=line):
-        joined.collect()
+    assert sorted(map(tuple, joined.collect())) == [(0, "n0", 1), (1, "n1", 1)]
     again = lookup_join(spark.range(2), new, on="id")
     assert sorted(map(tuple, again.collect()), key=str) == [(0, None, None), (1, "new", 2)]
+    later = lookup_join(spark.range(2), small.path, on="id")
+    assert sorted(map(tuple, later.collect()), key=str) == [(0, None, None), (1, "new", 2)]
+
+
+def test_a_version_that_is_gone_is_stale(spark: SparkSession, small):
+    joined = lookup_join(spark.range(10), small, on="id")
+    table = pa.table({"id": [1], "name": ["new"], "found": [2]})
+    lookupstore.build(table, small.path, key="id", overwrite=True, retain=0).close()
+    # What docs/spark.md says to look for.
+    line = r"(?m)^lookupstore\.errors\.StaleStoreError: .*no version 1; .*call lookup_join"
+    with pytest.raises(PythonException, match=line):
+        joined.collect()
 
 
 def test_damage_is_found_in_the_text_of_what_spark_raises(spark: SparkSession, small, tmp_path):

@@ -1,0 +1,297 @@
+"""Versions that change under queries and streams, and keys that are missing."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import PythonException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+import lookupstore
+from lookupstore.errors import StaleStoreError
+from lookupstore.location import Location
+from lookupstore.spark import LookupMetrics, freshness, lookup_join
+from lookupstore.spark import join as spark_join
+from lookupstore.spark.freshness import SETTLE_SECONDS, Chosen, Freshness
+
+pytestmark = [
+    pytest.mark.spark,
+    # PySpark 4.0 leaves sockets to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+
+@pytest.fixture(params=["arrow_udf", "mapInArrow"])
+def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run a test by both ways through Spark."""
+    if request.param == "mapInArrow":
+        monkeypatch.setattr(spark_join, "arrow_udf", None)
+    elif spark_join.arrow_udf is None:
+        pytest.skip("Arrow UDFs came with Spark 4.1")
+    return str(request.param)
+
+
+def publish(path: Path, version: int, keys: int = 100) -> lookupstore.LookupStore:
+    """Publish a version whose rows say its number."""
+    table = pa.table({"id": range(keys), "v": [version] * keys})
+    store = lookupstore.build(table, path, key="id", buckets=2, overwrite=True)
+    assert store.version == version
+    return store
+
+
+def settle() -> None:
+    """Wait until the newest version answers."""
+    time.sleep(SETTLE_SECONDS + 0.1)
+
+
+def versions_of(joined: DataFrame) -> set[Any]:
+    return {row.v for row in joined.select("v").distinct().collect()}
+
+
+def test_a_query_takes_the_newest_version_when_it_runs(
+    spark: SparkSession, transport: str, tmp_path: Path
+) -> None:
+    publish(tmp_path / "s", 1).close()
+    settle()
+    facts = spark.range(0, 100, numPartitions=8)
+    metrics = LookupMetrics(spark)
+    joins = {
+        "per_batch": lookup_join(facts, tmp_path / "s", "id", refresh="per_batch", metrics=metrics),
+        "never": lookup_join(facts, tmp_path / "s", "id"),
+        "daily": lookup_join(facts, tmp_path / "s", "id", refresh=timedelta(days=1)),
+    }
+    for version in (1, 2, 3):
+        if version > 1:
+            publish(tmp_path / "s", version).close()
+            settle()
+        expected = {"per_batch": version, "never": 1, "daily": 1}
+        assert {name: versions_of(join) for name, join in joins.items()} == {
+            name: {number} for name, number in expected.items()
+        }
+    assert metrics.counts.rows == metrics.counts.hits == 300
+    assert 1 <= metrics.counts.refreshes <= metrics.counts.tasks
+
+
+def test_tasks_of_one_query_never_mix_versions(
+    spark: SparkSession, transport: str, tmp_path: Path
+) -> None:
+    publish(tmp_path / "s", 1).close()
+    settle()
+    stop = threading.Event()
+
+    def publish_on() -> None:
+        version = 2
+        while not stop.is_set():
+            publish(tmp_path / "s", version).close()
+            version += 1
+
+    publisher = threading.Thread(target=publish_on)
+    publisher.start()
+    try:
+        facts = spark.range(0, 4000, numPartitions=8).withColumn("id", F.col("id") % 100)
+        joined = lookup_join(facts, tmp_path / "s", "id", refresh="per_batch")
+        seen = []
+        for _ in range(6):
+            found = versions_of(joined)
+            assert len(found) == 1
+            seen += found
+    finally:
+        stop.set()
+        publisher.join()
+    assert seen == sorted(seen)
+    assert len(set(seen)) > 1
+
+
+def wait_until(done: Callable[[], bool], query: Any) -> None:
+    for _ in range(600):
+        if done():
+            return
+        assert query.exception() is None, query.exception()
+        time.sleep(0.1)
+    raise AssertionError("the stream came to nothing")
+
+
+def test_a_stream_takes_new_versions_batch_by_batch(
+    spark: SparkSession, transport: str, tmp_path: Path, seed: int
+) -> None:
+    rng = random.Random(seed)
+    publish(tmp_path / "s", 1).close()
+    (tmp_path / "facts").mkdir()
+    stream = spark.readStream.schema("id long, n long").parquet(f"file://{tmp_path}/facts")
+    sides = {"per_batch": {}, "never": {}}  # type: dict[str, dict[int, list[Any]]]
+
+    def collect(rows: DataFrame, batch: int, side: str) -> None:
+        sides[side][batch] = rows.collect()
+
+    queries = [
+        lookup_join(stream, tmp_path / "s", "id", refresh=refresh)
+        .writeStream.foreachBatch(lambda rows, batch, side=refresh: collect(rows, batch, side))
+        .option("checkpointLocation", f"file://{tmp_path}/checkpoint-{refresh}")
+        .start()
+        for refresh in ("per_batch", "never")
+    ]
+    try:
+        given: list[list[int]] = []
+        for version in (1, 2, 3):
+            if version > 1:
+                publish(tmp_path / "s", version, keys=100 + version).close()
+            settle()
+            ids = [rng.randrange(110) for _ in range(50)]
+            given.append(ids)
+            table = pa.table({"id": ids, "n": range(50)})
+            pq.write_table(table, tmp_path / "facts" / f".{version}")
+            (tmp_path / "facts" / f".{version}").rename(tmp_path / "facts" / f"{version}.parquet")
+            for refresh, query in zip(sides, queries, strict=True):
+                wait_until(lambda r=refresh, v=version: len(sides[r]) == v, query)
+    finally:
+        for query in queries:
+            query.stop()
+    for i, ids in enumerate(given):
+        for refresh, version, keys in (
+            ("per_batch", i + 1, 100 + (i + 1 if i else 0)),
+            ("never", 1, 100),
+        ):
+            rows = sorted(sides[refresh][i], key=lambda row: row.n)
+            assert [row.v for row in rows] == [version if id < keys else None for id in ids]
+
+
+def test_a_version_that_is_too_old_raises(
+    spark: SparkSession, transport: str, tmp_path: Path
+) -> None:
+    publish(tmp_path / "s", 1).close()
+    facts = spark.range(10)
+    fresh = lookup_join(facts, tmp_path / "s", "id", max_staleness=timedelta(hours=1))
+    assert versions_of(fresh) == {1}
+    settle()
+    for refresh in ("never", "per_batch"):
+        stale = lookup_join(facts, tmp_path / "s", "id", refresh=refresh, max_staleness=0.5)
+        with pytest.raises(PythonException, match=r"StaleStoreError: .*version 1 was published"):
+            stale.collect()
+
+
+def test_a_newer_version_of_other_columns_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    publish(tmp_path / "s", 1).close()
+    joined = lookup_join(spark.range(10), tmp_path / "s", "id", refresh="per_batch")
+    lookupstore.build(
+        pa.table({"id": range(3), "w": range(3)}), tmp_path / "s", key="id", overwrite=True
+    ).close()
+    settle()
+    with pytest.raises(PythonException, match=r"StaleStoreError: .*version 2 lacks .*'v'"):
+        joined.collect()
+
+
+def test_misses_are_dropped_marked_or_raise(
+    spark: SparkSession, transport: str, tmp_path: Path
+) -> None:
+    store = publish(tmp_path / "s", 1)
+    facts = spark.createDataFrame([(98,), (99,), (100,), (None,)], "id long")
+
+    def rows(**asked: Any) -> list[tuple[Any, ...]]:
+        return sorted(map(tuple, lookup_join(facts, store, "id", **asked).collect()), key=str)
+
+    assert rows(on_miss="drop") == [(98, 1), (99, 1)]
+    marked = [(100, None, False), (98, 1, True), (99, 1, True), (None, None, False)]
+    assert rows(found="known") == marked
+    assert rows(found="known", columns=[]) == [(one, known) for one, _, known in marked]
+    assert rows(found="known", how="inner") == marked[1:3]
+    with pytest.raises(PythonException, match=r"MissingKeyError: .*1 keys of .*\{'id': 100\}"):
+        rows(on_miss="raise")
+    with pytest.raises(PythonException, match=r"MissingKeyError"):
+        rows(on_miss="raise", columns=[])
+    known = facts.where("id < 100 OR id IS NULL")
+    assert lookup_join(known, store, "id", on_miss="raise").count() == 3
+
+
+def test_misses_are_looked_up_again_in_newer_versions(
+    spark: SparkSession, transport: str, tmp_path: Path
+) -> None:
+    publish(tmp_path / "s", 1).close()
+    facts = spark.range(0, 120, numPartitions=2)
+    metrics = LookupMetrics(spark)
+    joined = lookup_join(
+        facts, tmp_path / "s", "id", on_miss=("retry", 20, 0.5), metrics=metrics, found="known"
+    )
+    publisher = threading.Timer(2, lambda: publish(tmp_path / "s", 2, keys=120).close())
+    publisher.start()
+    rows = {row.id: row for row in joined.collect()}
+    publisher.join()
+    assert {id: (row.v, row.known) for id, row in rows.items()} == {
+        id: (1 if id < 100 else 2, True) for id in range(120)
+    }
+    assert metrics.counts.refreshes >= 2
+    assert metrics.counts.misses == 0
+    given_up = lookup_join(spark.range(119, 122), tmp_path / "s", "id", on_miss=("retry", 2, 0.01))
+    assert sorted(map(tuple, given_up.collect()), key=str) == [(119, 2), (120, None), (121, None)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"refresh": "sometimes"}, "refresh is 'sometimes'; give 'never', 'per_batch', or a"),
+        ({"refresh": 0}, "refresh is 0; give"),
+        ({"refresh": -1.5}, r"refresh is -1\.5; give"),
+        ({"max_staleness": "1h"}, "max_staleness is '1h'; give a number of seconds"),
+        ({"on_miss": "explode"}, "on_miss is 'explode'; give 'null', 'drop', 'raise' or"),
+        ({"on_miss": ("retry", 0, 1)}, "on_miss is .*'retry', attempts, delay"),
+        ({"on_miss": "raise", "how": "semi"}, "on_miss is 'raise', which a semi join does not"),
+        ({"found": "known", "how": "anti"}, "found is 'known'; a anti join appends no"),
+        ({"found": "id"}, r"both have the columns \['id'\]"),
+    ],
+)
+def test_arguments_that_are_wrong(
+    spark: SparkSession, tmp_path: Path, asked: dict[str, Any], message: str
+) -> None:
+    store = publish(tmp_path / "s", 1)
+    with pytest.raises(ValueError, match=message):
+        lookup_join(spark.range(1), store, "id", **asked)
+
+
+def test_a_storage_that_does_not_answer_leaves_the_version_that_was_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stores = [publish(tmp_path / "s", version) for version in (1, 2)]
+    location = Location(tmp_path / "s")
+    first, second = (Chosen(store.version, store.id) for store in stores)
+    moment = stores[1].created.timestamp() + SETTLE_SECONDS
+    fresh = Freshness(every=0)
+    assert fresh.version_at(location, first, moment - 0.01)[:2] == first[:2]
+    found = fresh.version_at(location, first, moment + 5)
+    assert found == (*second[:2], True, False)
+    assert fresh.version_at(location, first, moment + 5) == second  # not asked again
+
+    def down(location: Location) -> None:
+        raise OSError("503 Slow Down")
+
+    monkeypatch.setattr(freshness, "list_names", down)
+    with caplog.at_level(logging.WARNING):
+        assert fresh.version_at(location, first, moment + 6) == (*second[:2], False, True)
+    assert "could not look for a newer version: 503 Slow Down" in caplog.text
+    with pytest.raises(StaleStoreError, match="max_staleness is 0:00:03"):
+        Freshness(every=0, max_staleness=3).version_at(location, first, moment + 6)
+    # A listing that lags behind takes nothing back, and neither does one that is empty.
+    for listed in ([], [freshness.VersionName(*first[:2])]):
+        monkeypatch.setattr(freshness, "list_names", lambda location, listed=listed: listed)
+        assert fresh.version_at(location, first, moment + 7 + len(listed))[:2] == second[:2]
+
+
+def test_an_interval_takes_the_version_at_its_last_multiple(tmp_path: Path) -> None:
+    stores = [publish(tmp_path / "s", version) for version in (1, 2)]
+    first = Chosen(stores[0].version, stores[0].id)
+    fresh = Freshness(every=100)
+    settled = stores[1].created.timestamp() + SETTLE_SECONDS
+    following = settled - settled % 100 + 100
+    location = Location(tmp_path / "s")
+    assert fresh.version_at(location, first, settled).number == 1
+    assert fresh.version_at(location, first, following - 0.1).number == 1
+    assert fresh.version_at(location, first, following).number == 2

@@ -75,7 +75,8 @@ ALLOWED = {
     "remote": "",
     "chunks": "",
     "local_copy": "xxhash chunks remote",
-    "residency": "chunks local_copy remote",
+    "recode": "sst sst.format",
+    "residency": "chunks local_copy recode remote sst",
     "store": (
         "numpy pyarrow xxhash _keys key_arguments keys manifest rows runs sst sst.cache sst.format"
     ),

@@ -67,6 +67,7 @@ class LocalCopy:
         settle: told when all chunks have come, and whether the hash is right; it removes the map
             of a right file and both of a wrong one.
         replace: holds another copy in the place of this one, which came wrong.
+        recoded: whether the bytes are others than those of the object, with the same records.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class LocalCopy:
         make_room: Callable[[int], None],
         settle: Callable[[LocalCopy, bool], None],
         replace: Callable[[LocalCopy, int], LocalCopy],
+        recoded: bool = False,
     ) -> None:
         self._next: LocalCopy | None = None
         self.path = path
@@ -87,6 +89,7 @@ class LocalCopy:
         self.chunks = chunks
         self.remote = remote
         self.xxh64 = xxh64
+        self.recoded = recoded
         self.users: set[int] = set()  # whose ids; without any a download stops
         self.error: Exception | None = None  # that ended the last download
         self._make_room = make_room
@@ -241,6 +244,10 @@ class LocalCopy:
         # They may have been repaired by another thread or process meanwhile.
         if is_right(os.pread(self.descriptor, size, offset)):
             return True
+        if self.recoded:
+            # The object has other bytes. Whoever opens the file next gets those.
+            self._settle(self, False)
+            return False
         for _ in range(REPAIRS):
             data = self.remote.read(offset, size)
             if is_right(data):

@@ -15,8 +15,9 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,6 +27,9 @@ from lookupstore.errors import CorruptionError
 ATTEMPTS = 6
 FIRST_WAIT = 0.1
 LONGEST_WAIT = 5.0
+
+#: Seconds that a fork waits for the requests that are on their way.
+FORK_WAIT = 10.0
 
 #: Requests of a process at one time.
 THREADS = 16
@@ -49,7 +53,8 @@ class RemoteFile:
     """Read ranges of an object whose size is known.
 
     Threads may share it. A child of fork opens the file system again: the client of its parent has
-    threads that the child does not have.
+    threads that the child does not have. And a fork waits for requests that are on their way: the
+    locks that they hold inside of the client would never be released in the child.
 
     Args:
         filesystem: a `pyarrow.fs.FileSystem`.
@@ -107,15 +112,17 @@ class RemoteFile:
         Raises:
             FileNotFoundError: there is no such object.
             CorruptionError: it has another size.
-            OSError: the object store did not give the bytes, however often it was asked.
+            OSError: the object store did not give the bytes, however often it was asked; or this
+                process was forked while a request was on its way that did not end.
         """
         attempt = 1
         while True:
             file = None
             self.requests += 1
             try:
-                file = self._opened()
-                data: bytes = file.read_at(size, offset)
+                with _fork_gate.passed(self.uri):
+                    file = self._opened()
+                    data: bytes = file.read_at(size, offset)
                 if len(data) == size:
                     self.nbytes_read += size
                     return data
@@ -153,6 +160,47 @@ def at_once(call: Callable[[int, int], None], ranges: Iterable[tuple[int, int]])
         future.result()
 
 
+class _ForkGate:
+    """Let a process fork only while none of its requests is on its way."""
+
+    def __init__(self, usable: bool = True) -> None:
+        self._changed = threading.Condition()
+        self._inside = 0
+        self._closed = False
+        self._usable = usable
+
+    @contextmanager
+    def passed(self, uri: str) -> Iterator[None]:
+        if not self._usable:
+            raise RuntimeError(
+                f"{uri}: this process was forked while its parent waited for an object store; its "
+                "client cannot be used here: start processes by spawn, or open the store in them"
+            )
+        with self._changed:
+            self._changed.wait_for(lambda: not self._closed)
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._inside -= 1
+                self._changed.notify_all()
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.wait_for(lambda: self._inside == 0, FORK_WAIT)
+
+    def open(self) -> None:
+        with self._changed:
+            self._closed = False
+            self._changed.notify_all()
+
+    def of_child(self) -> _ForkGate:
+        return _ForkGate(self._usable and self._inside == 0)
+
+
+_fork_gate = _ForkGate()
 _remote_files: weakref.WeakSet[RemoteFile] = weakref.WeakSet()
 _threads: ThreadPoolExecutor | None = None
 _threads_lock = threading.Lock()
@@ -167,10 +215,15 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def _after_fork() -> None:
-    global _threads, _threads_lock
+    global _threads, _threads_lock, _fork_gate
     _threads, _threads_lock = None, threading.Lock()
+    _fork_gate = _fork_gate.of_child()
     for file in list(_remote_files):
         file._after_fork()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(
+    before=lambda: _fork_gate.close(),
+    after_in_parent=lambda: _fork_gate.open(),
+    after_in_child=_after_fork,
+)

@@ -30,15 +30,20 @@ from typing import Any
 from lookupstore.chunks import VERIFIED, WRONG, ChunkMap, chunks_of
 from lookupstore.errors import ClosedError, CorruptionError, DiskQuotaError
 from lookupstore.local_copy import WHOLE_ATTEMPTS, LocalCopy
+from lookupstore.recode import plain_size, write_plain
 from lookupstore.remote import RemoteFile
+from lookupstore.sst import Reader
 
 #: Time after which a copy that nobody has opened is removed, whether or not its room is needed.
 RETENTION = timedelta(days=30)
 
 _COPY = ".sst"
 _MAP = ".map"
+_PLAIN = "-plain"
 _LOCK = "lock"
-_NAME = re.compile(r"[0-9a-f]{16}-[0-9]+")
+_RECODE_LOCK = "recode.lock"
+_RECODING = "recoding"
+_NAME = re.compile(rf"[0-9a-f]{{16}}-[0-9]+(?:{_PLAIN})?")
 
 _log = logging.getLogger(__name__)
 
@@ -96,6 +101,17 @@ class Copy:
             return self._held().latest().complete
         except CorruptionError:
             return False
+
+    @property
+    def recoded(self) -> bool:
+        """Return whether it has the records of the file, but not its bytes."""
+        return self._held().recoded
+
+    @property
+    def outdated(self) -> bool:
+        """Return whether the next `hold` gives a recoded copy in place of this one."""
+        held = self._held()
+        return not held.recoded and os.path.exists(_plain_of(held.path))
 
     @property
     def error(self) -> Exception | None:
@@ -208,10 +224,17 @@ class Residency:
     @property
     def used(self) -> int:
         """Return the bytes that all copies take, those that are still coming in full."""
-        return sum(entry.nbytes for entry in self._entries())
+        return sum(entry.nbytes for entry in self._entries()) + self._recoding_bytes()
 
     def hold(
-        self, filesystem: Any, path: str, *, nbytes: int, xxh64: str, uri: str | None = None
+        self,
+        filesystem: Any,
+        path: str,
+        *,
+        nbytes: int,
+        xxh64: str,
+        uri: str | None = None,
+        recode: bool = False,
     ) -> Copy:
         """Hold the local copy of a file, making room for it if there is none.
 
@@ -223,6 +246,8 @@ class Residency:
             nbytes: size of the file.
             xxh64: XXH64 of the whole file, 16 hexadecimal digits.
             uri: what errors and logs call the file, its password and options left out.
+            recode: whether to make a plain copy of a compressed file when all of it has come, and
+                to give that one if there is one: lookups need no cache then.
 
         Raises:
             DiskQuotaError: it is larger than the quota, or what is in use leaves no room.
@@ -234,17 +259,27 @@ class Residency:
         if _NAME.fullmatch(f"{xxh64}-{nbytes}") is None:
             raise ValueError(f"xxh64={xxh64!r}; give 16 hexadecimal digits")
         remote = RemoteFile(filesystem, path, nbytes=nbytes, uri=path if uri is None else uri)
+        if recode:
+            plain = self._hold_plain(remote, xxh64)
+            if plain is not None:
+                return plain
         held = self._hold(remote, xxh64, 0)
         copy = Copy(held)
         held.download()
+        if recode:
+            threading.Thread(
+                target=self._recode_when_complete,
+                args=(held,),
+                name="lookupstore-recode",
+                daemon=True,
+            ).start()
         return copy
 
     def _replace(self, held: LocalCopy, attempt: int) -> LocalCopy:
         return self._hold(held.remote, held.xxh64, attempt)
 
     def _hold(self, remote: RemoteFile, xxh64: str, attempt: int) -> LocalCopy:
-        os.makedirs(self.folder, exist_ok=True)
-        path = os.path.join(self.folder, f"{xxh64}-{remote.nbytes}{_COPY}")
+        path = self._path(remote, xxh64)
         with self._locked():
             held = self._open(path, remote, xxh64)
             if held is None:
@@ -253,14 +288,25 @@ class Residency:
                 assert held is not None
             else:
                 self._evict(0)
-            # The time of the last change is part of the identity under which readers share blocks.
-            changed = os.fstat(held.descriptor).st_mtime_ns
-            os.utime(held.descriptor, ns=(time.time_ns(), changed))
+            _touch(held)
         return held
+
+    def _hold_plain(self, remote: RemoteFile, xxh64: str) -> Copy | None:
+        with self._locked():
+            held = self._open(_plain_of(self._path(remote, xxh64)), remote, xxh64, recoded=True)
+            if held is None:
+                return None
+            _touch(held)
+            return Copy(held)
+
+    def _path(self, remote: RemoteFile, xxh64: str) -> str:
+        return os.path.join(self.folder, f"{xxh64}-{remote.nbytes}{_COPY}")
 
     # -- one copy; all of it under the lock of the folder
 
-    def _open(self, path: str, remote: RemoteFile, xxh64: str) -> LocalCopy | None:
+    def _open(
+        self, path: str, remote: RemoteFile, xxh64: str, *, recoded: bool = False
+    ) -> LocalCopy | None:
         """Return the copy if there is a good one, locked against eviction."""
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -275,7 +321,8 @@ class Residency:
                 return held
             map_size = _size(_map_of(path))
             count = chunks_of(remote.nbytes)
-            if status.st_size != remote.nbytes or map_size not in (None, ChunkMap.size(count)):
+            wrong = not recoded and status.st_size != remote.nbytes
+            if wrong or map_size not in (None, ChunkMap.size(count)):
                 _log.warning("%s: not of the size that it was made with; removed", path)
                 _remove(path)
                 return None
@@ -293,6 +340,7 @@ class Residency:
                 make_room=self._make_room,
                 settle=self._settle,
                 replace=self._replace,
+                recoded=recoded,
             )
             descriptor = -1
             with _open_lock:
@@ -337,9 +385,12 @@ class Residency:
 
     def _settle(self, held: LocalCopy, right: bool) -> None:
         """Complete a copy that has come right; remove one that has come wrong."""
-        assert held.chunks is not None
         with self._locked():
             ours = _inode(held.path) == os.fstat(held.descriptor).st_ino
+            if held.chunks is None:
+                if ours and not right:
+                    _remove(held.path)
+                return
             if right:
                 held.chunks.state = VERIFIED
                 if ours:
@@ -359,23 +410,69 @@ class Residency:
             WHOLE_ATTEMPTS,
         )
 
+    # -- recoding
+
+    def _recode_when_complete(self, held: LocalCopy) -> None:
+        while held.users and not held.complete:
+            time.sleep(0.05)
+        if not held.users:
+            return
+        try:
+            with _flock(os.path.join(self.folder, _RECODE_LOCK)):
+                if not os.path.exists(_plain_of(held.path)):
+                    self._recode(held)
+        except Exception as error:
+            _log.warning("%s: could not be recoded: %s", held.name, error)
+
+    def _recode(self, held: LocalCopy) -> None:
+        """Make the plain copy, in a folder of its own whose size counts."""
+        folder = os.path.join(self.folder, _RECODING)
+        shutil.rmtree(folder, ignore_errors=True)  # of one that died
+        with Reader(held.path, fill=held) as reader:
+            needed = plain_size(reader.info)
+            if needed is None:
+                return
+            with self._locked():
+                if self._evict(needed) + needed > self.quota:
+                    _log.info("%s: the quota has no room for a plain copy", held.name)
+                    return
+                os.mkdir(folder)
+                with open(os.path.join(folder, "room"), "xb") as file:
+                    file.truncate(needed)
+            try:
+                path = os.path.join(folder, os.path.basename(held.path))
+                write_plain(reader, path)
+                with self._locked():
+                    os.rename(path, _plain_of(held.path))
+                    _sync(self.folder)
+                    _touch(held, 0)  # it is the first to go
+                _log.info("%s: recoded to %s", held.name, _plain_of(held.path))
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _recoding_bytes(self) -> int:
+        """Return the room of the copy that is being recoded."""
+        with suppress(FileNotFoundError):
+            return max(
+                (size for item in os.scandir(os.path.join(self.folder, _RECODING))
+                 if (size := _size(item.path)) is not None),
+                default=0,
+            )  # fmt: skip
+        return 0
+
+    def _drop_dead_recoding(self) -> None:
+        lock = os.path.join(self.folder, _RECODE_LOCK)
+        with suppress(BlockingIOError), _flock(lock, fcntl.LOCK_NB):
+            shutil.rmtree(os.path.join(self.folder, _RECODING), ignore_errors=True)
+
     # -- the folder
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Have the folder alone."""
-        descriptor = os.open(
-            os.path.join(self.folder, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666
-        )
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            try:
-                yield
-            finally:
-                # A child that was forked meanwhile shares the lock: closing alone would keep it.
-                fcntl.flock(descriptor, fcntl.LOCK_UN)
-        finally:
-            os.close(descriptor)
+        os.makedirs(self.folder, exist_ok=True)
+        with _flock(os.path.join(self.folder, _LOCK)):
+            yield
 
     def _entries(self) -> list[_Entry]:
         """Return all copies of the folder, the one that was opened longest ago first."""
@@ -396,8 +493,10 @@ class Residency:
 
     def _evict(self, needed: int) -> int:
         """Remove copies until there is room, and those past retention; return the bytes left."""
+        if self._recoding_bytes() > 0:
+            self._drop_dead_recoding()
         entries = self._entries()
-        used = sum(entry.nbytes for entry in entries)
+        used = sum(entry.nbytes for entry in entries) + self._recoding_bytes()
         quota = _half_of_disk(self.folder, used) if self._quota is None else self._quota
         oldest = 0.0 if self.retention is None else time.time() - self.retention.total_seconds()
         for entry in entries:
@@ -463,6 +562,31 @@ def _half_of_disk(folder: str, used: int) -> int:
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     return (shutil.disk_usage(folder).free + used) // 2
+
+
+@contextmanager
+def _flock(path: str, flags: int = 0) -> Iterator[None]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | flags)
+        try:
+            yield
+        finally:
+            # A child that was forked meanwhile shares the lock: closing alone would keep it.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+    finally:
+        os.close(descriptor)
+
+
+def _touch(held: LocalCopy, when: int | None = None) -> None:
+    """Say when a copy was used, in nanoseconds; None: now."""
+    # The time of the last change is part of the identity under which readers share blocks.
+    changed = os.fstat(held.descriptor).st_mtime_ns
+    os.utime(held.descriptor, ns=(time.time_ns() if when is None else when, changed))
+
+
+def _plain_of(path: str) -> str:
+    return path.removesuffix(_COPY) + _PLAIN + _COPY
 
 
 def _map_of(path: str) -> str:

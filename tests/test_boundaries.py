@@ -80,7 +80,8 @@ ALLOWED = {
     "remote": "",
     "chunks": "",
     "local_copy": "xxhash chunks remote",
-    "residency": "chunks local_copy remote",
+    "recode": "sst sst.format",
+    "residency": "chunks local_copy recode remote sst",
     "bucket_files": "location manifest residency sst sst.cache versions",
     "store_check": "numpy _keys bucket_files location manifest sst versions",
     "store": (

@@ -1,0 +1,47 @@
+"""A plain file with the records of a compressed one, for lookups on the host that has it."""
+
+from __future__ import annotations
+
+from lookupstore.errors import CorruptionError
+from lookupstore.sst import Reader, Writer
+from lookupstore.sst.format import Info
+
+
+def plain_size(info: Info) -> int | None:
+    """Return bytes that are enough for a file without compression; None: it has none already."""
+    if info.plain_bytes is None or info.num_records is None or not info.codecs:
+        return None
+    if set(info.codecs) == {"none"}:
+        return None
+    # Filter and index come on top of the blocks.
+    return info.plain_bytes + info.plain_bytes // 20 + 2 * info.num_records + (1 << 20)
+
+
+def write_plain(source: Reader, path: str) -> None:
+    """Write the records and properties of a native file to a new one, without compression.
+
+    Args:
+        source: reader of the file.
+        path: of the new file, on disk under this name when this returns.
+
+    Raises:
+        CorruptionError: the source is damaged.
+        OSError: the new file cannot be written.
+    """
+    info = source.info
+    with Writer(
+        path,
+        compression="none",
+        bloom_fpp=0 if info.filter_kind == "none" else 0.05,
+        expected_entries=info.num_records,
+        key_schema=info.key_schema,
+        value_schema=info.value_schema,
+        source=info.source,
+        metadata=info.metadata,
+    ) as writer:
+        records = 0
+        for batch in source.scan():
+            writer.put_many(batch.column(0), batch.column(1))
+            records += batch.num_rows
+        if records != info.num_records:
+            raise CorruptionError(info.path, 0, f"{info.num_records} records", records)

@@ -1,0 +1,155 @@
+"""Compressed files that become plain local copies."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import xxhash
+from pyarrow import fs
+
+from lookupstore.errors import CorruptionError
+from lookupstore.residency import Copy, Residency
+from lookupstore.sst import Reader, Writer
+from lookupstore.sst.cache import BlockCache
+
+MODEL = {b"%07d" % i: b"%05d" % (i % 500) * 20 for i in range(20_000)}
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "z.sst"
+    with Writer(
+        path,
+        compression="zstd",
+        source="s",
+        metadata={"a": b"b"},
+        value_schema=pa.schema([("x", pa.int8())]),
+    ) as writer:
+        writer.put_many(list(MODEL), list(MODEL.values()))
+    return path
+
+
+@pytest.fixture
+def residency(tmp_path: Path) -> Iterator[Residency]:
+    residency = Residency(tmp_path / "copies", quota=20 << 20)
+    yield residency
+    until = time.monotonic() + 10
+    while os.path.isdir(os.path.join(residency.folder, "recoding")):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def hold(residency: Residency, path: Path, recode: bool = True) -> Copy:
+    content = path.read_bytes()
+    return residency.hold(
+        fs.LocalFileSystem(),
+        str(path),
+        nbytes=len(content),
+        xxh64=xxhash.xxh64_hexdigest(content),
+        uri=f"x://{path.name}",
+        recode=recode,
+    )
+
+
+def opened(copy: Copy) -> Reader:
+    return Reader(copy.path, fill=copy.fill, cache=BlockCache(0))
+
+
+def wait_for_plain(copy: Copy) -> None:
+    until = time.monotonic() + 20
+    while not copy.outdated:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def test_a_compressed_copy_is_recoded(residency: Residency, source: Path, tmp_path: Path) -> None:
+    with Writer(tmp_path / "p.sst") as writer:
+        writer.put(b"k", b"v")
+    with hold(residency, source) as copy:
+        assert not copy.recoded
+        with opened(copy) as reader:
+            before = reader.info
+            wait_for_plain(copy)
+            assert reader.get_many(list(MODEL)).to_pylist() == list(MODEL.values())
+    path = copy.path
+    del copy, reader
+    with hold(residency, source) as plain:
+        assert plain.recoded
+        assert plain.resident
+        assert plain.wait()
+        assert not plain.outdated
+        reader = opened(plain)
+        assert reader.path == "x://z.sst"
+        assert set(reader.info.codecs or {}) == {"none"}
+        assert list(reader.items()) == list(MODEL.items())
+        assert reader.verify().num_records == len(MODEL)
+        for name in ("num_records", "min_key", "max_key", "source", "metadata", "value_schema"):
+            assert getattr(reader.info, name) == getattr(before, name)
+    with hold(residency, tmp_path / "p.sst"):
+        assert not os.path.exists(path), "what was recoded is the first to go"
+    with hold(residency, source, recode=False) as copy:
+        assert not copy.recoded
+        assert copy.wait(20)
+        assert Path(copy.path).read_bytes() == source.read_bytes()
+
+
+def test_a_plain_file_stays_what_it_is(residency: Residency, tmp_path: Path) -> None:
+    path = tmp_path / "p.sst"
+    with Writer(path) as writer:
+        writer.put_many(list(MODEL), list(MODEL.values()))
+    with hold(residency, path) as copy:
+        assert copy.wait(20)
+        time.sleep(0.3)
+        assert not copy.outdated
+
+
+def test_without_room_nothing_is_recoded(tmp_path: Path, source: Path, caplog: Any) -> None:
+    caplog.set_level("INFO")
+    residency = Residency(tmp_path / "copies", quota=1 << 20)
+    with hold(residency, source) as copy:
+        assert copy.wait(20)
+        until = time.monotonic() + 10
+        while "no room for a plain copy" not in caplog.text:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        assert not copy.outdated
+        assert residency.used <= residency.quota
+
+
+def test_what_a_dead_recoder_left(residency: Residency, source: Path) -> None:
+    folder = Path(residency.folder, "recoding")
+    folder.mkdir(parents=True)
+    with open(folder / "room", "xb") as file:
+        file.truncate(30 << 20)
+    assert residency.used >= 30 << 20
+    with hold(residency, source, recode=False):
+        assert not folder.exists()
+        assert residency.used < 1 << 20
+
+
+def test_a_plain_copy_whose_bits_rot(residency: Residency, source: Path, seed: int) -> None:
+    """It cannot be repaired, so it goes, and the next one comes from the object."""
+    rng = random.Random(seed)
+    with hold(residency, source) as copy:
+        wait_for_plain(copy)
+    with hold(residency, source) as plain:
+        size = os.path.getsize(plain.path)
+        with open(plain.path, "r+b") as file:
+            at = rng.randrange(size)
+            file.seek(at)
+            (byte,) = file.read(1)
+            file.seek(at)
+            file.write(bytes([byte ^ 1]))
+        with pytest.raises(CorruptionError, match=r"x://z\.sst"):
+            opened(plain).get_many(list(MODEL))
+    with hold(residency, source) as copy:
+        assert not copy.recoded
+        assert opened(copy).get_many(list(MODEL)).to_pylist() == list(MODEL.values())
+        wait_for_plain(copy)

@@ -15,6 +15,7 @@ import itertools
 import logging
 import math
 import os
+import re
 import time
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -29,6 +30,8 @@ HOUR = timedelta(hours=1)
 MARK_AGE = timedelta(days=1)
 
 _MARK_END = "-runs"
+# A file, or what is in a folder, that was to get its name when it is complete.
+_TEMPORARY = re.compile(r"(^|/)\.[^/]*\.tmp(/|$)")
 
 _log = logging.getLogger(__name__)
 
@@ -125,23 +128,22 @@ def mark_name(build_id: str) -> str:
 
 def _unnamed(location: Location, before: float, marks_before: float) -> list[FoundFile]:
     """Return the files that no version names, if nobody runs who may be about to name them."""
-    held = location.files(DATA_FOLDER)
+    held = [
+        file
+        for file in location.files(recursive=True)
+        if file.name.startswith(f"{DATA_FOLDER}/") or _TEMPORARY.search(file.name)
+    ]
     for file in held:
         if file.name.endswith(_MARK_END) and not _is_older(file, marks_before):
             _log.info("%s: %s says that a build runs, so data files stay", location.uri, file.name)
             return []
     # After the look for marks: whoever had one, and has none now, has published.
     named = named_files(location)
-    left = [file for file in location.files() if _is_temporary(file.name)]
-    return [file for file in (*held, *left) if file.name not in named and _is_older(file, before)]
+    return [file for file in held if file.name not in named and _is_older(file, before)]
 
 
 def _is_older(file: FoundFile, moment: float) -> bool:
     return file.modified is not None and file.modified <= moment
-
-
-def _is_temporary(name: str) -> bool:
-    return name.startswith(".") and name.endswith(".tmp")
 
 
 def _delete(location: Location, name: str) -> bool:

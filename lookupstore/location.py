@@ -80,6 +80,8 @@ class Location:
             self.local = os.path.abspath(text)
         elif filesystem is None and text.startswith("file://"):
             self.local = os.path.abspath(open_uri(text)[1])
+        if self.local is not None:
+            self._given = (self.local, None)  # a process that opens it again is in another folder
         shown = text if filesystem is None else f"{filesystem.type_name}://{text}"
         #: What people see: the local path, or the URI without what is secret in it.
         self.uri = self.local or shown_uri(shown).rstrip("/")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyarrow import fs
-from remote import KINDS, Remote
+from remote import KINDS, FaultyDisk, Remote
 
 from lookupstore import build
 from lookupstore.location import Location, file_hash, open_uri, shown_uri
@@ -86,6 +86,19 @@ def test_a_local_file_is_not_written_over(tmp_path):
     assert place.names() == ["a"]
 
 
+def test_a_local_file_is_on_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    (tmp_path / "s" / "data").mkdir(parents=True)
+    disk = FaultyDisk()
+    monkeypatch.setattr("lookupstore.location.os", disk)
+    Location(tmp_path / "s").write("data/a", [b"1"])
+    assert [name for name, _ in disk.done] == ["makedirs", "fsync", "link", "unlink", "fsync"]
+    disk.done.clear()
+    Location(tmp_path / "s").write_first("versions", "a", b"1")
+    done = [name for name, _ in disk.done]
+    # The file, the folder that it is in, and the folder that has got its name.
+    assert done == ["mkdir", "fsync", "fsync", "rename", "unlink", "rmdir", "fsync"]
+
+
 def test_the_first_file_of_a_folder(tmp_path):
     place = Location(tmp_path)
     assert place.write_first("versions", "a", b"1")
@@ -102,7 +115,9 @@ def test_local_paths(tmp_path, monkeypatch, given):
     place = Location(given.format(tmp_path))
     assert (place.local, place.uri) == (str(tmp_path / "a b"),) * 2
     assert place.show("data/x") == str(tmp_path / "a b" / "data" / "x")
-    assert pickle.loads(pickle.dumps(place)).local == place.local
+    sent = pickle.dumps(place)
+    monkeypatch.chdir("/")
+    assert pickle.loads(sent).local == place.local
 
 
 def test_an_open_file_system_of_this_machine_is_local(tmp_path):

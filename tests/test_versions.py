@@ -153,6 +153,28 @@ def test_a_listing_that_lags_behind_never_leads_back(tmp_path):
         assert store.newest() is store
 
 
+def test_a_listing_that_falls_back_between_two_looks(tmp_path, monkeypatch):
+    """The first look sees a newer version, the second one only those that are older than ours."""
+    remote = Remote(tmp_path, "s3")
+    place = remote.location()
+    build(table_of(1), place, key="id").close()
+    with build(table_of(2), place, key="id", overwrite=True) as store:
+        build(table_of(3), place, key="id", overwrite=True).close()
+        real = MODULES["store"].list_names
+
+        def list_names_once(location):
+            names = real(location)
+            remote.late = {Path(name.file).name for name in names[1:]}
+            return names
+
+        monkeypatch.setattr(MODULES["store"], "list_names", list_names_once)
+        assert store.newest() is store
+        remote.late = set()
+        monkeypatch.setattr(MODULES["store"], "list_names", real)
+        with store.newest() as new:
+            assert new.version == 3
+
+
 def test_the_newest_after_a_version_was_withdrawn(place):
     """Another of the same number is the store now, whatever its id."""
     build(table_of(1), place, key="id").close()
@@ -717,19 +739,34 @@ def test_publish_of_what_is_damaged_or_gone(tmp_path):
     store.close()
 
 
-def test_a_damaged_copy_is_copied_again(tmp_path):
+def test_a_damaged_copy_is_copied_again(tmp_path, monkeypatch):
     there = tmp_path / "there"
     with build(table_of(1), tmp_path / "here", key="id", buckets=2) as store:
         publish(store, there).close()
         build(table_of(2), there, key="id", overwrite=True).close()
         path = there / read_newest(Location(tmp_path / "here")).files[0].name
-        held = bytearray(path.read_bytes())
-        held[10] ^= 1
-        path.unlink()
-        path.write_bytes(held)
+        good = path.read_bytes()
+
+        def damage() -> None:
+            path.unlink()
+            path.write_bytes(good[:10] + b"?" + good[11:])
+
+        damage()
         with publish(store, there, overwrite=True) as copy:
             assert (copy.version, copy.info().rewritten_buckets) == (3, 1)
             assert copy.verify().num_rows == KEYS
+        # What is repaired stays repaired, because older versions name it, if publishing fails then.
+        build(table_of(3), there, key="id", overwrite=True).close()
+        damage()
+
+        def fail(*_, **__):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(MODULES["new_version"], "publish_version", fail)
+        with pytest.raises(KeyboardInterrupt):
+            publish(store, there, overwrite=True)
+        assert path.read_bytes() == good
+        assert named_by(Location(there)) == files_at(Location(there))
 
 
 # --- stores that are not local

@@ -9,6 +9,7 @@ import pickle
 import random
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -32,8 +33,15 @@ from lookupstore import (
     publish,
 )
 from lookupstore.expiry import MARK_AGE
-from lookupstore.manifest import Manifest
-from lookupstore.versions import VersionName, list_names, publish_version, read_newest
+from lookupstore.manifest import Manifest, manifest_bytes
+from lookupstore.new_version import NewVersion
+from lookupstore.versions import (
+    VersionName,
+    list_names,
+    name_of,
+    publish_version,
+    read_newest,
+)
 
 # The package gives functions under the names of some modules.
 MODULES = {
@@ -244,6 +252,37 @@ def test_of_two_new_stores_at_once_at_most_one_is_told_so(tmp_path, monkeypatch,
     with lookupstore.open(place) as store:
         assert (store.version, content(store)) == (1, model_of(table_of(1)))
         assert store.verify().stray == ()
+
+
+def test_what_was_withdrawn_may_be_in_use(place, monkeypatch):
+    """A build that began on a version, for the moment that it was there, may name its files."""
+    build(table_of(1), place, key="id", buckets=2).close()
+    real = Location.write
+    first = read_newest(place)
+    later = NewVersion(place, overwrite=True, retain=0)
+    stack = ExitStack()
+    seen = []
+
+    def meanwhile(location, name, chunks):
+        real(location, name, chunks)
+        if name.startswith("versions/"):
+            monkeypatch.setattr(Location, "write", real)
+            stack.enter_context(later)
+            seen.append(later.current())
+            rival = replace(first, version=2, id="f" * 32)
+            real(location, name_of(rival).file, [manifest_bytes(rival)])
+
+    monkeypatch.setattr(Location, "write", meanwhile)
+    with pytest.raises(CommitConflictError):
+        build(table_of(2), place, key="id", buckets=2, overwrite=True, retain=0)
+    assert [name.number for name in list_names(place)] == [1, 2]
+    assert expire(place, retain=0).files == 0
+    with stack:
+        later.publish(replace(seen[0], id=later.id))
+    with lookupstore.open(place) as store:
+        assert (store.version, content(store)) == (3, model_of(table_of(2)))
+        assert store.verify().stray == ()
+    assert files_at(place) == named_by(place)
 
 
 def test_an_existing_store_stays(place):

@@ -15,7 +15,9 @@ import itertools
 import logging
 import math
 import os
+import re
 import time
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
@@ -29,6 +31,8 @@ HOUR = timedelta(hours=1)
 MARK_AGE = timedelta(days=1)
 
 _MARK_END = "-runs"
+# A file, or what is in a folder, that was to get its name when it is complete.
+_TEMPORARY = re.compile(r"(^|/)\.[^/]*\.tmp(/|$)")
 
 _log = logging.getLogger(__name__)
 
@@ -93,11 +97,7 @@ def expire(
     beyond_keep = itertools.islice(itertools.pairwise(manifests), max(0, len(manifests) - keep))
     gone = [old for old, new in beyond_keep if now - new.created_at.timestamp() >= seconds]
     removed = [old for old in gone if _delete(location, name_of(old).file)]
-    files = [
-        file
-        for file in _unnamed(location, now - seconds, now - MARK_AGE.total_seconds())
-        if _delete(location, file.name)
-    ]
+    files = [file for file in _unnamed(location, now - seconds) if _delete(location, file.name)]
     return Expired(
         tuple(old.version for old in removed), len(files), sum(file.bytes for file in files)
     )
@@ -123,25 +123,32 @@ def mark_name(build_id: str) -> str:
     return f"{DATA_FOLDER}/.{build_id}{_MARK_END}"
 
 
-def _unnamed(location: Location, before: float, marks_before: float) -> list[FoundFile]:
+def builds_run(files: Iterable[FoundFile], own: str | None = None) -> bool:
+    """Return whether the mark of a build, other than one's own, is among the files of a store."""
+    before = time.time() - MARK_AGE.total_seconds()
+    return any(
+        file.name.endswith(_MARK_END) and file.name != own and not _is_older(file, before)
+        for file in files
+    )
+
+
+def _unnamed(location: Location, before: float) -> list[FoundFile]:
     """Return the files that no version names, if nobody runs who may be about to name them."""
-    held = location.files(DATA_FOLDER)
-    for file in held:
-        if file.name.endswith(_MARK_END) and not _is_older(file, marks_before):
-            _log.info("%s: %s says that a build runs, so data files stay", location.uri, file.name)
-            return []
+    held = [
+        file
+        for file in location.files(recursive=True)
+        if file.name.startswith(f"{DATA_FOLDER}/") or _TEMPORARY.search(file.name)
+    ]
+    if builds_run(held):
+        _log.info("%s: a build runs, so data files stay", location.uri)
+        return []
     # After the look for marks: whoever had one, and has none now, has published.
     named = named_files(location)
-    left = [file for file in location.files() if _is_temporary(file.name)]
-    return [file for file in (*held, *left) if file.name not in named and _is_older(file, before)]
+    return [file for file in held if file.name not in named and _is_older(file, before)]
 
 
 def _is_older(file: FoundFile, moment: float) -> bool:
     return file.modified is not None and file.modified <= moment
-
-
-def _is_temporary(name: str) -> bool:
-    return name.startswith(".") and name.endswith(".tmp")
 
 
 def _delete(location: Location, name: str) -> bool:

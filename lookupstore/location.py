@@ -16,7 +16,6 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -74,22 +73,39 @@ class Location:
         if not text:
             raise ValueError("path is empty; give the folder or URI of a store")
         self._given = (text, filesystem)
+        self._opened: tuple[fs.FileSystem, str] | None = None
         #: The folder's absolute path, if it is local; else None.
         self.local: str | None = None
-        if filesystem is None and "://" not in text:
-            filesystem, self._root = fs.LocalFileSystem(), os.path.abspath(text)
-        elif filesystem is None:
-            filesystem, self._root = open_uri(text)
-        else:
-            self._root = text
-        self._filesystem = filesystem
-        self._root = self._root.rstrip("/") or self._root
-        if isinstance(filesystem, fs.LocalFileSystem):
-            self._root = self.local = os.path.abspath(self._root)
+        if isinstance(filesystem, fs.LocalFileSystem) or (filesystem is None and "://" not in text):
+            self.local = os.path.abspath(text)
+        elif filesystem is None and text.startswith("file://"):
+            self.local = os.path.abspath(open_uri(text)[1])
+        if self.local is not None:
+            self._given = (self.local, None)  # a process that opens it again is in another folder
+        shown = text if filesystem is None else f"{filesystem.type_name}://{text}"
         #: What people see: the local path, or the URI without what is secret in it.
-        self.uri = self.local or shown_uri(
-            text if self._given[1] is None else f"{filesystem.type_name}://{text}"
-        ).rstrip("/")
+        self.uri = self.local or shown_uri(shown).rstrip("/")
+
+    @property
+    def _filesystem(self) -> fs.FileSystem:
+        return self._open()[0]
+
+    @property
+    def _root(self) -> str:
+        return self._open()[1]
+
+    def _open(self) -> tuple[fs.FileSystem, str]:
+        """Return file system and path, when they are first asked for: some ask the network."""
+        if self._opened is None:
+            text, filesystem = self._given
+            if self.local is not None:
+                self._opened = fs.LocalFileSystem(), self.local
+            elif filesystem is not None:
+                self._opened = filesystem, text.rstrip("/")
+            else:
+                filesystem, path = open_uri(text)
+                self._opened = filesystem, path.rstrip("/")
+        return self._opened
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Location) and self._given == other._given
@@ -194,20 +210,21 @@ class Location:
             self._write_local(name, chunks)
             return
         path = self._path(name)
+        if self._filesystem.type_name.removeprefix("py::") in _ONE_PUT:
+            self._put(name, path, chunks)
+            return
+        folder, _, last = path.rpartition("/")
+        temporary = f"{folder}/.{last}.{uuid.uuid4().hex}.tmp"
         with self._telling(name):
-            if self._filesystem.type_name.removeprefix("py::") in _ONE_PUT:
-                self._put(path, chunks)
-                return
-            folder, _, last = path.rpartition("/")
-            temporary = f"{folder}/.{last}.{uuid.uuid4().hex}.tmp"
             self._filesystem.create_dir(folder, recursive=True)
-            try:
-                self._put(temporary, chunks)
+        try:
+            self._put(name, temporary, chunks)
+            with self._telling(name):
                 self._filesystem.move(temporary, path)
-            except BaseException:
-                with suppress(OSError, pa.ArrowException):
-                    self._filesystem.delete_file(temporary)
-                raise
+        except BaseException:
+            with suppress(OSError, pa.ArrowException):
+                self._filesystem.delete_file(temporary)
+            raise
 
     def write_first(self, folder: str, name: str, content: bytes) -> bool:
         """Make a local folder with one file in it, in one step; return False if it has something.
@@ -237,7 +254,11 @@ class Location:
     def delete(self, name: str) -> None:
         """Delete a file; one that is not there will do."""
         if self.local is not None:
-            Path(self._path(name)).unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                os.unlink(self._path(name))
+            if name.startswith(".") and "/" in name:  # left by `write_first`
+                with suppress(OSError):
+                    os.rmdir(os.path.dirname(self._path(name)))
             return
         with self._telling(name), suppress(FileNotFoundError):
             self._filesystem.delete_file(self._path(name))
@@ -253,11 +274,14 @@ class Location:
     def _relative(self, path: str) -> str:
         return path[len(self._root.rstrip("/")) + 1 :].rstrip("/")
 
-    def _put(self, path: str, chunks: Iterable[bytes]) -> None:
-        stream = self._filesystem.open_output_stream(path)
+    def _put(self, name: str, path: str, chunks: Iterable[bytes]) -> None:
+        # What fails while a chunk is made is the error of another place, and told there.
+        with self._telling(name):
+            stream = self._filesystem.open_output_stream(path)
         try:
             for chunk in chunks:
-                stream.write(chunk)
+                with self._telling(name):
+                    stream.write(chunk)
         except BaseException:
             # Closing is the only way to end a stream, and makes a file of what there is.
             with suppress(OSError, pa.ArrowException):
@@ -265,7 +289,8 @@ class Location:
             with suppress(OSError, pa.ArrowException):
                 self._filesystem.delete_file(path)
             raise
-        stream.close()
+        with self._telling(name):
+            stream.close()
 
     def _write_local(self, name: str, chunks: Iterable[bytes]) -> None:
         path = self._path(name)
@@ -287,8 +312,7 @@ class Location:
         try:
             yield
         except (OSError, pa.ArrowException) as error:
-            # One with a file name has been told already, by the location that bytes came from.
-            if self.local is not None or getattr(error, "filename", None) is not None:
+            if self.local is not None:
                 raise
             raise _told(error, self.show(name), self._given[0]) from None
 
@@ -297,7 +321,10 @@ def open_uri(uri: str) -> tuple[fs.FileSystem, str]:
     """Return the file system of a URI, and the path in it.
 
     Raises:
-        ValueError: pyarrow does not know it; the text has no credentials.
+        ValueError: pyarrow does not know it.
+        OSError: what had to be asked for it did not answer.
+
+    Neither error has the credentials of the URI.
 
     >>> open_uri("file:///data/users")[1]
     '/data/users'
@@ -306,7 +333,8 @@ def open_uri(uri: str) -> tuple[fs.FileSystem, str]:
         filesystem, path = fs.FileSystem.from_uri(uri)
     except (ValueError, OSError, ImportError, pa.ArrowException) as error:
         reason = _without_secrets(str(error), uri)
-        raise ValueError(f"path {shown_uri(uri)!r}: {reason}") from None
+        kind = OSError if isinstance(error, OSError) else ValueError
+        raise kind(f"path {shown_uri(uri)!r}: {reason}") from None
     return filesystem, str(path)
 
 
@@ -380,7 +408,7 @@ def _without_secrets(message: str, uri: str) -> str:
     before, at, _ = _userinfo(scheme, address)
     user, _, password = before.partition(":")
     secrets = [password] if at else []
-    if at and scheme not in _NAMED_HOSTS and len(user) > 3:  # a shorter one is in every sentence
+    if at and scheme not in _NAMED_HOSTS:
         secrets.append(user)
     for option in query.split("&"):
         name, _, value = option.partition("=")
@@ -388,7 +416,7 @@ def _without_secrets(message: str, uri: str) -> str:
             secrets.append(value)
     for secret in secrets:
         for form in (secret, unquote(secret)):
-            if form:
+            if len(form) > 3:  # a shorter one is part of every sentence
                 message = message.replace(form, _HIDDEN)
     return message
 

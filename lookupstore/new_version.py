@@ -18,7 +18,7 @@ from datetime import timedelta
 from types import TracebackType
 
 from lookupstore.errors import CommitUnknownError, CorruptionError, FormatError, LookupStoreError
-from lookupstore.expiry import expire, mark_name, retain_seconds
+from lookupstore.expiry import builds_run, expire, mark_name, retain_seconds
 from lookupstore.location import Location, file_chunks, sync_folder
 from lookupstore.manifest import DATA_FOLDER, DataFile, Manifest
 from lookupstore.versions import (
@@ -59,6 +59,7 @@ class NewVersion:
         self._retain = retain_seconds(retain)
         self._overwrite = overwrite
         self._temp_dir = temp_dir
+        self._tried = False
         self._published = False
         self._made: list[str] = []
         self._stack = ExitStack()
@@ -132,6 +133,7 @@ class NewVersion:
             CommitConflictError: another publisher was faster.
             CommitUnknownError: nobody knows whether it is published; its files stay.
         """
+        self._tried = True
         published = publish_version(self.location, manifest, overwrite=self._overwrite)
         self._published = True
         if self._overwrite:
@@ -144,16 +146,23 @@ class NewVersion:
         return published
 
     def _remove(self) -> None:
-        """Delete the files of a version that is not to be."""
-        for file in self.location.files(DATA_FOLDER):
+        """Delete the files of a version that is not to be.
+
+        Once it was to be published others may have seen it, and go on using its files: the rule is
+        then that of `expire`.
+        """
+        location = self.location
+        files = location.files(DATA_FOLDER)
+        if self._tried and builds_run(files, mark_name(self.id)):
+            _log.info("%s: a build runs, so files of a withdrawn version stay", location.uri)
+            return
+        is_alone = not (self._tried or self.written)
+        named = set() if is_alone or not list_names(location) else named_files(location)
+        for file in files:
             # A writer's temporary file has its final name inside its own.
-            if f"{self.id}-" in file.name and file.name != mark_name(self.id):
-                self.location.delete(file.name)
-        if self.written:
-            named = named_files(self.location) if list_names(self.location) else set()
-            for name in self.written:
-                if name not in named:
-                    self.location.delete(name)
+            is_ours = f"{self.id}-" in file.name or file.name in self.written
+            if is_ours and file.name not in named and file.name != mark_name(self.id):
+                location.delete(file.name)
 
 
 @contextmanager

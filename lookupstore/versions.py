@@ -234,25 +234,13 @@ def publish_version(location: Location, manifest: Manifest, *, overwrite: bool) 
         raise store_exists(location)
     if not held and location.local is not None:
         first = _numbered(manifest, 1)
-        if _step(location, first, first_of_all=True):
+        if _step(location, first, overwrite=overwrite, first_of_all=True):
             return first
         held = list_names(location)
         if held and not overwrite:
             raise store_exists(location)
     new = _numbered(manifest, held[-1].number + 1 if held else 1)
-    _step(location, new, first_of_all=False)
-    ours = name_of(new)
-    rivals = [
-        name
-        for name in list_names(location)
-        if name.number == ours.number and (name.id > ours.id or (not overwrite and name != ours))
-    ]
-    if rivals:
-        _withdraw(location, ours)
-        raise CommitConflictError(
-            f"{location.uri}: version {ours.number} of id {rivals[-1].id} was published in the "
-            f"same moment as ours, of id {ours.id}, which is withdrawn; refresh and retry"
-        )
+    _step(location, new, overwrite=overwrite, first_of_all=False)
     return new
 
 
@@ -268,23 +256,32 @@ def _numbered(manifest: Manifest, number: int) -> Manifest:
     return replace(manifest, version=number, created=created)
 
 
-def _step(location: Location, manifest: Manifest, *, first_of_all: bool) -> bool:
-    """Write the file of a version; return False if it was not the first of all, as it should."""
-    name, content = name_of(manifest), manifest_bytes(manifest)
+def _step(location: Location, manifest: Manifest, *, overwrite: bool, first_of_all: bool) -> bool:
+    """Write the file of a version, and look for rivals; return False if it is not the first."""
+    ours, content = name_of(manifest), manifest_bytes(manifest)
     try:
         if first_of_all:
-            return location.write_first(VERSIONS_FOLDER, os.path.basename(name.file), content)
-        location.write(name.file, [content])
-        return True
+            return location.write_first(VERSIONS_FOLDER, os.path.basename(ours.file), content)
+        location.write(ours.file, [content])
+        rivals = [name for name in list_names(location) if name.number == ours.number]
     except FileExistsError:
         # Only who publishes the same content twice at once meets its own name.
-        raise CommitConflictError(
-            f"{location.uri}: version {name.number} of id {name.id} was published by somebody "
-            "else in the same moment; refresh and retry"
-        ) from None
+        raise _conflict(location, ours, ours) from None
     except BaseException:
-        _withdraw(location, name)
+        _withdraw(location, ours)
         raise
+    winner = max([ours, *rivals])
+    if winner == ours and (overwrite or rivals in ([ours], [])):
+        return True
+    _withdraw(location, ours)
+    raise _conflict(location, ours, next(name for name in reversed(rivals) if name != ours))
+
+
+def _conflict(location: Location, ours: VersionName, theirs: VersionName) -> CommitConflictError:
+    return CommitConflictError(
+        f"{location.uri}: version {theirs.number} of id {theirs.id} was published in the same "
+        f"moment as ours, of id {ours.id}, which is withdrawn; refresh and retry"
+    )
 
 
 def _withdraw(location: Location, name: VersionName) -> None:

@@ -492,6 +492,110 @@ def test_dump(file: Path, store: Path, numbers: Path) -> None:
     assert "give one of the files in its data folder" in refused.stderr
 
 
+# ---- versions
+
+
+@pytest.fixture
+def versioned(tmp_path: Path) -> Path:
+    """A store of three versions, which have 1, 2 and 3 rows."""
+    for rows in (1, 2, 3):
+        pq.write_table(pa.table({"id": range(rows), "v": [rows] * rows}), tmp_path / "t.parquet")
+        built = run("build", tmp_path / "t.parquet", tmp_path / "s", "--key", "id", "--overwrite")
+        assert built.exit_code == 0
+    return tmp_path / "s"
+
+
+def test_versions(versioned: Path) -> None:
+    told = json.loads(run("versions", versioned, "--output", "json").stdout)
+    assert told == [one.to_json() for one in lookupstore.versions(versioned)]
+    assert [(one["number"], one["num_rows"], one["current"]) for one in told] == [
+        (1, 1, False), (2, 2, False), (3, 3, True)
+    ]  # fmt: skip
+    shown = run("versions", versioned).stdout
+    assert len(re.findall(r"│ +[123] │ 20\d\d-\d\d-\d\d ", shown)) == 3
+    assert shown.count("*") == 1
+
+
+def test_one_version(versioned: Path, file: Path) -> None:
+    got = run("get", versioned, 0, "--version", 2, "--output", "json")
+    assert json.loads(got.stdout) == {"id": 0, "v": 2}
+    assert run("scan", versioned, "--version", 1, "--output", "json").stdout.count("\n") == 1
+    assert json.loads(run("info", versioned, "--version", 2, "--output", "json").stdout)[
+        "version"
+    ] == 2  # fmt: skip
+    assert run("verify", versioned, "--version", 2).stdout.startswith(f"ok: {versioned}: 2 rows")
+    assert run("verify", versioned, "--version", 2).stderr == ""
+    missing = run("info", versioned, "--version", 9)
+    assert (missing.exit_code, missing.stdout) == (2, "")
+    assert "no version 9; there is 1, 2, 3" in missing.stderr
+    refused = run("get", file, "a", "--version", 1)
+    assert refused.exit_code == 2
+    assert "--version is an option of a store, not of a file" in refused.stderr
+
+
+def test_expire(versioned: Path) -> None:
+    kept = run("expire", versioned)
+    assert kept.stdout == f"{versioned}: removed 0 versions and 0 files, 0 bytes\n"
+    told = json.loads(
+        run("expire", versioned, "--retain", 0, "--keep", 2, "--output", "json").stdout
+    )
+    assert (told["versions"], told["files"]) == ([1], 1)
+    assert run("expire", versioned, "--retain", "0s").stdout.startswith(
+        f"{versioned}: removed 1 version and 1 file, "
+    )
+    assert len(list((versioned / "data").iterdir())) == 1
+    for wrong in ("soon", "-1", "1w"):
+        refused = run("expire", versioned, f"--retain={wrong}")
+        assert refused.exit_code == 2
+        assert f"--retain {wrong}: give seconds, or a time" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"), [("90", 90), ("1.5m", 90), ("2h", 7200), ("7d", 604800), ("0", 0)]
+)
+def test_times(given: str, seconds: float, versioned: Path, monkeypatch) -> None:
+    asked = []
+
+    def expire(path: str, *, retain: float, keep: int) -> lookupstore.Expired:
+        asked.append((retain, keep))
+        return lookupstore.Expired((), 0, 0)
+
+    monkeypatch.setattr(lookupstore, "expire", expire)
+    assert run("expire", versioned, "--retain", given).exit_code == 0
+    assert asked == [(seconds, 1)]
+
+
+def test_publish(versioned: Path, tmp_path: Path) -> None:
+    first = run("publish", versioned, tmp_path / "copy", "--version", 2, "--output", "json")
+    assert first.exit_code == 0, first.stderr
+    assert json.loads(first.stdout)["num_rows"] == 2
+    refused = run("publish", versioned, tmp_path / "copy")
+    assert refused.exit_code == 2
+    assert "pass --overwrite to replace it" in refused.stderr
+    again = run("publish", versioned, (tmp_path / "copy").as_uri(), "--overwrite", "--retain", 0)
+    assert again.exit_code == 0
+    assert re.search(r"version +│ 2 ", again.stdout)
+    with lookupstore.open(tmp_path / "copy") as opened:
+        assert (len(opened), opened.verify().stray) == (3, ())
+    assert len(lookupstore.versions(tmp_path / "copy")) == 1
+
+
+def test_build_with_retain(versioned: Path, tmp_path: Path) -> None:
+    words = ("build", tmp_path / "t.parquet", versioned, "--key", "id", "--overwrite")
+    assert run(*words, "--retain", "0").exit_code == 0
+    assert [one.number for one in lookupstore.versions(versioned)] == [4]
+
+
+def test_a_uri_is_shown_without_its_secrets() -> None:
+    for words in (["info"], ["versions"], ["verify", "--output", "json"], ["expire"]):
+        verb, *options = words
+        result = run(verb, "nfs://AKIA123:s3cr3t@host/store", *options)
+        assert result.exit_code == 2
+        assert "nfs://***@host/store" in result.stderr
+        assert "s3cr3t" not in result.stderr + result.stdout
+        assert "AKIA123" not in result.stderr + result.stdout
+
+
 # ---- errors and the rest
 
 

@@ -65,9 +65,10 @@ class BucketFiles:
     def get(self, bucket: int) -> Reader | None:
         """Return the reader of a bucket; None if the bucket is empty."""
         reader = self._readers.get(bucket)
-        if reader is not None or bucket not in self._entries:
-            return reader
-        return self._open(bucket)
+        if reader is not None:
+            copy = self._copies.get(bucket)
+            return reader if copy is None or not copy.outdated else self._open(bucket)
+        return self._open(bucket) if bucket in self._entries else None
 
     def __getitem__(self, bucket: int) -> Reader:
         reader = self.get(bucket)
@@ -104,7 +105,8 @@ class BucketFiles:
         file = self._entries[bucket]
         with self._locks[bucket]:
             reader = self._readers.get(bucket)
-            if reader is None:
+            copy = self._copies.get(bucket)
+            if reader is None or (copy is not None and copy.outdated):
                 if self._closed:
                     raise ClosedError(f"{self._location.uri}: the store is closed; open it again")
                 try:
@@ -128,13 +130,18 @@ class BucketFiles:
             nbytes=file.bytes,
             xxh64=file.xxh64,
             uri=self._location.show(file.name),
+            recode=self._manifest.options.get("compression") != "none",
         )
         try:
             reader = _checked(Reader(copy.path, cache=self._cache, fill=copy.fill), file)
         except BaseException:
             copy.close()
             raise
+        # Whoever is in a call with a reader of the copy before keeps both until it returns.
+        old = self._copies.get(file.bucket)
         self._copies[file.bucket] = copy
+        if old is not None:
+            old.close()
         return reader
 
 

@@ -44,7 +44,7 @@ def shown(uri: str) -> str:
     's3://bucket/store/a.sst'
     """
     parts = urlsplit(uri)
-    if not parts.scheme:
+    if not parts.scheme or not ("@" in parts.netloc or parts.query or parts.fragment):
         return uri
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
@@ -79,6 +79,11 @@ class RemoteFile:
         self._forked = False
         _remote_files.add(self)
 
+    def __del__(self) -> None:
+        file = getattr(self, "_file", None)
+        if file is not None and not self._forked:
+            file.close()
+
     def _after_fork(self) -> None:
         self._lock = threading.Lock()
         self._forked = True
@@ -95,6 +100,7 @@ class RemoteFile:
                 file = self._filesystem.open_input_file(self._path)
                 size = file.size()
                 if size != self.nbytes:
+                    file.close()
                     raise CorruptionError(
                         self.uri, min(size, self.nbytes), f"an object of {self.nbytes} bytes", size
                     )

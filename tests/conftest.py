@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import secrets
+import shutil
+import tempfile
 from pathlib import Path
 
 import hypothesis
@@ -35,6 +37,13 @@ hypothesis.settings.load_profile(PROFILE)
 # The suite without Spark also runs where pyspark is not installed (`make test-wheel`).
 HAS_PYSPARK = importlib.util.find_spec("pyspark") is not None
 collect_ignore = [] if HAS_PYSPARK else ["spark"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep local copies and statistics of this run to itself; processes that it starts as well."""
+    folder = tempfile.mkdtemp(prefix="lookupstore-tests-")
+    os.environ["LOOKUPSTORE_CACHE"] = folder
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 def pytest_report_header() -> list[str]:

@@ -433,6 +433,9 @@ class OneProcess:
     def size(self) -> int:
         return 100
 
+    def close(self) -> None:
+        """Close nothing: there is no file."""
+
     def read_at(self, size: int, offset: int) -> bytes:
         assert self.pid == os.getpid(), "of the parent"
         return bytes(range(offset, offset + size))

@@ -333,8 +333,9 @@ def open_uri(uri: str) -> tuple[fs.FileSystem, str]:
         filesystem, path = fs.FileSystem.from_uri(uri)
     except (ValueError, OSError, ImportError, pa.ArrowException) as error:
         reason = _without_secrets(str(error), uri)
-        kind = OSError if isinstance(error, OSError) else ValueError
-        raise kind(f"path {shown_uri(uri)!r}: {reason}") from None
+        if isinstance(error, OSError):
+            raise OSError(error.errno or errno.EIO, reason, shown_uri(uri)) from None
+        raise ValueError(f"path {shown_uri(uri)!r}: {reason}") from None
     return filesystem, str(path)
 
 

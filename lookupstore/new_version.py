@@ -7,6 +7,7 @@ new file has the bytes of the file that the current version has is not written a
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
@@ -235,7 +236,8 @@ def check_size(location: Location, file: DataFile) -> None:
     size = location.size(file.name)
     if size != file.bytes:
         found = "nothing" if size is None else f"{size} bytes"
-        raise OSError(f"{location.show(file.name)}: {file.bytes} bytes were written, found {found}")
+        reason = f"{file.bytes} bytes were written, found {found}"
+        raise OSError(errno.EIO, reason, location.show(file.name))
 
 
 def _check_is_ours(location: Location) -> None:

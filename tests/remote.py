@@ -112,7 +112,7 @@ class Remote(fs.FileSystemHandler):
         os.rename(self._step("move", src), real)
 
     def open_input_stream(self, path: str) -> pa.NativeFile:
-        return pa.PythonFile(open(self._step("read", path), "rb"), mode="r")
+        return pa.OSFile(self._step("read", path), "rb")
 
     def open_input_file(self, path: str) -> pa.NativeFile:
         return self.open_input_stream(path)

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import xxhash
+from pyarrow import fs
 from remote import KINDS, FaultyDisk, Killed, Remote
 
 import lookupstore
@@ -736,6 +737,45 @@ def test_files_that_were_just_written_may_change_under_their_time(tmp_path, monk
     not_read(monkeypatch)
     with pytest.raises(AssertionError, match="the source was read"):
         build(path, tmp_path / "s", key="id", overwrite=True)
+
+
+def test_a_source_with_credentials(tmp_path, monkeypatch, caplog):
+    caplog.set_level("DEBUG")
+    remote = Remote(tmp_path, "s3")
+    (tmp_path / "bucket").mkdir()
+    pq.write_table(table_of(1), tmp_path / "bucket" / "t.parquet")
+    monkeypatch.setattr(
+        MODULES["source"], "open_uri", lambda uri: (fs.PyFileSystem(remote), "bucket/t.parquet")
+    )
+    uri = "s3://AKIA123:s3cr3t@bucket/t.parquet?session_token=t0ken"
+    with build(uri, tmp_path / "s", key="id") as store:
+        shown = "s3://***@bucket/t.parquet?session_token=*** (1 Parquet file)"
+        assert store.info().source == shown
+        assert content(store) == model_of(table_of(1))
+    everything = caplog.text.encode() + b"".join(
+        path.read_bytes() for path in (tmp_path / "s").rglob("*") if path.is_file()
+    )
+    for secret in (b"AKIA123", b"s3cr3t", b"t0ken"):
+        assert secret not in everything
+    (tmp_path / "bucket" / "t.parquet").unlink()
+    with pytest.raises(FileNotFoundError, match=r"s3://\*\*\*@bucket") as caught:
+        build(uri, tmp_path / "s", key="id", overwrite=True)
+    assert "s3cr3t" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_upload_that_does_not_arrive(tmp_path, monkeypatch, kind):
+    remote = Remote(tmp_path, kind)
+    real = Location.size
+
+    def short(location, name):
+        found = real(location, name)
+        return None if found is None or not name.endswith(".sst") else found - 1
+
+    monkeypatch.setattr(Location, "size", short)
+    with pytest.raises(OSError, match=r"bytes were written, found \d+ bytes: .*://bucket/store/"):
+        build(table_of(1), remote.location(), key="id")
+    assert files_at(remote.location()) == set()
 
 
 # --- publish

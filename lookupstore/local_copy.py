@@ -45,6 +45,9 @@ REST = 5.0
 #: Most seconds that a download stands back for lookups, before each of its steps.
 COURTESY = 1.0
 
+#: Seconds after a lookup in which the next one is expected: the files of a store have their turns.
+PAUSE = 0.05
+
 _HASH_BYTES = 1 << 20
 
 _log = logging.getLogger(__name__)
@@ -357,12 +360,13 @@ _copies: weakref.WeakSet[LocalCopy] = weakref.WeakSet()
 _slots = threading.Semaphore(DOWNLOADS)
 _stopping = threading.Event()
 _lookups = 0  # that wait for chunks
+_last_lookup = 0.0  # when the last one had them
 _lookups_lock = threading.Lock()
 
 
 @contextmanager
 def _lookups_wait() -> Iterator[None]:
-    global _lookups
+    global _lookups, _last_lookup
     with _lookups_lock:
         _lookups += 1
     try:
@@ -370,13 +374,16 @@ def _lookups_wait() -> Iterator[None]:
     finally:
         with _lookups_lock:
             _lookups -= 1
+            _last_lookup = time.monotonic()
 
 
 def _stand_back() -> None:
     """Let lookups that wait for chunks have the connection."""
-    until = time.monotonic() + COURTESY
-    while _lookups and time.monotonic() < until:
+    now = time.monotonic()
+    until = now + COURTESY
+    while (_lookups or now < _last_lookup + PAUSE) and now < until:
         time.sleep(0.005)
+        now = time.monotonic()
 
 
 def _after_fork() -> None:

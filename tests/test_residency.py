@@ -192,6 +192,20 @@ def test_small_gaps_are_read_and_kept(
         assert len(proxy.gets) == 2
 
 
+def test_a_download_stands_back_for_lookups(monkeypatch: pytest.MonkeyPatch) -> None:
+    def seconds() -> float:
+        started = time.monotonic()
+        local_copy._stand_back()
+        return time.monotonic() - started
+
+    monkeypatch.setattr(local_copy, "COURTESY", 0.4)
+    monkeypatch.setattr(local_copy, "PAUSE", 0.1)
+    with local_copy._lookups_wait():
+        assert seconds() >= 0.39, "but it does not starve"
+    assert 0.05 < seconds() < 0.39
+    assert seconds() < 0.05
+
+
 def test_a_closed_copy(residency: Residency, store: ObjectStore) -> None:
     copy = hold(residency, store)
     copy.close()

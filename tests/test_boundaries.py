@@ -71,7 +71,9 @@ ALLOWED = {
     "rows": "numpy pyarrow _arrow _rows arrow_types",
     "key_arguments": "numpy pyarrow keys",
     "location": "pyarrow xxhash",
-    "source": "pyarrow xxhash location",
+    "file_search": "pyarrow location",
+    "file_reading": "pyarrow",
+    "source": "pyarrow xxhash file_reading file_search location",
     "manifest": "pyarrow xxhash keys rows",
     "versions": "location manifest",
     "expiry": "location manifest versions",
@@ -100,8 +102,8 @@ ALLOWED = {
     "spark": "pyspark spark.build spark.join spark.metrics spark.session",
     "spark.session": "pyspark spark.types",
     "spark.build": (
-        "pyspark pyarrow numpy _keys build expiry location manifest new_version runs source store "
-        "versions spark.session spark.types"
+        "pyspark pyarrow numpy _keys build expiry file_search location manifest new_version runs source "
+        "store versions spark.session spark.types"
     ),
     "spark.types": "pyspark pyarrow",
     "spark.freshness": "location manifest versions",

@@ -39,11 +39,12 @@ from lookupstore.build import (
 )
 from lookupstore.errors import FormatError
 from lookupstore.expiry import HOUR, mark_name
+from lookupstore.file_search import FORMATS
 from lookupstore.location import Location, shown_uri
 from lookupstore.manifest import DATA_FOLDER, DataFile
 from lookupstore.new_version import NewVersion, local_folder, settle
 from lookupstore.runs import Keep, RepeatedKeyError, winners
-from lookupstore.source import FORMATS, open_source
+from lookupstore.source import open_source
 from lookupstore.spark.session import session
 from lookupstore.spark.types import TIME_SETTING, arrow_schema
 from lookupstore.store import LookupStore

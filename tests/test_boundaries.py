@@ -102,8 +102,8 @@ ALLOWED = {
     "spark": "pyspark spark.build spark.join spark.metrics spark.session",
     "spark.session": "pyspark spark.types",
     "spark.build": (
-        "pyspark pyarrow numpy _keys build expiry file_search location manifest new_version runs source "
-        "store versions spark.session spark.types"
+        "pyspark pyarrow numpy _keys build expiry file_search location manifest new_version runs "
+        "source store versions spark.session spark.types"
     ),
     "spark.types": "pyspark pyarrow",
     "spark.freshness": "location manifest versions",

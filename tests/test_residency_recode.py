@@ -41,7 +41,7 @@ def residency(tmp_path: Path) -> Iterator[Residency]:
     residency = Residency(tmp_path / "copies", quota=20 << 20)
     yield residency
     until = time.monotonic() + 10
-    while os.path.isdir(os.path.join(residency.folder, "recoding")):
+    while list(Path(residency.folder).glob("making/*")):
         assert time.monotonic() < until
         time.sleep(0.01)
 
@@ -124,7 +124,7 @@ def test_without_room_nothing_is_recoded(tmp_path: Path, source: Path, caplog: A
 
 
 def test_what_a_dead_recoder_left(residency: Residency, source: Path) -> None:
-    folder = Path(residency.folder, "recoding")
+    folder = Path(residency.folder, "making", "x")
     folder.mkdir(parents=True)
     with open(folder / "room", "xb") as file:
         file.truncate(30 << 20)

@@ -73,7 +73,9 @@ def is_kindred(given: pa.DataType, wanted: pa.DataType) -> bool:
 
 def _parquet_batches(file: pa.NativeFile, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     # Streams of pages, not whole column chunks; no pre-buffering, which holds the file compressed.
-    reader = pq.ParquetFile(file, pre_buffer=False, buffer_size=_STREAM_BYTES)
+    reader = pq.ParquetFile(
+        file, pre_buffer=False, buffer_size=_STREAM_BYTES, page_checksum_verification=True
+    )
     metadata = reader.metadata
     size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
     rows = min(_BATCH_ROWS, max(1, _BATCH_BYTES * metadata.num_rows // max(1, size)))

@@ -52,6 +52,17 @@ def format_of(file: str) -> str:
     return FORMATS[extension]
 
 
+def names_files(path: str) -> bool:
+    """Return whether a path says of itself that it stands for columnar files.
+
+    >>> names_files("s3://bucket/users/*.parquet"), names_files("s3://bucket/stores/users")
+    (True, False)
+    """
+    address = path.partition("?")[0] if "://" in path else path
+    extension = posixpath.splitext(address)[1].lower()
+    return any(sign in address for sign in _MAGIC) or extension in FORMATS
+
+
 def find_files(path: str) -> FoundFiles:
     """Find the files of a path: itself, those below a folder, or those that match a glob.
 

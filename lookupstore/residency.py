@@ -543,10 +543,10 @@ class Residency:
         """Make a file, in a folder of its own whose size counts, unless others have made it."""
         name = os.path.basename(target)
         with self._maker_of(name) as folder:
-            if os.path.exists(target):
-                return
             path = os.path.join(folder, name)
             try:
+                if os.path.exists(target):
+                    return
                 room = Room(self, os.path.join(folder, _ROOM), name)
                 room.ensure(needed)
                 write(path, room)

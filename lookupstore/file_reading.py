@@ -10,11 +10,14 @@ from pyarrow import orc
 
 _BATCH_ROWS = 1 << 16
 _BATCH_BYTES = 4 << 20
+# What one read asks for: of a disk little, since it is held for each column; of an object store
+# more, since each request takes its time.
 _STREAM_BYTES = 1 << 18
+_REMOTE_STREAM_BYTES = 4 << 20
 
 
 def read_file(
-    file: pa.NativeFile, file_format: str, names: Sequence[str]
+    file: pa.NativeFile, file_format: str, names: Sequence[str], *, remote: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """Yield those of the named columns that a file has, a few megabytes of rows at a time.
 
@@ -23,8 +26,11 @@ def read_file(
         file_format: `parquet` or `orc`.
         names: of columns; names that the file lacks are left out, so that batches may have rows
             but no columns.
+        remote: whether it is on an object store.
     """
-    return _READERS[file_format](file, names)
+    if file_format == "orc":
+        return _orc_batches(file, names)
+    return _parquet_batches(file, names, _REMOTE_STREAM_BYTES if remote else _STREAM_BYTES)
 
 
 def fitted(
@@ -71,10 +77,12 @@ def is_kindred(given: pa.DataType, wanted: pa.DataType) -> bool:
     return common == wanted or not (pa.types.is_floating(wanted) or pa.types.is_nested(wanted))
 
 
-def _parquet_batches(file: pa.NativeFile, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _parquet_batches(
+    file: pa.NativeFile, names: Sequence[str], stream_bytes: int
+) -> Iterator[pa.RecordBatch]:
     # Streams of pages, not whole column chunks; no pre-buffering, which holds the file compressed.
     reader = pq.ParquetFile(
-        file, pre_buffer=False, buffer_size=_STREAM_BYTES, page_checksum_verification=True
+        file, pre_buffer=False, buffer_size=stream_bytes, page_checksum_verification=True
     )
     metadata = reader.metadata
     size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
@@ -97,6 +105,3 @@ def _without_columns(rows: int) -> Iterator[pa.RecordBatch]:
     for start in range(0, rows, _BATCH_ROWS):
         batch = pa.record_batch({"": pa.nulls(min(_BATCH_ROWS, rows - start))})
         yield batch.select([])
-
-
-_READERS = {"parquet": _parquet_batches, "orc": _orc_batches}

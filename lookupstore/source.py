@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import xxhash
+from pyarrow import fs
 
 from lookupstore.file_reading import fitted, read_file
 from lookupstore.file_search import FoundFiles, find_files, format_of
@@ -228,7 +229,8 @@ def _read_file(
     constants = ds.get_partition_keys(fragment.partition_expression)
     names = [name for name in schema.names if name not in constants]
     with fragment.filesystem.open_input_file(fragment.path) as file:
-        for batch in read_file(file, file_format, names):
+        remote = not isinstance(fragment.filesystem, fs.LocalFileSystem)
+        for batch in read_file(file, file_format, names, remote=remote):
             columns = []
             for field in schema:
                 if field.name in constants:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +41,7 @@ class ParquetProbe:
     def __init__(self, plan: LookupFilePlan) -> None:
         self._plan = plan
         self._file = plan.source.open()
-        with self._reading():
+        with self._plan.source.reading():
             self._parquet = pq.ParquetFile(
                 self._file, pre_buffer=False, page_checksum_verification=True
             )
@@ -194,19 +193,10 @@ class ParquetProbe:
         constants = dict(source.constants)
         stored = [name for name in names if name not in constants]
         rows = 0
-        with self._reading():
+        with self._plan.source.reading():
             for batch in self._parquet.iter_batches(_BATCH_ROWS, [number], stored):
                 rows += batch.num_rows
                 yield source.with_constants(batch, names)
         expected = self._metadata.row_group(number).num_rows
         if rows != expected:
             raise CorruptionError(source.uri, 0, f"{expected} rows in row group {number}", rows)
-
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        try:
-            yield
-        except (pa.ArrowException, OSError) as error:
-            if isinstance(error, OSError) and error.errno is not None:
-                raise
-            raise CorruptionError(self._plan.source.uri, 0, "Parquet pages", error) from error

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import posixpath
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -56,9 +58,13 @@ class SourceFile:
     @property
     def uri(self) -> str:
         """Return what people see of it: the path, or a URI."""
-        if isinstance(self.filesystem, fs.LocalFileSystem):
+        if self._is_local:
             return self.path
         return f"{self.filesystem.type_name}://{self.path}"
+
+    @property
+    def _is_local(self) -> bool:
+        return isinstance(self.filesystem, fs.LocalFileSystem)
 
     @property
     def below(self) -> str:
@@ -115,24 +121,33 @@ class SourceFile:
         Raises:
             CorruptionError: the file is damaged.
             StaleStoreError: it has been written again, or is gone.
+            OSError: a remote file could not be read, or is damaged.
         """
         constants = dict(self.constants)
         stored = [name for name in names if name not in constants]
         rows = 0
-        try:
-            with self.open() as file:
-                for batch in read_file(file, self.file_format, stored):
-                    rows += batch.num_rows
-                    yield self.with_constants(batch, names)
-        except pa.ArrowException as error:
-            raise CorruptionError(self.uri, 0, f"{self.file_format} pages", error) from error
-        except OSError as error:
-            # Arrow says of damaged pages that they are an OSError without a number.
-            if error.errno is not None:
-                raise
-            raise CorruptionError(self.uri, 0, f"{self.file_format} pages", error) from error
+        with self.reading(), self.open() as file:
+            for batch in read_file(file, self.file_format, stored, remote=not self._is_local):
+                rows += batch.num_rows
+                yield self.with_constants(batch, names)
         if rows != self.num_rows:
             raise CorruptionError(self.uri, 0, f"{self.num_rows} rows", rows)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Say what file Arrow's errors are about, and of what kind they are."""
+        try:
+            yield
+        except (pa.ArrowException, OSError) as error:
+            if isinstance(error, FileNotFoundError):
+                raise StaleStoreError(f"{self.uri}: gone since the files were listed") from None
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            if isinstance(error, OSError) and not self._is_local:
+                # Of damaged pages and of object stores that fail Arrow says the same.
+                what = f"could not be read, or is damaged: {error}"
+                raise OSError(errno.EIO, what, self.uri) from error
+            raise CorruptionError(self.uri, 0, f"{self.file_format} pages", error) from error
 
     def with_constants(self, batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
         """Return the named columns of rows of the file, those of its folders among them."""

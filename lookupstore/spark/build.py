@@ -45,7 +45,7 @@ from lookupstore.manifest import DATA_FOLDER, DataFile
 from lookupstore.new_version import NewVersion, local_folder, settle
 from lookupstore.runs import Keep, RepeatedKeyError, winners
 from lookupstore.source import open_source
-from lookupstore.spark.session import session
+from lookupstore.spark.session import parallelism, session
 from lookupstore.spark.types import TIME_SETTING, arrow_schema
 from lookupstore.store import LookupStore
 from lookupstore.versions import located
@@ -188,7 +188,7 @@ def build_store(
         df = _read(spark, paths)
         first = shown_uri(paths[0])
         source = first if len(paths) == 1 else f"{first} and {len(paths) - 1} more"
-    buckets = _tasks(spark) if buckets is None else buckets
+    buckets = parallelism(spark) if buckets is None else buckets
     if not isinstance(buckets, int) or not 1 <= buckets <= MAX_BUCKETS:
         raise ValueError(f"buckets is {buckets!r}; give a number from 1 to {MAX_BUCKETS}, or None")
     schema = arrow_schema(df.schema)
@@ -378,14 +378,6 @@ def _raised_by_us(error: PySparkException) -> Exception | None:
         return None  # raised by what the DataFrame is made of
     found = [match for match in _RAISED.finditer(trace) if match["kind"] in _KINDS]
     return _KINDS[found[-1]["kind"]](found[-1]["text"]) if found else None
-
-
-def _tasks(spark: SparkSession) -> int:
-    """Return how many tasks Spark would use: over Connect there is no context to ask."""
-    try:
-        return int(spark.sparkContext.defaultParallelism)
-    except PySparkException:
-        return int(str(spark.conf.get("spark.sql.shuffle.partitions")))
 
 
 def _paths(given: Paths) -> list[str]:

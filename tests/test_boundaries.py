@@ -138,7 +138,7 @@ ALLOWED = {
         "pyspark pyarrow columnar location manifest residency spark.freshness spark.join "
         "spark.plan spark.session store versions"
     ),
-    "cli": ". location sst sst.dump demo cli.key_text cli.output click pyarrow",
+    "cli": ". location residency sst sst.dump stats demo cli.key_text cli.output click pyarrow",
     "cli.key_text": "pyarrow",
     "cli.output": "sst.dump click pyarrow rich",
 }

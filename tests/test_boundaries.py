@@ -123,8 +123,9 @@ ALLOWED = {
     "spark.session": "pyspark spark.types",
     "spark.build": (
         "pyspark pyarrow numpy _keys build expiry file_search location manifest new_version runs "
-        "source store versions spark.session spark.types"
+        "source store versions spark.jobs spark.session spark.types"
     ),
+    "spark.jobs": "pyspark py4j rich progress",
     "spark.types": "pyspark pyarrow",
     "spark.freshness": "location manifest versions",
     "spark.task": "pyspark pyarrow columnar keys location residency spark.freshness stats store",
@@ -135,8 +136,8 @@ ALLOWED = {
         "pyspark pyarrow columnar file_search spark.metrics spark.plan spark.worker store"
     ),
     "spark.explain": (
-        "pyspark pyarrow columnar location manifest residency spark.freshness spark.join "
-        "spark.plan spark.session store versions"
+        "pyspark pyarrow columnar location manifest residency spark.freshness spark.jobs "
+        "spark.join spark.plan spark.session store versions"
     ),
     "cli": ". location residency sst sst.dump stats demo cli.key_text cli.output click pyarrow",
     "cli.key_text": "pyarrow",

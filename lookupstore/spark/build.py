@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import logging
 import os
 import re
 import uuid
@@ -16,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 import numpy as np
@@ -45,6 +46,7 @@ from lookupstore.manifest import DATA_FOLDER, DataFile
 from lookupstore.new_version import NewVersion, local_folder, settle
 from lookupstore.runs import Keep, RepeatedKeyError, winners
 from lookupstore.source import open_source
+from lookupstore.spark.jobs import watched_jobs
 from lookupstore.spark.session import parallelism, session
 from lookupstore.spark.types import TIME_SETTING, arrow_schema
 from lookupstore.store import LookupStore
@@ -52,6 +54,8 @@ from lookupstore.versions import located
 
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 Batches: TypeAlias = Iterator[pa.RecordBatch]
+
+_log = logging.getLogger(__name__)
 
 # Where a row was in the source: the file by its place in the list of files, where its split begins
 # in the file, and the row in the order in which Spark reads. Only the last for a DataFrame.
@@ -102,6 +106,7 @@ class BuildTask:
         buckets: number of buckets.
         options: how the data files are written.
         kept: by bucket, the files of the current version that stay if their bytes would be equal.
+        rows: takes how many rows were written; None: nobody asked.
     """
 
     plan: BuildPlan
@@ -112,6 +117,7 @@ class BuildTask:
     buckets: int
     options: FileOptions
     kept: Mapping[int, DataFile]
+    rows: Any = None
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -202,7 +208,11 @@ def build_store(
     options = FileOptions(compression, level, block_size, bloom_fpp)
     files_in_order = () if plan.keep == "error" else _files_in_order(spark, paths)
     try:
-        with NewVersion(location, overwrite=overwrite, retain=retain) as new:
+        with (
+            NewVersion(location, overwrite=overwrite, retain=retain) as new,
+            watched_jobs(spark, f"lookupstore: build {location.uri}", "Building") as written,
+        ):
+            _log.info("%s: building %d buckets of %s", location.uri, buckets, source)
             task = BuildTask(
                 plan=plan,
                 schema=pa.schema([schema.field(name) for name in plan.columns]),
@@ -212,6 +222,7 @@ def build_store(
                 buckets=buckets,
                 options=options,
                 kept=files_to_keep(new.current(), plan, options, buckets),
+                rows=written,
             )
             run = functools.partial(write_batches, task)
             entries = _sorted_rows(df, task).mapInArrow(run, _ENTRY)
@@ -227,6 +238,7 @@ def build_store(
                 source=source,
             )
             new.publish(manifest)
+            _log.info("%s: %d rows in %d files", location.uri, manifest.num_rows, len(files))
     except PySparkException as error:
         raised = _raised_by_us(error)
         if raised is None:
@@ -288,6 +300,8 @@ def write_batches(task: BuildTask, batches: Batches) -> Batches:
             if written is None:
                 continue
             entry = settle(task.location, folder, written, task.kept)
+        if task.rows is not None:
+            task.rows.add(entry.num_records)
         yield pa.RecordBatch.from_pylist([asdict(entry)], schema=_ENTRY_TYPES)
 
 

@@ -24,6 +24,7 @@ from lookupstore.manifest import DataFile
 from lookupstore.residency import Residency
 from lookupstore.spark import join
 from lookupstore.spark.freshness import Freshness
+from lookupstore.spark.jobs import named_jobs
 from lookupstore.spark.plan import JoinPlan, freshness_of, plan_join
 from lookupstore.spark.session import parallelism
 from lookupstore.store import LookupStore
@@ -351,7 +352,8 @@ def _hosts(spark: SparkSession, store: LookupStore) -> tuple[HostResidency, ...]
     files = read_version(location, VersionName(store.version, store.id)).files
     tasks = _TASKS_EACH * parallelism(spark)
     ask = functools.partial(residents_of, location, files)
-    rows = spark.range(0, tasks, 1, tasks).mapInArrow(ask, _HOST).collect()
+    with named_jobs(spark, f"lookupstore: what hosts have of {location.uri}"):
+        rows = spark.range(0, tasks, 1, tasks).mapInArrow(ask, _HOST).collect()
     found = {(row.host, row.cache): HostResidency(**row.asDict()) for row in rows}
     return tuple(found[place] for place in sorted(found))
 

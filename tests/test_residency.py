@@ -160,6 +160,32 @@ def test_the_content_is_the_name(residency: Residency, store: ObjectStore) -> No
         assert other.resident
 
 
+def test_what_is_here_is_told_without_a_copy(
+    residency: Residency, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = (proxy.store.folder / "a.sst").read_bytes()
+    nbytes, xxh64 = len(content), xxhash.xxh64_hexdigest(content)
+    assert residency.resident(nbytes=nbytes, xxh64=xxh64) == (False, 0)
+    assert not os.path.exists(residency.folder)
+    with monkeypatch.context() as patched:
+        patched.setattr(local_copy.LocalCopy, "download", no_download)
+        copy = hold(residency, proxy.store)
+        assert residency.resident(nbytes=nbytes, xxh64=xxh64) == (False, 0)
+        copy.fill([(0, 10), (20 * chunks.CHUNK_BYTES, 10)])
+        assert residency.resident(nbytes=nbytes, xxh64=xxh64) == (False, proxy.nbytes)
+    # A process that opened and closed the map would lose its claims to another one.
+    assert copy.fill.chunks is not None
+    assert copy.fill.chunks.claim([3]) == [3]
+    residency.resident(nbytes=nbytes, xxh64=xxh64)
+    code = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+b'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    path = copy.path.replace(".sst", ".map")
+    other = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True)
+    assert "BlockingIOError" in other.stderr
+    copy.fill.chunks.release([3])
+    assert copy.wait(60)
+    assert residency.resident(nbytes=nbytes, xxh64=xxh64) == (True, nbytes)
+
+
 def test_a_batch_asks_for_its_chunks_at_once(
     residency: Residency, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,6 +94,11 @@ def test_a_compressed_copy_is_recoded(residency: Residency, source: Path, tmp_pa
             assert getattr(reader.info, name) == getattr(before, name)
     with hold(residency, tmp_path / "p.sst"):
         assert not os.path.exists(path), "what was recoded is the first to go"
+        content = source.read_bytes()
+        assert residency.resident(nbytes=len(content), xxh64=xxhash.xxh64_hexdigest(content)) == (
+            True,
+            len(content),
+        )
     with hold(residency, source, recode=False) as copy:
         assert not copy.recoded
         assert copy.wait(20)

@@ -11,6 +11,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
 from typing import Any
 
 import click
@@ -28,8 +29,11 @@ from lookupstore.cli.output import (
 )
 from lookupstore.errors import CorruptionError, FormatError, LookupStoreError
 from lookupstore.location import shown_uri
+from lookupstore.residency import default_folder
 from lookupstore.sst import Info, Reader
 from lookupstore.sst.dump import dump_text, hexdump, layout, text
+from lookupstore.stats import QueryStats
+from lookupstore.stats import read as read_stats
 
 ORDERS = ("bytes", "int8", "int16", "int32", "int64")
 # What the person at the keyboard can put right by typing something else.
@@ -525,6 +529,55 @@ def publish(
         ) as published,
     ):
         _write_info(published, output)
+
+
+@main.command()
+@click.option("--store", metavar="PATH", help="Only lookups in this store, a folder or URI.")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, metavar="N",
+              help="Most queries, the last ones.")  # fmt: skip
+@click.option("--cache", metavar="FOLDER", help="Cache folder of the host; as processes that look "
+              "up find it if missing: $LOOKUPSTORE_CACHE, or lookupstore in ~/.cache.")  # fmt: skip
+@_output("table", "json")
+def stats(store: str | None, limit: int, cache: str | None, output: str) -> None:
+    """Show what lookup joins did on this host in the last week, query by query.
+
+    The cache hit rate is the share of keys looked for in a block for which the block did not have
+    to be read first; bytes fetched came from remote storage.
+    """
+    folder = default_folder() if cache is None else cache
+    if cache is not None and not os.path.isdir(cache):
+        raise click.UsageError(f"--cache {cache}: no such folder")
+    wanted = None if store is None else lookupstore.Location(store).uri
+    found = read_stats(folder, limit, wanted)
+    if output == "json":
+        write_json([one.to_json() for one in found])
+        return
+    if not found:
+        click.echo(f"{folder}: no lookups in the last week", err=True)
+        return
+    table = pa.Table.from_pylist([_stats_row(one) for one in found])
+    write_rows(table.schema, table.to_batches(), output)
+
+
+def _stats_row(one: QueryStats) -> dict[str, object]:
+    counts = one.counts
+    rate = counts.cache_hit_rate
+    return {
+        "ended": datetime.fromtimestamp(int(one.last), timezone.utc),
+        "query": one.query,
+        "store": one.store,
+        "version": one.version,
+        "rows": counts.rows,
+        "hits": counts.hits,
+        "misses": counts.misses,
+        "filter negatives": counts.filter_negatives,
+        "blocks read": counts.blocks_read,
+        "bytes fetched": counts.bytes_fetched,
+        "cache hit rate": None if rate is None else round(rate, 4),
+        "refreshes": counts.refreshes,
+        "failed refreshes": counts.failed_refreshes,
+        "seconds": round(counts.seconds, 3),
+    }
 
 
 @main.command()

@@ -125,6 +125,7 @@ class FileLookup:
         return Counts(
             filter_negatives=0 if reader is None else reader.filter_negatives,
             blocks_read=0 if reader is None else reader.blocks_read,
+            block_uses=0 if reader is None else reader.block_uses,
             bytes_fetched=fetched.bytes,
             range_requests=fetched.requests,
             retries=fetched.retries,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import logging
 import os
 import re
 import uuid
@@ -16,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 import numpy as np
@@ -45,13 +46,16 @@ from lookupstore.manifest import DATA_FOLDER, DataFile
 from lookupstore.new_version import NewVersion, local_folder, settle
 from lookupstore.runs import Keep, RepeatedKeyError, winners
 from lookupstore.source import open_source
-from lookupstore.spark.session import session
+from lookupstore.spark.jobs import watched_jobs
+from lookupstore.spark.session import parallelism, session
 from lookupstore.spark.types import TIME_SETTING, arrow_schema
 from lookupstore.store import LookupStore
 from lookupstore.versions import located
 
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 Batches: TypeAlias = Iterator[pa.RecordBatch]
+
+_log = logging.getLogger(__name__)
 
 # Where a row was in the source: the file by its place in the list of files, where its split begins
 # in the file, and the row in the order in which Spark reads. Only the last for a DataFrame.
@@ -102,6 +106,7 @@ class BuildTask:
         buckets: number of buckets.
         options: how the data files are written.
         kept: by bucket, the files of the current version that stay if their bytes would be equal.
+        rows: takes how many rows were written; None: nobody asked.
     """
 
     plan: BuildPlan
@@ -112,6 +117,7 @@ class BuildTask:
     buckets: int
     options: FileOptions
     kept: Mapping[int, DataFile]
+    rows: Any = None
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -188,7 +194,7 @@ def build_store(
         df = _read(spark, paths)
         first = shown_uri(paths[0])
         source = first if len(paths) == 1 else f"{first} and {len(paths) - 1} more"
-    buckets = _tasks(spark) if buckets is None else buckets
+    buckets = parallelism(spark) if buckets is None else buckets
     if not isinstance(buckets, int) or not 1 <= buckets <= MAX_BUCKETS:
         raise ValueError(f"buckets is {buckets!r}; give a number from 1 to {MAX_BUCKETS}, or None")
     schema = arrow_schema(df.schema)
@@ -202,7 +208,11 @@ def build_store(
     options = FileOptions(compression, level, block_size, bloom_fpp)
     files_in_order = () if plan.keep == "error" else _files_in_order(spark, paths)
     try:
-        with NewVersion(location, overwrite=overwrite, retain=retain) as new:
+        with (
+            NewVersion(location, overwrite=overwrite, retain=retain) as new,
+            watched_jobs(spark, f"lookupstore: build {location.uri}", "Building") as written,
+        ):
+            _log.info("%s: building %d buckets of %s", location.uri, buckets, source)
             task = BuildTask(
                 plan=plan,
                 schema=pa.schema([schema.field(name) for name in plan.columns]),
@@ -212,6 +222,7 @@ def build_store(
                 buckets=buckets,
                 options=options,
                 kept=files_to_keep(new.current(), plan, options, buckets),
+                rows=written,
             )
             run = functools.partial(write_batches, task)
             entries = _sorted_rows(df, task).mapInArrow(run, _ENTRY)
@@ -227,6 +238,7 @@ def build_store(
                 source=source,
             )
             new.publish(manifest)
+            _log.info("%s: %d rows in %d files", location.uri, manifest.num_rows, len(files))
     except PySparkException as error:
         raised = _raised_by_us(error)
         if raised is None:
@@ -288,6 +300,8 @@ def write_batches(task: BuildTask, batches: Batches) -> Batches:
             if written is None:
                 continue
             entry = settle(task.location, folder, written, task.kept)
+        if task.rows is not None:
+            task.rows.add(entry.num_records)
         yield pa.RecordBatch.from_pylist([asdict(entry)], schema=_ENTRY_TYPES)
 
 
@@ -378,14 +392,6 @@ def _raised_by_us(error: PySparkException) -> Exception | None:
         return None  # raised by what the DataFrame is made of
     found = [match for match in _RAISED.finditer(trace) if match["kind"] in _KINDS]
     return _KINDS[found[-1]["kind"]](found[-1]["text"]) if found else None
-
-
-def _tasks(spark: SparkSession) -> int:
-    """Return how many tasks Spark would use: over Connect there is no context to ask."""
-    try:
-        return int(spark.sparkContext.defaultParallelism)
-    except PySparkException:
-        return int(str(spark.conf.get("spark.sql.shuffle.partitions")))
 
 
 def _paths(given: Paths) -> list[str]:

@@ -74,6 +74,7 @@ def plan_join(
     counts: Sum | None = None,
 ) -> JoinPlan:
     """Check what `lookup_join` was asked; the arguments and what is raised are its own."""
+    check_facts(df)
     kind = how_of(how)
     if kind in ("semi", "anti"):
         for argument, value in (("columns", columns), ("prefix", prefix), ("found", found)):
@@ -121,6 +122,15 @@ def plan_join(
         reason=reason,
         buckets=_buckets(store),
     )
+
+
+def check_facts(df: object) -> None:
+    """Raise TypeError unless the facts are a DataFrame of Spark."""
+    if not isinstance(df, DataFrame):
+        raise TypeError(
+            f"df is a {type(df).__module__}.{type(df).__qualname__}; give a Spark DataFrame "
+            "(spark.createDataFrame makes one of a pandas DataFrame or an Arrow table)"
+        )
 
 
 def freshness_of(

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pyspark
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import types as sql
 
@@ -73,6 +74,14 @@ def session(
     for name, value in {**settings, **conf}.items():
         builder = builder.config(name, str(value))
     return builder.getOrCreate()
+
+
+def parallelism(spark: SparkSession) -> int:
+    """Return how many tasks Spark would use: over Connect there is no context to ask."""
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except PySparkException:
+        return int(str(spark.conf.get("spark.sql.shuffle.partitions")))
 
 
 def check_java() -> str:

@@ -96,7 +96,7 @@ ALLOWED = {
         "store versions"
     ),
     "publish": "xxhash bucket_files expiry location manifest new_version store versions",
-    "": "build expiry location publish store versions",
+    "": "build columnar expiry location publish store versions",
     # layer 4b: columnar files without a store
     "columnar.evolution": "pyarrow arrow_types file_reading",
     "columnar.source_file": "pyarrow xxhash file_reading file_search",
@@ -139,7 +139,11 @@ ALLOWED = {
         "pyspark pyarrow columnar location manifest residency spark.freshness spark.jobs "
         "spark.join spark.plan spark.session store versions"
     ),
-    "cli": ". location residency sst sst.dump stats demo cli.key_text cli.output click pyarrow",
+    "cli": (
+        ". columnar file_search location residency sst sst.dump stats demo cli.columnar "
+        "cli.key_text cli.output click pyarrow"
+    ),
+    "cli.columnar": "columnar columnar.lookup_file cli.output click",
     "cli.key_text": "pyarrow",
     "cli.output": "sst.dump click pyarrow rich",
 }

@@ -830,3 +830,29 @@ def test_a_field_of_several_lines(tmp_path: Path) -> None:
 def ids_of(result: click.testing.Result) -> list[int]:
     assert result.exit_code == 0, result.stderr
     return [json.loads(line)["b"] for line in result.stdout.splitlines()]
+
+
+def test_columnar_files_as_they_are(tmp_path: Path) -> None:
+    for day in ("2026-11-19", "2026-11-20"):
+        folder = tmp_path / "dim" / f"day={day}"
+        folder.mkdir(parents=True)
+        table = pa.table({"id": [1, 2], "region": ["eu", "us"], "v": [day[-2:], None]})
+        pq.write_table(table, folder / "0.parquet")
+    dim = tmp_path / "dim"
+    found = run("get", dim, "eu,1", "--key", "region,id", "--latest-partition", "day",
+                "--columns", "v", "--output", "json")  # fmt: skip
+    assert json.loads(found.stdout) == {"region": "eu", "id": 1, "v": "20"}
+    missing = run("get", dim, 5, "--key", "id", "--latest-partition", "day")
+    assert (missing.exit_code, missing.stderr) == (1, f"Error: {dim}: no key '5'\n")
+    twice = run("get", f"{dim}/*/*.parquet", 1, "--key", "id")
+    assert twice.exit_code == 2
+    assert "the key id=1 is in " in twice.stderr
+    unknown = run("get", f"{dim}/*/*.parquet", 1)
+    assert (unknown.exit_code, "give --key" in unknown.stderr) == (2, True)
+    refused = run("get", dim, 1, "--latest-partition", "day")
+    assert (refused.exit_code, "with --key" in refused.stderr) == (2, True)
+    first = run("publish-lookup-files", dim, "--key", "day,id", "--threads", 2)
+    assert first.stdout == f"{dim}: 2 lookup files written, 0 there already\n"
+    again = run("publish-lookup-files", dim, "--key", "day,id", "--output", "json")
+    assert json.loads(again.stdout) == {"source": str(dim), "files": 2, "written": 0}
+    assert len(list((dim / "_lookup").glob("*.sst"))) == 2

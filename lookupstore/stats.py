@@ -8,12 +8,13 @@ written is logged once, and lost.
 from __future__ import annotations
 
 import logging
+import operator
 import os
 import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -75,10 +76,10 @@ class Counts:
         return 1 - self.blocks_read / self.block_uses if self.block_uses else None
 
     def __add__(self, other: Counts) -> Counts:
-        return Counts(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+        return Counts(*map(operator.add, _numbers(self), _numbers(other)))
 
     def __sub__(self, other: Counts) -> Counts:
-        return Counts(*(a - b for a, b in zip(astuple(self), astuple(other), strict=True)))
+        return Counts(*map(operator.sub, _numbers(self), _numbers(other)))
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as plain JSON values, misses and cache hit rate among them."""
@@ -112,6 +113,8 @@ class QueryStats:
 
 
 _COUNTS = [field.name for field in fields(Counts)]
+# What dataclasses.astuple gives, without its copies: counts are added for each batch of keys.
+_numbers = operator.attrgetter(*_COUNTS)
 _CREATE = (
     "CREATE TABLE IF NOT EXISTS task (ended REAL NOT NULL, application TEXT NOT NULL, "
     "query TEXT NOT NULL, store TEXT NOT NULL, version INTEGER NOT NULL)"
@@ -139,7 +142,7 @@ def add(
     """
     now = time.time()
     places = ", ".join("?" * len(_COLUMNS))
-    row = (now, application, query, store, version, *astuple(counts))
+    row = (now, application, query, store, version, *_numbers(counts))
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
         with _table(Path(folder), "rwc") as table:

@@ -73,7 +73,7 @@ class Copy:
 
     Attributes:
         path: of the local file.
-        uri: of the object, without password and options.
+        uri: of the object, without credentials.
         nbytes: size of both.
         xxh64: hash of both.
     """
@@ -325,7 +325,7 @@ class Residency:
             path: of the file on it.
             nbytes: size of the file.
             xxh64: XXH64 of the whole file, 16 hexadecimal digits.
-            uri: what errors and logs call the file, its password and options left out.
+            uri: what errors and logs call the file, its credentials left out.
             recode: whether to make a plain copy of a compressed file when all of it has come, and
                 to give that one if there is one: lookups need no cache then.
 

@@ -79,7 +79,7 @@ ALLOWED = {
     "expiry": "location manifest versions",
     "new_version": "expiry location manifest versions",
     "runs": "numpy pyarrow _sort",
-    "remote": "",
+    "remote": "location",
     "chunks": "",
     "local_copy": "xxhash chunks remote",
     "recode": "sst sst.format",

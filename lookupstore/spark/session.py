@@ -103,9 +103,18 @@ def register(spark: SparkSession) -> None:
 
     if spark.conf.get(_REGISTERED, "") == "true":
         return
+    active = SparkSession.getActiveSession()
+    # Spark looks for the name in the active session, and refuses it to another if it is there.
+    _activate(spark)
     spark.dataSource.register(StoreSource)
+    if active is not None:
+        _activate(active)
     spark.conf.set(_PUSHDOWN, "true")
     spark.conf.set(_REGISTERED, "true")
+
+
+def _activate(spark: SparkSession) -> None:
+    spark.createDataFrame([], "none int")  # makes its session the active one
 
 
 def _with_source(spark: SparkSession) -> SparkSession:

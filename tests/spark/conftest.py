@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from object_store import FOR_WRITES
 from pyspark.sql import SparkSession
 
 import lookupstore
@@ -23,6 +24,7 @@ def spark() -> Iterator[SparkSession]:
         pytest.skip(str(error))
     if (other := SparkSession.getActiveSession()) is not None:
         other.stop()  # left by an example of the documents
+    os.environ.update(FOR_WRITES)  # for all processes that Spark starts
     spark = session(
         "lookupstore tests",
         "local-cluster[2,1,1024]",

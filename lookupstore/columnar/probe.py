@@ -98,6 +98,7 @@ class ParquetProbe:
 
         Raises:
             CorruptionError: pages are damaged.
+            StaleStoreError: the file has been written again, or is gone.
             ValueError: a key comes twice under the rule `error`.
         """
         distinct = encoded.drop_null().unique()
@@ -114,6 +115,8 @@ class ParquetProbe:
                 batches = list(sorter.sorted_batches(0))
             except RepeatedKeyError as error:
                 raise self._plan.repeated(error.key) from None
+        # An object store gives the bytes of now to who has opened the object before.
+        self._plan.source.check_unchanged()
         if not batches:
             return np.zeros(0, dtype=np.int64), pa.array([], pa.large_binary())
         keys = pa.concat_arrays([batch.column("key") for batch in batches])

@@ -328,6 +328,14 @@ def test_files_that_change_after_they_were_listed(
 ) -> None:
     path = tmp_path / "a.parquet"
     write(path, pa.table({"id": [1], "v": [1]}))
+    written = os.stat(path)
+    same = ColumnarFiles(path, key="id", build=build, residency=residency)
+    write(path, pa.table({"id": [1], "v": [2]}))
+    assert os.stat(path).st_size == written.st_size
+    for later in (0, 1):  # under its old time, and not
+        os.utime(path, ns=(written.st_atime_ns, written.st_mtime_ns + later))
+        with pytest.raises(StaleStoreError, match="written again since the files were listed"):
+            same.lookup([1])
     listed = ColumnarFiles(path, key="id", build=build, residency=residency)
     write(path, pa.table({"id": [1, 2], "v": [2, 2]}))
     with pytest.raises(StaleStoreError, match=r"a\.parquet: written again since the files were"):

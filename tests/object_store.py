@@ -13,14 +13,19 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from pyarrow import fs
+
+#: Variables without which pyarrow sends parts in a way that this server refuses, as some do.
+WRITABLE = {"AWS_REQUEST_CHECKSUM_CALCULATION": "when_required"}
 
 KEY, SECRET, BUCKET = "TESTKEYTESTKEY", "TESTSECRETTESTSECRET", "bucket"
 
@@ -51,6 +56,7 @@ class ObjectStore:
             "AWS_SECRET_ACCESS_KEY": SECRET,
             "AWS_ENDPOINT_URL": f"http://{self.address}",
             "AWS_REGION": "us-east-1",
+            **WRITABLE,
         }
 
     def filesystem(self, timeout: float = 5) -> fs.S3FileSystem:
@@ -123,20 +129,26 @@ class Request:
 
     Attributes:
         number: of the request, from 0.
-        method: GET or HEAD.
+        method: GET, HEAD, PUT, POST or DELETE.
+        path: with its query.
         start: first byte; 0 if no range was asked for.
         size: bytes asked for; 0 if no range was.
     """
 
     number: int
     method: str
+    path: str
     start: int
     size: int
 
 
 # What happens to an answer: "ok", "slow" (a second late), "stall" (never), "busy" (503 SlowDown),
-# "cut" (half of it, then the connection breaks), "flip" (one bit is another).
+# "cut" (half of it, then the connection breaks), "flip" (one bit is another), "stale" (the first
+# answer that there was to this path).
 Fault = Callable[[Request], str]
+
+# Status, headers and body.
+Answer = tuple[int, list[tuple[str, str]], bytes]
 
 SLOW_DOWN = (
     b'<?xml version="1.0" encoding="UTF-8"?>'
@@ -145,13 +157,15 @@ SLOW_DOWN = (
 
 
 class Proxy:
-    """Count the requests to a server and spoil some of its answers."""
+    """Count the requests to a server, spoil some of its answers, and write in its place."""
 
     def __init__(self, server: ObjectStore) -> None:
         self.server = server
         self.fault: Fault = lambda request: "ok"
         self.delay = 0.0  # seconds, for each answer with a body
         self.requests: list[Request] = []
+        self._first: dict[str, Answer] = {}
+        self._parts: dict[tuple[str, int], bytes] = {}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         proxy = self
@@ -163,6 +177,15 @@ class Proxy:
                 proxy._handle(self)
 
             def do_HEAD(self) -> None:
+                proxy._handle(self)
+
+            def do_PUT(self) -> None:
+                proxy._handle(self)
+
+            def do_POST(self) -> None:
+                proxy._handle(self)
+
+            def do_DELETE(self) -> None:
                 proxy._handle(self)
 
             def log_message(self, *arguments: Any) -> None:
@@ -204,12 +227,13 @@ class Proxy:
             first, last = wanted.removeprefix("bytes=").split("-")
             start, size = int(first), int(last) + 1 - int(first)
         with self._lock:
-            request = Request(len(self.requests), handler.command, start, size)
+            request = Request(len(self.requests), handler.command, handler.path, start, size)
             self.requests.append(request)
         return request
 
     def _handle(self, handler: BaseHTTPRequestHandler) -> None:
         request = self._note(handler)
+        content = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
         fault = self.fault(request)
         if fault == "stall":
             self._stopped.wait(60)
@@ -225,6 +249,63 @@ class Proxy:
             return
         if request.size:
             time.sleep(1 if fault == "slow" else self.delay)
+        if handler.command in ("PUT", "POST", "DELETE"):
+            status, headers, body = self._write(handler.command, handler.path, content)
+        elif fault == "stale" and handler.path in self._first:
+            status, headers, body = self._first[handler.path]
+        else:
+            status, headers, body = self._ask(handler)
+            if not request.size:
+                self._first.setdefault(handler.path, (status, headers, body))
+        handler.send_response(status)
+        for name, value in headers:
+            if name.lower() not in ("transfer-encoding", "connection", "date", "server"):
+                handler.send_header(name, value)
+        handler.end_headers()
+        if handler.command == "HEAD":
+            return
+        if fault == "flip":
+            at = len(body) // 2
+            body = body[:at] + bytes([body[at] ^ 0x10]) + body[at + 1 :]
+        if fault == "cut":
+            body = body[: len(body) // 2]
+            handler.close_connection = True
+        handler.wfile.write(body)
+
+    def _write(self, method: str, path: str, content: bytes) -> Answer:
+        """Do what changes an object in the folder: the server runs in circles after writes."""
+        parts = urlsplit(path)
+        asked = parse_qs(parts.query, keep_blank_values=True)
+        key = unquote(parts.path).removeprefix(f"/{BUCKET}/")
+        target = self.server.folder / key
+        status, body = 200, b""
+        if method == "DELETE":
+            status = 204
+            if "uploadId" not in asked:
+                target.unlink(missing_ok=True)
+        elif "uploads" in asked:
+            body = (
+                f"<InitiateMultipartUploadResult><Key>{key}</Key><UploadId>{uuid.uuid4().hex}"
+                "</UploadId></InitiateMultipartUploadResult>"
+            ).encode()
+        elif "partNumber" in asked:
+            self._parts[asked["uploadId"][0], int(asked["partNumber"][0])] = content
+        elif not key.endswith("/"):  # a mark of an empty folder
+            if "uploadId" in asked:
+                upload = asked["uploadId"][0]
+                content = b"".join(
+                    self._parts[one] for one in sorted(self._parts) if one[0] == upload
+                )
+                body = (
+                    b"<CompleteMultipartUploadResult><ETag>0</ETag></CompleteMultipartUploadResult>"
+                )
+            target.parent.mkdir(parents=True, exist_ok=True)
+            hidden = target.with_name(f".{uuid.uuid4().hex}")
+            hidden.write_bytes(content)
+            hidden.rename(target)
+        return status, [("Content-Length", str(len(body))), ("ETag", '"0"')], body
+
+    def _ask(self, handler: BaseHTTPRequestHandler) -> Answer:
         host, port = self.server.address.split(":")
         behind = http.client.HTTPConnection(host, int(port), timeout=30)
         try:
@@ -236,20 +317,6 @@ class Proxy:
                 behind.putheader(name, value)
             behind.endheaders()
             answer = behind.getresponse()
-            body = answer.read()
+            return answer.status, answer.getheaders(), answer.read()
         finally:
             behind.close()
-        handler.send_response(answer.status)
-        for name, value in answer.getheaders():
-            if name.lower() not in ("transfer-encoding", "connection", "date", "server"):
-                handler.send_header(name, value)
-        handler.end_headers()
-        if handler.command != "GET":
-            return
-        if fault == "flip":
-            at = len(body) // 2
-            body = body[:at] + bytes([body[at] ^ 0x10]) + body[at + 1 :]
-        if fault == "cut":
-            body = body[: len(body) // 2]
-            handler.close_connection = True
-        handler.wfile.write(body)

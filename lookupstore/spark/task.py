@@ -160,6 +160,8 @@ class Task:
         if self._store is None:
             return
         self._settle_counts()
+        # A worker without a task must not keep the room that the task of another one needs.
+        self._store.share_room()
         if self._lookup.counts is not None:
             self._lookup.counts.add(self._counts)
         application, query = _names()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from object_store import WRITABLE
 from pyspark.sql import SparkSession
 
 import lookupstore
@@ -31,6 +32,9 @@ def spark() -> Iterator[SparkSession]:
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
             "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
             "spark.executorEnv.PYTHONPATH": str(Path(lookupstore.__file__).parents[1]),
+            # Local copies of remote stores: test_spark_cluster.py fills the quota.
+            "spark.executorEnv.LOOKUPSTORE_CACHE_BYTES": 3 << 20,
+            **{f"spark.executorEnv.{name}": value for name, value in WRITABLE.items()},
             "spark.log.level": "OFF",  # tasks fail here on purpose
             "spark.sql.shuffle.partitions": 2,
             "spark.sql.execution.arrow.maxRecordsPerBatch": 97,

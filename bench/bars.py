@@ -24,7 +24,13 @@ STORE_DEFAULT_CACHE = "store, default cache"
 MILLION = 1e6
 
 #: What the value of a verb is: seconds or bytes; of all others, operations a second.
-UNITS = {"open time": "s", "open memory": "B", "size zstd": "B", "worker memory": "B"}
+UNITS = {
+    "open time": "s",
+    "open memory": "B",
+    "size zstd": "B",
+    "worker memory": "B",
+    "cold keys": "s",
+}
 
 
 class Subject(NamedTuple):

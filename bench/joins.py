@@ -2,16 +2,21 @@
 
 A dimension (int64 key and four columns) is joined with facts of which nine in ten have a partner.
 Everybody's rows go to Spark's noop sink. The floor is an Arrow UDF that looks nothing up: it takes
-the key and answers with a struct of four columns.
+the key and answers with a struct of four columns. What is called cold has its store on an S3 server
+of this machine, and nothing of it on the host.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
+import os
+import shutil
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from datetime import datetime, timezone
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,6 +33,10 @@ from workloads import SEED
 
 import lookupstore
 from lookupstore.spark import build_store, lookup_join, session
+
+# The S3 server that the tests use, too.
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from object_store import has_server, object_store
 
 OURS = "lookupstore"
 FLOOR = "floor"
@@ -51,6 +60,8 @@ def bars() -> Iterator[Bar]:
     yield Bar("join / rocksdict", "few", "join", OURS, 3, "rocksdict")
     for name in NATIVE:
         yield Bar(f"join / {name}", "many", "join", OURS, 2.5, name)
+    yield Bar("first 1,000 keys, cold", "few", "cold keys", OURS, 2, at_most=True)
+    yield Bar("cold join / sort-merge", "few", "cold join", OURS, 1, "sort-merge")
     yield Bar("build / sorted Parquet", "few", "spark build", OURS, 1 / 1.5, "parquet")
     yield Bar("worker memory", "few", "worker memory", OURS, 300e6, at_most=True)
 
@@ -112,6 +123,9 @@ class Bench:
         self.records: int = asked.records
         self.facts = {"few": asked.few, "many": asked.many}
         self.rounds: int = asked.rounds
+        self.cache = folder / "cache"
+        os.environ["LOOKUPSTORE_CACHE"] = str(self.cache)  # of workers, too
+        self.running = ExitStack()
         self.spark = session(
             "lookupstore bench",
             "local[2,4]",  # a task is tried again when its worker was restarted
@@ -131,6 +145,23 @@ class Bench:
         )
         store.close()
 
+    def close(self) -> None:
+        """Stop Spark, and the S3 server if there is one."""
+        self.spark.stop()
+        self.running.close()
+
+    @functools.cached_property
+    def remote(self) -> str:
+        """Return the URI of the store on the S3 server, which is started."""
+        server = self.running.enter_context(object_store(self.folder / "s3"))
+        lookupstore.publish(str(self.folder / "store"), server.folder / "store").close()
+        return server.uri("store")
+
+    def forget(self) -> None:
+        """Leave nothing of remote stores on this host."""
+        joins_rivals.restart_workers(self.spark)
+        shutil.rmtree(self.cache, ignore_errors=True)
+
     def frame(self, name: str) -> Any:
         """Return facts or dimension as Spark reads them."""
         return self.spark.read.parquet(str(self.folder / f"{name}.parquet"))
@@ -145,9 +176,11 @@ class Bench:
             return rows.join(self.frame("dimension").hint(hint), "id", "left")
         return joins_rivals.JOINS[contender](rows, self.folder)
 
-    def missing(self, contender: str) -> str | None:
-        """Return why a contender cannot run, None if it can."""
-        return joins_rivals.missing(contender)
+    def missing(self, subject: Subject) -> str | None:
+        """Return why something cannot be measured, None if it can."""
+        if subject.verb.startswith("cold") and not has_server():
+            return "rclone is not installed"
+        return joins_rivals.missing(subject.contender)
 
     def check(self, contender: str, facts: str) -> None:
         """Compare sums over all rows with what the dimension says: a wrong answer cannot win."""
@@ -163,10 +196,20 @@ class Bench:
         sums = ("count(*)", "count(a)", "sum(hash(fact, id, a, b, c, d))")
         return tuple(rows.selectExpr(*sums).first())
 
-    def time(self, run: Callable[[], object]) -> tuple[float, ...]:
+    def first_keys(self) -> None:
+        """Open the remote store in this process, and look up a thousand random keys."""
+        keys = np.random.default_rng(SEED + 2).integers(0, self.records, 1000) * STEP
+        with lookupstore.open(self.remote) as store:
+            assert store.contains(keys).true_count == len(keys)
+
+    def time(
+        self, run: Callable[[], object], before: Callable[[], object] | None = None
+    ) -> tuple[float, ...]:
         """Return the seconds of each round, after one that is not counted."""
         times = []
         for _ in range(self.rounds + 1):
+            if before is not None:
+                before()
             start = time.perf_counter()
             run()
             times.append(time.perf_counter() - start)
@@ -178,6 +221,16 @@ class Bench:
         if verb == "join":
             self.check(contender, facts)
             rounds = self.time(lambda: to_nowhere(self.joined(contender, facts)))
+            return Measurement(subject, rounds, self.facts[facts])
+        if verb == "cold keys":
+            return Measurement(subject, self.time(self.first_keys, self.forget))
+        if verb == "cold join":
+            rows = self.frame(facts)
+            if contender == OURS:
+                joined = lookup_join(rows, self.remote, on="id")
+                rounds = self.time(lambda: to_nowhere(joined), self.forget)
+            else:
+                rounds = self.time(lambda: to_nowhere(self.joined(contender, facts)))
             return Measurement(subject, rounds, self.facts[facts])
         if verb == "spark build":
             return Measurement(subject, self.time(lambda: self.build(contender)), self.records)
@@ -228,16 +281,20 @@ def main(given: Sequence[str] | None = None) -> None:
     measured: dict[Subject, Measurement] = {}
     with TemporaryDirectory(prefix="bench-spark-") as folder:
         bench = Bench(Path(folder), asked)
-        lacking = {one.contender: why for one in subjects if (why := bench.missing(one.contender))}
+        lacking = {one: why for one in subjects if (why := bench.missing(one))}
         try:
             for subject in subjects:
-                if subject.contender not in lacking:
+                if subject not in lacking:
                     measured[subject] = bench.measure(subject)
                     seconds = statistics.median(measured[subject].rounds)
                     print(f"{measurement_text(measured[subject])}   {seconds:.2f}", flush=True)
         finally:
-            bench.spark.stop()
-    outcomes = [judge(one, measured, lacking) for one in chosen]
+            bench.close()
+    outcomes = [
+        judge(one, measured, {subject.contender: lacking[subject] for subject in one.subjects
+                              if subject in lacking})
+        for one in chosen
+    ]  # fmt: skip
     print(f"\n{bars_table(outcomes, measured)}\n\n{time.perf_counter() - begun:.0f} s")
     found = [one.to_json() for one in measured.values()] + [one.to_json() for one in outcomes]
     add_json_lines(asked.json_lines, run, found)

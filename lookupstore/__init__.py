@@ -2,13 +2,16 @@
 
 from lookupstore._version import __version__
 from lookupstore.build import build
+from lookupstore.columnar import ColumnarFiles
 from lookupstore.errors import (
     ClosedError,
     CommitConflictError,
     CommitUnknownError,
     CorruptionError,
+    DiskQuotaError,
     FormatError,
     LookupStoreError,
+    MissingKeyError,
     StaleStoreError,
 )
 from lookupstore.expiry import Expired, expire
@@ -19,14 +22,17 @@ from lookupstore.versions import VersionInfo, versions
 
 __all__ = [
     "ClosedError",
+    "ColumnarFiles",
     "CommitConflictError",
     "CommitUnknownError",
     "CorruptionError",
+    "DiskQuotaError",
     "Expired",
     "FormatError",
     "Location",
     "LookupStore",
     "LookupStoreError",
+    "MissingKeyError",
     "StaleStoreError",
     "VersionInfo",
     "__version__",

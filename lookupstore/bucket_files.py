@@ -60,7 +60,9 @@ class _Open:
     def counts(self) -> Counts:
         """Return what was read with the reader, and fetched since it was opened."""
         read = Counts(
-            filter_negatives=self.reader.filter_negatives, blocks_read=self.reader.blocks_read
+            filter_negatives=self.reader.filter_negatives,
+            blocks_read=self.reader.blocks_read,
+            block_uses=self.reader.block_uses,
         )
         return read if self.copy is None else read + _fetched(self.copy) - self.before
 

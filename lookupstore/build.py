@@ -410,7 +410,7 @@ def build(
                     memory=memory,
                     threads=threads,
                     progress=progress,
-                    spill=_spill_folder(location, temp_dir),
+                    spill=spill_folder(location, temp_dir),
                 )
             manifest = new_manifest(
                 plan,
@@ -503,7 +503,8 @@ def _nothing_changed(
     )
 
 
-def _spill_folder(location: Location, temp_dir: str | os.PathLike[str] | None) -> str:
+def spill_folder(location: Location, temp_dir: str | os.PathLike[str] | None = None) -> str:
+    """Return where rows that are to be sorted are spilled: beside a local store, if not told."""
     if temp_dir is not None:
         return os.fspath(temp_dir)
     return tempfile.gettempdir() if location.local is None else os.path.dirname(location.local)

@@ -96,8 +96,10 @@ def expire(
     manifests = read_versions(location)
     beyond_keep = itertools.islice(itertools.pairwise(manifests), max(0, len(manifests) - keep))
     gone = [old for old, new in beyond_keep if now - new.created_at.timestamp() >= seconds]
-    removed = [old for old in gone if _delete(location, name_of(old).file)]
-    files = [file for file in _unnamed(location, now - seconds) if _delete(location, file.name)]
+    removed = [old for old in gone if delete_unneeded(location, name_of(old).file)]
+    files = [
+        file for file in _unnamed(location, now - seconds) if delete_unneeded(location, file.name)
+    ]
     return Expired(
         tuple(old.version for old in removed), len(files), sum(file.bytes for file in files)
     )
@@ -151,7 +153,8 @@ def _is_older(file: FoundFile, moment: float) -> bool:
     return file.modified is not None and file.modified <= moment
 
 
-def _delete(location: Location, name: str) -> bool:
+def delete_unneeded(location: Location, name: str) -> bool:
+    """Delete a file that does no harm if it stays, which is logged; return whether it is gone."""
     try:
         location.delete(name)
     except OSError as error:

@@ -121,7 +121,12 @@ class Location:
 
     def show(self, name: str) -> str:
         """Return the path or URI of a file, for people and errors."""
-        return f"{self.uri}/{name}" if name else self.uri
+        if not name:
+            return self.uri
+        if self.local is not None:
+            return f"{self.local}/{name}"
+        folder, mark, options = self.uri.partition("?")
+        return f"{folder.rstrip('/')}/{name}{mark}{options}"
 
     def resolve(self, name: str) -> tuple[fs.FileSystem, str]:
         """Return the file system, and the path of a file in it."""

@@ -38,6 +38,7 @@ class NewVersion:
     """Hold what a build leaves behind, until it is published or removed.
 
     Use it in a ``with`` block: an exception removes what was written, unless it was published.
+    Where one process begins and another ends, `begin` comes first, and a pickle goes between them.
 
     Args:
         location: where the store is, or will be.
@@ -45,8 +46,6 @@ class NewVersion:
         retain: how long the replaced version stays; see `lookupstore.expire`.
         temp_dir: where the files of a remote store are written first.
 
-    Raises:
-        FileExistsError: a store is there and `overwrite` is False, or the folder is something else.
     """
 
     def __init__(
@@ -60,6 +59,7 @@ class NewVersion:
         self._retain = retain_seconds(retain)
         self._overwrite = overwrite
         self._temp_dir = temp_dir
+        self._begun = False
         self._tried = False
         self._published = False
         self._made: list[str] = []
@@ -72,7 +72,15 @@ class NewVersion:
         #: Local folder whose data folder takes the files that are written.
         self.folder = ""
 
-    def __enter__(self) -> NewVersion:
+    def begin(self) -> None:
+        """Check the place, make its folders, and mark that a build runs.
+
+        From here on the version has to be published or abandoned.
+
+        Raises:
+            FileExistsError: a store is there and `overwrite` is False, or the folder is something
+                else.
+        """
         location = self.location
         if list_names(location) and not self._overwrite:
             raise store_exists(location)
@@ -80,9 +88,18 @@ class NewVersion:
         self._made = _make_folders(location)
         try:
             location.write(mark_name(self.id), [])
-            self.folder = self._stack.enter_context(local_folder(location, self._temp_dir))
         except BaseException:
             self._leave()
+            raise
+        self._begun = True
+
+    def __enter__(self) -> NewVersion:
+        if not self._begun:
+            self.begin()
+        try:
+            self.folder = self._stack.enter_context(local_folder(self.location, self._temp_dir))
+        except BaseException:
+            self.abandon()
             raise
         return self
 
@@ -95,11 +112,17 @@ class NewVersion:
         self._stack.close()
         if isinstance(error, CommitUnknownError):
             return  # the mark stays, too: no file of a version that may be there goes
-        if not self._published:
-            try:
-                self._remove()
-            except (LookupStoreError, OSError) as failed:
-                _log.warning("%s: files of a failed build stay: %s", self.location.uri, failed)
+        if self._published:
+            self._leave()
+        else:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Remove what was written; leaving the `with` block does it if nothing was published."""
+        try:
+            self._remove()
+        except (LookupStoreError, OSError) as failed:
+            _log.warning("%s: files of a failed build stay: %s", self.location.uri, failed)
         self._leave()
 
     def _leave(self) -> None:

@@ -12,6 +12,11 @@ Advance = Callable[[int], None]
 Bars = Callable[[str, "int | None"], Advance]
 
 
+def is_watched() -> bool:
+    """Return whether somebody sees a bar: standard error is a terminal."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
 @contextmanager
 def progress_bars(show: bool | None = None) -> Iterator[Bars | None]:
     """Give a function that opens progress bars, or None when there is nobody to see them.
@@ -22,9 +27,7 @@ def progress_bars(show: bool | None = None) -> Iterator[Bars | None]:
     ...     print(bars)
     None
     """
-    if show is None:
-        show = sys.stderr is not None and sys.stderr.isatty()
-    if not show:
+    if not (is_watched() if show is None else show):
         yield None
         return
     # Imported here: rich takes longer to import than many builds take.

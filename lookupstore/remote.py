@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urlsplit
 
 from lookupstore.errors import CorruptionError
+from lookupstore.location import shown_uri
 
 #: How often a range is asked for, and the seconds to wait before the second time; it doubles.
 ATTEMPTS = 6
@@ -37,18 +37,6 @@ THREADS = 16
 _log = logging.getLogger(__name__)
 
 
-def shown(uri: str) -> str:
-    """Return a URI without what must not be in a log: user, password and options.
-
-    >>> shown("s3://KEY:SECRET@bucket/store/a.sst?endpoint_override=host")
-    's3://bucket/store/a.sst'
-    """
-    parts = urlsplit(uri)
-    if not parts.scheme or not ("@" in parts.netloc or parts.query or parts.fragment):
-        return uri
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-
 class RemoteFile:
     """Read ranges of an object whose size is known.
 
@@ -60,7 +48,7 @@ class RemoteFile:
         filesystem: a `pyarrow.fs.FileSystem`.
         path: of the object on it.
         nbytes: size that the object must have.
-        uri: what errors and logs call the object.
+        uri: what errors and logs call the object, its credentials left out.
 
     Attributes:
         nbytes_read: bytes that came.
@@ -69,7 +57,7 @@ class RemoteFile:
     """
 
     def __init__(self, filesystem: Any, path: str, *, nbytes: int, uri: str) -> None:
-        self.uri = shown(uri)
+        self.uri = shown_uri(uri)
         self.nbytes = nbytes
         self.nbytes_read = self.requests = self.retries = 0
         self._filesystem = filesystem

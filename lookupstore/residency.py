@@ -20,8 +20,8 @@ import shutil
 import threading
 import time
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
@@ -42,8 +42,10 @@ _MAP = ".map"
 _PLAIN = "-plain"
 _LOCK = "lock"
 _RECODE_LOCK = "recode.lock"
-_RECODING = "recoding"
+_MAKING = "making"
+_ROOM = "room"
 _NAME = re.compile(rf"[0-9a-f]{{16}}-[0-9]+(?:{_PLAIN})?")
+_MADE = re.compile(r"[0-9a-f]{32}")
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +73,7 @@ class Copy:
 
     Attributes:
         path: of the local file.
-        uri: of the object, without password and options.
+        uri: of the object, without credentials.
         nbytes: size of both.
         xxh64: hash of both.
     """
@@ -177,6 +179,62 @@ class Copy:
         return f"<Copy of {self.uri} in {self.path}>"
 
 
+class MadeFile:
+    """Hold a file that was made on this host in place: it is not evicted before `close`.
+
+    Attributes:
+        path: of the file.
+    """
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self._descriptor: int | None = descriptor
+
+    def close(self) -> None:
+        """Let go of the file; closing it again does nothing."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_descriptor"):
+            self.close()
+
+    def __enter__(self) -> MadeFile:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<MadeFile {self.path}>"
+
+
+class Room:
+    """Be the part of the quota that a file in the making has, as a file of that size in holes."""
+
+    def __init__(self, residency: Residency, path: str, name: str) -> None:
+        self._residency = residency
+        self._path = path
+        self._name = name
+        self._nbytes = 0
+
+    def ensure(self, nbytes: int) -> None:
+        """Have room for that many bytes, or more.
+
+        Raises:
+            DiskQuotaError: that is more than the quota, or what is in use leaves no room.
+        """
+        if nbytes > self._nbytes:
+            self._residency._give_room(self._path, self._name, nbytes)
+            self._nbytes = nbytes
+
+
 class Residency:
     """Keep local copies of remote files in one folder of a host, under one quota.
 
@@ -228,7 +286,29 @@ class Residency:
     @property
     def used(self) -> int:
         """Return the bytes that all copies take, those that are still coming in full."""
-        return sum(entry.nbytes for entry in self._entries()) + self._recoding_bytes()
+        return sum(entry.nbytes for entry in self._entries()) + self._rooms()
+
+    def resident(self, *, nbytes: int, xxh64: str) -> tuple[bool, int]:
+        """Return whether all of a file is here, and how many of its bytes are.
+
+        No copy is opened or counts as used. The bytes of one that is still coming are its room on
+        the disk.
+
+        Args:
+            nbytes: size of the file.
+            xxh64: XXH64 of the whole file, 16 hexadecimal digits.
+        """
+        path = os.path.join(self.folder, f"{xxh64}-{nbytes}{_COPY}")
+        if os.path.exists(_plain_of(path)):
+            return True, nbytes
+        try:
+            status = os.stat(path)
+        except FileNotFoundError:
+            return False, 0
+        # The map would say it exactly, but whoever closes it gives up the claims of the process.
+        if os.path.exists(_map_of(path)):
+            return False, min(status.st_blocks * 512, nbytes)
+        return True, nbytes
 
     def hold(
         self,
@@ -249,7 +329,7 @@ class Residency:
             path: of the file on it.
             nbytes: size of the file.
             xxh64: XXH64 of the whole file, 16 hexadecimal digits.
-            uri: what errors and logs call the file, its password and options left out.
+            uri: what errors and logs call the file, its credentials left out.
             recode: whether to make a plain copy of a compressed file when all of it has come, and
                 to give that one if there is one: lookups need no cache then.
 
@@ -292,7 +372,7 @@ class Residency:
                 assert held is not None
             else:
                 self._evict(0)
-            _touch(held)
+            _touch(held.descriptor)
         return held
 
     def _hold_plain(self, remote: RemoteFile, xxh64: str) -> Copy | None:
@@ -300,7 +380,7 @@ class Residency:
             held = self._open(_plain_of(self._path(remote, xxh64)), remote, xxh64, recoded=True)
             if held is None:
                 return None
-            _touch(held)
+            _touch(held.descriptor)
             return Copy(held)
 
     def _path(self, remote: RemoteFile, xxh64: str) -> str:
@@ -356,27 +436,16 @@ class Residency:
 
     def _create(self, path: str, remote: RemoteFile, attempt: int) -> None:
         """Make an empty copy: the map first, since a copy without a map is complete."""
-        quota = self.quota
-        if remote.nbytes > quota:
-            raise DiskQuotaError(
-                f"{remote.uri}: the file has {remote.nbytes} bytes, and the quota of local copies "
-                f"in {self.folder} is {quota}; set LOOKUPSTORE_CACHE_BYTES to more, or build the "
-                "store with more buckets"
-            )
-        rest = self._evict(remote.nbytes)
-        if rest + remote.nbytes > quota:
-            raise DiskQuotaError(
-                f"{remote.uri}: the file has {remote.nbytes} bytes; of the quota of {quota} bytes "
-                f"of local copies in {self.folder}, {rest} are in use; set "
-                "LOOKUPSTORE_CACHE_BYTES to more, or close other stores"
-            )
+        self._reserve(
+            remote.nbytes, remote.uri, "the file has", "build the store with more buckets"
+        )
         try:
             self._write_empty(path, remote, attempt)
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
             _remove(path)
-            self._evict(quota)
+            self._evict(self.quota)
             self._write_empty(path, remote, attempt)
 
     def _write_empty(self, path: str, remote: RemoteFile, attempt: int) -> None:
@@ -429,45 +498,119 @@ class Residency:
             _log.warning("%s: could not be recoded: %s", held.name, error)
 
     def _recode(self, held: LocalCopy) -> None:
-        """Make the plain copy, in a folder of its own whose size counts."""
-        folder = os.path.join(self.folder, _RECODING)
-        shutil.rmtree(folder, ignore_errors=True)  # of one that died
         with Reader(held.path, fill=held) as reader:
             needed = plain_size(reader.info)
             if needed is None:
                 return
-            with self._locked():
-                if self._evict(needed) + needed > self.quota:
-                    _log.info("%s: the quota has no room for a plain copy", held.name)
-                    return
-                os.mkdir(folder)
-                with open(os.path.join(folder, "room"), "xb") as file:
-                    file.truncate(needed)
+            plain = _plain_of(held.path)
             try:
-                path = os.path.join(folder, os.path.basename(held.path))
-                write_plain(reader, path)
+                self._make(plain, needed, lambda path, _: write_plain(reader, path))
+            except DiskQuotaError:
+                _log.info("%s: the quota has no room for a plain copy", held.name)
+                return
+        with self._locked():
+            _touch(held.descriptor, 0)  # it is the first to go
+        _log.info("%s: recoded to %s", held.name, plain)
+
+    # -- files that are made here
+
+    def made(self, name: str) -> MadeFile | None:
+        """Hold a file that was made on this host; None if there is none.
+
+        Args:
+            name: that it was made under.
+        """
+        try:
+            descriptor = os.open(self._made_path(name), os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        # Whoever evicts has the folder alone, so this does not wait for long.
+        with self._locked():
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            held = MadeFile(self._made_path(name), descriptor)
+            if _inode(held.path) != os.fstat(descriptor).st_ino:
+                held.close()
+                return None
+            _touch(descriptor)
+            return held
+
+    def make(self, name: str, needed: int, write: Callable[[str, Room], None]) -> MadeFile:
+        """Hold a file of this host, which is made if it is not there: once, whoever asks.
+
+        Args:
+            name: tells all that is in the file: 32 hexadecimal digits.
+            needed: bytes that it, and what is beside it until it is made, will take, about.
+            write: writes it to a path, and asks its room for more than `needed`. What else it puts
+                beside it is removed.
+
+        Raises:
+            DiskQuotaError: it is larger than the quota, or what is in use leaves no room.
+            ValueError: the name is not of a file.
+            Exception: what `write` raises; nothing is left of the file then.
+        """
+        if _MADE.fullmatch(name) is None:
+            raise ValueError(f"name={name!r}; give 32 hexadecimal digits")
+        while (held := self.made(name)) is None:
+            self._make(self._made_path(name), needed, write)
+        return held
+
+    def discard(self, name: str) -> None:
+        """Remove a file that was made on this host, since it has turned out to be damaged.
+
+        Who holds it goes on with it.
+        """
+        with self._locked():
+            _remove(self._made_path(name))
+
+    def _made_path(self, name: str) -> str:
+        return os.path.join(self.folder, f"{name}{_COPY}")
+
+    def _make(self, target: str, needed: int, write: Callable[[str, Room], None]) -> None:
+        """Make a file, in a folder of its own whose size counts, unless others have made it."""
+        name = os.path.basename(target)
+        with self._maker_of(name) as folder:
+            path = os.path.join(folder, name)
+            try:
+                if os.path.exists(target):
+                    return
+                room = Room(self, os.path.join(folder, _ROOM), name)
+                room.ensure(needed)
+                write(path, room)
                 with self._locked():
-                    os.rename(path, _plain_of(held.path))
+                    os.rename(path, target)
                     _sync(self.folder)
-                    _touch(held, 0)  # it is the first to go
-                _log.info("%s: recoded to %s", held.name, _plain_of(held.path))
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def _recoding_bytes(self) -> int:
-        """Return the room of the copy that is being recoded."""
-        with suppress(FileNotFoundError):
-            return max(
-                (size for item in os.scandir(os.path.join(self.folder, _RECODING))
-                 if (size := _size(item.path)) is not None),
-                default=0,
-            )  # fmt: skip
-        return 0
+    @contextmanager
+    def _maker_of(self, name: str) -> Iterator[str]:
+        """Be the only one that makes a file; give the folder to make it in."""
+        folder = os.path.join(self.folder, _MAKING, name)
+        with ExitStack() as stack:
+            inode = None
+            while inode is None or inode != _inode(folder):  # it goes when its maker has finished
+                stack.close()
+                os.makedirs(folder, exist_ok=True)
+                with suppress(FileNotFoundError):
+                    inode = stack.enter_context(_flock(folder, os.O_RDONLY | os.O_DIRECTORY))
+            yield folder
 
-    def _drop_dead_recoding(self) -> None:
-        lock = os.path.join(self.folder, _RECODE_LOCK)
-        with suppress(BlockingIOError), _flock(lock, fcntl.LOCK_NB):
-            shutil.rmtree(os.path.join(self.folder, _RECODING), ignore_errors=True)
+    def _rooms(self) -> int:
+        """Return the bytes that files in the making may take."""
+        total = 0
+        with suppress(FileNotFoundError), os.scandir(os.path.join(self.folder, _MAKING)) as found:
+            total = sum(_size(os.path.join(item.path, _ROOM)) or 0 for item in found)
+        return total
+
+    def _clear_dead_rooms(self) -> None:
+        """Remove what makers that died have left."""
+        with suppress(FileNotFoundError), os.scandir(os.path.join(self.folder, _MAKING)) as found:
+            for item in found:
+                with (
+                    suppress(BlockingIOError, FileNotFoundError),
+                    _flock(item.path, os.O_RDONLY | os.O_DIRECTORY, fcntl.LOCK_NB),
+                ):
+                    shutil.rmtree(item.path, ignore_errors=True)
 
     # -- the folder
 
@@ -484,7 +627,7 @@ class Residency:
         with suppress(FileNotFoundError), os.scandir(self.folder) as found:
             for item in found:
                 name, extension = os.path.splitext(item.name)
-                if extension != _COPY or _NAME.fullmatch(name) is None:
+                if extension != _COPY or not (_NAME.fullmatch(name) or _MADE.fullmatch(name)):
                     continue
                 with suppress(FileNotFoundError):
                     status = item.stat(follow_symlinks=False)
@@ -497,16 +640,39 @@ class Residency:
 
     def _evict(self, needed: int) -> int:
         """Remove copies until there is room, and those past retention; return the bytes left."""
-        if self._recoding_bytes() > 0:
-            self._drop_dead_recoding()
+        if self._rooms() > 0:
+            self._clear_dead_rooms()
         entries = self._entries()
-        used = sum(entry.nbytes for entry in entries) + self._recoding_bytes()
+        used = sum(entry.nbytes for entry in entries) + self._rooms()
         quota = _half_of_disk(self.folder, used) if self._quota is None else self._quota
         oldest = 0.0 if self.retention is None else time.time() - self.retention.total_seconds()
         for entry in entries:
             if (used + needed > quota or entry.opened < oldest) and _remove_unused(entry.path):
                 used -= entry.nbytes
         return used
+
+    def _give_room(self, path: str, name: str, nbytes: int) -> None:
+        with self._locked():
+            had = _size(path) or 0
+            self._reserve(nbytes - had, name, "it takes", "split it into smaller files")
+            with open(path, "ab") as file:
+                file.truncate(nbytes)
+
+    def _reserve(self, needed: int, name: str, what: str, remedy: str) -> None:
+        """Remove copies until there is room, or say that there can be none."""
+        quota = self.quota
+        if needed > quota:
+            raise DiskQuotaError(
+                f"{name}: {what} {needed} bytes, and the quota of local copies in {self.folder} "
+                f"is {quota}; set LOOKUPSTORE_CACHE_BYTES to more, or {remedy}"
+            )
+        rest = self._evict(needed)
+        if rest + needed > quota:
+            raise DiskQuotaError(
+                f"{name}: {what} {needed} bytes; of the quota of {quota} bytes of local copies in "
+                f"{self.folder}, {rest} are in use; set LOOKUPSTORE_CACHE_BYTES to more, or close "
+                "other stores"
+            )
 
     def _make_room(self, needed: int) -> None:
         """Remove copies that nobody uses, for a disk that is full before the quota is."""
@@ -569,12 +735,13 @@ def _half_of_disk(folder: str, used: int) -> int:
 
 
 @contextmanager
-def _flock(path: str, flags: int = 0) -> Iterator[None]:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+def _flock(path: str, how: int = os.O_RDWR | os.O_CREAT, wait: int = 0) -> Iterator[int]:
+    """Have a file or folder alone; give its inode."""
+    descriptor = os.open(path, how | os.O_CLOEXEC, 0o666)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | flags)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | wait)
         try:
-            yield
+            yield os.fstat(descriptor).st_ino
         finally:
             # A child that was forked meanwhile shares the lock: closing alone would keep it.
             fcntl.flock(descriptor, fcntl.LOCK_UN)
@@ -582,11 +749,11 @@ def _flock(path: str, flags: int = 0) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _touch(held: LocalCopy, when: int | None = None) -> None:
+def _touch(descriptor: int, when: int | None = None) -> None:
     """Say when a copy was used, in nanoseconds; None: now."""
     # The time of the last change is part of the identity under which readers share blocks.
-    changed = os.fstat(held.descriptor).st_mtime_ns
-    os.utime(held.descriptor, ns=(time.time_ns() if when is None else when, changed))
+    changed = os.fstat(descriptor).st_mtime_ns
+    os.utime(descriptor, ns=(time.time_ns() if when is None else when, changed))
 
 
 def _plain_of(path: str) -> str:

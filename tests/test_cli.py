@@ -19,10 +19,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import lookupstore
+from lookupstore import stats
 from lookupstore.cli import main
 from lookupstore.cli.key_text import parse_bound, parse_keys
 from lookupstore.cli.output import TABLE_ROWS, limited
 from lookupstore.sst import Writer
+from lookupstore.stats import Counts
 
 PEOPLE = pa.table(
     {
@@ -586,6 +588,66 @@ def test_build_with_retain(versioned: Path, tmp_path: Path) -> None:
     assert [one.number for one in lookupstore.versions(versioned)] == [4]
 
 
+def test_stats(tmp_path: Path) -> None:
+    host = tmp_path / "host"
+    nothing = run("stats", "--cache", tmp_path)
+    assert (nothing.exit_code, nothing.stdout) == (0, "")
+    assert nothing.stderr == f"{tmp_path}: no lookups in the last week\n"
+    assert json.loads(run("stats", "--cache", tmp_path, "--output", "json").stdout) == []
+    assert run("stats", "--cache", tmp_path / "none").exit_code == 2
+    here = str(tmp_path / "s")
+    stats.add(host, "app", "execution 1", here, 3, Counts(rows=10, hits=4, refreshes=2))
+    stats.add(
+        host, "app", "execution 2", "s3://***@b/s", 1, Counts(rows=9, hits=9, bytes_fetched=7)
+    )
+    for _ in range(2):
+        counts = Counts(
+            rows=50, hits=30, filter_negatives=15, blocks_read=4, block_uses=32, seconds=0.12345
+        )
+        stats.add(host, "app", "execution 3", here, 3, counts)
+    told = json.loads(run("stats", "--cache", host, "--output", "json").stdout)
+    assert told == [one.to_json() for one in stats.read(host)]
+    assert [one["query"][-1] for one in told] == ["3", "2", "1"]
+    assert (told[0]["rows"], told[0]["misses"], told[0]["cache_hit_rate"]) == (100, 40, 0.875)
+    assert told[1]["cache_hit_rate"] is None
+    only = run("stats", "--cache", host, "--store", here, "--limit", 1)
+    head, row = (
+        [cell.strip() for cell in line[1:-1].replace("┃", "│").split("│")]
+        for line in only.stdout.splitlines()
+        if line[0] in "┃│"
+    )
+    assert dict(zip(head[1:], row[1:], strict=True)) == {
+        "query": "execution 3",
+        "store": here,
+        "version": "3",
+        "rows": "100",
+        "hits": "60",
+        "misses": "40",
+        "filter negatives": "30",
+        "blocks read": "8",
+        "bytes fetched": "0",
+        "cache hit rate": "0.875",
+        "refreshes": "0",
+        "failed refreshes": "0",
+        "seconds": "0.247",
+    }
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\+00:00", row[0])
+    uri = run("stats", "--cache", host, "--store", "s3://K:S@b/s", "--output", "json")
+    assert [one["query"] for one in json.loads(uri.stdout)] == ["execution 2"]
+    (host / stats.FILE_NAME).write_bytes(b"damaged " * 1000)
+    damaged = run("stats", "--cache", host)
+    assert damaged.exit_code == 1
+    assert damaged.stderr.startswith(f"Error: {host / stats.FILE_NAME}: the statistics cannot be")
+
+
+def test_stats_are_those_of_the_host_unless_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOOKUPSTORE_CACHE", str(tmp_path))
+    stats.add(tmp_path, "app", "execution 1", "/s", 1, Counts(rows=10))
+    assert json.loads(run("stats", "--output", "json").stdout)[0]["rows"] == 10
+
+
 def test_a_uri_is_shown_without_its_secrets() -> None:
     for words in (["info"], ["versions"], ["verify", "--output", "json"], ["expire"]):
         verb, *options = words
@@ -768,3 +830,29 @@ def test_a_field_of_several_lines(tmp_path: Path) -> None:
 def ids_of(result: click.testing.Result) -> list[int]:
     assert result.exit_code == 0, result.stderr
     return [json.loads(line)["b"] for line in result.stdout.splitlines()]
+
+
+def test_columnar_files_as_they_are(tmp_path: Path) -> None:
+    for day in ("2026-11-19", "2026-11-20"):
+        folder = tmp_path / "dim" / f"day={day}"
+        folder.mkdir(parents=True)
+        table = pa.table({"id": [1, 2], "region": ["eu", "us"], "v": [day[-2:], None]})
+        pq.write_table(table, folder / "0.parquet")
+    dim = tmp_path / "dim"
+    found = run("get", dim, "eu,1", "--key", "region,id", "--latest-partition", "day",
+                "--columns", "v", "--output", "json")  # fmt: skip
+    assert json.loads(found.stdout) == {"region": "eu", "id": 1, "v": "20"}
+    missing = run("get", dim, 5, "--key", "id", "--latest-partition", "day")
+    assert (missing.exit_code, missing.stderr) == (1, f"Error: {dim}: no key '5'\n")
+    twice = run("get", f"{dim}/*/*.parquet", 1, "--key", "id")
+    assert twice.exit_code == 2
+    assert "the key id=1 is in " in twice.stderr
+    unknown = run("get", f"{dim}/*/*.parquet", 1)
+    assert (unknown.exit_code, "give --key" in unknown.stderr) == (2, True)
+    refused = run("get", dim, 1, "--latest-partition", "day")
+    assert (refused.exit_code, "with --key" in refused.stderr) == (2, True)
+    first = run("publish-lookup-files", dim, "--key", "day,id", "--threads", 2)
+    assert first.stdout == f"{dim}: 2 lookup files written, 0 there already\n"
+    again = run("publish-lookup-files", dim, "--key", "day,id", "--output", "json")
+    assert json.loads(again.stdout) == {"source": str(dim), "files": 2, "written": 0}
+    assert len(list((dim / "_lookup").glob("*.sst"))) == 2

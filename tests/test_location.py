@@ -148,6 +148,13 @@ SECRETS = [
 @pytest.mark.parametrize(("given", "shown"), SECRETS)
 def test_what_is_shown_of_a_uri(given, shown):
     assert shown_uri(given) == shown
+    assert shown_uri(shown) == shown, "as who is given it may do it again"
+
+
+def test_a_file_is_shown_before_the_options():
+    place = Location("s3://AKIA123:s3cr3t@bucket/store/?region=eu&session_token=s3cr3t")
+    shown = "s3://***@bucket/store/data/x?region=eu&session_token=***"
+    assert place.show("data/x") == shown_uri(place.show("data/x")) == shown
 
 
 @pytest.mark.parametrize("uri", ["s3://AKIA123:s3cr3t@bad host/a", "nfs://AKIA123:s3cr3t@host/a",

@@ -29,6 +29,7 @@ from pyarrow import fs
 import lookupstore
 from lookupstore import chunks, local_copy, remote
 from lookupstore.errors import ClosedError, CorruptionError, DiskQuotaError, LookupStoreError
+from lookupstore.location import shown_uri
 from lookupstore.residency import Copy, Residency
 from lookupstore.sst import Reader, Writer
 from lookupstore.sst.cache import BlockCache
@@ -160,6 +161,32 @@ def test_the_content_is_the_name(residency: Residency, store: ObjectStore) -> No
         assert other.resident
 
 
+def test_what_is_here_is_told_without_a_copy(
+    residency: Residency, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = (proxy.store.folder / "a.sst").read_bytes()
+    nbytes, xxh64 = len(content), xxhash.xxh64_hexdigest(content)
+    assert residency.resident(nbytes=nbytes, xxh64=xxh64) == (False, 0)
+    assert not os.path.exists(residency.folder)
+    with monkeypatch.context() as patched:
+        patched.setattr(local_copy.LocalCopy, "download", no_download)
+        copy = hold(residency, proxy.store)
+        assert residency.resident(nbytes=nbytes, xxh64=xxh64) == (False, 0)
+        copy.fill([(0, 10), (20 * chunks.CHUNK_BYTES, 10)])
+        assert residency.resident(nbytes=nbytes, xxh64=xxh64) == (False, proxy.nbytes)
+    # A process that opened and closed the map would lose its claims to another one.
+    assert copy.fill.chunks is not None
+    assert copy.fill.chunks.claim([3]) == [3]
+    residency.resident(nbytes=nbytes, xxh64=xxh64)
+    code = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+b'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    path = copy.path.replace(".sst", ".map")
+    other = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True)
+    assert "BlockingIOError" in other.stderr
+    copy.fill.chunks.release([3])
+    assert copy.wait(60)
+    assert residency.resident(nbytes=nbytes, xxh64=xxh64) == (True, nbytes)
+
+
 def test_a_batch_asks_for_its_chunks_at_once(
     residency: Residency, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,7 +238,7 @@ def test_a_closed_copy(residency: Residency, store: ObjectStore) -> None:
     copy.close()
     copy.close()
     for use in (lambda: copy.fill, lambda: copy.resident, copy.wait, lambda: copy.counts):
-        with pytest.raises(ClosedError, match=r"s3://bucket/a\.sst"):
+        with pytest.raises(ClosedError, match=r"s3://\*\*\*@bucket/a\.sst"):
             use()
 
 
@@ -423,7 +450,7 @@ def test_a_fork_while_a_request_does_not_end(
         time.sleep(0.01)
 
     def work() -> None:
-        with pytest.raises(RuntimeError, match=r"s3://bucket/a\.sst.*spawn"):
+        with pytest.raises(RuntimeError, match=r"s3://\*\*\*@bucket/a\.sst.*spawn"):
             opened(copy)
 
     assert in_child(work) == 0
@@ -475,7 +502,9 @@ def test_what_comes_short_is_asked_for_again() -> None:
     assert file.read(5, 3) == b"\5\6\7"
     assert (file.nbytes_read, file.requests, file.retries) == (3, 4, 3)
     file = remote.RemoteFile(ShortReads(remote.ATTEMPTS), "x", nbytes=100, uri="x://a:b@x/y?z=c")
-    with pytest.raises(OSError, match=r"^x://x/y: 3 bytes at offset 5.*: 2 bytes came$"):
+    with pytest.raises(
+        OSError, match=r"^x://\*\*\*@x/y\?z=\*\*\*: 3 bytes at offset 5.*: 2 bytes came$"
+    ):
         file.read(5, 3)
 
 
@@ -596,7 +625,7 @@ def test_a_file_larger_than_the_quota(tmp_path: Path, proxy: Proxy) -> None:
     with pytest.raises(DiskQuotaError) as caught:
         hold(residency, proxy.store)
     for part in (
-        "s3://bucket/a.sst",
+        "s3://***@bucket/a.sst",
         str(size),
         str(1 << 20),
         "LOOKUPSTORE_CACHE_BYTES",
@@ -706,7 +735,9 @@ def test_a_full_disk_is_one_clear_error_and_no_more(
     reader = opened(copy)
     with monkeypatch.context() as patched:
         patched.setattr(local_copy, "os", FullDisk(lambda: False))
-        with pytest.raises(OSError, match=r"s3://bucket/a\.sst.*LOOKUPSTORE_CACHE") as caught:
+        with pytest.raises(
+            OSError, match=r"s3://\*\*\*@bucket/a\.sst.*LOOKUPSTORE_CACHE"
+        ) as caught:
             reader.get_many(list(MODEL))
         assert caught.value.errno == errno.ENOSPC
     check_answers(reader, random.Random(seed))
@@ -823,7 +854,7 @@ def test_an_object_store_that_fails_now_and_then(
         copy.fill.join(10)
     warned = [each for each in caplog.records if each.levelno == logging.WARNING]
     assert warned or kind == "slow"
-    assert all("s3://bucket/a.sst" in each.getMessage() for each in warned)
+    assert all("s3://***@bucket/a.sst" in each.getMessage() for each in warned)
     assert any("downloaded" in each.getMessage() for each in caplog.records)
     assert SECRET not in caplog.text
 
@@ -833,10 +864,10 @@ def test_an_object_store_that_is_gone_for_a_while(
 ) -> None:
     proxy.fault = lambda request: "busy"
     copy = hold(residency, proxy.store)
-    with pytest.raises(OSError, match=r"s3://bucket/a\.sst.*attempts") as caught:
+    with pytest.raises(OSError, match=r"s3://\*\*\*@bucket/a\.sst.*attempts") as caught:
         opened(copy)
     assert SECRET not in str(caught.value)
-    with pytest.raises(OSError, match=r"s3://bucket/a\.sst.*attempts"):
+    with pytest.raises(OSError, match=r"s3://\*\*\*@bucket/a\.sst.*attempts"):
         copy.wait(60)
     assert isinstance(copy.error, OSError)
     asked = len(proxy.requests)
@@ -899,7 +930,7 @@ def test_an_object_of_another_size(
     for use in (lambda: opened(copy), lambda: copy.wait(60)):
         with pytest.raises(CorruptionError, match=rf"bad\.sst.*{arguments['nbytes']} bytes") as e:
             use()
-        assert e.value.path == "s3://bucket/bad.sst"
+        assert e.value.path == shown_uri(store.uri("bad.sst"))
 
 
 def test_an_object_with_a_changed_bit(residency: Residency, store: ObjectStore, seed: int) -> None:
@@ -910,7 +941,7 @@ def test_an_object_with_a_changed_bit(residency: Residency, store: ObjectStore, 
             store, lambda content, at=at: content[:at] + bytes([content[at] ^ 1]) + content[at + 1:]
         )  # fmt: skip
         with residency.hold(**arguments) as copy:
-            with pytest.raises(LookupStoreError, match=r"s3://bucket/bad\.sst"):
+            with pytest.raises(LookupStoreError, match=r"s3://\*\*\*@bucket/bad\.sst"):
                 opened(copy).get_many(list(MODEL))
             with pytest.raises(CorruptionError, match=r"bad\.sst.*XXH64"):
                 copy.wait(60)
@@ -937,7 +968,7 @@ def test_an_object_that_is_not_there(residency: Residency, store: ObjectStore) -
     copy = residency.hold(
         store.filesystem(), "bucket/no.sst", nbytes=5, xxh64="0" * 16, uri=store.uri("no.sst")
     )
-    with pytest.raises(FileNotFoundError, match=r"s3://bucket/no\.sst"):
+    with pytest.raises(FileNotFoundError, match=r"s3://\*\*\*@bucket/no\.sst"):
         opened(copy)
 
 

@@ -41,7 +41,7 @@ def residency(tmp_path: Path) -> Iterator[Residency]:
     residency = Residency(tmp_path / "copies", quota=20 << 20)
     yield residency
     until = time.monotonic() + 10
-    while os.path.isdir(os.path.join(residency.folder, "recoding")):
+    while list(Path(residency.folder).glob("making/*")):
         assert time.monotonic() < until
         time.sleep(0.01)
 
@@ -94,6 +94,11 @@ def test_a_compressed_copy_is_recoded(residency: Residency, source: Path, tmp_pa
             assert getattr(reader.info, name) == getattr(before, name)
     with hold(residency, tmp_path / "p.sst"):
         assert not os.path.exists(path), "what was recoded is the first to go"
+        content = source.read_bytes()
+        assert residency.resident(nbytes=len(content), xxh64=xxhash.xxh64_hexdigest(content)) == (
+            True,
+            len(content),
+        )
     with hold(residency, source, recode=False) as copy:
         assert not copy.recoded
         assert copy.wait(20)
@@ -124,7 +129,7 @@ def test_without_room_nothing_is_recoded(tmp_path: Path, source: Path, caplog: A
 
 
 def test_what_a_dead_recoder_left(residency: Residency, source: Path) -> None:
-    folder = Path(residency.folder, "recoding")
+    folder = Path(residency.folder, "making", "x")
     folder.mkdir(parents=True)
     with open(folder / "room", "xb") as file:
         file.truncate(30 << 20)

@@ -950,6 +950,21 @@ def test_a_download_that_fails_is_tried_again(remote):
         assert store.counts().retries == 1
 
 
+def test_a_pickled_store_takes_the_copies_of_the_host_where_it_is_opened(
+    remote, tmp_path, monkeypatch
+):
+    place = remote.location()
+    monkeypatch.setenv("LOOKUPSTORE_CACHE", str(tmp_path / "here"))
+    build(table_of(1), place, key="id").close()
+    with lookupstore.open(place) as store:
+        assert store.get(7) == {"v": 1}
+        sent = pickle.dumps(store)
+    monkeypatch.setenv("LOOKUPSTORE_CACHE", str(tmp_path / "there"))
+    with pickle.loads(sent) as copy:
+        assert copy.get(7) == {"v": 1}
+        assert len(list((tmp_path / "there").glob("*.sst"))) == 1
+
+
 def test_copies_stay_where_a_residency_keeps_them(remote, tmp_path):
     place = remote.location()
     build(table_of(1), place, key="id", buckets=2).close()

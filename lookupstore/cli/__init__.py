@@ -11,12 +11,14 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
 from typing import Any
 
 import click
 import pyarrow as pa
 
 import lookupstore
+from lookupstore.cli.columnar import latest_partition, names_of, publish_lookup_files
 from lookupstore.cli.key_text import parse_bound, parse_keys
 from lookupstore.cli.output import (
     TABLE_ROWS,
@@ -26,10 +28,15 @@ from lookupstore.cli.output import (
     write_json,
     write_rows,
 )
+from lookupstore.columnar import ColumnarFiles
 from lookupstore.errors import CorruptionError, FormatError, LookupStoreError
+from lookupstore.file_search import names_files
 from lookupstore.location import shown_uri
+from lookupstore.residency import default_folder
 from lookupstore.sst import Info, Reader
 from lookupstore.sst.dump import dump_text, hexdump, layout, text
+from lookupstore.stats import QueryStats
+from lookupstore.stats import read as read_stats
 
 ORDERS = ("bytes", "int8", "int16", "int32", "int64")
 # What the person at the keyboard can put right by typing something else.
@@ -247,11 +254,11 @@ def build(
         store = lookupstore.build(
             list(sources),
             path,
-            key=_names(key),
-            columns=None if columns is None else _names(columns),
+            key=names_of(key),
+            columns=None if columns is None else names_of(columns),
             buckets=buckets,
             on_duplicate=rule,
-            nullable_keys=_names(nullable_keys),
+            nullable_keys=names_of(nullable_keys),
             compression=compression,
             memory=budget,
             threads=threads,
@@ -268,10 +275,15 @@ def build(
         _write_info(store, output)
 
 
+main.add_command(publish_lookup_files)
+
+
 @main.command()
 @click.argument("path", metavar="STORE_OR_FILE")
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 @_columns
+@click.option("--key", metavar="A,B", help="Key columns, of Parquet or ORC files.")
+@latest_partition
 @_version
 @_order
 @_hex
@@ -280,6 +292,8 @@ def get(
     path: str,
     keys: tuple[str, ...],
     columns: str | None,
+    key: str | None,
+    latest_partition: str | None,
     version: int | None,
     order: str,
     hexadecimal: bool,
@@ -293,8 +307,22 @@ def get(
     their unit; bytes text, or 0x and hex digits. Put -- before keys if one begins with a minus.
 
     JSON has one line for each key, null where it is missing.
+
+    STORE_OR_FILE may also be Parquet or ORC files as they are, such as 'users/*.parquet', with
+    --key.
     """
-    opened = _open(path, order, version)
+    if key is None and names_files(path):
+        raise click.UsageError(f"{path} names columnar files; give --key and their key columns")
+    if key is None and latest_partition is not None:
+        raise click.UsageError("--latest-partition is an option of columnar files, with --key")
+    opened: lookupstore.LookupStore | Reader | ColumnarFiles
+    if key is None:
+        opened = _open(path, order, version)
+    else:
+        wanted = None if columns is None else names_of(columns)
+        opened = ColumnarFiles(
+            path, key=names_of(key), columns=wanted, latest_partition=latest_partition
+        )
     with opened:
         if isinstance(opened, Reader):
             _only_stores(columns=columns)
@@ -307,7 +335,7 @@ def get(
             _only_files(order=order != "bytes", hex=hexadecimal)
             typed = parse_keys(keys, opened.key_schema.schema)
             present = opened.contains(typed)
-            table = opened.lookup(typed, None if columns is None else _names(columns))
+            table = opened.lookup(typed, None if columns is None else names_of(columns))
             for i, name in enumerate(typed.column_names):
                 table = table.add_column(i, name, typed.column(name))
     # Slices, because Arrow filters no columns of views.
@@ -377,7 +405,7 @@ def scan(
             _only_files(order=order != "bytes", hex=hexadecimal)
             reader = opened.scan(
                 **{name: parse_bound(key, opened.key_schema.schema) for name, key in given.items()},
-                columns=None if columns is None else _names(columns),
+                columns=None if columns is None else names_of(columns),
                 reverse=reverse,
             )
             batches, schema = iter(reader), reader.schema
@@ -528,6 +556,55 @@ def publish(
 
 
 @main.command()
+@click.option("--store", metavar="PATH", help="Only lookups in this store, a folder or URI.")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, metavar="N",
+              help="Most queries, the last ones.")  # fmt: skip
+@click.option("--cache", metavar="FOLDER", help="Cache folder of the host; as processes that look "
+              "up find it if missing: $LOOKUPSTORE_CACHE, or lookupstore in ~/.cache.")  # fmt: skip
+@_output("table", "json")
+def stats(store: str | None, limit: int, cache: str | None, output: str) -> None:
+    """Show what lookup joins did on this host in the last week, query by query.
+
+    The cache hit rate is the share of keys looked for in a block for which the block did not have
+    to be read first; bytes fetched came from remote storage.
+    """
+    folder = default_folder() if cache is None else cache
+    if cache is not None and not os.path.isdir(cache):
+        raise click.UsageError(f"--cache {cache}: no such folder")
+    wanted = None if store is None else lookupstore.Location(store).uri
+    found = read_stats(folder, limit, wanted)
+    if output == "json":
+        write_json([one.to_json() for one in found])
+        return
+    if not found:
+        click.echo(f"{folder}: no lookups in the last week", err=True)
+        return
+    table = pa.Table.from_pylist([_stats_row(one) for one in found])
+    write_rows(table.schema, table.to_batches(), output)
+
+
+def _stats_row(one: QueryStats) -> dict[str, object]:
+    counts = one.counts
+    rate = counts.cache_hit_rate
+    return {
+        "ended": datetime.fromtimestamp(int(one.last), timezone.utc),
+        "query": one.query,
+        "store": one.store,
+        "version": one.version,
+        "rows": counts.rows,
+        "hits": counts.hits,
+        "misses": counts.misses,
+        "filter negatives": counts.filter_negatives,
+        "blocks read": counts.blocks_read,
+        "bytes fetched": counts.bytes_fetched,
+        "cache hit rate": None if rate is None else round(rate, 4),
+        "refreshes": counts.refreshes,
+        "failed refreshes": counts.failed_refreshes,
+        "seconds": round(counts.seconds, 3),
+    }
+
+
+@main.command()
 @click.option("--spark/--no-spark", default=True, help="Build and join in Spark, or without Java.")
 @click.option("--folder", default="lookupstore-demo", show_default=True, metavar="DIR",
               help="Where data and stores go.")  # fmt: skip
@@ -634,10 +711,6 @@ def _refuse(of: str, given: dict[str, object]) -> None:
     for name, value in given.items():
         if value:
             raise click.UsageError(f"--{name} is an option of {of}")
-
-
-def _names(value: str) -> list[str]:
-    return [name.strip() for name in value.split(",") if name.strip()]
 
 
 def _on_duplicate(value: str) -> Any:

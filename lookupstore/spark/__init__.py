@@ -1,8 +1,9 @@
-"""Build stores and join with them in Spark.
+"""Build stores, read them and join with them in Spark.
 
 `session` gives a session that runs on this machine, `build_store` turns a DataFrame or files into
-a store, and `lookup_join` joins a DataFrame with a store. This is the only folder of the package
-that needs PySpark.
+a store, `lookup_join` joins a DataFrame with a store, and `explain_join` says how it would.
+`register` gives any session the format `lookupstore`, for `spark.read` and `df.write`. This is the
+only folder of the package that needs PySpark.
 """
 
 try:
@@ -11,8 +12,18 @@ except ImportError:
     raise ImportError("lookupstore.spark needs PySpark: pip install 'lookupstore[spark]'") from None
 
 from lookupstore.spark.build import build_store
+from lookupstore.spark.explain import HostResidency, JoinExplanation, explain_join
 from lookupstore.spark.join import lookup_join
 from lookupstore.spark.metrics import LookupMetrics
-from lookupstore.spark.session import session
+from lookupstore.spark.session import register, session
 
-__all__ = ["LookupMetrics", "build_store", "lookup_join", "session"]
+__all__ = [
+    "HostResidency",
+    "JoinExplanation",
+    "LookupMetrics",
+    "build_store",
+    "explain_join",
+    "lookup_join",
+    "register",
+    "session",
+]

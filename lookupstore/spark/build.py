@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import logging
 import os
 import re
 import uuid
@@ -16,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 import numpy as np
@@ -38,19 +39,26 @@ from lookupstore.build import (
     write_bucket,
 )
 from lookupstore.errors import FormatError
-from lookupstore.expiry import HOUR, mark_name
+from lookupstore.expiry import HOUR, delete_unneeded, mark_name
+from lookupstore.file_search import FORMATS
 from lookupstore.location import Location, shown_uri
 from lookupstore.manifest import DATA_FOLDER, DataFile
 from lookupstore.new_version import NewVersion, local_folder, settle
 from lookupstore.runs import Keep, RepeatedKeyError, winners
-from lookupstore.source import FORMATS, open_source
-from lookupstore.spark.session import session
+from lookupstore.source import open_source
+from lookupstore.spark.jobs import watched_jobs
+from lookupstore.spark.session import parallelism, session
 from lookupstore.spark.types import TIME_SETTING, arrow_schema
 from lookupstore.store import LookupStore
 from lookupstore.versions import located
 
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 Batches: TypeAlias = Iterator[pa.RecordBatch]
+
+#: What a store is built from that no file is known of.
+DATAFRAME = "Spark DataFrame"
+
+_log = logging.getLogger(__name__)
 
 # Where a row was in the source: the file by its place in the list of files, where its split begins
 # in the file, and the row in the order in which Spark reads. Only the last for a DataFrame.
@@ -101,6 +109,7 @@ class BuildTask:
         buckets: number of buckets.
         options: how the data files are written.
         kept: by bucket, the files of the current version that stay if their bytes would be equal.
+        rows: takes how many rows were written; None: nobody asked.
     """
 
     plan: BuildPlan
@@ -111,6 +120,7 @@ class BuildTask:
     buckets: int
     options: FileOptions
     kept: Mapping[int, DataFile]
+    rows: Any = None
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -118,6 +128,14 @@ class BuildTask:
         if self.plan.keep == "error":
             return ()
         return _ORDER if self.files else _ORDER[-1:]
+
+    def encode(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
+        """Turn the columns of `schema`, as Spark gives them, into bytes; see `BuildPlan.encode`."""
+        planned = [
+            column if column.type == field.type else column.cast(field.type)
+            for column, field in zip(columns, self.schema, strict=True)
+        ]
+        return self.plan.encode(pa.RecordBatch.from_arrays(planned, schema=self.schema), None)
 
 
 def build_store(
@@ -179,7 +197,7 @@ def build_store(
     """
     location = located(path)
     if isinstance(df_or_path, DataFrame):
-        df, source, paths = df_or_path, "Spark DataFrame", []
+        df, source, paths = df_or_path, DATAFRAME, []
         spark = df.sparkSession
     else:
         paths = _paths(df_or_path)
@@ -187,7 +205,7 @@ def build_store(
         df = _read(spark, paths)
         first = shown_uri(paths[0])
         source = first if len(paths) == 1 else f"{first} and {len(paths) - 1} more"
-    buckets = _tasks(spark) if buckets is None else buckets
+    buckets = parallelism(spark) if buckets is None else buckets
     if not isinstance(buckets, int) or not 1 <= buckets <= MAX_BUCKETS:
         raise ValueError(f"buckets is {buckets!r}; give a number from 1 to {MAX_BUCKETS}, or None")
     schema = arrow_schema(df.schema)
@@ -201,31 +219,17 @@ def build_store(
     options = FileOptions(compression, level, block_size, bloom_fpp)
     files_in_order = () if plan.keep == "error" else _files_in_order(spark, paths)
     try:
-        with NewVersion(location, overwrite=overwrite, retain=retain) as new:
-            task = BuildTask(
-                plan=plan,
-                schema=pa.schema([schema.field(name) for name in plan.columns]),
-                files=files_in_order,
-                location=location,
-                store_id=new.id,
-                buckets=buckets,
-                options=options,
-                kept=files_to_keep(new.current(), plan, options, buckets),
-            )
+        with (
+            NewVersion(location, overwrite=overwrite, retain=retain) as new,
+            watched_jobs(spark, f"lookupstore: build {location.uri}", "Building") as written,
+        ):
+            _log.info("%s: building %d buckets of %s", location.uri, buckets, source)
+            task = task_of(new, plan, schema, buckets, options, files_in_order, written)
             run = functools.partial(write_batches, task)
             entries = _sorted_rows(df, task).mapInArrow(run, _ENTRY)
             files = [DataFile(**row.asDict()) for row in entries.collect()]
-            _check_files(task, files)
-            _remove_unlisted(task, files)
-            manifest = new_manifest(
-                plan,
-                files,
-                store_id=new.id,
-                buckets=buckets,
-                options=options,
-                source=source,
-            )
-            new.publish(manifest)
+            check_seen(location, [file.name for file in files])
+            publish_files(new, task, files, source)
     except PySparkException as error:
         raised = _raised_by_us(error)
         if raised is None:
@@ -234,17 +238,77 @@ def build_store(
     return LookupStore(location)
 
 
+def task_of(
+    new: NewVersion,
+    plan: BuildPlan,
+    schema: pa.Schema,
+    buckets: int,
+    options: FileOptions,
+    files: tuple[str, ...] = (),
+    rows: Any = None,
+) -> BuildTask:
+    """Return what executors have to know of a new version, which has begun."""
+    return BuildTask(
+        plan=plan,
+        schema=pa.schema([schema.field(name) for name in plan.columns]),
+        files=files,
+        location=new.location,
+        store_id=new.id,
+        buckets=buckets,
+        options=options,
+        kept=files_to_keep(new.current(), plan, options, buckets),
+        rows=rows,
+    )
+
+
+def check_seen(location: Location, names: Sequence[str]) -> None:
+    """Check that the driver sees the data files that executors wrote.
+
+    Raises:
+        FileNotFoundError: it does not.
+    """
+    seen = {file.name for file in location.files(DATA_FOLDER)}
+    for name in names:
+        if name not in seen:
+            raise FileNotFoundError(
+                f"{location.show(name)}: an executor wrote it, and the driver does not see it; "
+                "give a path on a file system that they share"
+            )
+
+
+def publish_files(new: NewVersion, task: BuildTask, files: Sequence[DataFile], source: str) -> None:
+    """Make data files, one a bucket, the version; all others of the build are deleted before.
+
+    What is deleted was left by attempts that failed, or that ran beside the one that Spark took.
+
+    Raises:
+        FileExistsError, CommitConflictError, CommitUnknownError: as `NewVersion.publish` says.
+    """
+    buckets = [file.bucket for file in files]
+    if len(set(buckets)) != len(buckets):
+        raise RuntimeError(f"{task.location.uri}: Spark gave a bucket twice: {sorted(buckets)}")
+    listed = {file.name for file in files} | {mark_name(task.store_id)}
+    for found in task.location.files(DATA_FOLDER):
+        if f"{task.store_id}-" in found.name and found.name not in listed:
+            delete_unneeded(task.location, found.name)
+    manifest = new_manifest(
+        task.plan,
+        files,
+        store_id=new.id,
+        buckets=task.buckets,
+        options=task.options,
+        source=source,
+    )
+    new.publish(manifest)
+    _log.info("%s: %d rows in %d files", new.location.uri, manifest.num_rows, len(files))
+
+
 def encode_batches(task: BuildTask, batches: Batches) -> Batches:
     """Turn record batches of source columns into bytes and buckets, in a Python worker."""
     files = pa.array(task.files, pa.string())
     for batch in batches:
         count = len(task.schema)
-        columns = [
-            column if column.type == field.type else column.cast(field.type)
-            for column, field in zip(batch.columns[:count], task.schema, strict=True)
-        ]
-        source = pa.RecordBatch.from_arrays(columns, schema=task.schema)
-        encoded = task.plan.encode(source, None)
+        encoded = task.encode(batch.columns[:count])
         held = bucket_of(encoded.column("key"), task.buckets).astype(np.int32)
         order = dict(zip(task.order, batch.columns[count:], strict=True))
         if "file" in order:
@@ -287,6 +351,8 @@ def write_batches(task: BuildTask, batches: Batches) -> Batches:
             if written is None:
                 continue
             entry = settle(task.location, folder, written, task.kept)
+        if task.rows is not None:
+            task.rows.add(entry.num_records)
         yield pa.RecordBatch.from_pylist([asdict(entry)], schema=_ENTRY_TYPES)
 
 
@@ -348,28 +414,6 @@ def _joined(first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=first.schema)
 
 
-def _check_files(task: BuildTask, files: Sequence[DataFile]) -> None:
-    """Check that each bucket came once, and that the driver sees the files."""
-    buckets = [file.bucket for file in files]
-    if len(set(buckets)) != len(buckets):
-        raise RuntimeError(f"{task.location.uri}: Spark gave a bucket twice: {sorted(buckets)}")
-    seen = {file.name for file in task.location.files(DATA_FOLDER)}
-    for file in files:
-        if file.name not in seen:
-            raise FileNotFoundError(
-                f"{task.location.show(file.name)}: an executor wrote it, and the driver does not "
-                "see it; give a path on a file system that they share"
-            )
-
-
-def _remove_unlisted(task: BuildTask, files: Sequence[DataFile]) -> None:
-    """Delete what attempts left that failed, or that ran beside the one that Spark took."""
-    listed = {file.name for file in files} | {mark_name(task.store_id)}
-    for found in task.location.files(DATA_FOLDER):
-        if f"{task.store_id}-" in found.name and found.name not in listed:
-            task.location.delete(found.name)
-
-
 def _raised_by_us(error: PySparkException) -> Exception | None:
     """Return the error that our code raised on an executor, if that is what failed the job."""
     trace = str(error)
@@ -377,14 +421,6 @@ def _raised_by_us(error: PySparkException) -> Exception | None:
         return None  # raised by what the DataFrame is made of
     found = [match for match in _RAISED.finditer(trace) if match["kind"] in _KINDS]
     return _KINDS[found[-1]["kind"]](found[-1]["text"]) if found else None
-
-
-def _tasks(spark: SparkSession) -> int:
-    """Return how many tasks Spark would use: over Connect there is no context to ask."""
-    try:
-        return int(spark.sparkContext.defaultParallelism)
-    except PySparkException:
-        return int(str(spark.conf.get("spark.sql.shuffle.partitions")))
 
 
 def _paths(given: Paths) -> list[str]:

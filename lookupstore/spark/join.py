@@ -23,8 +23,10 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from lookupstore.columnar import ColumnarFiles
+from lookupstore.file_search import names_files
 from lookupstore.spark.metrics import LookupMetrics
-from lookupstore.spark.plan import JoinPlan, freshness_of, plan_join
+from lookupstore.spark.plan import JoinPlan, freshness_of, how_of, name_pairs, plan_join
 from lookupstore.spark.worker import (
     buckets_at,
     contained,
@@ -45,7 +47,7 @@ _BUCKET = "__lookupstore_bucket"
 
 def lookup_join(
     df: DataFrame,
-    store: str | os.PathLike[str] | LookupStore,
+    store: str | os.PathLike[str] | LookupStore | ColumnarFiles,
     on: str | Sequence[str] | Mapping[str, str],
     how: str = "left",
     columns: Sequence[str] | None = None,
@@ -66,7 +68,9 @@ def lookup_join(
 
     Args:
         df: the facts.
-        store: a store, or the path of one; executors must see the same folder.
+        store: a store, or its path or URI, which executors must see, too; or columnar files as
+            they are: `ColumnarFiles`, or a path, URI or glob that names them, such as
+            `s3://bucket/users/*.parquet`: then `on` says their key.
         on: the fact columns that hold the key: a name, or names, in any order, that the key has
             as well; or a dict from fact column to key column. Every key column is needed.
         how: `left` keeps every fact, with nulls where the key is missing; `inner` keeps facts
@@ -114,10 +118,8 @@ def lookup_join(
             f"df is a {type(df).__module__}.{type(df).__qualname__}; give a Spark DataFrame "
             "(spark.createDataFrame makes one of a pandas DataFrame or an Arrow table)"
         )
-    if not isinstance(store, (str, os.PathLike, LookupStore)):
-        raise TypeError(f"store is a {type(store).__name__}; give a LookupStore or its path")
     freshness = freshness_of(refresh, max_staleness)
-    opened = store if isinstance(store, LookupStore) else LookupStore(store)
+    opened = dimension_of(store, on, how, columns)
     try:
         plan = plan_join(
             df,
@@ -136,6 +138,28 @@ def lookup_join(
         if opened is not store:
             opened.close()
     return _by_arrow_udf(df, plan) if arrow_udf is not None else _by_map_in_arrow(df, plan)
+
+
+def dimension_of(
+    store: str | os.PathLike[str] | LookupStore | ColumnarFiles,
+    on: str | Sequence[str] | Mapping[str, str],
+    how: str = "left",
+    columns: Sequence[str] | None = None,
+) -> LookupStore | ColumnarFiles:
+    """Return what answers a join: `store` itself, or what its path names, opened."""
+    if isinstance(store, (LookupStore, ColumnarFiles)):
+        return store
+    if not isinstance(store, (str, os.PathLike)):
+        raise TypeError(
+            f"store is a {type(store).__name__}; give a LookupStore or ColumnarFiles, or a path"
+        )
+    path = os.fspath(store)
+    if not names_files(path):
+        return LookupStore(path)
+    key = [name for _, name in name_pairs(on)]
+    if how_of(how) in ("semi", "anti"):
+        return ColumnarFiles(path, key=key, mode="presence")
+    return ColumnarFiles(path, key=key, columns=columns)
 
 
 def _by_arrow_udf(df: DataFrame, plan: JoinPlan) -> DataFrame:

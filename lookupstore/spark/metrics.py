@@ -52,15 +52,21 @@ class LookupMetrics:
         return self.counts.to_json()
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={value:,}" for name, value in self.to_json().items())
+        shown = ", ".join(f"{name}={_shown(value)}" for name, value in self.to_json().items())
         return f"<LookupMetrics {shown}>"
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><td>{html.escape(name.replace('_', ' '))}</td><td>{value:,}</td></tr>"
+            f"<tr><td>{html.escape(name.replace('_', ' '))}</td><td>{_shown(value)}</td></tr>"
             for name, value in self.to_json().items()
         )
         return f"<table><caption>LookupMetrics</caption><tbody>{rows}</tbody></table>"
+
+
+def _shown(value: float | None) -> str:
+    if value is None:
+        return "none"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"
 
 
 class _CountsParam(AccumulatorParam[Counts]):

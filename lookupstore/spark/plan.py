@@ -13,9 +13,10 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import BooleanType, StructField, StructType
 
+from lookupstore.columnar import ColumnarFiles
 from lookupstore.keys import KeySchema
 from lookupstore.spark.freshness import Chosen, Freshness
-from lookupstore.spark.task import Lookup, Retry, Sum
+from lookupstore.spark.task import Dimension, Lookup, PlannedStore, Retry, Sum
 from lookupstore.spark.types import TIME_SETTING, arrow_schema, spark_type
 from lookupstore.store import LookupStore
 
@@ -60,7 +61,7 @@ class JoinPlan:
 
 def plan_join(
     df: DataFrame,
-    store: LookupStore,
+    store: Dimension,
     on: str | Sequence[str] | Mapping[str, str],
     how: str = "left",
     columns: Sequence[str] | None = None,
@@ -73,7 +74,8 @@ def plan_join(
     counts: Sum | None = None,
 ) -> JoinPlan:
     """Check what `lookup_join` was asked; the arguments and what is raised are its own."""
-    kind = _how(how)
+    check_facts(df)
+    kind = how_of(how)
     if kind in ("semi", "anti"):
         for argument, value in (("columns", columns), ("prefix", prefix), ("found", found)):
             if value is not None:
@@ -96,11 +98,15 @@ def plan_join(
         appended.append(StructField(found, BooleanType()))
     case_sensitive = df.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
     _check_collisions(facts.names, [field.name for field in appended], prefix, case_sensitive)
+    if isinstance(store, ColumnarFiles):
+        _check_versionless(freshness, miss)
+        planned: PlannedStore | ColumnarFiles = store
+    else:
+        planned = PlannedStore(store.location, Chosen(store.version, store.id))
     chosen, reason = _strategy(strategy, store)
     return JoinPlan(
         lookup=Lookup(
-            location=store.location,
-            planned=Chosen(store.version, store.id),
+            dimension=planned,
             key_schema=store.key_schema,
             columns=names,
             types=tuple(arrow for _, arrow in mapped),
@@ -114,8 +120,17 @@ def plan_join(
         mark=found is not None,
         strategy=chosen,
         reason=reason,
-        buckets=store.info().buckets,
+        buckets=_buckets(store),
     )
+
+
+def check_facts(df: object) -> None:
+    """Raise TypeError unless the facts are a DataFrame of Spark."""
+    if not isinstance(df, DataFrame):
+        raise TypeError(
+            f"df is a {type(df).__module__}.{type(df).__qualname__}; give a Spark DataFrame "
+            "(spark.createDataFrame makes one of a pandas DataFrame or an Arrow table)"
+        )
 
 
 def freshness_of(
@@ -177,20 +192,42 @@ def _miss(on_miss: object, how: How) -> Retry | Literal["raise"] | None:
     )
 
 
-def _strategy(asked: str, store: LookupStore) -> tuple[Literal["replicated", "bucketed"], str]:
-    info = store.info()
-    if asked == "replicated":
-        return "replicated", "asked for"
-    if asked == "bucketed":
-        if info.buckets == 1:
-            raise ValueError(
-                "strategy is 'bucketed', but the store has one bucket; build it with buckets=, or "
-                "give strategy='replicated'"
-            )
-        return "bucketed", "asked for"
-    if asked != "auto":
+def _check_versionless(freshness: Freshness, miss: object) -> None:
+    """Raise ValueError if something was asked that only versions of a store can do."""
+    if freshness.needs_moment:
+        raise ValueError(
+            "refresh and max_staleness are for stores, whose versions have times; columnar files "
+            "answer as they are when lookup_join is called: call it in foreachBatch, or build a "
+            "store of them"
+        )
+    if isinstance(miss, Retry):
+        raise ValueError(
+            "on_miss is 'retry', which looks into newer versions, and columnar files have none; "
+            "give 'null', 'drop' or 'raise', or build a store of them"
+        )
+
+
+def _buckets(store: Dimension) -> int:
+    return store.info().buckets if isinstance(store, LookupStore) else 1
+
+
+def _strategy(asked: str, store: Dimension) -> tuple[Literal["replicated", "bucketed"], str]:
+    if asked not in STRATEGIES:
         known = ", ".join(map(repr, STRATEGIES))
         raise ValueError(f"strategy is {asked!r}; give one of {known}")
+    if asked == "replicated":
+        return "replicated", "asked for"
+    if asked == "bucketed" and _buckets(store) == 1:
+        what = "the store has one bucket" if isinstance(store, LookupStore) else "files have none"
+        raise ValueError(
+            f"strategy is 'bucketed', but {what}; build a store with buckets=, or give "
+            "strategy='replicated'"
+        )
+    if asked == "bucketed":
+        return "bucketed", "asked for"
+    if isinstance(store, ColumnarFiles):
+        return "replicated", "columnar files: a host has the lookup files that its tasks ask for"
+    info = store.info()
     size = f"the store has {info.bytes:,} bytes"
     limit = f"{REPLICATED_BYTES:,}"
     if info.bytes <= REPLICATED_BYTES:
@@ -200,7 +237,12 @@ def _strategy(asked: str, store: LookupStore) -> tuple[Literal["replicated", "bu
     return "bucketed", f"{size}, more than {limit}, in {info.buckets} buckets"
 
 
-def _how(given: str) -> How:
+def how_of(given: str) -> How:
+    """Return the kind of join, which Spark has several names for.
+
+    Raises:
+        ValueError: there is no such join.
+    """
     name = str(given).lower().replace("_", "")
     for how in HOWS:
         if how in (name, _SPARK_HOWS.get(name)):
@@ -213,7 +255,7 @@ def _key_columns(
 ) -> tuple[str, ...]:
     """Return the names of the fact columns that hold the key fields, in the key's order."""
     fact_of: dict[str, str] = {}
-    for fact, key in _name_pairs(on):
+    for fact, key in name_pairs(on):
         if fact not in facts.names:
             raise KeyError(f"on: the facts have no column {fact!r}; they have {facts.names}")
         if facts.names.count(fact) > 1:
@@ -237,7 +279,7 @@ def _key_columns(
     return tuple(fact_of[name] for name in keys.names)
 
 
-def _name_pairs(on: str | Sequence[str] | Mapping[str, str]) -> list[tuple[str, str]]:
+def name_pairs(on: str | Sequence[str] | Mapping[str, str]) -> list[tuple[str, str]]:
     """Return the names of fact columns and key columns that belong together."""
     if isinstance(on, Mapping):
         pairs = list(on.items())
@@ -272,7 +314,7 @@ def _check_kind(fact: StructField, field: pa.Field) -> None:
         ) from None
 
 
-def _value_names(store: LookupStore, columns: Sequence[str] | None) -> tuple[str, ...]:
+def _value_names(store: Dimension, columns: Sequence[str] | None) -> tuple[str, ...]:
     known = store.value_schema.names
     names = known if columns is None else [columns] if isinstance(columns, str) else list(columns)
     for name in names:

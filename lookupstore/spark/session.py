@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 import re
@@ -11,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pyspark
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import types as sql
 
@@ -24,6 +26,11 @@ _INSTALL = (
 )
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
+# Spark calls `pushFilters` if this is set, and refuses sources that have it if it is not.
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+# Says in a session's own settings that it has the data source: to register again logs a warning.
+_REGISTERED = "spark.lookupstore.dataSource"
+
 _log = logging.getLogger(__name__)
 
 
@@ -32,11 +39,12 @@ def session(
 ) -> SparkSession:
     """Return the active Spark session, or start one with defaults that suit lookups.
 
-    An active session is returned as it is. A new one has Arrow and adaptive execution on, UTC as
-    its time zone, times as a type where Spark has it (4.1 and later), few shuffle partitions, the
-    web UI off and the log level WARN; with a local `master` it listens on 127.0.0.1 only. Its
-    Python workers run this interpreter. `SPARK_HOME` and `PYSPARK_PYTHON` are set in this process
-    where they are not yet: executors in processes of their own need them.
+    Either has the data source (see `register`). An active session is otherwise returned as it is. A
+    new one has Arrow and adaptive execution on, UTC as its time zone, times as a type where Spark
+    has it (4.1 and later), few shuffle partitions, the web UI off and the log level WARN; with a
+    local `master` it listens on 127.0.0.1 only. Its Python workers run this interpreter.
+    `SPARK_HOME` and `PYSPARK_PYTHON` are set in this process where they are not yet: executors in
+    processes of their own need them.
 
     Args:
         app_name: name of the application.
@@ -51,7 +59,7 @@ def session(
     if active is not None:
         if conf:
             _log.warning("a Spark session is active; these settings do nothing: %s", sorted(conf))
-        return active
+        return _with_source(active)
     check_java()
     os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -72,7 +80,60 @@ def session(
     builder = SparkSession.builder.appName(app_name).master(master)
     for name, value in {**settings, **conf}.items():
         builder = builder.config(name, str(value))
-    return builder.getOrCreate()
+    return _with_source(builder.getOrCreate())
+
+
+def register(spark: SparkSession) -> None:
+    """Give a session the data source: ``spark.read.format("lookupstore")``.
+
+    Doing so again does nothing. Where Spark can push filters down (4.1 and later), the session is
+    set to do it: `spark.sql.python.filterPushdown.enabled`.
+
+    Args:
+        spark: any session; `session()` has registered its own.
+
+    Raises:
+        RuntimeError: this Spark is older than 4.0, which brought data sources in Python.
+    """
+    if not _has_sources():
+        raise RuntimeError(
+            f"data sources in Python came with Spark 4.0, and this is {pyspark.__version__}; "
+            "build_store and lookup_join work without"
+        )
+    from lookupstore.spark.source import StoreSource
+
+    if spark.conf.get(_REGISTERED, "") == "true":
+        return
+    active = SparkSession.getActiveSession()
+    # Spark looks for the name in the active session, and refuses it to another if it is there.
+    _activate(spark)
+    spark.dataSource.register(StoreSource)
+    if active is not None:
+        _activate(active)
+    spark.conf.set(_PUSHDOWN, "true")
+    spark.conf.set(_REGISTERED, "true")
+
+
+def _activate(spark: SparkSession) -> None:
+    spark.createDataFrame([], "none int")  # makes its session the active one
+
+
+def _with_source(spark: SparkSession) -> SparkSession:
+    if _has_sources():
+        register(spark)
+    return spark
+
+
+def _has_sources() -> bool:
+    return importlib.util.find_spec("pyspark.sql.datasource") is not None
+
+
+def parallelism(spark: SparkSession) -> int:
+    """Return how many tasks Spark would use: over Connect there is no context to ask."""
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except PySparkException:
+        return int(str(spark.conf.get("spark.sql.shuffle.partitions")))
 
 
 def check_java() -> str:

@@ -1,4 +1,4 @@
-"""A task's part of a lookup join: its store, opened once a worker process, and what it counts."""
+"""A task's part of a lookup join: what answers it, opened once a process, and what it counts."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import functools
 import time
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 from pyspark import TaskContext
 
 from lookupstore import stats
+from lookupstore.columnar import ColumnarFiles
 from lookupstore.errors import StaleStoreError
 from lookupstore.keys import KeySchema
 from lookupstore.location import Location
@@ -22,6 +23,10 @@ from lookupstore.store import LookupStore
 
 # A worker serves many queries; the files of stores that it no longer uses are closed.
 _STORES_KEPT = 16
+
+
+#: What answers the keys of a join.
+Dimension: TypeAlias = LookupStore | ColumnarFiles
 
 
 class Sum(Protocol):
@@ -45,13 +50,20 @@ class Retry:
 
 
 @dataclass(frozen=True)
+class PlannedStore:
+    """Name a store, and the version of it that a join was planned on."""
+
+    location: Location
+    version: Chosen
+
+
+@dataclass(frozen=True)
 class Lookup:
     """Say what a worker looks up.
 
     Attributes:
-        location: of the store.
-        planned: the version that the join was planned on.
-        key_schema: the key of that version.
+        dimension: where.
+        key_schema: the key, of that version of a store.
         columns: value columns to read, in the order of the result.
         types: the Arrow types in which Spark takes these.
         freshness: which version answers.
@@ -59,8 +71,7 @@ class Lookup:
         counts: takes what tasks count; None: nobody asked.
     """
 
-    location: Location
-    planned: Chosen
+    dimension: PlannedStore | ColumnarFiles
     key_schema: KeySchema
     columns: tuple[str, ...]
     types: tuple[pa.DataType, ...]
@@ -70,7 +81,7 @@ class Lookup:
 
 
 class Task:
-    """Give the store that answers a task, and report what was done with it.
+    """Give what answers a task, and report what was done with it.
 
     Use it in a ``with`` block: what it counted is reported at the end, also if the query needs no
     more rows.
@@ -78,36 +89,50 @@ class Task:
 
     def __init__(self, lookup: Lookup) -> None:
         self._lookup = lookup
-        self._store: LookupStore | None = None
+        self._dimension: Dimension | None = None
         self._before = Counts()
         self._counts = Counts(tasks=1)
 
-    def store_at(self, moment: float | None) -> LookupStore:
-        """Return the store at the version that answers a query of a moment, None: as planned.
+    def dimension_at(self, moment: float | None) -> Dimension:
+        """Return what answers a query of a moment, None: as planned.
 
         Raises:
-            StaleStoreError: the version is gone, or older than allowed.
+            StaleStoreError: the version of the store is gone, or older than allowed.
         """
-        if self._store is None:
+        if self._dimension is None:
             lookup = self._lookup
-            chosen = lookup.planned
-            if moment is not None:
-                chosen = lookup.freshness.version_at(lookup.location, chosen, moment)
-                self.count(refreshes=chosen.refreshed, failed_refreshes=chosen.failed)
-            self._use(_opened(lookup.location, chosen.number, chosen.id))
-        assert self._store is not None
-        return self._store
+            planned = lookup.dimension
+            if isinstance(planned, ColumnarFiles):
+                self._use(_kept(planned))
+            else:
+                chosen = planned.version
+                if moment is not None:
+                    chosen = lookup.freshness.version_at(planned.location, chosen, moment)
+                    self.count(refreshes=chosen.refreshed, failed_refreshes=chosen.failed)
+                self._use(_opened(planned.location, chosen.number, chosen.id))
+        assert self._dimension is not None
+        return self._dimension
 
-    def newest(self) -> LookupStore:
+    def newest(self) -> Dimension:
         """Return the newest version of the store that is there now, and go on with it."""
-        assert self._store is not None
-        newest = self._store.newest()
+        store = self._dimension
+        assert isinstance(store, LookupStore)
+        newest = store.newest()
         self.count(refreshes=1)
-        if newest is not self._store:
+        if newest is not store:
             self._settle_counts()
-            self._use(_opened(self._lookup.location, newest.version, newest.id))
-        assert self._store is not None
-        return self._store
+            self._use(_opened(newest.location, newest.version, newest.id))
+            newest.close()
+        assert self._dimension is not None
+        return self._dimension
+
+    @property
+    def name(self) -> str:
+        """Return what errors call that which answers."""
+        dimension = self._dimension
+        if isinstance(dimension, LookupStore):
+            return f"{dimension.path}: version {dimension.version}"
+        return "" if dimension is None else dimension.path
 
     def count(
         self,
@@ -127,10 +152,11 @@ class Task:
             seconds=seconds,
         )
 
-    def _use(self, store: LookupStore) -> None:
-        self._check_columns(store)
-        self._store = store
-        self._before = store.counts()
+    def _use(self, dimension: Dimension) -> None:
+        if isinstance(dimension, LookupStore):
+            self._check_columns(dimension)
+        self._dimension = dimension
+        self._before = dimension.counts()
 
     def _check_columns(self, store: LookupStore) -> None:
         lookup = self._lookup
@@ -139,13 +165,13 @@ class Task:
         if lacking or store.key_schema != lookup.key_schema:
             what = f"lacks the columns {lacking}" if lacking else "has another key"
             raise StaleStoreError(
-                f"{store.path}: version {store.version} {what}, unlike version "
-                f"{lookup.planned.number}, on which the join was planned; call lookup_join again"
+                f"{store.path}: version {store.version} {what}, unlike the version on which the "
+                "join was planned; call lookup_join again"
             )
 
     def _settle_counts(self) -> None:
-        if self._store is not None:
-            self._counts += self._store.counts() - self._before
+        if self._dimension is not None:
+            self._counts += self._dimension.counts() - self._before
 
     def __enter__(self) -> Task:
         self._started = time.perf_counter()
@@ -157,16 +183,18 @@ class Task:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._store is None:
+        if self._dimension is None:
             return
         self._settle_counts()
-        # A worker without a task must not keep the room that the task of another one needs.
-        self._store.share_room()
         if self._lookup.counts is not None:
             self._lookup.counts.add(self._counts)
         application, query = _names()
-        version = self._store.version
-        stats.add(default_folder(), application, query, self._store.path, version, self._counts)
+        dimension, version = self._dimension, 0
+        if isinstance(dimension, LookupStore):
+            version = dimension.version
+            # A worker without a task must not keep the room that the task of another one needs.
+            dimension.share_room()
+        stats.add(default_folder(), application, query, dimension.path, version, self._counts)
 
 
 def _names() -> tuple[str, str]:
@@ -180,6 +208,12 @@ def _names() -> tuple[str, str]:
     else:
         query = f"execution {context.getLocalProperty('spark.sql.execution.id')}"
     return str(context.getLocalProperty("spark.app.id") or ""), query
+
+
+@functools.lru_cache(maxsize=_STORES_KEPT)
+def _kept(files: ColumnarFiles) -> ColumnarFiles:
+    """Return the first of equal files, whose lookup files are open."""
+    return files
 
 
 @functools.lru_cache(maxsize=_STORES_KEPT)

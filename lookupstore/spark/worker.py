@@ -15,9 +15,8 @@ from lookupstore._keys import bucket_of
 from lookupstore.errors import MissingKeyError
 from lookupstore.key_arguments import encode_keys
 from lookupstore.keys import KeySchema
-from lookupstore.spark.task import Lookup, Retry, Task
+from lookupstore.spark.task import Dimension, Lookup, Retry, Task
 from lookupstore.spark.types import to_spark
-from lookupstore.store import LookupStore
 
 # One array for each key field, and for some lookups one with the moment of the query. Spark gives
 # a single one without the tuple around it.
@@ -122,9 +121,9 @@ def _answers(task: Task, lookup: Lookup, given: Keys) -> tuple[Found, list[pa.Ar
     keys, moment = given, None
     if lookup.freshness.needs_moment:
         keys, moment = given[:-1], _seconds(given[-1])
-    store = task.store_at(moment)
+    dimension = task.dimension_at(moment)
     started = time.perf_counter()
-    found, values = _looked_up(store, keys, lookup)
+    found, values = _looked_up(dimension, keys, lookup)
     if lookup.on_miss is not None and not found.all():
         found, values = _after_misses(task, lookup, keys, found, values)
     seconds = time.perf_counter() - started
@@ -132,7 +131,7 @@ def _answers(task: Task, lookup: Lookup, given: Keys) -> tuple[Found, list[pa.Ar
     return found, values
 
 
-def _looked_up(store: LookupStore, keys: Keys, lookup: Lookup) -> tuple[Found, list[pa.Array]]:
+def _looked_up(store: Dimension, keys: Keys, lookup: Lookup) -> tuple[Found, list[pa.Array]]:
     whole = _whole_keys(store, keys)
     if not lookup.columns:
         found: Found = store.contains(keys).to_numpy(zero_copy_only=False)
@@ -181,10 +180,9 @@ def _after_misses(
     missing = np.flatnonzero(~found & whole)
     if retry == "raise" and len(missing):
         shown = pa.table(list(keys), names=lookup.key_schema.names).take(missing[:_SHOWN])
-        store = task.store_at(None)
         raise MissingKeyError(
-            f"{store.path}: version {store.version} has no rows at {len(missing)} keys of "
-            f"{len(found)}, such as {', '.join(map(str, shown.to_pylist()))}; on_miss is 'raise'"
+            f"{task.name} has no rows at {len(missing)} keys of {len(found)}, such as "
+            f"{', '.join(map(str, shown.to_pylist()))}; on_miss is 'raise'"
         )
     return found, values
 
@@ -203,7 +201,7 @@ def _array(table: pa.Table, name: str) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _whole_keys(store: LookupStore, keys: Keys) -> Found | None:
+def _whole_keys(store: Dimension, keys: Keys) -> Found | None:
     """Say which keys have no null; None: all that the store can have answered."""
     schema = store.key_schema
     may_be_null = [

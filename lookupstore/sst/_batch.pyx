@@ -133,6 +133,7 @@ cdef class Lookup:
     cdef ls_fences fences
     cdef readonly size_t filter_negatives  # keys of batches that the filter ruled out
     cdef readonly size_t blocks_read       # blocks that `load` was called for
+    cdef readonly size_t block_uses        # keys that were looked for in a block
 
     def __cinit__(self, Block index not None, Filter filter not None, BlockTable table not None,
                   load not None, FileMap map=None, check=None, fill=None):
@@ -210,6 +211,7 @@ cdef class Lookup:
         if block >= self.table.count:
             self.check_file()
             return default
+        self.block_uses += 1
         # Blocks come and go with the GIL held: this one stays until it is let go of here.
         ready = &self.table.ready[block]
         if ls_ready_data(ready) == NULL:
@@ -234,15 +236,19 @@ cdef class Lookup:
         """Return a large_binary array: row i answers key i, null where it is missing."""
         cdef Batch batch = Batch(self, keys, True)
         batch.find()
-        self.filter_negatives += batch.negatives
+        self.count(batch)
         return batch.values()
 
     def contains_many(self, BinaryColumn keys not None):
         """Return a boolean array: row i tells whether key i is there."""
         cdef Batch batch = Batch(self, keys, False)
         batch.find()
-        self.filter_negatives += batch.negatives
+        self.count(batch)
         return batch.found()
+
+    cdef void count(self, Batch batch) noexcept:
+        self.filter_negatives += batch.negatives
+        self.block_uses += batch.routed_keys
 
 
 # What a batch needs from Python before it can go on.
@@ -274,6 +280,7 @@ cdef class Batch:
     cdef ls_slice *answers      # of the piece, one a key
     cdef size_t count           # items
     cdef size_t negatives       # keys that the filter ruled out
+    cdef size_t routed_keys     # keys that were looked for in a block
     cdef size_t pinned          # items that hold a pin
     cdef bint more              # blocks of the piece were not loaded for want of room
     cdef list arenas            # what answers point into whose blocks have gone
@@ -373,6 +380,7 @@ cdef class Batch:
             ls_batch_pin(self.table.pins, self.table.used, self.items, self.count)
             self.pinned = self.count
         self.routed = True
+        self.routed_keys += self.count
         self.more = False
         return NOTHING
 

@@ -424,6 +424,11 @@ class Reader:
         return self._search().blocks_read
 
     @property
+    def block_uses(self) -> int:
+        """Return how many keys lookups have looked for in a block, read then or ready before."""
+        return self._search().block_uses
+
+    @property
     def cache(self) -> BlockCache:
         """Return the cache of decompressed blocks that this reader uses."""
         return self._cache

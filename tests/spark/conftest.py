@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from object_store import WRITABLE
+from object_store import FOR_WRITES
 from pyspark.sql import SparkSession
 
 import lookupstore
@@ -24,6 +24,7 @@ def spark() -> Iterator[SparkSession]:
         pytest.skip(str(error))
     if (other := SparkSession.getActiveSession()) is not None:
         other.stop()  # left by an example of the documents
+    os.environ.update(FOR_WRITES)  # for all processes that Spark starts
     spark = session(
         "lookupstore tests",
         "local-cluster[2,1,1024]",
@@ -34,7 +35,6 @@ def spark() -> Iterator[SparkSession]:
             "spark.executorEnv.PYTHONPATH": str(Path(lookupstore.__file__).parents[1]),
             # Local copies of remote stores: test_spark_cluster.py fills the quota.
             "spark.executorEnv.LOOKUPSTORE_CACHE_BYTES": 3 << 20,
-            **{f"spark.executorEnv.{name}": value for name, value in WRITABLE.items()},
             "spark.log.level": "OFF",  # tasks fail here on purpose
             "spark.sql.shuffle.partitions": 2,
             "spark.sql.execution.arrow.maxRecordsPerBatch": 97,

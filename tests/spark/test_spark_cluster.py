@@ -21,7 +21,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from object_store import SECRET, WRITABLE, ObjectStore, Proxy, Request, has_server, object_store
+from object_store import FOR_WRITES, SECRET, ObjectStore, Proxy, Request, has_server, object_store
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -48,7 +48,7 @@ STRATEGIES = ("replicated", "bucketed")
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
     with pytest.MonkeyPatch.context() as patched:
-        for name, value in WRITABLE.items():
+        for name, value in FOR_WRITES.items():
             patched.setenv(name, value)
         with object_store(tmp_path_factory.mktemp("s3")) as server:
             proxy = Proxy(server)  # it knows more of the protocol

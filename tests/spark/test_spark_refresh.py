@@ -213,6 +213,59 @@ def test_misses_are_dropped_marked_or_raise(
     assert lookup_join(known, store, "id", on_miss="raise").count() == 3
 
 
+def test_a_stream_writes_its_misses_to_the_side(
+    spark: SparkSession, transport: str, tmp_path: Path, seed: int
+) -> None:
+    """Versions have more and more keys: a fact is a miss of the batch that it came in."""
+    rng = random.Random(seed)
+    publish(tmp_path / "s", 1, keys=50).close()
+    (tmp_path / "facts").mkdir()
+    arriving = spark.readStream.schema("id long, n long").parquet(f"file://{tmp_path}/facts")
+    metrics = LookupMetrics(spark)
+    joined = lookup_join(
+        arriving, tmp_path / "s", "id", found="known", refresh="per_batch", metrics=metrics
+    )
+    written: list[int] = []
+
+    def write(rows: DataFrame, batch: int) -> None:
+        marked = rows.persist()
+        for name, wanted in (("hits", "known"), ("misses", "NOT known")):
+            part = marked.where(wanted).drop("known")
+            part.write.mode("overwrite").parquet(f"file://{tmp_path}/{name}/batch={batch}")
+        marked.unpersist()
+        written.append(batch)
+
+    query = (
+        joined.writeStream.foreachBatch(write)
+        .option("checkpointLocation", f"file://{tmp_path}/checkpoint")
+        .start()
+    )
+    expected: dict[str, list[tuple[Any, ...]]] = {"hits": [], "misses": []}
+    try:
+        for batch, keys in enumerate((50, 80)):
+            if batch:
+                publish(tmp_path / "s", 2, keys=keys).close()
+            settle()
+            ids = [rng.choice([None, *range(100)]) for _ in range(60)]
+            table = pa.table({"id": pa.array(ids, pa.int64()), "n": range(60)})
+            pq.write_table(table, tmp_path / "facts" / f".{batch}")
+            (tmp_path / "facts" / f".{batch}").rename(tmp_path / "facts" / f"{batch}.parquet")
+            wait_until(lambda batch=batch: batch in written, query)  # type: ignore[misc]
+            for n, key in enumerate(ids):
+                hit = key is not None and key < keys
+                row = (key, n, batch + 1 if hit else None, batch)
+                expected["hits" if hit else "misses"].append(row)
+    finally:
+        query.stop()
+    for name, rows in expected.items():
+        found = spark.read.parquet(f"file://{tmp_path}/{name}").select("id", "n", "v", "batch")
+        assert sorted(map(tuple, found.collect()), key=lambda row: row[1:2] + row[3:]) == sorted(
+            rows, key=lambda row: row[1:2] + row[3:]
+        )
+    assert metrics.counts.rows == 120, "a key is looked up once for both tables"
+    assert metrics.counts.misses == len(expected["misses"])
+
+
 def test_misses_are_looked_up_again_in_newer_versions(
     spark: SparkSession, transport: str, tmp_path: Path
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import types as sql_types
 
-from lookupstore.spark import session
+from lookupstore.spark import register, session
 from lookupstore.spark.session import check_java
 from lookupstore.spark.types import TIME_SETTING
 
@@ -75,6 +75,14 @@ def test_pyspark_missing_says_what_to_install():
     assert done.stderr.strip().endswith(
         "ImportError: lookupstore.spark needs PySpark: pip install 'lookupstore[spark]'"
     )
+
+
+def test_a_spark_without_data_sources_says_so(spark, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("pyspark.__version__", "3.5.9")
+    with pytest.raises(RuntimeError, match=r"came with Spark 4\.0, and this is 3\.5\.9; .* work"):
+        register(spark)
+    assert session() is spark
 
 
 def test_active_session_is_returned_as_it_is(spark, caplog):

@@ -1,0 +1,62 @@
+"""``lookupstore publish-lookup-files``: lookup files beside the columnar files that they are of."""
+
+from __future__ import annotations
+
+import click
+
+from lookupstore.cli.output import counted, write_json
+from lookupstore.columnar import ColumnarFiles
+from lookupstore.columnar.lookup_file import MODES, Mode
+
+latest_partition = click.option(
+    "--latest-partition",
+    metavar="NAME",
+    help="Of the folders NAME=value, only the one with the greatest value.",
+)
+
+
+def names_of(columns: str) -> list[str]:
+    """Return the names of columns that are given with commas between them."""
+    return [name.strip() for name in columns.split(",") if name.strip()]
+
+
+@click.command()
+@click.argument("source", metavar="SOURCE")
+@click.option("--key", required=True, metavar="A,B", help="Key columns of the files.")
+@click.option("--columns", metavar="A,B", help="Value columns; all if missing.")
+@click.option("--mode", type=click.Choice(MODES), default="value", show_default=True,
+              help="What lookups will give.")  # fmt: skip
+@latest_partition
+@click.option("--threads", type=click.IntRange(1, 64), default=1, show_default=True, metavar="N",
+              help="How many files are made at one time.")  # fmt: skip
+@click.option("--output", type=click.Choice(["table", "json"]), default="table",
+              show_default=True, help="How to print the result.")  # fmt: skip
+def publish_lookup_files(
+    source: str,
+    key: str,
+    columns: str | None,
+    mode: Mode,
+    latest_partition: str | None,
+    threads: int,
+    output: str,
+) -> None:
+    """Make the lookup files of Parquet or ORC files, and write them beside these.
+
+    SOURCE is a path, URI, glob or folder. Hosts that look up the same key and columns there fetch
+    what they need, instead of making it. Those that are there stay.
+    """
+    with ColumnarFiles(
+        source,
+        key=names_of(key),
+        columns=None if columns is None else names_of(columns),
+        mode=mode,
+        latest_partition=latest_partition,
+    ) as files:
+        written = files.publish(threads=threads)
+        if output == "json":
+            write_json({"source": files.path, "files": files.num_files, "written": written})
+            return
+        click.echo(
+            f"{files.path}: {counted(written, 'lookup file')} written, "
+            f"{files.num_files - written:,} there already"
+        )

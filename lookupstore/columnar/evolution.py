@@ -1,0 +1,67 @@
+"""The columns of several files together: one rule for missing, added and widened columns.
+
+Columns are the same if their names are. The result has every column of every file, in the order in
+which the files, by path, bring them. A file that lacks a column has nulls there. If types differ,
+the result has the least type that holds the values of all, as Arrow finds it
+(`pyarrow.unify_schemas`, "permissive"): wider integers, wider or exact floats, decimals of more
+digits, finer times, the values of a dictionary. Types of different kinds are an error, and so is,
+when it is read, a value that the wider type cannot hold exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+import pyarrow as pa
+
+from lookupstore.arrow_types import plain_type
+from lookupstore.file_reading import is_kindred
+
+
+def common_schema(
+    schemas: Iterable[tuple[str, pa.Schema]], names: Collection[str] | None = None
+) -> pa.Schema:
+    """Return the columns of all files together.
+
+    Args:
+        schemas: path and columns of each file, by path.
+        names: of the columns that are wanted; None: all.
+
+    Raises:
+        ValueError: a column has types of different kinds; the error names two files.
+
+    >>> common_schema([
+    ...     ("a", pa.schema({"id": pa.int32()})),
+    ...     ("b", pa.schema({"id": pa.int64(), "name": pa.string()})),
+    ... ])
+    id: int64
+    name: string
+    """
+    common: dict[str, tuple[str, pa.DataType]] = {}
+    for path, schema in schemas:
+        for field in schema:
+            if names is not None and field.name not in names:
+                continue
+            first, kind = common.setdefault(field.name, (path, field.type))
+            if kind != field.type:
+                common[field.name] = (first, _common_type(field.name, common, path, field.type))
+    return pa.schema({name: kind for name, (_, kind) in common.items()})
+
+
+def _common_type(
+    name: str, common: Mapping[str, tuple[str, pa.DataType]], path: str, given: pa.DataType
+) -> pa.DataType:
+    first, known = common[name]
+    # Text and bytes have several layouts in Arrow, and dictionaries are one more: none of it is
+    # of interest to who reads values.
+    sides = [pa.schema([(name, plain_type(kind))]) for kind in (known, given)]
+    try:
+        kind = pa.unify_schemas(sides, promote_options="permissive").field(0).type
+    except pa.ArrowException:
+        kind = None
+    if kind is None or not (is_kindred(known, kind) and is_kindred(given, kind)):
+        raise ValueError(
+            f"source: the column {name!r} is {known} in {first} and {given} in {path}; give files "
+            "whose types agree, or leave the column out with columns="
+        )
+    return kind

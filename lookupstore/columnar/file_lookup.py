@@ -1,0 +1,213 @@
+"""Answer keys from one columnar file: by its lookup file, or by a look into its row groups.
+
+What a lookup file costs is paid once, and what a look costs each time. So looks are taken until
+they have read as much as making the lookup file would: whatever comes, that is at most twice what
+the better choice would have cost, known in advance (the rule of ski rental). A batch that would
+read a large part of the file at once is not worth a look.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lookupstore.columnar.lookup_file import LookupFilePlan, needed_bytes, write_lookup_file
+from lookupstore.columnar.probe import ParquetProbe
+from lookupstore.columnar.published import PublishedFile, data_name, location_of
+from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.residency import Copy, FetchCounts, MadeFile, Residency
+from lookupstore.sst import Reader
+from lookupstore.stats import Counts
+
+Build = Literal["auto", "always", "never"]
+
+BUILDS: tuple[Build, ...] = ("auto", "always", "never")
+#: What making a lookup file costs, in bytes of its columns: they are read, sorted and written.
+BUILD_COST = 3
+#: Part of the bytes of the columns that one look may read.
+LARGE_LOOK = 0.25
+
+_log = logging.getLogger(__name__)
+
+
+class FileLookup:
+    """Answer keys from one columnar file; threads may share it.
+
+    Args:
+        plan: says what is looked up.
+        published: its lookup file beside the source, if there is one.
+        residency: where lookup files of this host are.
+        build: whether to make a lookup file: when it pays, at once, or never.
+        memory: budget of bytes for rows that are sorted.
+    """
+
+    def __init__(
+        self,
+        plan: LookupFilePlan,
+        published: PublishedFile | None,
+        residency: Residency,
+        build: Build,
+        memory: int,
+    ) -> None:
+        self.plan = plan
+        self._name = plan.name
+        self._published = published
+        self._residency = residency
+        self._build = build
+        self._memory = memory
+        self._lock = threading.Lock()
+        self._reader: Reader | None = None
+        self._held: Copy | MadeFile | None = None
+        self._probe: ParquetProbe | None = None
+        self._read = 0  # bytes that looks have read
+
+    def rows_at(self, encoded: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
+        """Return which keys the file has, and their packed rows.
+
+        Args:
+            encoded: the keys as bytes, as the plan encodes them; a null is never found.
+
+        Returns:
+            positions of the keys, ascending, and the row at each.
+
+        Raises:
+            CorruptionError: the file is damaged.
+            StaleStoreError: it has been written again, or is gone.
+            DiskQuotaError: its lookup file does not fit into the quota.
+            ValueError: a key comes twice under the rule `error`.
+        """
+        if encoded.null_count == len(encoded):
+            return np.zeros(0, dtype=np.int64), pa.array([], pa.large_binary())
+        reader = self._ready()
+        if reader is None:
+            found = self._looked_up(encoded)
+            if found is not None:
+                return found
+            reader = self.made()
+        try:
+            return _present(reader.get_many(encoded))
+        except CorruptionError:
+            if not isinstance(self._held, MadeFile):
+                raise
+            _log.warning("%s: damaged; it is made again", reader.path)
+            self._discard(reader)
+            return _present(self.made().get_many(encoded))
+
+    def made(self) -> Reader:
+        """Return a reader of the lookup file, which is fetched or made if it is not there."""
+        reader = self._ready()
+        if reader is not None:
+            return reader
+        with self._lock:
+            if self._reader is None:
+                held = self._residency.make(
+                    self._name,
+                    needed_bytes(self.plan),
+                    lambda path, room: write_lookup_file(self.plan, path, room, self._memory),
+                )
+                self._use(held, Reader(held.path))
+            assert self._reader is not None
+            return self._reader
+
+    def path(self) -> str:
+        """Return the path of the lookup file on this host, which is made if it is not there."""
+        return self.made().path
+
+    def counts(self) -> Counts:
+        """Return what this process has read of the lookup file, and fetched for it."""
+        reader, held = self._reader, self._held
+        fetched = held.counts if isinstance(held, Copy) else FetchCounts(0, 0, 0)
+        return Counts(
+            filter_negatives=0 if reader is None else reader.filter_negatives,
+            blocks_read=0 if reader is None else reader.blocks_read,
+            block_uses=0 if reader is None else reader.block_uses,
+            bytes_fetched=fetched.bytes,
+            range_requests=fetched.requests,
+            retries=fetched.retries,
+        )
+
+    def close(self) -> None:
+        """Close files; the next lookup opens them again."""
+        with self._lock:
+            for one in (self._reader, self._held, self._probe):
+                if one is not None:
+                    one.close()
+            self._reader = self._held = self._probe = None
+
+    def _ready(self) -> Reader | None:
+        """Return a reader of the lookup file if it is on this host or published."""
+        if self._reader is not None:
+            return self._reader
+        with self._lock:
+            if self._reader is None:
+                self._open_made()
+            if self._reader is None and self._published is not None:
+                self._open_published(self._published)
+            return self._reader
+
+    def _open_made(self) -> None:
+        held = self._residency.made(self._name)
+        if held is not None:
+            try:
+                self._use(held, Reader(held.path))
+            except (CorruptionError, FormatError) as error:
+                _log.warning("%s; it is made again", error)
+                held.close()
+                self._residency.discard(self._name)
+
+    def _open_published(self, file: PublishedFile) -> None:
+        location = location_of(self.plan.source)
+        name = data_name(file.name)
+        filesystem, path = location.resolve(name)
+        uri = location.show(name)
+        held = self._residency.hold(filesystem, path, nbytes=file.bytes, xxh64=file.xxh64, uri=uri)
+        try:
+            self._use(held, Reader(held.path, fill=held.fill))
+        except BaseException:
+            held.close()
+            raise
+
+    def _use(self, held: Copy | MadeFile, reader: Reader) -> None:
+        self._reader, self._held = reader, held
+
+    def _discard(self, reader: Reader) -> None:
+        with self._lock:
+            if self._reader is reader:
+                self._residency.discard(self._name)
+                self._reader = self._held = None
+
+    def _looked_up(self, encoded: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array] | None:
+        """Answer by a look into row groups; None if the lookup file should be made."""
+        if self._build == "always" or not self._can_look:
+            return None
+        with self._lock:
+            if self._probe is None:
+                self._probe = ParquetProbe(self.plan)
+            probe = self._probe
+            groups = probe.candidates(encoded)
+            cost, whole = probe.cost(groups), probe.cost(probe.groups)
+            if self._build == "auto":
+                dear = cost > LARGE_LOOK * whole or self._read + cost > BUILD_COST * whole
+                if groups and dear:
+                    return None
+            self._read += cost
+            return probe.find(encoded, groups)
+
+    @property
+    def _can_look(self) -> bool:
+        source = self.plan.source
+        constants = dict(source.constants)
+        names = self.plan.build.key_schema.names
+        return source.file_format == "parquet" and not any(name in constants for name in names)
+
+
+def _present(rows: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
+    if not rows.null_count:
+        return np.arange(len(rows)), rows
+    present = np.flatnonzero(rows.is_valid().to_numpy(zero_copy_only=False))
+    return present, rows.take(pa.array(present))

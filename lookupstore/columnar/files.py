@@ -1,0 +1,477 @@
+"""``ColumnarFiles``: Parquet or ORC files that answer what is at a key, without a store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import xxhash
+
+from lookupstore.columnar.evolution import common_schema
+from lookupstore.columnar.file_lookup import BUILDS, Build, FileLookup
+from lookupstore.columnar.lookup_file import (
+    MODES,
+    POSITION,
+    LookupFilePlan,
+    Mode,
+    plan_lookup_file,
+)
+from lookupstore.columnar.published import (
+    PublishedFile,
+    forget_old,
+    location_of,
+    publish_file,
+    published_files,
+)
+from lookupstore.columnar.source_file import source_files
+from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.file_reading import fitted
+from lookupstore.key_arguments import encode_keys
+from lookupstore.keys import KeySchema
+from lookupstore.location import Location, shown_uri
+from lookupstore.progress import progress_bars
+from lookupstore.residency import Residency
+from lookupstore.runs import MIN_MEMORY
+from lookupstore.stats import Counts
+
+#: Column of the file that a row is in, after Iceberg's metadata column of that name.
+FILE = "_file"
+
+Rule = Literal["error", "first", "last"]
+_RULES: tuple[Rule, ...] = ("error", "first", "last")
+_MEMORY = 128 << 20
+
+
+class ColumnarFiles:
+    """Answers what is at a key of Parquet or ORC files, with a lookup file a columnar file.
+
+    Lookup files are made on the host that asks, when they pay, within the quota of the host's
+    local copies; other processes, later jobs and other queries with the same columns use them. A
+    file that is written again gets a new one; those of the other files stay. What is found is the
+    files as they were when this object was made.
+
+    Rows whose key has a null are in no lookup file. Columns of the files that differ:
+    `lookupstore.columnar.evolution`.
+
+    Args:
+        source: path, URI, glob or folder of Parquet or ORC files, or a list of these.
+        key: the key columns, which every file has.
+        columns: the value columns; None takes all that are not in the key.
+        mode: what is known of a key: `value`: its value columns; `position`: the columns `_file`
+            and `_pos`, the path of its file and its row there, from 0; `value_and_position`: both;
+            `presence`: only whether it is there.
+        on_duplicate: what happens to a key that comes more than once: `"error"`; `"first"` or
+            `"last"` keep that row, files by ascending path. Under `"error"`, a key that two files
+            hold is an error when it is looked up.
+        latest_partition: name of the `name=value` folders of which only the greatest value counts,
+            by number if all values are numbers, else as text: the partition of the last day.
+        build: when to make a lookup file: `auto`: when looks into the row groups of the file that
+            may hold the keys would cost as much; `always`: at the first key; `never`.
+        memory: budget in bytes for rows that are sorted, at least 64 KiB.
+        residency: where lookup files of this host are; None takes that of the host.
+
+    Raises:
+        FileNotFoundError: the source names no files.
+        KeyError: a column that there is not, or a file without a key column.
+        TypeError: a key column whose type cannot be ordered, or a value that cannot be stored.
+        ValueError: an argument out of range, or columns of several files that do not agree.
+        CorruptionError: a footer is damaged.
+
+    Source: LookupLevels of Apache Paimon and its processors of values, positions and presence;
+    `max_pt()` of its lookup joins.
+
+    >>> import os, tempfile, pyarrow.parquet as pq
+    >>> folder = tempfile.mkdtemp()
+    >>> pq.write_table(pa.table({"id": [2, 1], "name": ["b", "a"]}), f"{folder}/1.parquet")
+    >>> pq.write_table(pa.table({"id": [3], "name": ["c"]}), f"{folder}/2.parquet")
+    >>> with ColumnarFiles(f"{folder}/*.parquet", key="id") as files:
+    ...     files.lookup([3, 1, 7]).to_pydict()
+    {'name': ['c', 'a', None]}
+    >>> with ColumnarFiles(folder, key="id", mode="position") as files:
+    ...     [(os.path.basename(row["_file"]), row["_pos"]) for row in files.lookup([1]).to_pylist()]
+    [('1.parquet', 1)]
+    """
+
+    def __init__(
+        self,
+        source: str | os.PathLike[str] | Sequence[str],
+        *,
+        key: str | Sequence[str],
+        columns: str | Sequence[str] | None = None,
+        mode: Mode = "value",
+        on_duplicate: Rule = "error",
+        latest_partition: str | None = None,
+        build: Build = "auto",
+        memory: int = _MEMORY,
+        residency: Residency | None = None,
+    ) -> None:
+        for argument, value, known in (
+            ("mode", mode, MODES),
+            ("on_duplicate", on_duplicate, _RULES),
+            ("build", build, BUILDS),
+        ):
+            if value not in known:
+                raise ValueError(f"{argument} is {value!r}; give {', '.join(map(repr, known))}")
+        if not isinstance(memory, int) or memory < MIN_MEMORY:
+            raise ValueError(f"memory is {memory!r}; give at least {MIN_MEMORY} bytes")
+        names = [key] if isinstance(key, str) else list(key)
+        values = [columns] if isinstance(columns, str) else columns
+        given = os.fspath(source) if isinstance(source, (str, os.PathLike)) else list(source)
+        sources = source_files(given, latest_partition=latest_partition)
+        wanted = [*names, *(values or ())]
+        everything = values is None and mode in ("value", "value_and_position")
+        schema = common_schema(
+            ((file.uri, file.schema) for file in sources), None if everything else wanted
+        )
+        for name in wanted:
+            if name not in schema.names:
+                known = sources[0].schema.names
+                raise KeyError(f"the files have no column {name!r}; the first one has {known}")
+        plans = [plan_lookup_file(file, names, values, mode, on_duplicate) for file in sources]
+        first = given if isinstance(given, str) else given[0]
+        self._start(
+            uri=shown_uri(first),
+            mode=mode,
+            rule=on_duplicate,
+            key=KeySchema(pa.schema([schema.field(name).with_nullable(False) for name in names])),
+            values=_value_fields(schema, names, values, mode),
+            plans=plans,
+            published=_published(plans),
+            build=build,
+            memory=memory,
+            residency=residency,
+        )
+
+    def _start(
+        self,
+        *,
+        uri: str,
+        mode: Mode,
+        rule: Rule,
+        key: KeySchema,
+        values: pa.Schema,
+        plans: Sequence[LookupFilePlan],
+        published: dict[str, PublishedFile],
+        build: Build,
+        memory: int,
+        residency: Residency | None,
+    ) -> None:
+        self.path = uri
+        self.mode = mode
+        self._rule = rule
+        self._key = key
+        self._values = values
+        self._plans = plans
+        self._published = published
+        self._build = build
+        self._memory = memory
+        residency = Residency() if residency is None else residency
+        self._lookups = [
+            FileLookup(plan, published.get(plan.name), residency, build, memory) for plan in plans
+        ]
+        names = "".join(plan.name for plan in plans)
+        self.id: str = xxhash.xxh3_128_hexdigest(f"{names} {values} {mode} {rule} {build}".encode())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        state = {
+            "uri": self.path,
+            "mode": self.mode,
+            "rule": self._rule,
+            "key": self._key,
+            "values": self._values,
+            "plans": self._plans,
+            "published": self._published,
+            "build": self._build,
+            "memory": self._memory,
+            "residency": None,
+        }
+        return _restored, (state,)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Return the names of the key columns."""
+        return tuple(self._key.names)
+
+    @property
+    def key_schema(self) -> KeySchema:
+        """Return the key columns, in types that hold the keys of all files."""
+        return self._key
+
+    @property
+    def value_schema(self) -> pa.Schema:
+        """Return the columns that a lookup gives."""
+        return self._values
+
+    @property
+    def num_files(self) -> int:
+        """Return the number of columnar files."""
+        return len(self._plans)
+
+    @property
+    def num_rows(self) -> int:
+        """Return the number of rows of all files."""
+        return sum(plan.source.num_rows for plan in self._plans)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the size of all files."""
+        return sum(plan.source.nbytes for plan in self._plans)
+
+    def lookup(
+        self, keys: Any, columns: Sequence[str] | None = None, *, found: bool | str = False
+    ) -> pa.Table:
+        """Return the value columns at many keys: row i answers key i, nulls where it is missing.
+
+        Args:
+            keys: the keys, in any of the forms of `lookupstore.key_arguments`.
+            columns: value columns to give, in this order; None gives all.
+            found: append a boolean column `found`, or of the name given, which tells a missing key
+                from stored nulls.
+
+        Raises:
+            TypeError: keys of a wrong type or form; the error names the right one.
+            KeyError: a column that there is not.
+            ValueError: a key is in several files, or several times in one, under the rule `error`;
+                or there is a value column of the name of `found`.
+            CorruptionError: a file is damaged.
+            StaleStoreError: a file has been written again, or is gone.
+            DiskQuotaError: a lookup file does not fit into the quota of the host.
+        """
+        names = self._values.names if columns is None else list(columns)
+        for name in names:
+            if name not in self._values.names:
+                raise KeyError(f"columns: no value column {name!r}; there are {self._values.names}")
+        mark = found if isinstance(found, str) else "found"
+        if found and mark in names:
+            raise ValueError(
+                f"found={found!r}: there is a value column {mark!r}; give another name"
+            )
+        places, parts = self._found(keys)
+        missing = places < 0
+        table = pa.table(
+            [self._gathered(self._values.field(name), parts, places, missing) for name in names],
+            names=names,
+        )
+        if not found:
+            return table
+        present = pa.array(~missing)
+        return table.append_column(mark, present) if names else pa.table({mark: present})
+
+    def contains(self, keys: Any) -> pa.BooleanArray:
+        """Say for each of many keys whether a file has it: Arrow booleans, never null.
+
+        Raises: what `lookup` does.
+        """
+        places, _ = self._found(keys)
+        return pa.array(places >= 0)
+
+    def _found(self, keys: Any) -> tuple[npt.NDArray[np.int64], list[tuple[int, pa.Array]]]:
+        """Return where the answer to each key is among those of all files; -1: nowhere.
+
+        The answers are the packed rows of each file, with its number.
+        """
+        encoded: dict[KeySchema, pa.Array] = {}
+        places: npt.NDArray[np.int64] | None = None
+        parts: list[tuple[int, pa.Array]] = []
+        count = 0
+        order = range(len(self._plans))
+        for number in reversed(order) if self._rule == "last" else order:
+            schema = self._plans[number].build.key_schema
+            if schema not in encoded:
+                encoded[schema] = encode_keys(keys, schema)
+            wanted = encoded[schema]
+            if places is None:
+                places = np.full(len(wanted), -1, dtype=np.int64)
+            rest: npt.NDArray[np.int64] | None = None
+            if self._rule != "error" and count:
+                rest = np.flatnonzero(places < 0)
+                if not len(rest):
+                    break
+                wanted = wanted.take(pa.array(rest))
+            positions, rows = self._lookups[number].rows_at(wanted)
+            if not len(positions):
+                continue
+            if rest is not None:
+                positions = rest[positions]
+            again = np.flatnonzero(places[positions] >= 0)
+            if len(again):
+                key = encoded[schema][int(positions[again[0]])].as_py()
+                raise self._in_two_files(key, number, int(places[positions[again[0]]]), parts)
+            places[positions] = np.arange(count, count + len(positions))
+            parts.append((number, rows))
+            count += len(positions)
+        assert places is not None
+        return places, parts
+
+    def _in_two_files(
+        self, key: bytes, number: int, place: int, parts: Sequence[tuple[int, pa.Array]]
+    ) -> ValueError:
+        starts = np.cumsum([0, *(len(rows) for _, rows in parts)])
+        first = parts[int(np.searchsorted(starts, place, "right")) - 1][0]
+        values = self._plans[number].build.key_schema.decode(pa.array([key], pa.large_binary()))
+        shown = ", ".join(f"{name}={value!r}" for name, value in values.to_pylist()[0].items())
+        return ValueError(
+            f"the key {shown} is in {self._plans[first].source.uri} and in "
+            f"{self._plans[number].source.uri}; pass on_duplicate='first' or 'last' to say which "
+            "row counts"
+        )
+
+    def _gathered(
+        self,
+        field: pa.Field,
+        parts: Sequence[tuple[int, pa.Array]],
+        places: npt.NDArray[np.int64],
+        missing: npt.NDArray[np.bool_],
+    ) -> pa.Array:
+        """Return a value column at the places of all keys."""
+        columns = [self._column(field, number, rows) for number, rows in parts]
+        column = pa.concat_arrays(columns) if columns else pa.array([], field.type)
+        return column.take(pa.array(places, mask=missing))
+
+    def _column(self, field: pa.Field, number: int, rows: pa.Array) -> pa.Array:
+        """Return a value column of rows of one file, null if the file lacks it."""
+        plan = self._plans[number]
+        if field.name == FILE and self.mode in ("position", "value_and_position"):
+            return pa.repeat(pa.scalar(plan.source.uri, field.type), len(rows))
+        if field.name not in plan.build.row_schema.schema.names:
+            return pa.nulls(len(rows), field.type)
+        try:
+            column = plan.build.row_schema.unpack(rows, [field.name]).column(0)
+        except FormatError as error:
+            path = self._lookups[number].made().path
+            raise CorruptionError(path, 0, "rows of the file's value columns", error) from None
+        return fitted(column, field, plan.source.uri, "in the files together")
+
+    def prepare(self, *, threads: int = 1, progress: bool | None = None) -> None:
+        """Make or fetch the lookup files of all columnar files on this host.
+
+        Args:
+            threads: how many are made at one time.
+            progress: show a progress bar; None shows it if standard error is a terminal.
+
+        Raises: what `lookup` does.
+        """
+        self._each(lambda lookup: lookup.made(), threads, progress, "Making lookup files")
+
+    def publish(self, *, threads: int = 1, progress: bool | None = None) -> int:
+        """Write the lookup files beside their columnar files, so that others fetch them.
+
+        They go into the folder `_lookup` of the source. Those that are there stay as they are, and
+        those of files that have changed go a day later, by the next `publish`.
+
+        Args:
+            threads: how many are made at one time.
+            progress: show a progress bar; None shows it if standard error is a terminal.
+
+        Returns:
+            how many were written.
+
+        Raises:
+            OSError: the source's folder cannot be written.
+            Exception: what `lookup` raises.
+        """
+        present = _published(self._plans)
+
+        def one(lookup: FileLookup) -> None:
+            plan = lookup.plan
+            if plan.name not in present:
+                location = location_of(plan.source)
+                published[plan.name] = publish_file(
+                    location, plan.name, plan.source, lookup.made().path
+                )
+
+        published: dict[str, PublishedFile] = {}
+        self._each(one, threads, progress, "Publishing lookup files")
+        self._published = present | published
+        sources: dict[Location, list[str]] = {}
+        for plan in self._plans:
+            location = location_of(plan.source)
+            sources.setdefault(location, []).append(plan.source.below)
+        for location, below in sources.items():
+            forget_old(location, below, [plan.name for plan in self._plans])
+        return len(published)
+
+    def _each(
+        self,
+        step: Callable[[FileLookup], object],
+        threads: int,
+        progress: bool | None,
+        title: str,
+    ) -> None:
+        with progress_bars(progress) as bars, ThreadPoolExecutor(threads, "lookupstore") as pool:
+            advance = bars(title, self.num_rows) if bars else None
+            for lookup, _ in zip(self._lookups, pool.map(step, self._lookups), strict=True):
+                if advance:
+                    advance(lookup.plan.source.num_rows)
+
+    def counts(self) -> Counts:
+        """Return what lookups of this process have read of lookup files, and fetched for them."""
+        total = Counts()
+        for lookup in self._lookups:
+            total += lookup.counts()
+        return total
+
+    def close(self) -> None:
+        """Close all files. Closing again does nothing; a lookup opens them again."""
+        for lookup in self._lookups:
+            lookup.close()
+
+    def __enter__(self) -> ColumnarFiles:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ColumnarFiles) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return (
+            f"<ColumnarFiles {self.path}: {self.num_files} files, {self.num_rows:,} rows, key "
+            f"{', '.join(self.key)}>"
+        )
+
+
+def _restored(state: dict[str, Any]) -> ColumnarFiles:
+    files = ColumnarFiles.__new__(ColumnarFiles)
+    files._start(**state)
+    return files
+
+
+def _value_fields(
+    schema: pa.Schema, key: Sequence[str], columns: Sequence[str] | None, mode: Mode
+) -> pa.Schema:
+    fields = []
+    if mode in ("value", "value_and_position"):
+        wanted = schema.names if columns is None else columns
+        fields = [schema.field(name) for name in wanted if name not in key]
+    elif columns is not None:
+        raise ValueError(f"columns is {list(columns)!r}; mode {mode!r} gives no columns of rows")
+    if mode in ("position", "value_and_position"):
+        fields += [pa.field(FILE, pa.string()), pa.field(POSITION, pa.int64())]
+    return pa.schema([field.with_nullable(True) for field in fields])
+
+
+def _published(plans: Sequence[LookupFilePlan]) -> dict[str, PublishedFile]:
+    """Return the lookup files that are beside the columnar files, by name."""
+    names: dict[Location, list[str]] = {}
+    for plan in plans:
+        names.setdefault(location_of(plan.source), []).append(plan.name)
+    found: dict[str, PublishedFile] = {}
+    for location, wanted in names.items():
+        found |= published_files(location, wanted)
+    return found

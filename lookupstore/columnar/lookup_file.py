@@ -1,0 +1,213 @@
+"""Make a lookup file of one columnar file: its keys, each with its values, its position, or both.
+
+A file that is sorted by its key is streamed: nothing but a block of it is in memory. Rows in any
+other order are sorted within a memory budget, and spilled beyond it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from lookupstore._version import __version__
+from lookupstore.arrow_types import schema_to_json
+from lookupstore.build import BuildPlan, OnDuplicate, plan_build
+from lookupstore.columnar.source_file import SourceFile
+from lookupstore.residency import Room
+from lookupstore.runs import RepeatedKeyError, RunSorter
+from lookupstore.sst import Writer
+
+Mode = Literal["value", "position", "value_and_position", "presence"]
+
+MODES: tuple[Mode, ...] = ("value", "position", "value_and_position", "presence")
+#: Column of the row's position in its file, from 0, after Iceberg's metadata column of that name.
+POSITION = "_pos"
+
+# Beside packed rows, bytes that a record takes in a file and in runs.
+_RECORD_BYTES = 24
+_SLACK_BYTES = 1 << 20
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LookupFilePlan:
+    """Say what the lookup file of one columnar file holds.
+
+    Attributes:
+        source: the columnar file.
+        build: gives keys and rows of it as bytes.
+    """
+
+    source: SourceFile
+    build: BuildPlan
+
+    @property
+    def name(self) -> str:
+        """Return 32 hexadecimal digits that tell all that is in the lookup file."""
+        build = self.build
+        parts = [
+            __version__,
+            self.source.identity,
+            schema_to_json(build.key_schema.schema, ()),
+            schema_to_json(build.row_schema.schema, ()),
+            build.keep,
+        ]
+        return xxhash.xxh3_128_hexdigest(json.dumps(parts).encode())
+
+    @property
+    def columns(self) -> list[str]:
+        """Return the names of the columns that are read of the source."""
+        return [name for name in self.build.columns if name != POSITION]
+
+    def repeated(self, key: bytes) -> ValueError:
+        """Return the error for a key that comes more than once in the file."""
+        return ValueError(f"{self.source.uri}: {self.build.repeated(key)}")
+
+    def encoded(self) -> Iterator[pa.RecordBatch]:
+        """Yield `key` and `value` of all rows whose key has no null."""
+        row = 0
+        for batch in self.source.batches(self.columns):
+            yield self.encode(batch, np.arange(row, row + batch.num_rows))
+            row += batch.num_rows
+
+    def encode(self, batch: pa.RecordBatch, positions: np.ndarray) -> pa.RecordBatch:
+        """Turn rows of the source into `key` and `value`; rows with a null in the key are left out.
+
+        Args:
+            batch: the columns that the plan reads.
+            positions: of these rows in the source, int64.
+        """
+        batch = batch.append_column(POSITION, pa.array(positions, pa.int64()))
+        for name in self.build.key_schema.names:
+            if batch.column(name).null_count:
+                batch = batch.filter(batch.column(name).is_valid())
+        return self.build.encode(batch, None)
+
+
+def plan_lookup_file(
+    source: SourceFile,
+    key: Sequence[str],
+    columns: Sequence[str] | None,
+    mode: Mode,
+    on_duplicate: OnDuplicate,
+) -> LookupFilePlan:
+    """Plan the lookup file of a columnar file.
+
+    Args:
+        source: the file.
+        key: names of the key columns.
+        columns: value columns; those that the file lacks are no part of the plan. None: all.
+        mode: what the lookup file holds beside keys.
+        on_duplicate: what happens to a key that comes twice in the file.
+
+    Raises:
+        KeyError: the file lacks a key column.
+        TypeError: a key column whose type cannot be ordered, or a value that cannot be stored.
+    """
+    for name in key:
+        if name not in source.schema.names:
+            raise KeyError(
+                f"key: {source.uri} has no column {name!r}; it has {source.schema.names}"
+            )
+    values: list[str] = []
+    if mode in ("value", "value_and_position"):
+        wanted = source.schema.names if columns is None else columns
+        values = [name for name in wanted if name in source.schema.names and name not in key]
+    schema = source.schema
+    if mode in ("position", "value_and_position"):
+        if POSITION in schema.names:
+            raise ValueError(
+                f"mode is {mode!r}, which gives a column {POSITION!r}, but {source.uri} has one"
+            )
+        schema = schema.append(pa.field(POSITION, pa.int64(), nullable=False))
+        values.append(POSITION)
+    plan = plan_build(schema, key=list(key), columns=values, on_duplicate=on_duplicate)
+    return LookupFilePlan(source, plan)
+
+
+def write_lookup_file(plan: LookupFilePlan, path: str, room: Room, memory: int) -> None:
+    """Write the lookup file of a columnar file to a path of this host.
+
+    Args:
+        plan: says what it holds.
+        path: of the new file.
+        room: is asked for the bytes that the file and what is spilled beside it take.
+        memory: budget for rows in memory, in bytes.
+
+    Raises:
+        ValueError: a key comes twice under the rule `error`.
+        DiskQuotaError: the file does not fit into the quota.
+        StaleStoreError: the source has been written again meanwhile, or is gone.
+        CorruptionError: the source is damaged.
+    """
+    source = plan.source
+    _log.info("%s: making a lookup file of %d rows", source.uri, source.num_rows)
+    if not _stream(plan, path, room):
+        _log.info("%s: not in the order of its key: it is sorted", source.uri)
+        _sort(plan, path, room, memory)
+    source.check_unchanged()
+
+
+def needed_bytes(plan: LookupFilePlan) -> int:
+    """Return the bytes that a lookup file takes at least, about."""
+    width = (plan.build.key_schema.width or 0) + (plan.build.row_schema.width or 0)
+    return plan.source.num_rows * width + _SLACK_BYTES
+
+
+def _stream(plan: LookupFilePlan, path: str, room: Room) -> bool:
+    """Write rows as they come; return whether they were in ascending order of their keys."""
+    writer = _writer(plan, path, plan.source.num_rows)
+    nbytes = _SLACK_BYTES
+    try:
+        for batch in plan.encoded():
+            nbytes += _size(batch)
+            room.ensure(nbytes)
+            try:
+                writer.put_many(batch.column("key"), batch.column("value"))
+            except ValueError:  # out of order, or repeated: sorting finds out which
+                writer.abort()
+                return False
+        writer.close()
+    except BaseException:
+        writer.abort()
+        raise
+    return True
+
+
+def _sort(plan: LookupFilePlan, path: str, room: Room, memory: int) -> None:
+    nbytes = _SLACK_BYTES
+    try:
+        with RunSorter(plan.build.keep, memory=memory, folder=os.path.dirname(path)) as sorter:
+            for batch in plan.encoded():
+                nbytes += 2 * _size(batch)  # in runs, and in the file
+                room.ensure(nbytes)
+                sorter.add(batch)
+            with _writer(plan, path, sorter.rows_at_most(0)) as writer:
+                for batch in sorter.sorted_batches(0):
+                    writer.put_many(batch.column("key"), batch.column("value"))
+    except RepeatedKeyError as error:
+        raise plan.repeated(error.key) from None
+
+
+def _writer(plan: LookupFilePlan, path: str, rows: int) -> Writer:
+    return Writer(
+        path,
+        compression="none",
+        expected_entries=rows or None,
+        key_schema=plan.build.key_schema.schema,
+        value_schema=plan.build.row_schema.schema,
+        source=plan.source.uri,
+    )
+
+
+def _size(batch: pa.RecordBatch) -> int:
+    return int(batch.nbytes) + _RECORD_BYTES * int(batch.num_rows)

@@ -1,0 +1,202 @@
+"""Find few keys in a Parquet file without a lookup file: read only row groups that may hold them.
+
+The statistics of a row group say between which values its keys are, and a Bloom filter, if its
+writer made one, which are certainly not among them. What is left is read and compared.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lookupstore.arrow_types import family_of
+from lookupstore.columnar.lookup_file import LookupFilePlan
+from lookupstore.columnar.parquet_filter import none_of, read_filter
+from lookupstore.errors import CorruptionError
+from lookupstore.runs import MIN_MEMORY, RepeatedKeyError, RunSorter
+from lookupstore.sst._filter import Filter
+
+_BATCH_ROWS = 1 << 16
+# Rows that were found are few; what does not fit is spilled.
+_MEMORY = 16 << 20
+
+
+class ParquetProbe:
+    """Look keys up in the row groups of a Parquet file.
+
+    Args:
+        plan: says which columns are keys and values; the key is stored in the file.
+
+    Raises:
+        StaleStoreError: the file has been written again, or is gone.
+        CorruptionError: its footer is damaged.
+    """
+
+    def __init__(self, plan: LookupFilePlan) -> None:
+        self._plan = plan
+        self._file = plan.source.open()
+        with self._plan.source.reading():
+            self._parquet = pq.ParquetFile(
+                self._file, pre_buffer=False, page_checksum_verification=True
+            )
+        self._metadata = self._parquet.metadata
+        self._column = self._first_key_column()
+        self._filters: dict[int, Filter | None] = {}
+
+    @property
+    def groups(self) -> range:
+        """Return the numbers of all row groups."""
+        return range(self._metadata.num_row_groups)
+
+    def cost(self, groups: Sequence[int]) -> int:
+        """Return the stored bytes of the columns that the plan reads, in some row groups."""
+        names = set(self._plan.columns)
+        total = 0
+        for number in groups:
+            group = self._metadata.row_group(number)
+            for i in range(group.num_columns):
+                column = group.column(i)
+                if column.path_in_schema.partition(".")[0] in names:
+                    total += column.total_compressed_size
+        return total
+
+    def candidates(self, encoded: pa.Array) -> list[int]:
+        """Return the row groups that may hold one of some keys.
+
+        Args:
+            encoded: the keys as bytes, as the plan encodes them; a null is nowhere.
+        """
+        distinct = encoded.drop_null().unique()
+        if not len(distinct):
+            return []
+        if self._column is None:
+            return list(self.groups)
+        key = self._plan.build.key_schema
+        wanted = key.decode(distinct).column(0)
+        groups = [number for number in self.groups if self._in_statistics(number, wanted)]
+        if len(key.names) == 1:
+            groups = [number for number in groups if not self._filtered_out(number, wanted)]
+        return groups
+
+    def find(
+        self, encoded: pa.Array, groups: Sequence[int]
+    ) -> tuple[npt.NDArray[np.int64], pa.Array]:
+        """Return which keys are in some row groups, and their rows as a lookup file has them.
+
+        Args:
+            encoded: the keys as bytes; a null is never found.
+            groups: row groups.
+
+        Returns:
+            positions in `encoded`, ascending, and the packed row at each of these keys.
+
+        Raises:
+            CorruptionError: pages are damaged.
+            ValueError: a key comes twice under the rule `error`.
+        """
+        distinct = encoded.drop_null().unique()
+        with (
+            tempfile.TemporaryDirectory(prefix="lookupstore-") as folder,
+            RunSorter(
+                self._plan.build.keep, memory=max(MIN_MEMORY, _MEMORY), folder=folder
+            ) as sorter,
+        ):
+            try:
+                for number in groups:
+                    for found in self._matches(number, distinct):
+                        sorter.add(found)
+                batches = list(sorter.sorted_batches(0))
+            except RepeatedKeyError as error:
+                raise self._plan.repeated(error.key) from None
+        if not batches:
+            return np.zeros(0, dtype=np.int64), pa.array([], pa.large_binary())
+        keys = pa.concat_arrays([batch.column("key") for batch in batches])
+        places = pc.index_in(encoded, value_set=keys, skip_nulls=True)
+        present = np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False))
+        rows = pa.concat_arrays([batch.column("value") for batch in batches])
+        return present, rows.cast(pa.large_binary()).take(places.take(pa.array(present)))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _first_key_column(self) -> int | None:
+        """Return the number of the first key column, if what row groups say of it can be used.
+
+        Unsigned and floating numbers, times and decimals have statistics that depend on who wrote
+        them.
+        """
+        field = self._plan.build.key_schema.schema.field(0)
+        known = family_of(field.type) == "string" or pa.types.is_signed_integer(field.type)
+        # A dot may be of a name, or between the names of nested columns.
+        if "." in field.name or not (known or pa.types.is_date32(field.type)) or not self.groups:
+            return None
+        group = self._metadata.row_group(0)
+        paths = [group.column(i).path_in_schema for i in range(group.num_columns)]
+        return paths.index(field.name)
+
+    def _in_statistics(self, number: int, wanted: pa.Array) -> bool:
+        statistics = self._metadata.row_group(number).column(self._column).statistics
+        if statistics is None or not statistics.has_min_max:
+            return True
+        least, greatest = statistics.min_raw, statistics.max_raw
+        if family_of(wanted.type) == "string":
+            kind = pa.large_binary()  # bounds may be cut, also within a character
+        else:
+            kind = pa.int64()
+            wanted = wanted.cast(pa.int32()) if pa.types.is_date32(wanted.type) else wanted
+        values = wanted.cast(kind)
+        inside = pc.and_(
+            pc.greater_equal(values, pa.scalar(least, kind)),
+            pc.less_equal(values, pa.scalar(greatest, kind)),
+        )
+        return bool(pc.any(inside).as_py())
+
+    def _filtered_out(self, number: int, wanted: pa.Array) -> bool:
+        column = self._metadata.row_group(number).column(self._column)
+        if number not in self._filters:
+            # pyarrow before 22 does not say where filters are.
+            offset = getattr(column, "bloom_filter_offset", None)
+            self._filters[number] = (
+                None
+                if offset is None
+                else read_filter(self._file, offset, self._plan.source.nbytes)
+            )
+        bloom = self._filters[number]
+        return bloom is not None and none_of(bloom, wanted, column.physical_type)
+
+    def _matches(self, number: int, distinct: pa.Array) -> Iterator[pa.RecordBatch]:
+        """Yield `key` and `value` of the rows of a row group that have one of some keys."""
+        plan = self._plan
+        key = plan.build.key_schema
+        hits: list[npt.NDArray[np.int64]] = []
+        for batch in self._batches(number, key.names):
+            encoded, _ = key.encode_masked(batch)
+            hit = pc.index_in(encoded, value_set=distinct, skip_nulls=True).is_valid()
+            hits.append(np.flatnonzero(hit.to_numpy(zero_copy_only=False)))
+        if not any(len(one) for one in hits):
+            return
+        row = sum(self._metadata.row_group(i).num_rows for i in range(number))
+        for hit, batch in zip(hits, self._batches(number, plan.columns), strict=True):
+            if len(hit):
+                yield plan.encode(batch.take(pa.array(hit)), row + hit)
+            row += batch.num_rows
+
+    def _batches(self, number: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        source = self._plan.source
+        constants = dict(source.constants)
+        stored = [name for name in names if name not in constants]
+        rows = 0
+        with self._plan.source.reading():
+            for batch in self._parquet.iter_batches(_BATCH_ROWS, [number], stored):
+                rows += batch.num_rows
+                yield source.with_constants(batch, names)
+        expected = self._metadata.row_group(number).num_rows
+        if rows != expected:
+            raise CorruptionError(source.uri, 0, f"{expected} rows in row group {number}", rows)

@@ -1,0 +1,116 @@
+"""Lookup files beside the columnar files that they are of, so that others need not make them.
+
+They are in a folder `_lookup`, which Spark and Hive do not look into, each named by all that is in
+it. A description is written after its file: without it, a file is not there.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+from lookupstore.columnar.source_file import SourceFile
+from lookupstore.errors import CorruptionError
+from lookupstore.location import Location, file_chunks, file_hash
+
+FOLDER = "_lookup"
+#: Seconds for which a lookup file stays after its source has changed: queries may have planned it.
+KEPT_SECONDS = 24 * 3600.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PublishedFile:
+    """Describe a published lookup file.
+
+    Attributes:
+        name: 32 hexadecimal digits, see `LookupFilePlan.name`.
+        source: path of the columnar file below the folder that both are in.
+        bytes: size of the lookup file.
+        xxh64: hash of all of it, 16 hexadecimal digits.
+    """
+
+    name: str
+    source: str
+    bytes: int
+    xxh64: str
+
+
+def location_of(source: SourceFile) -> Location:
+    """Return where lookup files of a columnar file are published."""
+    return Location(f"{source.base.rstrip('/')}/{FOLDER}", filesystem=source.filesystem)
+
+
+def published_files(location: Location, names: Iterable[str]) -> dict[str, PublishedFile]:
+    """Return those of the named lookup files that are published, by name.
+
+    Raises:
+        CorruptionError: a description is damaged.
+    """
+    present = {file.name for file in location.files()}
+    return {
+        name: _read(location, name)
+        for name in names
+        if _described(name) in present and data_name(name) in present
+    }
+
+
+def publish_file(location: Location, name: str, source: SourceFile, path: str) -> PublishedFile:
+    """Publish a lookup file that this host has at a path."""
+    nbytes = sum(len(chunk) for chunk in file_chunks(path))
+    file = PublishedFile(name, source.below, nbytes, file_hash(path))
+    location.write(data_name(name), file_chunks(path))
+    location.write(_described(name), [json.dumps(asdict(file)).encode() + b"\n"])
+    return file
+
+
+def forget_old(location: Location, sources: Iterable[str], current: Iterable[str]) -> list[str]:
+    """Remove published files of sources that have changed since; return their names.
+
+    Args:
+        location: of the published files.
+        sources: paths of the columnar files that are there, below the folder.
+        current: names of the lookup files that are of these as they are now.
+    """
+    known, kept = set(sources), set(current)
+    removed = []
+    for file in location.files():
+        name, _, extension = file.name.partition(".")
+        if extension != "json" or name in kept:
+            continue
+        old = file.modified is not None and time.time() - file.modified > KEPT_SECONDS
+        if old and _read(location, name).source in known:
+            location.delete(_described(name))
+            location.delete(data_name(name))
+            removed.append(name)
+    if removed:
+        _log.info("%s: %d lookup files of older sources removed", location.uri, len(removed))
+    return removed
+
+
+def _read(location: Location, name: str) -> PublishedFile:
+    path = _described(name)
+    content = location.read(path)
+    try:
+        file = PublishedFile(**json.loads(content))
+    except (ValueError, TypeError) as error:
+        raise CorruptionError(
+            location.show(path), 0, "a description of a lookup file", error
+        ) from None
+    right = isinstance(file.bytes, int) and file.bytes > 0 and isinstance(file.xxh64, str)
+    if file.name != name or not right:
+        raise CorruptionError(location.show(path), 0, f"a description of {name}", file)
+    return file
+
+
+def _described(name: str) -> str:
+    return f"{name}.json"
+
+
+def data_name(name: str) -> str:
+    """Return the path of a published lookup file in its folder."""
+    return f"{name}.sst"

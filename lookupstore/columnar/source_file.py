@@ -1,0 +1,306 @@
+"""One columnar file as it was when it was found: where it is, what is in it, what identifies it."""
+
+from __future__ import annotations
+
+import errno
+import posixpath
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import xxhash
+from pyarrow import fs, orc
+
+from lookupstore.errors import CorruptionError, StaleStoreError
+from lookupstore.file_reading import fitted, read_file
+from lookupstore.file_search import FoundFiles, find_files, format_of
+
+# Most footers are shorter: one request of an object store brings one.
+_TAIL_BYTES = 64 << 10
+_PARQUET_END = 8
+# Footers that are read at one time.
+_THREADS = 16
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """Describe a columnar file.
+
+    Attributes:
+        filesystem: that has it.
+        path: of the file on it.
+        base: folder that it was found below, where lookup files may be published.
+        nbytes: its size.
+        written: when it was, in nanoseconds since 1970, as exactly as all requests of the file
+            system say it; None if none does.
+        footer: XXH64 of its footer, 16 hexadecimal digits.
+        num_rows: number of its rows.
+        schema: its columns, those that `name=value` folders give last.
+        constants: the values of those, by name.
+    """
+
+    filesystem: fs.FileSystem
+    path: str
+    base: str
+    nbytes: int
+    written: int | None
+    footer: str
+    num_rows: int
+    schema: pa.Schema
+    constants: tuple[tuple[str, int | str | None], ...]
+
+    @property
+    def uri(self) -> str:
+        """Return what people see of it: the path, or a URI."""
+        if self._is_local:
+            return self.path
+        return f"{self.filesystem.type_name}://{self.path}"
+
+    @property
+    def _is_local(self) -> bool:
+        return isinstance(self.filesystem, fs.LocalFileSystem)
+
+    @property
+    def below(self) -> str:
+        """Return its path below its base."""
+        return self.path[len(self.base.rstrip("/")) + 1 :]
+
+    @property
+    def file_format(self) -> str:
+        """Return `parquet` or `orc`."""
+        return format_of(self.path)
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """Return what changes whenever its rows do."""
+        return (self.path, self.nbytes, self.written, self.footer, self.constants)
+
+    def open(self) -> pa.NativeFile:
+        """Open the file.
+
+        Raises:
+            StaleStoreError: it is gone, or has another size.
+        """
+        try:
+            file = self.filesystem.open_input_file(self.path)
+        except FileNotFoundError:
+            raise StaleStoreError(f"{self.uri}: gone since the files were listed") from None
+        if file.size() != self.nbytes:
+            file.close()
+            raise self._changed()
+        return file
+
+    def check_unchanged(self) -> None:
+        """Say if the file is not the one any more that was found.
+
+        Raises:
+            StaleStoreError: it has been written again, or is gone.
+        """
+        info = self.filesystem.get_file_info(self.path)
+        if info.type is fs.FileType.NotFound:
+            raise StaleStoreError(f"{self.uri}: gone since the files were listed")
+        with self.open() as file:
+            footer = _footer_hash(_tail(file, self.nbytes, self.file_format, self.uri))
+        if _written(self.filesystem, info) != self.written or footer != self.footer:
+            raise self._changed()
+
+    def _changed(self) -> StaleStoreError:
+        return StaleStoreError(
+            f"{self.uri}: written again since the files were listed; list them again"
+        )
+
+    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the named columns, in the order of rows, a few megabytes at a time.
+
+        Raises:
+            CorruptionError: the file is damaged.
+            StaleStoreError: it has been written again, or is gone.
+            OSError: a remote file could not be read, or is damaged.
+        """
+        constants = dict(self.constants)
+        stored = [name for name in names if name not in constants]
+        rows = 0
+        with self.reading(), self.open() as file:
+            for batch in read_file(file, self.file_format, stored, remote=not self._is_local):
+                rows += batch.num_rows
+                yield self.with_constants(batch, names)
+        if rows != self.num_rows:
+            raise CorruptionError(self.uri, 0, f"{self.num_rows} rows", rows)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Say what file Arrow's errors are about, and of what kind they are."""
+        try:
+            yield
+        except (pa.ArrowException, OSError) as error:
+            if isinstance(error, FileNotFoundError):
+                raise StaleStoreError(f"{self.uri}: gone since the files were listed") from None
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            if isinstance(error, OSError) and not self._is_local:
+                # Of damaged pages and of object stores that fail Arrow says the same.
+                what = f"could not be read, or is damaged: {error}"
+                raise OSError(errno.EIO, what, self.uri) from error
+            raise CorruptionError(self.uri, 0, f"{self.file_format} pages", error) from error
+
+    def with_constants(self, batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+        """Return the named columns of rows of the file, those of its folders among them."""
+        constants = dict(self.constants)
+        columns = []
+        for name in names:
+            field = self.schema.field(name)
+            if name in constants:
+                value = pa.scalar(constants[name], field.type)
+                columns.append(pa.repeat(value, batch.num_rows))
+            else:
+                columns.append(fitted(batch.column(name), field, self.uri, "in its schema"))
+        return pa.RecordBatch.from_arrays(
+            columns, schema=pa.schema([self.schema.field(name) for name in names])
+        )
+
+
+class _One(NamedTuple):
+    found: FoundFiles
+    info: fs.FileInfo
+    folders: dict[str, str | None]
+
+
+def source_files(
+    source: str | Sequence[str], *, latest_partition: str | None = None
+) -> list[SourceFile]:
+    """Find columnar files, and read their footers.
+
+    Args:
+        source: path, URI, glob or folder of Parquet or ORC files, or several of these.
+        latest_partition: name of the `name=value` folders of which only the greatest value counts,
+            by number if all values are numbers, else as text.
+
+    Raises:
+        FileNotFoundError: nothing is there.
+        ValueError: a file is neither Parquet nor ORC; or there are no such folders.
+        CorruptionError: a footer is damaged.
+
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> pq.write_table(pa.table({"id": [1, 2]}), f"{folder}/a.parquet")
+    >>> [file.num_rows for file in source_files(folder)]
+    [2]
+    """
+    paths = [source] if isinstance(source, str) else list(source)
+    wanted: list[_One] = []
+    for path in paths:
+        found = find_files(path)
+        wanted += [_One(found, info, _folders(found, info.path)) for info in found.infos]
+    if latest_partition is not None:
+        wanted = _latest(wanted, latest_partition, paths)
+    kinds = _kinds([one.folders for one in wanted])
+    with ThreadPoolExecutor(min(_THREADS, len(wanted)), "lookupstore-footer") as pool:
+        files = list(pool.map(lambda one: _read(one, kinds), wanted))
+    # What is equal is one object, which is pickled once.
+    schemas = {file.schema: file.schema for file in files}
+    for file in files:
+        object.__setattr__(file, "schema", schemas[file.schema])
+    return sorted(files, key=lambda file: file.path)
+
+
+def _folders(found: FoundFiles, path: str) -> dict[str, str | None]:
+    """Return the values that `name=value` folders above a file give."""
+    if found.base is None:
+        return {}
+    parts = posixpath.relpath(path, found.base).split("/")[:-1]
+    pairs = [part.partition("=") for part in parts if "=" in part]
+    return {name: None if value == _NULL else unquote(value) for name, _, value in pairs}
+
+
+def _latest(wanted: list[_One], name: str, paths: Sequence[str]) -> list[_One]:
+    values = {one.folders[name] for one in wanted if one.folders.get(name) is not None}
+    if not values:
+        raise ValueError(
+            f"latest_partition is {name!r}, but below {paths[0]} there are no folders {name}=..."
+        )
+    numbers = all(value is not None and _is_number(value) for value in values)
+    latest = max(values, key=lambda value: (int(value or 0) if numbers else 0, value or ""))
+    return [one for one in wanted if one.folders.get(name) == latest]
+
+
+def _is_number(text: str) -> bool:
+    return text.removeprefix("-").isdecimal()
+
+
+def _kinds(folders: Sequence[dict[str, str | None]]) -> dict[str, pa.DataType]:
+    """Return the type of each column that folders give: int32, int64, or text."""
+    kinds = {}
+    for name in dict.fromkeys(name for one in folders for name in one):
+        values = [value for one in folders if (value := one.get(name)) is not None]
+        if values and all(_is_number(value) and abs(int(value)) < 1 << 63 for value in values):
+            narrow = all(abs(int(value)) < 1 << 31 for value in values)
+            kinds[name] = pa.int32() if narrow else pa.int64()
+        else:
+            kinds[name] = pa.string()
+    return kinds
+
+
+def _read(one: _One, kinds: dict[str, pa.DataType]) -> SourceFile:
+    found, info, folders = one
+    file_format = format_of(info.path)
+    with found.filesystem.open_input_file(info.path) as file:
+        nbytes = file.size()
+        tail = _tail(file, nbytes, file_format, info.path)
+        try:
+            if file_format == "parquet":
+                metadata = pq.read_metadata(pa.BufferReader(tail))
+                schema, num_rows = metadata.schema.to_arrow_schema(), metadata.num_rows
+            else:
+                reader = orc.ORCFile(file)
+                schema, num_rows = reader.schema, reader.nrows
+        except (pa.ArrowException, OSError) as error:
+            raise CorruptionError(info.path, nbytes, f"a {file_format} footer", error) from error
+    constants = tuple(
+        (name, value if value is None or kinds[name] == pa.string() else int(value))
+        for name, value in folders.items()
+    )
+    fields = [field.remove_metadata() for field in schema if field.name not in folders]
+    fields += [pa.field(name, kinds[name]) for name in folders]
+    return SourceFile(
+        filesystem=found.filesystem,
+        path=info.path,
+        base=posixpath.dirname(info.path) if found.base is None else found.base,
+        nbytes=nbytes,
+        written=_written(found.filesystem, info),
+        footer=_footer_hash(tail),
+        num_rows=num_rows,
+        schema=pa.schema(fields),
+        constants=constants,
+    )
+
+
+def _written(filesystem: fs.FileSystem, info: fs.FileInfo) -> int | None:
+    written: int | None = info.mtime_ns
+    if written is None or isinstance(filesystem, fs.LocalFileSystem):
+        return written
+    # S3 lists milliseconds, and says seconds of one object.
+    return written // 1_000_000_000 * 1_000_000_000
+
+
+def _tail(file: pa.NativeFile, nbytes: int, file_format: str, path: str) -> bytes:
+    """Return the end of a file, with all of the footer if it is Parquet."""
+    tail: bytes = file.read_at(min(nbytes, _TAIL_BYTES), max(0, nbytes - _TAIL_BYTES))
+    if file_format == "parquet" and len(tail) >= _PARQUET_END:
+        footer = int.from_bytes(tail[-8:-4], "little") + _PARQUET_END
+        if footer > nbytes:
+            raise CorruptionError(path, nbytes - 8, f"a footer of at most {nbytes} bytes", footer)
+        if footer > len(tail):
+            tail = file.read_at(footer, nbytes - footer)
+        # What is before the footer may be rows: it does not say more of them.
+        return tail[-footer:]
+    return tail
+
+
+def _footer_hash(tail: bytes) -> str:
+    return xxhash.xxh64_hexdigest(tail)

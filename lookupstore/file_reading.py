@@ -1,0 +1,107 @@
+"""Read the rows of one Parquet or ORC file, a few megabytes at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import orc
+
+_BATCH_ROWS = 1 << 16
+_BATCH_BYTES = 4 << 20
+# What one read asks for: of a disk little, since it is held for each column; of an object store
+# more, since each request takes its time.
+_STREAM_BYTES = 1 << 18
+_REMOTE_STREAM_BYTES = 4 << 20
+
+
+def read_file(
+    file: pa.NativeFile, file_format: str, names: Sequence[str], *, remote: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """Yield those of the named columns that a file has, a few megabytes of rows at a time.
+
+    Args:
+        file: the open file.
+        file_format: `parquet` or `orc`.
+        names: of columns; names that the file lacks are left out, so that batches may have rows
+            but no columns.
+        remote: whether it is on an object store.
+    """
+    if file_format == "orc":
+        return _orc_batches(file, names)
+    return _parquet_batches(file, names, _REMOTE_STREAM_BYTES if remote else _STREAM_BYTES)
+
+
+def fitted(
+    column: pa.Array, field: pa.Field, path: str, where: str = "in the first file"
+) -> pa.Array:
+    """Return a column of a file in the type that it has in the whole source.
+
+    Args:
+        column: as the file has it.
+        field: as it should be.
+        path: of the file, for errors.
+        where: it is so, for errors.
+
+    Raises:
+        ValueError: the types have other meanings, or a value does not fit.
+    """
+    if column.type == field.type:
+        return column
+    wrong = f"source: {path}: the column {field.name!r} is {column.type}, {where} "
+    if not is_kindred(column.type, field.type):
+        raise ValueError(f"{wrong}{field.type}; give files whose types agree")
+    try:
+        return column.cast(field.type)
+    except pa.ArrowException as error:
+        raise ValueError(f"{wrong}{field.type}: {error}") from None
+
+
+def is_kindred(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Return whether a cast keeps what values mean, and refuses those that do not fit."""
+    if pa.types.is_dictionary(given):
+        return is_kindred(given.value_type, wanted)
+    if pa.types.is_dictionary(wanted):
+        return is_kindred(given, wanted.value_type)
+    if pa.types.is_timestamp(given) and pa.types.is_timestamp(wanted):
+        return (given.tz is None) == (wanted.tz is None)
+    if all(t(given) or t(wanted) for t in (pa.types.is_decimal, pa.types.is_floating)):
+        return False  # between decimals and floats Arrow rounds
+    sides = [pa.schema([("", kind)]) for kind in (given, wanted)]
+    try:
+        common = pa.unify_schemas(sides, promote_options="permissive").field(0).type
+    except pa.ArrowException:
+        return False
+    # To narrower floats, also inside of others, Arrow rounds without a word.
+    return common == wanted or not (pa.types.is_floating(wanted) or pa.types.is_nested(wanted))
+
+
+def _parquet_batches(
+    file: pa.NativeFile, names: Sequence[str], stream_bytes: int
+) -> Iterator[pa.RecordBatch]:
+    # Streams of pages, not whole column chunks; no pre-buffering, which holds the file compressed.
+    reader = pq.ParquetFile(
+        file, pre_buffer=False, buffer_size=stream_bytes, page_checksum_verification=True
+    )
+    metadata = reader.metadata
+    size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
+    rows = min(_BATCH_ROWS, max(1, _BATCH_BYTES * metadata.num_rows // max(1, size)))
+    present = [name for name in names if name in reader.schema_arrow.names]
+    if not present:
+        return _without_columns(metadata.num_rows)
+    return iter(reader.iter_batches(rows, columns=present))
+
+
+def _orc_batches(file: pa.NativeFile, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    reader = orc.ORCFile(file)
+    present = [name for name in names if name in reader.schema.names]
+    if not present:
+        return _without_columns(reader.nrows)
+    return (reader.read_stripe(i, columns=present) for i in range(reader.nstripes))
+
+
+def _without_columns(rows: int) -> Iterator[pa.RecordBatch]:
+    for start in range(0, rows, _BATCH_ROWS):
+        batch = pa.record_batch({"": pa.nulls(min(_BATCH_ROWS, rows - start))})
+        yield batch.select([])

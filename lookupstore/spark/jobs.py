@@ -1,0 +1,131 @@
+"""Spark jobs as people see them: named in Spark's UI, and with a bar on a terminal."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from lookupstore.progress import is_watched
+
+_GROUP = "spark.jobGroup.id"
+_DESCRIPTION = "spark.job.description"
+_OWN_BAR = "spark.ui.showConsoleProgress"
+# Seconds between two looks at how far the jobs are.
+_PAUSE = 0.2
+
+
+@contextmanager
+def named_jobs(spark: SparkSession, description: str) -> Iterator[str | None]:
+    """Describe the jobs that a block starts, unless the caller has, and give their group.
+
+    None is given over Spark Connect, where jobs have no names.
+    """
+    context = _context(spark)
+    if context is None:
+        yield None
+        return
+    before = {name: context.getLocalProperty(name) for name in (_GROUP, _DESCRIPTION)}
+    group = before[_GROUP] or f"lookupstore-{uuid.uuid4().hex}"
+    _set(context, {_GROUP: group, _DESCRIPTION: before[_DESCRIPTION] or description})
+    try:
+        yield group
+    finally:
+        _set(context, before)
+
+
+@contextmanager
+def watched_jobs(spark: SparkSession, description: str, title: str) -> Iterator[Any]:
+    """Describe the jobs that a block starts, and show how far they are.
+
+    Gives the accumulator to which tasks add the rows that they have done; None if nobody would see
+    it: standard error is no terminal, Spark shows a bar of its own, or the session is one of Spark
+    Connect, whose client does.
+    """
+    with named_jobs(spark, description) as group:
+        context = _context(spark)
+        if context is None or group is None or not _is_ours_to_show(context):
+            yield None
+            return
+        rows = context.accumulator(0)
+        with _bar(context, group, title, rows):
+            yield rows
+
+
+@contextmanager
+def _bar(context: SparkContext, group: str, title: str, rows: Any) -> Iterator[None]:
+    # Imported here: rich takes longer to import than all else that a build does before it runs.
+    from rich import console, progress
+
+    tracker = context.statusTracker()
+    earlier = set(tracker.getJobIdsForGroup(group))
+    ended = threading.Event()
+    with progress.Progress(
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.TextColumn("{task.completed:,.0f} of {task.fields[known]:,} tasks"),
+        progress.TextColumn("{task.fields[rows]:,} rows"),
+        progress.TimeElapsedColumn(),
+        console=console.Console(stderr=True),
+    ) as display:
+        bar = display.add_task(title, total=None, known=0, rows=0)
+
+        def look() -> None:
+            with suppress(Py4JError):  # a session that was stopped fails the block, not the bar
+                done, known = _tasks(tracker, set(tracker.getJobIdsForGroup(group)) - earlier)
+                total = known or None
+                display.update(bar, completed=done, total=total, known=known, rows=rows.value)
+
+        def look_on() -> None:
+            while not ended.wait(_PAUSE):
+                look()
+
+        thread = threading.Thread(target=look_on, name="lookupstore-progress", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+            look()
+
+
+def _tasks(tracker: Any, jobs: set[int]) -> tuple[int, int]:
+    """Return how many tasks are done, of how many in the stages that have begun.
+
+    A later job lists the stages whose result it takes over from an earlier one: they never begin.
+    """
+    infos = [tracker.getJobInfo(job) for job in jobs]
+    stages = {stage for info in infos if info is not None for stage in info.stageIds}
+    begun = [
+        stage
+        for stage in map(tracker.getStageInfo, stages)
+        if stage is not None and stage.numActiveTasks + stage.numCompletedTasks > 0
+    ]
+    return (
+        sum(stage.numCompletedTasks for stage in begun),
+        sum(stage.numTasks for stage in begun),
+    )
+
+
+def _is_ours_to_show(context: SparkContext) -> bool:
+    return is_watched() and context.getConf().get(_OWN_BAR) != "true"
+
+
+def _context(spark: SparkSession) -> SparkContext | None:
+    try:
+        return spark.sparkContext
+    except PySparkException:
+        return None
+
+
+def _set(context: SparkContext, properties: dict[str, str | None]) -> None:
+    for name, value in properties.items():
+        context.setLocalProperty(name, value)  # type: ignore[arg-type]

@@ -1,0 +1,139 @@
+"""The options of ``df.write.format("lookupstore")``: text to the arguments of a build."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lookupstore.build import MAX_BUCKETS, FileOptions, OnDuplicate
+from lookupstore.expiry import HOUR
+
+WRITE_OPTIONS = (
+    "path",
+    "key",
+    "columns",
+    "buckets",
+    "on_duplicate",
+    "nullable_keys",
+    "compression",
+    "level",
+    "block_size",
+    "bloom_fpp",
+    "retain",
+)
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """Hold what a write was asked, as `build_store` takes it."""
+
+    path: str
+    key: list[str]
+    columns: list[str] | None
+    buckets: int
+    on_duplicate: OnDuplicate
+    nullable_keys: list[str]
+    files: FileOptions
+    retain: float
+
+
+def sink_options(options: Mapping[str, str]) -> SinkOptions:
+    """Parse the options of a write.
+
+    Raises:
+        ValueError: an option that there is not, one that is missing, or a bad value; the error
+            says what would be right.
+
+    >>> parsed = sink_options({"path": "users.store", "key": "region,id", "on_duplicate": "max:at"})
+    >>> parsed.key, parsed.on_duplicate
+    (['region', 'id'], ('max', 'at'))
+    """
+    unknown = sorted(set(options) - set(WRITE_OPTIONS))
+    if unknown:
+        known = ", ".join(WRITE_OPTIONS)
+        raise ValueError(f"no option {unknown[0]!r}; writing a store has {known}")
+    if "path" not in options:
+        raise ValueError("no path; give save() the folder or URI of the store")
+    key = given_names(options, "key")
+    if not key:
+        raise ValueError("no key; give option('key', 'a,b'): the key columns, in their order")
+    buckets = given_number(options, "buckets")
+    buckets = 1 if buckets is None else buckets
+    if not 1 <= buckets <= MAX_BUCKETS:
+        raise ValueError(f"buckets is {buckets}; give a number from 1 to {MAX_BUCKETS}")
+    block_size = given_number(options, "block_size")
+    usual = FileOptions(compression="zstd")  # what `build_store` writes, too
+    files = FileOptions(
+        options.get("compression", usual.compression),
+        given_number(options, "level"),
+        usual.block_size if block_size is None else block_size,
+        _fraction(options, "bloom_fpp", usual.bloom_fpp),
+    )
+    return SinkOptions(
+        options["path"],
+        key,
+        given_names(options, "columns"),
+        buckets,
+        _rule(options.get("on_duplicate", "error")),
+        given_names(options, "nullable_keys") or [],
+        files,
+        _fraction(options, "retain", HOUR.total_seconds()),
+    )
+
+
+def given_names(options: Mapping[str, str], option: str) -> list[str] | None:
+    """Return the names that an option lists, with commas between or as a JSON list; None: none.
+
+    Raises:
+        ValueError: a list that is no JSON.
+
+    >>> given_names({"key": "a, b"}, "key"), given_names({"key": '["a,b", "c"]'}, "key")
+    (['a', 'b'], ['a,b', 'c'])
+    """
+    text = options.get(option)
+    if text is None:
+        return None
+    if not text.lstrip().startswith("["):
+        return [name.strip() for name in text.split(",") if name.strip()]
+    try:
+        names = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{option} is {text!r}, which is no JSON list: {error}") from None
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{option} is {text!r}; give a list of names")
+    return list(names)
+
+
+def given_number(options: Mapping[str, str], option: str) -> int | None:
+    """Return the number that an option is, or None if it is not given.
+
+    Raises:
+        ValueError: a text that is no number.
+
+    >>> given_number({"version": "7"}, "version"), given_number({}, "version")
+    (7, None)
+    """
+    text = options.get(option)
+    try:
+        return None if text is None else int(text)
+    except ValueError:
+        raise ValueError(f"{option} is {text!r}; give a whole number") from None
+
+
+def _rule(text: str) -> OnDuplicate:
+    kind, _, column = text.partition(":")
+    if kind == "max" and column:
+        return "max", column
+    for rule in ("error", "first", "last"):
+        if text == rule:
+            return rule
+    raise ValueError(f"on_duplicate is {text!r}; give error, first, last or max:column")
+
+
+def _fraction(options: Mapping[str, str], option: str, usual: float) -> float:
+    text = options.get(option)
+    try:
+        return usual if text is None else float(text)
+    except ValueError:
+        raise ValueError(f"{option} is {text!r}; give a number") from None

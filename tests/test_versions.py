@@ -55,7 +55,16 @@ def own_copies(tmp_path, monkeypatch):
 # The package gives functions under the names of some modules.
 MODULES = {
     name: importlib.import_module(f"lookupstore.{name}")
-    for name in ("build", "expiry", "location", "new_version", "source", "store", "versions")
+    for name in (
+        "build",
+        "expiry",
+        "file_search",
+        "location",
+        "new_version",
+        "source",
+        "store",
+        "versions",
+    )
 }
 
 KEYS = 400
@@ -686,10 +695,10 @@ def test_a_damaged_file_is_written_again(tmp_path, damage, by):
 
 
 def not_read(monkeypatch) -> None:
-    def fail(*_):
+    def fail(*_, **__):
         raise AssertionError("the source was read")
 
-    monkeypatch.setattr(MODULES["source"], "_READERS", {"parquet": fail, "orc": fail})
+    monkeypatch.setattr(MODULES["source"], "read_file", fail)
 
 
 @pytest.mark.parametrize("remote", [False, True])
@@ -745,7 +754,9 @@ def test_a_source_with_credentials(tmp_path, monkeypatch, caplog):
     (tmp_path / "bucket").mkdir()
     pq.write_table(table_of(1), tmp_path / "bucket" / "t.parquet")
     monkeypatch.setattr(
-        MODULES["source"], "open_uri", lambda uri: (fs.PyFileSystem(remote), "bucket/t.parquet")
+        MODULES["file_search"],
+        "open_uri",
+        lambda uri: (fs.PyFileSystem(remote), "bucket/t.parquet"),
     )
     uri = "s3://AKIA123:s3cr3t@bucket/t.parquet?session_token=t0ken"
     with build(uri, tmp_path / "s", key="id") as store:

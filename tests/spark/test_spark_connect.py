@@ -30,7 +30,7 @@ pytestmark = pytest.mark.spark
 CLIENT = """
 import json, sys
 from pyspark.sql import SparkSession
-from lookupstore.spark import build_store, lookup_join
+from lookupstore.spark import build_store, explain_join, lookup_join
 
 address, store, facts, built = sys.argv[1:]
 spark = SparkSession.builder.remote(address).getOrCreate()
@@ -45,6 +45,7 @@ filtered = lookup_join(rows, store, {"k": "id"}).where("name > 'n5' AND n < 100"
 found["filtered"] = [row.n for row in filtered.select("n", "name").orderBy("n").collect()]
 made = build_store(rows.dropna().dropDuplicates(["k"]), built, key="k")
 found["built"] = made.num_rows
+found["explained"] = explain_join(rows, store, {"k": "id"}).to_json()
 print(json.dumps(found))
 """
 
@@ -133,5 +134,8 @@ def test_joins_and_builds_over_connect(server: str, tmp_path: Path, seed: int) -
             assert found[f"{strategy} {how}"] == expected[how], (strategy, how)
     assert found["filtered"] == [n for n, k in facts[:100] if k in names and names[k] > "n5"]
     assert found["built"] == len({k for _, k in facts} - {None})
+    (host,) = found["explained"]["hosts"]
+    assert (host["host"], host["sees_store"]) == (socket.gethostname(), True)
+    assert host["files"] == found["explained"]["files"] == 3
     with lookupstore.open(tmp_path / "built") as built:
         assert built.info().buckets == 2

@@ -249,7 +249,7 @@ class LocalCopy:
             return True
         if self.recoded:
             # The object has other bytes. Whoever opens the file next gets those.
-            self._settle(self, False)
+            self.discard()
             return False
         for _ in range(REPAIRS):
             data = self.remote.read(offset, size)
@@ -257,6 +257,11 @@ class LocalCopy:
                 self._write(data, offset)
                 return True
         return False
+
+    def discard(self) -> None:
+        """Remove a recoded copy, which cannot be repaired."""
+        assert self.recoded
+        self._settle(self, False)
 
     # -- the download of all
 

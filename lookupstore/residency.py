@@ -149,6 +149,10 @@ class Copy:
             time.sleep(0.01)
         return True
 
+    def discard(self) -> None:
+        """Remove a recoded copy that is damaged, so that the next `hold` begins with the object."""
+        self._held().discard()
+
     def close(self) -> None:
         """Let go of the copy; closing it again does nothing."""
         held, self._copy = self._copy, None

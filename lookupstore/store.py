@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import partial
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +39,8 @@ from lookupstore.versions import (
     read_version,
     replaced_meanwhile,
 )
+
+Positions: TypeAlias = "npt.NDArray[np.int64]"
 
 
 @dataclass(frozen=True)
@@ -203,16 +206,14 @@ class LookupStore:
 
     def counts(self) -> Counts:
         """Return what lookups of this process have read of the open files, and fetched for them."""
-        readers = self._files.opened()
-        fetched = self._files.fetched()
-        return Counts(
-            filter_negatives=sum(reader.filter_negatives for reader in readers),
-            blocks_read=sum(reader.blocks_read for reader in readers),
-            block_uses=sum(reader.block_uses for reader in readers),
-            bytes_fetched=fetched.bytes,
-            range_requests=fetched.requests,
-            retries=fetched.retries,
-        )
+        return self._files.counts()
+
+    def share_room(self) -> None:
+        """Let go of the local copies of a remote store, if room for others is getting short.
+
+        The next call holds them again. Who keeps a store open and asks it seldom calls this.
+        """
+        self._files.share_room()
 
     @property
     def id(self) -> str:
@@ -265,8 +266,9 @@ class LookupStore:
             return None
         buckets = self._manifest.buckets
         bucket = xxhash.xxh64_intdigest(encoded) % buckets if buckets > 1 else 0
-        reader = self._files.get(bucket)
-        row = None if reader is None else reader.get(encoded)
+        if bucket not in self._files:
+            return None
+        row = self._files.ask(bucket, lambda reader: reader.get(encoded))
         if row is None:
             return None
         rows = pa.array([row], pa.large_binary())
@@ -324,10 +326,7 @@ class LookupStore:
         self._check_open()
         encoded = encode_keys(keys, self._manifest.key_schema)
         answer = np.zeros(len(encoded), dtype=bool)
-        for _, reader, positions in self._partition(encoded):
-            if positions is None:
-                return reader.contains_many(encoded)
-            present = reader.contains_many(encoded.take(pa.array(positions)))
+        for _, positions, present in self._ask_each(encoded, Reader.contains_many):
             answer[positions] = present.to_numpy(zero_copy_only=False)
         return pa.array(answer)
 
@@ -513,37 +512,44 @@ class LookupStore:
                 raise ValueError(f"columns names {name!r} twice")
         return names
 
-    def _partition(
-        self, keys: pa.Array
-    ) -> Iterator[tuple[int, Reader, npt.NDArray[np.int64] | None]]:
-        """Yield bucket, reader and positions of the keys that are in it; None: all positions."""
+    def _ask_each(
+        self, keys: pa.Array, question: Callable[[Reader, pa.Array], pa.Array]
+    ) -> Iterator[tuple[int, Positions, pa.Array]]:
+        """Yield bucket, positions of the keys that are in it, and its answer to these keys."""
         buckets = self._manifest.buckets
         if buckets == 1:
             for bucket in self._files:
-                yield bucket, self._files[bucket], None
+                answer = self._files.ask(bucket, lambda reader: question(reader, keys))
+                yield bucket, np.arange(len(keys)), answer
             return
         # A null key falls into some bucket, where no reader finds it.
         held = bucket_of(keys, buckets)
         order = np.argsort(held, kind="stable")
         ends = np.searchsorted(held[order], np.arange(buckets + 1))
-        for bucket in self._files:
-            positions = order[ends[bucket] : ends[bucket + 1]]
-            if len(positions):
-                yield bucket, self._files[bucket], positions
+        places = {bucket: order[ends[bucket] : ends[bucket + 1]] for bucket in self._files}
+
+        def ask(positions: Positions, reader: Reader) -> pa.Array:
+            return question(reader, keys.take(pa.array(positions)))
+
+        answers = self._files.ask_each(
+            {bucket: partial(ask, places[bucket]) for bucket in places if len(places[bucket])}
+        )
+        for bucket, answer in answers.items():
+            yield bucket, places[bucket], answer
 
     def _rows_at(self, keys: Any) -> Iterator[tuple[pa.Array, list[tuple[int, pa.Array]]]]:
         """Yield the packed row at each key, and the same rows as each bucket gave them."""
         encoded = encode_keys(keys, self._manifest.key_schema)
+        if self._manifest.buckets == 1:
+            for bucket in self._files:
+                for rows in self._files.pieces(bucket, lambda reader: reader.get_pieces(encoded)):
+                    yield rows, [(bucket, rows)]
+                return
         parts: list[tuple[int, pa.Array]] = []
         # Where the answer to each key is in the concatenation of all parts; -1: nowhere.
         places = np.full(len(encoded), -1, dtype=np.int64)
         count = 0
-        for bucket, reader, positions in self._partition(encoded):
-            if positions is None:
-                for rows in reader.get_pieces(encoded):
-                    yield rows, [(bucket, rows)]
-                return
-            rows = reader.get_many(encoded.take(pa.array(positions)))
+        for bucket, positions, rows in self._ask_each(encoded, Reader.get_many):
             parts.append((bucket, rows))
             places[positions] = np.arange(count, count + len(rows))
             count += len(rows)
@@ -578,11 +584,11 @@ class LookupStore:
         bounds: dict[str, bytes | None],
         reverse: bool,
     ) -> Iterator[pa.RecordBatch]:
-        runs = [self._files[bucket].scan(**bounds, reverse=reverse) for bucket in self._files]
-        if len(runs) == 1:
-            batches: Iterator[pa.RecordBatch] = iter(runs[0])
-        else:
-            batches = merge(runs, "error", reverse=reverse)
+        def part(reader: Reader) -> Iterator[pa.RecordBatch]:
+            return reader.scan(**bounds, reverse=reverse)
+
+        runs = [self._files.pieces(bucket, part) for bucket in self._files]
+        batches = runs[0] if len(runs) == 1 else merge(runs, "error", reverse=reverse)
         while True:
             self._check_open()
             try:
@@ -603,19 +609,22 @@ class LookupStore:
         schema: pa.Schema,
         names: Sequence[str],
     ) -> Iterator[pa.RecordBatch]:
-        reader = self._files.get(bucket)
-        if reader is None:
+        if bucket not in self._files:
             return
+
+        def scan(reader: Reader) -> Iterator[pa.RecordBatch]:
+            for start, stop in ranges:
+                yield from reader.scan(start, stop)
+
         held: list[pa.RecordBatch] = []
         size = 0
-        for start, stop in ranges:
-            for batch in reader.scan(start, stop):
-                held.append(batch)
-                size += batch.nbytes
-                if size >= BATCH_BYTES:
-                    yield self._decoded(_one_batch(held), schema, names)
-                    held, size = [], 0
-                self._check_open()
+        for batch in self._files.pieces(bucket, scan):
+            held.append(batch)
+            size += batch.nbytes
+            if size >= BATCH_BYTES:
+                yield self._decoded(_one_batch(held), schema, names)
+                held, size = [], 0
+            self._check_open()
         if held:
             yield self._decoded(_one_batch(held), schema, names)
 

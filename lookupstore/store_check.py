@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lookupstore._keys import bucket_of
-from lookupstore.bucket_files import BucketFiles, wrong_hash
+from lookupstore.bucket_files import BucketFiles, missing_file, wrong_hash
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.location import Location
 from lookupstore.manifest import DataFile, Manifest
@@ -49,10 +49,9 @@ def check_store(location: Location, manifest: Manifest, files: BucketFiles) -> S
     _check_is_there(location, manifest)
     for file in manifest.files:
         try:
-            _check_file(location, manifest, file, files[file.bucket])
+            _check_file(location, manifest, file, files)
         except FileNotFoundError:
-            _check_is_there(location, manifest)
-            raise
+            raise missing_file(location, manifest, file) from None
     named = named_files(location)
     return StoreCheck(
         files=len(manifest.files),
@@ -67,13 +66,18 @@ def _check_is_there(location: Location, manifest: Manifest) -> None:
         raise gone_version(location, manifest.version, manifest.id)
 
 
-def _check_file(location: Location, manifest: Manifest, file: DataFile, reader: Reader) -> None:
+def _check_file(location: Location, manifest: Manifest, file: DataFile, files: BucketFiles) -> None:
     path = location.show(file.name)
     found = location.hash(file.name)
-    # Asked first: an error of the file itself knows the offset, the hash does not.
-    reader.verify()
-    if found != file.xxh64:
-        raise wrong_hash(path, file, found)
+    with files.original(file.bucket, whole=found == file.xxh64) as reader:
+        # Asked first: an error of the file itself knows the offset, the hash does not.
+        reader.verify()
+        if found != file.xxh64:
+            raise wrong_hash(path, file, found)
+        _check_records(path, manifest, file, reader)
+
+
+def _check_records(path: str, manifest: Manifest, file: DataFile, reader: Reader) -> None:
     first: bytes | None = None
     last = b""
     for batch in reader.scan():

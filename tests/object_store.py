@@ -13,18 +13,18 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from pyarrow import fs
 
-# The server does not take uploads with a checksum behind the data; this has to be set in a process
-# that writes.
+#: Variables without which pyarrow sends parts in a way that this server refuses, as some do.
 FOR_WRITES = {"AWS_REQUEST_CHECKSUM_CALCULATION": "when_required"}
 
 KEY, SECRET, BUCKET = "TESTKEYTESTKEY", "TESTSECRETTESTSECRET", "bucket"
@@ -90,10 +90,10 @@ def _program() -> str | None:
 
 
 @contextmanager
-def object_store(folder: Path, *, written: bool = False) -> Iterator[ObjectStore]:
+def object_store(folder: Path) -> Iterator[ObjectStore]:
     """Serve the buckets under a folder as long as the block runs.
 
-    Objects are put there as files; or, if `written`, through a proxy before the server only.
+    Objects are put there as files, or through a proxy before the server.
     """
     (folder / BUCKET).mkdir(parents=True)
     address = f"127.0.0.1:{free_port()}"
@@ -102,10 +102,8 @@ def object_store(folder: Path, *, written: bool = False) -> Iterator[ObjectStore
     with subprocess.Popen(
         [
             program, "serve", "s3", "--addr", address, "--auth-key", f"{KEY},{SECRET}",
-            # Else the first look at an object reads all of it; and folders are not remembered,
-            # unless they are written to, where the server would stop to answer.
-            "--etag-hash", "", "--dir-cache-time", "5m" if written else "0s",
-            "--config", "", str(folder),
+            # Else the first look at an object reads all of it; and folders are not remembered.
+            "--etag-hash", "", "--dir-cache-time", "0s", "--config", "", str(folder),
         ],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -135,19 +133,25 @@ class Request:
     Attributes:
         number: of the request, from 0.
         method: GET, HEAD, PUT, POST or DELETE.
+        path: with its query.
         start: first byte; 0 if no range was asked for.
         size: bytes asked for; 0 if no range was.
     """
 
     number: int
     method: str
+    path: str
     start: int
     size: int
 
 
 # What happens to an answer: "ok", "slow" (a second late), "stall" (never), "busy" (503 SlowDown),
-# "cut" (half of it, then the connection breaks), "flip" (one bit is another).
+# "cut" (half of it, then the connection breaks), "flip" (one bit is another), "stale" (the first
+# answer that there was to this path).
 Fault = Callable[[Request], str]
+
+# Status, headers and body.
+Answer = tuple[int, list[tuple[str, str]], bytes]
 
 SLOW_DOWN = (
     b'<?xml version="1.0" encoding="UTF-8"?>'
@@ -156,13 +160,15 @@ SLOW_DOWN = (
 
 
 class Proxy:
-    """Count the requests to a server and spoil some of its answers."""
+    """Count the requests to a server, spoil some of its answers, and write in its place."""
 
     def __init__(self, server: ObjectStore) -> None:
         self.server = server
         self.fault: Fault = lambda request: "ok"
         self.delay = 0.0  # seconds, for each answer with a body
         self.requests: list[Request] = []
+        self._first: dict[str, Answer] = {}
+        self._parts: dict[tuple[str, int], bytes] = {}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         proxy = self
@@ -224,20 +230,13 @@ class Proxy:
             first, last = wanted.removeprefix("bytes=").split("-")
             start, size = int(first), int(last) + 1 - int(first)
         with self._lock:
-            request = Request(len(self.requests), handler.command, start, size)
+            request = Request(len(self.requests), handler.command, handler.path, start, size)
             self.requests.append(request)
         return request
 
     def _handle(self, handler: BaseHTTPRequestHandler) -> None:
         request = self._note(handler)
-        sent = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
-        if handler.command == "PUT" and urlsplit(handler.path).path.endswith("/"):
-            # An empty object in the place of a folder, which pyarrow writes after it has deleted
-            # an object. The server has folders, and fails.
-            handler.send_response(200)
-            handler.send_header("Content-Length", "0")
-            handler.end_headers()
-            return
+        content = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
         fault = self.fault(request)
         if fault == "stall":
             self._stopped.wait(60)
@@ -253,25 +252,19 @@ class Proxy:
             return
         if request.size:
             time.sleep(1 if fault == "slow" else self.delay)
-        host, port = self.server.address.split(":")
-        behind = http.client.HTTPConnection(host, int(port), timeout=30)
-        try:
-            # The signature is of these headers: the server must see them as they were sent.
-            behind.putrequest(
-                handler.command, handler.path, skip_host=True, skip_accept_encoding=True
-            )
-            for name, value in handler.headers.items():
-                behind.putheader(name, value)
-            behind.endheaders(sent)
-            answer = behind.getresponse()
-            body = answer.read()
-        finally:
-            behind.close()
-        handler.send_response(answer.status)
-        for name, value in answer.getheaders():
+        if handler.command in ("PUT", "POST", "DELETE"):
+            status, headers, body = self._write(handler.command, handler.path, content)
+        elif fault == "stale" and handler.path in self._first:
+            status, headers, body = self._first[handler.path]
+        else:
+            status, headers, body = self._ask(handler)
+            if not request.size:
+                self._first.setdefault(handler.path, (status, headers, body))
+        handler.send_response(status)
+        for name, value in headers:
             if name.lower() not in ("transfer-encoding", "connection", "date", "server"):
                 handler.send_header(name, value)
-        if answer.getheader("Content-Length") is None:  # it came in pieces
+        if not any(name.lower() == "content-length" for name, _ in headers):  # it came in pieces
             handler.send_header("Content-Length", str(len(body)))
         handler.end_headers()
         if handler.command == "HEAD":
@@ -283,3 +276,52 @@ class Proxy:
             body = body[: len(body) // 2]
             handler.close_connection = True
         handler.wfile.write(body)
+
+    def _write(self, method: str, path: str, content: bytes) -> Answer:
+        """Do what changes an object in the folder: the server runs in circles after writes."""
+        parts = urlsplit(path)
+        asked = parse_qs(parts.query, keep_blank_values=True)
+        key = unquote(parts.path).removeprefix(f"/{BUCKET}/")
+        target = self.server.folder / key
+        status, body = 200, b""
+        if method == "DELETE":
+            status = 204
+            if "uploadId" not in asked:
+                target.unlink(missing_ok=True)
+        elif "uploads" in asked:
+            body = (
+                f"<InitiateMultipartUploadResult><Key>{key}</Key><UploadId>{uuid.uuid4().hex}"
+                "</UploadId></InitiateMultipartUploadResult>"
+            ).encode()
+        elif "partNumber" in asked:
+            self._parts[asked["uploadId"][0], int(asked["partNumber"][0])] = content
+        elif not key.endswith("/"):  # a mark of an empty folder
+            if "uploadId" in asked:
+                upload = asked["uploadId"][0]
+                content = b"".join(
+                    self._parts[one] for one in sorted(self._parts) if one[0] == upload
+                )
+                body = (
+                    b"<CompleteMultipartUploadResult><ETag>0</ETag></CompleteMultipartUploadResult>"
+                )
+            target.parent.mkdir(parents=True, exist_ok=True)
+            hidden = target.with_name(f".{uuid.uuid4().hex}")
+            hidden.write_bytes(content)
+            hidden.rename(target)
+        return status, [("Content-Length", str(len(body))), ("ETag", '"0"')], body
+
+    def _ask(self, handler: BaseHTTPRequestHandler) -> Answer:
+        host, port = self.server.address.split(":")
+        behind = http.client.HTTPConnection(host, int(port), timeout=30)
+        try:
+            # The signature is of these headers: the server must see them as they were sent.
+            behind.putrequest(
+                handler.command, handler.path, skip_host=True, skip_accept_encoding=True
+            )
+            for name, value in handler.headers.items():
+                behind.putheader(name, value)
+            behind.endheaders()
+            answer = behind.getresponse()
+            return answer.status, answer.getheaders(), answer.read()
+        finally:
+            behind.close()

@@ -84,7 +84,7 @@ ALLOWED = {
     "local_copy": "xxhash chunks remote",
     "recode": "sst sst.format",
     "residency": "chunks local_copy recode remote sst",
-    "bucket_files": "location manifest residency sst sst.cache versions",
+    "bucket_files": "pyarrow location manifest residency sst sst.cache stats versions",
     "store_check": "numpy _keys bucket_files location manifest sst versions",
     "store": (
         "numpy pyarrow xxhash _keys bucket_files key_arguments keys location manifest residency "

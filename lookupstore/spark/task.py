@@ -189,8 +189,11 @@ class Task:
         if self._lookup.counts is not None:
             self._lookup.counts.add(self._counts)
         application, query = _names()
-        dimension = self._dimension
-        version = dimension.version if isinstance(dimension, LookupStore) else 0
+        dimension, version = self._dimension, 0
+        if isinstance(dimension, LookupStore):
+            version = dimension.version
+            # A worker without a task must not keep the room that the task of another one needs.
+            dimension.share_room()
         stats.add(default_folder(), application, query, dimension.path, version, self._counts)
 
 

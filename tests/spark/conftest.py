@@ -33,6 +33,8 @@ def spark() -> Iterator[SparkSession]:
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
             "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
             "spark.executorEnv.PYTHONPATH": str(Path(lookupstore.__file__).parents[1]),
+            # Local copies of remote stores: test_spark_cluster.py fills the quota.
+            "spark.executorEnv.LOOKUPSTORE_CACHE_BYTES": 3 << 20,
             "spark.log.level": "OFF",  # tasks fail here on purpose
             "spark.sql.shuffle.partitions": 2,
             "spark.sql.execution.arrow.maxRecordsPerBatch": 97,

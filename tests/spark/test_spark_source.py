@@ -893,7 +893,7 @@ def test_what_may_have_been_published_stays(tmp_path, monkeypatch) -> None:
 def test_a_store_on_an_object_store(spark: SparkSession, tmp_path) -> None:
     rows = spark.range(0, 1000, numPartitions=3).withColumn("v", F.lit("old"))
     options = {"key": "id", "buckets": 3}
-    with object_store(tmp_path, written=True) as server:
+    with object_store(tmp_path) as server:
         proxy = Proxy(server)
         uri = proxy.store.uri("some/store")
 

@@ -325,6 +325,9 @@ class LookupStore:
         """
         self._check_open()
         encoded = encode_keys(keys, self._manifest.key_schema)
+        if self._manifest.buckets == 1:
+            for bucket in self._files:
+                return self._files.ask(bucket, lambda reader: reader.contains_many(encoded))
         answer = np.zeros(len(encoded), dtype=bool)
         for _, positions, present in self._ask_each(encoded, Reader.contains_many):
             answer[positions] = present.to_numpy(zero_copy_only=False)
@@ -517,11 +520,6 @@ class LookupStore:
     ) -> Iterator[tuple[int, Positions, pa.Array]]:
         """Yield bucket, positions of the keys that are in it, and its answer to these keys."""
         buckets = self._manifest.buckets
-        if buckets == 1:
-            for bucket in self._files:
-                answer = self._files.ask(bucket, lambda reader: question(reader, keys))
-                yield bucket, np.arange(len(keys)), answer
-            return
         # A null key falls into some bucket, where no reader finds it.
         held = bucket_of(keys, buckets)
         order = np.argsort(held, kind="stable")

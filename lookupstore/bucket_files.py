@@ -310,8 +310,8 @@ class BucketFiles:
                     uri=self._location.show(file.name),
                     recode=recode,
                 )
-            except DiskQuotaError:
-                if file.bytes > self._residency.quota or time.monotonic() >= until:
+            except DiskQuotaError as error:
+                if not error.may_pass or time.monotonic() >= until:
                     raise
             with _remote_lock:
                 others = list(_remote)

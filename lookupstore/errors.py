@@ -6,6 +6,9 @@ argument and say what would be right.
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 
 class LookupStoreError(Exception):
     """Be the base of every failure that is lookupstore's own."""
@@ -54,7 +57,18 @@ class CommitUnknownError(LookupStoreError):
 
 
 class DiskQuotaError(LookupStoreError):
-    """Say that a file does not fit into the quota of local copies."""
+    """Say that a file does not fit into the quota of local copies.
+
+    Attributes:
+        may_pass: whether it would fit if nothing else was in use.
+    """
+
+    def __init__(self, message: str, *, may_pass: bool = False) -> None:
+        super().__init__(message)
+        self.may_pass = may_pass
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return functools.partial(DiskQuotaError, may_pass=self.may_pass), self.args
 
 
 class MissingKeyError(LookupStoreError):

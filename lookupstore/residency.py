@@ -671,7 +671,8 @@ class Residency:
             raise DiskQuotaError(
                 f"{name}: {what} {needed} bytes; of the quota of {quota} bytes of local copies in "
                 f"{self.folder}, {rest} are in use; set LOOKUPSTORE_CACHE_BYTES to more, or close "
-                "other stores"
+                "other stores",
+                may_pass=True,
             )
 
     def _make_room(self, needed: int) -> None:

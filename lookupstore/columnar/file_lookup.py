@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import Literal
+import time
+from collections.abc import Callable
+from typing import Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +21,7 @@ import pyarrow as pa
 from lookupstore.columnar.lookup_file import LookupFilePlan, needed_bytes, write_lookup_file
 from lookupstore.columnar.probe import ParquetProbe
 from lookupstore.columnar.published import PublishedFile, data_name, location_of
-from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.errors import CorruptionError, DiskQuotaError, FormatError
 from lookupstore.residency import Copy, FetchCounts, MadeFile, Residency
 from lookupstore.sst import Reader
 from lookupstore.stats import Counts
@@ -29,8 +31,12 @@ Build = Literal["auto", "always", "never"]
 BUILDS: tuple[Build, ...] = ("auto", "always", "never")
 #: What making a lookup file costs, in bytes of its columns: they are read, sorted and written.
 BUILD_COST = 3
+#: Seconds to wait until others let go of the room that a lookup file needs.
+ROOM_WAIT = 20.0
 #: Part of the bytes of the columns that one look may read.
 LARGE_LOOK = 0.25
+
+H = TypeVar("H")
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +50,7 @@ class FileLookup:
         residency: where lookup files of this host are.
         build: whether to make a lookup file: when it pays, at once, or never.
         memory: budget of bytes for rows that are sorted.
+        make_room: lets go of lookup files that others have open, where the quota has no room.
     """
 
     def __init__(
@@ -53,6 +60,7 @@ class FileLookup:
         residency: Residency,
         build: Build,
         memory: int,
+        make_room: Callable[[], None],
     ) -> None:
         self.plan = plan
         self._name = plan.name
@@ -60,6 +68,7 @@ class FileLookup:
         self._residency = residency
         self._build = build
         self._memory = memory
+        self._make_room = make_room
         self._lock = threading.Lock()
         self._reader: Reader | None = None
         self._held: Copy | MadeFile | None = None
@@ -105,10 +114,12 @@ class FileLookup:
             return reader
         with self._lock:
             if self._reader is None:
-                held = self._residency.make(
-                    self._name,
-                    needed_bytes(self.plan),
-                    lambda path, room: write_lookup_file(self.plan, path, room, self._memory),
+                held = self._with_room(
+                    lambda: self._residency.make(
+                        self._name,
+                        needed_bytes(self.plan),
+                        lambda path, room: write_lookup_file(self.plan, path, room, self._memory),
+                    )
                 )
                 self._use(held, Reader(held.path))
             assert self._reader is not None
@@ -130,6 +141,18 @@ class FileLookup:
             range_requests=fetched.requests,
             retries=fetched.retries,
         )
+
+    def let_go(self) -> None:
+        """Keep no file from being evicted; the next lookup opens it again."""
+        if self._lock.acquire(blocking=False):  # else somebody opens it, who needs it
+            try:
+                held = self._held
+                # Who is in a call with the reader goes on: what is evicted loses its name only.
+                self._reader = self._held = None
+                if held is not None:
+                    held.close()
+            finally:
+                self._lock.release()
 
     def close(self) -> None:
         """Close files; the next lookup opens them again."""
@@ -165,12 +188,29 @@ class FileLookup:
         name = data_name(file.name)
         filesystem, path = location.resolve(name)
         uri = location.show(name)
-        held = self._residency.hold(filesystem, path, nbytes=file.bytes, xxh64=file.xxh64, uri=uri)
+        held = self._with_room(
+            lambda: self._residency.hold(
+                filesystem, path, nbytes=file.bytes, xxh64=file.xxh64, uri=uri
+            )
+        )
         try:
             self._use(held, Reader(held.path, fill=held.fill))
         except BaseException:
             held.close()
             raise
+
+    def _with_room(self, hold: Callable[[], H]) -> H:
+        """Hold a file, others being let go of where its room is in use."""
+        until = time.monotonic() + ROOM_WAIT
+        while True:
+            try:
+                return hold()
+            except DiskQuotaError as error:
+                if not error.may_pass or time.monotonic() >= until:
+                    raise
+            self._make_room()
+            # Calls that are running, here and in other processes, keep theirs until they end.
+            time.sleep(0.05)
 
     def _use(self, held: Copy | MadeFile, reader: Reader) -> None:
         self._reader, self._held = reader, held

@@ -171,9 +171,12 @@ class ColumnarFiles:
         self._published = published
         self._build = build
         self._memory = memory
-        residency = Residency() if residency is None else residency
+        self._residency = residency = Residency() if residency is None else residency
         self._lookups = [
-            FileLookup(plan, published.get(plan.name), residency, build, memory) for plan in plans
+            FileLookup(
+                plan, published.get(plan.name), residency, build, memory, make_room=self._let_go
+            )
+            for plan in plans
         ]
         names = "".join(plan.name for plan in plans)
         self.id: str = xxhash.xxh3_128_hexdigest(f"{names} {values} {mode} {rule} {build}".encode())
@@ -416,6 +419,18 @@ class ColumnarFiles:
         for lookup in self._lookups:
             total += lookup.counts()
         return total
+
+    def share_room(self) -> None:
+        """Let go of lookup files, if room for others is getting short on this host.
+
+        The next call holds them again. Who keeps files open and asks them seldom calls this.
+        """
+        if self._residency.used > self._residency.quota // 2:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        for lookup in self._lookups:
+            lookup.let_go()
 
     def close(self) -> None:
         """Close all files. Closing again does nothing; a lookup opens them again."""

@@ -192,8 +192,8 @@ class Task:
         dimension, version = self._dimension, 0
         if isinstance(dimension, LookupStore):
             version = dimension.version
-            # A worker without a task must not keep the room that the task of another one needs.
-            dimension.share_room()
+        # A worker without a task must not keep the room that the task of another one needs.
+        dimension.share_room()
         stats.add(default_folder(), application, query, dimension.path, version, self._counts)
 
 

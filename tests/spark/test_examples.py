@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from object_store import Proxy, has_server, object_store
+from object_store import writable_object_store
 
 import lookupstore
 from lookupstore.spark.session import check_java
@@ -50,13 +50,7 @@ def test_an_example(name: str, tmp_path: Path) -> None:
 
 
 def test_the_example_of_an_object_store(tmp_path: Path) -> None:
-    if not has_server():
-        pytest.skip("rclone is not installed: pip install 'lookupstore[test]'")
-    with object_store(tmp_path / "s3") as server:
-        proxy = Proxy(server)
-        environment = {**proxy.store.environment(), "LOOKUPSTORE_CACHE": str(tmp_path / "cache")}
-        try:
-            said = run(ON_S3, "s3://bucket/example", environment)
-        finally:
-            proxy.close()
+    with writable_object_store() as server:
+        environment = {**server.environment(), "LOOKUPSTORE_CACHE": str(tmp_path / "cache")}
+        said = run(ON_S3, "s3://bucket/example", environment)
     assert "published 2 lookup files of 200,000 rows" in said

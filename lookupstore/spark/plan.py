@@ -218,10 +218,11 @@ def _strategy(asked: str, store: Dimension) -> tuple[Literal["replicated", "buck
     if asked == "replicated":
         return "replicated", "asked for"
     if asked == "bucketed" and _buckets(store) == 1:
-        what = "the store has one bucket" if isinstance(store, LookupStore) else "files have none"
+        what = "the store has one bucket; build it"
+        if isinstance(store, ColumnarFiles):
+            what = "columnar files have none; build a store of them"
         raise ValueError(
-            f"strategy is 'bucketed', but {what}; build a store with buckets=, or give "
-            "strategy='replicated'"
+            f"strategy is 'bucketed', but {what} with buckets=, or give strategy='replicated'"
         )
     if asked == "bucketed":
         return "bucketed", "asked for"

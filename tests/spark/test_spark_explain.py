@@ -143,15 +143,15 @@ def test_hosts_tell_copies_of_a_remote_store(
         if after.files == said.files:
             break
         time.sleep(0.1)
-    # Nobody removes copies meanwhile, so the files that are there say the same.
+    # These are not removed meanwhile, so the files that are there say the same.
     hashes = {path.stem for path in Path(after.cache).glob("*.sst")}
     data = Path(remote.location.resolve("data")[0].base_path, "far", "data")
     sizes = [path.stat().st_size for path in data.glob("*.sst")]
     assert (after.files, after.bytes) == (3, sum(sizes))
     assert {int(name.split("-")[1]) for name in hashes} >= set(sizes)
     assert (after.coming_files, after.coming_bytes) == (0, 0)
-    assert 0 < after.used <= after.quota
-    assert after.used >= before.used + sum(sizes)
+    # Copies of other tests may have been evicted for these.
+    assert sum(sizes) <= after.used <= after.quota
 
 
 def test_columnar_files(spark: SparkSession, tmp_path: Path) -> None:

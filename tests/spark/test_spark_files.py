@@ -116,7 +116,7 @@ def test_errors(spark: SparkSession, facts: DataFrame, dim: Path, tmp_path: Path
             lookup_join(facts, f"{dim}/*.parquet", "user", **options)
     with pytest.raises(ValueError, match="on_miss is 'retry', which looks into newer versions"):
         lookup_join(facts, f"{dim}/*.parquet", "user", on_miss=("retry", 1, 0))
-    with pytest.raises(ValueError, match="strategy is 'bucketed', but files have none"):
+    with pytest.raises(ValueError, match="bucketed', but columnar files have none; build a store"):
         lookup_join(facts, f"{dim}/*.parquet", "user", strategy="bucketed")
     with pytest.raises(KeyError, match="the files have no column 'n'"):
         lookup_join(facts, f"{dim}/*.parquet", "n")

@@ -93,8 +93,14 @@ demo-no-spark: $(VENV)/.demo  ## The same joins without Java
 	$(BIN)/lookupstore demo --no-spark
 
 .PHONY: test
-test: test-c java  ## Run the whole suite, the C test first
+# Spark has both processors by itself; the rest is run in two processes.
+test: test-c java  ## Run the whole suite, the C test first; or what PYTEST_ARGS selects
+ifeq ($(PYTEST_ARGS),)
+	$(BIN)/pytest -n 2 $(FAST)
+	$(BIN)/pytest -m spark
+else
 	$(BIN)/pytest $(PYTEST_ARGS)
+endif
 
 # ---- checks ------------------------------------------------------------------------------------
 

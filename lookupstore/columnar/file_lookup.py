@@ -214,6 +214,9 @@ class FileLookup:
 
     def _use(self, held: Copy | MadeFile, reader: Reader) -> None:
         self._reader, self._held = reader, held
+        if self._probe is not None:  # it has done what it was for
+            self._probe.close()
+            self._probe = None
 
     def _discard(self, reader: Reader) -> None:
         with self._lock:

@@ -261,10 +261,13 @@ class ColumnarFiles:
             [self._gathered(self._values.field(name), parts, places, missing) for name in names],
             names=names,
         )
-        if not found:
+        if found and names:
+            return table.append_column(mark, pa.array(~missing))
+        if names:
             return table
-        present = pa.array(~missing)
-        return table.append_column(mark, present) if names else pa.table({mark: present})
+        # An Arrow table knows its length by its columns, until the last one is deselected.
+        marked = pa.table({mark: pa.array(~missing)})
+        return marked if found else marked.select([])
 
     def contains(self, keys: Any) -> pa.BooleanArray:
         """Say for each of many keys whether a file has it: Arrow booleans, never null.

@@ -196,6 +196,8 @@ def test_what_is_stored_of_a_file_makes_a_lookup_file_of_its_own(
         return ColumnarFiles(path, build="always", residency=residency, **options)
 
     assert files(key="id").lookup([1]).to_pylist() == [{"v": 2, "w": 3}]
+    assert files(key="id").lookup([1, 2, 3], []).num_rows == 3
+    assert files(key="id").lookup([], ["w"]).num_rows == 0
     assert files(key="id", columns=["w"]).lookup([1]).to_pylist() == [{"w": 3}]
     assert files(key=["v", "id"]).lookup([(2, 1)]).to_pylist() == [{"w": 3}]
     assert files(key="id", mode="position").lookup([1])["_pos"].to_pylist() == [0]

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -26,13 +25,12 @@ import pyarrow as pa
 from lookupstore.errors import (
     ClosedError,
     CorruptionError,
-    DiskQuotaError,
     FormatError,
     LookupStoreError,
 )
 from lookupstore.location import Location
 from lookupstore.manifest import DataFile, Manifest
-from lookupstore.residency import Copy, Residency
+from lookupstore.residency import Copy, Residency, with_room
 from lookupstore.sst import Reader
 from lookupstore.sst.cache import BlockCache
 from lookupstore.stats import Counts
@@ -40,9 +38,6 @@ from lookupstore.versions import gone_version, list_names, name_of
 
 #: Buckets that are asked at one time, where the answer waits for an object store.
 AT_ONCE = 8
-
-#: Seconds to wait until others let go of the room that a copy needs.
-ROOM_WAIT = 20.0
 
 A = TypeVar("A")
 P = TypeVar("P", pa.Array, pa.RecordBatch)
@@ -299,26 +294,17 @@ class BucketFiles:
     def _hold(self, file: DataFile, *, recode: bool) -> Copy:
         """Hold the local copy of a file, others being let go of where its room is in use."""
         filesystem, path = self._location.resolve(file.name)
-        until = time.monotonic() + ROOM_WAIT
-        while True:
-            try:
-                return self._residency.hold(
-                    filesystem,
-                    path,
-                    nbytes=file.bytes,
-                    xxh64=file.xxh64,
-                    uri=self._location.show(file.name),
-                    recode=recode,
-                )
-            except DiskQuotaError as error:
-                if not error.may_pass or time.monotonic() >= until:
-                    raise
-            with _remote_lock:
-                others = list(_remote)
-            for files in others:
-                files.let_go()
-            # Calls that are running, here and in other processes, keep theirs until they end.
-            time.sleep(0.05)
+        return with_room(
+            lambda: self._residency.hold(
+                filesystem,
+                path,
+                nbytes=file.bytes,
+                xxh64=file.xxh64,
+                uri=self._location.show(file.name),
+                recode=recode,
+            ),
+            _let_go_of_all,
+        )
 
     def _leave_damaged(self, bucket: int, opened: _Open, error: CorruptionError) -> None:
         """Give up a recoded copy, which cannot be repaired; raise the error of any other file."""
@@ -347,6 +333,13 @@ class BucketFiles:
 # The files of remote stores of this process: any may have room that another one needs.
 _remote: weakref.WeakSet[BucketFiles] = weakref.WeakSet()
 _remote_lock = threading.Lock()
+
+
+def _let_go_of_all() -> None:
+    with _remote_lock:
+        others = list(_remote)
+    for files in others:
+        files.let_go()
 
 
 def _after_fork() -> None:

@@ -25,7 +25,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from lookupstore.chunks import VERIFIED, WRONG, ChunkMap, chunks_of
 from lookupstore.errors import ClosedError, CorruptionError, DiskQuotaError
@@ -36,6 +36,11 @@ from lookupstore.sst import Reader
 
 #: Time after which a copy that nobody has opened is removed, whether or not its room is needed.
 RETENTION = timedelta(days=30)
+
+#: Seconds to wait until others let go of the room that a file needs.
+ROOM_WAIT = 20.0
+
+H = TypeVar("H")
 
 _COPY = ".sst"
 _MAP = ".map"
@@ -709,6 +714,28 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
+
+
+def with_room(hold: Callable[[], H], make_room: Callable[[], None]) -> H:
+    """Return what `hold` gives, waiting while others have the room that it needs.
+
+    Args:
+        hold: holds or makes a file.
+        make_room: lets go of what this process has open and does not use.
+
+    Raises:
+        DiskQuotaError: there is no room, or there was none for `ROOM_WAIT` seconds.
+    """
+    until = time.monotonic() + ROOM_WAIT
+    while True:
+        try:
+            return hold()
+        except DiskQuotaError as error:
+            if not error.may_pass or time.monotonic() >= until:
+                raise
+        make_room()
+        # Calls that are running, here and in other processes, keep theirs until they end.
+        time.sleep(0.05)
 
 
 def default_folder() -> str:

@@ -22,7 +22,7 @@ import lookupstore
 from lookupstore import CorruptionError, Location, LookupStore, StaleStoreError, bucket_files
 from lookupstore.errors import DiskQuotaError
 from lookupstore.local_copy import LocalCopy
-from lookupstore.residency import Residency
+from lookupstore.residency import ROOM_WAIT, Residency
 from lookupstore.versions import read_newest
 
 BUCKETS = 8
@@ -270,7 +270,7 @@ def test_more_buckets_than_have_room(remote: SlowRemote, tmp_path: Path, seed: i
         started = time.monotonic()
         with pytest.raises(DiskQuotaError, match="set LOOKUPSTORE_CACHE_BYTES to more"):
             store.lookup(list(MODEL))
-        assert time.monotonic() - started < bucket_files.ROOM_WAIT / 2
+        assert time.monotonic() - started < ROOM_WAIT / 2
 
 
 def test_a_store_that_is_not_asked_gives_its_room_to_one_that_is(

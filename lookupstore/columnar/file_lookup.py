@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
-from typing import Literal, TypeVar
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +20,8 @@ import pyarrow as pa
 from lookupstore.columnar.lookup_file import LookupFilePlan, needed_bytes, write_lookup_file
 from lookupstore.columnar.probe import ParquetProbe
 from lookupstore.columnar.published import PublishedFile, data_name, location_of
-from lookupstore.errors import CorruptionError, DiskQuotaError, FormatError
-from lookupstore.residency import Copy, FetchCounts, MadeFile, Residency
+from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.residency import Copy, FetchCounts, MadeFile, Residency, with_room
 from lookupstore.sst import Reader
 from lookupstore.stats import Counts
 
@@ -31,12 +30,8 @@ Build = Literal["auto", "always", "never"]
 BUILDS: tuple[Build, ...] = ("auto", "always", "never")
 #: What making a lookup file costs, in bytes of its columns: they are read, sorted and written.
 BUILD_COST = 3
-#: Seconds to wait until others let go of the room that a lookup file needs.
-ROOM_WAIT = 20.0
 #: Part of the bytes of the columns that one look may read.
 LARGE_LOOK = 0.25
-
-H = TypeVar("H")
 
 _log = logging.getLogger(__name__)
 
@@ -114,20 +109,17 @@ class FileLookup:
             return reader
         with self._lock:
             if self._reader is None:
-                held = self._with_room(
+                held = with_room(
                     lambda: self._residency.make(
                         self._name,
                         needed_bytes(self.plan),
                         lambda path, room: write_lookup_file(self.plan, path, room, self._memory),
-                    )
+                    ),
+                    self._make_room,
                 )
                 self._use(held, Reader(held.path))
             assert self._reader is not None
             return self._reader
-
-    def path(self) -> str:
-        """Return the path of the lookup file on this host, which is made if it is not there."""
-        return self.made().path
 
     def counts(self) -> Counts:
         """Return what this process has read of the lookup file, and fetched for it."""
@@ -188,29 +180,17 @@ class FileLookup:
         name = data_name(file.name)
         filesystem, path = location.resolve(name)
         uri = location.show(name)
-        held = self._with_room(
+        held = with_room(
             lambda: self._residency.hold(
                 filesystem, path, nbytes=file.bytes, xxh64=file.xxh64, uri=uri
-            )
+            ),
+            self._make_room,
         )
         try:
             self._use(held, Reader(held.path, fill=held.fill))
         except BaseException:
             held.close()
             raise
-
-    def _with_room(self, hold: Callable[[], H]) -> H:
-        """Hold a file, others being let go of where its room is in use."""
-        until = time.monotonic() + ROOM_WAIT
-        while True:
-            try:
-                return hold()
-            except DiskQuotaError as error:
-                if not error.may_pass or time.monotonic() >= until:
-                    raise
-            self._make_room()
-            # Calls that are running, here and in other processes, keep theirs until they end.
-            time.sleep(0.05)
 
     def _use(self, held: Copy | MadeFile, reader: Reader) -> None:
         self._reader, self._held = reader, held

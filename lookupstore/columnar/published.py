@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -61,8 +62,7 @@ def published_files(location: Location, names: Iterable[str]) -> dict[str, Publi
 
 def publish_file(location: Location, name: str, source: SourceFile, path: str) -> PublishedFile:
     """Publish a lookup file that this host has at a path."""
-    nbytes = sum(len(chunk) for chunk in file_chunks(path))
-    file = PublishedFile(name, source.below, nbytes, file_hash(path))
+    file = PublishedFile(name, source.below, os.path.getsize(path), file_hash(path))
     location.write(data_name(name), file_chunks(path))
     location.write(_described(name), [json.dumps(asdict(file)).encode() + b"\n"])
     return file

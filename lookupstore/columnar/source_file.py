@@ -7,7 +7,7 @@ import posixpath
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -204,8 +204,7 @@ def source_files(
         files = list(pool.map(lambda one: _read(one, kinds), wanted))
     # What is equal is one object, which is pickled once.
     schemas = {file.schema: file.schema for file in files}
-    for file in files:
-        object.__setattr__(file, "schema", schemas[file.schema])
+    files = [replace(file, schema=schemas[file.schema]) for file in files]
     return sorted(files, key=lambda file: file.path)
 
 

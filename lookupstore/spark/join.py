@@ -26,7 +26,14 @@ from pyspark.sql.types import (
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.file_search import names_files
 from lookupstore.spark.metrics import LookupMetrics
-from lookupstore.spark.plan import JoinPlan, freshness_of, how_of, name_pairs, plan_join
+from lookupstore.spark.plan import (
+    JoinPlan,
+    check_facts,
+    freshness_of,
+    how_of,
+    name_pairs,
+    plan_join,
+)
 from lookupstore.spark.worker import (
     buckets_at,
     contained,
@@ -113,11 +120,7 @@ def lookup_join(
     `pyspark.errors.PythonException`, and a line of its text begins with
     `lookupstore.errors.StaleStoreError: `.
     """
-    if not isinstance(df, DataFrame):
-        raise TypeError(
-            f"df is a {type(df).__module__}.{type(df).__qualname__}; give a Spark DataFrame "
-            "(spark.createDataFrame makes one of a pandas DataFrame or an Arrow table)"
-        )
+    check_facts(df)
     freshness = freshness_of(refresh, max_staleness)
     opened = dimension_of(store, on, how, columns)
     try:

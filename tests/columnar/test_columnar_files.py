@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 
+from lookupstore import residency as residency_module
 from lookupstore.columnar import ColumnarFiles, file_lookup
 from lookupstore.errors import CorruptionError, DiskQuotaError, StaleStoreError
 from lookupstore.residency import Residency
@@ -425,7 +426,7 @@ def test_a_quota_for_some_lookup_files_at_a_time(
         assert residency.used <= residency.quota
     one.share_room()
     assert two.lookup([5, 50_005, 100_005])["v"].to_pylist() == [5, 50_005, 100_005]
-    monkeypatch.setattr(file_lookup, "ROOM_WAIT", 0.2)
+    monkeypatch.setattr(residency_module, "ROOM_WAIT", 0.2)
     small = Residency(residency.folder, quota=residency.used)
     two.prepare()
     full = ColumnarFiles(

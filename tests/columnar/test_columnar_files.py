@@ -110,7 +110,7 @@ def test_every_way_answers_as_a_dict(
             assert present == got["found"].to_pylist()
 
 
-def test_modes_say_what_they_are_for(tmp_path: Path, residency: Residency, seed: int) -> None:
+def test_modes_say_what_they_are_for(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     where = {}
     for name in ("a", "b"):
@@ -123,6 +123,7 @@ def test_modes_say_what_they_are_for(tmp_path: Path, residency: Residency, seed:
         where |= {key: (str(path), i) for i, key in enumerate(listed) if key is not None}
     asked = list(range(2000))
     for build in file_lookup.BUILDS:
+        residency = Residency(tmp_path / build, quota=64 << 20)  # without the files of the others
         files = ColumnarFiles(
             tmp_path / "dim", key="id", mode="position", build=build, residency=residency
         )
@@ -225,7 +226,7 @@ def test_repeated_keys(tmp_path: Path, residency: Residency, build: file_lookup.
         files("error", tmp_path / "b").lookup([5, 1, 7])
 
 
-def test_columns_that_come_go_and_widen(tmp_path: Path, residency: Residency) -> None:
+def test_columns_that_come_go_and_widen(tmp_path: Path) -> None:
     """Rule of lookupstore.columnar.evolution; the expected rows are written down by hand."""
     folder = tmp_path / "dim"
     write(
@@ -245,6 +246,7 @@ def test_columns_that_come_go_and_widen(tmp_path: Path, residency: Residency) ->
         pa.table({"id": pa.array([4], pa.int64()), "w": pa.array(["z"]).dictionary_encode()}),
     )
     for build in file_lookup.BUILDS:
+        residency = Residency(tmp_path / build, quota=64 << 20)  # without the files of the others
         files = ColumnarFiles(folder, key="id", build=build, residency=residency)
         assert files.key_schema.schema.field("id").type == pa.int64()
         assert files.value_schema.field("v").type == pa.int64()

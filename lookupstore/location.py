@@ -159,15 +159,12 @@ class Location:
             found = self._filesystem.get_file_info(
                 fs.FileSelector(self._path(folder), allow_not_found=True, recursive=recursive)
             )
-        files = [
-            FoundFile(
-                self._relative(info.path),
-                info.size,
-                None if info.mtime_ns is None else info.mtime_ns / 1e9,
-            )
-            for info in found
-            if info.is_file  # not one that went while the folder was read
-        ]
+        files = []
+        for info in found:
+            if info.is_file:  # not one that went while the folder was read
+                written = written_ns(info)
+                modified = None if written is None else written / 1e9
+                files.append(FoundFile(self._relative(info.path), info.size, modified))
         return sorted(files, key=lambda file: file.name)
 
     def size(self, name: str) -> int | None:
@@ -362,6 +359,15 @@ def shown_uri(text: str) -> str:
         name, equals, value = option.partition("=")
         options.append(f"{name}{equals}{value if name in _PLAIN_OPTIONS else value and _HIDDEN}")
     return f"{scheme}://{before}{at}{after}{mark}{'&'.join(options)}"
+
+
+def written_ns(info: fs.FileInfo) -> int | None:
+    """Return when a file was last written, in nanoseconds since 1970; None if nobody knows.
+
+    Arrow's S3 client reads a time with one or two digits after the point, which some servers list,
+    as 1970: of such a file nobody may say that it is old.
+    """
+    return info.mtime_ns or None
 
 
 def file_hash(path: str | os.PathLike[str]) -> str:

@@ -21,7 +21,7 @@ from pyarrow import fs
 
 from lookupstore.file_reading import fitted, read_file
 from lookupstore.file_search import FoundFiles, find_files, format_of
-from lookupstore.location import shown_uri
+from lookupstore.location import shown_uri, written_ns
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -209,7 +209,7 @@ def _files_source(paths: Sequence[str]) -> Source:
 def _fingerprint(found: Sequence[FoundFiles]) -> str | None:
     """Return a hash that changes when files are added, removed, renamed, or written."""
     files = [
-        (one.filesystem.type_name, one.base, info.path, info.size, info.mtime_ns)
+        (one.filesystem.type_name, one.base, info.path, info.size, written_ns(info))
         for one in found
         for info in one.infos
     ]

@@ -99,7 +99,7 @@ ALLOWED = {
     "": "build columnar expiry location publish store versions",
     # layer 4b: columnar files without a store
     "columnar.evolution": "pyarrow arrow_types file_reading",
-    "columnar.source_file": "pyarrow xxhash file_reading file_search",
+    "columnar.source_file": "pyarrow xxhash file_reading file_search location",
     "columnar.lookup_file": (
         "numpy pyarrow xxhash arrow_types build columnar.source_file residency runs sst"
     ),

@@ -19,6 +19,7 @@ from pyarrow import fs, orc
 from lookupstore.errors import CorruptionError, StaleStoreError
 from lookupstore.file_reading import fitted, read_file
 from lookupstore.file_search import FoundFiles, find_files, format_of
+from lookupstore.location import written_ns
 
 # Most footers are shorter: one request of an object store brings one.
 _TAIL_BYTES = 64 << 10
@@ -280,9 +281,13 @@ def _read(one: _One, kinds: dict[str, pa.DataType]) -> SourceFile:
 
 
 def _written(filesystem: fs.FileSystem, info: fs.FileInfo) -> int | None:
-    written: int | None = info.mtime_ns
-    if written is None or isinstance(filesystem, fs.LocalFileSystem):
+    written = written_ns(info)
+    if isinstance(filesystem, fs.LocalFileSystem):
         return written
+    if written is None:  # a listing may not say what a request for the object does
+        written = written_ns(filesystem.get_file_info(info.path))
+    if written is None:
+        return None
     # S3 lists milliseconds, and says seconds of one object.
     return written // 1_000_000_000 * 1_000_000_000
 

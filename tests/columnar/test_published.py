@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,12 @@ from pyarrow import fs
 
 from lookupstore.columnar import ColumnarFiles, published
 from lookupstore.errors import CorruptionError
+from lookupstore.location import Location
 from lookupstore.residency import Residency
 
 MAKING = "making a lookup file"
 ROWS = 30_000
+UNREADABLE = 1_700_000_000_120_000_000  # nanoseconds since 1970
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +130,30 @@ def test_others_fetch_what_is_published(
     caplog.clear()
     assert third.lookup([1, ROWS])["v"].to_pylist() == ["value 1", f"other {ROWS}"]
     assert MAKING not in caplog.text
+
+
+def test_a_time_that_cannot_be_read_is_not_old(
+    server: ObjectStore, dim: Dimension, tmp_path: Path
+) -> None:
+    # Listed as .12 of a second, which Arrow's client takes for 1970.
+    for part in range(2):
+        os.utime(server.folder / f"{dim.name}/{part}.parquet", ns=(UNREADABLE, UNREADABLE))
+    listed = dim.files(tmp_path / "a")
+    assert listed.publish() == 2
+    one = ColumnarFiles(
+        server.uri(f"{dim.name}/0.parquet"),
+        key="id",
+        residency=Residency(tmp_path / "a", quota=64 << 20),
+    )
+    assert one._plans[0].name == listed._plans[0].name
+    listed._plans[0].source.check_unchanged()
+    for lookup_file in (server.folder / f"{dim.name}/_lookup").iterdir():
+        os.utime(lookup_file, ns=(UNREADABLE, UNREADABLE))
+    location = Location(f"{BUCKET}/{dim.name}/_lookup", filesystem=dim.filesystem)
+    assert [file.modified for file in location.files()] == [None] * 4
+    dim.write(1, "other")
+    assert dim.files(tmp_path / "b").publish() == 1
+    assert len(dim.published(".sst")) == 3
 
 
 def test_a_lookup_file_that_came_halfway_is_not_published(

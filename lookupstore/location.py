@@ -30,7 +30,8 @@ _NAMED_HOSTS = frozenset({"abfs", "abfss", "hdfs", "viewfs", "webhdfs"})
 # Options of a URI that everybody may see.
 _PLAIN_OPTIONS = frozenset({"region", "scheme", "endpoint_override"})
 _HIDDEN = "***"
-_CHUNK_BYTES = 1 << 20
+# Written as it was read, and a huge page of the page cache: see `lookupstore.sst.output`.
+_CHUNK_BYTES = 2 << 20
 
 
 @dataclass(frozen=True)

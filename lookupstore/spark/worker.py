@@ -118,7 +118,7 @@ def numbered(count: int) -> list[str]:
 
 
 def _answers(task: Task, lookup: Lookup, given: Keys) -> tuple[pa.BooleanArray, list[pa.Array]]:
-    """Return whether each key was found, from the first bit on, and the columns as Spark's types."""
+    """Return whether each key was found, from bit 0 on, and the columns in Spark's types."""
     if not len(given[0]):  # which says no moment either
         return pa.array([], pa.bool_()), [pa.array([], kind) for kind in lookup.types]
     keys, moment = given, None

@@ -252,6 +252,38 @@ def test_columns_prefix_and_names_that_spark_finds_hard(spark: SparkSession, tra
     assert lookup_join(facts.limit(0).select("id"), small, on="id").count() == 0
 
 
+SETTINGS = [
+    # Of toPandas and createDataFrame: what goes to workers is Arrow in any case.
+    ("spark.sql.execution.arrow.pyspark.enabled", "false"),
+    ("spark.sql.execution.arrow.maxRecordsPerBatch", "3"),
+    ("spark.sql.execution.arrow.maxRecordsPerBatch", "0"),
+    ("spark.sql.execution.arrow.useLargeVarTypes", "true"),
+    ("spark.sql.codegen.wholeStage", "false"),
+    ("spark.sql.adaptive.enabled", "false"),
+]
+
+
+@pytest.mark.parametrize(("setting", "value"), SETTINGS)
+def test_settings_of_spark_change_no_row(
+    spark: SparkSession, transport, small, setting: str, value: str
+):
+    facts = spark.range(0, 300, numPartitions=2).selectExpr("id % 150 AS id", "'x' || id AS fact")
+    dimension = spark.createDataFrame(
+        [(key, f"n{key}", 1) for key in range(100)], "id long, name string, found long"
+    )
+    before = spark.conf.get(setting, None)
+    spark.conf.set(setting, value)
+    try:
+        for how, name in zip(HOWS, ("left", "inner", "left_semi", "left_anti"), strict=True):
+            expected = facts.join(dimension, "id", name)
+            assert shown(lookup_join(facts, small, on="id", how=how)) == shown(expected)
+    finally:
+        if before is None:
+            spark.conf.unset(setting)
+        else:
+            spark.conf.set(setting, before)
+
+
 def test_lazy_and_part_of_a_larger_query(spark: SparkSession, transport, small):
     facts = spark.range(1000).withColumn("k", F.col("id") % 150)
     joined = lookup_join(facts, small, on={"k": "id"}, prefix="d_")

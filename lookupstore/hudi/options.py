@@ -198,7 +198,7 @@ class TableOptions:
         if self.merge_mode not in _PAYLOADS:
             named = self.merge_from or _MERGE_MODE
             given = self.others.get(named, self.merge_mode)
-            known = (_PAYLOADS if self.merge_from is None else _PAYLOADS.values())
+            known = _PAYLOADS if self.merge_from is None else _PAYLOADS.values()
             raise _refused(path, named, given, _either([*known]))
         if len(self.ordering) > 1:
             # Readers in Rust refuse such a table as a whole.
@@ -291,7 +291,9 @@ def new_options(
                 raise ValueError(f"{argument} has {column!r}; give names without ',' and ':'")
     mode = merge_mode or (COMMIT_TIME if ordering is None else EVENT_TIME)
     if mode not in _PAYLOADS:
-        raise ValueError(f"merge_mode is {mode!r}; give {_either([repr(one) for one in _PAYLOADS])}")
+        raise ValueError(
+            f"merge_mode is {mode!r}; give {_either([repr(one) for one in _PAYLOADS])}"
+        )
     if mode == EVENT_TIME and ordering is None:
         raise ValueError(f"merge_mode is {mode!r}, which needs ordering=; give a column")
     others = {_ARCHIVE: "archived"}
@@ -381,6 +383,9 @@ def parse_options(content: bytes, path: str) -> TableOptions:
             raise CorruptionError(path, len(content), f"a property {required}", "none")
     name, database = pairs[_NAME], pairs.get(_DATABASE)
     expected = str(checksum(name, database))
+    if _CHECKSUM not in pairs and not content.endswith((b"\n", b"\r")):
+        # Not every writer has a checksum, but each ends its lines: this one was cut.
+        raise CorruptionError(path, len(content), "the end of a line", repr(content[-20:]))
     if pairs.get(_CHECKSUM, expected) != expected:
         raise CorruptionError(path, 0, f"{_CHECKSUM}={expected}", pairs[_CHECKSUM])
     if pairs[_TYPE] != "COPY_ON_WRITE":
@@ -446,9 +451,7 @@ def avro_json(schema: Any) -> str:
     return json.dumps(schema, separators=(",", ":"), ensure_ascii=False)
 
 
-def _merge_mode(
-    pairs: Mapping[str, str], version: int, is_ordered: bool
-) -> tuple[str, str | None]:
+def _merge_mode(pairs: Mapping[str, str], version: int, is_ordered: bool) -> tuple[str, str | None]:
     """Return how rows of one key are merged, and which property says it if not its own."""
     given = pairs.get(_MERGE_MODE)
     if version != 6 and given is not None:

@@ -8,13 +8,15 @@ surprise later.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import types
 import typing
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+# Reading annotations takes longer than a record.
+_KNOWN: dict[Any, Mapping[str, tuple[str, Any]]] = {}
 
 
 def stored(name: str, **options: Any) -> Any:
@@ -32,7 +34,7 @@ def to_record(value: Any) -> Any:
     {'fileId': 'a-0'}
     """
     if dataclasses.is_dataclass(value):
-        names = stored_names(type(value))
+        names = _stored_names(type(value))
         return {
             name: to_record(getattr(value, attribute)) for attribute, (name, _) in names.items()
         }
@@ -58,7 +60,7 @@ def from_record(kind: type[T], record: Any) -> T:
     if not isinstance(record, Mapping):
         raise ValueError(f"{kind.__name__} is {_shown(record)}, not a record")
     values = {}
-    for attribute, (name, annotation) in stored_names(kind).items():
+    for attribute, (name, annotation) in _stored_names(kind).items():
         if name in record:
             values[attribute] = _checked(annotation, record[name], f"{kind.__name__}.{name}")
     try:
@@ -67,9 +69,14 @@ def from_record(kind: type[T], record: Any) -> T:
         raise ValueError(str(error)) from None
 
 
-@functools.cache
-def stored_names(kind: type[Any]) -> Mapping[str, tuple[str, Any]]:
+def _stored_names(kind: Any) -> Mapping[str, tuple[str, Any]]:
     """Return the stored name and the annotation of each field of a dataclass."""
+    if kind not in _KNOWN:
+        _KNOWN[kind] = _read_names(kind)
+    return _KNOWN[kind]
+
+
+def _read_names(kind: Any) -> Mapping[str, tuple[str, Any]]:
     hints = typing.get_type_hints(kind)
     names = {}
     for one in dataclasses.fields(kind):

@@ -82,7 +82,7 @@ class Instant:
 
     @property
     def position(self) -> str:
-        """Return what incremental reads go by: when it was completed, else when it was requested."""
+        """Return what incremental reads go by: when it was completed, or else requested."""
         return self.completed or self.time
 
     @property
@@ -267,9 +267,7 @@ class TimelineFolder:
             ):
                 raise FileExistsError(f"{self.path(instant)}: completed already")
             completed = next_time(timeline.last_time, self._clock())
-        return self._advance(
-            instant, State.INFLIGHT, State.COMPLETED, action, content, completed
-        )
+        return self._advance(instant, State.INFLIGHT, State.COMPLETED, action, content, completed)
 
     def _advance(
         self,

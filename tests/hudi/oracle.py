@@ -20,7 +20,9 @@ def other(path: Path) -> Any:
 def other_scan(path: Path, as_of: str | None = None) -> pa.Table | None:
     """Return the rows that hudi-rs reads; None if it finds none."""
     options = HudiReadOptions()
-    return _table(other(path).read(options if as_of is None else options.with_as_of_timestamp(as_of)))
+    return _table(
+        other(path).read(options if as_of is None else options.with_as_of_timestamp(as_of))
+    )
 
 
 def other_incremental(path: Path, since: str, until: str | None = None) -> pa.Table | None:

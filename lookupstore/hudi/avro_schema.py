@@ -79,7 +79,7 @@ def avro_schema(schema: pa.Schema, name: str, namespace: str) -> dict[str, Any]:
         TypeError: a column has a type that no Hudi table has, or that readers fail at.
         ValueError: a column has a name that Avro does not take.
 
-    >>> avro_schema(pa.schema([("id", pa.int8())]), "t_record", "hoodie.t")["fields"]
+    >>> avro_schema(pa.schema([("id", pa.int8())]), "r", "n")["fields"]
     [{'name': 'id', 'type': ['null', 'int'], 'default': None}]
     """
     return _record(list(schema), name, namespace)

@@ -104,17 +104,25 @@ def parse_base_file(path: str, nbytes: int, shown: str) -> FileSlice:
     match = _NAME.fullmatch(name)
     if match is None or not is_time(match["time"]):
         raise CorruptionError(shown, 0, "a base file, <file id>_<token>_<instant>.parquet", name)
+    if path.startswith("/") or ".." in partition.split("/"):
+        raise CorruptionError(shown, 0, "a path below the table", path)
     return FileSlice(GroupId(partition, match["file_id"]), match["time"], name, nbytes)
 
 
-def list_base_files(location: Location) -> list[FileSlice]:
+def list_base_files(location: Location, *, partitioned: bool) -> list[FileSlice]:
     """List all base files of a table, of which instant they may be, by path.
+
+    Args:
+        location: of the table.
+        partitioned: whether they are in folders of it, at any depth; else they are in its own.
 
     Raises:
         CorruptionError: a Parquet file is called otherwise.
     """
-    found: list[FoundFile] = list(location.files())
-    for folder in location.folders():
+    found: list[FoundFile] = []
+    if not partitioned:
+        found += location.files()
+    for folder in location.folders() if partitioned else ():
         if folder != META_FOLDER:
             found += location.files(folder, recursive=True)
     return [

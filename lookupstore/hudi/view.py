@@ -107,7 +107,7 @@ class TableView:
         replaced: set[GroupId] = set()
         for instant in self.timeline.writes(as_of):
             replaced |= self._replaced(instant)
-        files = list_base_files(self.location)
+        files = list_base_files(self.location, partitioned=bool(self.options.partition_by))
         return file_groups_at(files, self.timeline, replaced, self.location.uri, as_of)
 
     def changed(self, since: str | None, until: str | None) -> tuple[list[str], list[str]]:

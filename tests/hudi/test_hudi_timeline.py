@@ -50,7 +50,7 @@ def test_names(version: int, name: str, instant: Instant) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "hoodie.properties",
+        "index.json",
         f".{T}.commit.crc",
         f"{T}.commit.tmp",
         f"{T}",

@@ -6,6 +6,7 @@ Arrow's dataset does both, and passes over row groups that a filter excludes.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -68,6 +69,7 @@ class BaseFiles:
             CorruptionError: a file is damaged.
             FormatError: a file has a column whose type is no narrower one than the schema's.
             StaleStoreError: a file is gone.
+            OSError: a remote file could not be read, or is damaged.
         """
         scanner = self._scanner(columns, where)
         with self._telling():
@@ -118,6 +120,10 @@ class BaseFiles:
             except (pa.ArrowException, OSError, IndexError) as error:
                 if isinstance(error, OSError) and error.errno is not None:
                     raise
+                if isinstance(error, OSError) and self._location.local is None:
+                    # Of damaged pages and of object stores that fail Arrow says the same.
+                    what = f"could not be read, or is damaged: {error}"
+                    raise OSError(errno.EIO, what, shown) from error
                 raise CorruptionError(shown, 0, "a Parquet file", error) from error
             try:
                 for _ in fragment.to_batches(schema=self._schema):

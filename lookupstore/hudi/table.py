@@ -192,6 +192,7 @@ class HudiTable:
             CorruptionError: the timeline or a base file is damaged.
             FormatError: the table, or a type in it, is of a kind that is not read.
             StaleStoreError: files went while they were read: a clean came between.
+            OSError: a remote file could not be read, or is damaged.
         """
         files, names = self._files(columns, as_of)
         return files.table(names, filter)

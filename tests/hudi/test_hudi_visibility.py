@@ -270,7 +270,7 @@ def test_damaged_timelines(tmp_path: Path, version: int) -> None:
     for wrong in (b"", content[: len(content) // 2], b"\x00" * len(content), content[1:]):
         file.write_bytes(wrong)
         opened = HudiTable.open(table.path)
-        for read in (opened.scan, opened.incremental, lambda: opened.schema):
+        for read in (opened.scan, opened.incremental, opened.dataset):
             with pytest.raises(CorruptionError) as caught:
                 read()
             assert caught.value.path == str(file)

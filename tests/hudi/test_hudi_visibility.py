@@ -197,6 +197,17 @@ def test_a_type_of_another_kind_is_an_error_that_names_the_file(tmp_path: Path) 
         HudiTable.open(table.path).scan()
 
 
+def test_a_value_that_the_wider_type_cannot_hold_is_an_error(tmp_path: Path) -> None:
+    narrow, wide = (
+        pa.schema({"id": pa.int32(), "value": kind}) for kind in (pa.int64(), pa.float64())
+    )
+    table = SmallTable(tmp_path / "t", 9, narrow)
+    table.commit("a-0", [row(1, 2**53 + 1)], schema=narrow)
+    table.finish(table.begin(), schema=wide)
+    with pytest.raises(FormatError, match=r"a-0_0-1-2_\d+\.parquet: a column"):
+        HudiTable.open(table.path).scan()
+
+
 def test_columns_are_found_wherever_they_are_said(tmp_path: Path) -> None:
     table = SmallTable(tmp_path / "t", 9)
     table.commit("a-0", [row(1, "one")])
@@ -347,7 +358,7 @@ def test_an_open_table_sees_new_commits_and_newer_versions(tmp_path: Path) -> No
     table.commit("a-0", [row(1, "one")])
     assert opened.scan().num_rows == 1
     upgraded = SmallTable(tmp_path / "other", 9)
-    properties = Path(".hoodie", "hoodie.properties")
+    properties = ".hoodie/hoodie.properties"
     os.replace(upgraded.path / properties, table.path / properties)
     assert opened.scan().num_rows == 0
     assert opened.options.version == 9

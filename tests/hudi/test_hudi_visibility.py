@@ -140,6 +140,21 @@ def test_a_commit_that_ends_late_is_found_by_its_completion(tmp_path: Path, vers
     agree(table)
 
 
+@pytest.mark.parametrize("version", [8, 9])
+def test_a_range_that_ends_before_a_commit_is_completed(tmp_path: Path, version: int) -> None:
+    """Who reads up to a completion time sees what was there then, in the older file."""
+    table = SmallTable(tmp_path / "t", version)
+    table.commit("a-0", [row(1, "one")])
+    late = table.begin()
+    between = table.commit("b-0", [row(2, "two")])
+    table.finish(late, [table.write(late.time, "a-0", [row(1, "uno")])])
+    opened = HudiTable.open(table.path)
+    first = opened.incremental(until=between.position)
+    assert sorted(first["value"].to_pylist()) == ["one", "two"]
+    assert opened.incremental(between.position)["value"].to_pylist() == ["uno"]
+    assert sorted(opened.incremental()["value"].to_pylist()) == ["two", "uno"]
+
+
 WIDE = pa.schema(
     {"id": pa.int64(), "added": pa.struct({"x": pa.int32()}), "value": pa.string(),
      "more": pa.list_(pa.decimal128(12, 3))}

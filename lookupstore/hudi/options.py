@@ -19,8 +19,6 @@ from lookupstore.location import Location
 
 #: Folder of a table in which everything is that is not data.
 META_FOLDER = ".hoodie"
-#: What a partition's folder holds, for Java to find it by.
-PARTITION_FILE = ".hoodie_partition_metadata"
 #: Table versions that are read and written.
 VERSIONS = (6, 8, 9)
 #: Which of two rows with one key stays: the one with the greater ordering value, or the later one.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from pathlib import Path
 
 import fastavro
 import pytest
 
-from lookupstore.errors import CorruptionError
+from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.hudi import HudiTable
 from lookupstore.hudi.avro_file import MAGIC, read_record
 from lookupstore.hudi.commit import (
     CommitMetadata,
@@ -214,6 +216,15 @@ def test_every_wrong_byte_of_a_real_commit_is_an_answer_or_an_error(real_tables:
     for length in range(0, len(content), 7):
         with pytest.raises(CorruptionError):
             parse_commit(content[:length], str(path))
+
+
+def test_version_6_does_without_fastavro(
+    real_tables: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+    assert HudiTable.open(real_tables / "v6_nonpartitioned").scan().num_rows == 4
+    with pytest.raises(FormatError, match=r"pip install 'lookupstore\[hudi\]'"):
+        HudiTable.open(real_tables / "v9_txns_simple_nometa").scan()
 
 
 def test_a_file_of_two_records_is_an_error(tmp_path: Path) -> None:

@@ -6,10 +6,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import other
+from small_tables import SmallTable
 
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hudi import HudiTable
@@ -229,7 +231,7 @@ def test_arguments_of_a_new_table(
         (pa.field("x", pa.duration("s")), TypeError, "duration"),
         (pa.field("x", pa.null()), TypeError, "null"),
         (pa.field("x", pa.time64("ns")), TypeError, "time64"),
-        (pa.field("x", pa.uuid()), TypeError, "storage type"),
+        (pa.field("x", pa.fixed_shape_tensor(pa.int8(), [2])), TypeError, "storage type"),
         (pa.field("x", pa.decimal256(50, 2)), TypeError, "38 digits"),
         (pa.field("x", pa.map_(pa.int32(), pa.int32())), TypeError, "keys are strings"),
         (pa.field("x", pa.struct({"y": pa.timestamp("s")})), TypeError, "the column 'y'"),
@@ -357,6 +359,23 @@ def test_the_backup_is_read_but_not_written(tmp_path: Path) -> None:
     file.unlink()
     with pytest.raises(FileNotFoundError, match="no Hudi table"):
         HudiTable.open(tmp_path / "t")
+
+
+def test_a_table_without_meta_columns_is_read(tmp_path: Path) -> None:
+    """Nobody can say when its rows changed."""
+    table = SmallTable(tmp_path / "t", 9)
+    instant = table.begin()
+    stat = table.write(instant.time, "a-0", [{"id": 1, "value": "one"}])
+    path = table.path / str(stat.path)
+    pq.write_table(pq.read_table(path, columns=["id", "value"]), path)
+    table.finish(instant, [stat])
+    file = table.path / ".hoodie" / "hoodie.properties"
+    file.write_bytes(file.read_bytes() + b"hoodie.populate.meta.fields=false\n")
+    opened = HudiTable.open(table.path)
+    (row,) = opened.scan().to_pylist()
+    assert row == dict.fromkeys(opened.schema.names[:5]) | {"id": 1, "value": "one"}
+    with pytest.raises(FormatError, match="no meta columns"):
+        opened.incremental()
 
 
 def test_a_moment_is_written_in_utc(tmp_path: Path) -> None:

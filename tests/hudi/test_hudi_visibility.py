@@ -5,7 +5,10 @@ from __future__ import annotations
 import decimal
 import os
 import pickle
+from collections.abc import Callable
+from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -63,7 +66,9 @@ def test_what_is_not_completed_is_not_seen(tmp_path: Path, version: int) -> None
     table.write(pending.time, "a-0", [row(1, "never")])
     table.write(pending.time, "b-0", [row(2, "never")])
     # A file of nobody's, whose instant was rolled back, or comes only now.
-    table.write(next_time(pending.time, _epoch()), "c-0", [row(3, "never")])
+    table.write(
+        next_time(pending.time, datetime(1970, 1, 1, tzinfo=timezone.utc)), "c-0", [row(3, "never")]
+    )
     assert table.values() == {1: "one"}
     agree(table)
 
@@ -202,6 +207,21 @@ def test_types_that_are_widened(
     assert ours.schema.field("value").type == wide
     assert ours["value"].to_pylist() == pa.array(values, narrow).cast(wide).to_pylist()
     assert_same_rows(ours, other_scan(table.path))
+
+
+@pytest.mark.parametrize("wrap", [lambda kind: kind, pa.list_], ids=["struct", "list"])
+def test_a_field_that_is_added_to_a_struct(tmp_path: Path, wrap: Callable[[Any], Any]) -> None:
+    before, after = (
+        pa.schema({"id": pa.int32(), "value": wrap(pa.struct(fields))})
+        for fields in ({"x": pa.int32()}, {"x": pa.int32(), "y": pa.string()})
+    )
+    old, new = ({"x": 1}, {"x": 1, "y": None})
+    stored, expected = (old, new) if wrap is not pa.list_ else ([old, None], [new, None])
+    table = SmallTable(tmp_path / "t", 9, before)
+    table.commit("a-0", [row(1, stored), row(2, None)], schema=before)
+    table.finish(table.begin(), schema=after)
+    assert table.values() == {1: expected, 2: None}
+    assert_same_rows(HudiTable.open(table.path).scan(), other_scan(table.path))
 
 
 def test_a_type_of_another_kind_is_an_error_that_names_the_file(tmp_path: Path) -> None:
@@ -412,9 +432,3 @@ def test_arrow_schema_in_a_file_does_not_matter(tmp_path: Path) -> None:
     assert ours.schema.field("value").type == pa.string()
     assert SCHEMA.field("value").type == pa.string()
     assert ours["value"].to_pylist() == ["one"]
-
-
-def _epoch() -> object:
-    from datetime import datetime, timezone
-
-    return datetime.fromtimestamp(0, timezone.utc)

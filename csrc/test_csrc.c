@@ -12,8 +12,11 @@
 #include "ls_fences.h"
 #include "ls_filter.h"
 #include "ls_gather.h"
+#include "ls_hadoop_bloom.h"
 #include "ls_hash.h"
+#include "ls_key_ranges.h"
 #include "ls_keys.h"
+#include "ls_md5.h"
 #include "ls_order.h"
 #include "ls_rows.h"
 #include "ls_slots.h"
@@ -2611,6 +2614,199 @@ static void test_short_keys(void) {
         }
 }
 
+/* ---- ls_hadoop_bloom.h */
+
+/* Keys of every length modulo 4, in a buffer of exactly their bytes; some have been added before. */
+static size_t make_bloom_keys(ls_slice *keys, uint8_t *bytes, size_t count) {
+    size_t at = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t size = i == 40 ? 80 : 1 + i % 19;
+        for (size_t n = 0; n < size; n++)
+            bytes[at + n] = (uint8_t)any();
+        keys[i] = (ls_slice){bytes + at, size};
+        at += size;
+    }
+    return at;
+}
+
+static void test_hadoop_blooms(void) {
+    CHECK(ls_hadoop_murmur(slice("ab"), 7) != ls_hadoop_murmur(slice("ba"), 7));
+    for (unsigned round = 0; round < 60; round++) {
+        ls_slice keys[150];
+        uint8_t *bytes = room(150 * 20 + 80), *maybe = room(150);
+        (void)make_bloom_keys(keys, bytes, 150);
+        made_column made = make_column(keys, 150, round % 2 ? 4 : 8);
+        uint32_t limit = 1 + (uint32_t)below(4);
+        ls_hadoop_bloom bloom = {.bits = 1 + (uint32_t)below(900),
+                                 .hashes = 1 + (uint32_t)below(5),
+                                 .hash = round % 3 == 0 ? LS_HADOOP_JENKINS : LS_HADOOP_MURMUR,
+                                 .old = round % 6 == 0,
+                                 .dynamic = round % 4 != 0,
+                                 .rows = 1};
+        if (bloom.dynamic) {
+            bloom.row_keys = 1 + (uint32_t)below(40);
+            bloom.rows = limit;
+            bloom.last_keys = 3;
+        }
+        size_t size = ls_hadoop_bloom_size(&bloom), bad = 9;
+        uint8_t *data = room(size);
+        memset(data, 0, size);
+        ls_hadoop_bloom_put_headers(&bloom, data);
+        CHECK(ls_hadoop_bloom_add(&bloom, limit, data, &made.column, 0, 70, 0, &bad) == LS_OK);
+        CHECK(ls_hadoop_bloom_add(&bloom, limit, data, &made.column, 70, 100, 70, &bad) == LS_OK);
+
+        uint8_t *singly = room(size);
+        memset(singly, 0, size);
+        ls_hadoop_bloom_put_headers(&bloom, singly);
+        for (size_t i = 0; i < 100; i++)
+            CHECK(ls_hadoop_bloom_add(&bloom, limit, singly, &made.column, i, i + 1, i, &bad) ==
+                  LS_OK);
+        CHECK(memcmp(singly, data, size) == 0);
+        free(singly);
+
+        ls_hadoop_bloom again;
+        const char *expected = NULL;
+        CHECK(ls_hadoop_bloom_parse(data, data + size, bloom.dynamic, &again, &bad, &expected) ==
+              LS_OK);
+        CHECK(again.bits == bloom.bits && again.hashes == bloom.hashes && again.old == bloom.old &&
+              again.hash == bloom.hash && again.rows == bloom.rows &&
+              again.row_keys == bloom.row_keys && again.last_keys == bloom.last_keys);
+        CHECK(ls_hadoop_bloom_test(&again, data, &made.column, 0, 150, maybe, &bad) == LS_OK);
+        for (size_t i = 0; i < 150; i++) {
+            uint8_t alone;
+            CHECK(i >= 100 || maybe[i] == 1);
+            CHECK(ls_hadoop_bloom_test(&again, data, &made.column, i, i + 1, &alone, &bad) ==
+                      LS_OK &&
+                  alone == maybe[i]);
+        }
+        for (unsigned cut = 0; cut < 40; cut++) {
+            size_t left = cut < 30 && cut < size ? cut : below(size);
+            uint8_t *exact = copy(data, left);
+            CHECK(ls_hadoop_bloom_parse(exact, exact + left, bloom.dynamic, &again, &bad,
+                                        &expected) != LS_OK);
+            CHECK(bad <= left && expected != NULL);
+            free(exact);
+        }
+        for (unsigned change = 0; change < 200; change++) { /* it may pass, but not read beyond */
+            size_t at = below(size < 60 ? size : 60);
+            uint8_t was = data[at];
+            data[at] = (uint8_t)any();
+            if (ls_hadoop_bloom_parse(data, data + size, bloom.dynamic, &again, &bad, &expected) ==
+                LS_OK)
+                (void)ls_hadoop_bloom_test(&again, data, &made.column, 0, 150, maybe, &bad);
+            data[at] = was;
+        }
+        free(data);
+        free(bytes);
+        free(maybe);
+        free_column(&made);
+    }
+
+    const ls_slice keys[] = {slice("a"), slice(""), slice("c")};
+    made_column made = make_column(keys, 3, 8);
+    ls_hadoop_bloom bloom = {.bits = 8, .hashes = 1, .hash = LS_HADOOP_MURMUR, .rows = 1};
+    uint8_t data[14] = {0}, maybe[3], validity = 5;
+    size_t bad = 9;
+    CHECK(ls_hadoop_bloom_add(&bloom, 1, data, &made.column, 0, 3, 0, &bad) == LS_BAD_KEY);
+    CHECK(bad == 1 && data[13] == 0);
+    CHECK(ls_hadoop_bloom_test(&bloom, data, &made.column, 0, 3, maybe, &bad) == LS_BAD_KEY);
+    made.column.validity = &validity;
+    CHECK(ls_hadoop_bloom_test(&bloom, data, &made.column, 0, 3, maybe, &bad) == LS_NULL);
+    ((int64_t *)made.offsets)[3] = 99;
+    CHECK(ls_hadoop_bloom_test(&bloom, data, &made.column, 2, 3, maybe, &bad) == LS_BAD_COLUMN);
+    CHECK(bad == 2);
+    free_column(&made);
+
+    /* Two rows of three keys: then row 0, and from there in turn. */
+    static const uint32_t rows[] = {0, 0, 0, 1, 1, 1, 0, 0, 1, 0, 1};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        CHECK(ls_hadoop_bloom_row_of(i, 3, 2) == rows[i]);
+}
+
+/* ---- ls_key_ranges.h */
+
+static int compare_items(const void *a, const void *b) {
+    ls_slice one = *(const ls_slice *)a, other = *(const ls_slice *)b;
+    return ls_compare(LS_ORDER_BYTES, one, other);
+}
+
+static void test_key_ranges(void) {
+    for (unsigned round = 0; round < 200; round++) {
+        size_t count = below(40), asked = below(60);
+        static const char *const texts[] = {"", "a", "ab", "abc", "b", "ba", "bb", "c", "ca", "d"};
+        ls_slice keys[60], least[40], greatest[40];
+        uint32_t order[60], places[40], *last = room(count * sizeof *last);
+        ls_key_run *list = room(count * sizeof *list), *tree = room(count * sizeof *tree);
+        for (size_t i = 0; i < asked; i++) {
+            keys[i] = slice(texts[below(10)]);
+            order[i] = (uint32_t)i;
+        }
+        qsort(keys, asked, sizeof *keys, compare_items);
+        for (size_t i = 0; i < count; i++)
+            least[i] = slice(texts[below(10)]);
+        qsort(least, count, sizeof *least, compare_items);
+        for (size_t i = 0; i < count; i++) {
+            greatest[i] =
+                slice(texts[below(10)]); /* also below the least one: nothing is in there */
+            places[i] = (uint32_t)i;
+        }
+        made_column column = make_column(keys, asked, 8), low = make_column(least, count, 8),
+                    high = make_column(greatest, count, 4);
+        ls_key_ranges ranges = {low.column, high.column, places, last, count};
+        ls_sorted_keys sorted = {&column.column, order, asked};
+        ls_key_ranges_link(&ranges, last);
+        ls_key_ranges_by_list(&ranges, sorted, list);
+        ls_key_ranges_by_tree(&ranges, sorted, tree);
+        for (size_t r = 0; r < count; r++) {
+            CHECK(tree[r].start == list[r].start && tree[r].end == list[r].end);
+            for (size_t i = 0; i < asked; i++) {
+                int inside = compare_items(&keys[i], &least[r]) >= 0 &&
+                             compare_items(&keys[i], &greatest[r]) <= 0;
+                CHECK(inside == (i >= list[r].start && i < list[r].end));
+            }
+        }
+        free(last);
+        free(list);
+        free(tree);
+        free_column(&column);
+        free_column(&low);
+        free_column(&high);
+    }
+    CHECK(!ls_has_high_character(slice("a\xed\x9f\xbf")));
+    CHECK(ls_has_high_character(slice("a\xee\x80\x80")));
+    CHECK(!ls_has_high_character(slice("")));
+}
+
+/* ---- ls_md5.h */
+
+static void test_md5(void) {
+    uint8_t digest[16];
+    /* RFC 1321, A.5 */
+    ls_md5(slice(""), digest);
+    CHECK(memcmp(digest, "\xd4\x1d\x8c\xd9\x8f\x00\xb2\x04\xe9\x80\x09\x98\xec\xf8\x42\x7e", 16) ==
+          0);
+    ls_md5(slice("message digest"), digest);
+    CHECK(memcmp(digest, "\xf9\x6b\x69\x7d\x7c\xb7\x93\x8d\x52\x5a\x2f\x31\xaa\xf1\x61\xd0", 16) ==
+          0);
+    for (size_t size = 0; size <= 200; size++) {
+        uint8_t *exact = room(size);
+        memset(exact, 'x', size);
+        ls_md5((ls_slice){exact, size}, digest);
+        free(exact);
+    }
+    const ls_slice keys[] = {slice("k1"), slice("TXN-001")};
+    made_column made = make_column(keys, 2, 8);
+    int64_t numbers[2];
+    size_t bad = 9;
+    CHECK(ls_md5_numbers(&made.column, 0, 2, numbers, &bad) == LS_OK);
+    CHECK(numbers[0] == -INT64_C(2824167150859503690));
+    CHECK(numbers[1] == -INT64_C(2991173396776014573));
+    uint8_t validity = 1;
+    made.column.validity = &validity;
+    CHECK(ls_md5_numbers(&made.column, 0, 2, numbers, &bad) == LS_NULL && bad == 1);
+    free_column(&made);
+}
+
 int main(int argc, char **argv) {
     seed = argc > 1 ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
     state = seed;
@@ -2643,6 +2839,9 @@ int main(int argc, char **argv) {
     test_rows();
     test_short_lists();
     test_short_keys();
+    test_hadoop_blooms();
+    test_key_ranges();
+    test_md5();
     printf("csrc: %zu checks hold, seed %llu\n", checks, (unsigned long long)seed);
     return 0;
 }

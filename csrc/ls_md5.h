@@ -1,0 +1,14 @@
+/* MD5 (RFC 1321), which spreads the keys of inserts over files as Hudi does. Not for secrets. */
+#ifndef LS_MD5_H
+#define LS_MD5_H
+
+#include "ls_column.h"
+
+void ls_md5(ls_slice data, uint8_t digest[16]);
+
+/* numbers[i - from] = the first 8 bytes of key i's digest as a little-endian integer.
+ * LS_NULL, LS_BAD_COLUMN: of key *bad. */
+ls_status ls_md5_numbers(const ls_column *keys, size_t from, size_t to, int64_t *numbers,
+                         size_t *bad);
+
+#endif

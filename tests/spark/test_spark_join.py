@@ -178,7 +178,7 @@ def test_composite_keys_with_nulls_repeats_and_misses(
         "region string, number int, name string",
     )
     table = pa.Table.from_pylist(
-        dimension.toArrow().to_pylist(),
+        [row.asDict() for row in dimension.collect()],
         pa.schema([("region", pa.string()), ("number", pa.int32()), ("name", pa.string())]),
     )
     store = lookupstore.build(
@@ -531,7 +531,7 @@ def test_spark_names_of_joins(spark: SparkSession, small, names, how):
 def test_arguments_of_another_kind(spark: SparkSession, small):
     facts = spark.range(3).withColumn("k", F.col("id"))
     pandas = facts.toPandas()
-    for df in (pandas, facts.toArrow(), [(1,)]):
+    for df in (pandas, pa.table({"id": [1]}), [(1,)]):
         name = f"{type(df).__module__}.{type(df).__name__}"
         with pytest.raises(TypeError, match=f"^df is a {name}; give a Spark DataFrame .*$"):
             lookup_join(df, small, on="id")

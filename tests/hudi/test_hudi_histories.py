@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from oracle import assert_same_rows, other_incremental, other_scan
 from small_tables import SmallTable
 
-from lookupstore.hudi import HudiTable, Instant
+from lookupstore.hudi import HudiTable, Instant, State
 from lookupstore.hudi.commit import WriteStat
 
 SCHEMA = pa.schema({"id": pa.int32(), "value": pa.string(), "p": pa.int32()})
@@ -83,7 +83,7 @@ class History:
                 self.live[key] = moved
             self.table.finish(instant, stats, replaced, SCHEMA)
         elif what == "stray":
-            old = Instant("20200101000000000", "commit", self.table.begin().state)
+            old = Instant("20200101000000000", "commit", State.COMPLETED)
             if not any(self.table.path.rglob(f"{file_id}_*_{old.time}.parquet")):
                 self.write(old, file_id, p, [old.time])
         else:

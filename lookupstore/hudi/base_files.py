@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -104,6 +105,8 @@ class BaseFiles:
         try:
             yield
         except (pa.ArrowException, OSError, IndexError) as error:
+            if isinstance(error, OSError) and self._location.local is None:
+                _tell_remote(error, self._location.uri)
             self._find_fault()
             raise error from None
 
@@ -116,14 +119,12 @@ class BaseFiles:
                 for _ in fragment.to_batches():
                     continue
             except FileNotFoundError:
-                raise StaleStoreError(f"{shown}: gone; it was cleaned or rolled back") from None
+                raise _gone(shown) from None
             except (pa.ArrowException, OSError, IndexError) as error:
+                if isinstance(error, OSError) and self._location.local is None:
+                    _tell_remote(error, shown)
                 if isinstance(error, OSError) and error.errno is not None:
                     raise
-                if isinstance(error, OSError) and self._location.local is None:
-                    # Of damaged pages and of object stores that fail Arrow says the same.
-                    what = f"could not be read, or is damaged: {error}"
-                    raise OSError(errno.EIO, what, shown) from error
                 raise CorruptionError(shown, 0, "a Parquet file", error) from error
             try:
                 for _ in fragment.to_batches(schema=self._schema):
@@ -133,3 +134,17 @@ class BaseFiles:
                     f"{shown}: a column is not of a type that the schema of the latest commit "
                     f"widens: {error}"
                 ) from error
+
+
+def _tell_remote(error: OSError, where: str) -> NoReturn:
+    """Say what an error of a remote file system means; to read all again may cost much."""
+    if isinstance(error, FileNotFoundError):
+        raise _gone(f"{where}: {error}") from None
+    if error.errno is not None:
+        raise error
+    # Of damaged pages and of object stores that fail Arrow says the same.
+    raise OSError(errno.EIO, f"could not be read, or is damaged: {error}", where) from error
+
+
+def _gone(what: str) -> StaleStoreError:
+    return StaleStoreError(f"{what}: gone; it was cleaned or rolled back")

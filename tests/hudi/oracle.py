@@ -9,7 +9,10 @@ import pyarrow as pa
 from hudi import HudiQueryType, HudiReadOptions, HudiTableBuilder
 
 # Rows in one order, whatever files they come from.
-_ORDER = [("_hoodie_partition_path", "ascending"), ("_hoodie_record_key", "ascending")]
+_ORDER = [
+    (name, "ascending")
+    for name in ("_hoodie_partition_path", "_hoodie_record_key", "_hoodie_file_name")
+]
 
 
 def other(path: Path) -> Any:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from oracle import assert_same_rows, other_incremental, other_scan
 from small_tables import SmallTable
 
-from lookupstore.hudi import HudiTable, Instant
+from lookupstore.hudi import HudiTable, Instant, State
 from lookupstore.hudi.commit import WriteStat
 
 SCHEMA = pa.schema({"id": pa.int32(), "value": pa.string(), "p": pa.int32()})
@@ -47,17 +47,20 @@ class History:
         self.made += 1
         return self.table.write(instant.time, file_id, rows, f"p={p}", SCHEMA, times)
 
+    def end(self, at: int) -> None:
+        instant, stat = self.open.pop(at)
+        self.table.finish(instant, [stat], schema=SCHEMA)
+        assert stat.file_id is not None
+        assert stat.partition_path is not None
+        self.live[stat.file_id[:3], int(stat.partition_path[2:])] = stat.file_id
+
     def step(self, what: str, group: int, p: int) -> None:
         key = GROUPS[group], p
         file_id = self.live.get(key, GROUPS[group])
         busy = {(stat.file_id, stat.partition_path) for _, stat in self.open}
         if what == "end":
             if self.open:
-                instant, stat = self.open.pop(group % len(self.open))
-                self.table.finish(instant, [stat], schema=SCHEMA)
-                self.live[(stat.file_id or "")[:3], int((stat.partition_path or "")[2:])] = (
-                    stat.file_id or ""
-                )
+                self.end(group % len(self.open))
         elif (file_id, f"p={p}") in busy:
             return  # no two writers at one group: one of them would lose what it wrote
         elif what == "empty":
@@ -83,7 +86,7 @@ class History:
                 self.live[key] = moved
             self.table.finish(instant, stats, replaced, SCHEMA)
         elif what == "stray":
-            old = Instant("20200101000000000", "commit", self.table.begin().state)
+            old = Instant("20200101000000000", "commit", State.COMPLETED)
             if not any(self.table.path.rglob(f"{file_id}_*_{old.time}.parquet")):
                 self.write(old, file_id, p, [old.time])
         else:
@@ -91,7 +94,7 @@ class History:
             stat = self.write(instant, file_id, p, [instant.time])
             self.open.append((instant, stat))
             if what == "commit":
-                self.step("end", len(self.open) - 1, p)
+                self.end(len(self.open) - 1)
 
 
 @settings(max_examples=40)

@@ -112,6 +112,8 @@ def test_arguments_that_mean_nothing(real_tables: Path) -> None:
         table.scan(["nam"])
     with pytest.raises(ValueError, match="filter: "):
         table.scan(filter=pc.field("nam") == 1)
+    with pytest.raises(ValueError, match="ailed to parse string"):
+        table.scan(filter=pc.field("name").cast("int32") == 1)
     with pytest.raises(ValueError, match="as_of is '2024'"):
         table.scan(as_of="2024")
     with pytest.raises(ValueError, match="since is 5"):

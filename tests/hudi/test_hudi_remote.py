@@ -12,6 +12,7 @@ from object_store import ObjectStore, writable_object_store
 from pyarrow import fs
 from remote import KINDS, Remote
 
+from lookupstore.errors import StaleStoreError
 from lookupstore.hudi import HudiTable, Instant, State
 from lookupstore.hudi.timeline import TimelineFolder
 from lookupstore.location import open_uri
@@ -85,6 +86,15 @@ def test_damaged_pages_of_a_remote_file(real_tables: Path, tmp_path: Path) -> No
     table = HudiTable.open(Remote(tmp_path, "hdfs").location("t"))
     with pytest.raises(OSError, match="could not be read, or is damaged"):
         table.scan()
+
+
+def test_a_remote_file_that_is_gone(real_tables: Path, tmp_path: Path) -> None:
+    shutil.copytree(real_tables / "v6_nonpartitioned", tmp_path / "t")
+    (path,) = (tmp_path / "t").glob("*20240418173551906.parquet")
+    table = HudiTable.open(Remote(tmp_path, "hdfs").location("t"))
+    path.unlink()
+    with pytest.raises(StaleStoreError, match="gone"):
+        table.incremental()
 
 
 def test_s3(server: ObjectStore, real_tables: Path) -> None:

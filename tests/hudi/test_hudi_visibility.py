@@ -17,7 +17,7 @@ from oracle import assert_same_rows, other, other_incremental, other_scan
 from small_tables import SCHEMA, SmallTable, row
 
 from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
-from lookupstore.hudi import HudiTable
+from lookupstore.hudi import HudiTable, base_files, view
 from lookupstore.hudi.timeline import next_time
 from lookupstore.location import Location
 
@@ -397,6 +397,33 @@ def test_an_open_table_sees_new_commits_and_newer_versions(tmp_path: Path) -> No
     os.replace(upgraded.path / properties, table.path / properties)
     assert opened.scan().num_rows == 0
     assert opened.options.version == 9
+
+
+def test_a_commit_while_a_table_is_read_does_not_disturb(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look at the timeline and that at the folders, and between that and the rows."""
+    table = SmallTable(tmp_path / "t", 9)
+    table.commit("a-0", [row(1, "one")])
+    opened = HudiTable.open(table.path)
+    real_list, real_open = view.list_base_files, base_files.BaseFiles.dataset
+    commits: list[str] = []
+
+    def listing(*args: Any, **named: Any) -> Any:
+        commits.append(table.commit("a-0", [row(1, "uno")]).time)
+        commits.append(table.commit("b-0", [row(2, "two")]).time)
+        return real_list(*args, **named)
+
+    def opening(files: Any) -> Any:
+        commits.append(table.commit("a-0", [row(1, "un")]).time)
+        return real_open(files)
+
+    monkeypatch.setattr(view, "list_base_files", listing)
+    monkeypatch.setattr(base_files.BaseFiles, "dataset", opening)
+    assert opened.scan(["value"])["value"].to_pylist() == ["one"]
+    monkeypatch.undo()
+    assert len(commits) == 3
+    assert opened.scan(["value"])["value"].to_pylist() == ["un", "two"]
 
 
 def test_an_open_table_is_pickled(tmp_path: Path) -> None:

@@ -28,9 +28,10 @@ from lookupstore.errors import (
     FormatError,
     LookupStoreError,
 )
+from lookupstore.host_folder import with_room
 from lookupstore.location import Location
 from lookupstore.manifest import DataFile, Manifest
-from lookupstore.residency import Copy, Residency, with_room
+from lookupstore.residency import Copy, Residency
 from lookupstore.sst import Reader
 from lookupstore.sst.cache import BlockCache
 from lookupstore.stats import Counts

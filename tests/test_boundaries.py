@@ -83,8 +83,10 @@ ALLOWED = {
     "chunks": "",
     "local_copy": "xxhash chunks remote",
     "recode": "sst sst.format",
-    "residency": "chunks local_copy recode remote sst",
-    "bucket_files": "pyarrow location manifest residency sst sst.cache stats versions",
+    "host_folder": "",
+    "made_files": "host_folder",
+    "residency": "chunks host_folder local_copy made_files recode remote sst",
+    "bucket_files": "pyarrow host_folder location manifest residency sst sst.cache stats versions",
     "store_check": "numpy _keys bucket_files location manifest sst versions",
     "store": (
         "numpy pyarrow xxhash _keys bucket_files key_arguments keys location manifest residency "
@@ -101,7 +103,7 @@ ALLOWED = {
     "columnar.evolution": "pyarrow arrow_types file_reading",
     "columnar.source_file": "pyarrow xxhash file_reading file_search location",
     "columnar.lookup_file": (
-        "numpy pyarrow xxhash arrow_types build columnar.source_file residency runs sst"
+        "numpy pyarrow xxhash arrow_types build columnar.source_file made_files runs sst"
     ),
     "columnar.parquet_filter": "pyarrow _arrow sst._filter",
     "columnar.probe": (
@@ -109,7 +111,8 @@ ALLOWED = {
     ),
     "columnar.published": "columnar.source_file location",
     "columnar.file_lookup": (
-        "numpy pyarrow columnar.lookup_file columnar.probe columnar.published residency sst stats"
+        "numpy pyarrow columnar.lookup_file columnar.probe columnar.published host_folder "
+        "made_files residency sst stats"
     ),
     "columnar.files": (
         "numpy pyarrow xxhash columnar.evolution columnar.file_lookup columnar.lookup_file "
@@ -156,7 +159,7 @@ ALLOWED = {
     "spark.jobs": "pyspark py4j rich progress",
     "spark.types": "pyspark pyarrow",
     "spark.freshness": "location manifest versions",
-    "spark.task": "pyspark pyarrow columnar keys location residency spark.freshness stats store",
+    "spark.task": "pyspark pyarrow columnar host_folder keys location spark.freshness stats store",
     "spark.worker": "pyarrow numpy _keys key_arguments keys spark.task spark.types",
     "spark.metrics": "pyspark stats",
     "spark.plan": "pyspark pyarrow columnar keys spark.freshness spark.task spark.types store",
@@ -178,7 +181,7 @@ ALLOWED = {
         "spark.sink_options spark.types store"
     ),
     "cli": (
-        ". columnar file_search location residency sst sst.dump stats demo cli.columnar "
+        ". columnar file_search host_folder location sst sst.dump stats demo cli.columnar "
         "cli.key_text cli.output click pyarrow"
     ),
     "cli.columnar": "columnar columnar.lookup_file cli.output click",

@@ -21,8 +21,9 @@ from remote import Remote
 import lookupstore
 from lookupstore import CorruptionError, Location, LookupStore, StaleStoreError, bucket_files
 from lookupstore.errors import DiskQuotaError
+from lookupstore.host_folder import ROOM_WAIT
 from lookupstore.local_copy import LocalCopy
-from lookupstore.residency import ROOM_WAIT, Residency
+from lookupstore.residency import Residency
 from lookupstore.versions import read_newest
 
 BUCKETS = 8

@@ -31,8 +31,8 @@ from lookupstore.cli.output import (
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.errors import CorruptionError, FormatError, LookupStoreError
 from lookupstore.file_search import names_files
+from lookupstore.host_folder import default_folder
 from lookupstore.location import shown_uri
-from lookupstore.residency import default_folder
 from lookupstore.sst import Info, Reader
 from lookupstore.sst.dump import dump_text, hexdump, layout, text
 from lookupstore.stats import QueryStats

@@ -21,7 +21,9 @@ from lookupstore.columnar.lookup_file import LookupFilePlan, needed_bytes, write
 from lookupstore.columnar.probe import ParquetProbe
 from lookupstore.columnar.published import PublishedFile, data_name, location_of
 from lookupstore.errors import CorruptionError, FormatError
-from lookupstore.residency import Copy, FetchCounts, MadeFile, Residency, with_room
+from lookupstore.host_folder import with_room
+from lookupstore.made_files import MadeFile
+from lookupstore.residency import Copy, FetchCounts, Residency
 from lookupstore.sst import Reader
 from lookupstore.stats import Counts
 
@@ -110,7 +112,7 @@ class FileLookup:
         with self._lock:
             if self._reader is None:
                 held = with_room(
-                    lambda: self._residency.make(
+                    lambda: self._residency.made.make(
                         self._name,
                         needed_bytes(self.plan),
                         lambda path, room: write_lookup_file(self.plan, path, room, self._memory),
@@ -166,14 +168,14 @@ class FileLookup:
             return self._reader
 
     def _open_made(self) -> None:
-        held = self._residency.made(self._name)
+        held = self._residency.made.hold(self._name)
         if held is not None:
             try:
                 self._use(held, Reader(held.path))
             except (CorruptionError, FormatError) as error:
                 _log.warning("%s; it is made again", error)
                 held.close()
-                self._residency.discard(self._name)
+                self._residency.made.discard(self._name)
 
     def _open_published(self, file: PublishedFile) -> None:
         location = location_of(self.plan.source)
@@ -201,7 +203,7 @@ class FileLookup:
     def _discard(self, reader: Reader) -> None:
         with self._lock:
             if self._reader is reader:
-                self._residency.discard(self._name)
+                self._residency.made.discard(self._name)
                 self._reader = self._held = None
 
     def _looked_up(self, encoded: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array] | None:

@@ -21,7 +21,7 @@ from lookupstore._version import __version__
 from lookupstore.arrow_types import schema_to_json
 from lookupstore.build import BuildPlan, OnDuplicate, plan_build
 from lookupstore.columnar.source_file import SourceFile
-from lookupstore.residency import Room
+from lookupstore.made_files import Room
 from lookupstore.runs import RepeatedKeyError, RunSorter
 from lookupstore.sst import Writer
 

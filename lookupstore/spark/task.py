@@ -14,9 +14,9 @@ from pyspark import TaskContext
 from lookupstore import stats
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.errors import StaleStoreError
+from lookupstore.host_folder import default_folder
 from lookupstore.keys import KeySchema
 from lookupstore.location import Location
-from lookupstore.residency import default_folder
 from lookupstore.spark.freshness import Chosen, Freshness
 from lookupstore.stats import Counts
 from lookupstore.store import LookupStore

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 
-from lookupstore import residency as residency_module
+from lookupstore import host_folder
 from lookupstore.columnar import ColumnarFiles, file_lookup
 from lookupstore.errors import CorruptionError, DiskQuotaError, StaleStoreError
 from lookupstore.residency import Residency
@@ -311,7 +311,7 @@ def test_looks_end_when_a_lookup_file_pays(
     many = ColumnarFiles(tmp_path / "a.parquet", key="id", columns="v", residency=residency)
     assert many.lookup(list(range(0, rows, 1000)))["v"].to_pylist() == list(range(0, rows, 1000))
     assert made(caplog) == []  # the same columns: it was there
-    residency.discard(many._plans[0].name)
+    residency.made.discard(many._plans[0].name)
     again = ColumnarFiles(tmp_path / "a.parquet", key="id", residency=residency)
     assert again.lookup(list(range(0, rows, 1000)))["v"].to_pylist() == list(range(0, rows, 1000))
     assert made(caplog) == ["a.parquet"]  # at once: the look would have read all of it
@@ -428,7 +428,7 @@ def test_a_quota_for_some_lookup_files_at_a_time(
         assert residency.used <= residency.quota
     one.share_room()
     assert two.lookup([5, 50_005, 100_005])["v"].to_pylist() == [5, 50_005, 100_005]
-    monkeypatch.setattr(residency_module, "ROOM_WAIT", 0.2)
+    monkeypatch.setattr(host_folder, "ROOM_WAIT", 0.2)
     small = Residency(residency.folder, quota=residency.used)
     two.prepare()
     full = ColumnarFiles(

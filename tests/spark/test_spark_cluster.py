@@ -28,7 +28,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import lookupstore
 from lookupstore import Location, LookupStore
-from lookupstore.residency import default_folder
+from lookupstore.host_folder import default_folder
 from lookupstore.spark import build_store, lookup_join
 from lookupstore.spark.freshness import SETTLE_SECONDS
 from lookupstore.versions import read_newest

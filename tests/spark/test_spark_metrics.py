@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import lookupstore
 from lookupstore import stats
-from lookupstore.residency import default_folder
+from lookupstore.host_folder import default_folder
 from lookupstore.spark import LookupMetrics, lookup_join
 
 pytestmark = pytest.mark.spark

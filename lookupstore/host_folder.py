@@ -1,0 +1,305 @@
+"""The folder of local copies of a host: its lock, its quota, and what goes when there is no room.
+
+A folder belongs to all processes of a host. What is in it is the truth; there is no index beside
+it. Whoever uses a file has a shared lock on it, and only a file that can be locked exclusively is
+evicted: the system gives locks back when a process dies, so nothing is left to clean up.
+
+All steps that make, complete or remove files happen under the lock of the folder, and none of them
+reads from the network.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
+
+from lookupstore.errors import DiskQuotaError
+
+#: Time after which a copy that nobody has opened is removed, whether or not its room is needed.
+RETENTION = timedelta(days=30)
+
+#: Seconds to wait until others let go of the room that a file needs.
+ROOM_WAIT = 20.0
+
+#: What the names of copies end with, and those of the maps of copies that are still coming.
+COPY, MAP = ".sst", ".map"
+#: Folder of files in the making, each in a folder of its own, and the file there that is its room.
+MAKING, ROOM = "making", "room"
+#: Names of copies, which are of their content, and of files that were made here.
+COPY_NAME = re.compile(r"[0-9a-f]{16}-[0-9]+(?:-plain)?")
+MADE_NAME = re.compile(r"[0-9a-f]{32}")
+
+H = TypeVar("H")
+
+_LOCK = "lock"
+
+_log = logging.getLogger(__name__)
+
+
+class HostFolder:
+    """Keep files of a host in one folder, under one quota.
+
+    Args:
+        path: of the folder, on a local disk; None takes `$LOOKUPSTORE_CACHE`, else `lookupstore`
+            in `$XDG_CACHE_HOME`, else in `~/.cache`.
+        quota: most bytes of all files; None takes `$LOOKUPSTORE_CACHE_BYTES`, else half of what the
+            file system has free or has already given to them.
+        retention: time after which a file that nobody opens is removed; None keeps it until its
+            room is needed.
+
+    Raises:
+        ValueError: the quota is no positive number, or the retention is negative.
+
+    Example:
+        >>> HostFolder("copies", quota=1 << 20).used
+        0
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None,
+        quota: int | None,
+        retention: timedelta | None = RETENTION,
+    ) -> None:
+        self.path = os.path.abspath(default_folder() if path is None else os.fspath(path))
+        self._quota = _default_quota() if quota is None else quota
+        if self._quota is not None and self._quota <= 0:
+            raise ValueError(f"quota={self._quota} bytes; give a positive number")
+        if retention is not None and retention < timedelta():
+            raise ValueError(f"retention={retention} is negative")
+        self.retention = retention
+
+    @property
+    def quota(self) -> int:
+        """Return the most bytes that all files may take."""
+        if self._quota is not None:
+            return self._quota
+        return _half_of_disk(self.path, self.used)
+
+    @property
+    def used(self) -> int:
+        """Return the bytes that all files take, those that are still coming in full."""
+        return sum(entry.nbytes for entry in self._entries()) + self._rooms()
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Have the folder alone."""
+        os.makedirs(self.path, exist_ok=True)
+        with flock(os.path.join(self.path, _LOCK)):
+            yield
+
+    def evict(self, needed: int) -> int:
+        """Remove copies until there is room, and those past retention; return the bytes left."""
+        if self._rooms() > 0:
+            self._clear_dead_rooms()
+        entries = self._entries()
+        used = sum(entry.nbytes for entry in entries) + self._rooms()
+        quota = _half_of_disk(self.path, used) if self._quota is None else self._quota
+        oldest = 0.0 if self.retention is None else time.time() - self.retention.total_seconds()
+        for entry in entries:
+            if (used + needed > quota or entry.opened < oldest) and _remove_unused(entry.path):
+                used -= entry.nbytes
+        return used
+
+    def reserve(self, needed: int, name: str, what: str, remedy: str) -> None:
+        """Remove copies until there is room, or say that there can be none."""
+        quota = self.quota
+        if needed > quota:
+            raise DiskQuotaError(
+                f"{name}: {what} {needed} bytes, and the quota of local copies in {self.path} "
+                f"is {quota}; set LOOKUPSTORE_CACHE_BYTES to more, or {remedy}"
+            )
+        rest = self.evict(needed)
+        if rest + needed > quota:
+            raise DiskQuotaError(
+                f"{name}: {what} {needed} bytes; of the quota of {quota} bytes of local copies in "
+                f"{self.path}, {rest} are in use; set LOOKUPSTORE_CACHE_BYTES to more, or close "
+                "other stores",
+                may_pass=True,
+            )
+
+    def give_room(self, path: str, name: str, nbytes: int) -> None:
+        with self.locked():
+            had = size_of(path) or 0
+            self.reserve(nbytes - had, name, "it takes", "split it into smaller files")
+            with open(path, "ab") as file:
+                file.truncate(nbytes)
+
+    def make_room(self, needed: int) -> None:
+        """Remove copies that nobody uses, for a disk that is full before the quota is."""
+        with self.locked():
+            freed = 0
+            for entry in self._entries():
+                if freed >= needed:
+                    break
+                if _remove_unused(entry.path):
+                    freed += entry.nbytes
+
+    def _entries(self) -> list[_Entry]:
+        """Return all copies of the folder, the one that was opened longest ago first."""
+        entries = []
+        with suppress(FileNotFoundError), os.scandir(self.path) as found:
+            for item in found:
+                name, extension = os.path.splitext(item.name)
+                if extension != COPY or not (
+                    COPY_NAME.fullmatch(name) or MADE_NAME.fullmatch(name)
+                ):
+                    continue
+                with suppress(FileNotFoundError):
+                    status = item.stat(follow_symlinks=False)
+                    map_size = size_of(map_of(item.path))
+                    nbytes = status.st_blocks * 512
+                    if map_size is not None:  # room that it will take is taken
+                        nbytes = max(nbytes, status.st_size) + map_size
+                    entries.append(_Entry(status.st_atime, item.path, nbytes))
+        return sorted(entries, key=lambda entry: entry.opened)
+
+    def _rooms(self) -> int:
+        """Return the bytes that files in the making may take."""
+        total = 0
+        with suppress(FileNotFoundError), os.scandir(os.path.join(self.path, MAKING)) as found:
+            total = sum(size_of(os.path.join(item.path, ROOM)) or 0 for item in found)
+        return total
+
+    def _clear_dead_rooms(self) -> None:
+        """Remove what makers that died have left."""
+        with suppress(FileNotFoundError), os.scandir(os.path.join(self.path, MAKING)) as found:
+            for item in found:
+                with (
+                    suppress(BlockingIOError, FileNotFoundError),
+                    flock(item.path, os.O_RDONLY | os.O_DIRECTORY, fcntl.LOCK_NB),
+                ):
+                    shutil.rmtree(item.path, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class _Entry:
+    opened: float
+    path: str
+    nbytes: int
+
+
+def with_room(hold: Callable[[], H], make_room: Callable[[], None]) -> H:
+    """Return what `hold` gives, waiting while others have the room that it needs.
+
+    Args:
+        hold: holds or makes a file.
+        make_room: lets go of what this process has open and does not use.
+
+    Raises:
+        DiskQuotaError: there is no room, or there was none for `ROOM_WAIT` seconds.
+    """
+    until = time.monotonic() + ROOM_WAIT
+    while True:
+        try:
+            return hold()
+        except DiskQuotaError as error:
+            if not error.may_pass or time.monotonic() >= until:
+                raise
+        make_room()
+        # Calls that are running, here and in other processes, keep theirs until they end.
+        time.sleep(0.05)
+
+
+def default_folder() -> str:
+    """Return the folder of local copies of this host: see `HostFolder`."""
+    given = os.environ.get("LOOKUPSTORE_CACHE")
+    if given:
+        return given
+    caches = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(caches, "lookupstore")
+
+
+def _default_quota() -> int | None:
+    given = os.environ.get("LOOKUPSTORE_CACHE_BYTES")
+    if not given:
+        return None
+    if not given.isdecimal():
+        raise ValueError(f"LOOKUPSTORE_CACHE_BYTES={given!r} is no number of bytes")
+    return int(given)
+
+
+def _half_of_disk(folder: str, used: int) -> int:
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    return (shutil.disk_usage(folder).free + used) // 2
+
+
+@contextmanager
+def flock(path: str, how: int = os.O_RDWR | os.O_CREAT, wait: int = 0) -> Iterator[int]:
+    """Have a file or folder alone; give its inode."""
+    descriptor = os.open(path, how | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | wait)
+        try:
+            yield os.fstat(descriptor).st_ino
+        finally:
+            # A child that was forked meanwhile shares the lock: closing alone would keep it.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+    finally:
+        os.close(descriptor)
+
+
+def touch(descriptor: int, when: int | None = None) -> None:
+    """Say when a copy was used, in nanoseconds; None: now."""
+    # The time of the last change is part of the identity under which readers share blocks.
+    changed = os.fstat(descriptor).st_mtime_ns
+    os.utime(descriptor, ns=(time.time_ns() if when is None else when, changed))
+
+
+def map_of(path: str) -> str:
+    return path.removesuffix(COPY) + MAP
+
+
+def size_of(path: str) -> int | None:
+    with suppress(FileNotFoundError):
+        return os.stat(path).st_size
+    return None
+
+
+def inode_of(path: str) -> int | None:
+    with suppress(FileNotFoundError):
+        return os.stat(path).st_ino
+    return None
+
+
+def remove(path: str) -> None:
+    """Remove a copy: its map last, since a copy without a map is complete."""
+    for each in (path, map_of(path)):
+        with suppress(FileNotFoundError):
+            os.unlink(each)
+
+
+def _remove_unused(path: str) -> bool:
+    """Remove a copy unless someone has it locked; whether it went."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True  # someone cleaned up by hand
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    else:
+        remove(path)
+        _log.info("%s: evicted", path)
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def sync(folder: str) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

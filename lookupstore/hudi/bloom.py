@@ -209,6 +209,28 @@ class BloomFilter:
         """
         return self._stored.test(BinaryColumn(keys))
 
+    def select(
+        self, keys: pa.Array | pa.ChunkedArray | BinaryColumn, rows: npt.NDArray[np.uint32]
+    ) -> npt.NDArray[np.uint32]:
+        """Return the rows whose keys may be in the file, of those that are asked for.
+
+        The keys stay where they are: of a thousand files each tests its candidates in one array.
+
+        Args:
+            keys: as for `test`; a `BinaryColumn` of them is made once for all files.
+            rows: rows of `keys`, in any order.
+
+        Raises:
+            IndexError: a row that `keys` has not.
+            ValueError: a key that is asked for is null or empty.
+
+        >>> keys = pa.array(["k0", "k1", "k2"])
+        >>> BloomFilter.of(keys[1:]).select(keys, np.array([2, 0], np.uint32)).tolist()
+        [2]
+        """
+        column = keys if isinstance(keys, BinaryColumn) else BinaryColumn(keys)
+        return self._stored.select(column, rows)
+
     def to_bytes(self) -> bytes:
         """Return the stored bytes.
 

@@ -17,6 +17,7 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -272,6 +273,35 @@ def test_a_filter_of_exactly_these_keys(keys: list[str], rate: float) -> None:
     assert simple.last_keys is None
     assert simple.test(pa.array(keys)).all()
     assert pickle.loads(pickle.dumps(simple)).to_bytes() == simple.to_bytes()
+
+
+@given(keys=KEYS, chosen=st.lists(st.integers(0, 10**9), max_size=3000))
+def test_rows_that_are_asked_for(keys: list[bytes], chosen: list[int]) -> None:
+    keys = [b"k", *keys]
+    rows = np.array([number % len(keys) for number in chosen], np.uint32)
+    bloom = BloomFilter.of(pa.array(keys[::2]), error_rate=0.2)
+    maybe = bloom.test(pa.array(keys))
+    expected = [row for row in rows.tolist() if maybe[row]]
+    for asked in (pa.array(keys), pa.chunked_array([keys], pa.large_binary()), column(keys)):
+        found = bloom.select(asked, rows)
+        assert found.dtype == np.uint32
+        assert found.tolist() == expected
+
+
+def test_bad_rows() -> None:
+    bloom = BloomFilter.of(pa.array(["a"]))
+    keys = pa.array(["a", "b", None, ""])
+    assert bloom.select(keys, np.array([1, 0, 0], np.uint32)).tolist() == [0, 0]
+    many = np.zeros(2000, np.uint32)
+    assert bloom.select(keys, many).tolist() == [0] * 2000
+    for row, error, message in [
+        (4, IndexError, "beyond the 4 of keys"),
+        (2, ValueError, r"keys\[2\] is null"),
+        (3, ValueError, r"keys\[3\] is empty"),
+    ]:
+        many[1500] = row
+        with pytest.raises(error, match=message):
+            bloom.select(keys, many)
 
 
 def test_the_rate_of_false_positives_is_met(seed: int) -> None:

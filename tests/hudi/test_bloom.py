@@ -283,6 +283,7 @@ def test_rows_that_are_asked_for(keys: list[bytes], chosen: list[int]) -> None:
     maybe = bloom.test(pa.array(keys))
     expected = [row for row in rows.tolist() if maybe[row]]
     for asked in (pa.array(keys), pa.chunked_array([keys], pa.large_binary()), column(keys)):
+        assert (bloom.test(asked) == maybe).all()
         found = bloom.select(asked, rows)
         assert found.dtype == np.uint32
         assert found.tolist() == expected

@@ -14,6 +14,7 @@ import random
 import struct
 import threading
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ from hypothesis import strategies as st
 from lookupstore._arrow import BinaryColumn
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hudi._bloom import MOST_HASHES, BloomMaker, StoredBloom, hadoop_hash
+from lookupstore.hudi._key_ranges import high_characters
+from lookupstore.hudi._md5 import md5_numbers
 from lookupstore.hudi.bloom import BloomBuilder, BloomFilter, bloom_bits, bloom_hashes
 
 # Eight keys of at most 67 bytes are added at once, others one after the other.
@@ -467,3 +470,19 @@ def test_threads_that_add_at_once_are_refused() -> None:
     for n in done:
         expected.add(batches[n])
     assert maker.finish() == expected.finish()
+
+
+def test_offsets_that_leave_the_data_are_told() -> None:
+    offsets = pa.py_buffer(struct.pack("<4i", 0, 1, 99, 2))
+    broken = pa.Array.from_buffers(pa.binary(), 3, [None, offsets, pa.py_buffer(b"ab")])
+    bloom = BloomFilter.of(pa.array(["a"]))
+    calls: list[Callable[[], object]] = [
+        lambda: bloom.test(broken),
+        lambda: bloom.select(broken, np.array([1], np.uint32)),
+        lambda: BloomFilter.of(broken),
+        lambda: high_characters(BinaryColumn(broken)),
+        lambda: md5_numbers(BinaryColumn(broken)),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match=r"keys\[1\]: the Arrow offsets leave"):
+            call()

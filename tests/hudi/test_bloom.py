@@ -292,6 +292,17 @@ def test_rows_that_are_asked_for(keys: list[bytes], chosen: list[int]) -> None:
         assert found.tolist() == expected
 
 
+def test_more_rows_than_are_tested_at_once(seed: int) -> None:
+    draw = random.Random(seed)
+    keys = pa.array([f"k{i}" for i in range(500)])
+    bloom = BloomFilter.of(keys[::3], error_rate=0.1)
+    maybe = bloom.test(keys)
+    rows = np.array([draw.randrange(500) for _ in range(2500)], np.uint32)
+    for count in (1023, 1024, 1025, 2048, 2500):
+        expected = [row for row in rows[:count].tolist() if maybe[row]]
+        assert bloom.select(keys, rows[:count]).tolist() == expected
+
+
 def test_bad_rows() -> None:
     bloom = BloomFilter.of(pa.array(["a"]))
     keys = pa.array(["a", "b", None, ""])

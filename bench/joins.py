@@ -16,11 +16,11 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeAlias
 
 import joins_rivals
 import numpy as np
@@ -28,6 +28,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from bars import Bar, Measurement, Subject, bars_table, judge, measurement_text
 from core import add_json_lines
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 from report import machine, machine_lines
 from workloads import SEED
 
@@ -46,6 +50,13 @@ COLUMNS = ("a", "b", "c", "d")
 # Keys of the dimension are multiples of it; those of facts without a partner are not.
 STEP = 7919
 PART = 1 << 20
+#: Verbs whose measurements are of a whole, and of no number of items.
+WHOLE = ("cold keys", "worker memory")
+#: Characters of an error that a run shows.
+SHOWN = 200
+
+#: Runs once, and returns what it took.
+Round: TypeAlias = Callable[[], float]
 
 #: Facts of the two sizes, as the lines of the table call them.
 SIZES = {"few": 1_000_000, "many": 10_000_000}
@@ -73,7 +84,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--many", type=int, default=SIZES["many"], help="facts (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="that are counted (%(default)s)")
     parser.add_argument("--only", default="", metavar="TEXT", help="bars with this in their name")
-    parser.add_argument("--driver-memory", default="10g", help="of Spark (%(default)s)")
+    parser.add_argument("--driver-memory", default="14g", help="of Spark (%(default)s)")
     parser.add_argument(
         "--json-lines",
         type=Path,
@@ -126,17 +137,8 @@ class Bench:
         self.cache = folder / "cache"
         os.environ["LOOKUPSTORE_CACHE"] = str(self.cache)  # of workers, too
         self.running = ExitStack()
-        self.spark = session(
-            "lookupstore bench",
-            "local[2,4]",  # a task is tried again when its worker was restarted
-            **{
-                "spark.driver.memory": asked.driver_memory,
-                "spark.local.dir": str(folder / "spark"),
-                "spark.log.level": "ERROR",
-                "spark.sql.autoBroadcastJoinThreshold": -1,
-            },
-        )
-        self.spark.sparkContext.addPyFile(joins_rivals.__file__)
+        self.driver_memory: str = asked.driver_memory
+        self.start_spark()
         write_dimension(folder / "dimension.parquet", self.records)
         for name, count in self.facts.items():
             write_facts(folder / f"{name}.parquet", count, self.records)
@@ -144,6 +146,30 @@ class Bench:
             folder / "dimension.parquet", folder / "store", key="id", memory=4 << 30, threads=2
         )
         store.close()
+
+    def start_spark(self) -> None:
+        """Start the session of all contenders."""
+        self.spark = session(
+            "lookupstore bench",
+            "local[2,4]",  # a task is tried again when its worker was restarted
+            **{
+                "spark.driver.memory": self.driver_memory,
+                "spark.local.dir": str(self.folder / "spark"),
+                "spark.log.level": "ERROR",
+                "spark.sql.autoBroadcastJoinThreshold": -1,
+            },
+        )
+        self.spark.sparkContext.addPyFile(joins_rivals.__file__)
+
+    def start_spark_again(self) -> None:
+        """Start Spark anew after a failure, which may have taken its process along."""
+        with suppress(Py4JError, ConnectionError):
+            self.spark.stop()
+        with suppress(Py4JError, ConnectionError):
+            SparkContext._gateway.shutdown()
+        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+        SparkSession._instantiatedSession = None
+        self.start_spark()
 
     def close(self) -> None:
         """Stop Spark, and the S3 server if there is one."""
@@ -202,40 +228,57 @@ class Bench:
         with lookupstore.open(self.remote) as store:
             assert store.contains(keys).true_count == len(keys)
 
-    def time(
-        self, run: Callable[[], object], before: Callable[[], object] | None = None
-    ) -> tuple[float, ...]:
-        """Return the seconds of each round, after one that is not counted."""
-        times = []
-        for _ in range(self.rounds + 1):
-            if before is not None:
-                before()
-            start = time.perf_counter()
-            run()
-            times.append(time.perf_counter() - start)
-        return tuple(times[1:])
+    def round(self, subject: Subject) -> Round:
+        """Return what runs one contender at one verb and says its seconds (of memory: its bytes).
 
-    def measure(self, subject: Subject) -> Measurement:
-        """Measure one contender at one verb."""
+        Its answers are checked first.
+        """
         facts, verb, contender = subject
+        if verb == "worker memory":
+            return lambda: self.worker_memory(facts)
+        if verb == "cold keys":
+            return timed(self.first_keys, self.forget)
+        if verb == "spark build":
+            return timed(lambda: self.build(contender))
+        if verb == "cold join" and contender == OURS:
+            joined = lookup_join(self.frame(facts), self.remote, on="id")
+            return timed(lambda: to_nowhere(joined), self.forget)
         if verb == "join":
             self.check(contender, facts)
-            rounds = self.time(lambda: to_nowhere(self.joined(contender, facts)))
-            return Measurement(subject, rounds, self.facts[facts])
-        if verb == "cold keys":
-            return Measurement(subject, self.time(self.first_keys, self.forget))
-        if verb == "cold join":
-            rows = self.frame(facts)
-            if contender == OURS:
-                joined = lookup_join(rows, self.remote, on="id")
-                rounds = self.time(lambda: to_nowhere(joined), self.forget)
-            else:
-                rounds = self.time(lambda: to_nowhere(self.joined(contender, facts)))
-            return Measurement(subject, rounds, self.facts[facts])
-        if verb == "spark build":
-            return Measurement(subject, self.time(lambda: self.build(contender)), self.records)
-        assert verb == "worker memory"
-        return Measurement(subject, (self.worker_memory(facts),))
+        return timed(lambda: to_nowhere(self.joined(contender, facts)))
+
+    def measure(
+        self, subjects: Sequence[Subject]
+    ) -> tuple[dict[Subject, Measurement], dict[Subject, str]]:
+        """Measure all contenders of a verb, a round of each in turn; and say which failed, and how.
+
+        What slows the machine down for a while slows all of them down. The first turn is not
+        counted, but of memory there is one only.
+        """
+        rounds: dict[Subject, Round] = {}
+        taken: dict[Subject, list[float]] = {}
+        failed: dict[Subject, str] = {}
+        verb = subjects[0].verb
+        turns = 1 if verb == "worker memory" else self.rounds + 1
+        for turn in range(-1, turns):  # in the one before the first they are prepared
+            for one in subjects:
+                if one in failed:
+                    continue
+                try:
+                    if turn < 0:
+                        rounds[one], taken[one] = self.round(one), []
+                    else:
+                        taken[one].append(rounds[one]())
+                except (Py4JError, PySparkException, ConnectionError) as error:
+                    failed[one] = f"failed: {str(error).strip().splitlines()[0][:SHOWN]}"
+                    self.start_spark_again()
+        items = self.records if verb == "spark build" else self.facts[subjects[0].workload]
+        measured = {}
+        for one in subjects:
+            if one not in failed:
+                counted = tuple(taken[one][-self.rounds :])
+                measured[one] = Measurement(one, counted, None if verb in WHOLE else items)
+        return measured, failed
 
     def build(self, contender: str) -> None:
         """Build a store, or what it is compared with: Parquet of the same rows in order of keys."""
@@ -255,6 +298,19 @@ class Bench:
             to_nowhere(self.joined(contender, facts))
             found[contender] = max(joins_rivals.private_memory(self.spark))
         return found[OURS] - found[FLOOR]
+
+
+def timed(run: Callable[[], object], before: Callable[[], object] | None = None) -> Round:
+    """Return what runs something, after something that is not counted, and says its seconds."""
+
+    def measured() -> float:
+        if before is not None:
+            before()
+        start = time.perf_counter()
+        run()
+        return time.perf_counter() - start
+
+    return measured
 
 
 def to_nowhere(rows: Any) -> None:
@@ -282,12 +338,20 @@ def main(given: Sequence[str] | None = None) -> None:
     with TemporaryDirectory(prefix="bench-spark-") as folder:
         bench = Bench(Path(folder), asked)
         lacking = {one: why for one in subjects if (why := bench.missing(one))}
+        verbs: dict[tuple[str, str], list[Subject]] = {}
+        for one in subjects:
+            if one not in lacking:
+                verbs.setdefault((one.workload, one.verb), []).append(one)
         try:
-            for subject in subjects:
-                if subject not in lacking:
-                    measured[subject] = bench.measure(subject)
-                    seconds = statistics.median(measured[subject].rounds)
-                    print(f"{measurement_text(measured[subject])}   {seconds:.2f}", flush=True)
+            for together in verbs.values():
+                found, failed = bench.measure(together)
+                measured.update(found)
+                lacking.update(failed)
+                for one in found.values():
+                    seconds = statistics.median(one.rounds)
+                    print(f"{measurement_text(one)}   {seconds:.2f}", flush=True)
+                for subject, why in failed.items():
+                    print(f"{subject.workload} {subject.verb} {subject.contender}: {why}")
         finally:
             bench.close()
     outcomes = [
@@ -296,8 +360,8 @@ def main(given: Sequence[str] | None = None) -> None:
         for one in chosen
     ]  # fmt: skip
     print(f"\n{bars_table(outcomes, measured)}\n\n{time.perf_counter() - begun:.0f} s")
-    found = [one.to_json() for one in measured.values()] + [one.to_json() for one in outcomes]
-    add_json_lines(asked.json_lines, run, found)
+    lines = [one.to_json() for one in measured.values()] + [one.to_json() for one in outcomes]
+    add_json_lines(asked.json_lines, run, lines)
 
 
 if __name__ == "__main__":

@@ -116,8 +116,10 @@ ls_status ls_rows_write_variable(const ls_column *values, size_t offset, size_t 
     return LS_OK;
 }
 
-ls_status ls_rows_check(const ls_row_source *source, size_t *bad) {
+LS_INLINE ls_status check_rows(const ls_row_source *source, size_t bitmap_size, uint64_t *nulls,
+                               size_t *bad) {
     const ls_column *rows = &source->rows;
+    uint8_t seen[8] = {0};
     for (size_t i = 0; i < rows->length; i++) {
         ls_slice row;
         if (!ls_column_is_valid(rows, i))
@@ -128,14 +130,29 @@ ls_status ls_rows_check(const ls_row_source *source, size_t *bad) {
         if (status == LS_OK) {
             size_t variable = row.size - source->fixed_size;
             size_t end = source->last == LS_NO_COLUMN ? 0 : ls_load32(row.data + source->last);
-            if (end == variable)
-                continue;
-            status = LS_BAD_ROW;
+            if (end != variable)
+                status = LS_BAD_ROW;
         }
-        *bad = i;
-        return status;
+        if (status != LS_OK) {
+            *bad = i;
+            return status;
+        }
+        for (size_t byte = 0; byte < bitmap_size; byte++)
+            seen[byte] |= row.data[byte];
     }
+    *nulls = ls_load64(seen);
     return LS_OK;
+}
+
+ls_status ls_rows_check(const ls_row_source *source, uint64_t *nulls, size_t *bad) {
+    switch (source->bitmap_size) {
+    case 0:
+        return check_rows(source, 0, nulls, bad);
+    case 1:
+        return check_rows(source, 1, nulls, bad);
+    default:
+        return check_rows(source, source->bitmap_size < 8 ? source->bitmap_size : 8, nulls, bad);
+    }
 }
 
 LS_INLINE const uint8_t *source_row(const ls_row_source *source, size_t i) {
@@ -217,6 +234,18 @@ void ls_rows_read_variable(const ls_row_source *source, size_t before, const int
         const uint8_t *row = source_row(source, i);
         memcpy(out + offsets[i], row + source->fixed_size + start_of(row, before), size);
     }
+}
+
+int ls_is_ascii(const uint8_t *data, size_t size) {
+    uint8_t seen = 0;
+    for (size_t i = 0; i < size; i++)
+        seen |= data[i];
+    return seen < 0x80;
+}
+
+void ls_narrow_offsets(const int64_t *offsets, size_t count, int32_t *out) {
+    for (size_t i = 0; i < count; i++)
+        out[i] = (int32_t)offsets[i];
 }
 
 /* The elements of list i: their number, and their bytes, which lie together. */

@@ -28,6 +28,7 @@ typedef struct {
     ls_column rows;       /* of fixed width or with 64-bit offsets; may hold nulls */
     const uint8_t *zeros; /* fixed_size zero bytes, which stand for a row that is null */
     size_t fixed_size;    /* bytes before the variable section */
+    size_t bitmap_size;   /* bytes of the bitmap of nulls, 0: no column can be null */
     size_t last;          /* offset of the last variable column, or LS_NO_COLUMN */
 } ls_row_source;
 
@@ -48,9 +49,10 @@ void ls_rows_write_fixed(const ls_column *values, size_t offset, ls_row_target *
 ls_status ls_rows_write_variable(const ls_column *values, size_t offset, size_t fixed_size,
                                  uint32_t *ends, ls_row_target *rows);
 
-/* LS_BAD_ROW: row *bad is shorter than the fixed section or does not end with its last variable
+/* Gets in *nulls, bit by bit, which of the first 64 columns are null in some row that is not.
+ * LS_BAD_ROW: row *bad is shorter than the fixed section or does not end with its last variable
  * column. LS_OK is REQUIRED by all that follow. */
-ls_status ls_rows_check(const ls_row_source *source, size_t *bad);
+ls_status ls_rows_check(const ls_row_source *source, uint64_t *nulls, size_t *bad);
 
 /* Sets bit i of the zeroed bitmap if row i is there and the column (LS_NO_COLUMN: any) is not null;
  * returns how many are null. */
@@ -65,6 +67,11 @@ ls_status ls_rows_measure(const ls_row_source *source, size_t before, size_t off
 /* REQUIRES: `offsets` are from ls_rows_measure. */
 void ls_rows_read_variable(const ls_row_source *source, size_t before, const int64_t *offsets,
                            uint8_t *out);
+
+/* Whether no byte has its high bit set: UTF-8 that needs no other look. */
+int ls_is_ascii(const uint8_t *data, size_t size);
+/* Writes count offsets, none beyond INT32_MAX, in 32 bits. */
+void ls_narrow_offsets(const int64_t *offsets, size_t count, int32_t *out);
 
 /* What all lists of a column have in common. */
 typedef struct {

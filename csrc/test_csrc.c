@@ -2477,11 +2477,14 @@ static void read_rows(const uint8_t *data, size_t size) {
     made_column made = make_column(&row, 1, 8);
     ls_row_source source = {.rows = made.column, .zeros = room(FIXED), .fixed_size = FIXED};
     memset((void *)source.zeros, 0, FIXED);
+    source.bitmap_size = 1;
     source.last = 5;
     size_t bad = 9;
+    uint64_t nulls = 9;
     int64_t offsets[2];
-    if (ls_rows_check(&source, &bad) == LS_OK) {
+    if (ls_rows_check(&source, &nulls, &bad) == LS_OK) {
         uint8_t bitmap = 0, number[4];
+        CHECK(nulls == data[0]);
         (void)ls_rows_read_validity(&source, 0, &bitmap);
         (void)ls_rows_read_validity(&source, LS_NO_COLUMN, &bitmap);
         ls_rows_read_fixed(&source, 1, 4, number);

@@ -1,7 +1,9 @@
 """Columns of a batch to and from row bytes: one C call a column, without the GIL."""
 
 cimport cython
-from libc.stdint cimport SIZE_MAX, int64_t, uint8_t, uint32_t, uintptr_t
+from libc.stdint cimport (
+    INT32_MAX, SIZE_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t,
+)
 from libc.string cimport memset
 
 import pyarrow as pa
@@ -21,6 +23,7 @@ cdef extern from "ls_rows.h":
         ls_column rows
         const uint8_t *zeros
         size_t fixed_size
+        size_t bitmap_size
         size_t last
     ctypedef struct ls_list_shape:
         int counted
@@ -37,7 +40,8 @@ cdef extern from "ls_rows.h":
     ls_status ls_rows_write_variable(
         const ls_column *values, size_t offset, size_t fixed_size, uint32_t *ends,
         ls_row_target *rows) noexcept nogil
-    ls_status ls_rows_check(const ls_row_source *source, size_t *bad) noexcept nogil
+    ls_status ls_rows_check(
+        const ls_row_source *source, uint64_t *nulls, size_t *bad) noexcept nogil
     size_t ls_rows_read_validity(
         const ls_row_source *source, size_t bit, uint8_t *bitmap) noexcept nogil
     void ls_rows_read_fixed(
@@ -48,6 +52,8 @@ cdef extern from "ls_rows.h":
     void ls_rows_read_variable(
         const ls_row_source *source, size_t before, const int64_t *offsets,
         uint8_t *out) noexcept nogil
+    int ls_is_ascii(const uint8_t *data, size_t size) noexcept nogil
+    void ls_narrow_offsets(const int64_t *offsets, size_t count, int32_t *out) noexcept nogil
     ls_status ls_lists_add_sizes(
         const ls_column *lists, const int64_t *offsets, const ls_column *elements,
         const ls_list_shape *shape, int64_t *sizes) noexcept nogil
@@ -157,16 +163,18 @@ def pack(list cells not None, list places not None, size_t length, size_t fixed_
 cdef class Rows:
     """Hold rows that are known to have the size of their layout, and read columns from them.
 
-    `fixed_size` is the size before the variable section, `last` the offset of the last variable
-    column or None. Raises BadRowError.
+    `fixed_size` is the size before the variable section, `bitmap_size` that of the bitmap of nulls
+    in it, `last` the offset of the last variable column or None. Raises BadRowError.
     """
 
     cdef BinaryColumn column
     cdef ls_row_source source
     cdef bytes zeros
     cdef size_t length
+    cdef uint64_t nulls  # which of the first 64 columns are null in some row
+    cdef tuple missing   # bitmap of rows that are there, and how many are not; None: not asked yet
 
-    def __init__(self, rows, size_t fixed_size, last):
+    def __init__(self, rows, size_t fixed_size, size_t bitmap_size, last):
         cdef ls_status status
         cdef size_t bad = 0
         self.column = BinaryColumn(rows, "rows")
@@ -177,9 +185,10 @@ cdef class Rows:
         self.source.rows = self.column.column
         self.source.zeros = <const uint8_t *>self.zeros
         self.source.fixed_size = fixed_size
+        self.source.bitmap_size = bitmap_size
         self.source.last = or_no_column(last)
         with nogil:
-            status = ls_rows_check(&self.source, &bad)
+            status = ls_rows_check(&self.source, &self.nulls, &bad)
         check(status, bad)
 
     def __len__(self):
@@ -187,16 +196,25 @@ cdef class Rows:
 
     cdef tuple validity(self, object bit):
         """Return the bitmap of values that are there (None: all are), and how many are not."""
+        cdef size_t number = or_no_column(bit)
+        if number < 64 and not self.nulls >> number & 1:
+            bit, number = None, SIZE_MAX
+        if bit is not None:
+            return self.read_validity(number)
+        if self.source.rows.validity == NULL:
+            return None, 0
+        if self.missing is None:  # the same for all columns that are null in no row
+            self.missing = self.read_validity(SIZE_MAX)
+        return self.missing
+
+    cdef tuple read_validity(self, size_t bit):
         cdef uint8_t *bits
         cdef size_t nulls
-        cdef size_t number = or_no_column(bit)
-        if bit is None and self.source.rows.validity == NULL:
-            return None, 0
         buffer = allocate((self.length + 7) // 8)
         bits = <uint8_t *>writable(buffer)
         with nogil:
             memset(bits, 0, (self.length + 7) // 8)
-            nulls = ls_rows_read_validity(&self.source, number, bits)
+            nulls = ls_rows_read_validity(&self.source, bit, bits)
         return (buffer, nulls) if nulls else (None, 0)
 
     def read_fixed(self, size_t offset, size_t width, bit):
@@ -209,12 +227,16 @@ cdef class Rows:
             ls_rows_read_fixed(&self.source, offset, width, out)
         return pa.Array.from_buffers(pa.binary(width), self.length, [validity, data], nulls)
 
-    def read_variable(self, size_t offset, before, bit):
-        """Return a column as large_binary; `before` is the offset of the variable one before."""
+    def read_variable(self, size_t offset, before, bit, bint narrow):
+        """Return a column as large_binary, or with `narrow` as binary if it fits that.
+
+        `before` is the offset of the variable column before.
+        """
         cdef ls_status status
         cdef size_t bad = 0
         cdef size_t previous = or_no_column(before)
         cdef int64_t *ends
+        cdef int32_t *short_ends
         cdef uint8_t *out
         validity, nulls = self.validity(bit)
         offsets = allocate((self.length + 1) * 8)
@@ -226,8 +248,25 @@ cdef class Rows:
         out = <uint8_t *>writable(data)
         with nogil:
             ls_rows_read_variable(&self.source, previous, ends, out)
+        if narrow and ends[self.length] <= INT32_MAX:
+            narrowed = allocate((self.length + 1) * 4)
+            short_ends = <int32_t *>writable(narrowed)
+            with nogil:
+                ls_narrow_offsets(ends, self.length + 1, short_ends)
+            return pa.Array.from_buffers(
+                pa.binary(), self.length, [validity, narrowed, data], nulls)
         return pa.Array.from_buffers(
             pa.large_binary(), self.length, [validity, offsets, data], nulls)
+
+
+def is_ascii(data):
+    """Return whether all bytes of a buffer are ASCII, and so UTF-8 wherever it is cut."""
+    cdef const uint8_t *bytes = <const uint8_t *>writable(data)
+    cdef size_t size = data.size
+    cdef int answer
+    with nogil:
+        answer = ls_is_ascii(bytes, size)
+    return bool(answer)
 
 
 def pack_lists(lists, const int64_t[::1] offsets not None, elements, bint counted):

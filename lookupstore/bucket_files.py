@@ -45,21 +45,20 @@ P = TypeVar("P", pa.Array, pa.RecordBatch)
 
 @dataclass(frozen=True, eq=False)
 class _Open:
-    """Hold the reader of a bucket, the local copy that it reads, and what was fetched before."""
+    """Hold the reader of a bucket, and the local copy that it reads."""
 
     reader: Reader
     copy: Copy | None
     recoded: bool
-    before: Counts
 
     def counts(self) -> Counts:
-        """Return what was read with the reader, and fetched since it was opened."""
+        """Return what was read with the reader, and fetched since the copy was held."""
         read = Counts(
             filter_negatives=self.reader.filter_negatives,
             blocks_read=self.reader.blocks_read,
             block_uses=self.reader.block_uses,
         )
-        return read if self.copy is None else read + _fetched(self.copy) - self.before
+        return read if self.copy is None else read + _fetched(self.copy)
 
 
 class BucketFiles:
@@ -269,7 +268,7 @@ class BucketFiles:
             size = os.stat(path).st_size
             if size != file.bytes:
                 raise wrong_size(path, file, size)
-            return _Open(_checked(Reader(path, cache=self._cache), file), None, False, Counts())
+            return _Open(_checked(Reader(path, cache=self._cache), file), None, False)
         recode = self._manifest.options.get("compression") != "none"
         copy = self._hold(file, recode=recode)
         recoded = copy.recoded
@@ -281,7 +280,6 @@ class BucketFiles:
         return self._open_copy(file, self._hold(file, recode=recode))
 
     def _open_copy(self, file: DataFile, copy: Copy) -> _Open:
-        before = _fetched(copy)
         try:
             reader = _checked(Reader(copy.path, cache=self._cache, fill=copy.fill), file)
         except BaseException as error:
@@ -289,7 +287,7 @@ class BucketFiles:
                 copy.discard()
             copy.close()
             raise
-        return _Open(reader, copy, copy.recoded, before)
+        return _Open(reader, copy, copy.recoded)
 
     def _hold(self, file: DataFile, *, recode: bool) -> Copy:
         """Hold the local copy of a file, others being let go of where its room is in use."""

@@ -30,7 +30,8 @@ _NAMED_HOSTS = frozenset({"abfs", "abfss", "hdfs", "viewfs", "webhdfs"})
 # Options of a URI that everybody may see.
 _PLAIN_OPTIONS = frozenset({"region", "scheme", "endpoint_override"})
 _HIDDEN = "***"
-_CHUNK_BYTES = 1 << 20
+# Written as it was read, and a huge page of the page cache: see `lookupstore.sst.output`.
+_CHUNK_BYTES = 2 << 20
 
 
 @dataclass(frozen=True)
@@ -166,6 +167,22 @@ class Location:
                 modified = None if written is None else written / 1e9
                 files.append(FoundFile(self._relative(info.path), info.size, modified))
         return sorted(files, key=lambda file: file.name)
+
+    def folders(self, folder: str = "") -> list[str]:
+        """Return the names of the folders in a folder, sorted; none if there is no such folder."""
+        with self._telling(folder):
+            found = self._filesystem.get_file_info(
+                fs.FileSelector(self._path(folder), allow_not_found=True)
+            )
+        return sorted(
+            self._relative(info.path) for info in found if info.type is fs.FileType.Directory
+        )
+
+    def make_folder(self, folder: str) -> None:
+        """Make a folder and those above it; one that is there will do, object stores have none."""
+        if self._filesystem.type_name.removeprefix("py::") not in _ONE_PUT:
+            with self._telling(folder):
+                self._filesystem.create_dir(self._path(folder), recursive=True)
 
     def size(self, name: str) -> int | None:
         """Return the size of a file, or None if it is not there."""

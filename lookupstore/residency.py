@@ -70,6 +70,11 @@ class FetchCounts:
     retries: int
 
 
+def _fetched_with(held: LocalCopy) -> FetchCounts:
+    remote = held.remote
+    return FetchCounts(remote.nbytes_read, remote.requests, remote.retries)
+
+
 class Copy:
     """Hold a local copy in place: it is not evicted before `close`.
 
@@ -89,6 +94,7 @@ class Copy:
         self.nbytes = held.remote.nbytes
         self.xxh64 = held.xxh64
         self._copy: LocalCopy | None = held
+        self._before = _fetched_with(held)
         held.users.add(id(self))
 
     def _held(self) -> LocalCopy:
@@ -130,9 +136,11 @@ class Copy:
 
     @property
     def counts(self) -> FetchCounts:
-        """Return what this process has fetched for it."""
-        remote = self._held().remote
-        return FetchCounts(remote.nbytes_read, remote.requests, remote.retries)
+        """Return what this process has fetched for it since it was held."""
+        now, before = _fetched_with(self._held()), self._before
+        return FetchCounts(
+            now.bytes - before.bytes, now.requests - before.requests, now.retries - before.retries
+        )
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until all of it is here; return whether it is.

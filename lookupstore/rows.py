@@ -211,6 +211,7 @@ class _Column:
     offset: int
     bit: int | None
     before: int | None  # offset of the variable column before, for a variable one
+    narrow: bool  # the codec takes cells with 32-bit offsets as they are
 
 
 class _Layout:
@@ -222,13 +223,17 @@ class _Layout:
         # An element of a list takes at least a byte, so that no count can exceed the bytes of its
         # list: then a count that is wrong cannot ask for more memory than they take.
         bare = element and not any(codec.width != 0 for codec in codecs)
-        offset = (len(fields) + 7) // 8 if has_nulls else int(bare)
+        self.bitmap_size = (len(fields) + 7) // 8 if has_nulls else 0
+        offset = self.bitmap_size or int(bare)
         before: int | None = None
         self.columns: list[_Column] = []
         for i, (field, codec) in enumerate(zip(fields, codecs, strict=True)):
             bit = i if field.nullable else None
             follows = before if codec.width is None else None
-            self.columns.append(_Column(field.name, codec, field.nullable, offset, bit, follows))
+            narrow = isinstance(codec, _Bytes) and codec.narrow
+            self.columns.append(
+                _Column(field.name, codec, field.nullable, offset, bit, follows, narrow)
+            )
             if codec.width is None:
                 before = offset
                 offset += 4
@@ -264,7 +269,7 @@ class _Layout:
         """Return some columns of packed rows (None: all). Where a row is null, columns that are
         nullable are null, and all are if `every_null`."""
         try:
-            source = _rows.Rows(rows, self.fixed_size, self.last)
+            source = _rows.Rows(rows, self.fixed_size, self.bitmap_size, self.last)
         except _rows.BadRowError as bad:
             raise _BadError(bad.args[0]) from None
         arrays = []
@@ -272,7 +277,9 @@ class _Layout:
             column = self.columns[i]
             try:
                 if column.codec.width is None:
-                    cells = source.read_variable(column.offset, column.before, column.bit)
+                    cells = source.read_variable(
+                        column.offset, column.before, column.bit, column.narrow
+                    )
                 else:
                     cells = source.read_fixed(column.offset, column.codec.width, column.bit)
                 arrays.append(column.codec.unpack(cells, column.nullable or every_null))
@@ -349,13 +356,21 @@ class _Bytes:
 
     def __init__(self, kind: pa.DataType) -> None:
         self.type = kind
+        self.narrow = pa.types.is_string(kind) or pa.types.is_binary(kind)
 
     def pack(self, array: pa.Array, present: pa.Array | None) -> pa.Array:
         return array
 
     def unpack(self, cells: pa.Array, nulls: bool) -> pa.Array:
-        if cells.null_count and not nulls:
-            cells = pa.Array.from_buffers(cells.type, len(cells), [None, *cells.buffers()[1:]])
+        _, offsets, data = cells.buffers()
+        kind = cells.type
+        # Most text is ASCII, of which that is soon seen; the rest Arrow checks in its cast.
+        if kind == pa.binary() and self.type == pa.string() and _rows.is_ascii(data):
+            kind = self.type
+        if kind != cells.type or (cells.null_count and not nulls):
+            cells = pa.Array.from_buffers(kind, len(cells), [_kept(cells, nulls), offsets, data])
+        if kind == self.type:
+            return cells
         try:
             return cells.cast(self.type)
         except pa.ArrowInvalid as error:

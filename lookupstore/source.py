@@ -213,8 +213,8 @@ def _fingerprint(found: Sequence[FoundFiles]) -> str | None:
         for one in found
         for info in one.infos
     ]
-    times = [mtime for *_, mtime in files]
-    if None in times or max(times) > time.time_ns() - _SETTLED_NS:
+    settled = time.time_ns() - _SETTLED_NS
+    if any(written is None or written > settled for *_, written in files):
         return None
     return xxhash.xxh3_128_hexdigest(json.dumps(files).encode())
 

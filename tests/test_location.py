@@ -50,6 +50,19 @@ def test_files_are_written_listed_read_and_deleted(place, tmp_path):
         place.read("data/b")
 
 
+def test_folders(place, tmp_path):
+    place.write("data/inner/b", [b"one"])
+    place.write("file", [b"one"])
+    assert place.folders() == ["data"]
+    assert place.folders("data") == ["data/inner"]
+    assert place.folders("data/inner") == place.folders("missing") == []
+    place.make_folder("made/inner")
+    place.make_folder("made/inner")  # which is no error
+    # An object store has only what is in its folders.
+    has_folders = "s3" not in repr(place)
+    assert place.folders("made") == (["made/inner"] if has_folders else [])
+
+
 def test_a_write_that_fails_leaves_nothing(place):
     place.write("data/before", [b"1"])
 

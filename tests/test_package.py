@@ -50,6 +50,7 @@ def test_the_sdist_has_all_that_a_build_and_its_tests_need(sdist: set[str]) -> N
             *(ROOT / "csrc").glob("*.[ch]"),
             *(path for path in ROOT.glob("lookupstore/**/*.p[yx]*") if path.suffix != ".pyc"),
             ROOT / "lookupstore" / "py.typed",
+            *(ROOT / "lookupstore").rglob("*.avsc"),
             *(path for path in (ROOT / "tests").rglob("*.py")),
             *(path for path in (ROOT / "tests" / "golden").rglob("*") if path.is_file()),
             *(ROOT / "docs").rglob("*.md"),

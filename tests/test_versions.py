@@ -976,6 +976,22 @@ def test_a_pickled_store_takes_the_copies_of_the_host_where_it_is_opened(
         assert len(list((tmp_path / "there").glob("*.sst"))) == 1
 
 
+def test_what_comes_before_a_copy_is_opened_is_counted(remote, tmp_path, monkeypatch):
+    hold = Residency.hold
+
+    def slowly(*given, **options):
+        copy = hold(*given, **options)
+        assert copy.wait(30)
+        return copy
+
+    place = remote.location()
+    build(table_of(1), place, key="id", buckets=2).close()
+    monkeypatch.setattr(Residency, "hold", slowly)
+    with LookupStore(place, residency=Residency(tmp_path / "copies", quota=1 << 26)) as store:
+        assert content(store) == model_of(table_of(1))
+        assert store.counts().bytes_fetched == sum(file.bytes for file in read_newest(place).files)
+
+
 def test_copies_stay_where_a_residency_keeps_them(remote, tmp_path):
     place = remote.location()
     build(table_of(1), place, key="id", buckets=2).close()

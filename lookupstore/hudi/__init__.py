@@ -1,1 +1,12 @@
-"""Copy-on-write tables in the format of Apache Hudi."""
+"""Copy-on-write tables in the format of Apache Hudi, versions 6, 8 and 9, without a JVM.
+
+`HudiTable` is the door. `options` knows the properties, `timeline` the instants, `commit` and
+`plans` what these say, `file_groups` which files hold the rows, `base_files` the rows.
+"""
+
+from lookupstore.hudi.file_groups import FileGroup as FileGroup
+from lookupstore.hudi.file_groups import FileSlice as FileSlice
+from lookupstore.hudi.options import TableOptions as TableOptions
+from lookupstore.hudi.table import HudiTable as HudiTable
+from lookupstore.hudi.timeline import Instant as Instant
+from lookupstore.hudi.timeline import State as State

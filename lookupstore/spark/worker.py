@@ -22,7 +22,7 @@ from lookupstore.spark.types import to_spark
 # a single one without the tuple around it.
 Keys: TypeAlias = "tuple[pa.Array, ...]"
 Given: TypeAlias = "Iterator[pa.Array | Keys]"
-Found: TypeAlias = "npt.NDArray[np.bool_]"
+Bools: TypeAlias = "npt.NDArray[np.bool_]"
 
 # Missing keys that an error shows.
 _SHOWN = 5
@@ -38,16 +38,20 @@ def rows_at(lookup: Lookup, mark: bool, given: Given) -> Iterator[pa.Array]:
         for keys in _tuples(given):
             found, values = _answers(task, lookup, keys)
             if mark:
-                values.append(pa.array(found))
-            missing = None if mark or found.all() else pa.array(~found)
-            yield pa.StructArray.from_arrays(values, names, mask=missing)
+                values.append(found)
+            rows = pa.StructArray.from_arrays(values, names)
+            missing = found.false_count
+            if missing and not mark:
+                bits = found.buffers()[1]
+                rows = pa.Array.from_buffers(rows.type, len(rows), [bits], missing, children=values)
+            yield rows
 
 
 def contained(lookup: Lookup, given: Given) -> Iterator[pa.Array]:
     """Yield whether each key is stored."""
     with Task(lookup) as task:
         for keys in _tuples(given):
-            yield pa.array(_answers(task, lookup, keys)[0])
+            yield _answers(task, lookup, keys)[0]
 
 
 def buckets_at(key_schema: KeySchema, buckets: int, given: Given) -> Iterator[pa.Array]:
@@ -96,12 +100,11 @@ def joined(
             found, values = _answers(task, lookup, keys)
             columns += values
             if mark:
-                columns.append(pa.array(found))
-            kept = np.ones(len(found), dtype=bool)
+                columns.append(found)
             if how in ("inner", "semi", "anti"):
-                kept = ~found if how == "anti" else found
-            if not kept.all():
-                columns = [column.filter(pa.array(kept)) for column in columns]
+                kept = pc.invert(found) if how == "anti" else found
+                if kept.false_count:
+                    columns = [column.filter(kept) for column in columns]
             yield pa.RecordBatch.from_arrays(columns, names=numbered(len(columns)))
 
 
@@ -114,33 +117,35 @@ def numbered(count: int) -> list[str]:
     return [f"c{i}" for i in range(count)]
 
 
-def _answers(task: Task, lookup: Lookup, given: Keys) -> tuple[Found, list[pa.Array]]:
-    """Return whether each key was found, and the value columns in Spark's types."""
+def _answers(task: Task, lookup: Lookup, given: Keys) -> tuple[pa.BooleanArray, list[pa.Array]]:
+    """Return whether each key was found, from bit 0 on, and the columns in Spark's types."""
     if not len(given[0]):  # which says no moment either
-        return np.zeros(0, dtype=bool), [pa.array([], kind) for kind in lookup.types]
+        return pa.array([], pa.bool_()), [pa.array([], kind) for kind in lookup.types]
     keys, moment = given, None
     if lookup.freshness.needs_moment:
         keys, moment = given[:-1], _seconds(given[-1])
     dimension = task.dimension_at(moment)
     started = time.perf_counter()
     found, values = _looked_up(dimension, keys, lookup)
-    if lookup.on_miss is not None and not found.all():
+    if lookup.on_miss is not None and found.false_count:
         found, values = _after_misses(task, lookup, keys, found, values)
     seconds = time.perf_counter() - started
-    task.count(rows=len(found), hits=int(np.count_nonzero(found)), seconds=seconds)
+    task.count(rows=len(found), hits=found.true_count, seconds=seconds)
     return found, values
 
 
-def _looked_up(store: Dimension, keys: Keys, lookup: Lookup) -> tuple[Found, list[pa.Array]]:
+def _looked_up(
+    store: Dimension, keys: Keys, lookup: Lookup
+) -> tuple[pa.BooleanArray, list[pa.Array]]:
     whole = _whole_keys(store, keys)
     if not lookup.columns:
-        found: Found = store.contains(keys).to_numpy(zero_copy_only=False)
-        return (found if whole is None else found & whole), []
+        found = store.contains(keys)
+        return (found if whole is None else pc.and_(found, pa.array(whole))), []
     mark = "found"
     while mark in lookup.columns:
         mark += "_"
     table = store.lookup(keys, list(lookup.columns), found=mark)
-    found = _array(table, mark).to_numpy(zero_copy_only=False)
+    found = _array(table, mark)
     values = [
         to_spark(_array(table, name), kind, name)
         for name, kind in zip(lookup.columns, lookup.types, strict=True)
@@ -149,13 +154,14 @@ def _looked_up(store: Dimension, keys: Keys, lookup: Lookup) -> tuple[Found, lis
         return found, values
     # The store has answered null keys from the null keys that it holds: a join must not see that.
     places = pa.array(np.arange(len(whole)), mask=~whole)
-    return found & whole, [column.take(places) for column in values]
+    return pc.and_(found, pa.array(whole)), [column.take(places) for column in values]
 
 
 def _after_misses(
-    task: Task, lookup: Lookup, keys: Keys, found: Found, values: list[pa.Array]
-) -> tuple[Found, list[pa.Array]]:
+    task: Task, lookup: Lookup, keys: Keys, present: pa.BooleanArray, values: list[pa.Array]
+) -> tuple[pa.BooleanArray, list[pa.Array]]:
     """Do about missing keys what was asked; keys with nulls are missing for good."""
+    found = present.to_numpy(zero_copy_only=False)
     whole = np.ones(len(found), dtype=bool)
     for column in keys:
         whole &= column.is_valid().to_numpy(zero_copy_only=False)
@@ -163,11 +169,12 @@ def _after_misses(
     for _ in range(retry.attempts if isinstance(retry, Retry) else 0):
         missing = np.flatnonzero(~found & whole)
         if not len(missing):
-            return found, values
+            return pa.array(found), values
         assert isinstance(retry, Retry)
         time.sleep(retry.delay)
         again = tuple(column.take(pa.array(missing)) for column in keys)
-        found_now, values_now = _looked_up(task.newest(), again, lookup)
+        present, values_now = _looked_up(task.newest(), again, lookup)
+        found_now = present.to_numpy(zero_copy_only=False)
         if found_now.any():
             places = np.arange(len(found))
             places[missing[found_now]] = len(found) + np.flatnonzero(found_now)
@@ -184,7 +191,7 @@ def _after_misses(
             f"{task.name} has no rows at {len(missing)} keys of {len(found)}, such as "
             f"{', '.join(map(str, shown.to_pylist()))}; on_miss is 'raise'"
         )
-    return found, values
+    return pa.array(found), values
 
 
 def _seconds(moments: pa.Array) -> float:
@@ -201,7 +208,7 @@ def _array(table: pa.Table, name: str) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _whole_keys(store: Dimension, keys: Keys) -> Found | None:
+def _whole_keys(store: Dimension, keys: Keys) -> Bools | None:
     """Say which keys have no null; None: all that the store can have answered."""
     schema = store.key_schema
     may_be_null = [

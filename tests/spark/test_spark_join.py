@@ -178,7 +178,7 @@ def test_composite_keys_with_nulls_repeats_and_misses(
         "region string, number int, name string",
     )
     table = pa.Table.from_pylist(
-        dimension.toArrow().to_pylist(),
+        [row.asDict() for row in dimension.collect()],
         pa.schema([("region", pa.string()), ("number", pa.int32()), ("name", pa.string())]),
     )
     store = lookupstore.build(
@@ -250,6 +250,38 @@ def test_columns_prefix_and_names_that_spark_finds_hard(spark: SparkSession, tra
     keyed = lookup_join(facts.select("id"), small, on=["id"], columns=[], how="inner")
     assert [row.id for row in keyed.orderBy("id").collect()] == [98, 99]
     assert lookup_join(facts.limit(0).select("id"), small, on="id").count() == 0
+
+
+SETTINGS = [
+    # Of toPandas and createDataFrame: what goes to workers is Arrow in any case.
+    ("spark.sql.execution.arrow.pyspark.enabled", "false"),
+    ("spark.sql.execution.arrow.maxRecordsPerBatch", "3"),
+    ("spark.sql.execution.arrow.maxRecordsPerBatch", "0"),
+    ("spark.sql.execution.arrow.useLargeVarTypes", "true"),
+    ("spark.sql.codegen.wholeStage", "false"),
+    ("spark.sql.adaptive.enabled", "false"),
+]
+
+
+@pytest.mark.parametrize(("setting", "value"), SETTINGS)
+def test_settings_of_spark_change_no_row(
+    spark: SparkSession, transport, small, setting: str, value: str
+):
+    facts = spark.range(0, 300, numPartitions=2).selectExpr("id % 150 AS id", "'x' || id AS fact")
+    dimension = spark.createDataFrame(
+        [(key, f"n{key}", 1) for key in range(100)], "id long, name string, found long"
+    )
+    before = spark.conf.get(setting, None)
+    spark.conf.set(setting, value)
+    try:
+        for how, name in zip(HOWS, ("left", "inner", "left_semi", "left_anti"), strict=True):
+            expected = facts.join(dimension, "id", name)
+            assert shown(lookup_join(facts, small, on="id", how=how)) == shown(expected)
+    finally:
+        if before is None:
+            spark.conf.unset(setting)
+        else:
+            spark.conf.set(setting, before)
 
 
 def test_lazy_and_part_of_a_larger_query(spark: SparkSession, transport, small):
@@ -499,7 +531,7 @@ def test_spark_names_of_joins(spark: SparkSession, small, names, how):
 def test_arguments_of_another_kind(spark: SparkSession, small):
     facts = spark.range(3).withColumn("k", F.col("id"))
     pandas = facts.toPandas()
-    for df in (pandas, facts.toArrow(), [(1,)]):
+    for df in (pandas, pa.table({"id": [1]}), [(1,)]):
         name = f"{type(df).__module__}.{type(df).__name__}"
         with pytest.raises(TypeError, match=f"^df is a {name}; give a Spark DataFrame .*$"):
             lookup_join(df, small, on="id")

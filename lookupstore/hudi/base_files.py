@@ -1,0 +1,135 @@
+"""The rows of base files, in the columns and types of a table's schema.
+
+Files are older than the schema: columns that they lack are null, and narrower types are widened.
+Arrow's dataset does both, and passes over row groups that a filter excludes.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
+from lookupstore.location import Location
+
+COMMIT_TIME = "_hoodie_commit_time"
+RECORD_KEY = "_hoodie_record_key"
+#: What each base file has before its data columns.
+META_FIELDS: tuple[pa.Field, ...] = tuple(
+    pa.field(name, pa.string())
+    for name in (
+        COMMIT_TIME,
+        "_hoodie_commit_seqno",
+        RECORD_KEY,
+        "_hoodie_partition_path",
+        "_hoodie_file_name",
+    )
+)
+META_COLUMNS = tuple(field.name for field in META_FIELDS)
+
+_FORMAT = ds.ParquetFileFormat(
+    default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+)
+
+
+class BaseFiles:
+    """Reads base files as one table.
+
+    Args:
+        location: of the table.
+        paths: of the files, relative to the table.
+        schema: of the rows, meta columns included.
+    """
+
+    def __init__(self, location: Location, paths: Sequence[str], schema: pa.Schema) -> None:
+        self._location = location
+        self._paths = list(paths)
+        self._schema = schema
+
+    def dataset(self) -> ds.Dataset:
+        """Return the files as a dataset of Arrow."""
+        filesystem, _ = self._location.resolve("")
+        fragments = [self._fragment(path) for path in self._paths]
+        return ds.FileSystemDataset(fragments, self._schema, _FORMAT, filesystem)
+
+    def table(self, columns: Sequence[str], where: pc.Expression | None = None) -> pa.Table:
+        """Return rows of all files, in their order.
+
+        Args:
+            columns: that are wanted, in this order.
+            where: which rows; None: all.
+
+        Raises:
+            ValueError: `where` does not fit the columns.
+            CorruptionError: a file is damaged.
+            FormatError: a file has a column whose type is no narrower one than the schema's.
+            StaleStoreError: a file is gone.
+            OSError: a remote file could not be read, or is damaged.
+        """
+        scanner = self._scanner(columns, where)
+        with self._telling():
+            return scanner.to_table()
+
+    def batches(
+        self, columns: Sequence[str], where: pc.Expression | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Return rows of all files, in their order, a few at a time; see `table`."""
+        return self._batches(self._scanner(columns, where))
+
+    def _batches(self, scanner: ds.Scanner) -> Iterator[pa.RecordBatch]:
+        with self._telling():
+            for batch in scanner.to_batches():
+                if batch.num_rows:
+                    yield batch
+
+    def _scanner(self, columns: Sequence[str], where: pc.Expression | None) -> ds.Scanner:
+        try:
+            return self.dataset().scanner(columns=list(columns), filter=where)
+        except (pa.ArrowException, TypeError) as error:
+            # A scanner has not read anything yet: only the expression can be wrong.
+            raise ValueError(f"filter: {error}") from None
+
+    def _fragment(self, path: str) -> ds.ParquetFileFragment:
+        filesystem, full = self._location.resolve(path)
+        return _FORMAT.make_fragment(full, filesystem)
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Say of Arrow's errors which file they are about, and what is wrong with it."""
+        try:
+            yield
+        except (pa.ArrowException, OSError, IndexError) as error:
+            self._find_fault()
+            raise error from None
+
+    def _find_fault(self) -> None:
+        """Read file by file, and raise the error of the first that cannot be read."""
+        for path in self._paths:
+            shown = self._location.show(path)
+            fragment = self._fragment(path)
+            try:
+                for _ in fragment.to_batches():
+                    continue
+            except FileNotFoundError:
+                raise StaleStoreError(f"{shown}: gone; it was cleaned or rolled back") from None
+            except (pa.ArrowException, OSError, IndexError) as error:
+                if isinstance(error, OSError) and error.errno is not None:
+                    raise
+                if isinstance(error, OSError) and self._location.local is None:
+                    # Of damaged pages and of object stores that fail Arrow says the same.
+                    what = f"could not be read, or is damaged: {error}"
+                    raise OSError(errno.EIO, what, shown) from error
+                raise CorruptionError(shown, 0, "a Parquet file", error) from error
+            try:
+                for _ in fragment.to_batches(schema=self._schema):
+                    continue
+            except pa.ArrowException as error:
+                raise FormatError(
+                    f"{shown}: a column is not of a type that the schema of the latest commit "
+                    f"widens: {error}"
+                ) from error

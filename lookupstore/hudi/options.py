@@ -1,0 +1,507 @@
+"""A table's options: what `hoodie.properties` says, and what this version of it means.
+
+The only module that knows names of Hudi's properties.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from typing import Any
+
+from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.hudi.properties import parse_properties, print_properties
+from lookupstore.location import Location
+
+#: Folder of a table in which everything is that is not data.
+META_FOLDER = ".hoodie"
+#: Table versions that are read and written.
+VERSIONS = (6, 8, 9)
+#: Which of two rows with one key stays: the one with the greater ordering value, or the later one.
+EVENT_TIME, COMMIT_TIME = "EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"
+_CUSTOM = "CUSTOM"
+
+_FILE = f"{META_FOLDER}/hoodie.properties"
+_BACKUP = f"{_FILE}.backup"
+
+_NAME = "hoodie.table.name"
+_DATABASE = "hoodie.database.name"
+_TYPE = "hoodie.table.type"
+_VERSION = "hoodie.table.version"
+_INITIAL_VERSION = "hoodie.table.initial.version"
+_LAYOUT = "hoodie.timeline.layout.version"
+_TIMELINE = "hoodie.timeline.path"
+_HISTORY = "hoodie.timeline.history.path"
+_ARCHIVE = "hoodie.archivelog.folder"
+_FORMAT = "hoodie.table.format"
+_BASE_FORMAT = "hoodie.table.base.file.format"
+_RECORD_KEY = "hoodie.table.recordkey.fields"
+_PARTITION = "hoodie.table.partition.fields"
+_ORDERING = "hoodie.table.ordering.fields"
+_PRECOMBINE = "hoodie.table.precombine.field"
+_MERGE_MODE = "hoodie.record.merge.mode"
+_STRATEGY = "hoodie.record.merge.strategy.id"
+_PAYLOAD = "hoodie.compaction.payload.class"
+_GENERATOR = "hoodie.table.keygenerator.type"
+_GENERATOR_CLASS = "hoodie.table.keygenerator.class"
+_HIVE_STYLE = "hoodie.datasource.write.hive_style_partitioning"
+_URL_ENCODE = "hoodie.datasource.write.partitionpath.urlencode"
+_DROP = "hoodie.datasource.write.drop.partition.columns"
+_CREATE_SCHEMA = "hoodie.table.create.schema"
+_CHECKSUM = "hoodie.table.checksum"
+_ZONE = "hoodie.table.timeline.timezone"
+_META_FIELDS = "hoodie.populate.meta.fields"
+_METADATA = "hoodie.table.metadata.partitions"
+_METADATA_INFLIGHT = "hoodie.table.metadata.partitions.inflight"
+_BOOTSTRAP = "hoodie.bootstrap.base.path"
+
+_MODELS = "org.apache.hudi.common.model."
+_PAYLOADS = {
+    EVENT_TIME: f"{_MODELS}DefaultHoodieRecordPayload",
+    COMMIT_TIME: f"{_MODELS}OverwriteWithLatestAvroPayload",
+}
+_STRATEGIES = {
+    EVENT_TIME: "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5",
+    COMMIT_TIME: "ce9acb64-bde0-424c-9b91-f6ebba25356d",
+}
+_GENERATORS = {
+    "SIMPLE": "org.apache.hudi.keygen.SimpleKeyGenerator",
+    "COMPLEX": "org.apache.hudi.keygen.ComplexKeyGenerator",
+    "NON_PARTITION": "org.apache.hudi.keygen.NonpartitionedKeyGenerator",
+}
+# Properties that are fields of `TableOptions`, or follow from these.
+_KNOWN = frozenset(
+    (
+        _NAME, _DATABASE, _TYPE, _VERSION, _LAYOUT, _TIMELINE, _HISTORY, _RECORD_KEY, _PARTITION,
+        _ORDERING, _PRECOMBINE, _MERGE_MODE, _GENERATOR, _GENERATOR_CLASS, _HIVE_STYLE,
+        _URL_ENCODE, _DROP, _CREATE_SCHEMA, _CHECKSUM, _ZONE, _META_FIELDS, _METADATA,
+        _METADATA_INFLIGHT,
+    )
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """Say how a table is laid out, and how rows become files of it.
+
+    Attributes:
+        name: of the table.
+        database: that it belongs to, if any.
+        version: of the table: 6, 8 or 9.
+        record_key: columns that make the record key.
+        partition_by: columns that make the partition path; none: all files are in one folder.
+        ordering: columns that say which of two rows with one key is newer.
+        merge_mode: how that is used: `EVENT_TIME`, `COMMIT_TIME`, or a rule of somebody's, which
+            is not applied here: such a table can only be read.
+        hive_style: whether folders are called `name=value`.
+        url_encode: whether characters are escaped in folders' names.
+        key_generator: `SIMPLE`, `COMPLEX`, `NON_PARTITION`, or what else the table says.
+        timezone: of instants, `UTC` or `LOCAL`; None if the table does not say.
+        create_schema: Avro schema of the data columns when the table was made, as JSON.
+        metadata_partitions: of the metadata table, those that are being made included; if any,
+            readers list files there.
+        meta_fields: whether base files have the meta columns.
+        drop_partition_columns: whether base files lack the partition columns.
+        timeline: folder of instants below the table's, with `/`.
+        history: folder of old instants in that one, if the version has it.
+        merge_from: property that `merge_mode` was read from, if it is not one of its own.
+        from_backup: whether only the backup was there: someone is changing the properties, or
+            died doing so.
+        others: all other properties, which a change of the file keeps.
+    """
+
+    name: str
+    version: int
+    record_key: tuple[str, ...]
+    partition_by: tuple[str, ...] = ()
+    ordering: tuple[str, ...] = ()
+    merge_mode: str = COMMIT_TIME
+    database: str | None = None
+    hive_style: bool = False
+    url_encode: bool = False
+    key_generator: str = "NON_PARTITION"
+    timezone: str | None = None
+    create_schema: str | None = None
+    metadata_partitions: tuple[str, ...] = ()
+    meta_fields: bool = True
+    drop_partition_columns: bool = False
+    timeline: str = f"{META_FOLDER}/timeline"
+    history: str | None = f"{META_FOLDER}/timeline/history"
+    merge_from: str | None = None
+    from_backup: bool = False
+    others: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    @property
+    def record_name(self) -> str:
+        """Return the name of the Avro record of its rows."""
+        return f"{_plain(self.name)}_record"
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace of that record."""
+        return f"hoodie.{_plain(self.name)}"
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Return the folders that a new table has."""
+        if self.history is not None:
+            return (self.history,)
+        return (f"{META_FOLDER}/{self.others.get(_ARCHIVE, 'archived')}",)
+
+    def check_readable(self, path: str) -> None:
+        """Say if rows of the table cannot be read as they are in its base files.
+
+        Args:
+            path: of the table, for the error.
+
+        Raises:
+            FormatError: they cannot; the error names the property that says so.
+        """
+        if self.others.get(_FORMAT, "native") != "native":
+            raise _refused(path, _FORMAT, self.others[_FORMAT], "native")
+        if self.others.get(_BASE_FORMAT, "PARQUET").upper() != "PARQUET":
+            raise _refused(path, _BASE_FORMAT, self.others[_BASE_FORMAT], "PARQUET")
+        if self.drop_partition_columns:
+            raise _refused(path, _DROP, "true", "false: rows have their partition columns")
+        if _BOOTSTRAP in self.others:
+            raise _refused(path, _BOOTSTRAP, self.others[_BOOTSTRAP], "no bootstrapped tables")
+
+    def check_writable(self, path: str) -> None:
+        """Say if other readers would not see, or not understand, what is written to the table.
+
+        Args:
+            path: of the table, for the error.
+
+        Raises:
+            FormatError: they would not; the error names the property that says so.
+        """
+        self.check_readable(path)
+        if self.from_backup:
+            raise FormatError(
+                f"{path}: only {_BACKUP} is there: another writer is changing the table's "
+                "properties, or died doing so; finish that first"
+            )
+        if not self.meta_fields:
+            raise _refused(path, _META_FIELDS, "false", "true")
+        if self.metadata_partitions:
+            named = ",".join(self.metadata_partitions)
+            raise _refused(path, _METADATA, named, "none: readers would not see new files")
+        if self.key_generator not in _GENERATORS:
+            given = self.key_generator
+            raise _refused(path, self._generator_property, given, ", ".join(_GENERATORS))
+        if self.merge_mode not in _PAYLOADS:
+            named = self.merge_from or _MERGE_MODE
+            given = self.others.get(named, self.merge_mode)
+            known = _PAYLOADS if self.merge_from is None else _PAYLOADS.values()
+            raise _refused(path, named, given, _either([*known]))
+        if len(self.ordering) > 1:
+            # Readers in Rust refuse such a table as a whole.
+            raise _refused(path, self._ordering_property, ",".join(self.ordering), "one column")
+        if not self.record_key:
+            raise _refused(path, _RECORD_KEY, "", "the columns of a record's key")
+
+    @property
+    def _ordering_property(self) -> str:
+        return _ORDERING if self.version == 9 else _PRECOMBINE
+
+    @property
+    def _generator_property(self) -> str:
+        return _GENERATOR_CLASS if self.version == 6 else _GENERATOR
+
+    def to_properties(self) -> dict[str, str]:
+        """Return the pairs that say all of it, the checksum among them.
+
+        >>> options = new_options(name="t", record_key=["id"])
+        >>> options.to_properties()["hoodie.table.checksum"]
+        '498511606'
+        """
+        pairs = {_NAME: self.name}
+        if self.database is not None:
+            pairs[_DATABASE] = self.database
+        pairs |= {_TYPE: "COPY_ON_WRITE", _VERSION: str(self.version)}
+        pairs[_LAYOUT] = str(_layout(self.version))
+        if self.history is not None:
+            pairs[_TIMELINE] = self.timeline.removeprefix(f"{META_FOLDER}/")
+            pairs[_HISTORY] = self.history.removeprefix(f"{self.timeline}/")
+        for name, columns in (
+            (_RECORD_KEY, self.record_key),
+            (_PARTITION, self.partition_by),
+            (self._ordering_property, self.ordering),
+        ):
+            if columns:
+                pairs[name] = ",".join(columns)
+        if self.version != 6 and self.merge_from is None:
+            pairs[_MERGE_MODE] = self.merge_mode
+        generator = self.key_generator
+        if self.version == 6:
+            generator = _GENERATORS.get(generator, generator)
+        pairs[self._generator_property] = generator
+        pairs[_HIVE_STYLE] = _bool_text(self.hive_style)
+        pairs[_URL_ENCODE] = _bool_text(self.url_encode)
+        pairs[_DROP] = _bool_text(self.drop_partition_columns)
+        if not self.meta_fields:
+            pairs[_META_FIELDS] = "false"
+        if self.metadata_partitions:
+            pairs[_METADATA] = ",".join(self.metadata_partitions)
+        if self.create_schema is not None:
+            pairs[_CREATE_SCHEMA] = self.create_schema
+        if self.timezone is not None:
+            pairs[_ZONE] = self.timezone
+        pairs |= self.others
+        pairs[_CHECKSUM] = str(checksum(self.name, self.database))
+        return pairs
+
+
+def new_options(
+    *,
+    name: str,
+    record_key: Sequence[str],
+    partition_by: Sequence[str] = (),
+    ordering: str | None = None,
+    merge_mode: str | None = None,
+    version: int = 9,
+    database: str | None = None,
+    hive_style: bool = False,
+    url_encode: bool = False,
+) -> TableOptions:
+    """Return the options of a new table.
+
+    Raises:
+        ValueError: an argument that no table has, or two that contradict each other.
+
+    >>> new_options(name="t", record_key=["id"], partition_by=["day"]).key_generator
+    'SIMPLE'
+    """
+    if version not in VERSIONS:
+        raise ValueError(f"version is {version!r}; give {_either(VERSIONS)}")
+    if not record_key:
+        raise ValueError("record_key is empty; give the columns that identify a row")
+    for argument, columns in (("record_key", record_key), ("partition_by", partition_by)):
+        if isinstance(columns, str) or len(set(columns)) < len(columns):
+            raise ValueError(f"{argument} is {columns!r}; give a list of different columns")
+        for column in columns:
+            # The properties list columns with commas; Hudi's custom keys have a type after ":".
+            if not column or set(column) & set(",:"):
+                raise ValueError(f"{argument} has {column!r}; give names without ',' and ':'")
+    mode = merge_mode or (COMMIT_TIME if ordering is None else EVENT_TIME)
+    if mode not in _PAYLOADS:
+        raise ValueError(
+            f"merge_mode is {mode!r}; give {_either([repr(one) for one in _PAYLOADS])}"
+        )
+    if mode == EVENT_TIME and ordering is None:
+        raise ValueError(f"merge_mode is {mode!r}, which needs ordering=; give a column")
+    others = {_ARCHIVE: "archived"}
+    if version != 6:
+        others[_INITIAL_VERSION] = str(version)
+    if version == 8:
+        others |= {_STRATEGY: _STRATEGIES[mode], _PAYLOAD: _PAYLOADS[mode]}
+    if version == 6:
+        others[_PAYLOAD] = _PAYLOADS[mode]
+    if version == 9:
+        others[_FORMAT] = "native"
+    generator = "NON_PARTITION"
+    if partition_by:
+        generator = "SIMPLE" if len(record_key) == len(partition_by) == 1 else "COMPLEX"
+    options = TableOptions(
+        name=name,
+        version=version,
+        record_key=tuple(record_key),
+        partition_by=tuple(partition_by),
+        ordering=() if ordering is None else (ordering,),
+        merge_mode=mode,
+        database=database,
+        hive_style=hive_style,
+        url_encode=url_encode,
+        key_generator=generator,
+        # Instants of writers in several zones would not be in the order of time.
+        timezone="UTC",
+        merge_from=_PAYLOAD if version == 6 else None,
+        others=others,
+    )
+    return replace(options, timeline=META_FOLDER, history=None) if version == 6 else options
+
+
+def read_options(location: Location) -> TableOptions:
+    """Read the options of a table, from their backup if they are not there themselves.
+
+    Raises:
+        FileNotFoundError: there is no table.
+        CorruptionError: they are damaged.
+        FormatError: the table is of a kind that is not read; the error names the property.
+    """
+    damaged: CorruptionError | None = None
+    for name in (_FILE, _BACKUP):
+        try:
+            content = location.read(name)
+        except FileNotFoundError:
+            continue
+        try:
+            options = parse_options(content, location.show(name))
+        except CorruptionError as error:
+            # A writer that died while it wrote them has left the backup.
+            damaged = damaged or error
+            continue
+        return replace(options, from_backup=True) if name == _BACKUP else options
+    if damaged is not None:
+        raise damaged
+    raise FileNotFoundError(f"{location.uri}: no Hudi table, there is no {_FILE}")
+
+
+def write_options(location: Location, options: TableOptions, written: datetime) -> None:
+    """Write the options of a new table.
+
+    Raises:
+        FileExistsError: a table is there.
+    """
+    if location.size(_FILE) is not None or location.size(_BACKUP) is not None:
+        raise FileExistsError(f"{location.uri}: a Hudi table is there already")
+    when = written.astimezone(timezone.utc)
+    comment = f"Properties saved on {when.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
+    location.write(_FILE, [print_properties(options.to_properties(), [comment])])
+
+
+def parse_options(content: bytes, path: str) -> TableOptions:
+    """Return the options that a properties file says.
+
+    Args:
+        content: of the file.
+        path: of the file, for errors.
+
+    Raises:
+        CorruptionError: it is damaged, cut short, or not the one of its checksum.
+        FormatError: the table is of a kind that is not read; the error names the property.
+    """
+    pairs = parse_properties(content, path)
+    for required in (_NAME, _TYPE, _VERSION):
+        if required not in pairs:
+            raise CorruptionError(path, len(content), f"a property {required}", "none")
+    name, database = pairs[_NAME], pairs.get(_DATABASE)
+    expected = str(checksum(name, database))
+    if _CHECKSUM not in pairs and not content.endswith((b"\n", b"\r")):
+        # Not every writer has a checksum, but each ends its lines: this one was cut.
+        raise CorruptionError(path, len(content), "the end of a line", repr(content[-20:]))
+    if pairs.get(_CHECKSUM, expected) != expected:
+        raise CorruptionError(path, 0, f"{_CHECKSUM}={expected}", pairs[_CHECKSUM])
+    if pairs[_TYPE] != "COPY_ON_WRITE":
+        raise _refused(path, _TYPE, pairs[_TYPE], "COPY_ON_WRITE")
+    if pairs[_VERSION] not in map(str, VERSIONS):
+        raise _refused(path, _VERSION, pairs[_VERSION], _either(VERSIONS))
+    version = int(pairs[_VERSION])
+    layout = str(_layout(version))
+    if pairs.get(_LAYOUT, layout) != layout:
+        raise _refused(path, _LAYOUT, pairs[_LAYOUT], f"{layout} in a table of version {version}")
+    ordering = pairs.get(_ORDERING) or pairs.get(_PRECOMBINE, "")
+    mode, mode_from = _merge_mode(pairs, version, bool(ordering))
+    timeline, history = META_FOLDER, None
+    if version != 6:
+        timeline = f"{META_FOLDER}/{pairs.get(_TIMELINE) or 'timeline'}"
+        history = f"{timeline}/{pairs.get(_HISTORY) or 'history'}"
+    metadata = (*_names(pairs.get(_METADATA)), *_names(pairs.get(_METADATA_INFLIGHT)))
+    options = TableOptions(
+        name=name,
+        version=version,
+        record_key=_names(pairs.get(_RECORD_KEY)),
+        partition_by=tuple(column.partition(":")[0] for column in _names(pairs.get(_PARTITION))),
+        ordering=_names(ordering),
+        merge_mode=mode,
+        database=database,
+        hive_style=_flag(pairs, _HIVE_STYLE, path, False),
+        url_encode=_flag(pairs, _URL_ENCODE, path, False),
+        key_generator=_generator(pairs),
+        timezone=pairs.get(_ZONE),
+        create_schema=pairs.get(_CREATE_SCHEMA),
+        metadata_partitions=metadata,
+        meta_fields=_flag(pairs, _META_FIELDS, path, True),
+        drop_partition_columns=_flag(pairs, _DROP, path, False),
+        timeline=timeline,
+        history=history,
+        merge_from=mode_from,
+        others={
+            key: value
+            for key, value in pairs.items()
+            # Since version 8 the class is beside the type, which then only says that there is one.
+            if key not in _KNOWN or (key == _GENERATOR_CLASS and version != 6)
+        },
+    )
+    options.check_readable(path)
+    return options
+
+
+def checksum(name: str, database: str | None) -> int:
+    """Return the checksum of a table's names.
+
+    >>> checksum("v6_nonpartitioned", "default")
+    1363530505
+    """
+    return zlib.crc32(f"{database or ''}.{name}".encode())
+
+
+def avro_json(schema: Any) -> str:
+    """Return an Avro schema as it is stored in properties and commits.
+
+    >>> avro_json({"type": "int", "logicalType": "date"})
+    '{"type":"int","logicalType":"date"}'
+    """
+    return json.dumps(schema, separators=(",", ":"), ensure_ascii=False)
+
+
+def _merge_mode(pairs: Mapping[str, str], version: int, is_ordered: bool) -> tuple[str, str | None]:
+    """Return how rows of one key are merged, and which property says it if not its own."""
+    given = pairs.get(_MERGE_MODE)
+    if version != 6 and given is not None:
+        return given, None
+    payload = pairs.get(_PAYLOAD)
+    for mode, known in _PAYLOADS.items():
+        if payload == known:
+            return mode, _PAYLOAD
+    if payload is not None:
+        return _CUSTOM, _PAYLOAD
+    # What Hudi takes if nothing is said: without a column there is nothing to compare.
+    return (EVENT_TIME if is_ordered else COMMIT_TIME), _PAYLOAD
+
+
+def _generator(pairs: Mapping[str, str]) -> str:
+    given = pairs.get(_GENERATOR) or pairs.get(_GENERATOR_CLASS)
+    if given is None:
+        keys, partitions = _names(pairs.get(_RECORD_KEY)), _names(pairs.get(_PARTITION))
+        if not partitions:
+            return "NON_PARTITION"
+        return "SIMPLE" if len(keys) == len(partitions) == 1 else "COMPLEX"
+    return next((kind for kind, name in _GENERATORS.items() if name == given), given)
+
+
+def _layout(version: int) -> int:
+    return 1 if version == 6 else 2
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
+
+
+def _flag(pairs: Mapping[str, str], name: str, path: str, default: bool) -> bool:
+    text = pairs.get(name, _bool_text(default)).strip().lower()
+    if text not in ("true", "false"):
+        raise CorruptionError(path, 0, f"{name}=true or false", repr(pairs[name]))
+    return text == "true"
+
+
+def _bool_text(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _plain(name: str) -> str:
+    """Return a name of which Avro takes every character."""
+    return re.sub("[^A-Za-z0-9_]", "_", name)
+
+
+def _either(values: Sequence[object]) -> str:
+    *first, last = map(str, values)
+    return f"{', '.join(first)} or {last}"
+
+
+def _refused(path: str, name: str, value: str, known: str) -> FormatError:
+    return FormatError(f"{path}: {name} is {value!r}; supported: {known}")

@@ -1,0 +1,276 @@
+"""``HudiTable``: a copy-on-write table of Apache Hudi, without a JVM."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from lookupstore.errors import FormatError
+from lookupstore.hudi.avro_schema import avro_schema
+from lookupstore.hudi.base_files import COMMIT_TIME, META_COLUMNS, BaseFiles
+from lookupstore.hudi.commit import CommitMetadata
+from lookupstore.hudi.file_groups import FileGroup
+from lookupstore.hudi.options import (
+    TableOptions,
+    avro_json,
+    new_options,
+    read_options,
+    write_options,
+)
+from lookupstore.hudi.timeline import Instant, TimelineFolder, is_time
+from lookupstore.hudi.view import TableView
+from lookupstore.location import Location
+
+Path = str | os.PathLike[str] | Location
+
+
+class HudiTable:
+    """Reads a copy-on-write table of Apache Hudi.
+
+    Each call sees what is committed when it is made, and all that it gives is of that moment:
+    writers do not wait for readers, nor readers for writers.
+
+    Made by `HudiTable.create` and `HudiTable.open`.
+
+    >>> import tempfile
+    >>> schema = pa.schema({"id": pa.int64(), "day": pa.string()})
+    >>> table = HudiTable.create(tempfile.mkdtemp(), schema, record_key=["id"], name="visits")
+    >>> table.scan().num_rows, table.timeline()
+    (0, [])
+    """
+
+    def __init__(self, location: Location, options: TableOptions) -> None:
+        self._location = location
+        self._options = options
+        # What a completed instant did never changes.
+        self._commits: dict[Instant, CommitMetadata] = {}
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        schema: pa.Schema,
+        *,
+        record_key: Sequence[str],
+        partition_by: Sequence[str] = (),
+        ordering: str | None = None,
+        merge_mode: str | None = None,
+        version: int = 9,
+        name: str | None = None,
+        database: str | None = None,
+        hive_style: bool = False,
+        url_encode: bool = False,
+    ) -> HudiTable:
+        """Make an empty table.
+
+        Args:
+            path: folder or URI of it; made if missing, else without files.
+            schema: of the data columns; each may be null, whatever it says.
+            record_key: columns that identify a row, within its partition.
+            partition_by: columns whose values are the folders that files are in.
+            ordering: column by which of two rows with one key the newer one is known; None: the
+                one that is written later.
+            merge_mode: `EVENT_TIME_ORDERING` or `COMMIT_TIME_ORDERING`; None: the first if there
+                is a column for that.
+            version: of the table: 9, 8, or 6 for engines with Hudi 0.x.
+            name: of the table; None: that of the folder.
+            database: of the table, if any.
+            hive_style: whether folders are called `name=value`.
+            url_encode: whether characters are escaped in folders' names.
+
+        Raises:
+            FileExistsError: there is a table, or anything else.
+            KeyError: a column that `schema` has not.
+            TypeError: a column has a type that Hudi tables do not have.
+            ValueError: an argument is out of range, or contradicts another.
+
+        Source: HoodieTableMetaClient.PropertyBuilder of Apache Hudi.
+        """
+        location = path if isinstance(path, Location) else Location(path)
+        for argument, columns in (
+            ("record_key", record_key),
+            ("partition_by", partition_by),
+            ("ordering", () if ordering is None else (ordering,)),
+        ):
+            for column in columns if not isinstance(columns, str) else (columns,):
+                if schema.get_field_index(column) < 0:
+                    raise KeyError(f"{argument}: there is no one column {column!r} in the schema")
+        for column in schema.names:
+            if column in META_COLUMNS or schema.names.count(column) > 1:
+                raise ValueError(f"schema has {column!r}; give names that are no others'")
+        options = new_options(
+            name=_folder_name(location) if name is None else name,
+            record_key=record_key,
+            partition_by=partition_by,
+            ordering=ordering,
+            merge_mode=merge_mode,
+            version=version,
+            database=database,
+            hive_style=hive_style,
+            url_encode=url_encode,
+        )
+        avro = avro_schema(schema, options.record_name, options.namespace)
+        options = replace(options, create_schema=avro_json(avro))
+        options.check_writable(location.uri)
+        if location.is_file() or location.files(recursive=True):
+            raise FileExistsError(f"{location.uri}: not empty; give the folder of a new table")
+        for folder in options.folders:
+            location.make_folder(folder)
+        # Last: who sees it sees a table.
+        write_options(location, options, datetime.now(timezone.utc))
+        return cls(location, options)
+
+    @classmethod
+    def open(cls, path: Path) -> HudiTable:
+        """Open a table.
+
+        Args:
+            path: folder or URI of it.
+
+        Raises:
+            FileNotFoundError: there is none.
+            CorruptionError: its properties are damaged.
+            FormatError: it is of a kind that is not read; the error names the property.
+        """
+        location = path if isinstance(path, Location) else Location(path)
+        return cls(location, read_options(location))
+
+    def __repr__(self) -> str:
+        return f"<HudiTable {self._location.uri!r} version {self._options.version}>"
+
+    @property
+    def location(self) -> Location:
+        """Return where the table is."""
+        return self._location
+
+    @property
+    def options(self) -> TableOptions:
+        """Return the options of the table when it was opened, or last read."""
+        return self._options
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the columns of a scan: the meta columns, then those of the latest commit."""
+        return self._view().schema
+
+    def timeline(self) -> list[Instant]:
+        """Return what happened to the table, by request time, each instant in its last state."""
+        return list(self._view().timeline)
+
+    def file_groups(self, as_of: str | None = None) -> list[FileGroup]:
+        """Return the file groups that the table consists of, by partition path and id.
+
+        Args:
+            as_of: request time of the last instant that counts; None: the latest.
+        """
+        return self._view().groups(_instant("as_of", as_of))
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,
+        as_of: str | None = None,
+    ) -> pa.Table:
+        """Return the rows of the table.
+
+        Types are those of the latest commit, also of older rows.
+
+        Args:
+            columns: that are wanted, in this order; None: the meta columns, then the data columns.
+            filter: which rows, as an expression of `pyarrow.compute`.
+            as_of: request time of the last instant that counts; None: the latest.
+
+        Raises:
+            KeyError: a column that the table has not.
+            ValueError: `as_of` is no instant's time, or `filter` does not fit the columns.
+            CorruptionError: the timeline or a base file is damaged.
+            FormatError: the table, or a type in it, is of a kind that is not read.
+            StaleStoreError: files went while they were read: a clean came between.
+            OSError: a remote file could not be read, or is damaged.
+        """
+        files, names = self._files(columns, as_of)
+        return files.table(names, filter)
+
+    def scan_batches(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,
+        as_of: str | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Return the rows of the table a few at a time; see `scan`."""
+        files, names = self._files(columns, as_of)
+        return files.batches(names, filter)
+
+    def dataset(self, as_of: str | None = None) -> ds.Dataset:
+        """Return the current base files as a dataset of Arrow, for engines that read these.
+
+        Args:
+            as_of: request time of the last instant that counts; None: the latest.
+        """
+        return self._files(None, as_of)[0].dataset()
+
+    def incremental(
+        self,
+        since: str | None = None,
+        until: str | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,
+    ) -> pa.Table:
+        """Return the rows that changed after an instant, each in its newest state up to another.
+
+        Rows that were deleted do not show, nor do those of file groups that were replaced.
+
+        Args:
+            since: `position` of the last instant that is known already: its completion time, in
+                tables of version 6 its request time; None: from the beginning.
+            until: position of the last instant that counts; None: the latest.
+            columns: as of `scan`.
+            filter: as of `scan`.
+
+        Raises:
+            KeyError, ValueError, CorruptionError: as of `scan`.
+            FormatError: the rows of the table do not say when they changed.
+            StaleStoreError: a file that was written then is gone: it was cleaned.
+        """
+        view = self._view()
+        if not view.options.meta_fields:
+            raise FormatError(f"{self._location.uri}: rows have no meta columns to go by")
+        names = view.names(columns)
+        since, until = _instant("since", since), _instant("until", until)
+        files, times = view.changed(since, until)
+        where = pc.field(COMMIT_TIME).isin(pa.array(times, pa.string()))
+        if filter is not None:
+            where = where & filter
+        return BaseFiles(self._location, files, view.schema).table(names, where)
+
+    def _files(
+        self, columns: Sequence[str] | None, as_of: str | None
+    ) -> tuple[BaseFiles, list[str]]:
+        view = self._view()
+        names = view.names(columns)
+        paths = [group.current.path for group in view.groups(_instant("as_of", as_of))]
+        return BaseFiles(self._location, paths, view.schema), names
+
+    def _view(self) -> TableView:
+        """Return the table as it is now; another writer may have changed its version."""
+        self._options = read_options(self._location)
+        folder = TimelineFolder(self._location, self._options.timeline, self._options.version)
+        return TableView(self._options, folder, folder.load(), self._location, self._commits)
+
+
+def _instant(argument: str, time: str | None) -> str | None:
+    """Return the time of an instant that somebody gave."""
+    if time is not None and not (isinstance(time, str) and is_time(time)):
+        raise ValueError(f"{argument} is {time!r}; give the time of an instant, 17 digits")
+    return time
+
+
+def _folder_name(location: Location) -> str:
+    return location.uri.partition("?")[0].rstrip("/").rpartition("/")[2]

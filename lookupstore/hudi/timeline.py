@@ -1,0 +1,352 @@
+"""The timeline of a table: what happened to it, and the one order in which it did.
+
+An instant is requested, then inflight, then completed, each by a file of its own that stays. What
+it did is seen from the moment on that the completed file is there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+from enum import Enum
+
+from lookupstore.errors import CorruptionError
+from lookupstore.location import Location
+
+COMMIT = "commit"
+REPLACE = "replacecommit"
+CLUSTERING = "clustering"
+ROLLBACK = "rollback"
+CLEAN = "clean"
+SAVEPOINT = "savepoint"
+#: Actions that write base files, by the name that they have when they are completed.
+WRITES = frozenset({COMMIT, REPLACE})
+
+# What else may be in the timeline of a table without log files: of no interest to its readers.
+_OTHERS = (
+    "deltacommit", "compaction", "logcompaction", "indexing", "restore", "schemacommit",
+)  # fmt: skip
+_ACTIONS = "|".join((COMMIT, REPLACE, CLUSTERING, ROLLBACK, CLEAN, SAVEPOINT, *_OTHERS))
+_NAME = re.compile(
+    rf"(?P<time>\d+)(?:_(?P<completed>\d+))?"
+    rf"(?:\.(?P<action>{_ACTIONS}))?(?:\.(?P<state>requested|inflight))?"
+)
+_LENGTHS = (14, 17)
+_SECONDS = "%Y%m%d%H%M%S"
+_MILLISECOND = timedelta(milliseconds=1)
+# Others may take the next time as well; who loses this often has a clock that stands.
+_ATTEMPTS = 1000
+
+Clock = Callable[[], datetime]
+
+
+class State(str, Enum):
+    """How far an instant is."""
+
+    REQUESTED = "requested"
+    INFLIGHT = "inflight"
+    COMPLETED = "completed"
+
+
+_PROGRESS = tuple(State)
+
+
+@dataclass(frozen=True)
+class Instant:
+    """Name something that happens, or happened, to a table.
+
+    Attributes:
+        time: when it was requested, which identifies it: 17 digits, in old tables 14.
+        action: what it is: `commit`, `replacecommit`, `rollback` and so on; clustering that is
+            completed is a `replacecommit`.
+        state: how far it is.
+        completed: when it was completed; None if it is not, or if the table is of version 6.
+    """
+
+    time: str
+    action: str
+    state: State
+    completed: str | None = None
+
+    @property
+    def is_completed(self) -> bool:
+        """Return whether what it did is seen."""
+        return self.state is State.COMPLETED
+
+    @property
+    def is_write(self) -> bool:
+        """Return whether it writes base files, or is going to."""
+        return _completed_action(self.action) in WRITES
+
+    @property
+    def position(self) -> str:
+        """Return what incremental reads go by: when it was completed, or else requested."""
+        return self.completed or self.time
+
+    @property
+    def file_name(self) -> str:
+        """Return the name of the file that says its state.
+
+        >>> Instant("20240418173550988", "commit", State.INFLIGHT).file_name
+        '20240418173550988.inflight'
+        """
+        if self.state is State.COMPLETED:
+            both = self.time if self.completed is None else f"{self.time}_{self.completed}"
+            return f"{both}.{self.action}"
+        if self.state is State.INFLIGHT and self.action == COMMIT:
+            return f"{self.time}.inflight"
+        return f"{self.time}.{self.action}.{self.state.value}"
+
+
+def parse_instant(name: str, path: str, version: int) -> Instant | None:
+    """Return the instant that a file of the timeline's folder is of; None if it is of none.
+
+    Args:
+        name: of the file.
+        path: of the file, for errors.
+        version: of the table.
+
+    Raises:
+        CorruptionError: it would be one, but its times are none, or it is of another version.
+
+    >>> parse_instant("20260307135657661_20260307135659468.commit", "", 9).completed
+    '20260307135659468'
+    """
+    match = _NAME.fullmatch(name)
+    if match is None or not (match["action"] or match["state"]):
+        return None
+    state = State(match["state"] or "completed")
+    action = match["action"] or COMMIT
+    if match["action"] is None and state is State.REQUESTED:
+        return None
+    for time in (match["time"], match["completed"]):
+        # Some readers pass over such a file without a word, and so over all of a commit's rows.
+        if time is not None and not is_time(time):
+            raise CorruptionError(path, 0, "a date and time of 14 or 17 digits", time)
+    if (match["completed"] is not None) != (state is State.COMPLETED and version != 6):
+        wanted = "request time only" if version == 6 else "request and completion time"
+        raise CorruptionError(path, 0, f"the name of version {version}, {wanted}", name)
+    return Instant(match["time"], action, state, match["completed"])
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Hold the instants of a table at one moment, by request time.
+
+    Attributes:
+        instants: each in its last state.
+    """
+
+    instants: tuple[Instant, ...]
+
+    def __iter__(self) -> Iterator[Instant]:
+        return iter(self.instants)
+
+    def writes(self, as_of: str | None = None) -> list[Instant]:
+        """Return the completed commits and replacecommits, up to a request time."""
+        return [
+            instant
+            for instant in self.instants
+            if instant.is_completed
+            and instant.is_write
+            and (as_of is None or instant.time <= as_of)
+        ]
+
+    def pending(self) -> list[Instant]:
+        """Return what has begun and is not completed."""
+        return [instant for instant in self.instants if not instant.is_completed]
+
+    @property
+    def last_time(self) -> str:
+        """Return the greatest time that any instant was requested or completed at, or ``""``."""
+        return max((max(one.time, one.position) for one in self.instants), default="")
+
+
+class TimelineFolder:
+    """The files of a table's timeline.
+
+    A file is made in one step and only if it is not there: of those who request one time, or
+    complete one instant of version 6, one succeeds. That holds on local disks. Object stores need
+    a put that has a condition, which pyarrow does not have: there, one writer at a time.
+
+    Args:
+        location: of the table.
+        folder: of the timeline, relative to that.
+        version: of the table.
+        clock: tells the time; that of the machine.
+    """
+
+    def __init__(
+        self, location: Location, folder: str, version: int, *, clock: Clock | None = None
+    ) -> None:
+        self._location = location
+        self._folder = folder
+        self._version = version
+        self._clock = clock or _utc_now
+
+    def path(self, instant: Instant) -> str:
+        """Return the path or URI of an instant's file, for people and errors."""
+        return self._location.show(self._name(instant))
+
+    def load(self) -> Timeline:
+        """Return the timeline as it is now.
+
+        Raises:
+            CorruptionError: a file is named like none, or two say the same.
+        """
+        found: dict[tuple[str, str], Instant] = {}
+        for file in self._location.files(self._folder):
+            instant = parse_instant(
+                file.name.rpartition("/")[2], self._location.show(file.name), self._version
+            )
+            if instant is None:
+                continue
+            # A savepoint has the time of the commit that it keeps.
+            key = instant.time, _completed_action(instant.action)
+            known = found.get(key)
+            if known is None or _progress(known) < _progress(instant):
+                found[key] = instant
+            elif known.is_completed and instant.is_completed:
+                path = self._location.show(file.name)
+                raise CorruptionError(path, 0, "an instant completed once", known.file_name)
+        return Timeline(tuple(sorted(found.values(), key=lambda one: (one.time, one.action))))
+
+    def read(self, instant: Instant) -> bytes:
+        """Return what the file of an instant, in the state that it is given in, holds.
+
+        Raises:
+            FileNotFoundError: there is none: it has never been in that state, or was rolled back.
+        """
+        return self._location.read(self._name(instant))
+
+    def request(self, action: str, content: bytes = b"") -> Instant:
+        """Request a new instant, whose time is greater than every other.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        after = self.load().last_time
+        for _ in range(_ATTEMPTS):
+            after = next_time(after, self._clock())
+            instant = Instant(after, action, State.REQUESTED)
+            try:
+                self._create(instant, content)
+            except FileExistsError:
+                continue
+            return instant
+        raise FileExistsError(f"{self._location.show(self._folder)}: {after} is taken, and so on")
+
+    def start(self, instant: Instant, content: bytes = b"") -> Instant:
+        """Write down what a requested instant is about to do.
+
+        Raises:
+            ValueError: it is not requested.
+            FileExistsError: somebody did that already.
+        """
+        return self._advance(instant, State.REQUESTED, State.INFLIGHT, instant.action, content)
+
+    def complete(self, instant: Instant, content: bytes) -> Instant:
+        """Let everybody see what an inflight instant did.
+
+        The caller holds the table's lock: since version 8 the name has a time that is taken here,
+        so that it does not keep another writer from completing the instant as well.
+
+        Raises:
+            ValueError: it is not inflight.
+            FileExistsError: it is completed already.
+        """
+        completed = None
+        action = _completed_action(instant.action)
+        if self._version != 6:
+            timeline = self.load()
+            if any(
+                one.is_completed and (one.time, one.action) == (instant.time, action)
+                for one in timeline
+            ):
+                raise FileExistsError(f"{self.path(instant)}: completed already")
+            completed = next_time(timeline.last_time, self._clock())
+        return self._advance(instant, State.INFLIGHT, State.COMPLETED, action, content, completed)
+
+    def _advance(
+        self,
+        instant: Instant,
+        before: State,
+        after: State,
+        action: str,
+        content: bytes,
+        completed: str | None = None,
+    ) -> Instant:
+        if instant.state is not before:
+            raise ValueError(f"instant {instant.time} is {instant.state.value}, not {before.value}")
+        if self._location.size(self._name(instant)) is None:
+            raise ValueError(f"{self.path(instant)}: gone; the instant was rolled back")
+        advanced = replace(instant, state=after, action=action, completed=completed)
+        self._create(advanced, content)
+        return advanced
+
+    def _create(self, instant: Instant, content: bytes) -> None:
+        name = self._name(instant)
+        if self._location.local is None and self._location.size(name) is not None:
+            raise FileExistsError(f"{self._location.show(name)}: exists")
+        self._location.write(name, [content])
+
+    def _name(self, instant: Instant) -> str:
+        return f"{self._folder}/{instant.file_name}"
+
+
+def is_time(text: str) -> bool:
+    """Return whether a text is the time of an instant.
+
+    >>> is_time("20240418173550988"), is_time("20240418173560988")
+    (True, False)
+    """
+    if len(text) not in _LENGTHS or not (text.isascii() and text.isdigit()):
+        return False
+    try:
+        _parse(text)
+    except ValueError:
+        return False
+    # Python takes 61 seconds, which no other reader does.
+    return text[12:14] < "60"
+
+
+def print_time(moment: datetime) -> str:
+    """Return a moment as the time of an instant, in UTC.
+
+    >>> print_time(datetime(2026, 3, 7, 13, 56, 57, 661999, timezone.utc))
+    '20260307135657661'
+    """
+    utc = moment.astimezone(timezone.utc)
+    return f"{utc:{_SECONDS}}{utc.microsecond // 1000:03d}"
+
+
+def next_time(after: str, now: datetime) -> str:
+    """Return a time for a new instant: now, or a millisecond after the last one if that is later.
+
+    >>> next_time("20260307135657999", datetime(2026, 3, 7, tzinfo=timezone.utc))
+    '20260307135658000'
+    """
+    time = print_time(now)
+    if time > after:
+        return time
+    # A time without milliseconds sorts before each one within its second.
+    return print_time(_parse(after) + _MILLISECOND)
+
+
+def _parse(text: str) -> datetime:
+    moment = datetime.strptime(text[:14], _SECONDS).replace(tzinfo=timezone.utc)
+    return moment + int(text[14:] or 0) * _MILLISECOND
+
+
+def _completed_action(action: str) -> str:
+    return REPLACE if action == CLUSTERING else action
+
+
+def _progress(instant: Instant) -> int:
+    return _PROGRESS.index(instant.state)
+
+
+def _utc_now() -> datetime:
+    return datetime.now(timezone.utc)

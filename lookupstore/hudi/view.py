@@ -1,0 +1,151 @@
+"""A table at one moment: its columns, its file groups, and what changed in a range of instants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import pyarrow as pa
+
+from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
+from lookupstore.hudi.avro_schema import arrow_schema
+from lookupstore.hudi.base_files import META_COLUMNS, META_FIELDS
+from lookupstore.hudi.commit import CommitMetadata, parse_commit
+from lookupstore.hudi.file_groups import (
+    FileGroup,
+    FileSlice,
+    GroupId,
+    file_groups_at,
+    list_base_files,
+    parse_base_file,
+)
+from lookupstore.hudi.options import TableOptions
+from lookupstore.hudi.timeline import REPLACE, Instant, Timeline, TimelineFolder
+from lookupstore.location import Location
+
+
+@dataclass(frozen=True)
+class TableView:
+    """Know a table as it was when its timeline was read.
+
+    Files are listed after that: those of later commits do not count.
+
+    Attributes:
+        options: of the table.
+        folder: of its timeline.
+        timeline: what had happened.
+        location: of the table.
+        commits: what completed instants did, as far as somebody asked; that never changes.
+    """
+
+    options: TableOptions
+    folder: TimelineFolder
+    timeline: Timeline
+    location: Location
+    commits: dict[Instant, CommitMetadata] = field(default_factory=dict, repr=False)
+
+    def commit(self, instant: Instant) -> CommitMetadata:
+        """Return what a completed commit did.
+
+        Raises:
+            CorruptionError: its file is damaged.
+            StaleStoreError: it is gone.
+        """
+        known = self.commits.get(instant)
+        if known is None:
+            path = self.folder.path(instant)
+            try:
+                content = self.folder.read(instant)
+            except FileNotFoundError:
+                raise StaleStoreError(f"{path}: gone since the timeline was listed") from None
+            known = self.commits[instant] = parse_commit(content, path)
+        return known
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """Return the meta columns, then those that the latest commit has, or the properties say.
+
+        Raises:
+            FormatError: nobody says the columns, or one has a type that is not read.
+            CorruptionError: what is said is no schema.
+        """
+        said = (
+            (self.folder.path(instant), self.commit(instant).schema)
+            for instant in reversed(self.timeline.writes())
+        )
+        where, text = next(
+            ((path, schema) for path, schema in said if schema is not None),
+            (self.location.uri, self.options.create_schema),
+        )
+        if text is None:
+            raise FormatError(f"{where}: neither a commit nor the properties say the columns")
+        fields = [one for one in arrow_schema(text, where) if one.name not in META_COLUMNS]
+        return pa.schema([*META_FIELDS, *fields])
+
+    def names(self, columns: Sequence[str] | None) -> list[str]:
+        """Return the names of the columns that are wanted; None: of all.
+
+        Raises:
+            KeyError: there is no such column.
+        """
+        if columns is None:
+            return list(self.schema.names)
+        names = [columns] if isinstance(columns, str) else list(columns)
+        for name in names:
+            if name not in self.schema.names:
+                known = self.schema.names
+                raise KeyError(f"columns: the table has no column {name!r}, but {known}")
+        return names
+
+    def groups(self, as_of: str | None) -> list[FileGroup]:
+        """Return the file groups as of a request time; None: as they are.
+
+        Raises:
+            CorruptionError: the timeline is damaged, or files are called as no base file is.
+        """
+        replaced: set[GroupId] = set()
+        for instant in self.timeline.writes(as_of):
+            replaced |= self._replaced(instant)
+        files = list_base_files(self.location, partitioned=bool(self.options.partition_by))
+        return file_groups_at(files, self.timeline, replaced, self.location.uri, as_of)
+
+    def changed(self, since: str | None, until: str | None) -> tuple[list[str], list[str]]:
+        """Return the files that hold what changed in a range, and the times of those commits.
+
+        Args:
+            since: position of the last instant before the range; None: there is none.
+            until: position of the last instant of the range; None: of all.
+
+        Raises:
+            CorruptionError: the timeline is damaged.
+        """
+        slices: dict[GroupId, FileSlice] = {}
+        replaced: set[GroupId] = set()
+        times = []
+        for instant in self.timeline.writes():
+            if until is not None and instant.position > until:
+                continue
+            replaced |= self._replaced(instant)
+            if since is None or instant.position > since:
+                times.append(instant.time)
+                # Instants come by time: the last slice of a group is the newest.
+                slices.update((file.group, file) for file in self._written(instant))
+        paths = [file.path for group, file in sorted(slices.items()) if group not in replaced]
+        return paths, times
+
+    def _written(self, instant: Instant) -> Iterator[FileSlice]:
+        shown = self.folder.path(instant)
+        for stats in (self.commit(instant).stats or {}).values():
+            for stat in stats:
+                if not stat.path:
+                    raise CorruptionError(shown, 0, "the path of a written file", stat.path)
+                yield parse_base_file(stat.path, stat.file_size_in_bytes or 0, shown)
+
+    def _replaced(self, instant: Instant) -> frozenset[GroupId]:
+        if instant.action != REPLACE:
+            return frozenset()
+        replaced = self.commit(instant).replaced or {}
+        return frozenset(
+            GroupId(partition, file_id) for partition, ids in replaced.items() for file_id in ids
+        )

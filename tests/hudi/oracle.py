@@ -1,0 +1,46 @@
+"""The other reader: hudi-rs, and how its answers are compared with ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from hudi import HudiQueryType, HudiReadOptions, HudiTableBuilder
+
+# Rows in one order, whatever files they come from.
+_ORDER = [("_hoodie_partition_path", "ascending"), ("_hoodie_record_key", "ascending")]
+
+
+def other(path: Path) -> Any:
+    """Open a table with hudi-rs; it keeps the timeline of this moment."""
+    return HudiTableBuilder.from_base_uri(str(path.resolve())).build()
+
+
+def other_scan(path: Path, as_of: str | None = None) -> pa.Table | None:
+    """Return the rows that hudi-rs reads; None if it finds none."""
+    options = HudiReadOptions()
+    return _table(
+        other(path).read(options if as_of is None else options.with_as_of_timestamp(as_of))
+    )
+
+
+def other_incremental(path: Path, since: str, until: str | None = None) -> pa.Table | None:
+    """Return the rows that hudi-rs says changed; None if it finds none."""
+    options = HudiReadOptions().with_query_type(HudiQueryType.Incremental)
+    options = options.with_start_timestamp(since)
+    return _table(other(path).read(options if until is None else options.with_end_timestamp(until)))
+
+
+def assert_same_rows(ours: pa.Table, theirs: pa.Table | None) -> None:
+    """Compare rows, columns and types; hudi-rs says of meta columns that they are never null."""
+    if theirs is None:
+        assert ours.num_rows == 0
+        return
+    assert ours.schema.names == theirs.schema.names
+    assert [str(field.type) for field in ours.schema] == [str(one.type) for one in theirs.schema]
+    assert ours.sort_by(_ORDER).to_pylist() == theirs.sort_by(_ORDER).to_pylist()
+
+
+def _table(batches: list[Any]) -> pa.Table | None:
+    return pa.Table.from_batches([pa.record_batch(batch) for batch in batches]) if batches else None

@@ -1,0 +1,102 @@
+"""Tables on file systems that are not local."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from object_store import ObjectStore, writable_object_store
+from pyarrow import fs
+from remote import KINDS, Remote
+
+from lookupstore.hudi import HudiTable, Instant, State
+from lookupstore.hudi.timeline import TimelineFolder
+from lookupstore.location import open_uri
+
+SCHEMA = pa.schema({"id": pa.int32(), "day": pa.string()})
+TABLES = ("v6_complexkeygen_hivestyle", "v9_txns_simple_nometa", "v9_txns_nonpart_meta")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ObjectStore]:
+    with writable_object_store() as server:
+        yield server
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", TABLES)
+def test_a_remote_table_is_read(real_tables: Path, name: str, kind: str) -> None:
+    remote = Remote(real_tables, kind)
+    table = HudiTable.open(remote.location(name))
+    local = HudiTable.open(real_tables / name)
+    assert table.scan().equals(local.scan())
+    assert table.incremental().equals(local.incremental())
+    remote.restart()
+    table.scan(["txn_id"] if "txns" in name else ["id"])
+    assert not any("/metadata/" in path for _, path in remote.done)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("version", [6, 9])
+def test_a_remote_table_is_made(tmp_path: Path, version: int, kind: str) -> None:
+    remote = Remote(tmp_path, kind)
+    location = remote.location("t")
+    table = HudiTable.create(location, SCHEMA, record_key=["id"], version=version)
+    assert table.options.name == "t"
+    with pytest.raises(FileExistsError):
+        HudiTable.create(location, SCHEMA, record_key=["id"], version=version)
+    folder = TimelineFolder(location, table.options.timeline, version)
+    instant = folder.start(folder.request("commit"))
+    with pytest.raises(FileExistsError):
+        folder.start(Instant(instant.time, "commit", State.REQUESTED))
+    assert HudiTable.open(tmp_path / "t").timeline()[0] == instant
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_system_that_fails_is_no_damage(real_tables: Path, kind: str) -> None:
+    """Whichever operation fails: the error is the file system's, and the next try succeeds."""
+    remote = Remote(real_tables, kind)
+    table = HudiTable.open(remote.location("v9_txns_simple_nometa"))
+    remote.restart()
+    expected = table.scan(["txn_id"])
+    fresh = HudiTable.open(remote.location("v9_txns_simple_nometa"))
+    remote.restart()
+    assert fresh.scan(["txn_id"]).equals(expected)
+    steps = len(remote.done)
+    assert steps > 5
+    for at in range(steps):
+        table = HudiTable.open(remote.location("v9_txns_simple_nometa"))
+        remote.restart(fail_at=at)
+        with pytest.raises(OSError, match="injected"):
+            table.scan(["txn_id"])
+        remote.restart()
+        assert table.scan(["txn_id"]).equals(expected)
+
+
+def test_damaged_pages_of_a_remote_file(real_tables: Path, tmp_path: Path) -> None:
+    shutil.copytree(real_tables / "v6_nonpartitioned", tmp_path / "t")
+    (path,) = (tmp_path / "t").glob("*20240418173551906.parquet")
+    content = bytearray(path.read_bytes())
+    content[4:2000] = bytes(1996)
+    path.write_bytes(content)
+    table = HudiTable.open(Remote(tmp_path, "hdfs").location("t"))
+    with pytest.raises(OSError, match="could not be read, or is damaged"):
+        table.scan()
+
+
+def test_s3(server: ObjectStore, real_tables: Path) -> None:
+    name = "v9_txns_simple_nometa"
+    filesystem, path = open_uri(server.uri(name))
+    fs.copy_files(
+        str(real_tables / name), path, fs.LocalFileSystem(), filesystem, use_threads=False
+    )
+    table = HudiTable.open(server.uri(name))
+    local = HudiTable.open(real_tables / name)
+    assert table.scan().equals(local.scan())
+    assert "SECRET" not in repr(table)
+    made = HudiTable.create(server.uri("made"), SCHEMA, record_key=["id"], partition_by=["day"])
+    assert made.options.name == "made"
+    assert HudiTable.open(server.uri("made")).scan().num_rows == 0

@@ -1,0 +1,131 @@
+"""Avro schemas of tables, beside those of Apache Hudi and what Arrow writes."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.hudi.avro_schema import arrow_schema, avro_schema
+from lookupstore.hudi.commit import parse_commit
+from lookupstore.hudi.options import read_options
+from lookupstore.location import Location
+
+
+def test_schemas_of_real_commits_are_written_as_they_are(real_tables: Path) -> None:
+    seen = 0
+    for table in sorted(path for path in real_tables.iterdir() if path.name.startswith("v")):
+        options = read_options(Location(table))
+        for path in sorted(table.glob(".hoodie/**/2*commit")):
+            if "metadata" in path.parts:
+                continue
+            text = parse_commit(path.read_bytes(), str(path)).schema
+            assert text is not None
+            columns = arrow_schema(text, str(path))
+            name, namespace = (json.loads(text)[key] for key in ("name", "namespace"))
+            assert (name, namespace) == (options.record_name, options.namespace)
+            assert avro_schema(columns, name, namespace) == json.loads(text)
+            seen += 1
+    assert seen == 27
+
+
+def test_a_decimal_has_the_bytes_that_arrow_writes() -> None:
+    for digits in range(1, 39):
+        schema = pa.schema({"x": pa.decimal128(digits, 1)})
+        file = io.BytesIO()
+        pq.write_table(schema.empty_table(), file)
+        file.seek(0)
+        (stored,) = avro_schema(schema, "r", "n")["fields"]
+        assert stored["type"][1]["size"] == pq.ParquetFile(file).schema.column(0).length
+
+
+def column(kind: object) -> pa.DataType:
+    """Return the Arrow type of a column."""
+    record = {
+        "type": "record",
+        "name": "r",
+        "namespace": "n",
+        "fields": [{"name": "x", "type": kind}],
+    }
+    return arrow_schema(json.dumps(record), "w").field("x").type
+
+
+@pytest.mark.parametrize(
+    ("avro", "arrow"),
+    [
+        ("long", pa.int64()),
+        (["string", "null"], pa.string()),
+        ({"type": "long"}, pa.int64()),
+        ({"type": {"type": "int", "logicalType": "date"}}, pa.date32()),
+        ({"type": "int", "logicalType": "of tomorrow"}, pa.int32()),
+        ({"type": "string", "avro.java.string": "String"}, pa.string()),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 5}, pa.decimal128(5, 0)),
+        ({"type": "int", "logicalType": "time-millis"}, pa.time32("ms")),
+    ],
+    ids=str,
+)
+def test_forms_of_types(avro: object, arrow: pa.DataType) -> None:
+    assert column(avro) == arrow
+
+
+def test_types_are_used_again_by_their_names() -> None:
+    fields = [
+        {"name": "a", "type": {"type": "fixed", "name": "four", "size": 4}},
+        {"name": "b", "type": ["null", "four"]},
+        {"name": "c", "type": "n.four"},
+        {"name": "d", "type": {"type": "record", "name": "m.inner", "fields": [
+            {"name": "x", "type": {"type": "fixed", "name": "four", "size": 5}}]}},
+        {"name": "e", "type": "m.four"},
+    ]  # fmt: skip
+    record = {"type": "record", "name": "r", "namespace": "n", "fields": fields}
+    schema = arrow_schema(json.dumps(record), "w")
+    assert [str(one.type) for one in schema] == [
+        "fixed_size_binary[4]", "fixed_size_binary[4]", "fixed_size_binary[4]",
+        "struct<x: fixed_size_binary[5]>", "fixed_size_binary[5]",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"type": "string", "logicalType": "uuid"},
+        {"type": "long", "logicalType": "local-timestamp-micros"},
+        ["null", {"type": "long", "logicalType": "local-timestamp-millis"}],
+    ],
+)
+def test_types_that_are_refused(kind: object) -> None:
+    with pytest.raises(FormatError, match="w: the Avro type "):
+        column(kind)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "5",
+        "[]",
+        '"int"',
+        '{"type": "record", "name": "r"}',
+        '{"type": "record", "name": "r", "fields": 5}',
+        '{"type": "record", "name": "r", "fields": [{"name": "x"}]}',
+        '{"type": "record", "name": "r", "fields": [{"name": "x", "type": "unknown"}]}',
+        '{"type": "record", "name": "r", "fields": [{"name": "x", "type": ["int", "long"]}]}',
+        '{"type": "record", "name": "r", "fields": [{"name": 5, "type": "int"}]}',
+        '{"type": "record", "name": "r", "fields": [{"name": "x", "type": {"type": "enum"}}]}',
+        '{"type": "record", "name": "r", "fields": [{"name": "x", "type": "int"}, '
+        '{"name": "x", "type": "int"}]}',
+        '{"type": "record", "name": "r", "fields": [{"name": "x", "type": {"type": "bytes", '
+        '"logicalType": "decimal", "precision": 900}}]}',
+        '{"type":' * 200 + "5" + "}" * 200,
+        "[" * 100_000,
+    ],
+)
+def test_what_is_no_schema(text: str) -> None:
+    with pytest.raises(CorruptionError) as caught:
+        arrow_schema(text, "w")
+    assert caught.value.path == "w"

@@ -92,7 +92,7 @@ def test_keys_of_one_file_touch_one_file() -> None:
     """A table whose files are ordered by key."""
     ends: list[tuple[str | None, str | None]] = [(f"{n:04}000", f"{n:04}999") for n in range(1000)]
     for prune in ("tree", "list"):
-        found = asked(ends, [f"0517{n:03}" for n in range(1000)], prune)  # type: ignore[arg-type]
+        found = asked(ends, [f"0517{n:03}" for n in range(1000)], prune)
         assert np.flatnonzero(found.counts).tolist() == [517]
 
 

@@ -260,12 +260,13 @@ static inline ls_status get_key(const ls_column *keys, size_t i, ls_slice *key) 
  * their positions are in arrive meanwhile. */
 #define TOGETHER 64
 
-static ls_status get_keys(const ls_column *keys, size_t from, size_t count, ls_slice *batch,
-                          size_t *bad) {
+static ls_status get_keys(const ls_column *keys, const uint32_t *rows, size_t from, size_t count,
+                          ls_slice *batch, size_t *bad) {
     for (size_t i = 0; i < count; i++) {
-        ls_status status = get_key(keys, from + i, &batch[i]);
+        size_t row = rows == NULL ? from + i : rows[from + i];
+        ls_status status = get_key(keys, row, &batch[i]);
         if (status != LS_OK) {
-            *bad = from + i;
+            *bad = row;
             return status;
         }
     }
@@ -407,7 +408,7 @@ ls_status ls_hadoop_bloom_add(const ls_hadoop_bloom *bloom, uint32_t rows_limit,
     }
     for (size_t i = from; i < to; i += TOGETHER) {
         size_t count = to - i < TOGETHER ? to - i : TOGETHER;
-        (void)get_keys(keys, i, count, batch, bad);
+        (void)get_keys(keys, NULL, i, count, batch, bad);
         for (size_t n = 0; n < count; n++) {
             uint32_t row = bloom->dynamic ? ls_hadoop_bloom_row_of(index + (i - from) + n,
                                                                    bloom->row_keys, rows_limit)
@@ -459,14 +460,14 @@ static void test_row(const ls_hadoop_bloom *bloom, const uint8_t *bits, const ls
 }
 
 ls_status ls_hadoop_bloom_test(const ls_hadoop_bloom *bloom, const uint8_t *data,
-                               const ls_column *keys, size_t from, size_t to, uint8_t *maybe,
-                               size_t *bad) {
+                               const ls_column *keys, const uint32_t *rows, size_t from, size_t to,
+                               uint8_t *maybe, size_t *bad) {
     ls_slice batch[TOGETHER];
     const uint8_t *first = data + ls_hadoop_bloom_first_bits(bloom);
     size_t row_size = ls_hadoop_bloom_row_size(bloom);
     for (size_t i = from; i < to; i += TOGETHER) {
         size_t count = to - i < TOGETHER ? to - i : TOGETHER;
-        ls_status status = get_keys(keys, i, count, batch, bad);
+        ls_status status = get_keys(keys, rows, i, count, batch, bad);
         if (status != LS_OK)
             return status;
         memset(maybe + (i - from), 0, count);

@@ -60,9 +60,10 @@ ls_status ls_hadoop_bloom_add(const ls_hadoop_bloom *bloom, uint32_t rows_limit,
                               const ls_column *keys, size_t from, size_t to, uint64_t index,
                               size_t *bad);
 
-/* maybe[i - from] = 0 where key i of a column is absent, 1 elsewhere; the same failures. */
+/* maybe[i - from] = 0 where key i of a column is absent, 1 elsewhere; the same failures. With `rows`,
+ * key i is that of row rows[i]. REQUIRES: rows that the column has. */
 ls_status ls_hadoop_bloom_test(const ls_hadoop_bloom *bloom, const uint8_t *data,
-                               const ls_column *keys, size_t from, size_t to, uint8_t *maybe,
-                               size_t *bad);
+                               const ls_column *keys, const uint32_t *rows, size_t from, size_t to,
+                               uint8_t *maybe, size_t *bad);
 
 #endif

@@ -2671,14 +2671,22 @@ static void test_hadoop_blooms(void) {
         CHECK(again.bits == bloom.bits && again.hashes == bloom.hashes && again.old == bloom.old &&
               again.hash == bloom.hash && again.rows == bloom.rows &&
               again.row_keys == bloom.row_keys && again.last_keys == bloom.last_keys);
-        CHECK(ls_hadoop_bloom_test(&again, data, &made.column, 0, 150, maybe, &bad) == LS_OK);
+        CHECK(ls_hadoop_bloom_test(&again, data, &made.column, NULL, 0, 150, maybe, &bad) == LS_OK);
         for (size_t i = 0; i < 150; i++) {
             uint8_t alone;
             CHECK(i >= 100 || maybe[i] == 1);
-            CHECK(ls_hadoop_bloom_test(&again, data, &made.column, i, i + 1, &alone, &bad) ==
+            CHECK(ls_hadoop_bloom_test(&again, data, &made.column, NULL, i, i + 1, &alone, &bad) ==
                       LS_OK &&
                   alone == maybe[i]);
         }
+        uint32_t chosen[90];
+        uint8_t picked[90];
+        for (size_t i = 0; i < 90; i++)
+            chosen[i] = (uint32_t)below(150);
+        CHECK(ls_hadoop_bloom_test(&again, data, &made.column, chosen, 3, 90, picked, &bad) ==
+              LS_OK);
+        for (size_t i = 3; i < 90; i++)
+            CHECK(picked[i - 3] == maybe[chosen[i]]);
         for (unsigned cut = 0; cut < 40; cut++) {
             size_t left = cut < 30 && cut < size ? cut : below(size);
             uint8_t *exact = copy(data, left);
@@ -2693,7 +2701,7 @@ static void test_hadoop_blooms(void) {
             data[at] = (uint8_t)any();
             if (ls_hadoop_bloom_parse(data, data + size, bloom.dynamic, &again, &bad, &expected) ==
                 LS_OK)
-                (void)ls_hadoop_bloom_test(&again, data, &made.column, 0, 150, maybe, &bad);
+                (void)ls_hadoop_bloom_test(&again, data, &made.column, NULL, 0, 150, maybe, &bad);
             data[at] = was;
         }
         free(data);
@@ -2709,11 +2717,12 @@ static void test_hadoop_blooms(void) {
     size_t bad = 9;
     CHECK(ls_hadoop_bloom_add(&bloom, 1, data, &made.column, 0, 3, 0, &bad) == LS_BAD_KEY);
     CHECK(bad == 1 && data[13] == 0);
-    CHECK(ls_hadoop_bloom_test(&bloom, data, &made.column, 0, 3, maybe, &bad) == LS_BAD_KEY);
+    CHECK(ls_hadoop_bloom_test(&bloom, data, &made.column, NULL, 0, 3, maybe, &bad) == LS_BAD_KEY);
     made.column.validity = &validity;
-    CHECK(ls_hadoop_bloom_test(&bloom, data, &made.column, 0, 3, maybe, &bad) == LS_NULL);
+    CHECK(ls_hadoop_bloom_test(&bloom, data, &made.column, NULL, 0, 3, maybe, &bad) == LS_NULL);
     ((int64_t *)made.offsets)[3] = 99;
-    CHECK(ls_hadoop_bloom_test(&bloom, data, &made.column, 2, 3, maybe, &bad) == LS_BAD_COLUMN);
+    CHECK(ls_hadoop_bloom_test(&bloom, data, &made.column, NULL, 2, 3, maybe, &bad) ==
+          LS_BAD_COLUMN);
     CHECK(bad == 2);
     free_column(&made);
 

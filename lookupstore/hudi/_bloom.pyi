@@ -33,6 +33,9 @@ class StoredBloom:
     @property
     def last_keys(self) -> int: ...
     def test(self, keys: BinaryColumn) -> npt.NDArray[np.bool_]: ...
+    def select(
+        self, keys: BinaryColumn, rows: npt.NDArray[np.uint32]
+    ) -> npt.NDArray[np.uint32]: ...
 
 @disjoint_base
 class BloomMaker:

@@ -44,8 +44,8 @@ cdef extern from "ls_hadoop_bloom.h":
         const ls_hadoop_bloom *bloom, uint32_t rows_limit, uint8_t *data, const ls_column *keys,
         size_t start, size_t end, uint64_t index, size_t *bad) noexcept nogil
     ls_status ls_hadoop_bloom_test(
-        const ls_hadoop_bloom *bloom, const uint8_t *data, const ls_column *keys, size_t start,
-        size_t end, uint8_t *maybe, size_t *bad) noexcept nogil
+        const ls_hadoop_bloom *bloom, const uint8_t *data, const ls_column *keys,
+        const uint32_t *rows, size_t start, size_t end, uint8_t *maybe, size_t *bad) noexcept nogil
 
 
 MOST_HASHES = LS_HADOOP_MOST_HASHES
@@ -154,9 +154,38 @@ cdef class StoredBloom:
             return maybe
         with nogil:
             status = ls_hadoop_bloom_test(
-                &self.bloom, self.start, &keys.column, 0, count, &flags[0], &bad)
+                &self.bloom, self.start, &keys.column, NULL, 0, count, &flags[0], &bad)
         check(status, bad)
         return maybe
+
+    def select(self, BinaryColumn keys not None, const uint32_t[::1] rows not None):
+        """Return those of the rows, in their order, whose keys may be there: uint32."""
+        cdef size_t count = rows.shape[0], length = keys.column.length, bad = 0
+        cdef size_t start, end, i, passed = 0
+        cdef uint8_t maybe[1024]
+        cdef bint inside = True
+        cdef ls_status status = LS_OK
+        found = np.empty(count, np.uint32)
+        cdef uint32_t[::1] view = found
+        if count == 0:
+            return found
+        with nogil:
+            for i in range(count):
+                inside &= rows[i] < length
+            start = 0
+            while inside and start < count and status == LS_OK:
+                end = min(start + sizeof(maybe), count)
+                status = ls_hadoop_bloom_test(
+                    &self.bloom, self.start, &keys.column, &rows[0], start, end, maybe, &bad)
+                if status == LS_OK:
+                    for i in range(start, end):  # without a branch: `passed` is at most i
+                        view[passed] = rows[i]
+                        passed += maybe[i - start]
+                start = end
+        if not inside:
+            raise IndexError(f"rows has a row beyond the {length} of keys")
+        check(status, bad)
+        return found[:passed].copy()
 
 
 cdef class BloomMaker:

@@ -192,11 +192,12 @@ class BloomFilter:
         """Return the size of the stored bytes."""
         return len(self._stored.data)
 
-    def test(self, keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    def test(self, keys: pa.Array | pa.ChunkedArray | BinaryColumn) -> npt.NDArray[np.bool_]:
         """Tell of each key whether it may be in the file.
 
         Args:
-            keys: string, large_string, binary, large_binary or a view of these.
+            keys: string, large_string, binary, large_binary or a view of these; or a
+                `BinaryColumn`, which is made once for many filters.
 
         Returns:
             a boolean array: False where the key is certainly absent.
@@ -207,7 +208,28 @@ class BloomFilter:
         >>> BloomFilter.of(pa.array(["k1"])).test(pa.array(["k0", "k1"])).tolist()
         [False, True]
         """
-        return self._stored.test(BinaryColumn(keys))
+        return self._stored.test(_column(keys))
+
+    def select(
+        self, keys: pa.Array | pa.ChunkedArray | BinaryColumn, rows: npt.NDArray[np.uint32]
+    ) -> npt.NDArray[np.uint32]:
+        """Return the rows whose keys may be in the file, of those that are asked for.
+
+        The keys stay where they are: of a thousand files each tests its candidates in one array.
+
+        Args:
+            keys: as for `test`.
+            rows: rows of `keys`, in any order.
+
+        Raises:
+            IndexError: a row that `keys` has not.
+            ValueError: a key that is asked for is null or empty.
+
+        >>> keys = pa.array(["k0", "k1", "k2"])
+        >>> BloomFilter.of(keys[1:]).select(keys, np.array([2, 0], np.uint32)).tolist()
+        [2]
+        """
+        return self._stored.select(_column(keys), rows)
 
     def to_bytes(self) -> bytes:
         """Return the stored bytes.
@@ -303,3 +325,7 @@ class BloomBuilder:
         [False]
         """
         return BloomFilter(self._maker.finish(), self._kind)
+
+
+def _column(keys: pa.Array | pa.ChunkedArray | BinaryColumn) -> BinaryColumn:
+    return keys if isinstance(keys, BinaryColumn) else BinaryColumn(keys)

@@ -32,12 +32,15 @@ class Candidates:
     """Hold the keys that may be in each file.
 
     Attributes:
+        keys: a copy of the keys in that order: a file's run is read from front to end, where
+            taking them one by one from where they were is four times slower.
         order: rows of the keys, uint32: those that ranges are for, sorted, then those that every
             file is asked for.
         runs: for each file where its keys start and end in `order`, int64 (files, 2).
         anywhere: place in `order` from which on keys are asked of every file.
     """
 
+    keys: pa.Array
     order: Rows
     runs: npt.NDArray[np.int64]
     anywhere: int
@@ -65,6 +68,19 @@ class Candidates:
         if self.anywhere == len(self.order):
             return self.order[start:end]
         return np.concatenate([self.order[start:end], self.order[self.anywhere :]])
+
+    def places(self, file: int) -> Rows:
+        """Return the places in `keys` and `order` of the keys that may be in a file, uint32.
+
+        >>> found = KeyRanges(["b"], ["d"]).candidates(pa.array(["z", "d", "b"]))
+        >>> found.keys.take(pa.array(found.places(0))).to_pylist()
+        [b'b', b'd']
+        """
+        start, end = self.runs[file].tolist()
+        run = np.arange(start, end, dtype=np.uint32)
+        if self.anywhere == len(self.order):
+            return run
+        return np.concatenate([run, np.arange(self.anywhere, len(self.order), dtype=np.uint32)])
 
 
 class KeyRanges:
@@ -133,7 +149,7 @@ class KeyRanges:
         if self.prune != "off" and len(self._ranged):
             sorted_keys = order[:anywhere]
             runs[self._ranged] = self._ranges.runs(column, sorted_keys, tree=self.prune == "tree")
-        return Candidates(order, runs, anywhere)
+        return Candidates(array.take(pa.array(order)), order, runs, anywhere)
 
 
 def _texts(ends: pa.Array | list[str | None], name: str) -> pa.Array:

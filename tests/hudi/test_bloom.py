@@ -14,9 +14,11 @@ import random
 import struct
 import threading
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -27,6 +29,8 @@ from hypothesis import strategies as st
 from lookupstore._arrow import BinaryColumn
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hudi._bloom import MOST_HASHES, BloomMaker, StoredBloom, hadoop_hash
+from lookupstore.hudi._key_ranges import high_characters
+from lookupstore.hudi._md5 import md5_numbers
 from lookupstore.hudi.bloom import BloomBuilder, BloomFilter, bloom_bits, bloom_hashes
 
 # Eight keys of at most 67 bytes are added at once, others one after the other.
@@ -274,6 +278,47 @@ def test_a_filter_of_exactly_these_keys(keys: list[str], rate: float) -> None:
     assert pickle.loads(pickle.dumps(simple)).to_bytes() == simple.to_bytes()
 
 
+@given(keys=KEYS, chosen=st.lists(st.integers(0, 10**9), max_size=3000))
+def test_rows_that_are_asked_for(keys: list[bytes], chosen: list[int]) -> None:
+    keys = [b"k", *keys]
+    rows = np.array([number % len(keys) for number in chosen], np.uint32)
+    bloom = BloomFilter.of(pa.array(keys[::2]), error_rate=0.2)
+    maybe = bloom.test(pa.array(keys))
+    expected = [row for row in rows.tolist() if maybe[row]]
+    for asked in (pa.array(keys), pa.chunked_array([keys], pa.large_binary()), column(keys)):
+        assert (bloom.test(asked) == maybe).all()
+        found = bloom.select(asked, rows)
+        assert found.dtype == np.uint32
+        assert found.tolist() == expected
+
+
+def test_more_rows_than_are_tested_at_once(seed: int) -> None:
+    draw = random.Random(seed)
+    keys = pa.array([f"k{i}" for i in range(500)])
+    bloom = BloomFilter.of(keys[::3], error_rate=0.1)
+    maybe = bloom.test(keys)
+    rows = np.array([draw.randrange(500) for _ in range(2500)], np.uint32)
+    for count in (1023, 1024, 1025, 2048, 2500):
+        expected = [row for row in rows[:count].tolist() if maybe[row]]
+        assert bloom.select(keys, rows[:count]).tolist() == expected
+
+
+def test_bad_rows() -> None:
+    bloom = BloomFilter.of(pa.array(["a"]))
+    keys = pa.array(["a", "b", None, ""])
+    assert bloom.select(keys, np.array([1, 0, 0], np.uint32)).tolist() == [0, 0]
+    many = np.zeros(2000, np.uint32)
+    assert bloom.select(keys, many).tolist() == [0] * 2000
+    for row, error, message in [
+        (4, IndexError, "beyond the 4 of keys"),
+        (2, ValueError, r"keys\[2\] is null"),
+        (3, ValueError, r"keys\[3\] is empty"),
+    ]:
+        many[1500] = row
+        with pytest.raises(error, match=message):
+            bloom.select(keys, many)
+
+
 def test_the_rate_of_false_positives_is_met(seed: int) -> None:
     draw = random.Random(seed)
     made = BloomFilter.of(pa.array([f"k{i}" for i in range(5000)]), error_rate=0.01)
@@ -436,3 +481,19 @@ def test_threads_that_add_at_once_are_refused() -> None:
     for n in done:
         expected.add(batches[n])
     assert maker.finish() == expected.finish()
+
+
+def test_offsets_that_leave_the_data_are_told() -> None:
+    offsets = pa.py_buffer(struct.pack("<4i", 0, 1, 99, 2))
+    broken = pa.Array.from_buffers(pa.binary(), 3, [None, offsets, pa.py_buffer(b"ab")])
+    bloom = BloomFilter.of(pa.array(["a"]))
+    calls: list[Callable[[], object]] = [
+        lambda: bloom.test(broken),
+        lambda: bloom.select(broken, np.array([1], np.uint32)),
+        lambda: BloomFilter.of(broken),
+        lambda: high_characters(BinaryColumn(broken)),
+        lambda: md5_numbers(BinaryColumn(broken)),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match=r"keys\[1\]: the Arrow offsets leave"):
+            call()

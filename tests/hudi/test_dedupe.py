@@ -95,8 +95,8 @@ def test_many_rows(seed: int) -> None:
     paths = pa.array([row[1] for row in rows]).dictionary_encode()
     values = pa.array([row[2] for row in rows])
     for ties in ("earlier", "later"):
-        found = rows_to_keep(keys, paths, values, ties=ties)  # type: ignore[arg-type]
-        assert found.tolist() == kept(rows, ties, True)  # type: ignore[arg-type]
+        found = rows_to_keep(keys, paths, values, ties=ties)
+        assert found.tolist() == kept(rows, ties, True)
     distinct = pa.array([str(i) for i in range(5000)])
     assert rows_to_keep(distinct, paths, values).tolist() == list(range(5000))
 

@@ -37,6 +37,9 @@ def asked(ends: list[tuple[str | None, str | None]], keys: list[str], prune: Pru
     assert len(found) == len(ends)
     assert found.counts.tolist() == [len(found.rows(file)) for file in range(len(ends))]
     assert sorted(found.order.tolist()) == list(range(len(keys)))
+    assert found.keys.to_pylist() == [keys[row].encode() for row in found.order.tolist()]
+    for file in range(len(ends)):
+        assert (found.order[found.places(file)] == found.rows(file)).all()
     return found
 
 
@@ -89,7 +92,7 @@ def test_keys_of_one_file_touch_one_file() -> None:
     """A table whose files are ordered by key."""
     ends: list[tuple[str | None, str | None]] = [(f"{n:04}000", f"{n:04}999") for n in range(1000)]
     for prune in ("tree", "list"):
-        found = asked(ends, [f"0517{n:03}" for n in range(1000)], prune)  # type: ignore[arg-type]
+        found = asked(ends, [f"0517{n:03}" for n in range(1000)], prune)
         assert np.flatnonzero(found.counts).tolist() == [517]
 
 
@@ -99,7 +102,7 @@ def test_the_product_of_keys_and_files_is_never_held() -> None:
     before = pa.total_allocated_bytes()
     found = ranges.candidates(keys)
     assert int(found.counts.sum()) == 100_000_000
-    assert found.order.nbytes + found.runs.nbytes < 1 << 20
+    assert found.keys.nbytes + found.order.nbytes + found.runs.nbytes < 1 << 21
     assert pa.total_allocated_bytes() - before < 1 << 22
     assert found.rows(999).base is not None  # a view: a file's candidates are no copy
 

@@ -165,7 +165,7 @@ def test_sizes_of_new_files() -> None:
 def test_bad_sizes() -> None:
     for name in ("max_file_size", "record_size", "split_size"):
         with pytest.raises(ValueError, match=f"{name} is 0"):
-            FileSizing(**{name: 0})
+            FileSizing(**{name: 0})  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="threshold is nan"):
         FileSizing(threshold=math.nan)
     with pytest.raises(ValueError, match="record_size is 0"):

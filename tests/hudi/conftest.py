@@ -42,3 +42,11 @@ def real_table(real_tables: Path, tmp_path: Path) -> Callable[[str], Path]:
         return Path(shutil.copytree(real_tables / name, tmp_path / name))
 
     return copied
+
+
+@pytest.fixture(scope="session")
+def real_base_files(real_tables: Path) -> list[Path]:
+    """Return the base files of all tables, each with a Hudi footer."""
+    files = sorted(path for path in real_tables.rglob("*.parquet") if "metadata" not in path.parts)
+    assert files
+    return files

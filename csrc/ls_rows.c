@@ -116,88 +116,116 @@ ls_status ls_rows_write_variable(const ls_column *values, size_t offset, size_t 
     return LS_OK;
 }
 
-LS_INLINE ls_status check_rows(const ls_row_source *source, size_t bitmap_size, uint64_t *nulls,
-                               size_t *bad) {
-    const ls_column *rows = &source->rows;
-    uint8_t seen[8] = {0};
-    for (size_t i = 0; i < rows->length; i++) {
-        ls_slice row;
-        if (!ls_column_is_valid(rows, i))
+ls_status ls_rows_locate(const ls_column *column, ls_slice *rows, size_t *bad) {
+    for (size_t i = 0; i < column->length; i++) {
+        rows[i].data = NULL;
+        rows[i].size = 0;
+        if (!ls_column_is_valid(column, i))
             continue;
-        ls_status status = ls_column_get(rows, i, &row);
-        if (status == LS_OK && row.size < source->fixed_size)
-            status = LS_BAD_ROW;
-        if (status == LS_OK) {
-            size_t variable = row.size - source->fixed_size;
-            size_t end = source->last == LS_NO_COLUMN ? 0 : ls_load32(row.data + source->last);
-            if (end != variable)
-                status = LS_BAD_ROW;
-        }
+        ls_status status = ls_column_get(column, i, &rows[i]);
         if (status != LS_OK) {
             *bad = i;
             return status;
         }
+    }
+    return LS_OK;
+}
+
+/* Whether each row has the fixed section and ends with its last variable column; which of the first
+ * 64 columns are null in some row, bit by bit, and how many rows are null themselves. */
+LS_INLINE ls_status check_rows(const ls_row_source *source, size_t bitmap_size, uint64_t *nulls,
+                               size_t *missing, size_t *bad) {
+    uint8_t seen[8] = {0};
+    size_t gone = 0;
+    for (size_t i = 0; i < source->length; i++) {
+        ls_slice row = source->rows[i];
+        if (row.data == NULL) {
+            gone++;
+            continue;
+        }
+        *bad = i;
+        if (row.size < source->fixed_size)
+            return LS_BAD_ROW;
+        size_t end = source->last == LS_NO_COLUMN ? 0 : ls_load32(row.data + source->last);
+        if (end != row.size - source->fixed_size)
+            return LS_BAD_ROW;
         for (size_t byte = 0; byte < bitmap_size; byte++)
             seen[byte] |= row.data[byte];
     }
     *nulls = ls_load64(seen);
+    *missing = gone;
     return LS_OK;
 }
 
-ls_status ls_rows_check(const ls_row_source *source, uint64_t *nulls, size_t *bad) {
+static ls_status check(const ls_row_source *source, uint64_t *nulls, size_t *missing, size_t *bad) {
     switch (source->bitmap_size) {
     case 0:
-        return check_rows(source, 0, nulls, bad);
+        return check_rows(source, 0, nulls, missing, bad);
     case 1:
-        return check_rows(source, 1, nulls, bad);
+        return check_rows(source, 1, nulls, missing, bad);
     default:
-        return check_rows(source, source->bitmap_size < 8 ? source->bitmap_size : 8, nulls, bad);
+        return check_rows(source, source->bitmap_size < 8 ? source->bitmap_size : 8, nulls, missing,
+                          bad);
     }
 }
 
 LS_INLINE const uint8_t *source_row(const ls_row_source *source, size_t i) {
-    const ls_column *rows = &source->rows;
-    if (!ls_column_is_valid(rows, i))
-        return source->zeros;
-    if (rows->offset_width == 0)
-        return rows->data + i * rows->width;
-    return rows->data + ((const int64_t *)rows->offsets)[i];
+    const uint8_t *row = source->rows[i].data;
+    return row != NULL ? row : source->zeros;
 }
 
-size_t ls_rows_read_validity(const ls_row_source *source, size_t bit, uint8_t *bitmap) {
-    size_t length = source->rows.length, nulls = 0;
-    size_t byte = bit == LS_NO_COLUMN ? 0 : bit >> 3;
+/* Writes a bitmap of the rows that are there and (unless `bit` is LS_NO_COLUMN) have no null in a
+ * column; returns how many have not. */
+LS_INLINE size_t write_validity(const ls_row_source *source, size_t bit, uint8_t *bitmap) {
+    size_t byte = bit == LS_NO_COLUMN ? 0 : bit >> 3, nulls = 0;
     unsigned shift = bit & 7;
-    for (size_t i = 0; i < length; i++) {
-        unsigned valid = ls_column_is_valid(&source->rows, i);
-        if (valid && bit != LS_NO_COLUMN)
-            valid = ~(source_row(source, i)[byte] >> shift) & 1u;
-        bitmap[i >> 3] |= (uint8_t)(valid << (i & 7));
-        nulls += !valid;
+    for (size_t i = 0; i < source->length; i += 8) {
+        size_t end = source->length - i < 8 ? source->length - i : 8;
+        unsigned bits = 0;
+        for (size_t k = 0; k < end; k++) {
+            const uint8_t *row = source->rows[i + k].data;
+            unsigned valid = row != NULL;
+            if (valid && bit != LS_NO_COLUMN)
+                valid = ~(row[byte] >> shift) & 1u;
+            bits |= valid << k;
+            nulls += !valid;
+        }
+        bitmap[i >> 3] = (uint8_t)bits;
     }
     return nulls;
 }
 
-/* Three loops, since where a row lies is most of the work of reading a number from it. */
-LS_INLINE void read_fixed(const ls_row_source *source, size_t offset, uint8_t *out, size_t width) {
-    const ls_column *rows = &source->rows;
-    const uint8_t *data = rows->data + offset;
-    if (rows->validity != NULL) {
-        for (size_t i = 0; i < rows->length; i++)
-            memcpy(out + i * width, source_row(source, i) + offset, width);
-    } else if (rows->offset_width == 0) {
-        for (size_t i = 0; i < rows->length; i++)
-            memcpy(out + i * width, data + i * rows->width, width);
-    } else {
-        const int64_t *offsets = (const int64_t *)rows->offsets;
-        for (size_t i = 0; i < rows->length; i++)
-            memcpy(out + i * width, data + offsets[i], width);
+static void write_present(const ls_row_source *source, size_t missing, uint8_t *bitmap) {
+    if (missing != 0) {
+        (void)write_validity(source, LS_NO_COLUMN, bitmap);
+        return;
+    }
+    memset(bitmap, 0xff, source->length / 8);
+    if (source->length % 8 != 0)
+        bitmap[source->length / 8] = (uint8_t)((1u << source->length % 8) - 1);
+}
+
+/* Validity of a column in a piece: its own where it is null in rows that are there, else theirs,
+ * which is only written where an earlier or this piece has its own. */
+static void read_nulls(const ls_row_source *source, size_t start, const uint8_t *present,
+                       size_t missing, uint64_t nulls, ls_row_column *column) {
+    int own = column->bit != LS_NO_COLUMN && (column->bit >= 64 || nulls >> column->bit & 1);
+    if (own) {
+        if (column->nulls == 0)
+            memcpy(column->validity, present, start / 8);
+        column->nulls +=
+            write_validity(source, column->bit, column->validity + start / 8) - missing;
+    } else if (column->nulls != 0) {
+        memcpy(column->validity + start / 8, present + start / 8, (source->length + 7) / 8);
     }
 }
 
-void ls_rows_read_fixed(const ls_row_source *source, size_t offset, size_t width, uint8_t *out) {
-    if (source->rows.length == 0)
-        return;
+LS_INLINE void read_fixed(const ls_row_source *source, size_t offset, uint8_t *out, size_t width) {
+    for (size_t i = 0; i < source->length; i++)
+        memcpy(out + i * width, source_row(source, i) + offset, width);
+}
+
+static void read_values(const ls_row_source *source, size_t offset, size_t width, uint8_t *out){
 #define LS_READ(constant) read_fixed(source, offset, out, constant)
     LS_DISPATCH_WIDTH(width, LS_READ)
 #undef LS_READ
@@ -207,33 +235,67 @@ LS_INLINE size_t start_of(const uint8_t *row, size_t before) {
     return before == LS_NO_COLUMN ? 0 : ls_load32(row + before);
 }
 
-ls_status ls_rows_measure(const ls_row_source *source, size_t before, size_t offset,
-                          int64_t *offsets, size_t *bad) {
-    const ls_column *rows = &source->rows;
-    offsets[0] = 0;
-    for (size_t i = 0; i < rows->length; i++) {
+static ls_status measure(const ls_row_source *source, const ls_row_column *column, int64_t *ends,
+                         size_t *bad) {
+    for (size_t i = 0; i < source->length; i++) {
         const uint8_t *row = source_row(source, i);
-        size_t start = start_of(row, before), end = ls_load32(row + offset);
-        /* ls_rows_check has shown that the last column ends with the row. */
+        size_t start = start_of(row, column->before), end = ls_load32(row + column->offset);
+        /* `check` has shown that the last column ends with the row. */
         size_t limit = ls_load32(row + source->last);
         if (start > end || end > limit) {
             *bad = i;
             return LS_BAD_ROW;
         }
-        offsets[i + 1] = offsets[i] + (int64_t)(end - start);
+        ends[i + 1] = ends[i] + (int64_t)(end - start);
     }
     return LS_OK;
 }
 
-void ls_rows_read_variable(const ls_row_source *source, size_t before, const int64_t *offsets,
-                           uint8_t *out) {
-    for (size_t i = 0; i < source->rows.length; i++) {
-        size_t size = (size_t)(offsets[i + 1] - offsets[i]);
+static void read_variable(const ls_row_source *source, const ls_row_column *column,
+                          const int64_t *ends) {
+    for (size_t i = 0; i < source->length; i++) {
+        size_t size = (size_t)(ends[i + 1] - ends[i]);
         if (size == 0)
             continue;
         const uint8_t *row = source_row(source, i);
-        memcpy(out + offsets[i], row + source->fixed_size + start_of(row, before), size);
+        memcpy(column->data + ends[i], row + source->fixed_size + start_of(row, column->before),
+               size);
     }
+}
+
+ls_status ls_rows_read(const ls_row_source *source, size_t start, uint8_t *present, size_t *missing,
+                       ls_row_column *columns, size_t count, ls_row_fault *fault) {
+    uint64_t nulls;
+    size_t gone;
+    int full = 0;
+    fault->column = LS_NO_COLUMN;
+    ls_status status = check(source, &nulls, &gone, &fault->row);
+    for (size_t c = 0; c < count && status == LS_OK; c++) {
+        if (!columns[c].variable)
+            continue;
+        fault->column = c;
+        status = measure(source, &columns[c], columns[c].ends + start, &fault->row);
+        full |= status == LS_OK &&
+                (uint64_t)columns[c].ends[start + source->length] > columns[c].capacity;
+    }
+    if (status != LS_OK) {
+        fault->row += start;
+        return status;
+    }
+    if (full)
+        return LS_NO_SPACE;
+    write_present(source, gone, present + start / 8);
+    *missing += gone;
+    for (size_t c = 0; c < count; c++) {
+        ls_row_column *column = &columns[c];
+        read_nulls(source, start, present, gone, nulls, column);
+        if (column->variable)
+            read_variable(source, column, column->ends + start);
+        else
+            read_values(source, column->offset, column->width,
+                        column->data + start * column->width);
+    }
+    return LS_OK;
 }
 
 int ls_is_ascii(const uint8_t *data, size_t size) {

@@ -23,14 +23,36 @@ typedef struct {
     size_t length;
 } ls_row_target;
 
-/* Rows being read. */
+/* Rows being read. They lie anywhere: in one array, or in the blocks where a lookup found them. */
 typedef struct {
-    ls_column rows;       /* of fixed width or with 64-bit offsets; may hold nulls */
+    const ls_slice *rows; /* data NULL: the row is null */
+    size_t length;
     const uint8_t *zeros; /* fixed_size zero bytes, which stand for a row that is null */
     size_t fixed_size;    /* bytes before the variable section */
     size_t bitmap_size;   /* bytes of the bitmap of nulls, 0: no column can be null */
     size_t last;          /* offset of the last variable column, or LS_NO_COLUMN */
 } ls_row_source;
+
+/* A column that is read from rows, piece by piece. */
+typedef struct {
+    size_t offset; /* in the row */
+    size_t width;  /* bytes of every value; not of a variable column */
+    int variable;
+    size_t before;     /* offset of the variable column before this one, or LS_NO_COLUMN */
+    size_t bit;        /* in the bitmap of nulls, or LS_NO_COLUMN: it is null in no row */
+    uint8_t *data;     /* the values */
+    size_t capacity;   /* bytes of data, for a variable column */
+    int64_t *ends;     /* of the values of a variable column; ends[0] is 0 */
+    uint8_t
+        *validity; /* bitmap of the values that are there, if there are nulls in rows that are */
+    size_t nulls;      /* in rows that are there */
+} ls_row_column;
+
+/* Row and column (LS_NO_COLUMN: the row itself) of what does not fit. */
+typedef struct {
+    size_t row;
+    size_t column;
+} ls_row_fault;
 
 /* Adds the size of each value that is not null to sizes[i]. */
 ls_status ls_rows_add_sizes(const ls_column *values, int64_t *sizes);
@@ -49,24 +71,15 @@ void ls_rows_write_fixed(const ls_column *values, size_t offset, ls_row_target *
 ls_status ls_rows_write_variable(const ls_column *values, size_t offset, size_t fixed_size,
                                  uint32_t *ends, ls_row_target *rows);
 
-/* Gets in *nulls, bit by bit, which of the first 64 columns are null in some row that is not.
- * LS_BAD_ROW: row *bad is shorter than the fixed section or does not end with its last variable
- * column. LS_OK is REQUIRED by all that follow. */
-ls_status ls_rows_check(const ls_row_source *source, uint64_t *nulls, size_t *bad);
+/* Finds the rows of a column. LS_BAD_COLUMN: row *bad leaves the data. */
+ls_status ls_rows_locate(const ls_column *column, ls_slice *rows, size_t *bad);
 
-/* Sets bit i of the zeroed bitmap if row i is there and the column (LS_NO_COLUMN: any) is not null;
- * returns how many are null. */
-size_t ls_rows_read_validity(const ls_row_source *source, size_t bit, uint8_t *bitmap);
-
-void ls_rows_read_fixed(const ls_row_source *source, size_t offset, size_t width, uint8_t *out);
-
-/* Finds where each value of a variable column ends in the output (length + 1 offsets). `before` is
- * the offset of the variable column before it, or LS_NO_COLUMN. LS_BAD_ROW: *bad. */
-ls_status ls_rows_measure(const ls_row_source *source, size_t before, size_t offset,
-                          int64_t *offsets, size_t *bad);
-/* REQUIRES: `offsets` are from ls_rows_measure. */
-void ls_rows_read_variable(const ls_row_source *source, size_t before, const int64_t *offsets,
-                           uint8_t *out);
+/* Reads a piece of rows, the first of which is number `start` (a multiple of 8), into columns, and
+ * which rows are there into the bitmap `present`; adds those that are not to *missing.
+ * LS_NO_SPACE: a variable column has not the room for ends[start + source->length] bytes: nothing
+ * is read, call again. LS_BAD_ROW: *fault. */
+ls_status ls_rows_read(const ls_row_source *source, size_t start, uint8_t *present, size_t *missing,
+                       ls_row_column *columns, size_t count, ls_row_fault *fault);
 
 /* Whether no byte has its high bit set: UTF-8 that needs no other look. */
 int ls_is_ascii(const uint8_t *data, size_t size);

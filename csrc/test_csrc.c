@@ -2475,26 +2475,35 @@ static void read_rows(const uint8_t *data, size_t size) {
     enum { FIXED = 1 + 4 + 4 };
     ls_slice row = {data, size};
     made_column made = make_column(&row, 1, 8);
-    ls_row_source source = {.rows = made.column, .zeros = room(FIXED), .fixed_size = FIXED};
+    ls_slice located;
+    size_t bad = 9;
+    int64_t offsets[2] = {0, 0};
+    CHECK(ls_rows_locate(&made.column, &located, &bad) == LS_OK && located.size == size);
+    ls_row_source source = {.rows = &located, .length = 1, .zeros = room(FIXED)};
     memset((void *)source.zeros, 0, FIXED);
+    source.fixed_size = FIXED;
     source.bitmap_size = 1;
     source.last = 5;
-    size_t bad = 9;
-    uint64_t nulls = 9;
-    int64_t offsets[2];
-    if (ls_rows_check(&source, &nulls, &bad) == LS_OK) {
-        uint8_t bitmap = 0, number[4];
-        CHECK(nulls == data[0]);
-        (void)ls_rows_read_validity(&source, 0, &bitmap);
-        (void)ls_rows_read_validity(&source, LS_NO_COLUMN, &bitmap);
-        ls_rows_read_fixed(&source, 1, 4, number);
-        if (ls_rows_measure(&source, LS_NO_COLUMN, 5, offsets, &bad) == LS_OK) {
-            CHECK((size_t)offsets[1] <= size);
-            uint8_t *out = room((size_t)offsets[1]);
-            ls_rows_read_variable(&source, LS_NO_COLUMN, offsets, out);
-            free(out);
-        }
+    uint8_t present, valid, number[4];
+    ls_row_column columns[2] = {
+        {.offset = 1, .width = 4, .bit = 0, .data = number, .validity = &valid},
+        {.offset = 5, .variable = 1, .before = LS_NO_COLUMN, .bit = LS_NO_COLUMN, .ends = offsets},
+    };
+    ls_row_fault fault = {9, 9};
+    size_t missing = 0;
+    ls_status read = ls_rows_read(&source, 0, &present, &missing, columns, 2, &fault);
+    if (read == LS_NO_SPACE) {
+        columns[1].capacity = (size_t)offsets[1];
+        CHECK(columns[1].capacity <= size);
+        columns[1].data = room(columns[1].capacity);
+        read = ls_rows_read(&source, 0, &present, &missing, columns, 2, &fault);
+        CHECK(read == LS_OK);
+        free(columns[1].data);
     }
+    if (read == LS_OK)
+        CHECK(present == 1 && missing == 0 && columns[0].nulls == (data[0] & 1));
+    else
+        CHECK(read == LS_BAD_ROW && fault.row == 0);
     free((void *)source.zeros);
     /* The same bytes as a list: of varying elements, of three-byte ones, of two of a fixed size. */
     static const ls_list_shape shapes[] = {{1, 0, 0}, {1, 0, 3}, {0, 2, 0}, {0, 2, 3}};

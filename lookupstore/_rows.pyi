@@ -1,21 +1,38 @@
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from typing_extensions import Self
+
+from lookupstore.sst._batch import Answers
 
 class BadRowError(Exception): ...
 
+# Offset, width, offset of the variable column before, bit, whether 32-bit offsets are wanted.
+Place: TypeAlias = tuple[int, int | None, int | None, int | None, bool]
+
 @final
-class Rows:
+class Columns(Answers):
+    def __new__(
+        cls,
+        length: int,
+        places: list[Place],
+        fixed_size: int,
+        bitmap_size: int,
+        last: int | None,
+    ) -> Self: ...
     def __init__(
-        self, rows: pa.Array, fixed_size: int, bitmap_size: int, last: int | None
+        self,
+        length: int,
+        places: list[Place],
+        fixed_size: int,
+        bitmap_size: int,
+        last: int | None,
     ) -> None: ...
-    def __len__(self) -> int: ...
-    def read_fixed(self, offset: int, width: int, bit: int | None) -> pa.Array: ...
-    def read_variable(
-        self, offset: int, before: int | None, bit: int | None, narrow: bool
-    ) -> pa.Array: ...
+    def read(self, rows: pa.Array) -> None: ...
+    def found(self) -> pa.BooleanArray: ...
+    def cells(self) -> list[pa.Array]: ...
 
 def pack(
     cells: list[pa.Array],

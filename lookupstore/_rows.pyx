@@ -1,16 +1,19 @@
-"""Columns of a batch to and from row bytes: one C call a column, without the GIL."""
+"""Columns of a batch to and from row bytes, without the GIL."""
 
 cimport cython
 from libc.stdint cimport (
-    INT32_MAX, SIZE_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t,
+    INT32_MAX, SIZE_MAX, int32_t, int64_t, uint8_t, uint32_t, uintptr_t,
 )
+from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 import pyarrow as pa
 
 from lookupstore._arrow cimport (
-    LS_BAD_ROW, LS_OK, LS_TOO_LARGE, BinaryColumn, allocate, ls_column, ls_status,
+    LS_BAD_ROW, LS_NO_SPACE, LS_OK, LS_TOO_LARGE, BinaryColumn, allocate, ls_column, ls_slice,
+    ls_status, prefer_huge_pages,
 )
+from lookupstore.sst._batch cimport Answers
 
 
 cdef extern from "ls_rows.h":
@@ -20,11 +23,26 @@ cdef extern from "ls_rows.h":
         const int64_t *offsets
         size_t length
     ctypedef struct ls_row_source:
-        ls_column rows
+        const ls_slice *rows
+        size_t length
         const uint8_t *zeros
         size_t fixed_size
         size_t bitmap_size
         size_t last
+    ctypedef struct ls_row_column:
+        size_t offset
+        size_t width
+        int variable
+        size_t before
+        size_t bit
+        uint8_t *data
+        size_t capacity
+        int64_t *ends
+        uint8_t *validity
+        size_t nulls
+    ctypedef struct ls_row_fault:
+        size_t row
+        size_t column
     ctypedef struct ls_list_shape:
         int counted
         size_t count
@@ -40,18 +58,11 @@ cdef extern from "ls_rows.h":
     ls_status ls_rows_write_variable(
         const ls_column *values, size_t offset, size_t fixed_size, uint32_t *ends,
         ls_row_target *rows) noexcept nogil
-    ls_status ls_rows_check(
-        const ls_row_source *source, uint64_t *nulls, size_t *bad) noexcept nogil
-    size_t ls_rows_read_validity(
-        const ls_row_source *source, size_t bit, uint8_t *bitmap) noexcept nogil
-    void ls_rows_read_fixed(
-        const ls_row_source *source, size_t offset, size_t width, uint8_t *out) noexcept nogil
-    ls_status ls_rows_measure(
-        const ls_row_source *source, size_t before, size_t offset, int64_t *offsets,
-        size_t *bad) noexcept nogil
-    void ls_rows_read_variable(
-        const ls_row_source *source, size_t before, const int64_t *offsets,
-        uint8_t *out) noexcept nogil
+    ls_status ls_rows_locate(
+        const ls_column *column, ls_slice *rows, size_t *bad) noexcept nogil
+    ls_status ls_rows_read(
+        const ls_row_source *source, size_t start, uint8_t *present, size_t *missing,
+        ls_row_column *columns, size_t count, ls_row_fault *fault) noexcept nogil
     int ls_is_ascii(const uint8_t *data, size_t size) noexcept nogil
     void ls_narrow_offsets(const int64_t *offsets, size_t count, int32_t *out) noexcept nogil
     ls_status ls_lists_add_sizes(
@@ -69,7 +80,10 @@ cdef extern from "ls_rows.h":
 
 
 class BadRowError(Exception):
-    """Say that the row or list numbered `args[0]` does not fit its layout."""
+    """Say that the row or list numbered `args[0]` does not fit its layout.
+
+    Of a row that columns are read from, `args[1]` is the number of the column, or None.
+    """
 
 
 cdef inline void *writable(object buffer):
@@ -160,103 +174,143 @@ def pack(list cells not None, list places not None, size_t length, size_t fixed_
 
 @cython.final
 @cython.auto_pickle(False)
-cdef class Rows:
-    """Hold rows that are known to have the size of their layout, and read columns from them.
+cdef class Columns(Answers):
+    """Read columns of `length` rows, which a lookup finds, or which are in an array.
 
-    `fixed_size` is the size before the variable section, `bitmap_size` that of the bitmap of nulls
-    in it, `last` the offset of the last variable column or None. Raises BadRowError.
+    `places` says of each column: its offset in a row; the width of its values, or None; for a
+    variable one the offset of the variable column before, or None; its bit in the bitmap of nulls,
+    or None; whether 32-bit offsets are wanted where they do. `fixed_size` is the size of a row
+    before the variable section, `bitmap_size` that of the bitmap in it, `last` the offset of the
+    last variable column, or None.
     """
 
-    cdef BinaryColumn column
     cdef ls_row_source source
+    cdef ls_row_column *columns
+    cdef size_t width      # how many these are
+    cdef ls_row_fault fault
+    cdef ls_status status
     cdef bytes zeros
-    cdef size_t length
-    cdef uint64_t nulls  # which of the first 64 columns are null in some row
-    cdef tuple missing   # bitmap of rows that are there, and how many are not; None: not asked yet
+    cdef list places
+    cdef list values       # of each column, a buffer
+    cdef list offsets      # of variable columns, a buffer each
+    cdef list validities   # of columns that may be null, a buffer each
+    cdef object bits       # which rows are there
 
-    def __init__(self, rows, size_t fixed_size, size_t bitmap_size, last):
-        cdef ls_status status
-        cdef size_t bad = 0
-        self.column = BinaryColumn(rows, "rows")
-        if self.column.column.offset_width == 4:
-            self.column = BinaryColumn(self.column.array.cast(pa.large_binary()), "rows")
-        self.length = self.column.column.length
+    def __cinit__(self, size_t length, list places not None, *given):
+        self.columns = <ls_row_column *>calloc(len(places) + 1, sizeof(ls_row_column))
+        if self.columns == NULL:
+            raise MemoryError()
+
+    def __init__(self, size_t length, list places, size_t fixed_size, size_t bitmap_size, last):
+        cdef ls_row_column *column
+        cdef size_t i
+        self.places = places
+        self.width = len(places)
         self.zeros = bytes(fixed_size)
-        self.source.rows = self.column.column
         self.source.zeros = <const uint8_t *>self.zeros
         self.source.fixed_size = fixed_size
         self.source.bitmap_size = bitmap_size
         self.source.last = or_no_column(last)
-        with nogil:
-            status = ls_rows_check(&self.source, &self.nulls, &bad)
-        check(status, bad)
+        self.bits = allocate((length + 7) // 8)
+        self.present = <uint8_t *>writable(self.bits)
+        self.values, self.offsets, self.validities = [], [], []
+        for i, (offset, width, before, bit, _) in enumerate(places):
+            column = &self.columns[i]
+            column.offset = offset
+            column.variable = width is None
+            column.before = or_no_column(before)
+            column.bit = or_no_column(bit)
+            validity = ends = None
+            if bit is not None:
+                validity = allocate((length + 7) // 8)
+                column.validity = <uint8_t *>writable(validity)
+            if width is None:
+                values = pa.allocate_buffer(0, resizable=True)
+                ends = allocate((length + 1) * 8)
+                column.ends = <int64_t *>writable(ends)
+                column.ends[0] = 0
+            else:
+                column.width = width
+                values = allocate(length * column.width)
+                column.data = <uint8_t *>writable(values)
+            self.values.append(values)
+            self.offsets.append(ends)
+            self.validities.append(validity)
 
-    def __len__(self):
-        return self.length
+    def __dealloc__(self):
+        free(self.columns)
 
-    cdef tuple validity(self, object bit):
-        """Return the bitmap of values that are there (None: all are), and how many are not."""
-        cdef size_t number = or_no_column(bit)
-        if number < 64 and not self.nulls >> number & 1:
-            bit, number = None, SIZE_MAX
-        if bit is not None:
-            return self.read_validity(number)
-        if self.source.rows.validity == NULL:
-            return None, 0
-        if self.missing is None:  # the same for all columns that are null in no row
-            self.missing = self.read_validity(SIZE_MAX)
-        return self.missing
+    cdef bint take(self, const ls_slice *answers, size_t start, size_t count) noexcept nogil:
+        self.source.rows = answers
+        self.source.length = count
+        self.status = ls_rows_read(
+            &self.source, start, self.present, &self.missing, self.columns, self.width,
+            &self.fault)
+        return self.status == LS_OK
 
-    cdef tuple read_validity(self, size_t bit):
-        cdef uint8_t *bits
-        cdef size_t nulls
-        buffer = allocate((self.length + 7) // 8)
-        bits = <uint8_t *>writable(buffer)
-        with nogil:
-            memset(bits, 0, (self.length + 7) // 8)
-            nulls = ls_rows_read_validity(&self.source, bit, bits)
-        return (buffer, nulls) if nulls else (None, 0)
+    cdef int prepare(self, const ls_slice *answers, size_t start, size_t count) except -1:
+        """Make room for values; raise BadRowError with row and column (None: all of the row)."""
+        cdef ls_row_column *column
+        cdef size_t i, needed
+        if self.status != LS_NO_SPACE:
+            column_number = None if self.fault.column == SIZE_MAX else self.fault.column
+            raise BadRowError(self.fault.row, column_number)
+        for i, values in enumerate(self.values):
+            column = &self.columns[i]
+            if not column.variable:
+                continue
+            needed = column.ends[start + count]
+            if needed > column.capacity:
+                column.capacity = self.ahead(needed, start + count)
+                values.resize(column.capacity, shrink_to_fit=False)
+                prefer_huge_pages(values)
+                column.data = <uint8_t *>writable(values)
+        return 0
 
-    def read_fixed(self, size_t offset, size_t width, bit):
-        """Return a column as fixed_size_binary(width), null where its bit or the row is."""
-        cdef uint8_t *out
-        validity, nulls = self.validity(bit)
-        data = allocate(self.length * width)
-        out = <uint8_t *>writable(data)
-        with nogil:
-            ls_rows_read_fixed(&self.source, offset, width, out)
-        return pa.Array.from_buffers(pa.binary(width), self.length, [validity, data], nulls)
-
-    def read_variable(self, size_t offset, before, bit, bint narrow):
-        """Return a column as large_binary, or with `narrow` as binary if it fits that.
-
-        `before` is the offset of the variable column before.
-        """
+    def read(self, rows):
+        """Read the rows of a binary array of any kind; where it is null, every column is."""
+        cdef BinaryColumn column = BinaryColumn(rows, "rows")
         cdef ls_status status
         cdef size_t bad = 0
-        cdef size_t previous = or_no_column(before)
-        cdef int64_t *ends
-        cdef int32_t *short_ends
-        cdef uint8_t *out
-        validity, nulls = self.validity(bit)
-        offsets = allocate((self.length + 1) * 8)
-        ends = <int64_t *>writable(offsets)
+        cdef size_t length = column.column.length
+        if length != self.length:
+            raise ValueError(f"rows: {length} rows where {self.length} are needed")
+        located = allocate(length * sizeof(ls_slice))
+        cdef ls_slice *slices = <ls_slice *>writable(located)
         with nogil:
-            status = ls_rows_measure(&self.source, previous, offset, ends, &bad)
+            status = ls_rows_locate(&column.column, slices, &bad)
         check(status, bad)
-        data = allocate(ends[self.length])
-        out = <uint8_t *>writable(data)
-        with nogil:
-            ls_rows_read_variable(&self.source, previous, ends, out)
-        if narrow and ends[self.length] <= INT32_MAX:
-            narrowed = allocate((self.length + 1) * 4)
-            short_ends = <int32_t *>writable(narrowed)
-            with nogil:
-                ls_narrow_offsets(ends, self.length + 1, short_ends)
-            return pa.Array.from_buffers(
-                pa.binary(), self.length, [validity, narrowed, data], nulls)
-        return pa.Array.from_buffers(
-            pa.large_binary(), self.length, [validity, offsets, data], nulls)
+        while not self.take(slices, 0, length):
+            self.prepare(slices, 0, length)
+
+    def found(self):
+        """Return which rows are there, as a boolean array."""
+        return pa.Array.from_buffers(pa.bool_(), self.length, [None, self.bits])
+
+    def cells(self):
+        """Return each column as fixed_size_binary, large_binary, or binary where that is wanted."""
+        cdef ls_row_column *column
+        cdef size_t i, nulls
+        cdef int32_t *short_ends
+        cells = []
+        for i, (_, width, _, _, narrow) in enumerate(self.places):
+            column = &self.columns[i]
+            nulls = self.missing + column.nulls
+            validity = self.validities[i] if column.nulls else self.bits if nulls else None
+            values = self.values[i]
+            if width is not None:
+                kind, buffers = pa.binary(width), [validity, values]
+            else:
+                values.resize(column.ends[self.length], shrink_to_fit=True)
+                kind, buffers = pa.large_binary(), [validity, self.offsets[i], values]
+                if narrow and column.ends[self.length] <= INT32_MAX:
+                    narrowed = allocate((self.length + 1) * 4)
+                    short_ends = <int32_t *>writable(narrowed)
+                    with nogil:
+                        ls_narrow_offsets(column.ends, self.length + 1, short_ends)
+                    kind, buffers[1] = pa.binary(), narrowed
+            cells.append(pa.Array.from_buffers(kind, self.length, buffers, nulls))
+        return cells
 
 
 def is_ascii(data):

@@ -6,7 +6,7 @@ is in ``csrc/ls_rows.h``; ``docs/decisions/0002-rows-are-packed-not-ipc.md`` say
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -53,6 +53,7 @@ class RowSchema:
                 raise ValueError(f"schema names the column {name!r} twice; columns need names")
         self._schema = schema
         self._layout = _Layout(list(schema))
+        self._last_chosen: tuple[tuple[str, ...], list[int], pa.Schema] | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -148,28 +149,60 @@ class RowSchema:
             FormatError: the bytes of a row do not fit the schema; names the column and the row.
             ValueError: the values of a column do not fit one Arrow array of its type.
         """
+        return self.read(len(rows), columns, lambda found: found.read(rows))[1]
+
+    def read(
+        self,
+        length: int,
+        columns: Sequence[str] | None,
+        find: Callable[[_rows.Columns], None],
+    ) -> tuple[pa.BooleanArray, pa.RecordBatch]:
+        """Unpack rows as they are found: none is copied on its way into the columns.
+
+        Args:
+            length: number of rows.
+            columns: names of the columns to decode, in this order; None for all.
+            find: gives the rows, such as `sst.Reader.answer` to many keys.
+
+        Returns:
+            Which rows were found; and the columns, exactly of the types of the schema, null where
+            a row was not.
+
+        Raises:
+            KeyError: a name is no column.
+            FormatError: the bytes of a row do not fit the schema; names the column and the row.
+            ValueError: the values of a column do not fit one Arrow array of its type.
+            Exception: what `find` raises.
+        """
+        numbers, schema = self._chosen(columns)
+        try:
+            found, arrays = self._layout.read(length, numbers, find, every_null=True)
+        except _BadError as bad:
+            names = ", ".join(self._schema.names)
+            where = f"the column {bad.path!r}" if bad.path else f"the schema ({names})"
+            raise FormatError(f"row {bad.row}: its bytes do not fit {where}{bad.reason}") from bad
+        if not arrays:  # RecordBatch.from_arrays would take no columns for no rows
+            empty = pa.Array.from_buffers(pa.struct([]), length, [None])
+            batch = pa.RecordBatch.from_struct_array(empty)
+            return found, batch.replace_schema_metadata(schema.metadata)
+        return found, pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _chosen(self, columns: Sequence[str] | None) -> tuple[list[int], pa.Schema]:
+        """Return the numbers of some columns, and the schema of what they are unpacked to."""
         names = self._schema.names
         if isinstance(columns, str):
             raise TypeError(f"columns is the string {columns!r}; give a sequence of names")
-        wanted = names if columns is None else list(columns)
-        for name in wanted:
-            if name not in names:
-                raise KeyError(
-                    f"no column {name!r}; the columns are {', '.join(map(repr, names)) or 'none'}"
-                )
-        numbers = [names.index(name) for name in wanted]
-        try:
-            arrays = self._layout.unpack(rows, numbers, every_null=True)
-        except _BadError as bad:
-            where = f"the column {bad.path!r}" if bad.path else f"the schema ({', '.join(names)})"
-            raise FormatError(f"row {bad.row}: its bytes do not fit {where}{bad.reason}") from bad
-        schema = pa.schema(
-            [self._schema.field(i).with_nullable(True) for i in numbers], self._schema.metadata
-        )
-        if not arrays:  # RecordBatch.from_arrays would take no columns for no rows
-            empty = pa.Array.from_buffers(pa.struct([]), len(rows), [None])
-            return pa.RecordBatch.from_struct_array(empty).replace_schema_metadata(schema.metadata)
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        wanted = tuple(names if columns is None else columns)
+        if self._last_chosen is None or self._last_chosen[0] != wanted:
+            for name in wanted:
+                if name not in names:
+                    known = ", ".join(map(repr, names)) or "none"
+                    raise KeyError(f"no column {name!r}; the columns are {known}")
+            numbers = [names.index(name) for name in wanted]
+            fields = [self._schema.field(i).with_nullable(True) for i in numbers]
+            # Who asks for columns mostly asks for the same again.
+            self._last_chosen = wanted, numbers, pa.schema(fields, self._schema.metadata)
+        return self._last_chosen[1:]
 
 
 class _BadError(Exception):
@@ -210,8 +243,7 @@ class _Column:
     nullable: bool
     offset: int
     bit: int | None
-    before: int | None  # offset of the variable column before, for a variable one
-    narrow: bool  # the codec takes cells with 32-bit offsets as they are
+    place: _rows.Place  # for those who read it
 
 
 class _Layout:
@@ -231,9 +263,8 @@ class _Layout:
             bit = i if field.nullable else None
             follows = before if codec.width is None else None
             narrow = isinstance(codec, _Bytes) and codec.narrow
-            self.columns.append(
-                _Column(field.name, codec, field.nullable, offset, bit, follows, narrow)
-            )
+            place = offset, codec.width, follows, bit, narrow
+            self.columns.append(_Column(field.name, codec, field.nullable, offset, bit, place))
             if codec.width is None:
                 before = offset
                 offset += 4
@@ -263,31 +294,39 @@ class _Layout:
         places = [(column.offset, column.bit) for column in self.columns]
         return _rows.pack(cells, places, length, self.fixed_size)
 
-    def unpack(
-        self, rows: pa.Array, numbers: Iterable[int] | None = None, every_null: bool = False
-    ) -> list[pa.Array]:
-        """Return some columns of packed rows (None: all). Where a row is null, columns that are
-        nullable are null, and all are if `every_null`."""
+    def unpack(self, rows: pa.Array) -> list[pa.Array]:
+        """Return the columns of packed rows; where a row is null, those that are nullable are."""
+        numbers = range(len(self.columns))
+        return self.read(len(rows), numbers, lambda found: found.read(rows))[1]
+
+    def read(
+        self,
+        length: int,
+        numbers: Iterable[int],
+        find: Callable[[_rows.Columns], None],
+        every_null: bool = False,
+    ) -> tuple[pa.BooleanArray, list[pa.Array]]:
+        """Return which rows `find` gives, and some of their columns.
+
+        Where there is no row, columns that are nullable are null, and all are if `every_null`.
+        """
+        columns = [self.columns[i] for i in numbers]
+        places = [column.place for column in columns]
+        reading = _rows.Columns(length, places, self.fixed_size, self.bitmap_size, self.last)
         try:
-            source = _rows.Rows(rows, self.fixed_size, self.bitmap_size, self.last)
+            find(reading)
         except _rows.BadRowError as bad:
-            raise _BadError(bad.args[0]) from None
+            row, number = bad.args
+            raise _BadError(row, "" if number is None else columns[number].name) from None
         arrays = []
-        for i in range(len(self.columns)) if numbers is None else numbers:
-            column = self.columns[i]
+        for column, cells in zip(columns, reading.cells(), strict=True):
             try:
-                if column.codec.width is None:
-                    cells = source.read_variable(
-                        column.offset, column.before, column.bit, column.narrow
-                    )
-                else:
-                    cells = source.read_fixed(column.offset, column.codec.width, column.bit)
                 arrays.append(column.codec.unpack(cells, column.nullable or every_null))
             except _rows.BadRowError as bad:
                 raise _BadError(bad.args[0], column.name) from None
             except _BadError as bad:
                 raise bad.inside(column.name) from None
-        return arrays
+        return reading.found(), arrays
 
 
 def _valid(array: pa.Array, present: pa.Array | None) -> pa.Array | None:

@@ -302,18 +302,13 @@ class LookupStore:
             raise ValueError(
                 f"found={found!r}: there is a value column {mark!r}; give another name"
             )
-        batches, present = [], []
-        for rows, parts in self._rows_at(keys):
-            present.append(rows.is_valid())
-            if names:
-                batches.append(self._unpack(rows, names, parts))
-        mark_column = pa.chunked_array(present, pa.bool_())
+        present, batch = self._found(encode_keys(keys, self._manifest.key_schema), names)
         if not names:
             # An Arrow table knows its length by its columns, until the last one is deselected.
-            table = pa.table({mark: mark_column})
+            table = pa.table({mark: present})
             return table if found else table.select([])
-        table = pa.Table.from_batches(batches)
-        return table.append_column(mark, mark_column) if found else table
+        table = pa.Table.from_batches([batch])
+        return table.append_column(mark, present) if found else table
 
     def contains(self, keys: Any) -> pa.BooleanArray:
         """Say for each of many keys whether it is stored: Arrow booleans, never null.
@@ -535,24 +530,37 @@ class LookupStore:
         for bucket, answer in answers.items():
             yield bucket, places[bucket], answer
 
-    def _rows_at(self, keys: Any) -> Iterator[tuple[pa.Array, list[tuple[int, pa.Array]]]]:
-        """Yield the packed row at each key, and the same rows as each bucket gave them."""
-        encoded = encode_keys(keys, self._manifest.key_schema)
+    def _found(
+        self, keys: pa.Array, names: Sequence[str]
+    ) -> tuple[pa.BooleanArray, pa.RecordBatch]:
+        """Return which keys there are, and columns of the row at each."""
         if self._manifest.buckets == 1:
             for bucket in self._files:
-                for rows in self._files.pieces(bucket, lambda reader: reader.get_pieces(encoded)):
-                    yield rows, [(bucket, rows)]
-                return
+                return self._read(bucket, keys, names)
         parts: list[tuple[int, pa.Array]] = []
         # Where the answer to each key is in the concatenation of all parts; -1: nowhere.
-        places = np.full(len(encoded), -1, dtype=np.int64)
+        places = np.full(len(keys), -1, dtype=np.int64)
         count = 0
-        for bucket, positions, rows in self._ask_each(encoded, Reader.get_many):
+        for bucket, positions, rows in self._ask_each(keys, Reader.get_many):
             parts.append((bucket, rows))
             places[positions] = np.arange(count, count + len(rows))
             count += len(rows)
         joined = pa.concat_arrays([rows for _, rows in parts] or [pa.array([], pa.large_binary())])
-        yield joined.take(pa.array(places, mask=places < 0)), parts
+        found = joined.take(pa.array(places, mask=places < 0))
+        return found.is_valid(), self._unpack(found, names, parts)
+
+    def _read(
+        self, bucket: int, keys: pa.Array, names: Sequence[str]
+    ) -> tuple[pa.BooleanArray, pa.RecordBatch]:
+        """Return which keys a bucket has, and columns of the row at each."""
+
+        def ask(reader: Reader) -> tuple[pa.BooleanArray, pa.RecordBatch]:
+            return self._manifest.row_schema.read(len(keys), names, partial(reader.answer, keys))
+
+        try:
+            return self._files.ask(bucket, ask)
+        except FormatError as error:
+            self._corrupt(bucket, "rows of the store's value columns", error)
 
     def _unpack(
         self,

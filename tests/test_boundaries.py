@@ -32,7 +32,7 @@ ALLOWED = {
     "_arrow": "pyarrow",
     "_sort": "numpy pyarrow",
     "_keys": "numpy pyarrow",
-    "_rows": "numpy pyarrow",
+    "_rows": "numpy pyarrow sst._batch",
     # layer 2: one file, bytes in and bytes out
     "sst.format": "pyarrow crc32c",
     "sst.cache": "",

@@ -764,3 +764,45 @@ def test_a_store_of_the_former_format_says_what_to_do(small):
     manifest_of(small).rename(small / "manifest.json")
     with pytest.raises(FormatError, match=r"a manifest\.json and no versions.*build the store"):
         LookupStore(small)
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_nulls_misses_and_sizes_that_begin_or_end_later(tmp_path, compression, seed):
+    """Answers come in pieces of 1,024 keys: what is new in one must not change those before."""
+    rng = random.Random(seed)
+    count = 8000
+    starts = {name: rng.randrange(count) for name in ("a", "b", "long", "missing")}
+    rows = [
+        {
+            "id": key,
+            "a": None if 0 <= key - starts["a"] < 900 and rng.random() < 0.3 else key * 7,
+            "b": None if key >= starts["b"] and rng.random() < 0.3 else f"text {key}",
+            "c": key,
+            "d": b"x" * (rng.randrange(500) if key >= starts["long"] else 3),
+        }
+        for key in range(count)
+        if key < starts["missing"] or rng.random() < 0.9
+    ]
+    schema = pa.schema(
+        [
+            ("id", pa.int64()),
+            ("a", pa.int32()),
+            ("b", pa.string()),
+            pa.field("c", pa.int64(), nullable=False),
+            ("d", pa.binary()),
+        ]
+    )
+    model = {row["id"]: {name: row[name] for name in "abcd"} for row in rows}
+    table = pa.Table.from_pylist(rows, schema)
+    nothing = dict.fromkeys("abcd")
+    store = build(table, tmp_path / "s", key="id", compression=compression, block_size=4096)
+    with store:
+        for keys in (
+            range(-3, count + 3),  # in order, so that nothing is null until it begins
+            rng.choices(range(-50, count + 50), k=3000),
+            range(rng.randrange(1, 1030)),
+        ):
+            found = store.lookup(pa.array(keys, pa.int64()), found=True)
+            found.validate(full=True)
+            for key, row in zip(keys, found.to_pylist(), strict=True):
+                assert row == {**model.get(key, nothing), "found": key in model}, key

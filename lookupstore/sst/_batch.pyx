@@ -4,6 +4,7 @@ A batch goes through the filter, to its blocks and to its records without the GI
 for blocks that are not ready, and for memory.
 """
 
+cimport cython
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -234,21 +235,107 @@ cdef class Lookup:
 
     def get_many(self, BinaryColumn keys not None):
         """Return a large_binary array: row i answers key i, null where it is missing."""
-        cdef Batch batch = Batch(self, keys, True)
-        batch.find()
-        self.count(batch)
-        return batch.values()
+        cdef Values values = Values(len(keys))
+        self.answer(keys, values)
+        return values.array()
 
     def contains_many(self, BinaryColumn keys not None):
         """Return a boolean array: row i tells whether key i is there."""
-        cdef Batch batch = Batch(self, keys, False)
-        batch.find()
-        self.count(batch)
-        return batch.found()
+        cdef Found found = Found(len(keys))
+        self.answer(keys, found)
+        return found.array()
 
-    cdef void count(self, Batch batch) noexcept:
+    def answer(self, BinaryColumn keys not None, Answers answers not None):
+        """Find keys, and give what is at them to `answers`, which has room for as many."""
+        cdef Batch batch = Batch(self, keys, answers)
+        batch.find()
         self.filter_negatives += batch.negatives
         self.block_uses += batch.routed_keys
+
+
+cdef class Answers:
+    """Take what a batch finds, a piece after the other, for `length` keys."""
+
+    def __cinit__(self, size_t length, *given):
+        self.length = length
+
+    cdef bint take(self, const ls_slice *answers, size_t start, size_t count) noexcept nogil:
+        """Copy the answers to keys `start` and following, and count `missing`; False: not yet.
+
+        An answer without data is to a key that is missing. `start` is a multiple of 8.
+        """
+        return False
+
+    cdef int prepare(self, const ls_slice *answers, size_t start, size_t count) except -1:
+        """Do what it takes for `take` to succeed with these, or raise what is wrong with them."""
+        raise NotImplementedError
+
+    cdef size_t ahead(self, size_t needed, size_t end) noexcept:
+        """Bytes to make room for, if the first `end` answers need so many."""
+        cdef double guess = 1.02 * <double>needed / end * self.length
+        cdef size_t most = max(2 * needed, MOST_AHEAD)
+        if end == self.length:
+            return needed
+        return max(needed, <size_t>min(guess, <double>most))  # what is too much goes back later
+
+
+@cython.final
+cdef class Found(Answers):
+    """Say which keys are there."""
+
+    cdef object bits
+
+    def __init__(self, size_t length):
+        self.bits = allocate((length + 7) // 8)
+        memset(<void *>buffer_data(self.bits), 0, (length + 7) // 8)
+        self.present = <uint8_t *>buffer_data(self.bits)
+
+    cdef bint take(self, const ls_slice *answers, size_t start, size_t count) noexcept nogil:
+        self.missing += ls_batch_found(answers, count, self.present + start // 8)
+        return True
+
+    def array(self):
+        return pa.Array.from_buffers(pa.bool_(), self.length, [None, self.bits])
+
+
+@cython.final
+cdef class Values(Answers):
+    """Copy values into a large_binary array."""
+
+    cdef object bits, offsets, data
+    cdef int64_t *ends
+    cdef uint8_t *bytes
+    cdef size_t capacity
+
+    def __init__(self, size_t length):
+        self.bits = allocate((length + 7) // 8)
+        memset(<void *>buffer_data(self.bits), 0, (length + 7) // 8)
+        self.present = <uint8_t *>buffer_data(self.bits)
+        self.offsets = allocate(8 * (length + 1))
+        self.ends = <int64_t *>buffer_data(self.offsets)
+        self.ends[0] = 0
+        self.data = pa.allocate_buffer(0, resizable=True)
+
+    cdef bint take(self, const ls_slice *answers, size_t start, size_t count) noexcept nogil:
+        if <size_t>self.ends[start] + ls_batch_size(answers, count) > self.capacity:
+            return False
+        self.missing += ls_batch_gather(
+            answers, count, self.ends + start, self.present + start // 8, self.bytes)
+        return True
+
+    cdef int prepare(self, const ls_slice *answers, size_t start, size_t count) except -1:
+        cdef size_t needed = <size_t>self.ends[start] + ls_batch_size(answers, count)
+        self.capacity = self.ahead(needed, start + count)
+        self.data.resize(self.capacity, shrink_to_fit=False)
+        prefer_huge_pages(self.data)
+        self.bytes = <uint8_t *>buffer_data(self.data)
+        return 0
+
+    def array(self):
+        self.data.resize(self.ends[self.length], shrink_to_fit=True)
+        return pa.Array.from_buffers(
+            pa.large_binary(), self.length, [self.bits, self.offsets, self.data],
+            null_count=self.missing)
 
 
 # What a batch needs from Python before it can go on.
@@ -259,11 +346,11 @@ cdef enum Need:
     INDEX_ERROR
     BLOCK_ERROR
     BLOCKS      # that are not ready
-    ROOM        # for answers
+    ANSWERS     # to be prepared for the piece
 
 
 cdef class Batch:
-    """Answer one batch of keys, a piece after the other: `find`, then `values` or `found`."""
+    """Answer one batch of keys, a piece after the other."""
 
     cdef Lookup lookup
     cdef BlockTable table
@@ -287,14 +374,9 @@ cdef class Batch:
     cdef ls_status status
     cdef size_t bad_key
     cdef uint32_t bad_block
-    cdef object validity, offsets, data
-    cdef uint8_t *bits
-    cdef int64_t *ends          # NULL: only who is there is asked, not the values
-    cdef uint8_t *bytes
-    cdef size_t capacity
-    cdef size_t missing
+    cdef Answers taker
 
-    def __cinit__(self, Lookup lookup, BinaryColumn keys, bint values):
+    def __cinit__(self, Lookup lookup, BinaryColumn keys, Answers taker):
         cdef size_t length = keys.column.length
         if length > 0xFFFFFFFF:
             raise ValueError(f"{length} keys in one call; give at most 4294967295")
@@ -306,14 +388,9 @@ cdef class Batch:
         self.fences = &lookup.fences
         self.filter = self.file_filter = &lookup.filter.filter
         self.arenas = []
-        self.validity = allocate((length + 7) // 8)
-        self.bits = <uint8_t *>buffer_data(self.validity)
-        memset(self.bits, 0, (length + 7) // 8)
-        if values:
-            self.offsets = allocate(8 * (length + 1))
-            self.ends = <int64_t *>buffer_data(self.offsets)
-            self.ends[0] = 0
-            self.data = pa.allocate_buffer(0, resizable=True)
+        if taker.length != length:
+            raise ValueError(f"room for {taker.length} answers to {length} keys")
+        self.taker = taker
 
     def __dealloc__(self):
         free(self.items)
@@ -353,7 +430,7 @@ cdef class Batch:
             if left > 0:
                 return BLOCKS
             if not self.take():
-                return ROOM
+                return ANSWERS
         return NOTHING
 
     cdef Need route(self) noexcept nogil:
@@ -385,18 +462,11 @@ cdef class Batch:
         return NOTHING
 
     cdef bint take(self) noexcept nogil:
-        """Copy the answers of the piece out, and let it go; False: there is no room."""
-        cdef size_t length = self.end - self.start, missing
-        cdef uint8_t *bits = self.bits + self.start // 8
-        if self.ends == NULL:
-            missing = ls_batch_found(self.answers, length, bits)
-        else:
-            if (<size_t>self.ends[self.start] + ls_batch_size(self.answers, length)
-                    > self.capacity):
-                return False
-            missing = ls_batch_gather(
-                self.answers, length, self.ends + self.start, bits, self.bytes)
-        self.missing += missing
+        """Have the answers of the piece taken, and let it go; False: they are not taken yet."""
+        cdef size_t length = self.end - self.start, missing = self.taker.missing
+        if not self.taker.take(self.answers, self.start, length):
+            return False
+        missing = self.taker.missing - missing
         # Where nearly all keys are there, to ask the filter costs more than it saves.
         self.filter = &NO_FILTER if 8 * missing < length else self.file_filter
         if self.pinned > 0:
@@ -413,8 +483,8 @@ cdef class Batch:
             if self.more:
                 self.stage()
             self.more = self.load_missing()
-        elif need == ROOM:
-            self.reserve()
+        elif need == ANSWERS:
+            self.taker.prepare(self.answers, self.start, self.end - self.start)
         elif need == KEY_ERROR:
             self.refuse()
         elif need == INDEX_ERROR:
@@ -437,21 +507,6 @@ cdef class Batch:
         if self.items == NULL or self.answers == NULL:
             raise MemoryError()
         self.room = length
-        return 0
-
-    cdef int reserve(self) except -1:
-        """Make room for the answers of the piece, and for those to come if they are like them."""
-        cdef size_t needed = (
-            <size_t>self.ends[self.start] + ls_batch_size(self.answers, self.end - self.start))
-        cdef size_t length = self.keys.column.length
-        cdef double guess = 1.02 * <double>needed / self.end * length
-        cdef size_t most = max(2 * needed, MOST_AHEAD)
-        self.capacity = needed
-        if self.end < length:  # what is too much goes back when all is done
-            self.capacity = max(needed, <size_t>min(guess, <double>most))
-        self.data.resize(self.capacity, shrink_to_fit=False)
-        prefer_huge_pages(self.data)
-        self.bytes = <uint8_t *>buffer_data(self.data)
         return 0
 
     cdef bint load_missing(self) except -1:
@@ -501,14 +556,3 @@ cdef class Batch:
             ls_column_get(&self.keys.column, self.bad_key, &key)
             check_key(self.order, key, f"keys[{self.bad_key}]")
         raise ValueError(f"keys[{self.bad_key}]: the Arrow offsets leave their data buffer")
-
-    cdef values(self):
-        cdef size_t length = self.keys.column.length
-        self.data.resize(self.ends[length], shrink_to_fit=True)
-        return pa.Array.from_buffers(
-            pa.large_binary(), length, [self.validity, self.offsets, self.data],
-            null_count=self.missing)
-
-    cdef found(self):
-        return pa.Array.from_buffers(
-            pa.bool_(), self.keys.column.length, [None, self.validity])

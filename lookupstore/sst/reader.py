@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lookupstore._arrow import BinaryColumn
 from lookupstore.errors import ClosedError, CorruptionError
-from lookupstore.sst._batch import Lookup
+from lookupstore.sst._batch import Answers, Lookup
 from lookupstore.sst._block import Block
 from lookupstore.sst._filter import Filter
 from lookupstore.sst._table import BlockTable
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 #: Decoded blocks of all readers that were given no cache of their own.
 shared_cache = BlockCache()
 
-# Rows of one piece of `get_pieces`: some megabytes of values, and Python is not noticed.
-PIECE_ROWS = 1 << 15
 
 SCAN_SCHEMA = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
 
@@ -290,21 +288,20 @@ class Reader:
         """
         return self._search().get_many(BinaryColumn(keys, "keys"))
 
-    def get_pieces(self, keys: Any) -> Iterator[pa.Array]:
-        """Yield what `get_many` returns in several arrays, for callers that make columns of it.
+    def answer(self, keys: Any, answers: Answers) -> None:
+        """Give the values of many keys to `answers`, each where it lies, and copy none.
 
-        A piece is small enough to be in the processor's caches when it is read, and the next one
-        takes its memory. There is one piece only where blocks may have to be decompressed: all keys
-        together need each block once.
+        Args:
+            keys: as for `get_many`.
+            answers: takes as many, such as `lookupstore.rows` does to make columns of them.
+
+        Raises:
+            ClosedError: the reader is closed.
+            CorruptionError: a block that would hold a key is damaged.
+            ValueError: `answers` has room for another number of keys.
+            Exception: what `answers` says of a value.
         """
-        column = BinaryColumn(keys, "keys")
-        lookup = self._search()
-        rows = PIECE_ROWS if lookup.in_place else max(1, len(column))
-        if len(column) <= rows:
-            yield lookup.get_many(column)
-            return
-        for start in range(0, len(column), rows):
-            yield lookup.get_many(BinaryColumn(column.array.slice(start, rows), "keys"))
+        self._search().answer(BinaryColumn(keys, "keys"), answers)
 
     def contains_many(self, keys: Any) -> pa.Array:
         """Return which of many keys are there, as a boolean array of length n."""

@@ -1,0 +1,14 @@
+from libc.stddef cimport size_t
+from libc.stdint cimport uint8_t
+
+from lookupstore._arrow cimport ls_slice
+
+
+cdef class Answers:
+    cdef size_t length
+    cdef size_t missing     # of those that were taken
+    cdef uint8_t *present   # bitmap of keys that are there
+
+    cdef bint take(self, const ls_slice *answers, size_t start, size_t count) noexcept nogil
+    cdef int prepare(self, const ls_slice *answers, size_t start, size_t count) except -1
+    cdef size_t ahead(self, size_t needed, size_t end) noexcept

@@ -133,8 +133,8 @@ ALLOWED = {
         "hudi.timeline location"
     ),
     "hudi.table": (
-        "pyarrow hudi.avro_schema hudi.base_files hudi.commit hudi.file_groups hudi.options "
-        "hudi.timeline hudi.view location"
+        "pyarrow hudi.avro_schema hudi.base_files hudi.commit hudi.file_groups hudi.funnel "
+        "hudi.key_index hudi.options hudi.tag_rows hudi.timeline hudi.view location"
     ),
     "hudi._bloom": "numpy",
     "hudi.bloom": "numpy pyarrow _arrow hudi._bloom",
@@ -169,6 +169,10 @@ ALLOWED = {
     "hudi.tag": (
         "numpy pyarrow _arrow hudi.file_groups hudi.funnel hudi.index_names hudi.key_index "
         "hudi.view"
+    ),
+    "hudi.tag_rows": (
+        "numpy pyarrow hudi.base_files hudi.funnel hudi.index_names hudi.key_files hudi.key_index "
+        "hudi.record_keys hudi.tag hudi.view"
     ),
     "hudi.record_keys": "numpy pyarrow arrow_types",
     "hudi.dedupe": "numpy pyarrow _arrow _sort keys",

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from small_tables import SmallTable
-from tag_tables import SCHEMA, any_footer, indexes, write
+from tag_tables import SCHEMA, any_footer, indexes, whole_footer, write
 
 from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
+from lookupstore.hudi.bloom_index import BloomIndex
 from lookupstore.hudi.tag import Tagged, tag
 from lookupstore.residency import Residency
 
@@ -134,6 +136,13 @@ def test_keys_that_are_none(
         tag(view, pa.array(partitions, pa.string()), pa.array(keys, pa.string()))
 
 
+def test_a_null_in_the_dictionary_of_partitions(tmp_path: Path) -> None:
+    view = SmallTable(tmp_path / "t", 9, SCHEMA).view()
+    partitions = pa.DictionaryArray.from_arrays(pa.array([1]), pa.array(["", None]))
+    with pytest.raises(ValueError, match="partitions holds a null"):
+        tag(view, partitions, pa.array(["k"]))
+
+
 def test_an_index_that_there_is_not(tmp_path: Path) -> None:
     view = SmallTable(tmp_path / "t", 9, SCHEMA).view()
     with pytest.raises(ValueError, match="index is 'blom'; give 'in-memory', 'simple'"):
@@ -164,6 +173,23 @@ def test_a_file_that_a_clean_took_away(tmp_path: Path) -> None:
     object.__setattr__(view, "groups", lambda as_of: groups)
     with pytest.raises(StaleStoreError, match=r"/a-0_.*gone"):
         tag(view, pa.array([""]), pa.array(["k"]))
+
+
+def test_threads_share_an_index(tmp_path: Path, residency: Residency) -> None:
+    table = SmallTable(tmp_path / "t", 9, SCHEMA)
+    keys = [f"k{number}" for number in range(4000)]
+    write(table, {("", f"{part}-0"): keys[part::8] for part in range(8)}, whole_footer)
+    view = table.view()
+    index = BloomIndex(residency=residency)  # reads, makes and asks lookup files
+
+    def one(start: int) -> bool:
+        own = keys[start : start + 400]
+        found = tag(view, pa.array([""] * 400), pa.array(own), index=index)
+        rows = 8 * found.positions + found.slice_numbers
+        return rows.tolist() == list(range(start, start + 400)) and found.funnel.found == 400
+
+    with ThreadPoolExecutor(6) as pool:
+        assert all(pool.map(one, [400 * (step % 10) for step in range(60)]))
 
 
 def test_a_table_without_meta_columns(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from small_tables import SmallTable
-from tag_tables import SCHEMA, filter_of, range_of, whole_footer, write
+from tag_tables import SCHEMA, filter_of, indexes, range_of, whole_footer, write
 
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hudi.bloom import FILTER_KEY, KIND_KEY, OLD_FILTER_KEY, BloomFilter
@@ -237,6 +237,24 @@ def test_a_key_in_two_files_is_found_in_lookup_files_too(
         with pytest.raises(CorruptionError, match=r"/b-0_.*no record key of .*/a-0_.*'m' in both"):
             tagged(table, ["m"], index)
         assert tagged(table, ["k", "n"], index).positions.tolist() == [0, 1]
+
+
+def test_files_of_many_batches(tmp_path: Path, residency: Residency) -> None:
+    """Rows are counted over the batches that a file is read in, and repeated keys found there."""
+    table = SmallTable(tmp_path / "t", 9, SCHEMA)
+    keys = numbered(0, 200_000)
+    random.Random(3).shuffle(keys)
+    write(table, {("", "a-0"): keys}, range_of)
+    asked = keys[::1000] + keys[:2]
+    expected = [*range(0, 200_000, 1000), 0, 1]
+    for index in indexes(residency).values():
+        assert tagged(table, asked, index).positions.tolist() == expected
+    other = SmallTable(tmp_path / "u", 9, SCHEMA)
+    write(other, {("", "a-0"): [*keys, keys[7]]}, range_of)
+    for index in indexes(residency).values():
+        with pytest.raises(CorruptionError, match=f"each record key once.*{keys[7]!r}"):
+            tagged(other, [keys[7]], index)
+        assert tagged(other, [keys[8]], index).positions.tolist() == [8]
 
 
 # ---- damage

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from remote import KINDS, Remote
 from small_tables import SmallTable, row
 from tag_tables import indexes
 
@@ -167,3 +168,46 @@ def test_tables_of_apache_hudi(real_tables: Path, residency: Residency, name: st
     found = table.tag(scanned.select(columns))
     assert found["_pos"].null_count == 0
     assert found["_partition"] == scanned["_hoodie_partition_path"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_remote_table(real_tables: Path, residency: Residency, kind: str) -> None:
+    """Lookup files are local: whoever has one asks the store for nothing but the table's list."""
+    name = "v6_complexkeygen_hivestyle"
+    remote = Remote(real_tables, kind)
+    table = HudiTable.open(remote.location(name))
+    rows = HudiTable.open(real_tables / name).scan()
+    expected = HudiTable.open(real_tables / name).tag(rows, index="simple")
+    for index in indexes(residency).values():
+        assert table.tag(rows, index=index) == expected
+    index = BloomIndex(build="always", residency=residency)
+    assert table.tag(rows, index=index) == expected
+    remote.restart()
+    assert table.tag(rows, index=index) == expected
+    assert not any(path.endswith(".parquet") for _, path in remote.done)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_system_that_fails_is_no_damage(
+    real_tables: Path, residency: Residency, kind: str
+) -> None:
+    """Whichever operation fails: the error is the file system's, and the next try succeeds."""
+    remote = Remote(real_tables, kind)
+    name = "v9_txns_simple_nometa"
+    rows = HudiTable.open(real_tables / name).scan()
+
+    def tag() -> pa.Table:
+        index = BloomIndex(build="never", residency=residency, threads=1)
+        return HudiTable.open(remote.location(name)).tag(rows, index=index)
+
+    remote.restart()
+    expected = tag()
+    steps = len(remote.done)
+    assert expected["_pos"].null_count == 0
+    assert steps > 5
+    for at in range(steps):
+        remote.restart(fail_at=at)
+        with pytest.raises(OSError, match="injected"):
+            tag()
+        remote.restart()
+        assert tag() == expected

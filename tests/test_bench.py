@@ -254,6 +254,12 @@ def test_tagging(tmp_path: Path) -> None:
     pytest.importorskip("fastavro")
     sizes = ("--rows", "8000", "--files", "4", "--keys", "2000", "--rounds", "1")
     printed = python(tmp_path, str(BENCH / "hudi_tag.py"), *sizes)
-    for line in ("index_in", "warm, one thread", "cold, first", "simple", "all new, cold, one thread"):
+    for line in (
+        "index_in",
+        "warm, one thread",
+        "cold, first",
+        "simple",
+        "all new, cold, one thread",
+    ):
         assert re.search(rf"^{line} .* M keys/s", printed, re.MULTILINE), printed
     assert "ordered, keys of one file: 1 of 4 files" in printed

@@ -19,9 +19,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lookupstore.columnar.file_lookup import BUILDS, Build
 from lookupstore.hudi.file_groups import FileSlice
 from lookupstore.hudi.funnel import Tally
-from lookupstore.hudi.key_check import BUILDS, Build, KeyCheck
+from lookupstore.hudi.key_check import KeyCheck
 from lookupstore.hudi.key_files import KeyFile, KnownFiles
 from lookupstore.hudi.key_index import Hits
 from lookupstore.hudi.key_ranges import PRUNE_RULES, Candidates, KeyRanges, Prune

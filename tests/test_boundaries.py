@@ -111,7 +111,7 @@ ALLOWED = {
     ),
     "columnar.published": "columnar.source_file location",
     "columnar.file_lookup": (
-        "numpy pyarrow columnar.lookup_file columnar.probe columnar.published host_folder "
+        "numpy pyarrow _arrow columnar.lookup_file columnar.probe columnar.published host_folder "
         "made_files residency sst stats"
     ),
     "columnar.files": (
@@ -136,14 +136,48 @@ ALLOWED = {
         "hudi.timeline location"
     ),
     "hudi.table": (
-        "pyarrow hudi.avro_schema hudi.base_files hudi.commit hudi.file_groups hudi.options "
-        "hudi.timeline hudi.view location"
+        "pyarrow hudi.avro_schema hudi.base_files hudi.commit hudi.file_groups hudi.funnel "
+        "hudi.key_index hudi.options hudi.tag_rows hudi.timeline hudi.view location"
     ),
     "hudi._bloom": "numpy",
     "hudi.bloom": "numpy pyarrow _arrow hudi._bloom",
     "hudi._key_ranges": "numpy _sort",
     "hudi.key_ranges": "numpy pyarrow _arrow _sort hudi._key_ranges",
     "hudi._md5": "numpy",
+    "hudi._key_table": "numpy",
+    "hudi.funnel": "",
+    "hudi.key_files": (
+        "pyarrow columnar.source_file hudi.base_files hudi.bloom hudi.file_groups hudi.key_ranges "
+        "location"
+    ),
+    "hudi.wanted_keys": "numpy pyarrow _arrow hudi._key_table hudi.key_files",
+    "hudi.key_check": (
+        "numpy pyarrow _arrow columnar.file_lookup columnar.lookup_file hudi.base_files "
+        "hudi.key_files hudi.wanted_keys residency"
+    ),
+    "hudi.key_index": "numpy pyarrow hudi.file_groups hudi.funnel hudi.view",
+    "hudi.simple_index": (
+        "pyarrow hudi.file_groups hudi.funnel hudi.key_files hudi.key_index hudi.view "
+        "hudi.wanted_keys"
+    ),
+    "hudi.memory_index": (
+        "numpy pyarrow _arrow hudi._key_table hudi.file_groups hudi.funnel hudi.key_files "
+        "hudi.key_index hudi.view location"
+    ),
+    "hudi.bloom_index": (
+        "numpy pyarrow _arrow columnar.file_lookup hudi.file_groups hudi.funnel hudi.key_check "
+        "hudi.key_files hudi.key_index hudi.key_ranges hudi.view hudi.wanted_keys location "
+        "residency sst.reader"
+    ),
+    "hudi.index_names": ("hudi.bloom_index hudi.key_index hudi.memory_index hudi.simple_index"),
+    "hudi.tag": (
+        "numpy pyarrow _arrow hudi.file_groups hudi.funnel hudi.index_names hudi.key_index "
+        "hudi.view"
+    ),
+    "hudi.tag_rows": (
+        "numpy pyarrow hudi.base_files hudi.funnel hudi.index_names hudi.key_files hudi.key_index "
+        "hudi.record_keys hudi.tag hudi.view"
+    ),
     "hudi.record_keys": "numpy pyarrow arrow_types",
     "hudi.dedupe": "numpy pyarrow _arrow _sort keys",
     "hudi.partitioner": "numpy pyarrow _arrow hudi._md5",

@@ -63,4 +63,6 @@ class Values(Answers):
 class Batch:
     def __new__(cls, lookup: Lookup, keys: BinaryColumn, taker: Answers) -> Self: ...
 
+def hash_keys(keys: BinaryColumn) -> None: ...
+
 __test__: dict[str, Any]

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lookupstore._arrow import BinaryColumn
 from lookupstore.errors import ClosedError, CorruptionError
-from lookupstore.sst._batch import Answers, Lookup
+from lookupstore.sst._batch import Answers, Lookup, hash_keys
 from lookupstore.sst._block import Block
 from lookupstore.sst._filter import Filter
 from lookupstore.sst._table import BlockTable
@@ -39,6 +39,20 @@ shared_cache = BlockCache()
 
 
 SCAN_SCHEMA = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
+
+
+def hashed_keys(keys: Any) -> BinaryColumn:
+    """Return keys for `Reader.get_many` of several files, which then do not hash them again.
+
+    Args:
+        keys: as of `Reader.get_many`.
+
+    >>> len(hashed_keys([b"1", b"2"]))
+    2
+    """
+    column = BinaryColumn(keys, "keys")
+    hash_keys(column)
+    return column
 
 
 class Reader:
@@ -270,7 +284,8 @@ class Reader:
 
         Args:
             keys: Arrow array of binary, large_binary, fixed_size_binary or binary_view of n keys
-                in any order, or a list of bytes. A null is never found.
+                in any order, or a list of bytes; or what `hashed_keys` made of these. A null is
+                never found.
 
         Returns:
             large_binary array of length n: row i answers key i, null where it is missing.
@@ -286,7 +301,9 @@ class Reader:
             >>> Reader("n.sst").get_many([b"2", b"3"]).to_pylist()
             [b'two', None]
         """
-        return self._search().get_many(BinaryColumn(keys, "keys"))
+        if not isinstance(keys, BinaryColumn):
+            keys = BinaryColumn(keys, "keys")
+        return self._search().get_many(keys)
 
     def answer(self, keys: Any, answers: Answers) -> None:
         """Give the values of many keys to `answers`, each where it lies, and copy none.

@@ -1,0 +1,309 @@
+"""Rows as a caller gives them, to rows as a table has them: columns, types, keys, folders.
+
+Nothing is looked up here, and nothing written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookupstore.arrow_types import concat, plain_type, unwrap
+from lookupstore.hudi.base_files import META_COLUMNS
+from lookupstore.hudi.dedupe import TIES, rows_to_keep
+from lookupstore.hudi.options import EVENT_TIME, TableOptions
+from lookupstore.hudi.record_keys import partition_paths, record_keys
+from lookupstore.hudi.table_schema import TableSchema, is_wider
+from lookupstore.source import Source, open_source
+
+#: A column that says of a row that it is to be deleted, in the table or only in what is given.
+IS_DELETED = "_hoodie_is_deleted"
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Incoming:
+    """Hold rows that are to be written.
+
+    Attributes:
+        rows: the table's data columns, in its types.
+        keys: record key of each.
+        partitions: partition path of each.
+        deleted: which of them delete a row; None: none.
+    """
+
+    rows: pa.Table
+    keys: pa.ChunkedArray
+    partitions: pa.DictionaryArray
+    deleted: npt.NDArray[np.bool_] | None = None
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)
+
+    def take(self, rows: Rows) -> Incoming:
+        """Return some of the rows, in the order in which they are named."""
+        indices = pa.array(rows)
+        return Incoming(
+            self.rows.take(indices),
+            self.keys.take(indices),
+            self.partitions.take(indices),
+            None if self.deleted is None else self.deleted[rows],
+        )
+
+    def deduplicated(self, options: TableOptions) -> Incoming:
+        """Return the rows that stay where several have one partition and key.
+
+        Raises:
+            ValueError: a row has no ordering value.
+        """
+        ordering = ordering_of(options)
+        kept = rows_to_keep(
+            self.keys,
+            self.partitions,
+            None if ordering is None else _ordered(self.rows, ordering),
+            ties=TIES[options.version],
+        )
+        return self if len(kept) == len(self) else self.take(kept)
+
+
+class IncomingRows:
+    """Reads rows that a caller gives, as rows of a table.
+
+    Args:
+        given: an Arrow table, batches, anything with `__arrow_c_stream__`, or files: what
+            `lookupstore.source` takes.
+        known: columns of the table.
+        options: of the table.
+        named: whether a record key of one column has its name.
+        evolve: whether new columns and wider types become those of the table.
+
+    Raises:
+        TypeError: `given` gives no rows, or a column is not of the table's type.
+        ValueError: a column comes twice, is new, or is missing and may not be null.
+    """
+
+    def __init__(
+        self,
+        given: Any,
+        known: TableSchema,
+        options: TableOptions,
+        *,
+        named: bool | None,
+        evolve: bool,
+    ) -> None:
+        self._source = open_source(given)
+        self._options = options
+        self._named = named
+        #: The table's columns, after the rows are written.
+        self.schema = _schema(self._source, known, options, evolve)
+        self._has_flags = IS_DELETED in self._source.schema.names
+
+    def batches(self) -> Iterator[Incoming]:
+        """Read rows a few at a time; once.
+
+        Raises:
+            ValueError: a value does not fit the table's type; a row has no record key.
+        """
+        wanted = [
+            name
+            for name in self._source.schema.names
+            if name in self.schema.columns.names or name == IS_DELETED
+        ]
+        for batch in self._source.batches(wanted):
+            yield self._incoming(pa.Table.from_batches([batch]))
+
+    def all(self) -> Incoming:
+        """Read all rows; see `batches`."""
+        parts = list(self.batches())
+        if not parts:
+            empty = pa.table(
+                [pa.array([], field.type) for field in self._source.schema],
+                self._source.schema.names,
+            )
+            return self._incoming(empty)
+        flags = None
+        if self._has_flags:
+            flags = np.concatenate([part.deleted for part in parts])
+        coded = pa.chunked_array([part.partitions for part in parts]).unify_dictionaries()
+        return Incoming(
+            pa.concat_tables([part.rows for part in parts]),
+            pa.chunked_array([chunk for part in parts for chunk in part.keys.chunks], pa.string()),
+            concat(coded.chunks, coded.type),
+            flags,
+        )
+
+    def _incoming(self, table: pa.Table) -> Incoming:
+        options = self._options
+        columns = []
+        for field in self.schema.columns:
+            if field.name in table.column_names:
+                columns.append(_cast(table.column(field.name), field))
+            else:
+                columns.append(pa.chunked_array([pa.nulls(table.num_rows, field.type)]))
+        rows = pa.Table.from_arrays(columns, schema=self.schema.columns)
+        flags = None
+        if self._has_flags:
+            deleted = table.column(IS_DELETED).combine_chunks().fill_null(False)
+            flags = deleted.to_numpy(zero_copy_only=False).astype(bool)
+        return Incoming(
+            rows,
+            record_keys(rows, options.record_key, named=self._named),
+            partition_paths(
+                rows,
+                options.partition_by,
+                hive_style=options.hive_style,
+                url_encode=options.url_encode,
+            ),
+            flags,
+        )
+
+
+def ordering_of(options: TableOptions) -> str | None:
+    """Return the column by which of two rows with one key the newer one is known, if any."""
+    if options.merge_mode == EVENT_TIME and options.ordering:
+        return options.ordering[0]
+    return None
+
+
+def _schema(
+    source: Source, known: TableSchema, options: TableOptions, evolve: bool
+) -> TableSchema:
+    """Return the columns of the table after rows of a source were written to it."""
+    given, columns = source.schema, known.columns
+    if len(set(given.names)) < len(given.names):
+        raise ValueError(f"rows have a column twice: {', '.join(given.names)}")
+    ordering = ordering_of(options)
+    needed = {*options.record_key, *options.partition_by, *([ordering] if ordering else [])}
+    for name in columns.names:
+        if name in needed and name not in given.names:
+            raise ValueError(f"rows have no column {name!r}, which may not be missing")
+    others = []
+    for field in given:
+        at = columns.get_field_index(field.name)
+        if field.name in META_COLUMNS:
+            continue  # rows that were read from a table
+        if field.name == IS_DELETED:
+            if not pa.types.is_boolean(plain_type(field.type)):
+                raise TypeError(f"rows: {IS_DELETED} is {field.type}; give bool")
+            if at < 0:
+                continue
+        if at < 0 or not _fits(field.type, columns.field(at).type):
+            others.append(field)
+    if not others:
+        return known
+    if not evolve:
+        raise _refused(others[0], columns)
+    # Where wider is not what a type is, the table keeps its own, and the rows do not fit.
+    schema = known.evolved(pa.schema(others), needed, "rows")
+    for field in others:
+        if not _fits(field.type, schema.columns.field(field.name).type):
+            raise _refused(field, columns)
+    return schema
+
+
+def _refused(field: pa.Field, columns: pa.Schema) -> Exception:
+    at = columns.get_field_index(field.name)
+    if at < 0:
+        return ValueError(
+            f"rows have a column {field.name!r}, which the table has not; evolve=True adds it"
+        )
+    kind = columns.field(at).type
+    if is_wider(field.type, kind):
+        return TypeError(
+            f"rows: {field.name!r} is {field.type}, in the table {kind}; evolve=True widens it, "
+            "unless keys or folders are made of it"
+        )
+    return TypeError(f"rows: {field.name!r} is {field.type}; give {kind}")
+
+
+def _fits(given: pa.DataType, kind: pa.DataType) -> bool:
+    """Return whether a column's values become values of a type, or are refused one by one."""
+    given, types = plain_type(given), pa.types
+    if given == kind or types.is_null(given):
+        return True
+    if types.is_integer(kind) and types.is_integer(given):
+        return given.bit_width <= kind.bit_width and given != pa.uint64() or given == pa.uint32()
+    if types.is_timestamp(kind) and types.is_timestamp(given):
+        return given.tz is not None  # others fail at what has no zone
+    if types.is_decimal(kind) and types.is_decimal(given):
+        return kind == given or is_wider(kind, pa.decimal128(given.precision, given.scale))
+    if types.is_string(kind):
+        return bool(types.is_large_string(given))
+    if types.is_binary(kind):
+        return bool(
+            types.is_large_binary(given)
+            or types.is_string(given)
+            or types.is_large_string(given)
+            or types.is_fixed_size_binary(given)
+        )
+    if types.is_date32(kind):
+        return bool(types.is_date(given))
+    if types.is_time(kind):
+        return bool(types.is_time(given))
+    if types.is_float64(kind):
+        return bool(
+            types.is_floating(given)
+            or (types.is_integer(given) and given.bit_width <= 32)
+        )
+    if types.is_struct(kind) and types.is_struct(given):
+        known = {field.name: field.type for field in kind}
+        return all(
+            field.name in known and _fits(field.type, known[field.name]) for field in given
+        )
+    if types.is_list(kind) and (
+        types.is_list(given) or types.is_large_list(given) or types.is_fixed_size_list(given)
+    ):
+        return _fits(given.value_type, kind.value_type)
+    if types.is_map(kind) and types.is_map(given):
+        return _fits(given.key_type, kind.key_type) and _fits(given.item_type, kind.item_type)
+    return False
+
+
+def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    chunks = []
+    for chunk in column.chunks:
+        plain = unwrap(chunk)
+        try:
+            chunks.append(plain if plain.type == field.type else plain.cast(field.type))
+        except pa.ArrowException as error:
+            raise ValueError(
+                f"rows: {field.name!r} has a value that is no {field.type}: {error}"
+            ) from error
+    return pa.chunked_array(chunks, field.type)
+
+
+def _ordered(rows: pa.Table, name: str) -> pa.ChunkedArray:
+    column = rows.column(name)
+    if column.null_count:
+        at = pc.index(column.is_null(), True).as_py()
+        raise ValueError(f"row {at} has no value of {name!r}, by which the newer row is known")
+    return column
+
+
+def keys_of(given: Any, fields: Sequence[str], columns: pa.Schema) -> Any:
+    """Return keys that a caller gives as rows: for a key of one column its values will do.
+
+    Raises:
+        TypeError: they are values, and the key has several columns.
+
+    >>> keys_of([1, 2], ["id"], pa.schema({"id": pa.int32()})).schema
+    id: int32
+    """
+    if isinstance(given, list) and not any(
+        isinstance(one, (pa.RecordBatch, pa.Table)) for one in given
+    ):
+        if len(fields) > 1:
+            raise TypeError(f"keys is a list; give a table with {', '.join(map(repr, fields))}")
+        return pa.table({fields[0]: pa.array(given, columns.field(fields[0]).type)})
+    if isinstance(given, (pa.Array, pa.ChunkedArray)) and not pa.types.is_struct(given.type):
+        if len(fields) > 1:
+            raise TypeError(f"keys is a column; give a table with {', '.join(map(repr, fields))}")
+        return pa.table({fields[0]: given})
+    return given

@@ -141,6 +141,19 @@ ALLOWED = {
     "hudi._key_ranges": "numpy _sort",
     "hudi.key_ranges": "numpy pyarrow _arrow _sort hudi._key_ranges",
     "hudi._md5": "numpy",
+    "hudi._key_table": "numpy",
+    "hudi.funnel": "",
+    "hudi.key_files": ("pyarrow columnar.source_file hudi.base_files hudi.file_groups location"),
+    "hudi.key_index": "numpy pyarrow hudi.file_groups hudi.funnel hudi.view",
+    "hudi.simple_index": (
+        "numpy pyarrow _arrow hudi._key_table hudi.file_groups hudi.funnel hudi.key_files "
+        "hudi.key_index hudi.view"
+    ),
+    "hudi.index_names": "hudi.key_index hudi.simple_index",
+    "hudi.tag": (
+        "numpy pyarrow _arrow hudi.file_groups hudi.funnel hudi.index_names hudi.key_index "
+        "hudi.view"
+    ),
     "hudi.record_keys": "numpy pyarrow arrow_types",
     "hudi.dedupe": "numpy pyarrow _arrow _sort keys",
     "hudi.partitioner": "numpy pyarrow _arrow hudi._md5",

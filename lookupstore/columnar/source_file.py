@@ -209,6 +209,49 @@ def source_files(
     return sorted(files, key=lambda file: file.path)
 
 
+def parquet_source(filesystem: fs.FileSystem, path: str) -> tuple[SourceFile, pq.FileMetaData]:
+    """Describe one Parquet file, and return what its footer says, which is read once.
+
+    Args:
+        filesystem: that has the file.
+        path: of the file on it.
+
+    Raises:
+        FileNotFoundError: there is none.
+        CorruptionError: its footer is damaged.
+
+    >>> import tempfile
+    >>> path = f"{tempfile.mkdtemp()}/a.parquet"
+    >>> pq.write_table(pa.table({"id": [1, 2]}), path)
+    >>> source, footer = parquet_source(fs.LocalFileSystem(), path)
+    >>> source.num_rows, footer.num_row_groups
+    (2, 1)
+    """
+    with filesystem.open_input_file(path) as file:
+        nbytes = file.size()
+        tail = _tail(file, nbytes, "parquet", path)
+    metadata = _parquet_footer(tail, path, nbytes)
+    source = SourceFile(
+        filesystem=filesystem,
+        path=path,
+        base=posixpath.dirname(path),
+        nbytes=nbytes,
+        written=_written(filesystem, filesystem.get_file_info(path)),
+        footer=_footer_hash(tail),
+        num_rows=metadata.num_rows,
+        schema=metadata.schema.to_arrow_schema().remove_metadata(),
+        constants=(),
+    )
+    return source, metadata
+
+
+def _parquet_footer(tail: bytes, path: str, nbytes: int) -> pq.FileMetaData:
+    try:
+        return pq.read_metadata(pa.BufferReader(tail))
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptionError(path, nbytes, "a parquet footer", error) from error
+
+
 def _folders(found: FoundFiles, path: str) -> dict[str, str | None]:
     """Return the values that `name=value` folders above a file give."""
     if found.base is None:
@@ -252,15 +295,15 @@ def _read(one: _One, kinds: dict[str, pa.DataType]) -> SourceFile:
     with found.filesystem.open_input_file(info.path) as file:
         nbytes = file.size()
         tail = _tail(file, nbytes, file_format, info.path)
-        try:
-            if file_format == "parquet":
-                metadata = pq.read_metadata(pa.BufferReader(tail))
-                schema, num_rows = metadata.schema.to_arrow_schema(), metadata.num_rows
-            else:
+        if file_format == "parquet":
+            metadata = _parquet_footer(tail, info.path, nbytes)
+            schema, num_rows = metadata.schema.to_arrow_schema(), metadata.num_rows
+        else:
+            try:
                 reader = orc.ORCFile(file)
                 schema, num_rows = reader.schema, reader.nrows
-        except (pa.ArrowException, OSError) as error:
-            raise CorruptionError(info.path, nbytes, f"a {file_format} footer", error) from error
+            except (pa.ArrowException, OSError) as error:
+                raise CorruptionError(info.path, nbytes, "an orc footer", error) from error
     constants = tuple(
         (name, value if value is None or kinds[name] == pa.string() else int(value))
         for name, value in folders.items()

@@ -229,11 +229,12 @@ def _fits(given: pa.DataType, kind: pa.DataType) -> bool:
     if given == kind or types.is_null(given):
         return True
     if types.is_integer(kind) and types.is_integer(given):
-        return given.bit_width <= kind.bit_width and given != pa.uint64() or given == pa.uint32()
+        room = kind.bit_width - int(types.is_unsigned_integer(given))
+        return bool(given.bit_width <= room)
     if types.is_timestamp(kind) and types.is_timestamp(given):
         return given.tz is not None  # others fail at what has no zone
     if types.is_decimal(kind) and types.is_decimal(given):
-        return kind == given or is_wider(kind, pa.decimal128(given.precision, given.scale))
+        return is_wider(kind, given)
     if types.is_string(kind):
         return bool(types.is_large_string(given))
     if types.is_binary(kind):
@@ -287,23 +288,66 @@ def _ordered(rows: pa.Table, name: str) -> pa.ChunkedArray:
     return column
 
 
-def keys_of(given: Any, fields: Sequence[str], columns: pa.Schema) -> Any:
-    """Return keys that a caller gives as rows: for a key of one column its values will do.
+def read_keys(
+    given: Any, columns: pa.Schema, options: TableOptions, *, named: bool | None
+) -> tuple[pa.ChunkedArray, pa.DictionaryArray | None]:
+    """Read keys that a caller gives.
+
+    Args:
+        given: rows as for a write, of which the columns of key and partition are looked at; for a
+            key of one column also an Arrow array of it, or a list of values.
+        columns: of the table.
+        options: of the table.
+        named: whether a record key of one column has its name.
+
+    Returns:
+        the record keys, and the partition path of each: None if `given` lacks those columns.
 
     Raises:
-        TypeError: they are values, and the key has several columns.
-
-    >>> keys_of([1, 2], ["id"], pa.schema({"id": pa.int32()})).schema
-    id: int32
+        TypeError: `given` is no keys, or a column is not of the table's type.
+        ValueError: a column of the key is missing, or some of the partition's are.
     """
-    if isinstance(given, list) and not any(
-        isinstance(one, (pa.RecordBatch, pa.Table)) for one in given
-    ):
-        if len(fields) > 1:
-            raise TypeError(f"keys is a list; give a table with {', '.join(map(repr, fields))}")
-        return pa.table({fields[0]: pa.array(given, columns.field(fields[0]).type)})
-    if isinstance(given, (pa.Array, pa.ChunkedArray)) and not pa.types.is_struct(given.type):
-        if len(fields) > 1:
-            raise TypeError(f"keys is a column; give a table with {', '.join(map(repr, fields))}")
-        return pa.table({fields[0]: given})
-    return given
+    source = open_source(_key_table(given, options.record_key, columns))
+    names = source.schema.names
+    partition_by = [name for name in options.partition_by if name in names]
+    if partition_by and len(partition_by) < len(options.partition_by):
+        missing = [name for name in options.partition_by if name not in names]
+        raise ValueError(f"keys have no column {missing[0]!r}; give all columns of a partition")
+    wanted = list(dict.fromkeys([*options.record_key, *partition_by]))
+    for name in wanted:
+        if name not in names:
+            raise ValueError(f"keys have no column {name!r}")
+        if not _fits(source.schema.field(name).type, columns.field(name).type):
+            raise _refused(source.schema.field(name), columns)
+    schema = pa.schema([columns.field(name) for name in wanted])
+    table = pa.Table.from_batches(
+        source.batches(wanted), pa.schema([source.schema.field(name) for name in wanted])
+    )
+    table = pa.Table.from_arrays([_cast(table.column(one.name), one) for one in schema], wanted)
+    keys = record_keys(table, options.record_key, named=named)
+    if len(partition_by) < len(options.partition_by):
+        return keys, None
+    paths = partition_paths(
+        table,
+        options.partition_by,
+        hive_style=options.hive_style,
+        url_encode=options.url_encode,
+    )
+    return keys, paths
+
+
+def _key_table(given: Any, fields: Sequence[str], columns: pa.Schema) -> Any:
+    """Return keys as rows, where their values are given."""
+    is_column = isinstance(given, (pa.Array, pa.ChunkedArray)) and not pa.types.is_struct(
+        given.type
+    )
+    is_values = isinstance(given, list) and not any(
+        isinstance(one, pa.RecordBatch) for one in given
+    )
+    if not (is_column or is_values):
+        return given
+    if len(fields) > 1:
+        raise TypeError(f"keys is one column; give a table with {', '.join(map(repr, fields))}")
+    if is_values:
+        given = pa.array(given, columns.field(fields[0]).type)
+    return pa.table({fields[0]: given})

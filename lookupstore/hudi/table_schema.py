@@ -84,6 +84,26 @@ class TableSchema:
         return self if columns == self.columns else TableSchema(columns, _json(record))
 
 
+def parse_table_schema(text: str, where: str, meta: Collection[str]) -> TableSchema:
+    """Return the columns that an Avro text says.
+
+    Args:
+        text: of a commit, or of the properties.
+        where: it is from, for errors.
+        meta: columns that it may have, which are no data.
+
+    Raises:
+        CorruptionError: it is no schema of columns.
+        FormatError: it has a type that is refused.
+    """
+    columns = arrow_schema(text, where)
+    if any(name in meta for name in columns.names):
+        record = json.loads(text)
+        record["fields"] = [one for one in record["fields"] if one["name"] not in meta]
+        text, columns = _json(record), pa.schema([one for one in columns if one.name not in meta])
+    return TableSchema(columns, text)
+
+
 def is_wider(wide: pa.DataType, narrow: pa.DataType, *, exact: bool = False) -> bool:
     """Return whether a type holds every value of another one, and more.
 

@@ -1,0 +1,571 @@
+"""The writes of a table: what each verb does with its rows, in the order that Hudi's have.
+
+Columns are checked, repeated keys resolved, keys found; then the instant is requested, and from
+there on `transaction` says what comes when.
+
+Source: org.apache.hudi.table.action.commit (BaseWriteHelper, BaseSparkCommitActionExecutor,
+SparkInsertOverwriteCommitActionExecutor, SparkDeletePartitionCommitActionExecutor).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lookupstore.hudi.base_file_writer import BaseFileWriter, FileFormat, NewFile
+from lookupstore.hudi.base_files import RECORD_KEY
+from lookupstore.hudi.commit import CommitMetadata, WriteStat
+from lookupstore.hudi.dedupe import rows_to_keep
+from lookupstore.hudi.file_groups import FileSlice, GroupId
+from lookupstore.hudi.incoming import Incoming, IncomingRows, ordering_of, read_keys
+from lookupstore.hudi.key_index import KeyIndex
+from lookupstore.hudi.merge import Changes, Inserts, RowCounts, merge, row_schema, write_inserts
+from lookupstore.hudi.partitioner import FileSizing
+from lookupstore.hudi.slice_rows import SliceRows
+from lookupstore.hudi.table_schema import TableSchema
+from lookupstore.hudi.tag import tag
+from lookupstore.hudi.timeline import Clock, Instant
+from lookupstore.hudi.transaction import Transaction
+from lookupstore.hudi.view import TableView
+from lookupstore.hudi.write_plan import FilePlan, Places, WritePlan, plan_write
+
+# Rows of a bulk insert that wait in memory for their files.
+_WAITING_BYTES = 256 << 20
+_SAMPLE = 5
+
+
+def new_file_id() -> str:
+    """Return an id for a file group, as Hudi's are."""
+    return f"{uuid.uuid4()}-0"
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """Say how a write is done.
+
+    Attributes:
+        evolve: add columns that the table has not, and widen types.
+        drop_metadata_table: delete the metadata table of a table that has one, which would hide
+            what is written; Java builds it again.
+        index: finds keys: a name that `tag` takes, or an index.
+        sizing: of files.
+        format: of base files.
+        threads: files that are written at the same time; None: as many as there are processors.
+        extra_metadata: texts by name that the commit keeps.
+        new_file_id: gives the id of each new file group.
+        clock: tells the time; None: that of the machine.
+    """
+
+    evolve: bool = False
+    drop_metadata_table: bool = False
+    index: str | KeyIndex = "simple"
+    sizing: FileSizing = field(default_factory=FileSizing)
+    format: FileFormat = field(default_factory=FileFormat)
+    threads: int | None = None
+    extra_metadata: Mapping[str, str] = field(default_factory=dict)
+    new_file_id: Callable[[], str] = new_file_id
+    clock: Clock | None = None
+
+
+@dataclass(frozen=True)
+class WriteResult:
+    """Say what a write did, or is going to do.
+
+    Attributes:
+        instant: of the commit; None: it was only tried.
+        operation: name of the write, as Hudi has it.
+        rows_inserted: that are new.
+        rows_updated: that were there and changed; if it was only tried, those that were there.
+        rows_deleted: that are gone, without those of replaced file groups.
+        rows_written: in all new files; 0 if it was only tried.
+        files_new: of new file groups.
+        files_rewritten: that others take the place of, by path.
+        files_replaced: whose file groups are gone, by path.
+        bytes_rewritten: of the former.
+        bytes_written: in all new files; 0 if it was only tried.
+        seconds: that steps took, by name; those of threads are not added up.
+    """
+
+    instant: Instant | None
+    operation: str
+    rows_inserted: int = 0
+    rows_updated: int = 0
+    rows_deleted: int = 0
+    rows_written: int = 0
+    files_new: int = 0
+    files_rewritten: tuple[str, ...] = ()
+    files_replaced: tuple[str, ...] = ()
+    bytes_rewritten: int = 0
+    bytes_written: int = 0
+    seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
+
+
+class Write:
+    """Does one write.
+
+    Args:
+        view: the table as it is now, which can be written to.
+        options: of the write.
+        dry_run: only find out what it would do.
+    """
+
+    def __init__(self, view: TableView, options: WriteOptions, *, dry_run: bool) -> None:
+        self._view = view
+        self._options = options
+        self._dry_run = dry_run
+        self._seconds: dict[str, float] = {}
+
+    def upsert(self, given: Any) -> WriteResult:
+        """Change rows whose keys are there, and insert the others."""
+        with self._step("read"):
+            incoming, schema = self._read(given)
+        places = self._find(incoming)
+        if incoming.deleted is not None:
+            # There is nothing to delete of a row that is not there.
+            kept = np.flatnonzero(~incoming.deleted | (places.numbers >= 0))
+            incoming = incoming.take(kept)
+            places = Places(places.slices, places.numbers[kept], places.positions[kept])
+        return self._merge("UPSERT", incoming, places, schema)
+
+    def insert(self, given: Any) -> WriteResult:
+        """Insert rows, none of whose keys is there."""
+        with self._step("read"):
+            incoming, schema = self._read(given)
+            incoming = _without_deleted(incoming)
+        places = self._find(incoming)
+        there = np.flatnonzero(places.numbers >= 0)
+        if len(there):
+            keys = incoming.keys.take(pa.array(there[:_SAMPLE])).to_pylist()
+            raise ValueError(
+                f"{len(there)} rows have keys that are in the table, such as "
+                f"{', '.join(map(repr, keys))}: upsert changes rows that are there"
+            )
+        return self._merge("INSERT", incoming, places, schema)
+
+    def delete(self, given: Any) -> WriteResult:
+        """Delete the rows of keys; those that are not there will do."""
+        view = self._view
+        with self._step("read"):
+            schema = view.table_schema
+            keys, partitions = read_keys(given, schema.columns, view.options, named=self._named())
+            if partitions is None:
+                keys, partitions = self._everywhere(keys)
+            kept = pa.array(rows_to_keep(keys, partitions))
+            keys, partitions = keys.take(kept), partitions.take(kept)
+        with self._step("tag"):
+            tagged = tag(view, partitions, keys, index=self._options.index)
+            found = np.flatnonzero(tagged.found)
+            places = Places(tagged.slices, tagged.slice_numbers[found], tagged.positions[found])
+        rows = schema.columns.empty_table()
+        taken = pa.array(found)
+        incoming = Incoming(rows, keys.take(taken), partitions.take(taken))
+        return self._merge("DELETE", incoming, places, schema, explicit=True)
+
+    def bulk_insert(self, given: Any) -> WriteResult:
+        """Insert rows as they come, without a look at the keys."""
+        rows = self._incoming(given)
+        if self._dry_run:
+            incoming = _without_deleted(rows.all())
+            plan = self._plan(incoming, Places.nowhere(len(incoming)), ())
+            return self._planned("BULK_INSERT", incoming, plan)
+        transaction = self._begin("BULK_INSERT", CommitMetadata(operation="BULK_INSERT"))
+        with self._abandoning(transaction):
+            with self._step("write"):
+                stats = _BulkInsert(self._view, rows.schema, self._options, transaction).write(rows)
+            return self._complete(transaction, "BULK_INSERT", stats, (), (), rows.schema)
+
+    def overwrite(self, given: Any, *, whole_table: bool) -> WriteResult:
+        """Put rows in the place of all rows of their partitions, or of the table."""
+        with self._step("read"):
+            incoming, schema = self._read(given)
+            incoming = _without_deleted(incoming)
+        paths = set(incoming.partitions.dictionary.take(incoming.partitions.indices.unique()).to_pylist())
+        replaced = [
+            group.current
+            for group in self._view.groups(None)
+            if whole_table or group.id.partition in paths
+        ]
+        operation = "INSERT_OVERWRITE_TABLE" if whole_table else "INSERT_OVERWRITE"
+        places = Places.nowhere(len(incoming))
+        plan = self._plan(incoming, places, ())
+        if self._dry_run:
+            return self._planned(operation, incoming, plan, replaced)
+        return self._write(operation, incoming, plan, schema, replaced)
+
+    def delete_partitions(self, partitions: Sequence[str]) -> WriteResult:
+        """Delete all rows of partitions."""
+        if isinstance(partitions, str):
+            raise TypeError(f"partitions is {partitions!r}; give a list of paths")
+        groups = [group.current for group in self._view.groups(None)]
+        known = {one.group.partition for one in groups}
+        for path in partitions:
+            if path not in known:
+                raise KeyError(f"partitions: there is no {path!r} in the table")
+        replaced = [one for one in groups if one.group.partition in partitions]
+        schema = self._view.table_schema
+        incoming = Incoming(
+            schema.columns.empty_table(),
+            pa.chunked_array([], pa.string()),
+            pa.array([], pa.string()).dictionary_encode(),
+        )
+        plan = WritePlan((), {})
+        if self._dry_run:
+            return self._planned("DELETE_PARTITION", incoming, plan, replaced)
+        return self._write("DELETE_PARTITION", incoming, plan, schema, replaced)
+
+    def _incoming(self, given: Any) -> IncomingRows:
+        return IncomingRows(
+            given,
+            self._view.table_schema,
+            self._view.options,
+            named=self._named(),
+            evolve=self._options.evolve,
+        )
+
+    def _read(self, given: Any) -> tuple[Incoming, TableSchema]:
+        """Return rows with one for each key, and the columns of the table with them."""
+        rows = self._incoming(given)
+        return rows.all().deduplicated(self._view.options), rows.schema
+
+    def _named(self) -> bool | None:
+        """Return whether a record key of one column has its name; None: it has several columns.
+
+        Of complex keys with one column Hudi's versions differ: a table's own rows tell.
+        """
+        options = self._view.options
+        if len(options.record_key) > 1 or options.key_generator != "COMPLEX":
+            return None
+        start = f"{options.record_key[0]}:"
+        for group in self._view.groups(None):
+            schema = pa.schema([pa.field(RECORD_KEY, pa.string())])
+            for batch in SliceRows(self._view.location, group.current, schema).batches(threads=False):
+                return bool(str(batch.column(0)[0]).startswith(start))
+        return True
+
+    def _everywhere(
+        self, keys: pa.ChunkedArray
+    ) -> tuple[pa.ChunkedArray, pa.DictionaryArray]:
+        """Return keys once for each partition of the table, since nobody said which one."""
+        paths = sorted({group.id.partition for group in self._view.groups(None)})
+        repeated = pa.chunked_array(keys.chunks * len(paths), pa.string())
+        codes = np.repeat(np.arange(len(paths), dtype=np.int32), len(keys))
+        return repeated, pa.DictionaryArray.from_arrays(
+            pa.array(codes), pa.array(paths, pa.string())
+        )
+
+    def _find(self, incoming: Incoming) -> Places:
+        with self._step("tag"):
+            index = self._options.index
+            tagged = tag(self._view, incoming.partitions, incoming.keys, index=index)
+            return Places(tagged.slices, tagged.slice_numbers, tagged.positions)
+
+    def _merge(
+        self,
+        operation: str,
+        incoming: Incoming,
+        places: Places,
+        schema: TableSchema,
+        *,
+        explicit: bool = False,
+    ) -> WriteResult:
+        small = [group.current for group in self._view.groups(None)]
+        plan = self._plan(incoming, places, small)
+        if self._dry_run:
+            return self._planned(operation, incoming, plan, explicit=explicit)
+        return self._write(operation, incoming, plan, schema, None, explicit=explicit)
+
+    def _plan(
+        self, incoming: Incoming, places: Places, small: Sequence[FileSlice]
+    ) -> WritePlan:
+        with self._step("plan"):
+            return plan_write(
+                self._view,
+                incoming.partitions,
+                incoming.keys,
+                places,
+                small,
+                self._options.sizing,
+                self._options.new_file_id,
+            )
+
+    def _planned(
+        self,
+        operation: str,
+        incoming: Incoming,
+        plan: WritePlan,
+        replaced: Sequence[FileSlice] = (),
+        *,
+        explicit: bool = False,
+    ) -> WriteResult:
+        current = [one.current for one in plan.files if one.current is not None]
+        changed = sum(len(one.changes) for one in plan.files)
+        deleted = changed if explicit else int(np.count_nonzero(incoming.deleted))
+        return WriteResult(
+            None,
+            operation,
+            rows_inserted=sum(len(one.inserts) for one in plan.files),
+            rows_updated=changed - deleted,
+            rows_deleted=deleted,
+            files_new=sum(one.current is None for one in plan.files),
+            files_rewritten=tuple(one.path for one in current),
+            files_replaced=tuple(one.path for one in replaced),
+            bytes_rewritten=sum(one.bytes for one in current),
+            seconds=self._seconds,
+        )
+
+    def _write(
+        self,
+        operation: str,
+        incoming: Incoming,
+        plan: WritePlan,
+        schema: TableSchema,
+        replaced: Sequence[FileSlice] | None,
+        *,
+        explicit: bool = False,
+    ) -> WriteResult:
+        """Write the files of a plan, and commit; replaced is None where nothing may be."""
+        transaction = self._begin(operation, plan.profile(operation), replaces=replaced is not None)
+        with self._abandoning(transaction):
+            with self._step("write"):
+                for partition in dict.fromkeys(one.partition for one in plan.files):
+                    transaction.open_partition(partition)
+                files = _Files(
+                    self._view, incoming, schema, self._options, transaction.time, explicit
+                )
+                stats = files.write(plan.files)
+            current = [one.current for one in plan.files if one.current is not None]
+            return self._complete(
+                transaction, operation, stats, current, replaced or (), schema
+            )
+
+    def _begin(
+        self, operation: str, profile: CommitMetadata, *, replaces: bool = False
+    ) -> Transaction:
+        transaction = Transaction(
+            self._view, operation, replaces=replaces, clock=self._options.clock
+        )
+        transaction.begin(profile)
+        return transaction
+
+    def _complete(
+        self,
+        transaction: Transaction,
+        operation: str,
+        stats: Sequence[WriteStat],
+        rewritten: Sequence[FileSlice],
+        replaced: Sequence[FileSlice],
+        schema: TableSchema,
+    ) -> WriteResult:
+        with self._step("commit"):
+            instant = transaction.complete(
+                stats,
+                {one.group for one in replaced},
+                schema.avro,
+                self._options.extra_metadata,
+            )
+        return WriteResult(
+            instant,
+            operation,
+            rows_inserted=sum(one.num_inserts or 0 for one in stats),
+            rows_updated=sum(one.num_update_writes or 0 for one in stats),
+            rows_deleted=sum(one.num_deletes or 0 for one in stats),
+            rows_written=sum(one.num_writes or 0 for one in stats),
+            files_new=len(stats) - len(rewritten),
+            files_rewritten=tuple(one.path for one in rewritten),
+            files_replaced=tuple(one.path for one in replaced),
+            bytes_rewritten=sum(one.bytes for one in rewritten),
+            bytes_written=sum(one.total_write_bytes or 0 for one in stats),
+            seconds=self._seconds,
+        )
+
+    @contextmanager
+    def _abandoning(self, transaction: Transaction) -> Iterator[None]:
+        """Delete the files of a write that fails, not of one that is killed."""
+        try:
+            yield
+        except Exception:
+            transaction.abandon()
+            raise
+
+    @contextmanager
+    def _step(self, name: str) -> Iterator[None]:
+        begun = time.perf_counter()
+        yield
+        self._seconds[name] = self._seconds.get(name, 0.0) + time.perf_counter() - begun
+
+
+class _Files:
+    """Writes the files of a plan, some at the same time."""
+
+    def __init__(
+        self,
+        view: TableView,
+        incoming: Incoming,
+        schema: TableSchema,
+        options: WriteOptions,
+        instant: str,
+        explicit: bool,
+    ) -> None:
+        self._location = view.location
+        self._incoming = incoming
+        self._schema = schema
+        self._options = options
+        self._instant = instant
+        self._explicit = explicit
+        self._ordering = ordering_of(view.options)
+        self._is_alone = True
+
+    def write(self, files: Sequence[FilePlan]) -> list[WriteStat]:
+        """Write all, and return what is said of each."""
+        threads = min(self._options.threads or os.cpu_count() or 1, len(files))
+        # Arrow's own threads help one file; several files have one each.
+        self._is_alone = threads < 2
+        if self._is_alone:
+            return [self._one(number, file) for number, file in enumerate(files)]
+        with ThreadPoolExecutor(threads, thread_name_prefix="lookupstore-hudi") as pool:
+            return list(pool.map(self._one, range(len(files)), files))
+
+    def _one(self, number: int, plan: FilePlan) -> WriteStat:
+        file = NewFile(plan.partition, plan.file_id, number, self._instant)
+        inserts = Inserts(self._taken_keys(plan.inserts), self._taken(plan.inserts))
+        with BaseFileWriter(self._location, file, self._schema, self._options.format) as into:
+            if plan.current is None:
+                counts = write_inserts(inserts, into)
+            else:
+                rows = row_schema(self._schema.columns)
+                counts = merge(
+                    SliceRows(self._location, plan.current, rows),
+                    self._changes(plan),
+                    inserts,
+                    into,
+                    threads=self._is_alone,
+                )
+        return _stat(into.result(), plan.current, counts)
+
+    def _changes(self, plan: FilePlan) -> Changes:
+        if self._explicit:
+            return Changes(plan.positions, None)
+        deleted = self._incoming.deleted
+        return Changes(
+            plan.positions,
+            self._taken(plan.changes),
+            None if deleted is None else deleted[plan.changes],
+            self._ordering,
+        )
+
+    def _taken(self, rows: Any) -> pa.RecordBatch:
+        table = self._incoming.rows
+        if not len(rows):
+            return pa.RecordBatch.from_pylist([], table.schema)
+        taken = table.take(pa.array(rows)).combine_chunks()
+        return taken.to_batches()[0]
+
+    def _taken_keys(self, rows: Any) -> pa.Array:
+        keys = self._incoming.keys.take(pa.array(rows, pa.int64())).combine_chunks()
+        return keys if isinstance(keys, pa.Array) else pa.array([], pa.string())
+
+
+class _BulkInsert:
+    """Writes rows as they come to files of their partitions, and begins new files at a size."""
+
+    def __init__(
+        self,
+        view: TableView,
+        schema: TableSchema,
+        options: WriteOptions,
+        transaction: Transaction,
+    ) -> None:
+        self._location = view.location
+        self._schema = schema
+        self._options = options
+        self._transaction = transaction
+        self._open: dict[str, tuple[ExitStack, BaseFileWriter]] = {}
+        self._stats: list[WriteStat] = []
+        self._files = 0
+
+    def write(self, rows: IncomingRows) -> list[WriteStat]:
+        """Write all rows, and return what is said of each file."""
+        try:
+            for incoming in rows.batches():
+                self._add(_without_deleted(incoming))
+                self._limit_memory()
+            for partition in list(self._open):
+                self._close(partition)
+        except BaseException as error:
+            for stack, _ in self._open.values():
+                stack.__exit__(type(error), error, error.__traceback__)
+            raise
+        return self._stats
+
+    def _add(self, incoming: Incoming) -> None:
+        codes = incoming.partitions.indices.to_numpy()
+        order = np.argsort(codes, kind="stable")
+        cuts = np.flatnonzero(np.diff(codes[order])) + 1
+        for rows in np.split(order, cuts) if len(order) else ():
+            part = incoming if len(rows) == len(incoming) else incoming.take(rows)
+            partition = part.partitions[0].as_py()
+            writer = self._writer(partition)
+            for batch, keys in zip(part.rows.to_batches(), part.keys.chunks, strict=True):
+                write_inserts(Inserts(keys, batch), writer)
+            if writer.bytes >= self._options.sizing.max_file_size:
+                self._close(partition)
+
+    def _writer(self, partition: str) -> BaseFileWriter:
+        if partition not in self._open:
+            self._transaction.open_partition(partition)
+            file = NewFile(
+                partition, self._options.new_file_id(), self._files, self._transaction.time
+            )
+            self._files += 1
+            stack = ExitStack()
+            writer = stack.enter_context(
+                BaseFileWriter(self._location, file, self._schema, self._options.format)
+            )
+            self._open[partition] = stack, writer
+        return self._open[partition][1]
+
+    def _close(self, partition: str) -> None:
+        stack, writer = self._open.pop(partition)
+        stack.close()
+        self._stats.append(_stat(writer.result(), None, RowCounts(writer.rows, writer.rows)))
+
+    def _limit_memory(self) -> None:
+        """Write what waits for many partitions as smaller row groups, before it is too much."""
+        writers = sorted((one for _, one in self._open.values()), key=lambda one: one.waiting_bytes)
+        waiting = sum(one.waiting_bytes for one in writers)
+        while waiting > _WAITING_BYTES:
+            largest = writers.pop()
+            waiting -= largest.waiting_bytes
+            largest.flush()
+
+
+def _without_deleted(incoming: Incoming) -> Incoming:
+    if incoming.deleted is None:
+        return incoming
+    return incoming.take(np.flatnonzero(~incoming.deleted))
+
+
+def _stat(file: FileSlice, before: FileSlice | None, counts: RowCounts) -> WriteStat:
+    stat = WriteStat(
+        file_id=file.group.file_id,
+        path=file.path,
+        partition_path=file.group.partition,
+        num_writes=counts.written,
+        num_inserts=counts.inserted,
+        num_update_writes=counts.updated,
+        num_deletes=counts.deleted,
+        total_write_bytes=file.bytes,
+        file_size_in_bytes=file.bytes,
+    )
+    if before is None:
+        return stat
+    return replace(stat, prev_commit=before.time, prev_base_file=before.name)

@@ -23,6 +23,9 @@ import pyarrow as pa
 import xxhash
 from pyarrow import fs
 
+from lookupstore.conditional_puts import ConditionalPuts
+from lookupstore.errors import FormatError
+
 # What is written there is seen whole or not at all, when the stream is closed; renaming copies.
 _ONE_PUT = frozenset({"s3", "gcs", "abfs"})
 # Where a name before the host is no secret: a container, or a user.
@@ -75,6 +78,7 @@ class Location:
             raise ValueError("path is empty; give the folder or URI of a store")
         self._given = (text, filesystem)
         self._opened: tuple[fs.FileSystem, str] | None = None
+        self._puts: ConditionalPuts | None = None
         #: The folder's absolute path, if it is local; else None.
         self.local: str | None = None
         if isinstance(filesystem, fs.LocalFileSystem) or (filesystem is None and "://" not in text):
@@ -128,6 +132,12 @@ class Location:
             return f"{self.local}/{name}"
         folder, mark, options = self.uri.partition("?")
         return f"{folder.rstrip('/')}/{name}{mark}{options}"
+
+    def full(self, name: str) -> str:
+        """Return the URI of a file as other programs write it down, without options."""
+        if self.local is not None:
+            return f"file://{self.local}/{name}"
+        return f"{self.uri.partition('?')[0].rstrip('/')}/{name}"
 
     def resolve(self, name: str) -> tuple[fs.FileSystem, str]:
         """Return the file system, and the path of a file in it."""
@@ -282,32 +292,79 @@ class Location:
             raise
 
     def replace(self, name: str, content: bytes) -> None:
-        """Write a file in the place of another, in one step; the caller holds whatever lock it has.
+        """Write a file in the place of another, in one step, on a local disk or an object store.
 
-        On stores whose renames do not replace, and that keep no object until it is whole, nobody
-        sees half of it; on others there may be a moment without the file.
+        The caller holds what keeps others from doing the same.
         """
+        if self.local is None:
+            self._put(name, self._path(name), [content])
+            return
         path = self._path(name)
-        if self.local is not None:
-            temporary = self._path(f".{path.rpartition('/')[2]}.{uuid.uuid4().hex}.tmp")
-            _write_synced(temporary, [content])
-            os.replace(temporary, path)
-            sync_folder(os.path.dirname(path))
-            return
-        if self._filesystem.type_name.removeprefix("py::") in _ONE_PUT:
-            self._put(name, path, [content])
-            return
-        temporary = f"{path}.{uuid.uuid4().hex}.tmp"
-        self._put(name, temporary, [content])
-        with self._telling(name):
-            if self._filesystem.type_name.removeprefix("py::") == "hdfs":
-                self._filesystem.delete_file(path)
-            self._filesystem.move(temporary, path)
+        temporary = self._path(f".{path.rpartition('/')[2]}.{uuid.uuid4().hex}.tmp")
+        _write_synced(temporary, [content])
+        os.replace(temporary, path)
+        sync_folder(os.path.dirname(path))
 
     def delete_folder(self, folder: str) -> None:
         """Delete a folder and all that is in it; one that is not there will do."""
         with self._telling(folder), suppress(FileNotFoundError):
             self._filesystem.delete_dir(self._path(folder))
+
+    @property
+    def creates_once(self) -> bool:
+        """Return whether `create` keeps two of one name apart: on local disks and on S3."""
+        return self.local is not None or self._filesystem.type_name == "s3"
+
+    def create(self, name: str, content: bytes) -> None:
+        """Write a new file, as `write` does; of those who do that at once, one succeeds.
+
+        That is so if `creates_once`; elsewhere the name is looked for before.
+
+        Raises:
+            FileExistsError: the file is there already.
+            FormatError: on S3, obstore is not installed.
+        """
+        if self.local is not None:
+            self._write_local(name, [content])
+        elif self.creates_once:
+            with self._telling(name):
+                self.conditional_puts().create(self._path(name), content)
+        elif self.size(name) is not None:
+            raise FileExistsError(errno.EEXIST, "exists", self.show(name))
+        else:
+            self.write(name, [content])
+
+    def conditional_puts(self) -> ConditionalPuts:
+        """Return what puts objects of this store on conditions.
+
+        Raises:
+            FormatError: it is not on S3, or obstore is not installed.
+        """
+        if self._filesystem.type_name != "s3":
+            raise FormatError(f"{self.uri}: puts with a condition are there for S3 only")
+        if self._puts is None:
+            self._puts = ConditionalPuts(self._filesystem)
+        return self._puts
+
+    def touch(self, name: str) -> bool:
+        """Let a file be written now, as it is; return False if it is not there.
+
+        Raises:
+            FormatError: it is neither on a local disk nor on S3.
+        """
+        if self.local is not None:
+            try:
+                os.utime(self._path(name))
+            except FileNotFoundError:
+                return False
+            return True
+        with self._telling(name):
+            puts, path = self.conditional_puts(), self._path(name)
+            try:
+                content, tag = puts.read(path)
+            except FileNotFoundError:
+                return False
+            return puts.replace(path, content, tag) is not None
 
     def write_first(self, folder: str, name: str, content: bytes) -> bool:
         """Make a local folder with one file in it, in one step; return False if it has something.

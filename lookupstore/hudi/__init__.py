@@ -10,3 +10,5 @@ from lookupstore.hudi.options import TableOptions as TableOptions
 from lookupstore.hudi.table import HudiTable as HudiTable
 from lookupstore.hudi.timeline import Instant as Instant
 from lookupstore.hudi.timeline import State as State
+from lookupstore.hudi.write import WriteOptions as WriteOptions
+from lookupstore.hudi.write import WriteResult as WriteResult

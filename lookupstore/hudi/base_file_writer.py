@@ -157,7 +157,7 @@ class BaseFileWriter:
         self._stack.__exit__(kind, error, trace)
 
     @property
-    def bytes(self) -> int:
+    def written_bytes(self) -> int:
         """Return the bytes that are written so far, without the rows of the next row group."""
         return int(self._stream.tell())
 
@@ -195,9 +195,7 @@ class BaseFileWriter:
         if rows == 0:
             return
         own = [_shared(text, rows) for text in self._own]
-        batch = pa.RecordBatch.from_arrays(
-            [*columns[:3], *own, *columns[3:]], schema=self._arrow
-        )
+        batch = pa.RecordBatch.from_arrays([*columns[:3], *own, *columns[3:]], schema=self._arrow)
         self._keys.append(columns[2])
         self._batches.append(batch)
         self._waiting_bytes += batch.nbytes

@@ -172,9 +172,7 @@ def ordering_of(options: TableOptions) -> str | None:
     return None
 
 
-def _schema(
-    source: Source, known: TableSchema, options: TableOptions, evolve: bool
-) -> TableSchema:
+def _schema(source: Source, known: TableSchema, options: TableOptions, evolve: bool) -> TableSchema:
     """Return the columns of the table after rows of a source were written to it."""
     given, columns = source.schema, known.columns
     if len(set(given.names)) < len(given.names):
@@ -249,15 +247,10 @@ def _fits(given: pa.DataType, kind: pa.DataType) -> bool:
     if types.is_time(kind):
         return bool(types.is_time(given))
     if types.is_float64(kind):
-        return bool(
-            types.is_floating(given)
-            or (types.is_integer(given) and given.bit_width <= 32)
-        )
+        return bool(types.is_floating(given) or (types.is_integer(given) and given.bit_width <= 32))
     if types.is_struct(kind) and types.is_struct(given):
         known = {field.name: field.type for field in kind}
-        return all(
-            field.name in known and _fits(field.type, known[field.name]) for field in given
-        )
+        return all(field.name in known and _fits(field.type, known[field.name]) for field in given)
     if types.is_list(kind) and (
         types.is_list(given) or types.is_large_list(given) or types.is_fixed_size_list(given)
     ):

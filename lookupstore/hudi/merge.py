@@ -134,9 +134,7 @@ def wins(incoming: pa.Array, stored: pa.Array) -> Mask:
     return found
 
 
-def _decide(
-    changes: Changes, batch: pa.RecordBatch, first: int, part: slice
-) -> tuple[Mask, Mask]:
+def _decide(changes: Changes, batch: pa.RecordBatch, first: int, part: slice) -> tuple[Mask, Mask]:
     """Return which of some changes replace their row, and which delete it."""
     count = part.stop - part.start
     if changes.rows is None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -21,22 +21,28 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from lookupstore._arrow import as_binary
 from lookupstore.hudi.base_file_writer import BaseFileWriter, FileFormat, NewFile
 from lookupstore.hudi.base_files import RECORD_KEY
 from lookupstore.hudi.commit import CommitMetadata, WriteStat
+from lookupstore.hudi.conflict import pending_clustering
 from lookupstore.hudi.dedupe import rows_to_keep
 from lookupstore.hudi.file_groups import FileSlice, GroupId
 from lookupstore.hudi.incoming import Incoming, IncomingRows, ordering_of, read_keys
 from lookupstore.hudi.key_index import KeyIndex
+from lookupstore.hudi.lock import table_lock
 from lookupstore.hudi.merge import Changes, Inserts, RowCounts, merge, row_schema, write_inserts
+from lookupstore.hudi.options import TableOptions, drop_metadata_table, read_options
 from lookupstore.hudi.partitioner import FileSizing
+from lookupstore.hudi.rollback import roll_back_pending
 from lookupstore.hudi.slice_rows import SliceRows
 from lookupstore.hudi.table_schema import TableSchema
 from lookupstore.hudi.tag import tag
-from lookupstore.hudi.timeline import Clock, Instant
-from lookupstore.hudi.transaction import Transaction
+from lookupstore.hudi.timeline import Clock, Instant, TimelineFolder
+from lookupstore.hudi.transaction import Outcome, Transaction, begun
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write_plan import FilePlan, Places, WritePlan, plan_write
+from lookupstore.location import Location
 
 # Rows of a bulk insert that wait in memory for their files.
 _WAITING_BYTES = 256 << 20
@@ -109,6 +115,51 @@ class WriteResult:
     seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
 
 
+def writable_view(
+    location: Location,
+    commits: dict[Instant, CommitMetadata],
+    options: WriteOptions,
+    *,
+    dry_run: bool,
+) -> TableView:
+    """Return a table that is about to be written to, after what dead writers left was taken back.
+
+    Args:
+        location: of the table.
+        commits: what is known of its commits.
+        options: of the write.
+        dry_run: change nothing.
+
+    Raises:
+        FormatError: it cannot be written to; the error names the property.
+    """
+    known = _checked_options(location, options)
+    if not dry_run:
+        with table_lock(location) as lock:
+            known = _checked_options(location, options)
+            if known.metadata_partitions:
+                known = drop_metadata_table(location, known)
+            roll_back_pending(_view(location, known, commits, options), lock)
+    return _view(location, known, commits, options)
+
+
+def _checked_options(location: Location, options: WriteOptions) -> TableOptions:
+    known = read_options(location)
+    dropped = replace(known, metadata_partitions=()) if options.drop_metadata_table else known
+    dropped.check_writable(location.uri)
+    return known
+
+
+def _view(
+    location: Location,
+    known: TableOptions,
+    commits: dict[Instant, CommitMetadata],
+    options: WriteOptions,
+) -> TableView:
+    folder = TimelineFolder(location, known.timeline, known.version, clock=options.clock)
+    return TableView(known, folder, folder.load(), location, commits)
+
+
 class Write:
     """Does one write.
 
@@ -177,18 +228,21 @@ class Write:
             incoming = _without_deleted(rows.all())
             plan = self._plan(incoming, Places.nowhere(len(incoming)), ())
             return self._planned("BULK_INSERT", incoming, plan)
-        transaction = self._begin("BULK_INSERT", CommitMetadata(operation="BULK_INSERT"))
-        with self._abandoning(transaction):
+        profile = CommitMetadata(operation="BULK_INSERT")
+        with begun(self._view, "BULK_INSERT", profile, replaces=False) as transaction:
             with self._step("write"):
                 stats = _BulkInsert(self._view, rows.schema, self._options, transaction).write(rows)
-            return self._complete(transaction, "BULK_INSERT", stats, (), (), rows.schema)
+            outcome = Outcome(stats, rows.schema.avro)
+            return self._complete(transaction, outcome, "BULK_INSERT")
 
     def overwrite(self, given: Any, *, whole_table: bool) -> WriteResult:
         """Put rows in the place of all rows of their partitions, or of the table."""
         with self._step("read"):
             incoming, schema = self._read(given)
             incoming = _without_deleted(incoming)
-        paths = set(incoming.partitions.dictionary.take(incoming.partitions.indices.unique()).to_pylist())
+        paths = set(
+            incoming.partitions.dictionary.take(incoming.partitions.indices.unique()).to_pylist()
+        )
         replaced = [
             group.current
             for group in self._view.groups(None)
@@ -247,13 +301,13 @@ class Write:
         start = f"{options.record_key[0]}:"
         for group in self._view.groups(None):
             schema = pa.schema([pa.field(RECORD_KEY, pa.string())])
-            for batch in SliceRows(self._view.location, group.current, schema).batches(threads=False):
+            for batch in SliceRows(self._view.location, group.current, schema).batches(
+                threads=False
+            ):
                 return bool(str(batch.column(0)[0]).startswith(start))
         return True
 
-    def _everywhere(
-        self, keys: pa.ChunkedArray
-    ) -> tuple[pa.ChunkedArray, pa.DictionaryArray]:
+    def _everywhere(self, keys: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.DictionaryArray]:
         """Return keys once for each partition of the table, since nobody said which one."""
         paths = sorted({group.id.partition for group in self._view.groups(None)})
         repeated = pa.chunked_array(keys.chunks * len(paths), pa.string())
@@ -283,9 +337,7 @@ class Write:
             return self._planned(operation, incoming, plan, explicit=explicit)
         return self._write(operation, incoming, plan, schema, None, explicit=explicit)
 
-    def _plan(
-        self, incoming: Incoming, places: Places, small: Sequence[FileSlice]
-    ) -> WritePlan:
+    def _plan(self, incoming: Incoming, places: Places, small: Sequence[FileSlice]) -> WritePlan:
         with self._step("plan"):
             return plan_write(
                 self._view,
@@ -295,7 +347,16 @@ class Write:
                 small,
                 self._options.sizing,
                 self._options.new_file_id,
+                self._pending(),
             )
+
+    def _pending(self) -> dict[str, set[str]]:
+        """Return the file groups that clustering is about to take away, by partition."""
+        pending: dict[str, set[str]] = {}
+        for change in pending_clustering(self._view):
+            for group in change.groups:
+                pending.setdefault(group.partition, set()).add(group.file_id)
+        return pending
 
     def _planned(
         self,
@@ -308,7 +369,8 @@ class Write:
     ) -> WriteResult:
         current = [one.current for one in plan.files if one.current is not None]
         changed = sum(len(one.changes) for one in plan.files)
-        deleted = changed if explicit else int(np.count_nonzero(incoming.deleted))
+        flags = np.zeros(0, bool) if incoming.deleted is None else incoming.deleted
+        deleted = changed if explicit else int(np.count_nonzero(flags))
         return WriteResult(
             None,
             operation,
@@ -333,8 +395,9 @@ class Write:
         explicit: bool = False,
     ) -> WriteResult:
         """Write the files of a plan, and commit; replaced is None where nothing may be."""
-        transaction = self._begin(operation, plan.profile(operation), replaces=replaced is not None)
-        with self._abandoning(transaction):
+        profile = plan.profile(operation)
+        replaces = replaced is not None
+        with begun(self._view, operation, profile, replaces=replaces) as transaction:
             with self._step("write"):
                 for partition in dict.fromkeys(one.partition for one in plan.files):
                     transaction.open_partition(partition)
@@ -342,36 +405,28 @@ class Write:
                     self._view, incoming, schema, self._options, transaction.time, explicit
                 )
                 stats = files.write(plan.files)
-            current = [one.current for one in plan.files if one.current is not None]
-            return self._complete(
-                transaction, operation, stats, current, replaced or (), schema
+            outcome = Outcome(
+                stats,
+                schema.avro,
+                {one.group for one in replaced or ()},
+                _touched(plan, incoming),
+                # Rows of an overwrite come in the place of whatever is there.
+                None if replaces else _inserted(plan, incoming),
             )
-
-    def _begin(
-        self, operation: str, profile: CommitMetadata, *, replaces: bool = False
-    ) -> Transaction:
-        transaction = Transaction(
-            self._view, operation, replaces=replaces, clock=self._options.clock
-        )
-        transaction.begin(profile)
-        return transaction
+            current = [one.current for one in plan.files if one.current is not None]
+            return self._complete(transaction, outcome, operation, current, replaced or ())
 
     def _complete(
         self,
         transaction: Transaction,
+        outcome: Outcome,
         operation: str,
-        stats: Sequence[WriteStat],
-        rewritten: Sequence[FileSlice],
-        replaced: Sequence[FileSlice],
-        schema: TableSchema,
+        rewritten: Sequence[FileSlice] = (),
+        replaced: Sequence[FileSlice] = (),
     ) -> WriteResult:
         with self._step("commit"):
-            instant = transaction.complete(
-                stats,
-                {one.group for one in replaced},
-                schema.avro,
-                self._options.extra_metadata,
-            )
+            instant = transaction.complete(outcome, self._options.extra_metadata)
+        stats = outcome.stats
         return WriteResult(
             instant,
             operation,
@@ -386,15 +441,6 @@ class Write:
             bytes_written=sum(one.total_write_bytes or 0 for one in stats),
             seconds=self._seconds,
         )
-
-    @contextmanager
-    def _abandoning(self, transaction: Transaction) -> Iterator[None]:
-        """Delete the files of a write that fails, not of one that is killed."""
-        try:
-            yield
-        except Exception:
-            transaction.abandon()
-            raise
 
     @contextmanager
     def _step(self, name: str) -> Iterator[None]:
@@ -516,7 +562,7 @@ class _BulkInsert:
             writer = self._writer(partition)
             for batch, keys in zip(part.rows.to_batches(), part.keys.chunks, strict=True):
                 write_inserts(Inserts(keys, batch), writer)
-            if writer.bytes >= self._options.sizing.max_file_size:
+            if writer.written_bytes >= self._options.sizing.max_file_size:
                 self._close(partition)
 
     def _writer(self, partition: str) -> BaseFileWriter:
@@ -546,6 +592,28 @@ class _BulkInsert:
             largest = writers.pop()
             waiting -= largest.waiting_bytes
             largest.flush()
+
+
+def _touched(plan: WritePlan, incoming: Incoming) -> dict[GroupId, list[str]]:
+    """Return some keys of each file group that a plan writes."""
+    touched = {}
+    for file in plan.files:
+        rows = pa.array(np.concatenate([file.changes, file.inserts])[:_SAMPLE])
+        keys = incoming.keys.take(rows).to_pylist()
+        touched[GroupId(file.partition, file.file_id)] = keys
+    return touched
+
+
+def _inserted(plan: WritePlan, incoming: Incoming) -> dict[str, pa.Array]:
+    """Return the keys that a plan inserts, by partition path."""
+    rows: dict[str, list[Any]] = {}
+    for file in plan.files:
+        if len(file.inserts):
+            rows.setdefault(file.partition, []).append(file.inserts)
+    return {
+        partition: as_binary(incoming.keys.take(pa.array(np.concatenate(many))))
+        for partition, many in rows.items()
+    }
 
 
 def _without_deleted(incoming: Incoming) -> Incoming:

@@ -70,9 +70,7 @@ class WritePlan:
         stats = {}
         for path, load in self.loads.items():
             updates = [
-                WriteStat(
-                    file_id=file_id, prev_commit=by_id[file_id].time, num_update_writes=count
-                )
+                WriteStat(file_id=file_id, prev_commit=by_id[file_id].time, num_update_writes=count)
                 for file_id, count in load.updates.items()
             ]
             stats[path] = (WriteStat(num_inserts=load.inserts), *updates)

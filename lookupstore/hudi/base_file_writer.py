@@ -18,7 +18,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from typing_extensions import Self
 
 from lookupstore._arrow import BinaryColumn
 from lookupstore.hudi._key_ranges import high_characters
@@ -136,7 +135,7 @@ class BaseFileWriter:
         self._time = pa.array([file.time])
         self._own = [pa.array([file.partition]), pa.array([file.name])]
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> BaseFileWriter:
         self._stack = ExitStack()
         self._stream = self._stack.enter_context(self._location.new_file(self.file.path))
         return self

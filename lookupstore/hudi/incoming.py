@@ -57,6 +57,10 @@ class Incoming:
             None if self.deleted is None else self.deleted[rows],
         )
 
+    def without_deleted(self) -> Incoming:
+        """Return the rows that do not delete a row."""
+        return self if self.deleted is None else self.take(np.flatnonzero(~self.deleted))
+
     def deduplicated(self, options: TableOptions) -> Incoming:
         """Return the rows that stay where several have one partition and key.
 

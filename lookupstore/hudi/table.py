@@ -26,7 +26,8 @@ from lookupstore.hudi.options import (
 )
 from lookupstore.hudi.timeline import Instant, TimelineFolder, is_time
 from lookupstore.hudi.view import TableView
-from lookupstore.hudi.write import Write, WriteOptions, WriteResult, writable_view
+from lookupstore.hudi.write import Write, WriteResult, writable_view
+from lookupstore.hudi.write_options import WriteOptions
 from lookupstore.location import Location
 
 Path = str | os.PathLike[str] | Location

@@ -9,77 +9,39 @@ SparkInsertOverwriteCommitActionExecutor, SparkDeletePartitionCommitActionExecut
 
 from __future__ import annotations
 
-import os
 import time
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lookupstore._arrow import as_binary
-from lookupstore.hudi.base_file_writer import BaseFileWriter, FileFormat, NewFile
 from lookupstore.hudi.base_files import RECORD_KEY
-from lookupstore.hudi.commit import CommitMetadata, WriteStat
+from lookupstore.hudi.commit import CommitMetadata
 from lookupstore.hudi.conflict import pending_clustering
 from lookupstore.hudi.dedupe import rows_to_keep
 from lookupstore.hudi.file_groups import FileSlice, GroupId
-from lookupstore.hudi.incoming import Incoming, IncomingRows, ordering_of, read_keys
-from lookupstore.hudi.key_index import KeyIndex
+from lookupstore.hudi.file_writes import BulkInsert, FileWrites
+from lookupstore.hudi.incoming import Incoming, IncomingRows, read_keys
 from lookupstore.hudi.lock import table_lock
-from lookupstore.hudi.merge import Changes, Inserts, RowCounts, merge, row_schema, write_inserts
 from lookupstore.hudi.options import TableOptions, drop_metadata_table, read_options
-from lookupstore.hudi.partitioner import FileSizing
 from lookupstore.hudi.rollback import roll_back_pending
 from lookupstore.hudi.slice_rows import SliceRows
 from lookupstore.hudi.table_schema import TableSchema
 from lookupstore.hudi.tag import tag
-from lookupstore.hudi.timeline import Clock, Instant, TimelineFolder
+from lookupstore.hudi.timeline import Instant, TimelineFolder
 from lookupstore.hudi.transaction import Outcome, Transaction, begun
 from lookupstore.hudi.view import TableView
-from lookupstore.hudi.write_plan import FilePlan, Places, WritePlan, plan_write
+from lookupstore.hudi.write_options import WriteOptions
+from lookupstore.hudi.write_plan import Places, WritePlan, plan_write
 from lookupstore.location import Location
 
-# Rows of a bulk insert that wait in memory for their files.
-_WAITING_BYTES = 256 << 20
+# Keys of each file group that an error may name.
 _SAMPLE = 5
-
-
-def new_file_id() -> str:
-    """Return an id for a file group, as Hudi's are."""
-    return f"{uuid.uuid4()}-0"
-
-
-@dataclass(frozen=True)
-class WriteOptions:
-    """Say how a write is done.
-
-    Attributes:
-        evolve: add columns that the table has not, and widen types.
-        drop_metadata_table: delete the metadata table of a table that has one, which would hide
-            what is written; Java builds it again.
-        index: finds keys: a name that `tag` takes, or an index.
-        sizing: of files.
-        format: of base files.
-        threads: files that are written at the same time; None: as many as there are processors.
-        extra_metadata: texts by name that the commit keeps.
-        new_file_id: gives the id of each new file group.
-        clock: tells the time; None: that of the machine.
-    """
-
-    evolve: bool = False
-    drop_metadata_table: bool = False
-    index: str | KeyIndex = "simple"
-    sizing: FileSizing = field(default_factory=FileSizing)
-    format: FileFormat = field(default_factory=FileFormat)
-    threads: int | None = None
-    extra_metadata: Mapping[str, str] = field(default_factory=dict)
-    new_file_id: Callable[[], str] = new_file_id
-    clock: Clock | None = None
 
 
 @dataclass(frozen=True)
@@ -191,7 +153,7 @@ class Write:
         """Insert rows, none of whose keys is there."""
         with self._step("read"):
             incoming, schema = self._read(given)
-            incoming = _without_deleted(incoming)
+            incoming = incoming.without_deleted()
         places = self._find(incoming)
         there = np.flatnonzero(places.numbers >= 0)
         if len(there):
@@ -225,13 +187,13 @@ class Write:
         """Insert rows as they come, without a look at the keys."""
         rows = self._incoming(given)
         if self._dry_run:
-            incoming = _without_deleted(rows.all())
+            incoming = rows.all().without_deleted()
             plan = self._plan(incoming, Places.nowhere(len(incoming)), ())
             return self._planned("BULK_INSERT", incoming, plan)
         profile = CommitMetadata(operation="BULK_INSERT")
         with begun(self._view, "BULK_INSERT", profile, replaces=False) as transaction:
             with self._step("write"):
-                stats = _BulkInsert(self._view, rows.schema, self._options, transaction).write(rows)
+                stats = BulkInsert(self._view, rows.schema, self._options, transaction).write(rows)
             outcome = Outcome(stats, rows.schema.avro)
             return self._complete(transaction, outcome, "BULK_INSERT")
 
@@ -239,10 +201,8 @@ class Write:
         """Put rows in the place of all rows of their partitions, or of the table."""
         with self._step("read"):
             incoming, schema = self._read(given)
-            incoming = _without_deleted(incoming)
-        paths = set(
-            incoming.partitions.dictionary.take(incoming.partitions.indices.unique()).to_pylist()
-        )
+            incoming = incoming.without_deleted()
+        paths = set(incoming.partitions.unique().to_pylist())
         replaced = [
             group.current
             for group in self._view.groups(None)
@@ -401,7 +361,7 @@ class Write:
             with self._step("write"):
                 for partition in dict.fromkeys(one.partition for one in plan.files):
                     transaction.open_partition(partition)
-                files = _Files(
+                files = FileWrites(
                     self._view, incoming, schema, self._options, transaction.time, explicit
                 )
                 stats = files.write(plan.files)
@@ -449,151 +409,6 @@ class Write:
         self._seconds[name] = self._seconds.get(name, 0.0) + time.perf_counter() - begun
 
 
-class _Files:
-    """Writes the files of a plan, some at the same time."""
-
-    def __init__(
-        self,
-        view: TableView,
-        incoming: Incoming,
-        schema: TableSchema,
-        options: WriteOptions,
-        instant: str,
-        explicit: bool,
-    ) -> None:
-        self._location = view.location
-        self._incoming = incoming
-        self._schema = schema
-        self._options = options
-        self._instant = instant
-        self._explicit = explicit
-        self._ordering = ordering_of(view.options)
-        self._is_alone = True
-
-    def write(self, files: Sequence[FilePlan]) -> list[WriteStat]:
-        """Write all, and return what is said of each."""
-        threads = min(self._options.threads or os.cpu_count() or 1, len(files))
-        # Arrow's own threads help one file; several files have one each.
-        self._is_alone = threads < 2
-        if self._is_alone:
-            return [self._one(number, file) for number, file in enumerate(files)]
-        with ThreadPoolExecutor(threads, thread_name_prefix="lookupstore-hudi") as pool:
-            return list(pool.map(self._one, range(len(files)), files))
-
-    def _one(self, number: int, plan: FilePlan) -> WriteStat:
-        file = NewFile(plan.partition, plan.file_id, number, self._instant)
-        inserts = Inserts(self._taken_keys(plan.inserts), self._taken(plan.inserts))
-        with BaseFileWriter(self._location, file, self._schema, self._options.format) as into:
-            if plan.current is None:
-                counts = write_inserts(inserts, into)
-            else:
-                rows = row_schema(self._schema.columns)
-                counts = merge(
-                    SliceRows(self._location, plan.current, rows),
-                    self._changes(plan),
-                    inserts,
-                    into,
-                    threads=self._is_alone,
-                )
-        return _stat(into.result(), plan.current, counts)
-
-    def _changes(self, plan: FilePlan) -> Changes:
-        if self._explicit:
-            return Changes(plan.positions, None)
-        deleted = self._incoming.deleted
-        return Changes(
-            plan.positions,
-            self._taken(plan.changes),
-            None if deleted is None else deleted[plan.changes],
-            self._ordering,
-        )
-
-    def _taken(self, rows: Any) -> pa.RecordBatch:
-        table = self._incoming.rows
-        if not len(rows):
-            return pa.RecordBatch.from_pylist([], table.schema)
-        taken = table.take(pa.array(rows)).combine_chunks()
-        return taken.to_batches()[0]
-
-    def _taken_keys(self, rows: Any) -> pa.Array:
-        keys = self._incoming.keys.take(pa.array(rows, pa.int64())).combine_chunks()
-        return keys if isinstance(keys, pa.Array) else pa.array([], pa.string())
-
-
-class _BulkInsert:
-    """Writes rows as they come to files of their partitions, and begins new files at a size."""
-
-    def __init__(
-        self,
-        view: TableView,
-        schema: TableSchema,
-        options: WriteOptions,
-        transaction: Transaction,
-    ) -> None:
-        self._location = view.location
-        self._schema = schema
-        self._options = options
-        self._transaction = transaction
-        self._open: dict[str, tuple[ExitStack, BaseFileWriter]] = {}
-        self._stats: list[WriteStat] = []
-        self._files = 0
-
-    def write(self, rows: IncomingRows) -> list[WriteStat]:
-        """Write all rows, and return what is said of each file."""
-        try:
-            for incoming in rows.batches():
-                self._add(_without_deleted(incoming))
-                self._limit_memory()
-            for partition in list(self._open):
-                self._close(partition)
-        except BaseException as error:
-            for stack, _ in self._open.values():
-                stack.__exit__(type(error), error, error.__traceback__)
-            raise
-        return self._stats
-
-    def _add(self, incoming: Incoming) -> None:
-        codes = incoming.partitions.indices.to_numpy()
-        order = np.argsort(codes, kind="stable")
-        cuts = np.flatnonzero(np.diff(codes[order])) + 1
-        for rows in np.split(order, cuts) if len(order) else ():
-            part = incoming if len(rows) == len(incoming) else incoming.take(rows)
-            partition = part.partitions[0].as_py()
-            writer = self._writer(partition)
-            for batch, keys in zip(part.rows.to_batches(), part.keys.chunks, strict=True):
-                write_inserts(Inserts(keys, batch), writer)
-            if writer.written_bytes >= self._options.sizing.max_file_size:
-                self._close(partition)
-
-    def _writer(self, partition: str) -> BaseFileWriter:
-        if partition not in self._open:
-            self._transaction.open_partition(partition)
-            file = NewFile(
-                partition, self._options.new_file_id(), self._files, self._transaction.time
-            )
-            self._files += 1
-            stack = ExitStack()
-            writer = stack.enter_context(
-                BaseFileWriter(self._location, file, self._schema, self._options.format)
-            )
-            self._open[partition] = stack, writer
-        return self._open[partition][1]
-
-    def _close(self, partition: str) -> None:
-        stack, writer = self._open.pop(partition)
-        stack.close()
-        self._stats.append(_stat(writer.result(), None, RowCounts(writer.rows, writer.rows)))
-
-    def _limit_memory(self) -> None:
-        """Write what waits for many partitions as smaller row groups, before it is too much."""
-        writers = sorted((one for _, one in self._open.values()), key=lambda one: one.waiting_bytes)
-        waiting = sum(one.waiting_bytes for one in writers)
-        while waiting > _WAITING_BYTES:
-            largest = writers.pop()
-            waiting -= largest.waiting_bytes
-            largest.flush()
-
-
 def _touched(plan: WritePlan, incoming: Incoming) -> dict[GroupId, list[str]]:
     """Return some keys of each file group that a plan writes."""
     touched = {}
@@ -606,7 +421,7 @@ def _touched(plan: WritePlan, incoming: Incoming) -> dict[GroupId, list[str]]:
 
 def _inserted(plan: WritePlan, incoming: Incoming) -> dict[str, pa.Array]:
     """Return the keys that a plan inserts, by partition path."""
-    rows: dict[str, list[Any]] = {}
+    rows: dict[str, list[npt.NDArray[np.int64]]] = {}
     for file in plan.files:
         if len(file.inserts):
             rows.setdefault(file.partition, []).append(file.inserts)
@@ -614,26 +429,3 @@ def _inserted(plan: WritePlan, incoming: Incoming) -> dict[str, pa.Array]:
         partition: as_binary(incoming.keys.take(pa.array(np.concatenate(many))))
         for partition, many in rows.items()
     }
-
-
-def _without_deleted(incoming: Incoming) -> Incoming:
-    if incoming.deleted is None:
-        return incoming
-    return incoming.take(np.flatnonzero(~incoming.deleted))
-
-
-def _stat(file: FileSlice, before: FileSlice | None, counts: RowCounts) -> WriteStat:
-    stat = WriteStat(
-        file_id=file.group.file_id,
-        path=file.path,
-        partition_path=file.group.partition,
-        num_writes=counts.written,
-        num_inserts=counts.inserted,
-        num_update_writes=counts.updated,
-        num_deletes=counts.deleted,
-        total_write_bytes=file.bytes,
-        file_size_in_bytes=file.bytes,
-    )
-    if before is None:
-        return stat
-    return replace(stat, prev_commit=before.time, prev_base_file=before.name)

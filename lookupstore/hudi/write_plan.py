@@ -46,10 +46,10 @@ class FilePlan:
 
     partition: str
     file_id: str
-    current: FileSlice | None = None
-    changes: Rows = _NO_ROWS
-    positions: Rows = _NO_ROWS
-    inserts: Rows = _NO_ROWS
+    current: FileSlice | None
+    changes: Rows
+    positions: Rows
+    inserts: Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +171,7 @@ def _file_plan(
     new_id: Callable[[], str],
 ) -> FilePlan:
     if bucket.file_id is None:
-        return FilePlan(bucket.partition, new_id(), inserts=rows)
+        return FilePlan(bucket.partition, new_id(), None, _NO_ROWS, _NO_ROWS, rows)
     known = places.numbers[rows] >= 0
     changes = rows[known]
     changes = changes[np.argsort(places.positions[changes], kind="stable")]

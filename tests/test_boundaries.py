@@ -145,13 +145,29 @@ ALLOWED = {
     "hudi._md5": "numpy",
     "hudi._key_table": "numpy",
     "hudi.funnel": "",
-    "hudi.key_files": ("pyarrow columnar.source_file hudi.base_files hudi.file_groups location"),
+    "hudi.key_files": (
+        "pyarrow columnar.source_file hudi.base_files hudi.bloom hudi.file_groups hudi.key_ranges "
+        "location"
+    ),
+    "hudi.wanted_keys": "numpy pyarrow _arrow hudi._key_table hudi.key_files",
+    "hudi.key_check": (
+        "numpy pyarrow columnar.file_lookup columnar.lookup_file hudi.base_files hudi.key_files "
+        "hudi.wanted_keys residency"
+    ),
     "hudi.key_index": "numpy pyarrow hudi.file_groups hudi.funnel hudi.view",
     "hudi.simple_index": (
-        "numpy pyarrow _arrow hudi._key_table hudi.file_groups hudi.funnel hudi.key_files "
-        "hudi.key_index hudi.view"
+        "pyarrow hudi.file_groups hudi.funnel hudi.key_files hudi.key_index hudi.view "
+        "hudi.wanted_keys"
     ),
-    "hudi.index_names": "hudi.key_index hudi.simple_index",
+    "hudi.memory_index": (
+        "numpy pyarrow _arrow hudi._key_table hudi.file_groups hudi.funnel hudi.key_files "
+        "hudi.key_index hudi.view location"
+    ),
+    "hudi.bloom_index": (
+        "numpy pyarrow hudi.file_groups hudi.funnel hudi.key_check hudi.key_files hudi.key_index "
+        "hudi.key_ranges hudi.view hudi.wanted_keys location residency"
+    ),
+    "hudi.index_names": ("hudi.bloom_index hudi.key_index hudi.memory_index hudi.simple_index"),
     "hudi.tag": (
         "numpy pyarrow _arrow hudi.file_groups hudi.funnel hudi.index_names hudi.key_index "
         "hudi.view"

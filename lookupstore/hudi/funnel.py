@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,13 +20,14 @@ class Funnel:
         files_in_range: those whose key range has a key.
         pairs: keys and files of their partitions.
         pairs_in_range: those that the key ranges leave.
-        filter_tests: those that a filter was asked about.
+        filter_tests: those that a filter was asked about: that of the footer, or, where there is
+            one, that of the lookup file.
         filter_positives: those of them that it did not rule out.
         false_positives: those of them in which the key was not.
         files_looked_up: files whose lookup file was asked.
         files_read: files whose keys were read.
         found: keys that a file has.
-        seconds: time of each step.
+        seconds: time of each step; threads that do it at one time count each.
     """
 
     keys: int = 0
@@ -71,7 +73,7 @@ class Funnel:
 
 
 class Tally:
-    """Count what becomes a `Funnel`.
+    """Count what becomes a `Funnel`; threads may share it.
 
     >>> tally = Tally()
     >>> tally.add(keys=2, files=1)
@@ -81,13 +83,15 @@ class Tally:
     """
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._counts: dict[str, int] = {}
         self._seconds: dict[str, float] = {}
 
     def add(self, **counts: int) -> None:
         """Add to counts, by their names in `Funnel`."""
-        for name, count in counts.items():
-            self._counts[name] = self._counts.get(name, 0) + count
+        with self._lock:
+            for name, count in counts.items():
+                self._counts[name] = self._counts.get(name, 0) + count
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -97,7 +101,8 @@ class Tally:
             yield
         finally:
             taken = time.perf_counter() - start
-            self._seconds[name] = self._seconds.get(name, 0.0) + taken
+            with self._lock:
+                self._seconds[name] = self._seconds.get(name, 0.0) + taken
 
     def funnel(self) -> Funnel:
         """Return what has been counted."""

@@ -52,7 +52,7 @@ def tag(
     partitions: pa.Array | pa.ChunkedArray,
     keys: pa.Array | pa.ChunkedArray,
     *,
-    index: str | KeyIndex = "simple",
+    index: str | KeyIndex = "bloom",
 ) -> Tagged:
     """Find the current base file, and the row in it, of each key.
 

@@ -73,8 +73,10 @@ class SmallTable:
         columns |= {column: data[column] for column in data.column_names}
         path = f"{partition}/{name}" if partition else name
         (self.path / path).parent.mkdir(parents=True, exist_ok=True)
-        table = pa.table(columns).replace_schema_metadata(footer)
-        pq.write_table(table, self.path / path, store_schema=False)
+        table = pa.table(columns)
+        with pq.ParquetWriter(self.path / path, table.schema, store_schema=False) as writer:
+            writer.write_table(table)
+            writer.add_key_value_metadata(dict(footer or {}))
         size = (self.path / path).stat().st_size
         return WriteStat(
             file_id=file_id,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -11,23 +12,85 @@ import pytest
 from small_tables import SmallTable
 
 from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
+from lookupstore.hudi.bloom import FILTER_KEY, OLD_FILTER_KEY, BloomBuilder
+from lookupstore.hudi.bloom_index import BloomIndex
+from lookupstore.hudi.key_index import KeyIndex
+from lookupstore.hudi.key_ranges import GREATEST_KEY, LEAST_KEY
+from lookupstore.hudi.memory_index import MemoryIndex
+from lookupstore.hudi.simple_index import SimpleIndex
 from lookupstore.hudi.tag import Tagged, tag
+from lookupstore.residency import Residency
 
 SCHEMA = pa.schema({"id": pa.string(), "value": pa.string()})
 # Partition and key, to file id, instant and row.
 Places = dict[tuple[str, str], tuple[str, str, int]]
 
 
-def write(table: SmallTable, files: dict[tuple[str, str], list[str]]) -> str:
+def write(
+    table: SmallTable,
+    files: Mapping[tuple[str, str], list[str]],
+    footer: Callable[[list[str]], dict[bytes, bytes]] = lambda keys: {},
+) -> str:
     """Commit files, by partition and file id, that have some keys; return the time."""
     instant = table.begin()
-    stats = [
-        table.write(
-            instant.time, file_id, [{"id": key, "value": key} for key in keys], partition, SCHEMA
+    stats = []
+    for (partition, file_id), keys in files.items():
+        rows = [{"id": key, "value": key} for key in keys]
+        stats.append(
+            table.write(instant.time, file_id, rows, partition, SCHEMA, footer=footer(keys) or None)
         )
-        for (partition, file_id), keys in files.items()
-    ]
     return table.finish(instant, stats, schema=SCHEMA).time
+
+
+def whole_footer(keys: list[str]) -> dict[bytes, bytes]:
+    """Return what Hudi says of a file's keys."""
+    return filter_of(keys) | range_of(keys)
+
+
+def range_of(keys: list[str]) -> dict[bytes, bytes]:
+    if not keys:
+        return {}
+    ends = sorted(key.encode() for key in keys)
+    return {LEAST_KEY: ends[0], GREATEST_KEY: ends[-1]}
+
+
+def filter_of(keys: list[str], kind: str = "DYNAMIC_V0", entries: int = 40) -> dict[bytes, bytes]:
+    assert kind in ("SIMPLE", "DYNAMIC_V0")
+    builder = BloomBuilder(entries, error_rate=0.01, most_entries=2 * entries, kind=kind)
+    builder.add(pa.array(keys, pa.string()))
+    return builder.finish().footer()
+
+
+def any_footer(rng: random.Random) -> Callable[[list[str]], dict[bytes, bytes]]:
+    """Return what gives each file a footer of one of the forms that there are."""
+
+    def footer(keys: list[str]) -> dict[bytes, bytes]:
+        entries = range_of(keys) if rng.random() < 0.7 else {}
+        kind = rng.choice(["none", "SIMPLE", "DYNAMIC_V0", "old name"])
+        if kind == "old name":
+            entries[OLD_FILTER_KEY] = filter_of(keys, "SIMPLE")[FILTER_KEY]
+        elif kind != "none":
+            entries |= filter_of(keys, kind, rng.choice([4, 60]))
+        return entries
+
+    return footer
+
+
+@pytest.fixture
+def residency(tmp_path: Path) -> Residency:
+    """Return a folder for lookup files of one test."""
+    return Residency(tmp_path / "local", quota=1 << 30)
+
+
+def indexes(residency: Residency) -> dict[str, KeyIndex]:
+    """Return every index, and each way to use it."""
+    found: dict[str, KeyIndex] = {"simple": SimpleIndex(), "in-memory": MemoryIndex()}
+    for prune in ("tree", "list", "off"):
+        found[f"bloom {prune}"] = BloomIndex(prune=prune, build="never", residency=residency)
+    for build in ("auto", "always"):
+        found[f"bloom {build}"] = BloomIndex(build=build, residency=residency)
+    found["bloom one thread"] = BloomIndex(threads=1, residency=residency)
+    return found
 
 
 def places_of(tagged: Tagged, partitions: list[str], keys: list[str]) -> Places:
@@ -48,14 +111,15 @@ def random_key(rng: random.Random) -> str:
     return f"{rng.choice(['k', 'key-', 'é', '名', 'x' * 30])}{rng.randrange(400)}"
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_random_tables_are_as_a_dict_says(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("seed", range(12))
+def test_random_tables_are_as_a_dict_says(tmp_path: Path, residency: Residency, seed: int) -> None:
     print(f"seed {seed}")
     rng = random.Random(seed)
+    every = indexes(residency)
     partitions = [f"day={day}" for day in range(rng.choice([1, 3]))] if seed % 2 else [""]
     table = SmallTable(tmp_path / "t", 9, SCHEMA, ["value"] if seed % 2 else [])
     expected: Places = {}
-    for commit in range(3):
+    for commit in range(6):  # more than it takes for `auto` to make lookup files
         files: dict[tuple[str, str], list[str]] = {}
         for partition in partitions:
             for group in rng.sample(range(4), rng.randrange(1, 4)):
@@ -70,7 +134,7 @@ def test_random_tables_are_as_a_dict_says(tmp_path: Path, seed: int) -> None:
                 rng.shuffle(keys)
                 files[partition, name] = keys
                 expected |= {(partition, key): (name, "", row) for row, key in enumerate(keys)}
-        time = write(table, files)
+        time = write(table, files, any_footer(rng))
         written = {name for _, name in files}
         expected = {
             key: (name, time if name in written else old, row)
@@ -81,13 +145,26 @@ def test_random_tables_are_as_a_dict_says(tmp_path: Path, seed: int) -> None:
         asked += asked[:5]  # once more
         rng.shuffle(asked)
         asked_partitions, keys = map(list, zip(*asked, strict=True))
-        tagged = tag(table.view(), pa.array(asked_partitions), pa.array(keys), index="simple")
-        assert places_of(tagged, asked_partitions, keys) == {
-            place: expected[place] for place in asked if place in expected
-        }
-        assert tagged.funnel.keys == len(asked), commit
-        assert tagged.funnel.found == sum(place in expected for place in asked)
-        assert tagged.found.sum() == tagged.funnel.found
+        view = table.view()
+        for name, index in every.items():
+            tagged = tag(view, pa.array(asked_partitions), pa.array(keys), index=index)
+            found = places_of(tagged, asked_partitions, keys)
+            assert found == {key: expected[key] for key in asked if key in expected}, (name, commit)
+            assert tagged.funnel.keys == len(asked)
+            assert tagged.funnel.found == sum(place in expected for place in asked)
+            assert tagged.found.sum() == tagged.funnel.found
+            if name.startswith("bloom"):
+                check_funnel(tagged)
+
+
+def check_funnel(tagged: Tagged) -> None:
+    """Check that no step lets more through than came to it."""
+    funnel = tagged.funnel
+    assert funnel.files_in_range <= funnel.files == len(tagged.slices)
+    assert funnel.found <= funnel.pairs_in_range <= funnel.pairs
+    assert funnel.false_positives <= funnel.filter_positives <= funnel.filter_tests
+    assert funnel.filter_positives - funnel.false_positives <= funnel.found
+    assert funnel.files_looked_up + funnel.files_read <= funnel.files
 
 
 def test_no_keys_and_no_files(tmp_path: Path) -> None:
@@ -133,7 +210,7 @@ def test_keys_that_are_none(
 
 def test_an_index_that_there_is_not(tmp_path: Path) -> None:
     view = SmallTable(tmp_path / "t", 9, SCHEMA).view()
-    with pytest.raises(ValueError, match="index is 'blom'; give 'simple'"):
+    with pytest.raises(ValueError, match="index is 'blom'; give 'in-memory', 'simple'"):
         tag(view, pa.array([""]), pa.array(["k"]), index="blom")
 
 

@@ -36,7 +36,7 @@ class WriteOptions:
 
     evolve: bool = False
     drop_metadata_table: bool = False
-    index: str | KeyIndex = "simple"
+    index: str | KeyIndex = "bloom"
     sizing: FileSizing = field(default_factory=FileSizing)
     format: FileFormat = field(default_factory=FileFormat)
     threads: int | None = None

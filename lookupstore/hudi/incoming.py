@@ -198,10 +198,13 @@ def _schema(source: Source, known: TableSchema, options: TableOptions, evolve: b
                 continue
         if at < 0 or not _fits(field.type, columns.field(at).type):
             others.append(field)
-    if not others:
-        return known
     if not evolve:
-        raise _refused(others[0], columns)
+        for field in others:
+            at = columns.get_field_index(field.name)
+            if at < 0 or not _may_fit(field.type, columns.field(at).type):
+                raise _refused(field, columns)
+    if not evolve or not others:
+        return known
     # Where wider is not what a type is, the table keeps its own, and the rows do not fit.
     schema = known.evolved(pa.schema(others), needed, "rows")
     for field in others:
@@ -223,6 +226,11 @@ def _refused(field: pa.Field, columns: pa.Schema) -> Exception:
             "unless keys or folders are made of it"
         )
     return TypeError(f"rows: {field.name!r} is {field.type}; give {kind}")
+
+
+def _may_fit(given: pa.DataType, kind: pa.DataType) -> bool:
+    """Return whether values of a wider type may be narrow enough, of which each is looked at."""
+    return pa.types.is_integer(plain_type(given)) and pa.types.is_integer(kind)
 
 
 def _fits(given: pa.DataType, kind: pa.DataType) -> bool:
@@ -307,14 +315,19 @@ def read_keys(
     source = open_source(_key_table(given, options.record_key, columns))
     names = source.schema.names
     partition_by = [name for name in options.partition_by if name in names]
-    if partition_by and len(partition_by) < len(options.partition_by):
+    # Columns of the key may be columns of the partition as well, and say nothing about the others.
+    says = any(name not in options.record_key for name in partition_by)
+    if says and len(partition_by) < len(options.partition_by):
         missing = [name for name in options.partition_by if name not in names]
         raise ValueError(f"keys have no column {missing[0]!r}; give all columns of a partition")
+    if len(partition_by) < len(options.partition_by):
+        partition_by = []
     wanted = list(dict.fromkeys([*options.record_key, *partition_by]))
     for name in wanted:
         if name not in names:
             raise ValueError(f"keys have no column {name!r}")
-        if not _fits(source.schema.field(name).type, columns.field(name).type):
+        given_type, kind = source.schema.field(name).type, columns.field(name).type
+        if not (_fits(given_type, kind) or _may_fit(given_type, kind)):
             raise _refused(source.schema.field(name), columns)
     schema = pa.schema([columns.field(name) for name in wanted])
     table = pa.Table.from_batches(

@@ -230,7 +230,7 @@ def _refused(field: pa.Field, columns: pa.Schema) -> Exception:
 
 def _may_fit(given: pa.DataType, kind: pa.DataType) -> bool:
     """Return whether values of a wider type may be narrow enough, of which each is looked at."""
-    return pa.types.is_integer(plain_type(given)) and pa.types.is_integer(kind)
+    return bool(pa.types.is_integer(plain_type(given)) and pa.types.is_integer(kind))
 
 
 def _fits(given: pa.DataType, kind: pa.DataType) -> bool:

@@ -172,6 +172,10 @@ ALLOWED = {
         "numpy pyarrow _arrow hudi.file_groups hudi.funnel hudi.index_names hudi.key_index "
         "hudi.view"
     ),
+    "hudi.tag_rows": (
+        "numpy pyarrow hudi.base_files hudi.funnel hudi.index_names hudi.key_files hudi.key_index "
+        "hudi.record_keys hudi.tag hudi.view"
+    ),
     "hudi.record_keys": "numpy pyarrow arrow_types",
     "hudi.dedupe": "numpy pyarrow _arrow _sort keys",
     "hudi.partitioner": "numpy pyarrow _arrow hudi._md5",
@@ -196,9 +200,9 @@ ALLOWED = {
         "hudi.rollback hudi.simple_index hudi.timeline hudi.view"
     ),
     "hudi.write": (
-        "numpy pyarrow _arrow hudi.base_files hudi.commit hudi.conflict hudi.dedupe "
-        "hudi.file_groups hudi.file_writes hudi.incoming hudi.lock hudi.options "
-        "hudi.rollback hudi.slice_rows hudi.table_schema hudi.tag hudi.timeline "
+        "numpy pyarrow _arrow hudi.commit hudi.conflict hudi.dedupe hudi.file_groups "
+        "hudi.file_writes hudi.incoming hudi.index_names hudi.lock hudi.options "
+        "hudi.rollback hudi.table_schema hudi.tag hudi.tag_rows hudi.timeline "
         "hudi.transaction hudi.view hudi.write_options hudi.write_plan location"
     ),
     "hudi.write_options": ("hudi.base_file_writer hudi.key_index hudi.partitioner hudi.timeline"),
@@ -213,7 +217,8 @@ ALLOWED = {
     ),
     "hudi.table": (
         "pyarrow hudi.avro_schema hudi.base_files hudi.commit hudi.file_groups "
-        "hudi.options hudi.timeline hudi.view hudi.write hudi.write_options location"
+        "hudi.funnel hudi.key_index hudi.options hudi.tag_rows hudi.timeline hudi.view "
+        "hudi.write hudi.write_options location"
     ),
     "hudi.options": ("hudi.properties location"),
     "hudi": (

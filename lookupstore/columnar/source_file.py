@@ -39,7 +39,7 @@ class SourceFile:
         base: folder that it was found below, where lookup files may be published.
         nbytes: its size.
         written: when it was, in nanoseconds since 1970, as exactly as all requests of the file
-            system say it; None if none does.
+            system say it; None if none does, or if it is of no interest.
         footer: XXH64 of its footer, 16 hexadecimal digits.
         num_rows: number of its rows.
         schema: its columns, those that `name=value` folders give last.
@@ -108,7 +108,8 @@ class SourceFile:
             raise StaleStoreError(f"{self.uri}: gone since the files were listed")
         with self.open() as file:
             footer = _footer_hash(_tail(file, self.nbytes, self.file_format, self.uri))
-        if _written(self.filesystem, info) != self.written or footer != self.footer:
+        touched = self.written is not None and _written(self.filesystem, info) != self.written
+        if touched or footer != self.footer:
             raise self._changed()
 
     def _changed(self) -> StaleStoreError:
@@ -210,7 +211,9 @@ def source_files(
 
 
 def parquet_source(filesystem: fs.FileSystem, path: str) -> tuple[SourceFile, pq.FileMetaData]:
-    """Describe one Parquet file, and return what its footer says, which is read once.
+    """Describe one Parquet file that is never written again, and return what its footer says.
+
+    When it was written is of no interest then, and takes no request of an object store.
 
     Args:
         filesystem: that has the file.
@@ -236,7 +239,7 @@ def parquet_source(filesystem: fs.FileSystem, path: str) -> tuple[SourceFile, pq
         path=path,
         base=posixpath.dirname(path),
         nbytes=nbytes,
-        written=_written(filesystem, filesystem.get_file_info(path)),
+        written=None,
         footer=_footer_hash(tail),
         num_rows=metadata.num_rows,
         schema=metadata.schema.to_arrow_schema().remove_metadata(),

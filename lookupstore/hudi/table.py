@@ -17,6 +17,8 @@ from lookupstore.hudi.avro_schema import avro_schema
 from lookupstore.hudi.base_files import COMMIT_TIME, META_COLUMNS, BaseFiles
 from lookupstore.hudi.commit import CommitMetadata
 from lookupstore.hudi.file_groups import FileGroup
+from lookupstore.hudi.funnel import Funnel
+from lookupstore.hudi.key_index import KeyIndex
 from lookupstore.hudi.options import (
     TableOptions,
     avro_json,
@@ -24,6 +26,7 @@ from lookupstore.hudi.options import (
     read_options,
     write_options,
 )
+from lookupstore.hudi.tag_rows import tag_rows
 from lookupstore.hudi.timeline import Instant, TimelineFolder, is_time
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write import Write, WriteResult, writable_view
@@ -355,6 +358,37 @@ class HudiTable:
         view = writable_view(self._location, self._commits, options, dry_run=dry_run)
         self._options = view.options
         return Write(view, options, dry_run=dry_run)
+
+    def tag(self, rows: Any, *, index: str | KeyIndex = "bloom") -> pa.Table:
+        """Return rows with the places where the table has their keys.
+
+        Args:
+            rows: as an Arrow table, record batch, dict of columns or anything with
+                `__arrow_c_stream__`; of a key of one column also an Arrow array or list of its
+                values. They have the columns of key and partition, or the meta columns of these.
+            index: `bloom`, `global-bloom`, which finds a key in whatever partition, `simple`,
+                `in-memory`, the name of a class `package.module.Class`, or an index that was made:
+                `lookupstore.hudi.index_names`, `lookupstore.hudi.key_index`.
+
+        Returns:
+            the rows and, null where the table does not have the key, the partition path (column
+            `_partition`), file id (`_file_id`) and instant (`_instant`) of the base file, and the
+            row in it (`_pos`), from 0.
+
+        Raises:
+            KeyError: a column of key or partition is missing.
+            TypeError: `rows` gives no rows, or a key has a type that keys do not have.
+            ValueError: a row has no key, there is no such index, or there are columns of the names.
+            CorruptionError: a base file is damaged, or a key is in two of a partition.
+            FormatError: base files have no record keys; or a key is in two partitions, and
+                the index is for all.
+            StaleStoreError: files went while they were read: a clean came between.
+        """
+        return tag_rows(self._view(), rows, index)[0]
+
+    def explain_tag(self, rows: Any, *, index: str | KeyIndex = "bloom") -> Funnel:
+        """Tag rows, and return what that looked at; see `tag`. Printed, it has a line a step."""
+        return tag_rows(self._view(), rows, index)[1]
 
     def _files(
         self, columns: Sequence[str] | None, as_of: str | None

@@ -177,6 +177,8 @@ def _coded(
     if isinstance(partitions, pa.ChunkedArray):  # what pyarrow makes of no chunks
         return np.zeros(0, np.int64), []
     paths = partitions.dictionary.to_pylist()
+    if None in paths:
+        raise ValueError("partitions holds a null; every key is of a partition")
     numbers = {path: number for number, path in enumerate(dict.fromkeys(paths))}
     of_path = np.array([numbers[path] for path in paths], np.int64)
     codes = partitions.indices.to_numpy(zero_copy_only=False)

@@ -20,19 +20,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lookupstore._arrow import as_binary
-from lookupstore.hudi.base_files import RECORD_KEY
 from lookupstore.hudi.commit import CommitMetadata
 from lookupstore.hudi.conflict import pending_clustering
 from lookupstore.hudi.dedupe import rows_to_keep
 from lookupstore.hudi.file_groups import FileSlice, GroupId
 from lookupstore.hudi.file_writes import BulkInsert, FileWrites
 from lookupstore.hudi.incoming import Incoming, IncomingRows, read_keys
+from lookupstore.hudi.index_names import index_of
 from lookupstore.hudi.lock import table_lock
 from lookupstore.hudi.options import TableOptions, drop_metadata_table, read_options
 from lookupstore.hudi.rollback import roll_back_pending
-from lookupstore.hudi.slice_rows import SliceRows
 from lookupstore.hudi.table_schema import TableSchema
 from lookupstore.hudi.tag import tag
+from lookupstore.hudi.tag_rows import named_key
 from lookupstore.hudi.timeline import Instant, TimelineFolder
 from lookupstore.hudi.transaction import Outcome, Transaction, begun
 from lookupstore.hudi.view import TableView
@@ -170,17 +170,25 @@ class Write:
         with self._step("read"):
             schema = view.table_schema
             keys, partitions = read_keys(given, schema.columns, view.options, named=self._named())
-            if partitions is None:
+            index = index_of(self._options.index)
+            if index.everywhere:
+                partitions = _coded(np.zeros(len(keys), np.int32), [""])
+            elif partitions is None:
                 keys, partitions = self._everywhere(keys)
             kept = pa.array(rows_to_keep(keys, partitions))
             keys, partitions = keys.take(kept), partitions.take(kept)
         with self._step("tag"):
-            tagged = tag(view, partitions, keys, index=self._options.index)
+            tagged = tag(view, partitions, keys, index=index)
             found = np.flatnonzero(tagged.found)
             places = Places(tagged.slices, tagged.slice_numbers[found], tagged.positions[found])
-        rows = schema.columns.empty_table()
-        taken = pa.array(found)
-        incoming = Incoming(rows, keys.take(taken), partitions.take(taken))
+        paths = list(dict.fromkeys(one.group.partition for one in places.slices))
+        places_of = {path: number for number, path in enumerate(paths)}
+        numbers = np.array([places_of[one.group.partition] for one in places.slices], np.int32)
+        incoming = Incoming(
+            schema.columns.empty_table(),
+            keys.take(pa.array(found)),
+            _coded(numbers[places.numbers], paths),
+        )
         return self._merge("DELETE", incoming, places, schema, explicit=True)
 
     def bulk_insert(self, given: Any) -> WriteResult:
@@ -251,34 +259,29 @@ class Write:
         return rows.all().deduplicated(self._view.options), rows.schema
 
     def _named(self) -> bool | None:
-        """Return whether a record key of one column has its name; None: it has several columns.
-
-        Of complex keys with one column Hudi's versions differ: a table's own rows tell.
-        """
+        """Return whether a record key of one column has its name; a table's own rows tell."""
         options = self._view.options
         if len(options.record_key) > 1 or options.key_generator != "COMPLEX":
             return None
-        start = f"{options.record_key[0]}:"
-        for group in self._view.groups(None):
-            schema = pa.schema([pa.field(RECORD_KEY, pa.string())])
-            for batch in SliceRows(self._view.location, group.current, schema).batches(
-                threads=False
-            ):
-                return bool(str(batch.column(0)[0]).startswith(start))
-        return True
+        named = named_key(self._view)
+        # Hudi 0.x and 1.1 write the name, if there is nothing to go by.
+        return True if named is None else named
 
     def _everywhere(self, keys: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.DictionaryArray]:
         """Return keys once for each partition of the table, since nobody said which one."""
         paths = sorted({group.id.partition for group in self._view.groups(None)})
         repeated = pa.chunked_array(keys.chunks * len(paths), pa.string())
-        codes = np.repeat(np.arange(len(paths), dtype=np.int32), len(keys))
-        return repeated, pa.DictionaryArray.from_arrays(
-            pa.array(codes), pa.array(paths, pa.string())
-        )
+        return repeated, _coded(np.repeat(np.arange(len(paths), dtype=np.int32), len(keys)), paths)
 
     def _find(self, incoming: Incoming) -> Places:
+        index = index_of(self._options.index)
+        if index.everywhere:
+            # A row that moves to another partition would have to be deleted from its own.
+            raise ValueError(
+                f"index is {self._options.index!r}, which finds keys in other partitions; give one "
+                "that does not: a key is one row in each partition"
+            )
         with self._step("tag"):
-            index = self._options.index
             tagged = tag(self._view, incoming.partitions, incoming.keys, index=index)
             return Places(tagged.slices, tagged.slice_numbers, tagged.positions)
 
@@ -407,6 +410,10 @@ class Write:
         begun = time.perf_counter()
         yield
         self._seconds[name] = self._seconds.get(name, 0.0) + time.perf_counter() - begun
+
+
+def _coded(codes: npt.NDArray[np.int32], paths: list[str]) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(paths, pa.string()))
 
 
 def _touched(plan: WritePlan, incoming: Incoming) -> dict[GroupId, list[str]]:

@@ -3,94 +3,22 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from small_tables import SmallTable
+from tag_tables import SCHEMA, any_footer, indexes, whole_footer, write
 
 from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
-from lookupstore.hudi.bloom import FILTER_KEY, OLD_FILTER_KEY, BloomBuilder
 from lookupstore.hudi.bloom_index import BloomIndex
-from lookupstore.hudi.key_index import KeyIndex
-from lookupstore.hudi.key_ranges import GREATEST_KEY, LEAST_KEY
-from lookupstore.hudi.memory_index import MemoryIndex
-from lookupstore.hudi.simple_index import SimpleIndex
 from lookupstore.hudi.tag import Tagged, tag
 from lookupstore.residency import Residency
 
-SCHEMA = pa.schema({"id": pa.string(), "value": pa.string()})
 # Partition and key, to file id, instant and row.
 Places = dict[tuple[str, str], tuple[str, str, int]]
-
-
-def write(
-    table: SmallTable,
-    files: Mapping[tuple[str, str], list[str]],
-    footer: Callable[[list[str]], dict[bytes, bytes]] = lambda keys: {},
-) -> str:
-    """Commit files, by partition and file id, that have some keys; return the time."""
-    instant = table.begin()
-    stats = []
-    for (partition, file_id), keys in files.items():
-        rows = [{"id": key, "value": key} for key in keys]
-        stats.append(
-            table.write(instant.time, file_id, rows, partition, SCHEMA, footer=footer(keys) or None)
-        )
-    return table.finish(instant, stats, schema=SCHEMA).time
-
-
-def whole_footer(keys: list[str]) -> dict[bytes, bytes]:
-    """Return what Hudi says of a file's keys."""
-    return filter_of(keys) | range_of(keys)
-
-
-def range_of(keys: list[str]) -> dict[bytes, bytes]:
-    if not keys:
-        return {}
-    ends = sorted(key.encode() for key in keys)
-    return {LEAST_KEY: ends[0], GREATEST_KEY: ends[-1]}
-
-
-def filter_of(keys: list[str], kind: str = "DYNAMIC_V0", entries: int = 40) -> dict[bytes, bytes]:
-    assert kind in ("SIMPLE", "DYNAMIC_V0")
-    builder = BloomBuilder(entries, error_rate=0.01, most_entries=2 * entries, kind=kind)
-    builder.add(pa.array(keys, pa.string()))
-    return builder.finish().footer()
-
-
-def any_footer(rng: random.Random) -> Callable[[list[str]], dict[bytes, bytes]]:
-    """Return what gives each file a footer of one of the forms that there are."""
-
-    def footer(keys: list[str]) -> dict[bytes, bytes]:
-        entries = range_of(keys) if rng.random() < 0.7 else {}
-        kind = rng.choice(["none", "SIMPLE", "DYNAMIC_V0", "old name"])
-        if kind == "old name":
-            entries[OLD_FILTER_KEY] = filter_of(keys, "SIMPLE")[FILTER_KEY]
-        elif kind != "none":
-            entries |= filter_of(keys, kind, rng.choice([4, 60]))
-        return entries
-
-    return footer
-
-
-@pytest.fixture
-def residency(tmp_path: Path) -> Residency:
-    """Return a folder for lookup files of one test."""
-    return Residency(tmp_path / "local", quota=1 << 30)
-
-
-def indexes(residency: Residency) -> dict[str, KeyIndex]:
-    """Return every index, and each way to use it."""
-    found: dict[str, KeyIndex] = {"simple": SimpleIndex(), "in-memory": MemoryIndex()}
-    for prune in ("tree", "list", "off"):
-        found[f"bloom {prune}"] = BloomIndex(prune=prune, build="never", residency=residency)
-    for build in ("auto", "always"):
-        found[f"bloom {build}"] = BloomIndex(build=build, residency=residency)
-    found["bloom one thread"] = BloomIndex(threads=1, residency=residency)
-    return found
 
 
 def places_of(tagged: Tagged, partitions: list[str], keys: list[str]) -> Places:
@@ -208,6 +136,13 @@ def test_keys_that_are_none(
         tag(view, pa.array(partitions, pa.string()), pa.array(keys, pa.string()))
 
 
+def test_a_null_in_the_dictionary_of_partitions(tmp_path: Path) -> None:
+    view = SmallTable(tmp_path / "t", 9, SCHEMA).view()
+    partitions = pa.DictionaryArray.from_arrays(pa.array([1]), pa.array(["", None]))
+    with pytest.raises(ValueError, match="partitions holds a null"):
+        tag(view, partitions, pa.array(["k"]))
+
+
 def test_an_index_that_there_is_not(tmp_path: Path) -> None:
     view = SmallTable(tmp_path / "t", 9, SCHEMA).view()
     with pytest.raises(ValueError, match="index is 'blom'; give 'in-memory', 'simple'"):
@@ -238,6 +173,23 @@ def test_a_file_that_a_clean_took_away(tmp_path: Path) -> None:
     object.__setattr__(view, "groups", lambda as_of: groups)
     with pytest.raises(StaleStoreError, match=r"/a-0_.*gone"):
         tag(view, pa.array([""]), pa.array(["k"]))
+
+
+def test_threads_share_an_index(tmp_path: Path, residency: Residency) -> None:
+    table = SmallTable(tmp_path / "t", 9, SCHEMA)
+    keys = [f"k{number}" for number in range(4000)]
+    write(table, {("", f"{part}-0"): keys[part::8] for part in range(8)}, whole_footer)
+    view = table.view()
+    index = BloomIndex(residency=residency)  # reads, makes and asks lookup files
+
+    def one(start: int) -> bool:
+        own = keys[start : start + 400]
+        found = tag(view, pa.array([""] * 400), pa.array(own), index=index)
+        rows = 8 * found.positions + found.slice_numbers
+        return rows.tolist() == list(range(start, start + 400)) and found.funnel.found == 400
+
+    with ThreadPoolExecutor(6) as pool:
+        assert all(pool.map(one, [400 * (step % 10) for step in range(60)]))
 
 
 def test_a_table_without_meta_columns(tmp_path: Path) -> None:

@@ -143,9 +143,15 @@ ALLOWED = {
         "hudi.commit hudi.file_groups hudi.heartbeat hudi.lock hudi.options hudi.plans "
         "hudi.timeline hudi.view"
     ),
+    "hudi.savepoint": "hudi.lock hudi.plans hudi.timeline hudi.view",
+    "hudi.clean": (
+        "hudi.file_groups hudi.heartbeat hudi.lock hudi.plans hudi.savepoint hudi.timeline "
+        "hudi.view"
+    ),
     "hudi.table": (
-        "pyarrow hudi.avro_schema hudi.base_files hudi.commit hudi.file_groups hudi.options "
-        "hudi.timeline hudi.view location"
+        "pyarrow hudi.avro_schema hudi.base_files hudi.clean hudi.commit hudi.file_groups "
+        "hudi.lock hudi.options hudi.plans hudi.rollback hudi.savepoint hudi.timeline hudi.view "
+        "location"
     ),
     "hudi._bloom": "numpy",
     "hudi.bloom": "numpy pyarrow _arrow hudi._bloom",

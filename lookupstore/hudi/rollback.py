@@ -90,6 +90,33 @@ def roll_back_last(view: TableView, instant: Instant, lock: TableLock) -> Instan
     return roll_back(view, pending, lock)
 
 
+def roll_back_named(view: TableView, time: str, lock: TableLock) -> Instant:
+    """Take back the instant of a request time: one that nobody works on, or the last commit.
+
+    Of an instant of another program nobody but the caller knows that it is dead.
+
+    Args:
+        view: of the table as it is.
+        time: of the instant.
+        lock: of the table, which is held.
+
+    Raises:
+        ValueError: there is none, its owner is or may be alive, or it cannot be taken back.
+        CommitConflictError: somebody else rolls it back already.
+        LockLostError: the lock was lost; the next writer goes on.
+    """
+    found = [one for one in view.timeline if one.time == time and one.is_write]
+    if not found:
+        raise ValueError(f"instant is {time!r}; give the time of a commit of the timeline")
+    if found[0].is_completed:
+        return roll_back_last(view, found[0], lock)
+    heartbeats = Heartbeats(view.location)
+    owner = heartbeats.owner(time)
+    if owner is not None and not heartbeats.is_dead(time, lock.now()):
+        raise ValueError(f"{view.folder.path(found[0])}: {owner.name} is, or may be, at work on it")
+    return roll_back(view, found[0], lock)
+
+
 def roll_back_pending(view: TableView, lock: TableLock) -> list[Instant]:
     """Finish what dead writers of ours left: rollbacks, then instants that write, then heartbeats.
 

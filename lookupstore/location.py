@@ -341,12 +341,23 @@ class Location:
         if self.local is not None:
             with suppress(FileNotFoundError):
                 os.unlink(self._path(name))
-            if name.startswith(".") and "/" in name:  # left by `write_first`
+            folder, slash, _ = name.partition("/")
+            # Left by `write_first`; others may be about to write into any other folder.
+            if slash and folder.startswith(".") and folder.endswith(".tmp"):
                 with suppress(OSError):
-                    os.rmdir(os.path.dirname(self._path(name)))
+                    os.rmdir(self._path(folder))
             return
         with self._telling(name), suppress(FileNotFoundError):
             self._filesystem.delete_file(self._path(name))
+
+    def delete_folder(self, folder: str) -> None:
+        """Delete a folder that nobody writes to, and all that is in it."""
+        for file in self.files(folder, recursive=True):
+            self.delete(file.name)
+        if self.local is not None:
+            for path, _, _ in os.walk(self._path(folder), topdown=False):
+                with suppress(OSError):
+                    os.rmdir(path)
 
     def sync(self, folder: str = "") -> None:
         """Put the names in a local folder on disk; elsewhere a name lasts when it is written."""

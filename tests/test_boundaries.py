@@ -141,7 +141,7 @@ ALLOWED = {
     "hudi.conflict": "hudi.file_groups hudi.plans hudi.timeline hudi.view",
     "hudi.rollback": (
         "hudi.commit hudi.file_groups hudi.heartbeat hudi.lock hudi.options hudi.plans "
-        "hudi.timeline hudi.view"
+        "hudi.savepoint hudi.timeline hudi.view"
     ),
     "hudi.savepoint": "hudi.lock hudi.plans hudi.timeline hudi.view",
     "hudi.clean": (

@@ -5,7 +5,6 @@ Source: SavepointActionExecutor of Apache Hudi.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 
@@ -79,7 +78,7 @@ def make_savepoint(
         raise ValueError(f"instant is {time!r}; give the time of a completed commit")
     if commit.time in savepoints(view):
         raise ValueError(f"{view.folder.path(commit)}: a savepoint keeps it already")
-    earliest = max(_retained(view), default="")
+    earliest = earliest_whole(view)
     if earliest > commit.time:
         raise ValueError(
             f"{view.folder.path(commit)}: files of it were cleaned; commits from {earliest} on "
@@ -125,16 +124,24 @@ def delete_savepoint(view: TableView, time: str, lock: TableLock) -> None:
         view.folder.delete(replace(instant, state=State.INFLIGHT, completed=None))
 
 
-def _retained(view: TableView) -> Iterator[str]:
-    """Yield the earliest instant that each clean left whole, or is going to."""
+def earliest_whole(view: TableView) -> str:
+    """Return the time from which on each commit has all of its files, or will have; `""`: all do.
+
+    That is what completed cleans left, and what pending ones are going to leave.
+
+    Raises:
+        CorruptionError: the plan or result of a clean is damaged.
+    """
+    times = [""]
     for instant in view.timeline:
         if instant.action != CLEAN:
             continue
         if instant.is_completed:
             done = parse_plan(CleanMetadata, view.folder.read(instant), view.folder.path(instant))
-            yield done.earliest_commit_to_retain
+            times.append(done.earliest_commit_to_retain)
             continue
         requested = replace(instant, state=State.REQUESTED)
         plan = parse_plan(CleanerPlan, view.folder.read(requested), view.folder.path(requested))
         if plan.earliest_instant_to_retain is not None:
-            yield plan.earliest_instant_to_retain.timestamp
+            times.append(plan.earliest_instant_to_retain.timestamp)
+    return max(times)

@@ -26,9 +26,15 @@ from lookupstore.hudi import HudiTable, Instant, State
 from lookupstore.hudi.heartbeat import Heartbeat, Heartbeats
 from lookupstore.hudi.lock import table_lock
 from lookupstore.hudi.owner import Owner
-from lookupstore.hudi.plans import RollbackMetadata, RollbackPlan, parse_plan
+from lookupstore.hudi.plans import (
+    InstantInfo,
+    RollbackMetadata,
+    RollbackPlan,
+    parse_plan,
+    plan_bytes,
+)
 from lookupstore.hudi.rollback import check_not_rolled_back, roll_back, roll_back_pending
-from lookupstore.hudi.timeline import ROLLBACK
+from lookupstore.hudi.timeline import ROLLBACK, TimelineFolder
 from lookupstore.location import Location
 
 VERSIONS = (6, 8, 9)
@@ -127,9 +133,11 @@ def test_rollback_of_the_last_commit_killed_at_every_operation(
     last = table.commit("a-0", [row(1, "new")], "p=1")
 
     def act(opened: HudiTable) -> None:
+        # Whoever comes next ends what has begun, and does not know what was wanted.
+        opened.rollback()
+        assert opened._view().timeline.pending() == []
         if any(one.time == last.time for one in opened.timeline()):
             opened.rollback(last.time)
-        opened.rollback()
 
     def check(path: Path) -> None:
         # It is there, or it is gone.
@@ -237,6 +245,37 @@ def test_those_at_work_and_those_of_others_are_left_alone(tmp_path: Path) -> Non
         table.folder.start(beat.instant)
         table.finish(Instant(beat.instant.time, "commit", State.INFLIGHT), [])
     assert {one.time for one in table.folder.load().pending()} == {java.time, theirs}
+
+
+def test_one_instant_is_rolled_back_by_one(tmp_path: Path) -> None:
+    """Java, say, is at it already."""
+    table = SmallTable(tmp_path / "t", 9)
+    foreign = table.begin()
+    info = InstantInfo(foreign.time, "commit")
+    table.folder.request(ROLLBACK, plan_bytes(RollbackPlan(info, ())))
+    with pytest.raises(CommitConflictError, match="of it has begun"):
+        table.table.rollback(foreign.time)
+    assert len(table.folder.load().pending()) == 2
+
+
+def test_an_instant_of_another_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It must not look like one of ours, whose owner is dead."""
+    table = SmallTable(tmp_path / "t", 9)
+    times = ["20260101000000000", "20260101000000001", "20260101000000002"]
+    monkeypatch.setattr(TimelineFolder, "free_times", lambda self: iter(times))
+    foreign = table.folder.request_at(times[0], "commit")
+    Heartbeats(table.table.location).claim(times[1])
+    with (
+        suppress(Killed),
+        Heartbeats(table.table.location).request(table.folder, "commit") as beat,
+    ):
+        assert beat.instant.time == times[2]
+        raise Killed
+    monkeypatch.undo()
+    assert len(table.table.rollback()) == 1
+    assert table.folder.load().pending() == [foreign]
 
 
 def test_an_owner_elsewhere_is_dead_when_its_heart_does_not_beat(tmp_path: Path) -> None:

@@ -305,11 +305,6 @@ class Location:
         os.replace(temporary, path)
         sync_folder(os.path.dirname(path))
 
-    def delete_folder(self, folder: str) -> None:
-        """Delete a folder and all that is in it; one that is not there will do."""
-        with self._telling(folder), suppress(FileNotFoundError):
-            self._filesystem.delete_dir(self._path(folder))
-
     @property
     def creates_once(self) -> bool:
         """Return whether `create` keeps two of one name apart: on local disks and on S3."""
@@ -396,12 +391,23 @@ class Location:
         if self.local is not None:
             with suppress(FileNotFoundError):
                 os.unlink(self._path(name))
-            if name.startswith(".") and "/" in name:  # left by `write_first`
+            folder, slash, _ = name.partition("/")
+            # Left by `write_first`; others may be about to write into any other folder.
+            if slash and folder.startswith(".") and folder.endswith(".tmp"):
                 with suppress(OSError):
-                    os.rmdir(os.path.dirname(self._path(name)))
+                    os.rmdir(self._path(folder))
             return
         with self._telling(name), suppress(FileNotFoundError):
             self._filesystem.delete_file(self._path(name))
+
+    def delete_folder(self, folder: str) -> None:
+        """Delete a folder that nobody writes to, and all that is in it."""
+        for file in self.files(folder, recursive=True):
+            self.delete(file.name)
+        if self.local is not None:
+            for path, _, _ in os.walk(self._path(folder), topdown=False):
+                with suppress(OSError):
+                    os.rmdir(path)
 
     def sync(self, folder: str = "") -> None:
         """Put the names in a local folder on disk; elsewhere a name lasts when it is written."""

@@ -136,7 +136,12 @@ ALLOWED = {
     "hudi.conflict": "hudi.file_groups hudi.plans hudi.timeline hudi.view",
     "hudi.rollback": (
         "hudi.commit hudi.file_groups hudi.heartbeat hudi.lock hudi.options hudi.plans "
-        "hudi.timeline hudi.view"
+        "hudi.savepoint hudi.timeline hudi.view"
+    ),
+    "hudi.savepoint": "hudi.lock hudi.plans hudi.timeline hudi.view",
+    "hudi.clean": (
+        "hudi.file_groups hudi.heartbeat hudi.lock hudi.plans hudi.savepoint hudi.timeline "
+        "hudi.view"
     ),
     "hudi._bloom": "numpy",
     "hudi.bloom": "numpy pyarrow _arrow hudi._bloom",
@@ -216,9 +221,10 @@ ALLOWED = {
         "hudi.table_schema hudi.timeline location"
     ),
     "hudi.table": (
-        "pyarrow hudi.avro_schema hudi.base_files hudi.commit hudi.file_groups "
-        "hudi.funnel hudi.key_index hudi.options hudi.tag_rows hudi.timeline hudi.view "
-        "hudi.write hudi.write_options location"
+        "pyarrow hudi.avro_schema hudi.base_files hudi.clean hudi.commit hudi.file_groups "
+        "hudi.funnel hudi.key_index hudi.lock hudi.options hudi.plans hudi.rollback "
+        "hudi.savepoint hudi.tag_rows hudi.timeline hudi.view hudi.write "
+        "hudi.write_options location"
     ),
     "hudi.options": ("hudi.properties location"),
     "hudi": (

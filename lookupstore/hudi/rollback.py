@@ -28,6 +28,7 @@ from lookupstore.hudi.plans import (
     parse_plan,
     plan_bytes,
 )
+from lookupstore.hudi.savepoint import earliest_whole
 from lookupstore.hudi.timeline import ROLLBACK, SAVEPOINT, Instant, State
 from lookupstore.hudi.view import TableView
 
@@ -88,6 +89,33 @@ def roll_back_last(view: TableView, instant: Instant, lock: TableLock) -> Instan
     # In this moment readers see the table as it was.
     view.folder.delete(instant)
     return roll_back(view, pending, lock)
+
+
+def roll_back_named(view: TableView, time: str, lock: TableLock) -> Instant:
+    """Take back the instant of a request time: one that nobody works on, or the last commit.
+
+    Of an instant of another program nobody but the caller knows that it is dead.
+
+    Args:
+        view: of the table as it is.
+        time: of the instant.
+        lock: of the table, which is held.
+
+    Raises:
+        ValueError: there is none, its owner is or may be alive, or it cannot be taken back.
+        CommitConflictError: somebody else rolls it back already.
+        LockLostError: the lock was lost; the next writer goes on.
+    """
+    found = [one for one in view.timeline if one.time == time and one.is_write]
+    if not found:
+        raise ValueError(f"instant is {time!r}; give the time of a commit of the timeline")
+    if found[0].is_completed:
+        return roll_back_last(view, found[0], lock)
+    heartbeats = Heartbeats(view.location)
+    owner = heartbeats.owner(time)
+    if owner is not None and not heartbeats.is_dead(time, lock.now()):
+        raise ValueError(f"{view.folder.path(found[0])}: {owner.name} is, or may be, at work on it")
+    return roll_back(view, found[0], lock)
 
 
 def roll_back_pending(view: TableView, lock: TableLock) -> list[Instant]:
@@ -175,8 +203,7 @@ def _finish(view: TableView, rollback: Instant, plan: RollbackPlan, lock: TableL
     # Names of files must not come back after a power failure, when nothing says what they are.
     for partition in sorted({file.group.partition for file in files}):
         view.location.sync(partition)
-    for marker in view.location.files(f"{_MARKERS}/{target.commit_time}", recursive=True):
-        view.location.delete(marker.name)
+    view.location.delete_folder(f"{_MARKERS}/{target.commit_time}")
     lock.check()
     # Its last word first: who is killed in between leaves a pending instant.
     for state in (State.INFLIGHT, State.REQUESTED):
@@ -214,22 +241,28 @@ def _check_last(view: TableView, instant: Instant) -> None:
         )
     if any((one.time, one.action) == (instant.time, SAVEPOINT) for one in view.timeline):
         raise ValueError(f"{shown}: a savepoint keeps it; delete that first")
+    previous = max((one.time for one in writes if one != instant), default="")
+    if earliest_whole(view) > previous:
+        raise ValueError(
+            f"{shown}: a clean removed files that it replaced; the table cannot be as it was before"
+        )
+    # Other programs clean by other rules.
     there = view.files()
     slices = {(one.group, one.time) for one in there}
     for stats in (view.commit(instant).stats or {}).values():
         for stat in stats:
             group = GroupId(stat.partition_path or "", stat.file_id or "")
-            previous = stat.prev_commit or NO_COMMIT
-            if previous != NO_COMMIT and (group, previous) not in slices:
-                raise _cleaned(shown, group)
+            before = stat.prev_commit or NO_COMMIT
+            if before != NO_COMMIT and (group, before) not in slices:
+                raise _gone(shown, group)
     for group in view.replaced(instant) - {one.group for one in there}:
-        raise _cleaned(shown, group)
+        raise _gone(shown, group)
 
 
-def _cleaned(shown: str, group: GroupId) -> ValueError:
+def _gone(shown: str, group: GroupId) -> ValueError:
     return ValueError(
-        f"{shown}: what it replaced in file group {group.file_id} was cleaned; the table cannot be "
-        "as it was before"
+        f"{shown}: what it replaced in file group {group.file_id} is gone; the table cannot be as "
+        "it was before"
     )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
@@ -15,10 +17,12 @@ import pyarrow.dataset as ds
 from lookupstore.errors import FormatError
 from lookupstore.hudi.avro_schema import avro_schema
 from lookupstore.hudi.base_files import COMMIT_TIME, META_COLUMNS, BaseFiles
+from lookupstore.hudi.clean import clean
 from lookupstore.hudi.commit import CommitMetadata
 from lookupstore.hudi.file_groups import FileGroup
 from lookupstore.hudi.funnel import Funnel
 from lookupstore.hudi.key_index import KeyIndex
+from lookupstore.hudi.lock import WAIT, TableLock, table_lock
 from lookupstore.hudi.options import (
     TableOptions,
     avro_json,
@@ -26,6 +30,9 @@ from lookupstore.hudi.options import (
     read_options,
     write_options,
 )
+from lookupstore.hudi.plans import SavepointMetadata
+from lookupstore.hudi.rollback import roll_back_named, roll_back_pending
+from lookupstore.hudi.savepoint import delete_savepoint, make_savepoint, savepoints
 from lookupstore.hudi.tag_rows import tag_rows
 from lookupstore.hudi.timeline import Instant, TimelineFolder, is_time
 from lookupstore.hudi.view import TableView
@@ -403,6 +410,122 @@ class HudiTable:
         self._options = read_options(self._location)
         folder = TimelineFolder(self._location, self._options.timeline, self._options.version)
         return TableView(self._options, folder, folder.load(), self._location, self._commits)
+
+    def rollback(self, instant: str | None = None, *, wait: float = WAIT) -> list[Instant]:
+        """Take back what dead writers left, and one instant if it is named.
+
+        Readers see the table as it was before that instant as soon as its completed file is gone.
+
+        Args:
+            instant: request time of the last commit, or of one that is not completed and that
+                nobody works on: of those of other programs only the caller knows that.
+            wait: how long to wait for the table's lock, in seconds.
+
+        Returns:
+            the rollbacks, completed.
+
+        Raises:
+            ValueError: there is no such instant, or it cannot be taken back; the error says why.
+            LockedError: another writer had the lock all the time.
+            FormatError: the table is of a kind that is not written.
+        """
+        _instant("instant", instant)
+        with self._locked(wait) as (view, lock):
+            done = roll_back_pending(view, lock)
+            left = view.reloaded()
+            # One that was named may have been one of those.
+            if instant is not None and not view.timeline.has_lost(instant, left.timeline):
+                done.append(roll_back_named(left, instant, lock))
+            return done
+
+    def savepoint(
+        self,
+        instant: str | None = None,
+        *,
+        comment: str = "",
+        user: str | None = None,
+        wait: float = WAIT,
+    ) -> Instant:
+        """Keep the table as it is as of a commit: no clean removes its files, no rollback it.
+
+        Args:
+            instant: request time of the commit; None: the last one.
+            comment: why.
+            user: who wants it; None: who runs the process.
+            wait: how long to wait for the table's lock, in seconds.
+
+        Raises:
+            ValueError: there is no such commit, it is kept already, or its files were cleaned.
+            LockedError: another writer had the lock all the time.
+            FormatError: the table is of a kind that is not written.
+        """
+        _instant("instant", instant)
+        user = getpass.getuser() if user is None else user
+        with self._locked(wait) as (view, lock):
+            now = datetime.now(timezone.utc)
+            return make_savepoint(view, instant, lock, user=user, comment=comment, now=now)
+
+    def savepoints(self) -> dict[str, SavepointMetadata]:
+        """Return what each savepoint keeps, by the request time of its commit."""
+        return savepoints(self._view())
+
+    def delete_savepoint(self, instant: str, *, wait: float = WAIT) -> None:
+        """Keep the files of a commit no longer.
+
+        Args:
+            instant: request time of the commit.
+            wait: how long to wait for the table's lock, in seconds.
+
+        Raises:
+            ValueError: there is no savepoint of it.
+            LockedError: another writer had the lock all the time.
+            FormatError: the table is of a kind that is not written.
+        """
+        with self._locked(wait) as (view, lock):
+            delete_savepoint(view, instant, lock)
+
+    def clean(
+        self,
+        *,
+        retain_commits: int | None = None,
+        retain_hours: float | None = None,
+        wait: float = WAIT,
+    ) -> list[Instant]:
+        """Remove files that only readers of older instants than those that are retained need.
+
+        Time travel to these misses rows afterwards, except to savepoints. What pending writes may
+        have read stays; so roll back what dead ones left first.
+
+        Args:
+            retain_commits: how many of the last commits stay readable.
+            retain_hours: for how many hours back the table stays readable; with `retain_commits`,
+                whichever is more.
+            wait: how long to wait for the table's lock, in seconds.
+
+        Returns:
+            the cleans, completed; none if there was nothing to remove.
+
+        Raises:
+            ValueError: neither is given, or one is out of range.
+            LockedError: another writer had the lock all the time.
+            FormatError: the table is of a kind that is not written.
+        """
+        with self._locked(wait) as (view, lock):
+            return clean(
+                view,
+                lock,
+                retain_commits=retain_commits,
+                retain_hours=retain_hours,
+                now=datetime.now(timezone.utc),
+            )
+
+    @contextmanager
+    def _locked(self, wait: float) -> Iterator[tuple[TableView, TableLock]]:
+        """Hold the lock of the table, and see it as it is then."""
+        with table_lock(self._location, wait=wait) as lock:
+            view = self._view()
+            view.options.check_writable(self._location.uri)
+            yield view, lock
 
 
 def _instant(argument: str, time: str | None) -> str | None:

@@ -159,6 +159,10 @@ class Timeline:
         """Return what has begun and is not completed."""
         return [instant for instant in self.instants if not instant.is_completed]
 
+    def has_lost(self, time: str, later: Timeline) -> bool:
+        """Return whether an instant is in this timeline, and not in a later one."""
+        return any(one.time == time for one in self) and all(one.time != time for one in later)
+
     @property
     def last_time(self) -> str:
         """Return the greatest time that any instant was requested or completed at, or ``""``."""

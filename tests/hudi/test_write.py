@@ -26,7 +26,8 @@ from lookupstore.location import Location
 
 VERSIONS = [6, 8, 9]
 NULL = pa.array([None], pa.float64())
-METADATA = r"hoodie\.table\.metadata\.partitions"
+METADATA = r"[h]oodie\.table\.metadata\.partitions"
+ADDED = f"{METADATA[1]}oodie.table.metadata.partitions=files\n"
 SCHEMA = pa.schema({"id": pa.int32(), "day": pa.string(), "ts": pa.float64(), "value": pa.string()})
 
 
@@ -42,6 +43,11 @@ def rows(*values: tuple[int, str, float, str]) -> pa.Table:
         [pa.array(list(one), field.type) for one, field in zip(columns, SCHEMA, strict=True)],
         schema=SCHEMA,
     )
+
+
+def properties_of(path: Path) -> Path:
+    (found,) = (path / ".hoodie").glob("*.properties")
+    return found
 
 
 def values(table: HudiTable) -> dict[Any, str]:
@@ -503,9 +509,9 @@ def test_a_metadata_table_is_refused_until_it_may_go(
     assert table.scan().num_rows == before.num_rows
     table.upsert(one)
     # Java's writer makes one again, also while we write.
-    properties = path / ".hoodie" / "hoodie.properties"
+    properties = properties_of(path)
     text = properties.read_text()
-    properties.write_text(text + "hoodie.table.metadata.partitions=files\n")
+    properties.write_text(text + ADDED)
     with pytest.raises(FormatError, match=METADATA):
         table.upsert(one)
 
@@ -514,12 +520,12 @@ def test_a_metadata_table_that_comes_during_a_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = make(tmp_path / "t")
-    properties = tmp_path / "t" / ".hoodie" / "hoodie.properties"
+    properties = properties_of(tmp_path / "t")
     text = properties.read_text()
     write = file_writes.FileWrites.write
 
     def slow(self: Any, files: Any) -> Any:
-        properties.write_text(text + "hoodie.table.metadata.partitions=files\n")
+        properties.write_text(text + ADDED)
         return write(self, files)
 
     with monkeypatch.context() as patched:

@@ -121,6 +121,7 @@ class BaseFileWriter:
         self.rows = 0
         self._batches: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
+        self._size = 0
         self._keys: list[pa.Array] = []
         self._writer: pq.ParquetWriter | None = None
         self._arrow = pa.schema(
@@ -167,9 +168,8 @@ class BaseFileWriter:
 
     def result(self) -> FileSlice:
         """Return the slice that the file is, after the block."""
-        size = self._location.size(self.file.path)
         group = GroupId(self.file.partition, self.file.file_id)
-        return FileSlice(group, self.file.time, self.file.name, size or 0)
+        return FileSlice(group, self.file.time, self.file.name, self._size)
 
     def new_rows(self, keys: pa.Array, first: int | npt.NDArray[np.int64]) -> list[pa.Array]:
         """Return the first three meta columns of rows that this commit brings.
@@ -195,12 +195,16 @@ class BaseFileWriter:
             return
         own = [_shared(text, rows) for text in self._own]
         batch = pa.RecordBatch.from_arrays([*columns[:3], *own, *columns[3:]], schema=self._arrow)
-        self._keys.append(columns[2])
-        self._batches.append(batch)
-        self._waiting_bytes += batch.nbytes
-        self.rows += rows
-        if self._waiting_bytes >= self._format.row_group_bytes:
-            self.flush()
+        # Of wide rows even one batch may be more than a row group.
+        step = max(1, rows * self._format.row_group_bytes // max(1, batch.nbytes))
+        for start in range(0, rows, step):
+            piece = batch.slice(start, step)
+            self._keys.append(piece.column(2))
+            self._batches.append(piece)
+            self._waiting_bytes += piece.nbytes
+            self.rows += piece.num_rows
+            if self._waiting_bytes >= self._format.row_group_bytes:
+                self.flush()
 
     def flush(self) -> None:
         """Write the waiting rows as a row group."""
@@ -235,6 +239,7 @@ class BaseFileWriter:
         writer = self._writer or self._open(self._arrow.empty_table())
         writer.add_key_value_metadata(self._footer())
         writer.close()
+        self._size = self.written_bytes
 
     def _footer(self) -> dict[bytes, bytes]:
         entries = {

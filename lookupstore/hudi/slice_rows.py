@@ -15,7 +15,9 @@ from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
 from lookupstore.hudi.file_groups import FileSlice
 from lookupstore.location import Location
 
+# Of a batch: rows, or fewer if they are wide.
 _BATCH_ROWS = 1 << 16
+_BATCH_BYTES = 16 << 20
 
 
 class SliceRows:
@@ -59,8 +61,13 @@ class SliceRows:
         """
         stored = set(self._file.schema_arrow.names)
         names = [name for name in self._schema.names if name in stored]
+        metadata = self._file.metadata
+        nbytes = sum(
+            metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups)
+        )
+        most = min(_BATCH_ROWS, max(1, _BATCH_BYTES * self.rows // max(1, nbytes)))
         with self._telling():
-            batches = self._file.iter_batches(_BATCH_ROWS, columns=names, use_threads=threads)
+            batches = self._file.iter_batches(most, columns=names, use_threads=threads)
         while True:
             with self._telling():
                 batch = next(batches, None)

@@ -120,7 +120,7 @@ class BaseFileWriter:
         #: Rows so far.
         self.rows = 0
         self._batches: list[pa.RecordBatch] = []
-        self._waiting_bytes = 0
+        self._waiting_bytes = self._flushed_bytes = 0
         self._size = 0
         self._keys: list[pa.Array] = []
         self._writer: pq.ParquetWriter | None = None
@@ -160,6 +160,13 @@ class BaseFileWriter:
     def written_bytes(self) -> int:
         """Return the bytes that are written so far, without the rows of the next row group."""
         return int(self._stream.tell())
+
+    @property
+    def expected_bytes(self) -> int:
+        """Return the size of the file if no rows come any more, without the footer; about."""
+        written = self.written_bytes
+        share = written / self._flushed_bytes if self._flushed_bytes else 0.5
+        return written + round(self._waiting_bytes * share)
 
     @property
     def waiting_bytes(self) -> int:
@@ -213,6 +220,7 @@ class BaseFileWriter:
         # Parquet keeps a dictionary as it is only if all rows of a column have the same.
         table = pa.Table.from_batches(self._batches).unify_dictionaries()
         self._batches.clear()
+        self._flushed_bytes += self._waiting_bytes
         self._waiting_bytes = 0
         writer = self._writer or self._open(table.slice(0, _SAMPLE_ROWS))
         writer.write_table(table, row_group_size=_ROW_GROUP_ROWS)

@@ -160,7 +160,7 @@ class BulkInsert:
             writer = self._writer(partition)
             for batch, keys in zip(part.rows.to_batches(), part.keys.chunks, strict=True):
                 write_inserts(Inserts(keys, batch), writer)
-            if writer.written_bytes >= self._options.sizing.max_file_size:
+            if writer.expected_bytes >= self._options.sizing.max_file_size:
                 self._close(partition)
 
     def _writer(self, partition: str) -> BaseFileWriter:

@@ -285,7 +285,7 @@ def test_savepoints_killed_at_every_operation(
 
     points = kill_at_each_point(table.path, tmp_path, make, check, check_made)
     make(table.table)
-    points += kill_at_each_point(table.path, tmp_path, delete, check, check_deleted)
+    points += kill_at_each_point(table.path, tmp_path / "deleted", delete, check, check_deleted)
     with capsys.disabled():
         print(f"\nsavepoint and its deletion, version {version}: {points} points of failure")
 

@@ -83,6 +83,7 @@ setup(
             extension("lookupstore._rows", "ls_rows.c"),
             extension("lookupstore.hudi._bloom", "ls_hadoop_bloom.c"),
             extension("lookupstore.hudi._key_ranges", "ls_key_ranges.c"),
+            extension("lookupstore.hudi._key_table", "ls_key_table.c", "ls_hash.c"),
             extension("lookupstore.hudi._md5", "ls_md5.c"),
         ],
         compiler_directives={

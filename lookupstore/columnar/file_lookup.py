@@ -102,6 +102,10 @@ class FileLookup:
             self._discard(reader)
             return _present(self.made().get_many(encoded))
 
+    def is_made(self) -> bool:
+        """Return whether the lookup file is on this host, or published."""
+        return self._ready() is not None
+
     def made(self) -> Reader:
         """Return a reader of the lookup file, which is fetched or made if it is not there."""
         reader = self._ready()

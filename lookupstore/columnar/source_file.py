@@ -39,7 +39,7 @@ class SourceFile:
         base: folder that it was found below, where lookup files may be published.
         nbytes: its size.
         written: when it was, in nanoseconds since 1970, as exactly as all requests of the file
-            system say it; None if none does.
+            system say it; None if none does, or if it is of no interest.
         footer: XXH64 of its footer, 16 hexadecimal digits.
         num_rows: number of its rows.
         schema: its columns, those that `name=value` folders give last.
@@ -108,7 +108,8 @@ class SourceFile:
             raise StaleStoreError(f"{self.uri}: gone since the files were listed")
         with self.open() as file:
             footer = _footer_hash(_tail(file, self.nbytes, self.file_format, self.uri))
-        if _written(self.filesystem, info) != self.written or footer != self.footer:
+        touched = self.written is not None and _written(self.filesystem, info) != self.written
+        if touched or footer != self.footer:
             raise self._changed()
 
     def _changed(self) -> StaleStoreError:
@@ -209,6 +210,51 @@ def source_files(
     return sorted(files, key=lambda file: file.path)
 
 
+def parquet_source(filesystem: fs.FileSystem, path: str) -> tuple[SourceFile, pq.FileMetaData]:
+    """Describe one Parquet file that is never written again, and return what its footer says.
+
+    When it was written is of no interest then, and takes no request of an object store.
+
+    Args:
+        filesystem: that has the file.
+        path: of the file on it.
+
+    Raises:
+        FileNotFoundError: there is none.
+        CorruptionError: its footer is damaged.
+
+    >>> import tempfile
+    >>> path = f"{tempfile.mkdtemp()}/a.parquet"
+    >>> pq.write_table(pa.table({"id": [1, 2]}), path)
+    >>> source, footer = parquet_source(fs.LocalFileSystem(), path)
+    >>> source.num_rows, footer.num_row_groups
+    (2, 1)
+    """
+    with filesystem.open_input_file(path) as file:
+        nbytes = file.size()
+        tail = _tail(file, nbytes, "parquet", path)
+    metadata = _parquet_footer(tail, path, nbytes)
+    source = SourceFile(
+        filesystem=filesystem,
+        path=path,
+        base=posixpath.dirname(path),
+        nbytes=nbytes,
+        written=None,
+        footer=_footer_hash(tail),
+        num_rows=metadata.num_rows,
+        schema=metadata.schema.to_arrow_schema().remove_metadata(),
+        constants=(),
+    )
+    return source, metadata
+
+
+def _parquet_footer(tail: bytes, path: str, nbytes: int) -> pq.FileMetaData:
+    try:
+        return pq.read_metadata(pa.BufferReader(tail))
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptionError(path, nbytes, "a parquet footer", error) from error
+
+
 def _folders(found: FoundFiles, path: str) -> dict[str, str | None]:
     """Return the values that `name=value` folders above a file give."""
     if found.base is None:
@@ -252,15 +298,15 @@ def _read(one: _One, kinds: dict[str, pa.DataType]) -> SourceFile:
     with found.filesystem.open_input_file(info.path) as file:
         nbytes = file.size()
         tail = _tail(file, nbytes, file_format, info.path)
-        try:
-            if file_format == "parquet":
-                metadata = pq.read_metadata(pa.BufferReader(tail))
-                schema, num_rows = metadata.schema.to_arrow_schema(), metadata.num_rows
-            else:
+        if file_format == "parquet":
+            metadata = _parquet_footer(tail, info.path, nbytes)
+            schema, num_rows = metadata.schema.to_arrow_schema(), metadata.num_rows
+        else:
+            try:
                 reader = orc.ORCFile(file)
                 schema, num_rows = reader.schema, reader.nrows
-        except (pa.ArrowException, OSError) as error:
-            raise CorruptionError(info.path, nbytes, f"a {file_format} footer", error) from error
+            except (pa.ArrowException, OSError) as error:
+                raise CorruptionError(info.path, nbytes, "an orc footer", error) from error
     constants = tuple(
         (name, value if value is None or kinds[name] == pa.string() else int(value))
         for name, value in folders.items()

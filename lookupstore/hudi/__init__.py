@@ -1,7 +1,8 @@
 """Copy-on-write tables in the format of Apache Hudi, versions 6, 8 and 9, without a JVM.
 
 `HudiTable` is the door. `options` knows the properties, `timeline` the instants, `commit` and
-`plans` what these say, `file_groups` which files hold the rows, `base_files` the rows.
+`plans` what these say, `file_groups` which files hold the rows, `base_files` the rows. `write` says
+what each write does, `transaction` when its steps come, `merge` what becomes of a group's rows.
 """
 
 from lookupstore.hudi.file_groups import FileGroup as FileGroup
@@ -10,3 +11,5 @@ from lookupstore.hudi.options import TableOptions as TableOptions
 from lookupstore.hudi.table import HudiTable as HudiTable
 from lookupstore.hudi.timeline import Instant as Instant
 from lookupstore.hudi.timeline import State as State
+from lookupstore.hudi.write import WriteResult as WriteResult
+from lookupstore.hudi.write_options import WriteOptions as WriteOptions

@@ -19,6 +19,7 @@ from lookupstore.location import Location
 
 COMMIT_TIME = "_hoodie_commit_time"
 RECORD_KEY = "_hoodie_record_key"
+PARTITION_PATH = "_hoodie_partition_path"
 #: What each base file has before its data columns.
 META_FIELDS: tuple[pa.Field, ...] = tuple(
     pa.field(name, pa.string())
@@ -26,7 +27,7 @@ META_FIELDS: tuple[pa.Field, ...] = tuple(
         COMMIT_TIME,
         "_hoodie_commit_seqno",
         RECORD_KEY,
-        "_hoodie_partition_path",
+        PARTITION_PATH,
         "_hoodie_file_name",
     )
 )

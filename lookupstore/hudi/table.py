@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +20,8 @@ from lookupstore.hudi.base_files import COMMIT_TIME, META_COLUMNS, BaseFiles
 from lookupstore.hudi.clean import clean
 from lookupstore.hudi.commit import CommitMetadata
 from lookupstore.hudi.file_groups import FileGroup
+from lookupstore.hudi.funnel import Funnel
+from lookupstore.hudi.key_index import KeyIndex
 from lookupstore.hudi.lock import WAIT, TableLock, table_lock
 from lookupstore.hudi.options import (
     TableOptions,
@@ -30,15 +33,18 @@ from lookupstore.hudi.options import (
 from lookupstore.hudi.plans import SavepointMetadata
 from lookupstore.hudi.rollback import roll_back_named, roll_back_pending
 from lookupstore.hudi.savepoint import delete_savepoint, make_savepoint, savepoints
+from lookupstore.hudi.tag_rows import tag_rows
 from lookupstore.hudi.timeline import Instant, TimelineFolder, is_time
 from lookupstore.hudi.view import TableView
+from lookupstore.hudi.write import Write, WriteResult, writable_view
+from lookupstore.hudi.write_options import WriteOptions
 from lookupstore.location import Location
 
 Path = str | os.PathLike[str] | Location
 
 
 class HudiTable:
-    """Reads a copy-on-write table of Apache Hudi.
+    """Reads and writes a copy-on-write table of Apache Hudi.
 
     Each call sees what is committed when it is made, and all that it gives is of that moment:
     writers do not wait for readers, nor readers for writers.
@@ -256,6 +262,140 @@ class HudiTable:
         if filter is not None:
             where = where & filter
         return BaseFiles(self._location, files, view.schema).table(names, where)
+
+    def upsert(
+        self, rows: Any, *, options: WriteOptions | None = None, dry_run: bool = False
+    ) -> WriteResult:
+        """Change the rows whose keys are in the table, and insert the others.
+
+        Of rows with one key, and of a row and the one that is there, the one with the greater
+        ordering value stays, if the table has such a column. A row whose `_hoodie_is_deleted` is
+        true deletes, if it stays.
+
+        Args:
+            rows: an Arrow table, record batches, or anything with `__arrow_c_stream__`; columns in
+                any order, those that are missing are null.
+            options: how it is done.
+            dry_run: only say what would be done: files to rewrite, their bytes, new files.
+
+        Raises:
+            FormatError: the table cannot be written to; the error names the property.
+            TypeError: `rows` gives no rows, or a column is not of the table's type.
+            ValueError: a column is new or missing, a row has no key, or no ordering value.
+            CommitConflictError: another writer was faster with the same files or keys: nothing
+                was changed, and the same can be tried again.
+            CommitUnknownError: the last step may have been done or not: look at `timeline()`.
+            LockedError: others had the lock of the table for too long.
+            CorruptionError: the table is damaged.
+        """
+        return self._write(options, dry_run).upsert(rows)
+
+    def insert(
+        self, rows: Any, *, options: WriteOptions | None = None, dry_run: bool = False
+    ) -> WriteResult:
+        """Insert rows; see `upsert`.
+
+        Raises:
+            ValueError: as of `upsert`, or a row's key is in the table.
+        """
+        return self._write(options, dry_run).insert(rows)
+
+    def bulk_insert(
+        self, rows: Any, *, options: WriteOptions | None = None, dry_run: bool = False
+    ) -> WriteResult:
+        """Insert rows as they come, in memory that does not grow with them; see `upsert`.
+
+        Nobody looks whether a key is there, or comes twice: that is for those who know. Rows keep
+        their order; sorted by key, they make files of which later writes read few.
+        """
+        return self._write(options, dry_run).bulk_insert(rows)
+
+    def delete(
+        self, keys: Any, *, options: WriteOptions | None = None, dry_run: bool = False
+    ) -> WriteResult:
+        """Delete the rows of keys, whatever their ordering values; those not there will do.
+
+        Args:
+            keys: rows with the columns of the record key, and those of the partition: without
+                them keys are looked for in all partitions. For a key of one column also an Arrow
+                array, or a list of values.
+            options: how it is done.
+            dry_run: only say what would be done.
+
+        Raises:
+            TypeError, ValueError: `keys` is no keys of the table.
+            FormatError, CommitConflictError, CommitUnknownError, LockedError, CorruptionError: as
+                of `upsert`.
+        """
+        return self._write(options, dry_run).delete(keys)
+
+    def insert_overwrite(
+        self, rows: Any, *, options: WriteOptions | None = None, dry_run: bool = False
+    ) -> WriteResult:
+        """Put rows in the place of all rows of the partitions that they are of; see `upsert`."""
+        return self._write(options, dry_run).overwrite(rows, whole_table=False)
+
+    def insert_overwrite_table(
+        self, rows: Any, *, options: WriteOptions | None = None, dry_run: bool = False
+    ) -> WriteResult:
+        """Put rows in the place of all rows of the table; see `upsert`."""
+        return self._write(options, dry_run).overwrite(rows, whole_table=True)
+
+    def delete_partition(
+        self,
+        partitions: Sequence[str],
+        *,
+        options: WriteOptions | None = None,
+        dry_run: bool = False,
+    ) -> WriteResult:
+        """Delete all rows of partitions; see `upsert`.
+
+        Args:
+            partitions: paths of them, as `file_groups()` shows.
+            options: how it is done.
+            dry_run: only say what would be done.
+
+        Raises:
+            KeyError: a partition has no rows, nor had any.
+        """
+        return self._write(options, dry_run).delete_partitions(partitions)
+
+    def _write(self, options: WriteOptions | None, dry_run: bool) -> Write:
+        options = options or WriteOptions()
+        view = writable_view(self._location, self._commits, options, dry_run=dry_run)
+        self._options = view.options
+        return Write(view, options, dry_run=dry_run)
+
+    def tag(self, rows: Any, *, index: str | KeyIndex = "bloom") -> pa.Table:
+        """Return rows with the places where the table has their keys.
+
+        Args:
+            rows: as an Arrow table, record batch, dict of columns or anything with
+                `__arrow_c_stream__`; of a key of one column also an Arrow array or list of its
+                values. They have the columns of key and partition, or the meta columns of these.
+            index: `bloom`, `global-bloom`, which finds a key in whatever partition, `simple`,
+                `in-memory`, the name of a class `package.module.Class`, or an index that was made:
+                `lookupstore.hudi.index_names`, `lookupstore.hudi.key_index`.
+
+        Returns:
+            the rows and, null where the table does not have the key, the partition path (column
+            `_partition`), file id (`_file_id`) and instant (`_instant`) of the base file, and the
+            row in it (`_pos`), from 0.
+
+        Raises:
+            KeyError: a column of key or partition is missing.
+            TypeError: `rows` gives no rows, or a key has a type that keys do not have.
+            ValueError: a row has no key, there is no such index, or there are columns of the names.
+            CorruptionError: a base file is damaged, or a key is in two of a partition.
+            FormatError: base files have no record keys; or a key is in two partitions, and
+                the index is for all.
+            StaleStoreError: files went while they were read: a clean came between.
+        """
+        return tag_rows(self._view(), rows, index)[0]
+
+    def explain_tag(self, rows: Any, *, index: str | KeyIndex = "bloom") -> Funnel:
+        """Tag rows, and return what that looked at; see `tag`. Printed, it has a line a step."""
+        return tag_rows(self._view(), rows, index)[1]
 
     def _files(
         self, columns: Sequence[str] | None, as_of: str | None

@@ -9,7 +9,6 @@ from functools import cached_property
 import pyarrow as pa
 
 from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
-from lookupstore.hudi.avro_schema import arrow_schema
 from lookupstore.hudi.base_files import META_COLUMNS, META_FIELDS
 from lookupstore.hudi.commit import CommitMetadata, parse_commit
 from lookupstore.hudi.file_groups import (
@@ -21,6 +20,7 @@ from lookupstore.hudi.file_groups import (
     parse_base_file,
 )
 from lookupstore.hudi.options import TableOptions
+from lookupstore.hudi.table_schema import TableSchema, parse_table_schema
 from lookupstore.hudi.timeline import REPLACE, Instant, Timeline, TimelineFolder
 from lookupstore.location import Location
 
@@ -63,8 +63,8 @@ class TableView:
         return known
 
     @cached_property
-    def schema(self) -> pa.Schema:
-        """Return the meta columns, then those that the latest commit has, or the properties say.
+    def table_schema(self) -> TableSchema:
+        """Return the data columns that the latest commit has, or the properties say.
 
         Raises:
             FormatError: nobody says the columns, or one has a type that is not read.
@@ -80,8 +80,12 @@ class TableView:
         )
         if text is None:
             raise FormatError(f"{where}: neither a commit nor the properties say the columns")
-        fields = [one for one in arrow_schema(text, where) if one.name not in META_COLUMNS]
-        return pa.schema([*META_FIELDS, *fields])
+        return parse_table_schema(text, where, META_COLUMNS)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the meta columns, then the data columns; see `table_schema`."""
+        return pa.schema([*META_FIELDS, *self.table_schema.columns])
 
     def names(self, columns: Sequence[str] | None) -> list[str]:
         """Return the names of the columns that are wanted; None: of all.

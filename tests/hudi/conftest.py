@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from lookupstore.residency import Residency
+
 ROOT = Path(__file__).parent.parent.parent
 FIXTURES = Path(os.environ.get("LOOKUPSTORE_FIXTURES", ROOT.parent / "shared" / "fixtures"))
 
@@ -32,6 +34,12 @@ def real_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 [name for name in names if "__MACOSX" not in name and not name.endswith(".crc")],
             )
     return folder
+
+
+@pytest.fixture
+def residency(tmp_path: Path) -> Residency:
+    """Return a folder for the lookup files of one test."""
+    return Residency(tmp_path / "local", quota=1 << 30)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from lookupstore.hudi.base_files import META_COLUMNS
 from lookupstore.hudi.commit import CommitMetadata, WriteStat, commit_bytes
 from lookupstore.hudi.file_groups import base_file_name
 from lookupstore.hudi.timeline import CLUSTERING, COMMIT, REPLACE, TimelineFolder
+from lookupstore.hudi.view import TableView
 
 SCHEMA = pa.schema({"id": pa.int32(), "value": pa.string()})
 Rows = Sequence[Mapping[str, Any]]
@@ -56,6 +57,7 @@ class SmallTable:
         partition: str = "",
         schema: pa.Schema = SCHEMA,
         times: Sequence[str] | None = None,
+        footer: Mapping[bytes, bytes] | None = None,
     ) -> WriteStat:
         """Write a base file, whose rows have the instant's time, or times of their own."""
         name = base_file_name(file_id, "0-1-2", time)
@@ -71,7 +73,10 @@ class SmallTable:
         columns |= {column: data[column] for column in data.column_names}
         path = f"{partition}/{name}" if partition else name
         (self.path / path).parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.table(columns), self.path / path, store_schema=False)
+        table = pa.table(columns)
+        with pq.ParquetWriter(self.path / path, table.schema, store_schema=False) as writer:
+            writer.write_table(table)
+            writer.add_key_value_metadata(dict(footer or {}))
         size = (self.path / path).stat().st_size
         return WriteStat(
             file_id=file_id,
@@ -82,6 +87,11 @@ class SmallTable:
             total_write_bytes=size,
             file_size_in_bytes=size,
         )
+
+    def view(self) -> TableView:
+        """Return the table as it is now."""
+        table = self.table
+        return TableView(table.options, self.folder, self.folder.load(), table.location)
 
     def finish(
         self,

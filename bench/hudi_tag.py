@@ -1,0 +1,261 @@
+"""Measure tagging: which file of a Hudi table has each of many keys, and in which row.
+
+    python bench/hudi_tag.py                       # 10,000,000 rows in 16 files, 1,000,000 keys
+    python bench/hudi_tag.py --rows 1000000 --files 4 --keys 100000
+
+Everybody is checked against what was written before its time counts. `index_in` and DuckDB have the
+key columns in memory already; ours reads lookup files that are on the disk (warm), or the base
+files themselves (cold).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from report import machine_lines
+
+from lookupstore.hudi import HudiTable
+from lookupstore.hudi.avro_schema import avro_schema
+from lookupstore.hudi.base_files import META_COLUMNS
+from lookupstore.hudi.bloom import BloomFilter
+from lookupstore.hudi.bloom_index import BloomIndex
+from lookupstore.hudi.commit import CommitMetadata, WriteStat, commit_bytes
+from lookupstore.hudi.file_groups import base_file_name
+from lookupstore.hudi.key_index import KeyIndex
+from lookupstore.hudi.key_ranges import GREATEST_KEY, LEAST_KEY
+from lookupstore.hudi.tag import Tagged, tag
+from lookupstore.hudi.timeline import COMMIT, TimelineFolder
+from lookupstore.hudi.view import TableView
+from lookupstore.residency import Residency
+
+SCHEMA = pa.schema({"id": pa.int64(), "value": pa.int64()})
+SEED = 20260308
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Hold a table, and the keys that each of its files has."""
+
+    view: TableView
+    keys: list[pa.Array]
+
+    @property
+    def file_keys(self) -> pa.ChunkedArray:
+        """Return all keys, file by file."""
+        return pa.chunked_array(self.keys)
+
+
+def write_table(folder: Path, ids: list[npt.NDArray[np.int64]]) -> Table:
+    """Write a table of one commit, with some ids in each file."""
+    table = HudiTable.create(folder, SCHEMA, record_key=["id"], name="t")
+    options = table.options
+    timeline = TimelineFolder(table.location, options.timeline, options.version)
+    instant = timeline.start(timeline.request(COMMIT))
+    stats, keys = [], []
+    for number, own in enumerate(ids):
+        keys.append(pa.array(own).cast(pa.string()))
+        name = base_file_name(f"{number:04}-0", "0-1-2", instant.time)
+        repeated = [instant.time, f"{instant.time}_0_0", "", "", name]
+        columns = {
+            column: pa.repeat(pa.scalar(value), len(own))
+            for column, value in zip(META_COLUMNS, repeated, strict=True)
+        }
+        columns[META_COLUMNS[2]] = keys[-1]
+        columns |= {"id": pa.array(own), "value": pa.array(own * 7)}
+        ends = pc.min_max(keys[-1])
+        footer = BloomFilter.of(keys[-1]).footer() | {
+            LEAST_KEY: ends["min"].as_py().encode(),
+            GREATEST_KEY: ends["max"].as_py().encode(),
+        }
+        path = folder / name
+        rows = pa.table(columns)
+        with pq.ParquetWriter(path, rows.schema, store_schema=False) as writer:
+            writer.write_table(rows)
+            writer.add_key_value_metadata(footer)
+        size = path.stat().st_size
+        stats.append(
+            WriteStat(
+                file_id=f"{number:04}-0",
+                path=name,
+                partition_path="",
+                num_writes=len(own),
+                num_inserts=len(own),
+                total_write_bytes=size,
+                file_size_in_bytes=size,
+            )
+        )
+    avro = avro_schema(SCHEMA, options.record_name, options.namespace)
+    metadata = CommitMetadata(
+        stats={"": tuple(stats)},
+        extra_metadata={"schema": json.dumps(avro)},
+        operation="INSERT",
+    )
+    timeline.complete(instant, commit_bytes(metadata, options.version))
+    view = TableView(options, timeline, timeline.load(), table.location)
+    return Table(view, keys)
+
+
+def median(run: Callable[[], object], rounds: int) -> float:
+    """Return the median time of some rounds, in seconds."""
+    taken = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        run()
+        taken.append(time.perf_counter() - start)
+    return statistics.median(taken)
+
+
+def tagged(table: Table, keys: pa.Array, index: str | KeyIndex) -> Tagged:
+    """Return where keys are."""
+    partitions = pa.DictionaryArray.from_arrays(
+        pa.array(np.zeros(len(keys), np.int32)), pa.array([""])
+    )
+    return tag(table.view, partitions, keys, index=index)
+
+
+def check(table: Table, keys: pa.Array, found: Tagged, present: int) -> None:
+    """Check that every key is where it was found, and that as many as there are were found."""
+    hits = found.found
+    assert int(hits.sum()) == present
+    starts = np.cumsum([0, *map(len, table.keys)])
+    rows = starts[found.slice_numbers[hits]] + found.positions[hits]
+    assert table.file_keys.take(pa.array(rows)).combine_chunks().equals(keys.filter(pa.array(hits)))
+
+
+def index_in(table: Table, keys: pa.Array) -> None:
+    """Find keys with Arrow, file by file."""
+    for own in table.keys:
+        pc.index_in(keys, value_set=own)
+
+
+def duckdb_join(table: Table, keys: pa.Array) -> Callable[[], object] | None:
+    """Return what finds keys with DuckDB on two threads; None if it is not installed."""
+    try:
+        import duckdb
+    except ImportError:
+        return None
+    connection = duckdb.connect()
+    connection.execute("set threads = 2")
+    sizes = list(map(len, table.keys))
+    base = pa.table(
+        {
+            "key": table.file_keys,
+            "file": np.repeat(np.arange(len(sizes), dtype=np.int32), sizes),
+            "row": np.concatenate([np.arange(size) for size in sizes]),
+        }
+    )
+    wanted = pa.table({"key": keys})
+    connection.register("base_arrow", base)
+    connection.register("wanted_arrow", wanted)
+    connection.execute("create table base as select * from base_arrow")
+    connection.execute("create table wanted as select * from wanted_arrow")
+
+    def run() -> Any:
+        query = "select key, file, row from wanted left join base using (key)"
+        return connection.sql(query).to_arrow_table()
+
+    return run
+
+
+def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, float]:
+    """Print all results; return them, for tests."""
+    rng = np.random.default_rng(SEED)
+    count, rounds = arguments.keys, arguments.rounds
+    ids = np.unique(rng.integers(1 << 40, 1 << 62, int(arguments.rows * 1.02) + 10))
+    texts = np.sort(ids[: arguments.rows].astype("S"))  # the order of texts, not of numbers
+    ordered = np.array_split(texts.astype(np.int64), arguments.files)
+    ids = texts.astype(np.int64)
+    rng.shuffle(ids)
+    table = write_table(folder / "random", np.array_split(ids, arguments.files))
+    keys = pa.array(rng.choice(ids, count, replace=False)).cast(pa.string())
+    new = pa.array(rng.integers(1 << 40, 1 << 62, count)).cast(pa.string())
+    results: dict[str, float] = {}
+
+    def show(name: str, seconds: float, more: str = "") -> None:
+        results[name] = seconds
+        print(f"{name:<28} {seconds:8.3f} s {count / seconds / 1e6:8.2f} M keys/s  {more}")
+
+    arrow = median(lambda: index_in(table, keys), min(rounds, 3))
+    show("index_in", arrow)
+    run = duckdb_join(table, keys)
+    duckdb = None
+    if run is not None:
+        run()
+        duckdb = median(run, rounds)
+        show("duckdb join, 2 threads", duckdb)
+
+    def against(seconds: float) -> str:
+        text = f"index_in / ours {arrow / seconds:.2f}"
+        return text if duckdb is None else f"{text}  duckdb / ours {duckdb / seconds:.2f}"
+
+    local = Residency(folder / "local", quota=arguments.quota)
+    warm = BloomIndex(build="always", residency=local)
+    start = time.perf_counter()
+    check(table, keys, tagged(table, keys, warm), count)
+    show("making lookup files", time.perf_counter() - start, f"{local.used:,} bytes")
+    seconds = median(lambda: tagged(table, keys, warm), rounds)
+    show("warm", seconds, against(seconds))
+    print(tagged(table, keys, warm).funnel)
+    one = BloomIndex(build="always", residency=local, threads=1)
+    tagged(table, keys, one)
+    seconds = median(lambda: tagged(table, keys, one), rounds)
+    show("warm, one thread", seconds, against(seconds))
+
+    cold = BloomIndex(build="never", residency=Residency(folder / "none"))
+    start = time.perf_counter()
+    check(table, keys, tagged(table, keys, cold), count)
+    seconds = time.perf_counter() - start
+    show("cold, first", seconds, against(seconds))
+    seconds = median(lambda: tagged(table, keys, cold), rounds)
+    show("cold, footers known", seconds, against(seconds))
+    print(tagged(table, keys, cold).funnel)
+    seconds = median(lambda: tagged(table, keys, "simple"), min(rounds, 3))
+    show("simple", seconds, against(seconds))
+
+    for name, index in (("warm", one), ("cold", BloomIndex(build="never", threads=1))):
+        tagged(table, new, index)
+        seconds = median(lambda index=index: tagged(table, new, index), rounds)
+        tests = tagged(table, new, index).funnel.filter_tests
+        show(f"all new, {name}, one thread", seconds, f"{tests / seconds / 1e6:.1f} M tests/s")
+
+    table = write_table(folder / "ordered", ordered)
+    own = pa.array(rng.choice(ordered[-1], min(count, len(ordered[-1])))).cast(pa.string())
+    found = tagged(table, own, cold)
+    check(table, own, found, len(own))
+    print(f"ordered, keys of one file: {found.funnel.files_in_range} of {arguments.files} files")
+    results["ordered files"] = found.funnel.files_in_range
+    return results
+
+
+def main(given: list[str] | None = None) -> dict[str, float]:
+    """Measure as the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--files", type=int, default=16)
+    parser.add_argument("--keys", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--quota", type=int, default=4 << 30, help="bytes of lookup files")
+    parser.add_argument("--folder", type=Path, help="an empty one, which stays")
+    arguments = parser.parse_args(given)
+    print("\n".join(machine_lines()))
+    if arguments.folder is not None:
+        return measure(arguments, arguments.folder)
+    with tempfile.TemporaryDirectory() as folder:
+        return measure(arguments, Path(folder))
+
+
+if __name__ == "__main__":
+    main()

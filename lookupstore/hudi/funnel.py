@@ -1,0 +1,109 @@
+"""The funnel: how many keys and files each step of a tag left for the next one, and its time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+
+
+@dataclass(frozen=True)
+class Funnel:
+    """Say what a tag looked at. A pair is a key and a file that it could be in.
+
+    Attributes:
+        keys: that were looked for.
+        partitions: that files were looked for in.
+        files: current base files of these.
+        files_in_range: those whose key range has a key.
+        pairs: keys and files of their partitions.
+        pairs_in_range: those that the key ranges leave.
+        filter_tests: those that a filter was asked about: that of the footer, or, where there is
+            one, that of the lookup file.
+        filter_positives: those of them that it did not rule out.
+        false_positives: those of them in which the key was not.
+        files_looked_up: files whose lookup file was asked.
+        files_read: files whose keys were read.
+        found: keys that a file has.
+        seconds: time of each step; threads that do it at one time count each.
+    """
+
+    keys: int = 0
+    partitions: int = 0
+    files: int = 0
+    files_in_range: int = 0
+    pairs: int = 0
+    pairs_in_range: int = 0
+    filter_tests: int = 0
+    filter_positives: int = 0
+    false_positives: int = 0
+    files_looked_up: int = 0
+    files_read: int = 0
+    found: int = 0
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """Return a line for each step.
+
+        >>> print(Funnel(keys=5, partitions=1, files=2, pairs=10, seconds={"list": 0.25}))
+        keys                      5
+        partitions                1
+        files                     2
+        files_in_range            0
+        pairs                    10
+        pairs_in_range            0
+        filter_tests              0
+        filter_positives          0
+        false_positives           0
+        files_looked_up           0
+        files_read                0
+        found                     0
+        seconds               0.250   list 0.250
+        """
+        lines = [
+            f"{one.name:<16} {getattr(self, one.name):>10,}"
+            for one in fields(self)
+            if one.name != "seconds"
+        ]
+        steps = "  ".join(f"{step} {taken:.3f}" for step, taken in self.seconds.items())
+        lines.append(f"{'seconds':<16} {sum(self.seconds.values()):>10.3f}   {steps}".rstrip())
+        return "\n".join(lines)
+
+
+class Tally:
+    """Count what becomes a `Funnel`; threads may share it.
+
+    >>> tally = Tally()
+    >>> tally.add(keys=2, files=1)
+    >>> tally.add(keys=1)
+    >>> tally.funnel().keys
+    3
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: dict[str, int] = {}
+        self._seconds: dict[str, float] = {}
+
+    def add(self, **counts: int) -> None:
+        """Add to counts, by their names in `Funnel`."""
+        with self._lock:
+            for name, count in counts.items():
+                self._counts[name] = self._counts.get(name, 0) + count
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Add the time of what is done inside to a step."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            taken = time.perf_counter() - start
+            with self._lock:
+                self._seconds[name] = self._seconds.get(name, 0.0) + taken
+
+    def funnel(self) -> Funnel:
+        """Return what has been counted."""
+        return Funnel(**self._counts, seconds=dict(self._seconds))

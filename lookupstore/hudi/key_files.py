@@ -1,0 +1,161 @@
+"""What base files say of their record keys: the footer's filter and range, and the keys themselves.
+
+A base file never changes, so that its footer is read once as long as there is room to keep it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lookupstore.columnar.source_file import SourceFile, parquet_source
+from lookupstore.errors import CorruptionError, StaleStoreError
+from lookupstore.hudi.base_files import RECORD_KEY
+from lookupstore.hudi.bloom import FILTER_KEY, OLD_FILTER_KEY, BloomFilter
+from lookupstore.hudi.file_groups import FileSlice
+from lookupstore.hudi.key_ranges import GREATEST_KEY, LEAST_KEY
+from lookupstore.location import Location
+
+#: Most bytes of filters that stay in memory.
+FILTER_BYTES = 128 << 20
+#: Most files of which the rest of the footer stays in memory.
+MOST_FILES = 100_000
+
+
+@dataclass(frozen=True)
+class KeyFile:
+    """Know one base file as far as its keys go.
+
+    Attributes:
+        source: the file.
+        shown: its path, for errors.
+        least: the least of its keys, as the footer says; None: it does not.
+        greatest: the greatest one.
+        key_bytes: stored bytes of the column of keys.
+        has_filter: whether the footer has a filter.
+    """
+
+    source: SourceFile
+    shown: str
+    least: bytes | None
+    greatest: bytes | None
+    key_bytes: int
+    has_filter: bool
+
+    def batches(self) -> Iterator[pa.Array]:
+        """Yield the record keys in the order of rows, a few megabytes at a time.
+
+        Raises:
+            CorruptionError: the file is damaged, or a row has no key.
+            StaleStoreError: it is gone.
+            OSError: a remote file could not be read, or is damaged.
+        """
+        for batch in self.source.batches([RECORD_KEY]):
+            keys = batch.column(0)
+            if keys.null_count:
+                raise CorruptionError(self.shown, 0, f"a {RECORD_KEY} in each row", "null")
+            yield keys
+
+
+def read_key_file(location: Location, file: FileSlice) -> tuple[KeyFile, Mapping[bytes, bytes]]:
+    """Read the footer of a base file; return what it says, and the entries of its metadata.
+
+    Args:
+        location: of the table.
+        file: the base file.
+
+    Raises:
+        CorruptionError: the footer is damaged, or there is no column of record keys.
+        StaleStoreError: the file is gone.
+    """
+    filesystem, path = location.resolve(file.path)
+    shown = location.show(file.path)
+    try:
+        source, footer = parquet_source(filesystem, path)
+    except FileNotFoundError:
+        raise StaleStoreError(f"{shown}: gone; it was cleaned or rolled back") from None
+    if RECORD_KEY not in source.schema.names:
+        raise CorruptionError(shown, 0, f"a column {RECORD_KEY}", source.schema.names)
+    said: Mapping[bytes, bytes] = footer.metadata or {}
+    key_bytes = 0
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        for column in map(group.column, range(group.num_columns)):
+            if column.path_in_schema == RECORD_KEY:
+                key_bytes += column.total_compressed_size
+    known = KeyFile(
+        source=source,
+        shown=shown,
+        least=said.get(LEAST_KEY),
+        greatest=said.get(GREATEST_KEY),
+        key_bytes=key_bytes,
+        has_filter=FILTER_KEY in said or OLD_FILTER_KEY in said,
+    )
+    return known, said
+
+
+class KnownFiles:
+    """Keep what footers say, those that were asked for last; threads may share it.
+
+    Args:
+        filter_bytes: most bytes of filters that are kept.
+        most_files: most files that are kept at all.
+
+    >>> KnownFiles().filter_bytes
+    0
+    """
+
+    def __init__(self, filter_bytes: int = FILTER_BYTES, most_files: int = MOST_FILES) -> None:
+        self._most_bytes = filter_bytes
+        self._most_files = most_files
+        self._lock = threading.Lock()
+        self._files: OrderedDict[tuple[Location, FileSlice], KeyFile] = OrderedDict()
+        self._filters: OrderedDict[tuple[Location, FileSlice], BloomFilter] = OrderedDict()
+        self.filter_bytes = 0
+
+    def file(self, location: Location, file: FileSlice) -> KeyFile:
+        """Return what the footer of a base file says; see `read_key_file`.
+
+        Raises:
+            CorruptionError: its filter is damaged, too.
+            FormatError: the filter is of a kind that is not known.
+        """
+        with self._lock:
+            known = self._files.get((location, file))
+            if known is not None:
+                self._files.move_to_end((location, file))
+                return known
+        return self._read(location, file)[0]
+
+    def filter(self, location: Location, file: FileSlice) -> BloomFilter | None:
+        """Return the filter of a base file, None if it has none; see `file`."""
+        if not self.file(location, file).has_filter:
+            return None
+        with self._lock:
+            bloom = self._filters.get((location, file))
+            if bloom is not None:
+                self._filters.move_to_end((location, file))
+                return bloom
+        return self._read(location, file)[1]
+
+    def _read(self, location: Location, file: FileSlice) -> tuple[KeyFile, BloomFilter | None]:
+        known, said = read_key_file(location, file)
+        bloom = BloomFilter.from_footer(said, known.shown)
+        with self._lock:
+            self._files[location, file] = known
+            while len(self._files) > self._most_files:
+                self._files.popitem(last=False)
+            if bloom is not None and (location, file) not in self._filters:
+                self._keep((location, file), bloom)
+        return known, bloom
+
+    def _keep(self, key: tuple[Location, FileSlice], bloom: BloomFilter) -> None:
+        self._filters[key] = bloom
+        self.filter_bytes += bloom.nbytes
+        while self.filter_bytes > self._most_bytes:
+            _, gone = self._filters.popitem(last=False)
+            self.filter_bytes -= gone.nbytes

@@ -1,0 +1,129 @@
+"""Tag rows: their record keys, and the places of these beside the rows.
+
+Source: org.apache.hudi.table.action.commit.AbstractWriteHelper (tag).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lookupstore.hudi.base_files import PARTITION_PATH, RECORD_KEY
+from lookupstore.hudi.funnel import Funnel
+from lookupstore.hudi.index_names import index_of
+from lookupstore.hudi.key_files import read_key_file
+from lookupstore.hudi.key_index import KeyIndex
+from lookupstore.hudi.record_keys import partition_paths, record_keys
+from lookupstore.hudi.tag import tag
+from lookupstore.hudi.view import TableView
+
+#: Where a row is: partition path, file id and instant of the base file, and its row there, from 0.
+PLACE_COLUMNS = ("_partition", "_file_id", "_instant", "_pos")
+
+
+def tag_rows(view: TableView, given: Any, index: str | KeyIndex) -> tuple[pa.Table, Funnel]:
+    """Return rows with the places of their keys in four more columns, null where there is none.
+
+    Args:
+        view: the table.
+        given: rows, as an Arrow table, record batch, dict of columns or anything with
+            `__arrow_c_stream__`; of a key of one column also an Arrow array or list of its values.
+            They have the columns of key and partition, or the meta columns of these.
+        index: as of `tag`.
+
+    Returns:
+        the rows and `PLACE_COLUMNS`; and what was looked at.
+
+    Raises:
+        KeyError: a column of the key is missing, or of the partition, unless the index is for all.
+        TypeError: `given` gives no rows, or a key has a type that keys do not have.
+        ValueError: there are columns of these names already, or as of `tag`.
+        FormatError, CorruptionError, StaleStoreError: as of `tag`.
+    """
+    rows = _table(given, view.options.record_key)
+    for name in PLACE_COLUMNS:
+        if name in rows.column_names:
+            raise ValueError(f"rows have a column {name!r}, which a tag gives; rename it")
+    chosen = index_of(index)
+    keys = _keys(view, rows)
+    tagged = tag(view, _partitions(view, rows, chosen), keys, index=chosen)
+    missing = ~tagged.found
+    numbers = pa.array(tagged.slice_numbers, mask=missing)
+    for name, values in zip(
+        PLACE_COLUMNS[:3],
+        (
+            [file.group.partition for file in tagged.slices],
+            [file.group.file_id for file in tagged.slices],
+            [file.time for file in tagged.slices],
+        ),
+        strict=True,
+    ):
+        rows = rows.append_column(name, pa.array(values, pa.string()).take(numbers))
+    positions = pa.array(tagged.positions, mask=missing)
+    return rows.append_column(PLACE_COLUMNS[3], positions), tagged.funnel
+
+
+def named_key(view: TableView) -> bool | None:
+    """Return whether a record key of one column is written `name:value`; None: nobody can say.
+
+    Of complex keys with one column Hudi's versions differ, so that a row of the table has to tell.
+
+    Args:
+        view: the table.
+
+    Raises:
+        CorruptionError: a base file is damaged.
+    """
+    options = view.options
+    if len(options.record_key) > 1 or options.key_generator != "COMPLEX":
+        return None
+    (name,) = options.record_key
+    for group in view.groups(None):
+        file, _ = read_key_file(view.location, group.current)
+        for batch in file.source.batches([RECORD_KEY, name]):
+            if batch.num_rows:
+                key, value = (batch.column(i)[0].as_py() for i in range(2))
+                return bool(key == f"{name}:{value}")
+    return None
+
+
+def _table(given: Any, key: Sequence[str]) -> pa.Table:
+    is_column = isinstance(given, (pa.Array, pa.ChunkedArray)) and not pa.types.is_struct(
+        given.type
+    )
+    if is_column or isinstance(given, list):
+        if len(key) > 1:
+            names = ", ".join(map(repr, key))
+            raise TypeError(f"rows is one column, but a key has {names}; give a table of these")
+        return pa.table({key[0]: given})
+    try:
+        return pa.table(given)
+    except TypeError as error:
+        raise TypeError(
+            f"rows is {type(given).__name__}; give an Arrow table, or what has one's columns"
+        ) from error
+
+
+def _keys(view: TableView, rows: pa.Table) -> pa.ChunkedArray:
+    if RECORD_KEY in rows.column_names:
+        return rows.column(RECORD_KEY)
+    return record_keys(rows, view.options.record_key, named=named_key(view))
+
+
+def _partitions(view: TableView, rows: pa.Table, index: KeyIndex) -> pa.Array | pa.ChunkedArray:
+    options = view.options
+    names = rows.column_names
+    if PARTITION_PATH in names and RECORD_KEY in names:
+        return rows.column(PARTITION_PATH)
+    if index.everywhere and not set(options.partition_by) <= set(names):
+        zeros = pa.array(np.zeros(rows.num_rows, np.int32))
+        return pa.DictionaryArray.from_arrays(zeros, pa.array([""]))
+    return partition_paths(
+        rows,
+        options.partition_by,
+        hive_style=options.hive_style,
+        url_encode=options.url_encode,
+    )

@@ -138,6 +138,11 @@ ALLOWED = {
         "hudi.commit hudi.file_groups hudi.heartbeat hudi.lock hudi.options hudi.plans "
         "hudi.savepoint hudi.timeline hudi.view"
     ),
+    "hudi.leftovers": "hudi.heartbeat hudi.options hudi.view",
+    "hudi.check": (
+        "numpy pyarrow _sort hudi.base_files hudi.bloom hudi.commit hudi.file_groups "
+        "hudi.key_files hudi.key_ranges hudi.leftovers hudi.plans hudi.timeline hudi.view"
+    ),
     "hudi.savepoint": "hudi.lock hudi.plans hudi.timeline hudi.view",
     "hudi.clean": (
         "hudi.file_groups hudi.heartbeat hudi.lock hudi.plans hudi.savepoint hudi.timeline "
@@ -221,9 +226,9 @@ ALLOWED = {
         "hudi.table_schema hudi.timeline location"
     ),
     "hudi.table": (
-        "pyarrow hudi.avro_schema hudi.base_files hudi.clean hudi.commit hudi.file_groups "
-        "hudi.funnel hudi.key_index hudi.lock hudi.options hudi.plans hudi.rollback "
-        "hudi.savepoint hudi.tag_rows hudi.timeline hudi.view hudi.write "
+        "pyarrow hudi.avro_schema hudi.base_files hudi.check hudi.clean hudi.commit "
+        "hudi.file_groups hudi.funnel hudi.key_index hudi.lock hudi.options hudi.plans "
+        "hudi.rollback hudi.savepoint hudi.tag_rows hudi.timeline hudi.view hudi.write "
         "hudi.write_options location"
     ),
     "hudi.options": ("hudi.properties location"),

@@ -39,7 +39,7 @@ class Heartbeats:
     def owner(self, time: str) -> Owner | None:
         """Return who works, or worked, on an instant; None: another program, or nobody knows."""
         try:
-            return parse_owner(self._location.read(_name(time)))
+            return parse_owner(self._location.read(heartbeat_name(time)))
         except FileNotFoundError:
             return None
 
@@ -56,7 +56,7 @@ class Heartbeats:
         if owner.is_here or now is None:
             return False
         last = {file.name: file.modified for file in self._location.files(_FOLDER)}
-        modified = last.get(_name(time))
+        modified = last.get(heartbeat_name(time))
         return modified is not None and now - modified > self._lease
 
     def times(self) -> list[str]:
@@ -67,11 +67,11 @@ class Heartbeats:
     def claim(self, time: str) -> None:
         """Let an instant be ours that nobody works on; from now on it is one of a dead owner."""
         with suppress(FileExistsError):
-            self._location.create(_name(time), Owner.here().to_json())
+            self._location.create(heartbeat_name(time), Owner.here().to_json())
 
     def delete(self, time: str) -> None:
         """Forget whose an instant was."""
-        self._location.delete(_name(time))
+        self._location.delete(heartbeat_name(time))
 
     @contextmanager
     def request(
@@ -99,7 +99,9 @@ class Heartbeats:
         owner = owner or Owner.here()
         with owner.at_work():
             instant = self._request(folder, action, content, owner)
-            with renewed(lambda: self._location.touch(_name(instant.time)), self._lease / 4):
+            with renewed(
+                lambda: self._location.touch(heartbeat_name(instant.time)), self._lease / 4
+            ):
                 yield Heartbeat(self, instant, owner)
             self.delete(instant.time)
 
@@ -108,7 +110,7 @@ class Heartbeats:
     ) -> Instant:
         for time in folder.free_times():
             try:
-                self._location.create(_name(time), owner.to_json())
+                self._location.create(heartbeat_name(time), owner.to_json())
             except FileExistsError:
                 continue
             try:
@@ -148,5 +150,6 @@ class Heartbeat:
             )
 
 
-def _name(time: str) -> str:
+def heartbeat_name(time: str) -> str:
+    """Return the name of an instant's heartbeat, relative to the table."""
     return f"{_FOLDER}/{time}"

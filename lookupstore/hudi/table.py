@@ -17,6 +17,7 @@ import pyarrow.dataset as ds
 from lookupstore.errors import FormatError
 from lookupstore.hudi.avro_schema import avro_schema
 from lookupstore.hudi.base_files import COMMIT_TIME, META_COLUMNS, BaseFiles
+from lookupstore.hudi.check import TableCheck, check_table
 from lookupstore.hudi.clean import clean
 from lookupstore.hudi.commit import CommitMetadata
 from lookupstore.hudi.file_groups import FileGroup
@@ -518,6 +519,19 @@ class HudiTable:
                 retain_hours=retain_hours,
                 now=datetime.now(timezone.utc),
             )
+
+    def verify(self) -> TableCheck:
+        """Read every byte of the table as it is, and list what is wrong, and what is left.
+
+        Instants, names, footers, filters, least and greatest keys, rows, repeated keys, statistics
+        of commits against files.
+
+        Raises:
+            CorruptionError: the properties or the names of the timeline are damaged.
+            FormatError: the table is of a kind that is not read.
+            OSError: a file could not be read.
+        """
+        return check_table(self._view())
 
     @contextmanager
     def _locked(self, wait: float) -> Iterator[tuple[TableView, TableLock]]:

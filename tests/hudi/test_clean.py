@@ -138,7 +138,7 @@ def test_hours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_table_that_does_not_say_its_zone(tmp_path: Path) -> None:
     """Its times may be those of a clock that is twelve hours behind."""
     table, _ = history(tmp_path / "t")
-    properties = table.path / ".hoodie" / "hoodie.properties"
+    (properties,) = (table.path / ".hoodie").glob("*.properties")
     lines = properties.read_text().splitlines(keepends=True)
     properties.write_text("".join(line for line in lines if "timezone" not in line))
     assert table.table.clean(retain_hours=0) == []
@@ -285,7 +285,7 @@ def test_savepoints_killed_at_every_operation(
 
     points = kill_at_each_point(table.path, tmp_path, make, check, check_made)
     make(table.table)
-    points += kill_at_each_point(table.path, tmp_path, delete, check, check_deleted)
+    points += kill_at_each_point(table.path, tmp_path / "deleted", delete, check, check_deleted)
     with capsys.disabled():
         print(f"\nsavepoint and its deletion, version {version}: {points} points of failure")
 

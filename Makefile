@@ -193,6 +193,10 @@ bench-defaults: $(VENV)/.built  ## Measure what block size, codec and filter rat
 bench-core: $(VENV)/.built  ## Time the core against its bars: 10,000,000 records
 	$(BIN)/python bench/core.py $(BENCH_CORE_ARGS)
 
+.PHONY: bench-hudi
+bench-hudi: $(VENV)/.built  ## Time the tagging of keys of a Hudi table: 10,000,000 rows
+	$(BIN)/python bench/hudi_tag.py $(BENCH_HUDI_ARGS)
+
 .PHONY: bench-spark
 bench-spark: java $(VENV)/.built  ## Time lookup joins in Spark against their bars: 20,000,000 records
 	$(BIN)/python bench/joins.py $(BENCH_SPARK_ARGS)

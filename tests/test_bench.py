@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -247,3 +248,18 @@ def test_bars_of_known_measurements(bars: ModuleType) -> None:
     assert bars.measurement_text(measured[rival]).split() == [
         *("W1", "random", "lmdb", "0.667", "M/s", "0.500", "M/s", "..", "1.00", "M/s")
     ]
+
+
+def test_tagging(tmp_path: Path) -> None:
+    pytest.importorskip("fastavro")
+    sizes = ("--rows", "8000", "--files", "4", "--keys", "2000", "--rounds", "1")
+    printed = python(tmp_path, str(BENCH / "hudi_tag.py"), *sizes)
+    for line in (
+        "index_in",
+        "warm, one thread",
+        "cold, first",
+        "simple",
+        "all new, cold, one thread",
+    ):
+        assert re.search(rf"^{line} .* M keys/s", printed, re.MULTILINE), printed
+    assert "ordered, keys of one file: 1 of 4 files" in printed

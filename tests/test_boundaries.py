@@ -174,8 +174,9 @@ ALLOWED = {
         "hudi.key_index hudi.view location"
     ),
     "hudi.bloom_index": (
-        "numpy pyarrow hudi.file_groups hudi.funnel hudi.key_check hudi.key_files hudi.key_index "
-        "hudi.key_ranges hudi.view hudi.wanted_keys location residency"
+        "numpy pyarrow columnar.file_lookup hudi.file_groups hudi.funnel hudi.key_check "
+        "hudi.key_files hudi.key_index hudi.key_ranges hudi.view hudi.wanted_keys location "
+        "residency"
     ),
     "hudi.index_names": ("hudi.bloom_index hudi.key_index hudi.memory_index hudi.simple_index"),
     "hudi.tag": (

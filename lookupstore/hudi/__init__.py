@@ -1,8 +1,9 @@
 """Copy-on-write tables in the format of Apache Hudi, versions 6, 8 and 9, without a JVM.
 
 `HudiTable` is the door. `options` knows the properties, `timeline` the instants, `commit` and
-`plans` what these say, `file_groups` which files hold the rows, `base_files` the rows. `write` says
-what each write does, `transaction` when its steps come, `merge` what becomes of a group's rows.
+`plans` what these say, `file_groups` which files hold the rows, `base_files` the rows, `tag` where
+among them keys are. `write` says what each write does, `transaction` when its steps come, `merge`
+what becomes of a group's rows.
 """
 
 from lookupstore.hudi.file_groups import FileGroup as FileGroup

@@ -19,9 +19,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lookupstore.columnar.file_lookup import BUILDS, Build
 from lookupstore.hudi.file_groups import FileSlice
 from lookupstore.hudi.funnel import Tally
-from lookupstore.hudi.key_check import BUILDS, Build, KeyCheck
+from lookupstore.hudi.key_check import KeyCheck
 from lookupstore.hudi.key_files import KeyFile, KnownFiles
 from lookupstore.hudi.key_index import Hits
 from lookupstore.hudi.key_ranges import PRUNE_RULES, Candidates, KeyRanges, Prune
@@ -94,11 +95,17 @@ class BloomIndex:
         self._lock = threading.Lock()
         self._checks: OrderedDict[tuple[Location, FileSlice], KeyCheck] = OrderedDict()
         self._open: OrderedDict[KeyCheck, None] = OrderedDict()  # those that may be, at most
+        self._has_more = False  # since it was last seen how much room there is
 
     def __repr__(self) -> str:
         return (
             f"BloomIndex(everywhere={self.everywhere}, prune={self.prune!r}, build={self.build!r})"
         )
+
+    def prepare(self, view: TableView, files: Sequence[FileSlice], tally: Tally) -> None:
+        """Read the footers of files that will be asked for, several at one time."""
+        with tally.step("footers"):
+            self._footers(view.location, files)
 
     def locate(
         self, view: TableView, files: Sequence[FileSlice], keys: pa.Array, tally: Tally
@@ -199,6 +206,7 @@ class BloomIndex:
                 check = KeyCheck(known, self._residency, self.build, self._let_go)
                 self._checks[location, file] = check
             self._checks.move_to_end((location, file))
+            self._has_more |= check not in self._open
             self._open[check] = None
             self._open.move_to_end(check)
             closed = [self._open.popitem(last=False)[0]] if len(self._open) > _MOST_OPEN else []
@@ -210,7 +218,9 @@ class BloomIndex:
 
     def _share_room(self) -> None:
         """Let go of lookup files, if room for others is getting short on this host."""
-        if self._open and self._residency.used > self._residency.quota // 2:
+        with self._lock:
+            has_more, self._has_more = self._has_more, False
+        if has_more and self._residency.used > self._residency.quota // 2:
             self._let_go()
 
     def _let_go(self) -> None:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, fields
 class Funnel:
     """Say what a tag looked at. A pair is a key and a file that it could be in.
 
+    A step that an index does not have counts nothing.
+
     Attributes:
         keys: that were looked for.
         partitions: that files were looked for in.

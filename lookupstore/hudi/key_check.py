@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lookupstore.columnar.file_lookup import BUILD_COST, BUILDS, Build, FileLookup
+from lookupstore.columnar.file_lookup import BUILD_COST, Build, FileLookup
 from lookupstore.columnar.lookup_file import POSITION, plan_lookup_file
 from lookupstore.errors import CorruptionError, DiskQuotaError, FormatError
 from lookupstore.hudi.base_files import RECORD_KEY
@@ -29,8 +29,6 @@ Rows = npt.NDArray[np.int64]
 _MEMORY = 128 << 20
 
 _log = logging.getLogger(__name__)
-
-__all__ = ["BUILDS", "Build", "KeyCheck"]
 
 
 class KeyCheck:

@@ -5,6 +5,7 @@ A base file never changes, so that its footer is read once as long as there is r
 
 from __future__ import annotations
 
+import random
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,8 @@ from lookupstore.hudi.bloom import FILTER_KEY, OLD_FILTER_KEY, BloomFilter
 from lookupstore.hudi.file_groups import FileSlice
 from lookupstore.hudi.key_ranges import GREATEST_KEY, LEAST_KEY
 from lookupstore.location import Location
+
+_Key = tuple[Location, FileSlice]
 
 #: Most bytes of filters that stay in memory.
 FILTER_BYTES = 128 << 20
@@ -99,11 +102,14 @@ def read_key_file(location: Location, file: FileSlice) -> tuple[KeyFile, Mapping
 
 
 class KnownFiles:
-    """Keep what footers say, those that were asked for last; threads may share it.
+    """Keep what footers say; threads may share it.
+
+    Filters that have no room give way at random: a table is gone through in one order each time,
+    so that of the oldest ones, where they are too many, none would be there when it is asked for.
 
     Args:
         filter_bytes: most bytes of filters that are kept.
-        most_files: most files that are kept at all.
+        most_files: most files that are kept at all; those go that were asked for longest ago.
 
     >>> KnownFiles().filter_bytes
     0
@@ -113,8 +119,10 @@ class KnownFiles:
         self._most_bytes = filter_bytes
         self._most_files = most_files
         self._lock = threading.Lock()
-        self._files: OrderedDict[tuple[Location, FileSlice], KeyFile] = OrderedDict()
-        self._filters: OrderedDict[tuple[Location, FileSlice], BloomFilter] = OrderedDict()
+        self._files: OrderedDict[_Key, KeyFile] = OrderedDict()
+        self._filters: dict[_Key, BloomFilter] = {}
+        self._order: list[_Key] = []  # of filters: any
+        self._random = random.Random(0)
         self.filter_bytes = 0
 
     def file(self, location: Location, file: FileSlice) -> KeyFile:
@@ -135,27 +143,27 @@ class KnownFiles:
         """Return the filter of a base file, None if it has none; see `file`."""
         if not self.file(location, file).has_filter:
             return None
-        with self._lock:
-            bloom = self._filters.get((location, file))
-            if bloom is not None:
-                self._filters.move_to_end((location, file))
-                return bloom
-        return self._read(location, file)[1]
+        bloom = self._filters.get((location, file))
+        return self._read(location, file)[1] if bloom is None else bloom
 
     def _read(self, location: Location, file: FileSlice) -> tuple[KeyFile, BloomFilter | None]:
         known, said = read_key_file(location, file)
         bloom = BloomFilter.from_footer(said, known.shown)
         with self._lock:
             self._files[location, file] = known
-            while len(self._files) > self._most_files:
+            if len(self._files) > self._most_files:
                 self._files.popitem(last=False)
             if bloom is not None and (location, file) not in self._filters:
                 self._keep((location, file), bloom)
         return known, bloom
 
-    def _keep(self, key: tuple[Location, FileSlice], bloom: BloomFilter) -> None:
-        self._filters[key] = bloom
+    def _keep(self, key: _Key, bloom: BloomFilter) -> None:
+        if bloom.nbytes > self._most_bytes:
+            return
         self.filter_bytes += bloom.nbytes
         while self.filter_bytes > self._most_bytes:
-            _, gone = self._filters.popitem(last=False)
-            self.filter_bytes -= gone.nbytes
+            at = self._random.randrange(len(self._order))
+            self._order[at], self._order[-1] = self._order[-1], self._order[at]
+            self.filter_bytes -= self._filters.pop(self._order.pop()).nbytes
+        self._filters[key] = bloom
+        self._order.append(key)

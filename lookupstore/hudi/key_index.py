@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -61,4 +61,18 @@ class KeyIndex(Protocol):
         Raises:
             CorruptionError: a file is damaged, or has a key twice.
             StaleStoreError: a file is gone.
+        """
+
+
+@runtime_checkable
+class PreparedIndex(Protocol):
+    """Know of all files before the first of them is asked for; what an index may do as well."""
+
+    def prepare(self, view: TableView, files: Sequence[FileSlice], tally: Tally) -> None:
+        """Get ready for files of all partitions that have keys.
+
+        Args:
+            view: the table.
+            files: that `locate` will be called with, a partition at a time.
+            tally: as of `locate`.
         """

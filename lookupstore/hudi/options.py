@@ -403,8 +403,10 @@ def drop_metadata_table(location: Location, options: TableOptions) -> TableOptio
     if options.from_backup:
         options.check_writable(location.uri)
     changed = replace(options, metadata_partitions=())
-    # First: from then on nobody looks into the folder.
-    location.replace(_FILE, print_properties(changed.to_properties()))
+    if options.metadata_partitions:
+        # First: from then on nobody looks into the folder.
+        location.replace(_FILE, print_properties(changed.to_properties()))
+    # One that died here has left it.
     location.delete_folder(f"{META_FOLDER}/metadata")
     return changed
 

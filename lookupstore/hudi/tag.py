@@ -18,7 +18,7 @@ from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hudi.file_groups import FileSlice
 from lookupstore.hudi.funnel import Funnel, Tally
 from lookupstore.hudi.index_names import index_of
-from lookupstore.hudi.key_index import KeyIndex
+from lookupstore.hudi.key_index import KeyIndex, PreparedIndex
 from lookupstore.hudi.view import TableView
 
 Rows = npt.NDArray[np.int64]
@@ -93,6 +93,8 @@ def tag(
             for task in tasks
         ),
     )
+    if isinstance(chosen, PreparedIndex):
+        chosen.prepare(view, slices, tally)
     places = _Places(view, slices, column)
     for task in tasks:
         wanted = column if task.rows is None else column.take(pa.array(task.rows))

@@ -99,7 +99,7 @@ def writable_view(
     if not dry_run:
         with table_lock(location) as lock:
             known = _checked_options(location, options)
-            if known.metadata_partitions:
+            if options.drop_metadata_table:
                 known = drop_metadata_table(location, known)
             roll_back_pending(_view(location, known, commits, options), lock)
     return _view(location, known, commits, options)

@@ -119,6 +119,29 @@ def test_only_the_partitions_of_the_keys_are_looked_at(tmp_path: Path) -> None:
     assert (funnel.keys, funnel.partitions, funnel.files, funnel.found) == (2, 1, 1, 1)
 
 
+def test_partitions_that_no_key_has_are_not_looked_at(tmp_path: Path) -> None:
+    table = SmallTable(tmp_path / "t", 9, SCHEMA, ["value"])
+    write(table, {("value=1", "a-0"): ["k"], ("value=2", "b-0"): ["k"]})
+    partitions = pa.DictionaryArray.from_arrays(pa.array([1]), pa.array(["value=1", "value=2"]))
+    tagged = tag(table.view(), partitions, pa.array(["k"]))
+    assert [file.group.file_id for file in tagged.slices] == ["b-0"]
+
+
+def test_many_partitions(tmp_path: Path, residency: Residency) -> None:
+    """Footers of all partitions are read before the first is asked; then each has its own keys."""
+    table = SmallTable(tmp_path / "t", 9, SCHEMA, ["value"])
+    files = {(f"value={day:03}", f"{day:03}-0"): [f"k{day}", "k"] for day in range(120)}
+    write(table, files, whole_footer)
+    days = list(range(119, -1, -1)) * 3
+    partitions = [f"value={day:03}" for day in days]
+    keys = [f"k{day}" for day in days[:120]] + ["k"] * 120 + ["no"] * 120
+    for name, index in indexes(residency).items():
+        tagged = tag(table.view(), pa.array(partitions), pa.array(keys), index=index)
+        assert tagged.positions.tolist() == [0] * 120 + [1] * 120 + [-1] * 120, name
+        assert tagged.slice_numbers[:240].tolist() == days[:240]
+        assert (tagged.funnel.partitions, tagged.funnel.files) == (120, 120)
+
+
 @pytest.mark.parametrize(
     ("keys", "partitions", "message"),
     [

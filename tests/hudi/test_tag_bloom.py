@@ -20,6 +20,7 @@ from lookupstore.hudi.bloom import FILTER_KEY, KIND_KEY, OLD_FILTER_KEY, BloomFi
 from lookupstore.hudi.bloom_index import BloomIndex
 from lookupstore.hudi.key_index import KeyIndex
 from lookupstore.hudi.key_ranges import GREATEST_KEY, LEAST_KEY
+from lookupstore.hudi.memory_index import MemoryIndex
 from lookupstore.hudi.tag import Tagged, tag
 from lookupstore.residency import Residency
 
@@ -80,6 +81,7 @@ def test_footers_of_every_form(
     assert (funnel.found, funnel.pairs) == (10, 20)
     assert funnel.filter_tests == tests, funnel
     assert funnel.filter_positives <= tests
+    assert funnel.false_positives == funnel.filter_positives - (10 if tests else 0)
     # A filter of a rate of 0.01 may pass one of ten other keys.
     assert files_read - 1 <= funnel.files_read <= files_read, funnel
     assert tagged(table, numbered(200, 5), index).funnel.found == 0
@@ -153,9 +155,31 @@ def test_files_are_read_until_that_costs_as_much_as_a_lookup_file(
         assert funnel.found == 10
     assert ways == [(1, 0), (1, 0), (1, 0), (0, 1), (0, 1)]
     assert len(list(Path(residency.folder).glob("*.sst"))) == 1  # of the file that had keys
-    # Another process of the host uses what this one has made.
+    # Another process of the host uses what this one has made, without Hudi's filters.
     funnel = tagged(table, numbered(0, 10), BloomIndex(residency=residency)).funnel
     assert (funnel.files_read, funnel.files_looked_up) == (0, 1)
+    assert set(funnel.seconds) == {"list", "footers", "ranges", "look up"}
+    assert (funnel.filter_tests, funnel.filter_positives, funnel.false_positives) == (10, 10, 0)
+
+
+def open_lookup_files(residency: Residency) -> int:
+    """Return how many files of a residency this process has open."""
+    paths = [os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
+    return sum(path.startswith(residency.folder) for path in set(paths))
+
+
+def test_room_that_gets_short_is_shared(
+    tmp_path: Path, residency: Residency, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lookup files stay open for the next keys, but where the quota is half full."""
+    table = two_files(tmp_path, WHOLE)
+    for quota, expected in ((1 << 30, 2), (residency.used + 12_000, 0)):
+        monkeypatch.setattr(Residency, "quota", property(lambda _, quota=quota: quota))
+        index = BloomIndex(build="always", residency=residency)
+        for _ in range(2):
+            assert tagged(table, numbered(50, 100), index).funnel.files_looked_up == 2
+            assert open_lookup_files(residency) == expected
+        index._let_go()
 
 
 def test_keys_that_filters_rule_out_make_no_lookup_file(
@@ -312,7 +336,36 @@ def test_a_base_file_without_record_keys(tmp_path: Path, residency: Residency) -
         tagged(table, ["k"], BloomIndex(residency=residency))
 
 
+def test_a_row_without_a_record_key(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    table = two_files(tmp_path, WHOLE)
+    path = tmp_path / "t" / tagged(table, ["k"], "simple").slices[0].path
+    pq.write_table(pa.table({"_hoodie_record_key": ["k", None]}), path)
+    for index in ("simple", "in-memory"):
+        with pytest.raises(CorruptionError, match=r"/a-0_.*a _hoodie_record_key in each row"):
+            tagged(table, ["k"], index)
+
+
 # ---- what stays, and how much memory that takes
+
+
+def test_the_in_memory_index_reads_what_it_does_not_know(tmp_path: Path) -> None:
+    table = two_files(tmp_path, WHOLE)
+    index = MemoryIndex()
+    reads = []
+    for _ in range(2):
+        found = tagged(table, numbered(95, 10), index)
+        assert found.positions.tolist() == [95, 96, 97, 98, 99, 0, 1, 2, 3, 4]
+        reads.append(found.funnel.files_read)
+    write(table, {("", "b-0"): ["k00100", "new"]})
+    for _ in range(2):
+        found = tagged(table, ["new", "k00101", "k00000"], index)
+        assert found.positions.tolist() == [1, -1, 0]
+        reads.append(found.funnel.files_read)
+    assert reads == [2, 0, 1, 0]
+    (kept,) = index._kept.values()
+    assert sorted(file.group.file_id for file in kept) == ["a-0", "b-0"]
 
 
 def test_footers_are_read_once(
@@ -341,8 +394,48 @@ def test_filters_that_have_no_room_are_read_again(tmp_path: Path) -> None:
             assert bloom is not None
             assert bloom.test(pa.array(keys)).all()
             assert 0 < known.filter_bytes <= size + 10
-    few = KnownFiles(most_files=1)
-    assert [few.file(location, file).least for file in slices] == [b"k00000", b"k00100"]
+    assert KnownFiles(filter_bytes=size - 1).filter(location, slices[0]) is not None
+
+
+def test_footers_of_more_files_than_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lookupstore.hudi import key_files
+
+    table = two_files(tmp_path, WHOLE)
+    location = table.table.location
+    first, second = (group.current for group in table.view().groups(None))
+    known = key_files.KnownFiles(most_files=1)
+    assert known.file(location, first).least == b"k00000"
+    assert known.file(location, second).least == b"k00100"
+    monkeypatch.setattr(key_files, "read_key_file", None)
+    assert known.file(location, second).greatest == b"k00199"
+    with pytest.raises(TypeError):
+        known.file(location, first)
+
+
+def test_more_filters_than_there_is_room_for_are_not_all_read_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lookupstore.hudi import key_files
+
+    table = SmallTable(tmp_path / "t", 9, SCHEMA)
+    files = {("", f"{number:02}-0"): numbered(100 * number, 100) for number in range(40)}
+    write(table, files, whole_footer)
+    slices = [group.current for group in table.view().groups(None)]
+    size = BloomFilter.from_footer(WHOLE[0]).nbytes  # type: ignore[union-attr]
+    known = key_files.KnownFiles(filter_bytes=30 * size)
+    reads = []
+    read = key_files.read_key_file
+    monkeypatch.setattr(
+        key_files, "read_key_file", lambda *which: (reads.append(which), read(*which))[1]
+    )
+    for turn in range(8):
+        for file in slices:
+            assert known.filter(table.table.location, file) is not None
+        assert known.filter_bytes <= 30 * size
+        assert len(reads) < 60 + 30 * turn, turn
+    assert known.filter_bytes > 28 * size
 
 
 def test_few_lookup_files_stay_open(
@@ -359,8 +452,7 @@ def test_few_lookup_files_stay_open(
         found = tagged(table, numbered(0, 900), index)
         assert found.positions.tolist() == list(range(100)) * 9
         assert found.funnel.files_looked_up == 9
-        open_files = {os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")}
-        assert sum(path.startswith(residency.folder) for path in open_files) <= 2
+        assert 0 < open_lookup_files(residency) <= 2
 
 
 MEMORY_SCRIPT = """

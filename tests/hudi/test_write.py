@@ -369,6 +369,22 @@ def test_the_same_input_gives_the_same_files(tmp_path: Path) -> None:
     assert len(contents[0]) > 8
 
 
+def test_rows_come_in_any_order(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", partition_by=[])
+    table.insert(rows(*((at, "", at, "x") for at in range(100))))
+    turned = [(at * 37) % 100 for at in range(100)]
+    table.upsert(rows(*((at, "", at, f"y{at}") for at in turned[:60])))
+    table.delete([at for at in turned[80:]])
+    # Rows stay where they are.
+    found = table.scan(["id", "value"]).to_pylist()
+    expected = [
+        {"id": at, "value": f"y{at}" if at in turned[:60] else "x"}
+        for at in range(100)
+        if at not in turned[80:]
+    ]
+    assert found == expected
+
+
 def test_inserts_fill_small_files_up(tmp_path: Path) -> None:
     table = make(tmp_path / "t", partition_by=[])
     table.insert(rows(*((at, "", 1, "x") for at in range(10))))

@@ -71,8 +71,13 @@ class FileWrites:
         self._is_alone = threads < 2
         if self._is_alone:
             return [self._one(number, file) for number, file in enumerate(files)]
+        # The largest first, so that no thread is left alone with one at the end.
+        order = sorted(range(len(files)), key=lambda number: -_work(files[number]))
         with ThreadPoolExecutor(threads, thread_name_prefix="lookupstore-hudi") as pool:
-            return list(pool.map(self._one, range(len(files)), files))
+            stats = dict(
+                zip(order, pool.map(self._one, order, map(files.__getitem__, order)), strict=True)
+            )
+        return [stats[number] for number in range(len(files))]
 
     def _one(self, number: int, plan: FilePlan) -> WriteStat:
         file = NewFile(plan.partition, plan.file_id, number, self._instant)
@@ -190,6 +195,11 @@ class BulkInsert:
             largest = writers.pop()
             waiting -= largest.waiting_bytes
             largest.flush()
+
+
+def _work(plan: FilePlan) -> int:
+    """Return about how long a file takes: bytes to copy, and rows to insert."""
+    return (plan.current.bytes if plan.current is not None else 0) + 50 * len(plan.inserts)
 
 
 def _stat(file: FileSlice, before: FileSlice | None, counts: RowCounts) -> WriteStat:

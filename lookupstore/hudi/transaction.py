@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from lookupstore.errors import CommitUnknownError, LookupStoreError
+from lookupstore.errors import CommitConflictError, CommitUnknownError, LookupStoreError
 from lookupstore.hudi.commit import SCHEMA, CommitMetadata, WriteStat, commit_bytes
 from lookupstore.hudi.conflict import WRITER, check_groups, key_conflict, newer_files
 from lookupstore.hudi.file_groups import GroupId
@@ -107,6 +107,7 @@ class Transaction:
             now = self._view.reloaded()
             self._check_options()
             check_not_rolled_back(now, self._instant)
+            self._check_columns(now)
             touched = dict.fromkeys(outcome.replaced, ()) | dict(outcome.touched or {})
             check_groups(self._view, now, touched)
             self._check_keys(now, outcome.inserted or {})
@@ -146,6 +147,16 @@ class Transaction:
         now = read_options(self._view.location)
         now.check_writable(self._view.location.uri)
         now.check_same_layout(self._view.options, self._view.location.uri)
+
+    def _check_columns(self, now: TableView) -> None:
+        """Make sure that this commit does not take columns back that another one has added."""
+        if now.table_schema.columns != self._view.table_schema.columns:
+            last = now.timeline.writes()[-1]
+            raise CommitConflictError(
+                f"{now.folder.path(last)}: columns of the table changed since this write began; "
+                "nothing was committed: write again",
+                instant=last.time,
+            )
 
     def _delete_strays(self, known: Collection[str | None]) -> None:
         """Delete files of this instant that are not known: a retried task has left them.

@@ -13,6 +13,7 @@ from pyarrow import fs
 from remote import KINDS, Remote
 
 from lookupstore.hudi import HudiTable, Instant, State
+from lookupstore.hudi.commit import parse_commit
 from lookupstore.hudi.timeline import TimelineFolder
 from lookupstore.location import open_uri
 
@@ -100,3 +101,27 @@ def test_s3(server: ObjectStore, real_tables: Path) -> None:
     made = HudiTable.create(server.uri("made"), SCHEMA, record_key=["id"], partition_by=["day"])
     assert made.options.name == "made"
     assert HudiTable.open(server.uri("made")).scan().num_rows == 0
+
+
+def test_rows_are_written_to_s3(server: ObjectStore) -> None:
+    table = HudiTable.create(
+        server.uri("written"), SCHEMA, record_key=["id"], partition_by=["day"], hive_style=True
+    )
+
+    def rows(ids: list[int], days: list[str]) -> pa.Table:
+        return pa.table({"id": pa.array(ids, pa.int32()), "day": days})
+
+    table.insert(rows([1, 2, 3], ["mo", "mo", "tu"]))
+    result = table.upsert(rows([2, 4], ["mo", "mo"]))
+    assert (result.rows_updated, result.rows_inserted) == (1, 1)
+    table.bulk_insert(rows([9], ["we"]))
+    table.delete([1])
+    table.insert_overwrite(rows([5], ["tu"]))
+    again = HudiTable.open(server.uri("written"))
+    assert sorted(again.scan(["id"])["id"].to_pylist()) == [2, 4, 5, 9]
+    sizes = {one.current.path: one.current.bytes for one in again.file_groups()}
+    assert all(again.location.size(path) == size for path, size in sizes.items())
+    folder = TimelineFolder(again.location, again.options.timeline, 9)
+    stats = parse_commit(folder.read(result.instant), "").stats or {}
+    assert [one.num_writes for one in stats["day=mo"]] == [3]
+    assert again.location.size("day=we/.hoodie_partition_metadata")

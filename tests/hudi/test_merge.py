@@ -110,7 +110,8 @@ def test_a_merge_is_a_loop_over_rows(data: st.DataObject) -> None:
         rows = SliceRows(location, current, row_schema(COLUMNS))
         assert rows.rows == len(stored)
         with BaseFileWriter(location, NewFile("", "g-0", 5, NEW), SCHEMA, FORMAT) as into:
-            counts = merge(rows, changes, inserts(added, 100), into, threads=False)
+            threads = data.draw(st.booleans())
+            counts = merge(rows, changes, inserts(added, 100), into, threads=threads)
         assert (counts.written, counts.inserted) == (len(expected), len(added))
         assert (counts.updated, counts.deleted) == (updated, deleted)
         result = pq.read_table(Path(folder) / into.result().name, partitioning=None).to_pylist()
@@ -158,7 +159,7 @@ def test_a_slice_that_is_not_as_it_should_be(tmp_path: Path) -> None:
     content[4:300] = bytes(296)
     (tmp_path / current.name).write_bytes(content)
     with pytest.raises(CorruptionError):
-        list(SliceRows(location, current, row_schema(COLUMNS)).batches(threads=False))
+        list(SliceRows(location, current, row_schema(COLUMNS)).batches(threads=True))
     gone = FileSlice(GroupId("", "h-0"), OLD, "h-0_0-0-0_" + OLD + ".parquet", 1)
     with pytest.raises(StaleStoreError, match="gone"):
         SliceRows(location, gone, row_schema(COLUMNS))

@@ -450,6 +450,13 @@ def test_two_writers_of_one_file_group(
     between.append(lambda: other.insert(rows((8, "new", 1, "theirs"))))
     table.upsert(rows((9, "new2", 1, "ours")))
     assert values(table)[8] == "theirs"
+    # Columns that came in between must not go with this commit.
+    evolve = WriteOptions(evolve=True)
+    wide = rows((10, "w", 1, "theirs")).append_column("extra", pa.array([1]))
+    between.append(lambda: other.upsert(wide, options=evolve))
+    with pytest.raises(CommitConflictError, match="columns of the table changed"):
+        table.upsert(rows((2, "b", 1, "ours")))
+    assert "extra" in table.schema.names
     assert_same_rows(table.scan(), other_scan(tmp_path / "t"))
 
 

@@ -43,6 +43,7 @@ class Layout:
     partition_by: tuple[str, ...]
     hive_style: bool
     ordering: str | None
+    url_encode: bool
 
 
 LAYOUTS = st.builds(
@@ -52,6 +53,7 @@ LAYOUTS = st.builds(
     st.sampled_from([(), ("p",), ("p", "q")]),
     st.booleans(),
     st.sampled_from([None, "ts"]),
+    st.booleans(),
 )
 ROWS = st.lists(
     st.fixed_dictionaries(
@@ -88,6 +90,8 @@ class Model:
         parts = []
         for name in self.layout.partition_by:
             value = "__HIVE_DEFAULT_PARTITION__" if row[name] is None else str(row[name])
+            if self.layout.url_encode:
+                value = value.replace("/", "%2F")
             parts.append(f"{name}={value}" if self.layout.hive_style else value)
         if len(self.layout.record_key) == 1 and len(self.layout.partition_by) < 2:
             return "/".join(parts), str(row["id"])
@@ -142,6 +146,7 @@ class History:
             ordering=layout.ordering,
             version=layout.version,
             hive_style=layout.hive_style,
+            url_encode=layout.url_encode,
             name="t",
         )
         self.ids = ids()

@@ -270,9 +270,10 @@ ALLOWED = {
     ),
     "cli": (
         ". columnar file_search location residency sst sst.dump stats demo cli.columnar "
-        "cli.key_text cli.output click pyarrow"
+        "cli.hudi cli.key_text cli.output click pyarrow"
     ),
     "cli.columnar": "columnar columnar.lookup_file cli.output click",
+    "cli.hudi": ("pyarrow click hudi hudi.options location cli.columnar cli.key_text cli.output"),
     "cli.key_text": "pyarrow",
     "cli.output": "sst.dump click pyarrow rich",
 }

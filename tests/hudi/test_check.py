@@ -159,6 +159,7 @@ def test_duplicates_in_two_files(table: HudiTable) -> None:
     table.bulk_insert(rows(50, 60, 300))
     problems = [one for one in table.verify().findings if one.kind == "duplicate"]
     assert len(problems) == 2
+    assert all(one.path not in one.problem for one in problems), "two files"
     assert {one.problem.split("'")[1] for one in problems} == {"50", "60"}
 
 

@@ -15,7 +15,7 @@ import pytest
 from small_tables import SmallTable
 from tag_tables import SCHEMA, filter_of, indexes, range_of, whole_footer, write
 
-from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
 from lookupstore.hudi.bloom import FILTER_KEY, KIND_KEY, OLD_FILTER_KEY, BloomFilter
 from lookupstore.hudi.bloom_index import BloomIndex
 from lookupstore.hudi.key_index import KeyIndex
@@ -279,6 +279,28 @@ def test_files_of_many_batches(tmp_path: Path, residency: Residency) -> None:
         with pytest.raises(CorruptionError, match=f"each record key once.*{keys[7]!r}"):
             tagged(other, [keys[7]], index)
         assert tagged(other, [keys[8]], index).positions.tolist() == [8]
+
+
+def test_a_base_file_that_was_written_again_is_noticed(
+    tmp_path: Path, residency: Residency
+) -> None:
+    """It never should be. Its time is of no interest, its footer is."""
+    table = two_files(tmp_path, WHOLE)
+    index = BloomIndex(residency=residency)
+    assert tagged(table, ["k00000"], index).positions.tolist() == [0]
+    path = tmp_path / "t" / tagged(table, ["k"], "simple").slices[0].path
+    os.utime(path, ns=(1, 1))
+    for _ in range(3):
+        assert tagged(table, ["k00000"], index).positions.tolist() == [0]
+    assert len(list(Path(residency.folder).glob("*.sst"))) == 1
+    path = tmp_path / "t" / tagged(table, ["k"], "simple").slices[1].path
+    index = BloomIndex(residency=residency, build="always")
+    assert tagged(table, ["no"], index).funnel.found == 0  # its footer is known
+    content = path.read_bytes()
+    assert content.count(b"parquet-cpp") == 1
+    path.write_bytes(content.replace(b"parquet-cpp", b"parquet-CPP"))
+    with pytest.raises(StaleStoreError, match=r"/b-0_.*written again"):
+        tagged(table, ["k00100"], index)
 
 
 # ---- damage

@@ -214,8 +214,10 @@ ALLOWED = {
         "numpy pyarrow _arrow hudi.commit hudi.conflict hudi.dedupe hudi.file_groups "
         "hudi.file_writes hudi.incoming hudi.index_names hudi.lock hudi.options "
         "hudi.rollback hudi.table_schema hudi.tag hudi.tag_rows hudi.timeline "
-        "hudi.transaction hudi.view hudi.write_options hudi.write_plan location"
+        "hudi.transaction hudi.unfinished hudi.view hudi.write_options hudi.write_plan "
+        "location"
     ),
+    "hudi.unfinished": ("hudi.view"),
     "hudi.write_options": ("hudi.base_file_writer hudi.key_index hudi.partitioner hudi.timeline"),
     "hudi.file_writes": (
         "numpy pyarrow arrow_types hudi.base_file_writer hudi.commit hudi.file_groups "

@@ -35,6 +35,7 @@ from lookupstore.hudi.tag import tag
 from lookupstore.hudi.tag_rows import named_key
 from lookupstore.hudi.timeline import Instant, TimelineFolder
 from lookupstore.hudi.transaction import Outcome, Transaction, begun
+from lookupstore.hudi.unfinished import delete_unfinished
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write_options import WriteOptions
 from lookupstore.hudi.write_plan import Places, WritePlan, plan_write
@@ -101,7 +102,9 @@ def writable_view(
             known = _checked_options(location, options)
             if options.drop_metadata_table:
                 known = drop_metadata_table(location, known)
-            roll_back_pending(_view(location, known, commits, options), lock)
+            view = _view(location, known, commits, options)
+            roll_back_pending(view, lock)
+            delete_unfinished(view)
     return _view(location, known, commits, options)
 
 

@@ -12,6 +12,7 @@ from written import check_files
 
 from lookupstore.errors import CommitUnknownError
 from lookupstore.hudi import HudiTable, WriteOptions
+from lookupstore.hudi.timeline import TimelineFolder
 
 SCHEMA = pa.schema({"id": pa.int32(), "p": pa.string(), "value": pa.string()})
 # One after the other, so that operations have an order.
@@ -83,6 +84,7 @@ def test_a_write_killed_at_every_operation(
         HudiTable.open(path).delete([])
         assert rows_of(path) == new
         assert leftovers(path) == []
+        assert not list(path.glob(".*.parquet.*.tmp"))
         check_files(path)
 
     act = known(write)
@@ -92,6 +94,27 @@ def test_a_write_killed_at_every_operation(
     assert attempts > 30
     with capsys.disabled():
         print(f"\n{verb}, version {version}: killed at {attempts} operations")
+
+
+@pytest.mark.parametrize("partition_by", [[], ["p"]])
+def test_files_that_were_not_finished_are_deleted(tmp_path: Path, partition_by: list[str]) -> None:
+    table = HudiTable.create(tmp_path / "t", SCHEMA, record_key=["id"], partition_by=partition_by)
+    first = table.insert(rows(range(3), "old")).instant
+    assert first is not None
+    folder = TimelineFolder(table.location, table.options.timeline, 9)
+    alive = folder.start(folder.request("commit"))
+    names = [
+        f".a-0_0-0-0_{time}.parquet.{'0123456789abcdef' * 2}.tmp"
+        for time in (first.time, "20200101000000000", alive.time)
+    ]
+    others = [".20200101000000000.commit.0123456789abcdef0123456789abcdef.tmp", ".mine.tmp"]
+    for name in names + others:
+        (tmp_path / "t" / name).write_bytes(b"PAR1")
+    table.upsert(rows(range(3), "new"), dry_run=True)
+    assert all((tmp_path / "t" / name).exists() for name in names)
+    table.upsert(rows(range(3), "new"))
+    left = [name for name in names + others if (tmp_path / "t" / name).exists()]
+    assert left == [names[2], *others]
 
 
 def test_a_metadata_table_that_goes_in_two_steps(

@@ -193,7 +193,7 @@ ALLOWED = {
     "hudi.table_schema": ("pyarrow arrow_types hudi.avro_schema"),
     "hudi.base_file_writer": (
         "numpy pyarrow _arrow hudi._key_ranges hudi.base_files hudi.bloom "
-        "hudi.file_groups hudi.table_schema location"
+        "hudi.file_groups hudi.slice_rows hudi.table_schema location"
     ),
     "hudi.slice_rows": ("pyarrow hudi.file_groups location"),
     "hudi.merge": ("numpy pyarrow arrow_types hudi.base_file_writer hudi.slice_rows"),

@@ -9,6 +9,7 @@ org.apache.hudi.avro.HoodieBloomFilterWriteSupport.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -24,6 +25,7 @@ from lookupstore.hudi._key_ranges import high_characters
 from lookupstore.hudi.base_files import COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from lookupstore.hudi.bloom import DEFAULT_ERROR_RATE, BloomBuilder
 from lookupstore.hudi.file_groups import FileSlice, GroupId, base_file_name
+from lookupstore.hudi.slice_rows import SHARED_TEXT
 from lookupstore.hudi.table_schema import TableSchema
 from lookupstore.location import Location
 
@@ -32,8 +34,6 @@ MAX_KEY = b"hoodie_max_record_key"
 _AVRO_KEY = b"parquet.avro.schema"
 _MODEL_KEY = b"writer.model.name"
 
-#: Texts that many rows share: Arrow and Parquet keep each of them once.
-SHARED_TEXT = pa.dictionary(pa.int32(), pa.string())
 #: The meta columns that a row has before it is in a file: commit time, sequence number, key.
 ROW_COLUMNS = META_COLUMNS[:3]
 _FILE_COLUMNS = META_COLUMNS[3:]
@@ -178,6 +178,12 @@ class BaseFileWriter:
         group = GroupId(self.file.partition, self.file.file_id)
         return FileSlice(group, self.file.time, self.file.name, self._size)
 
+    def share(self, names: Collection[str]) -> None:
+        """Take columns of text as dictionaries, before the first row; others may still come."""
+        self._arrow = pa.schema(
+            [one.with_type(SHARED_TEXT) if one.name in names else one for one in self._arrow]
+        )
+
     def new_rows(self, keys: pa.Array, first: int | npt.NDArray[np.int64]) -> list[pa.Array]:
         """Return the first three meta columns of rows that this commit brings.
 
@@ -201,7 +207,11 @@ class BaseFileWriter:
         if rows == 0:
             return
         own = [_shared(text, rows) for text in self._own]
-        batch = pa.RecordBatch.from_arrays([*columns[:3], *own, *columns[3:]], schema=self._arrow)
+        stored = [
+            in_type(column, field.type)
+            for column, field in zip([*columns[:3], *own, *columns[3:]], self._arrow, strict=True)
+        ]
+        batch = pa.RecordBatch.from_arrays(stored, schema=self._arrow)
         # Of wide rows even one batch may be more than a row group.
         step = max(1, rows * self._format.row_group_bytes // max(1, batch.nbytes))
         for start in range(0, rows, step):
@@ -268,6 +278,13 @@ class BaseFileWriter:
             entries[MIN_KEY] = min(one["min"].as_py() for one in ends).encode()
             entries[MAX_KEY] = max(one["max"].as_py() for one in ends).encode()
         return entries | builder.finish().footer()
+
+
+def in_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return a column of text as a dictionary, if that is what the others are."""
+    if pa.types.is_dictionary(kind) and not pa.types.is_dictionary(column.type):
+        return column.dictionary_encode()
+    return column
 
 
 def _shared(text: pa.Array, rows: int) -> pa.DictionaryArray:

@@ -16,10 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookupstore.arrow_types import concat
+from lookupstore.arrow_types import concat, unwrap
 from lookupstore.errors import CorruptionError
-from lookupstore.hudi.base_file_writer import ROW_COLUMNS, SHARED_TEXT, BaseFileWriter
-from lookupstore.hudi.slice_rows import SliceRows
+from lookupstore.hudi.base_file_writer import ROW_COLUMNS, BaseFileWriter, in_type
+from lookupstore.hudi.slice_rows import SHARED_TEXT, SliceRows
 
 # Rows to insert are added in pieces, of which the writer makes row groups.
 _PIECE_ROWS = 1 << 16
@@ -85,6 +85,7 @@ def merge(
         CorruptionError: the current slice is damaged, or ends before a row that changes.
         FormatError: it has a column whose type is no narrower one than that of the table.
     """
+    into.share(current.shared)
     first, updated, deleted = 0, 0, 0
     for batch in current.batches(threads=threads):
         low, high = np.searchsorted(changes.positions, [first, first + batch.num_rows])
@@ -142,7 +143,7 @@ def _decide(changes: Changes, batch: pa.RecordBatch, first: int, part: slice) ->
     won = np.ones(count, bool)
     if changes.ordering is not None:
         at = batch.schema.get_field_index(changes.ordering)
-        stored = batch.column(at).take(pa.array(changes.positions[part] - first))
+        stored = unwrap(batch.column(at)).take(pa.array(changes.positions[part] - first))
         incoming = changes.rows.slice(part.start, count).column(changes.ordering)
         won = wins(incoming, stored)
     gone = np.zeros(count, bool) if changes.deleted is None else changes.deleted[part] & won
@@ -172,6 +173,6 @@ def _merged(
     fresh = [*into.new_rows(keys, numbers), *taken.columns]
     order = pa.array(source)
     return [
-        concat([old, changed], old.type).take(order)
+        concat([old, in_type(changed, old.type)], old.type).take(order)
         for old, changed in zip(batch.columns, fresh, strict=True)
     ]

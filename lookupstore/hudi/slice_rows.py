@@ -19,6 +19,10 @@ from lookupstore.location import Location
 # Of a batch: rows, or fewer if they are wide.
 _BATCH_ROWS = 1 << 16
 _BATCH_BYTES = 16 << 20
+_NEVER = 1 << 62
+
+#: Texts that many rows share: Arrow and Parquet keep each of them once.
+SHARED_TEXT = pa.dictionary(pa.int32(), pa.string())
 
 
 class SliceRows:
@@ -37,16 +41,23 @@ class SliceRows:
     def __init__(self, location: Location, file: FileSlice, schema: pa.Schema) -> None:
         #: Path of the file, for errors.
         self.shown = location.show(file.path)
-        self._schema = schema
         filesystem, path = location.resolve(file.path)
-        shared = [field.name for field in schema if pa.types.is_dictionary(field.type)]
         with self._telling():
+            stream = filesystem.open_input_file(path)
+            first = pq.ParquetFile(stream)
+            #: Columns of text that the file holds as a few values, and that are read like that.
+            self.shared = _shared_texts(first, schema)
+            names = [field.name for field in schema if pa.types.is_dictionary(field.type)]
             self._file = pq.ParquetFile(
-                filesystem.open_input_file(path),
-                read_dictionary=shared,
+                stream,
+                metadata=first.metadata,
+                read_dictionary=[*names, *self.shared],
                 pre_buffer=False,
                 page_checksum_verification=True,
             )
+        self._schema = pa.schema(
+            [one.with_type(SHARED_TEXT) if one.name in self.shared else one for one in schema]
+        )
         #: Rows in the file.
         self.rows = int(self._file.metadata.num_rows)
 
@@ -109,6 +120,28 @@ class SliceRows:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
             raise CorruptionError(self.shown, 0, "a Parquet file", error) from error
+
+
+def _shared_texts(file: pq.ParquetFile, schema: pa.Schema) -> frozenset[str]:
+    """Return the columns of text that take less than a byte a value: they are few, in dictionaries.
+
+    Decoding such a column, and encoding it again, would be most of what it takes.
+    """
+    sizes: dict[str, int] = {}
+    for group in map(file.metadata.row_group, range(file.metadata.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            path = column.path_in_schema
+            nbytes = column.total_uncompressed_size if column.has_dictionary_page else _NEVER
+            sizes[path] = sizes.get(path, 0) + nbytes
+    stored = file.schema_arrow
+    return frozenset(
+        field.name
+        for field in schema
+        if field.type == pa.string()
+        and field.name in stored.names
+        and stored.field(field.name).type == pa.string()
+        and sizes.get(field.name, _NEVER) < file.metadata.num_rows
+    )
 
 
 def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

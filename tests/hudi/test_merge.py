@@ -98,6 +98,9 @@ def test_a_merge_is_a_loop_over_rows(data: st.DataObject) -> None:
 
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
         patched.setattr(slice_rows, "_BATCH_ROWS", PIECE)
+        if data.draw(st.booleans()):  # texts of few values are read as dictionaries
+            texts = frozenset({"value"})
+            patched.setattr(slice_rows, "_shared_texts", lambda file, schema: texts)
         patched.setattr(merge_module, "_PIECE_ROWS", PIECE)
         current = written(folder, stored)
         changes = Changes(
@@ -126,6 +129,23 @@ def test_a_merge_is_a_loop_over_rows(data: st.DataObject) -> None:
         [(*line[:3], {name: line[3][name] for name in names}) for line in expected]
     )
     assert {row["_hoodie_file_name"] for row in result} <= {into.file.name}
+
+
+def test_texts_of_few_values_stay_in_their_dictionary(tmp_path: Path) -> None:
+    stored = [{"ts": 1.0, "value": "ab"[at % 2], "many": None} for at in range(3000)]
+    location = Location(tmp_path)
+    with BaseFileWriter(location, NewFile("", "g-0", 3, OLD), SCHEMA, FileFormat()) as into:
+        write_inserts(inserts(stored, 0), into)
+    rows = SliceRows(location, into.result(), row_schema(COLUMNS))
+    assert rows.shared == {"value"}
+    (batch_read,) = rows.batches(threads=False)
+    assert pa.types.is_dictionary(batch_read.schema.field("value").type)
+    changes = Changes(np.array([5], np.int64), batch([{"ts": 2.0, "value": "new", "many": []}]))
+    with BaseFileWriter(location, NewFile("", "g-0", 5, NEW), SCHEMA, FileFormat()) as into:
+        merge(rows, changes, inserts([{**stored[0], "value": None}], 9000), into, threads=False)
+    found = pq.read_table(tmp_path / into.file.name, partitioning=None)["value"]
+    assert found.type == pa.string()
+    assert found.to_pylist() == ["new" if at == 5 else "ab"[at % 2] for at in range(3000)] + [None]
 
 
 def test_who_wins() -> None:

@@ -398,7 +398,7 @@ def test_inserts_fill_small_files_up(tmp_path: Path) -> None:
 
 def test_bulk_inserts_keep_order_and_begin_new_files(tmp_path: Path) -> None:
     table = make(tmp_path / "t", partition_by=[])
-    options = WriteOptions(sizing=FileSizing(max_file_size=1000, small_file_limit=0))
+    options = WriteOptions(sizing=FileSizing(max_file_size=100_000, small_file_limit=0))
     batches = [rows(*((at + 10 * part, "", 1, "x") for at in range(10))) for part in range(5)]
     result = table.bulk_insert(
         (batch for one in batches for batch in one.to_batches()), options=options

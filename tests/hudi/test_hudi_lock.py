@@ -147,6 +147,15 @@ def test_a_zombie_is_dead(place: Location) -> None:
     os.waitpid(child, 0)
 
 
+def test_an_owner_of_two_things_is_at_work_until_both_end() -> None:
+    owner = Owner.here()
+    with owner.at_work():
+        with owner.at_work():
+            assert not owner.is_gone
+        assert not owner.is_gone
+    assert owner.is_gone
+
+
 @pytest.mark.parametrize("takers", [2, 5])
 def test_of_takers_of_a_dead_lock_one_gets_it(place: Location, takers: int) -> None:
     """Again and again: who gets it leaves it as a dead one does, for the others that wait."""

@@ -262,6 +262,7 @@ def test_histories_are_those_of_a_dict_and_of_hudi_rs(
             history.step(*step)
             history.check()
         check_files(history.path)
+        assert HudiTable.open(history.path).verify().findings == ()
         assert not [
             one for one in (history.path / ".hoodie" / ".heartbeat").glob("*") if one.is_file()
         ]

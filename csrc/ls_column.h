@@ -15,6 +15,7 @@ typedef struct {
     size_t length;        /* number of values */
     const uint8_t *validity; /* Arrow bitmap, or NULL: no nulls */
     size_t validity_offset;
+    const uint64_t *hashes; /* ls_hash of each value, or NULL: nobody keeps them */
 } ls_column;
 
 static inline int ls_bitmap_get(const uint8_t *bitmap, size_t i) {

@@ -35,6 +35,7 @@ cdef extern from "ls_column.h":
         size_t length
         const uint8_t *validity
         size_t validity_offset
+        const uint64_t *hashes
     int ls_column_is_valid(const ls_column *column, size_t i) noexcept nogil
     ls_status ls_column_get(const ls_column *column, size_t i, ls_slice *value) noexcept nogil
 
@@ -46,6 +47,7 @@ cdef int prefer_huge_pages(object buffer) except -1
 
 cdef class BinaryColumn:
     cdef readonly object array  # the pyarrow array: it owns every buffer below
+    cdef object hashes          # it owns `column.hashes`; None: there are none
     cdef ls_column column
 
 cdef inline const uint8_t *buffer_data(object buffer) except? NULL:

@@ -110,7 +110,8 @@ ALLOWED = {
     ),
     "columnar.published": "columnar.source_file location",
     "columnar.file_lookup": (
-        "numpy pyarrow columnar.lookup_file columnar.probe columnar.published residency sst stats"
+        "numpy pyarrow _arrow columnar.lookup_file columnar.probe columnar.published residency sst "
+        "stats"
     ),
     "columnar.files": (
         "numpy pyarrow xxhash columnar.evolution columnar.file_lookup columnar.lookup_file "
@@ -161,8 +162,8 @@ ALLOWED = {
     ),
     "hudi.wanted_keys": "numpy pyarrow _arrow hudi._key_table hudi.key_files",
     "hudi.key_check": (
-        "numpy pyarrow columnar.file_lookup columnar.lookup_file hudi.base_files hudi.key_files "
-        "hudi.wanted_keys residency"
+        "numpy pyarrow _arrow columnar.file_lookup columnar.lookup_file hudi.base_files "
+        "hudi.key_files hudi.wanted_keys residency"
     ),
     "hudi.key_index": "numpy pyarrow hudi.file_groups hudi.funnel hudi.view",
     "hudi.simple_index": (
@@ -174,9 +175,9 @@ ALLOWED = {
         "hudi.key_index hudi.view location"
     ),
     "hudi.bloom_index": (
-        "numpy pyarrow columnar.file_lookup hudi.file_groups hudi.funnel hudi.key_check "
+        "numpy pyarrow _arrow columnar.file_lookup hudi.file_groups hudi.funnel hudi.key_check "
         "hudi.key_files hudi.key_index hudi.key_ranges hudi.view hudi.wanted_keys location "
-        "residency"
+        "residency sst.reader"
     ),
     "hudi.index_names": ("hudi.bloom_index hudi.key_index hudi.memory_index hudi.simple_index"),
     "hudi.tag": (

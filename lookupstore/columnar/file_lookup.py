@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lookupstore._arrow import BinaryColumn
 from lookupstore.columnar.lookup_file import LookupFilePlan, needed_bytes, write_lookup_file
 from lookupstore.columnar.probe import ParquetProbe
 from lookupstore.columnar.published import PublishedFile, data_name, location_of
@@ -70,11 +71,14 @@ class FileLookup:
         self._probe: ParquetProbe | None = None
         self._read = 0  # bytes that looks have read
 
-    def rows_at(self, encoded: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
+    def rows_at(
+        self, encoded: pa.Array, hashed: BinaryColumn | None = None
+    ) -> tuple[npt.NDArray[np.int64], pa.Array]:
         """Return which keys the file has, and their packed rows.
 
         Args:
             encoded: the keys as bytes, as the plan encodes them; a null is never found.
+            hashed: the same, with their hashes, of who asks several files.
 
         Returns:
             positions of the keys, ascending, and the row at each.
@@ -93,14 +97,15 @@ class FileLookup:
             if found is not None:
                 return found
             reader = self.made()
+        wanted = encoded if hashed is None else hashed
         try:
-            return _present(reader.get_many(encoded))
+            return _present(reader.get_many(wanted))
         except CorruptionError:
             if not isinstance(self._held, MadeFile):
                 raise
             _log.warning("%s: damaged; it is made again", reader.path)
             self._discard(reader)
-            return _present(self.made().get_many(encoded))
+            return _present(self.made().get_many(wanted))
 
     def is_made(self) -> bool:
         """Return whether the lookup file is on this host, or published."""

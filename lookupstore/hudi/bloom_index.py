@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lookupstore._arrow import BinaryColumn
 from lookupstore.columnar.file_lookup import BUILDS, Build
 from lookupstore.hudi.file_groups import FileSlice
 from lookupstore.hudi.funnel import Tally
@@ -30,6 +31,7 @@ from lookupstore.hudi.view import TableView
 from lookupstore.hudi.wanted_keys import WantedKeys
 from lookupstore.location import Location
 from lookupstore.residency import Residency
+from lookupstore.sst.reader import hashed_keys
 
 # Footers that are read at one time: most of that is waiting for an object store.
 _FOOTER_THREADS = 16
@@ -174,7 +176,8 @@ class BloomIndex:
         found = positions = np.zeros(0, np.int64)
         if len(keys) and self._prepared(check, tally):
             with tally.step("look up"):
-                found, positions, ruled_out = check.look_up(keys)
+                hashed = candidates.hashed() if rows is None else None
+                found, positions, ruled_out = check.look_up(keys, hashed)
             if not tested:
                 tested, positives = len(keys), len(keys) - ruled_out
             tally.add(files_looked_up=1)
@@ -239,6 +242,7 @@ class _Candidates:
         self._found = found
         self._counts = found.counts
         self._lock = threading.Lock()
+        self._hashed: BinaryColumn | None = None
         self._everything: WantedKeys | None = None
 
     def of(self, number: int) -> tuple[Rows | None, pa.Array]:
@@ -247,6 +251,13 @@ class _Candidates:
             return None, self._keys
         rows = self._found.rows(number).astype(np.int64)
         return rows, self._keys.take(pa.array(rows))
+
+    def hashed(self) -> BinaryColumn:
+        """Return all keys, as lookup files are asked with."""
+        with self._lock:
+            if self._hashed is None:
+                self._hashed = hashed_keys(self._keys)
+            return self._hashed
 
     def everything(self) -> WantedKeys:
         """Return all keys, as files are read with."""

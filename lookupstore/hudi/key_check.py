@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lookupstore._arrow import BinaryColumn
 from lookupstore.columnar.file_lookup import BUILD_COST, Build, FileLookup
 from lookupstore.columnar.lookup_file import POSITION, plan_lookup_file
 from lookupstore.errors import CorruptionError, DiskQuotaError, FormatError
@@ -75,11 +76,12 @@ class KeyCheck:
             return False
         return True
 
-    def look_up(self, keys: pa.Array) -> tuple[Rows, Rows, int]:
+    def look_up(self, keys: pa.Array, hashed: BinaryColumn | None) -> tuple[Rows, Rows, int]:
         """Return which keys the file has, by its lookup file.
 
         Args:
             keys: large_binary, no nulls; in any order, also repeated.
+            hashed: the same, with their hashes, of who asks several files.
 
         Returns:
             rows of the keys that it has, ascending; the row of each in the file; and how many keys
@@ -91,7 +93,7 @@ class KeyCheck:
         """
         before = self._lookup.counts().filter_negatives
         # One field of text is, as a key, its own bytes.
-        rows, packed = self._lookup.rows_at(keys)
+        rows, packed = self._lookup.rows_at(keys, hashed)
         ruled_out = self._lookup.counts().filter_negatives - before
         try:
             places = self._plan.build.row_schema.unpack(packed, [POSITION]).column(0)

@@ -48,4 +48,6 @@ class Lookup:
 class Batch:
     def __new__(cls, lookup: Lookup, keys: BinaryColumn, values: bool) -> Self: ...
 
+def hash_keys(keys: BinaryColumn) -> None: ...
+
 __test__: dict[str, Any]

@@ -43,6 +43,9 @@ from lookupstore.sst._table cimport (
 
 cdef extern from "ls_hash.h":
     uint64_t ls_hash(ls_slice key) noexcept nogil
+    ls_status ls_hash_column(
+        const ls_column *keys, size_t start, size_t end, uint64_t *hashes, size_t *bad
+    ) noexcept nogil
 
 
 cdef extern from "ls_fences.h":
@@ -249,6 +252,23 @@ cdef class Lookup:
     cdef void count(self, Batch batch) noexcept:
         self.filter_negatives += batch.negatives
         self.block_uses += batch.routed_keys
+
+
+def hash_keys(BinaryColumn keys not None):
+    """Hash keys, and let them keep their hashes: lookups in several files need these once."""
+    cdef size_t count = keys.column.length, bad = 0
+    cdef ls_status status
+    cdef uint64_t *hashes
+    if keys.column.hashes != NULL or count == 0:
+        return
+    owner = allocate(count * sizeof(uint64_t))
+    hashes = <uint64_t *>buffer_data(owner)
+    with nogil:
+        status = ls_hash_column(&keys.column, 0, count, hashes, &bad)
+    if status != LS_OK:
+        raise ValueError(f"keys[{bad}]: the Arrow offsets leave their data buffer")
+    keys.hashes = owner
+    keys.column.hashes = hashes
 
 
 # What a batch needs from Python before it can go on.

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lookupstore._arrow import BinaryColumn
 from lookupstore.errors import ClosedError, CorruptionError
-from lookupstore.sst._batch import Lookup
+from lookupstore.sst._batch import Lookup, hash_keys
 from lookupstore.sst._block import Block
 from lookupstore.sst._filter import Filter
 from lookupstore.sst._table import BlockTable
@@ -41,6 +41,20 @@ shared_cache = BlockCache()
 PIECE_ROWS = 1 << 15
 
 SCAN_SCHEMA = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
+
+
+def hashed_keys(keys: Any) -> BinaryColumn:
+    """Return keys for `Reader.get_many` of several files, which then do not hash them again.
+
+    Args:
+        keys: as of `Reader.get_many`.
+
+    >>> len(hashed_keys([b"1", b"2"]))
+    2
+    """
+    column = BinaryColumn(keys, "keys")
+    hash_keys(column)
+    return column
 
 
 class Reader:
@@ -272,7 +286,8 @@ class Reader:
 
         Args:
             keys: Arrow array of binary, large_binary, fixed_size_binary or binary_view of n keys
-                in any order, or a list of bytes. A null is never found.
+                in any order, or a list of bytes; or what `hashed_keys` made of these. A null is
+                never found.
 
         Returns:
             large_binary array of length n: row i answers key i, null where it is missing.
@@ -288,7 +303,9 @@ class Reader:
             >>> Reader("n.sst").get_many([b"2", b"3"]).to_pylist()
             [b'two', None]
         """
-        return self._search().get_many(BinaryColumn(keys, "keys"))
+        if not isinstance(keys, BinaryColumn):
+            keys = BinaryColumn(keys, "keys")
+        return self._search().get_many(keys)
 
     def get_pieces(self, keys: Any) -> Iterator[pa.Array]:
         """Yield what `get_many` returns in several arrays, for callers that make columns of it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,7 +15,12 @@ from tag_tables import SCHEMA, any_footer, indexes, whole_footer, write
 
 from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
 from lookupstore.hudi.bloom_index import BloomIndex
+from lookupstore.hudi.file_groups import FileSlice
+from lookupstore.hudi.funnel import Tally
+from lookupstore.hudi.key_index import Hits
+from lookupstore.hudi.simple_index import SimpleIndex
 from lookupstore.hudi.tag import Tagged, tag
+from lookupstore.hudi.view import TableView
 from lookupstore.residency import Residency
 
 # Partition and key, to file id, instant and row.
@@ -140,6 +146,27 @@ def test_many_partitions(tmp_path: Path, residency: Residency) -> None:
         assert tagged.positions.tolist() == [0] * 120 + [1] * 120 + [-1] * 120, name
         assert tagged.slice_numbers[:240].tolist() == days[:240]
         assert (tagged.funnel.partitions, tagged.funnel.files) == (120, 120)
+
+
+def test_an_index_is_told_of_all_files_before_it_is_asked(tmp_path: Path) -> None:
+    class Told(SimpleIndex):
+        def __init__(self) -> None:
+            self.done: list[list[str]] = []
+
+        def prepare(self, view: TableView, files: Sequence[FileSlice], tally: Tally) -> None:
+            self.done.append([file.group.file_id for file in files])
+
+        def locate(
+            self, view: TableView, files: Sequence[FileSlice], keys: pa.Array, tally: Tally
+        ) -> Iterator[Hits]:
+            self.done.append([file.group.file_id for file in files])
+            return super().locate(view, files, keys, tally)
+
+    table = SmallTable(tmp_path / "t", 9, SCHEMA, ["value"])
+    write(table, {(f"value={name}", f"{name}-0"): ["k"] for name in "abc"})
+    index = Told()
+    tag(table.view(), pa.array(["value=c", "value=a"]), pa.array(["k", "k"]), index=index)
+    assert index.done == [["a-0", "c-0"], ["a-0"], ["c-0"]]
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,8 @@ from lookupstore.hudi.write_plan import FilePlan
 
 # Rows of a bulk insert that wait in memory for their files.
 _WAITING_BYTES = 256 << 20
+# Files of a bulk insert that are open at once; a process may have about a thousand.
+_OPEN_FILES = 256
 
 
 class FileWrites:
@@ -170,6 +172,9 @@ class BulkInsert:
 
     def _writer(self, partition: str) -> BaseFileWriter:
         if partition not in self._open:
+            if len(self._open) >= _OPEN_FILES:
+                # The one that is nearest to its size anyway.
+                self._close(max(self._open, key=lambda one: self._open[one][1].expected_bytes))
             self._transaction.open_partition(partition)
             file = NewFile(
                 partition, self._options.new_file_id(), self._files, self._transaction.time

@@ -416,6 +416,19 @@ def test_bulk_inserts_keep_order_and_begin_new_files(tmp_path: Path) -> None:
     assert check_files(tmp_path / "t") == 6
 
 
+def test_a_bulk_insert_has_few_files_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_writes, "_OPEN_FILES", 2)
+    monkeypatch.setattr(file_writes, "_WAITING_BYTES", 500)
+    table = make(tmp_path / "t")
+    given = [rows(*((at, f"p{at % 5}", 1, "x") for at in range(10 * part, 10 * part + 10)))
+             for part in range(3)]  # fmt: skip
+    result = table.bulk_insert([batch for one in given for batch in one.to_batches()])
+    assert result.files_new > 5
+    assert sorted(values(table)) == list(range(30))
+    assert check_files(tmp_path / "t") == result.files_new
+    assert_same_rows(table.scan(), other_scan(tmp_path / "t"))
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_two_writers_of_one_file_group(
     tmp_path: Path, version: int, monkeypatch: pytest.MonkeyPatch

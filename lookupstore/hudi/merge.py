@@ -79,7 +79,7 @@ def merge(
         changes: in these.
         inserts: what comes after them.
         into: the new file.
-        threads: whether the current slice is decoded by threads of its own.
+        threads: whether columns are decoded at the same time.
 
     Raises:
         CorruptionError: the current slice is damaged, or ends before a row that changes.

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -65,16 +64,12 @@ class SliceRows:
         """Read all rows, a few at a time.
 
         Args:
-            threads: decode columns at the same time, and rows while those before are used.
+            threads: whether columns are decoded at the same time.
 
         Raises:
             CorruptionError: the file is damaged.
             FormatError: a column has a type that the schema does not widen.
         """
-        batches = self._batches(threads=threads)
-        return _ahead(batches) if threads else batches
-
-    def _batches(self, *, threads: bool) -> Iterator[pa.RecordBatch]:
         stored = set(self._file.schema_arrow.names)
         names = [name for name in self._schema.names if name in stored]
         metadata = self._file.metadata
@@ -142,12 +137,3 @@ def _shared_texts(file: pq.ParquetFile, schema: pa.Schema) -> frozenset[str]:
         and stored.field(field.name).type == pa.string()
         and sizes.get(field.name, _NEVER) < file.metadata.num_rows
     )
-
-
-def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield batches, of which a thread fetches the next one while one is used."""
-    with ThreadPoolExecutor(1, thread_name_prefix="lookupstore-hudi") as pool:
-        following = pool.submit(next, batches, None)
-        while (batch := following.result()) is not None:
-            following = pool.submit(next, batches, None)
-            yield batch

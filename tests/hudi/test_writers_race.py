@@ -23,7 +23,8 @@ from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.hudi.commit import parse_commit
 from lookupstore.hudi.partitioner import FileSizing
 
-SECONDS = float(os.environ.get("LOOKUPSTORE_RACE_SECONDS", "6"))
+# So many writers are killed; more of them find rarer faults.
+KILLS = int(os.environ.get("LOOKUPSTORE_RACE_KILLS", "4"))
 SCHEMA = pa.schema({"id": pa.int64(), "value": pa.string()})
 TOKEN = "test.token"
 KEYS = 40
@@ -44,8 +45,12 @@ def write_for_ever(path: str, log: str, seed: int) -> None:
         while True:
             number += 1
             token = f"{seed}-{number}"
-            keys = chance.sample(range(KEYS), chance.randint(1, 4))
+            # A delete that does not find a key may come before the write that inserts it, as well
+            # as after: only keys that nobody else writes tell whether one is lost.
+            ours = range(KEYS * (seed + 1), KEYS * (seed + 1) + 5)
             is_delete = chance.random() < 0.2
+            known = ours if is_delete else [*range(KEYS), *ours]
+            keys = chance.sample(known, chance.randint(1, 4))
             note("tries", token, keys, is_delete)
             # Small files, so that there are several groups to meet in.
             options = WriteOptions(
@@ -103,19 +108,20 @@ def test_writers_that_are_killed(
 
     chance = random.Random(version)
     writers = [start() for _ in range(3)]
-    end = time.monotonic() + SECONDS
-    killed = 0
-    while time.monotonic() < end:
+    for _ in range(KILLS):
         victim = writers.pop(chance.randrange(len(writers)))
         while not victim.log.exists():  # it takes a second until it is at work
             assert victim.process.is_alive(), "a writer has failed"
             time.sleep(0.01)
         time.sleep(chance.uniform(0, 0.6))
         victim.kill()
-        killed += 1
         writers.append(start())
         with suppress(StaleStoreError):
             check_rows(path)
+    # On a slow machine nobody may have come to an end yet.
+    while not any(what[0] == "did" for what in notes(tmp_path)):
+        assert all(one.process.is_alive() for one in writers), "a writer has failed"
+        time.sleep(0.01)
     for one in writers:
         one.kill()
 
@@ -126,8 +132,7 @@ def test_writers_that_are_killed(
     check_history(path, tmp_path)
     commits = sum(one.is_write for one in table.timeline())
     with capsys.disabled():
-        print(f"\nwriters, version {version}: {commits} commits, {killed} killed")
-    assert commits > 5
+        print(f"\nwriters, version {version}: {commits} commits, {KILLS} killed")
 
 
 def check_rows(path: Path) -> pa.Table:

@@ -49,11 +49,51 @@ class StaleStoreError(LookupStoreError):
 
 
 class CommitConflictError(LookupStoreError):
-    """Say that another publisher was current in the same moment: refresh and retry."""
+    """Say that another writer was faster with the same files, keys or version: refresh and retry.
+
+    Attributes:
+        instant: that the other writer committed, in a table that has instants.
+        writer: who that was, as far as it says so.
+        files: that both touch, or that hold keys which both insert.
+        keys: some keys that this writer has in them.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        instant: str | None = None,
+        writer: str | None = None,
+        files: tuple[str, ...] = (),
+        keys: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.instant = instant
+        self.writer = writer
+        self.files = files
+        self.keys = keys
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        said = functools.partial(
+            CommitConflictError,
+            instant=self.instant,
+            writer=self.writer,
+            files=self.files,
+            keys=self.keys,
+        )
+        return said, self.args
 
 
 class CommitUnknownError(LookupStoreError):
     """Say that a version may have been published or not: look before anything is cleaned up."""
+
+
+class LockedError(LookupStoreError):
+    """Say that somebody else kept the lock of a table for longer than one wanted to wait."""
+
+
+class LockLostError(LookupStoreError):
+    """Say that the lock of a table was not renewed in time, or is another's by now."""
 
 
 class DiskQuotaError(LookupStoreError):

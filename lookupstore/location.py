@@ -13,8 +13,8 @@ from __future__ import annotations
 import errno
 import os
 import uuid
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -22,6 +22,9 @@ from urllib.parse import unquote
 import pyarrow as pa
 import xxhash
 from pyarrow import fs
+
+from lookupstore.conditional_puts import ConditionalPuts
+from lookupstore.errors import FormatError
 
 # What is written there is seen whole or not at all, when the stream is closed; renaming copies.
 _ONE_PUT = frozenset({"s3", "gcs", "abfs"})
@@ -75,6 +78,7 @@ class Location:
             raise ValueError("path is empty; give the folder or URI of a store")
         self._given = (text, filesystem)
         self._opened: tuple[fs.FileSystem, str] | None = None
+        self._puts: ConditionalPuts | None = None
         #: The folder's absolute path, if it is local; else None.
         self.local: str | None = None
         if isinstance(filesystem, fs.LocalFileSystem) or (filesystem is None and "://" not in text):
@@ -128,6 +132,12 @@ class Location:
             return f"{self.local}/{name}"
         folder, mark, options = self.uri.partition("?")
         return f"{folder.rstrip('/')}/{name}{mark}{options}"
+
+    def full(self, name: str) -> str:
+        """Return the URI of a file as other programs write it down, without options."""
+        if self.local is not None:
+            return f"file://{self.local}/{name}"
+        return f"{self.uri.partition('?')[0].rstrip('/')}/{name}"
 
     def resolve(self, name: str) -> tuple[fs.FileSystem, str]:
         """Return the file system, and the path of a file in it."""
@@ -245,6 +255,112 @@ class Location:
                 self._filesystem.delete_file(temporary)
             raise
 
+    @contextmanager
+    def new_file(self, name: str) -> Iterator[Any]:
+        """Write a new file piece by piece into a stream; when the block ends it is as of `write`.
+
+        A block that fails leaves no file.
+
+        Raises:
+            FileExistsError: the file is there already, on a local disk.
+        """
+        if self.local is not None:
+            with self._new_local(name) as path, pa.OSFile(path, "wb") as stream:
+                yield stream
+            return
+        path = self._path(name)
+        temporary = path
+        if self._filesystem.type_name.removeprefix("py::") not in _ONE_PUT:
+            folder, _, last = path.rpartition("/")
+            temporary = f"{folder}/.{last}.{uuid.uuid4().hex}.tmp"
+            with self._telling(name):
+                self._filesystem.create_dir(folder, recursive=True)
+        with self._telling(name):
+            stream = self._filesystem.open_output_stream(temporary)
+        told = _ToldStream(stream, lambda: self._telling(name))
+        try:
+            yield told
+            told.end()
+            if temporary != path:
+                with self._telling(name):
+                    self._filesystem.move(temporary, path)
+        except BaseException:
+            with suppress(OSError, pa.ArrowException):
+                stream.close()
+            with suppress(OSError, pa.ArrowException):
+                self._filesystem.delete_file(temporary)
+            raise
+
+    def replace(self, name: str, content: bytes) -> None:
+        """Write a file in the place of another, in one step, on a local disk or an object store.
+
+        The caller holds what keeps others from doing the same.
+        """
+        if self.local is None:
+            self._put(name, self._path(name), [content])
+            return
+        path = self._path(name)
+        temporary = self._path(f".{path.rpartition('/')[2]}.{uuid.uuid4().hex}.tmp")
+        _write_synced(temporary, [content])
+        os.replace(temporary, path)
+        sync_folder(os.path.dirname(path))
+
+    @property
+    def creates_once(self) -> bool:
+        """Return whether `create` keeps two of one name apart: on local disks and on S3."""
+        return self.local is not None or self._filesystem.type_name == "s3"
+
+    def create(self, name: str, content: bytes) -> None:
+        """Write a new file, as `write` does; of those who do that at once, one succeeds.
+
+        That is so if `creates_once`; elsewhere the name is looked for before.
+
+        Raises:
+            FileExistsError: the file is there already.
+            FormatError: on S3, obstore is not installed.
+        """
+        if self.local is not None:
+            self._write_local(name, [content])
+        elif self.creates_once:
+            with self._telling(name):
+                self.conditional_puts().create(self._path(name), content)
+        elif self.size(name) is not None:
+            raise FileExistsError(errno.EEXIST, "exists", self.show(name))
+        else:
+            self.write(name, [content])
+
+    def conditional_puts(self) -> ConditionalPuts:
+        """Return what puts objects of this store on conditions.
+
+        Raises:
+            FormatError: it is not on S3, or obstore is not installed.
+        """
+        if self._filesystem.type_name != "s3":
+            raise FormatError(f"{self.uri}: puts with a condition are there for S3 only")
+        if self._puts is None:
+            self._puts = ConditionalPuts(self._filesystem)
+        return self._puts
+
+    def touch(self, name: str) -> bool:
+        """Let a file be written now, as it is; return False if it is not there.
+
+        Raises:
+            FormatError: it is neither on a local disk nor on S3.
+        """
+        if self.local is not None:
+            try:
+                os.utime(self._path(name))
+            except FileNotFoundError:
+                return False
+            return True
+        with self._telling(name):
+            puts, path = self.conditional_puts(), self._path(name)
+            try:
+                content, tag = puts.read(path)
+            except FileNotFoundError:
+                return False
+            return puts.replace(path, content, tag) is not None
+
     def write_first(self, folder: str, name: str, content: bytes) -> bool:
         """Make a local folder with one file in it, in one step; return False if it has something.
 
@@ -275,12 +391,23 @@ class Location:
         if self.local is not None:
             with suppress(FileNotFoundError):
                 os.unlink(self._path(name))
-            if name.startswith(".") and "/" in name:  # left by `write_first`
+            folder, slash, _ = name.partition("/")
+            # Left by `write_first`; others may be about to write into any other folder.
+            if slash and folder.startswith(".") and folder.endswith(".tmp"):
                 with suppress(OSError):
-                    os.rmdir(os.path.dirname(self._path(name)))
+                    os.rmdir(self._path(folder))
             return
         with self._telling(name), suppress(FileNotFoundError):
             self._filesystem.delete_file(self._path(name))
+
+    def delete_folder(self, folder: str) -> None:
+        """Delete a folder that nobody writes to, and all that is in it."""
+        for file in self.files(folder, recursive=True):
+            self.delete(file.name)
+        if self.local is not None:
+            for path, _, _ in os.walk(self._path(folder), topdown=False):
+                with suppress(OSError):
+                    os.rmdir(path)
 
     def sync(self, folder: str = "") -> None:
         """Put the names in a local folder on disk; elsewhere a name lasts when it is written."""
@@ -312,13 +439,21 @@ class Location:
             stream.close()
 
     def _write_local(self, name: str, chunks: Iterable[bytes]) -> None:
+        with self._new_local(name) as temporary, open(temporary, "xb") as file:
+            for chunk in chunks:
+                file.write(chunk)
+
+    @contextmanager
+    def _new_local(self, name: str) -> Iterator[str]:
+        """Give the path of a temporary file, which the block makes, and publish it as the name."""
         path = self._path(name)
         folder, last = os.path.split(path)
         os.makedirs(folder, exist_ok=True)
         # Beside the folders of the store: what is in those has a meaning.
         temporary = self._path(f".{last}.{uuid.uuid4().hex}.tmp")
         try:
-            _write_synced(temporary, chunks)
+            yield temporary
+            _sync_file(temporary)
             os.link(temporary, path)  # unlike a rename, fails if another was first
         finally:
             with suppress(OSError):  # a hidden file that stays does no harm
@@ -405,6 +540,41 @@ def file_chunks(path: str | os.PathLike[str]) -> Iterator[bytes]:
 def sync_folder(folder: str) -> None:
     """Put the names in a folder on disk, so that a crash cannot undo a link or rename."""
     descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class _ToldStream:
+    """A stream of a remote file for Arrow's writers, whose errors name the file."""
+
+    def __init__(self, stream: Any, telling: Callable[[], AbstractContextManager[None]]) -> None:
+        self._stream = stream
+        self._telling = telling
+        self.closed = False
+
+    def write(self, data: bytes) -> int:
+        with self._telling():
+            return int(self._stream.write(data) or 0)
+
+    def tell(self) -> int:
+        return int(self._stream.tell())
+
+    def flush(self) -> None:
+        with self._telling():
+            self._stream.flush()
+
+    def close(self) -> None:
+        """Do nothing: what ends the stream also says whether the file counts."""
+
+    def end(self) -> None:
+        with self._telling():
+            self._stream.close()
+
+
+def _sync_file(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -160,7 +160,7 @@ class _Object(io.BytesIO):
 class FaultyDisk:
     """Stand for `os` where files of a local store are named: count, fail or die."""
 
-    STEPS = ("mkdir", "link", "rename", "unlink", "rmdir", "fsync", "makedirs")
+    STEPS = ("mkdir", "link", "rename", "replace", "unlink", "rmdir", "fsync", "makedirs")
 
     def __init__(self, fail_at: int | None = None, *, kill: bool = False) -> None:
         self.fail_at = fail_at

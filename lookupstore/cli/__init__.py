@@ -19,6 +19,7 @@ import pyarrow as pa
 
 import lookupstore
 from lookupstore.cli.columnar import latest_partition, names_of, publish_lookup_files
+from lookupstore.cli.hudi import hudi
 from lookupstore.cli.key_text import parse_bound, parse_keys
 from lookupstore.cli.output import (
     TABLE_ROWS,
@@ -276,6 +277,7 @@ def build(
 
 
 main.add_command(publish_lookup_files)
+main.add_command(hudi)
 
 
 @main.command()

@@ -2,7 +2,8 @@
 
 `HudiTable` is the door. `options` knows the properties, `timeline` the instants, `commit` and
 `plans` what these say, `file_groups` which files hold the rows, `base_files` the rows, `tag` where
-among them keys are.
+among them keys are. `write` says what each write does, `transaction` when its steps come, `merge`
+what becomes of a group's rows.
 """
 
 from lookupstore.hudi.file_groups import FileGroup as FileGroup
@@ -11,3 +12,5 @@ from lookupstore.hudi.options import TableOptions as TableOptions
 from lookupstore.hudi.table import HudiTable as HudiTable
 from lookupstore.hudi.timeline import Instant as Instant
 from lookupstore.hudi.timeline import State as State
+from lookupstore.hudi.write import WriteResult as WriteResult
+from lookupstore.hudi.write_options import WriteOptions as WriteOptions

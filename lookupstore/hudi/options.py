@@ -204,6 +204,30 @@ class TableOptions:
         if not self.record_key:
             raise _refused(path, _RECORD_KEY, "", "the columns of a record's key")
 
+    def check_same_layout(self, before: TableOptions, path: str) -> None:
+        """Say if a table was changed since a write began, so that its files would be no others'.
+
+        Args:
+            before: options when the write began.
+            path: of the table, for the error.
+
+        Raises:
+            FormatError: it was; the error names the property.
+        """
+        for name, now, then in (
+            (_VERSION, self.version, before.version),
+            (_RECORD_KEY, self.record_key, before.record_key),
+            (_PARTITION, self.partition_by, before.partition_by),
+            (_HIVE_STYLE, self.hive_style, before.hive_style),
+            (_URL_ENCODE, self.url_encode, before.url_encode),
+            (_TIMELINE, self.timeline, before.timeline),
+        ):
+            if now != then:
+                raise FormatError(
+                    f"{path}: {name} is {now!r}, and was {then!r} when this write began; nothing "
+                    "was committed: write again"
+                )
+
     @property
     def _ordering_property(self) -> str:
         return _ORDERING if self.version == 9 else _PRECOMBINE
@@ -362,6 +386,29 @@ def write_options(location: Location, options: TableOptions, written: datetime) 
     when = written.astimezone(timezone.utc)
     comment = f"Properties saved on {when.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
     location.write(_FILE, [print_properties(options.to_properties(), [comment])])
+
+
+def drop_metadata_table(location: Location, options: TableOptions) -> TableOptions:
+    """Let readers list the folders of a table again, and delete its metadata table.
+
+    The caller holds the table's lock. Indexes of Java's that are kept in there are gone as well.
+
+    Args:
+        location: of the table.
+        options: of the table.
+
+    Raises:
+        FormatError: the properties are a backup.
+    """
+    if options.from_backup:
+        options.check_writable(location.uri)
+    changed = replace(options, metadata_partitions=())
+    if options.metadata_partitions:
+        # First: from then on nobody looks into the folder.
+        location.replace(_FILE, print_properties(changed.to_properties()))
+    # One that died here has left it.
+    location.delete_folder(f"{META_FOLDER}/metadata")
+    return changed
 
 
 def parse_options(content: bytes, path: str) -> TableOptions:

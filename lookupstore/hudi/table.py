@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
@@ -15,10 +17,13 @@ import pyarrow.dataset as ds
 from lookupstore.errors import FormatError
 from lookupstore.hudi.avro_schema import avro_schema
 from lookupstore.hudi.base_files import COMMIT_TIME, META_COLUMNS, BaseFiles
+from lookupstore.hudi.check import TableCheck, check_table
+from lookupstore.hudi.clean import clean
 from lookupstore.hudi.commit import CommitMetadata
 from lookupstore.hudi.file_groups import FileGroup
 from lookupstore.hudi.funnel import Funnel
 from lookupstore.hudi.key_index import KeyIndex
+from lookupstore.hudi.lock import WAIT, TableLock, table_lock
 from lookupstore.hudi.options import (
     TableOptions,
     avro_json,
@@ -26,16 +31,21 @@ from lookupstore.hudi.options import (
     read_options,
     write_options,
 )
+from lookupstore.hudi.plans import SavepointMetadata
+from lookupstore.hudi.rollback import roll_back_named, roll_back_pending
+from lookupstore.hudi.savepoint import delete_savepoint, make_savepoint, savepoints
 from lookupstore.hudi.tag_rows import tag_rows
 from lookupstore.hudi.timeline import Instant, TimelineFolder, is_time
 from lookupstore.hudi.view import TableView
+from lookupstore.hudi.write import Write, WriteResult, writable_view
+from lookupstore.hudi.write_options import WriteOptions
 from lookupstore.location import Location
 
 Path = str | os.PathLike[str] | Location
 
 
 class HudiTable:
-    """Reads a copy-on-write table of Apache Hudi.
+    """Reads and writes a copy-on-write table of Apache Hudi.
 
     Each call sees what is committed when it is made, and all that it gives is of that moment:
     writers do not wait for readers, nor readers for writers.
@@ -254,6 +264,109 @@ class HudiTable:
             where = where & filter
         return BaseFiles(self._location, files, view.schema).table(names, where)
 
+    def upsert(
+        self, rows: Any, *, options: WriteOptions | None = None, dry_run: bool = False
+    ) -> WriteResult:
+        """Change the rows whose keys are in the table, and insert the others.
+
+        Of rows with one key, and of a row and the one that is there, the one with the greater
+        ordering value stays, if the table has such a column. A row whose `_hoodie_is_deleted` is
+        true deletes, if it stays.
+
+        Args:
+            rows: an Arrow table, record batches, or anything with `__arrow_c_stream__`; columns in
+                any order, those that are missing are null.
+            options: how it is done.
+            dry_run: only say what would be done: files to rewrite, their bytes, new files.
+
+        Raises:
+            FormatError: the table cannot be written to; the error names the property.
+            TypeError: `rows` gives no rows, or a column is not of the table's type.
+            ValueError: a column is new or missing, a row has no key, or no ordering value.
+            CommitConflictError: another writer was faster with the same files or keys: nothing
+                was changed, and the same can be tried again.
+            CommitUnknownError: the last step may have been done or not: look at `timeline()`.
+            LockedError: others had the lock of the table for too long.
+            CorruptionError: the table is damaged.
+        """
+        return self._write(options, dry_run).upsert(rows)
+
+    def insert(
+        self, rows: Any, *, options: WriteOptions | None = None, dry_run: bool = False
+    ) -> WriteResult:
+        """Insert rows; see `upsert`.
+
+        Raises:
+            ValueError: as of `upsert`, or a row's key is in the table.
+        """
+        return self._write(options, dry_run).insert(rows)
+
+    def bulk_insert(
+        self, rows: Any, *, options: WriteOptions | None = None, dry_run: bool = False
+    ) -> WriteResult:
+        """Insert rows as they come, in memory that does not grow with them; see `upsert`.
+
+        Nobody looks whether a key is there, or comes twice: that is for those who know. Rows keep
+        their order; sorted by key, they make files of which later writes read few.
+        """
+        return self._write(options, dry_run).bulk_insert(rows)
+
+    def delete(
+        self, keys: Any, *, options: WriteOptions | None = None, dry_run: bool = False
+    ) -> WriteResult:
+        """Delete the rows of keys, whatever their ordering values; those not there will do.
+
+        Args:
+            keys: rows with the columns of the record key, and those of the partition: without
+                them keys are looked for in all partitions. For a key of one column also an Arrow
+                array, or a list of values.
+            options: how it is done.
+            dry_run: only say what would be done.
+
+        Raises:
+            TypeError, ValueError: `keys` is no keys of the table.
+            FormatError, CommitConflictError, CommitUnknownError, LockedError, CorruptionError: as
+                of `upsert`.
+        """
+        return self._write(options, dry_run).delete(keys)
+
+    def insert_overwrite(
+        self, rows: Any, *, options: WriteOptions | None = None, dry_run: bool = False
+    ) -> WriteResult:
+        """Put rows in the place of all rows of the partitions that they are of; see `upsert`."""
+        return self._write(options, dry_run).overwrite(rows, whole_table=False)
+
+    def insert_overwrite_table(
+        self, rows: Any, *, options: WriteOptions | None = None, dry_run: bool = False
+    ) -> WriteResult:
+        """Put rows in the place of all rows of the table; see `upsert`."""
+        return self._write(options, dry_run).overwrite(rows, whole_table=True)
+
+    def delete_partition(
+        self,
+        partitions: Sequence[str],
+        *,
+        options: WriteOptions | None = None,
+        dry_run: bool = False,
+    ) -> WriteResult:
+        """Delete all rows of partitions; see `upsert`.
+
+        Args:
+            partitions: paths of them, as `file_groups()` shows.
+            options: how it is done.
+            dry_run: only say what would be done.
+
+        Raises:
+            KeyError: a partition has no rows, nor had any.
+        """
+        return self._write(options, dry_run).delete_partitions(partitions)
+
+    def _write(self, options: WriteOptions | None, dry_run: bool) -> Write:
+        options = options or WriteOptions()
+        view = writable_view(self._location, self._commits, options, dry_run=dry_run)
+        self._options = view.options
+        return Write(view, options, dry_run=dry_run)
+
     def tag(self, rows: Any, *, index: str | KeyIndex = "bloom") -> pa.Table:
         """Return rows with the places where the table has their keys.
 
@@ -298,6 +411,135 @@ class HudiTable:
         self._options = read_options(self._location)
         folder = TimelineFolder(self._location, self._options.timeline, self._options.version)
         return TableView(self._options, folder, folder.load(), self._location, self._commits)
+
+    def rollback(self, instant: str | None = None, *, wait: float = WAIT) -> list[Instant]:
+        """Take back what dead writers left, and one instant if it is named.
+
+        Readers see the table as it was before that instant as soon as its completed file is gone.
+
+        Args:
+            instant: request time of the last commit, or of one that is not completed and that
+                nobody works on: of those of other programs only the caller knows that.
+            wait: how long to wait for the table's lock, in seconds.
+
+        Returns:
+            the rollbacks, completed.
+
+        Raises:
+            ValueError: there is no such instant, or it cannot be taken back; the error says why.
+            LockedError: another writer had the lock all the time.
+            FormatError: the table is of a kind that is not written.
+        """
+        _instant("instant", instant)
+        with self._locked(wait) as (view, lock):
+            done = roll_back_pending(view, lock)
+            left = view.reloaded()
+            # One that was named may have been one of those.
+            if instant is not None and not view.timeline.has_lost(instant, left.timeline):
+                done.append(roll_back_named(left, instant, lock))
+            return done
+
+    def savepoint(
+        self,
+        instant: str | None = None,
+        *,
+        comment: str = "",
+        user: str | None = None,
+        wait: float = WAIT,
+    ) -> Instant:
+        """Keep the table as it is as of a commit: no clean removes its files, no rollback it.
+
+        Args:
+            instant: request time of the commit; None: the last one.
+            comment: why.
+            user: who wants it; None: who runs the process.
+            wait: how long to wait for the table's lock, in seconds.
+
+        Raises:
+            ValueError: there is no such commit, it is kept already, or its files were cleaned.
+            LockedError: another writer had the lock all the time.
+            FormatError: the table is of a kind that is not written.
+        """
+        _instant("instant", instant)
+        user = getpass.getuser() if user is None else user
+        with self._locked(wait) as (view, lock):
+            now = datetime.now(timezone.utc)
+            return make_savepoint(view, instant, lock, user=user, comment=comment, now=now)
+
+    def savepoints(self) -> dict[str, SavepointMetadata]:
+        """Return what each savepoint keeps, by the request time of its commit."""
+        return savepoints(self._view())
+
+    def delete_savepoint(self, instant: str, *, wait: float = WAIT) -> None:
+        """Keep the files of a commit no longer.
+
+        Args:
+            instant: request time of the commit.
+            wait: how long to wait for the table's lock, in seconds.
+
+        Raises:
+            ValueError: there is no savepoint of it.
+            LockedError: another writer had the lock all the time.
+            FormatError: the table is of a kind that is not written.
+        """
+        with self._locked(wait) as (view, lock):
+            delete_savepoint(view, instant, lock)
+
+    def clean(
+        self,
+        *,
+        retain_commits: int | None = None,
+        retain_hours: float | None = None,
+        wait: float = WAIT,
+    ) -> list[Instant]:
+        """Remove files that only readers of older instants than those that are retained need.
+
+        Time travel to these misses rows afterwards, except to savepoints. What pending writes may
+        have read stays; so roll back what dead ones left first.
+
+        Args:
+            retain_commits: how many of the last commits stay readable.
+            retain_hours: for how many hours back the table stays readable; with `retain_commits`,
+                whichever is more.
+            wait: how long to wait for the table's lock, in seconds.
+
+        Returns:
+            the cleans, completed; none if there was nothing to remove.
+
+        Raises:
+            ValueError: neither is given, or one is out of range.
+            LockedError: another writer had the lock all the time.
+            FormatError: the table is of a kind that is not written.
+        """
+        with self._locked(wait) as (view, lock):
+            return clean(
+                view,
+                lock,
+                retain_commits=retain_commits,
+                retain_hours=retain_hours,
+                now=datetime.now(timezone.utc),
+            )
+
+    def verify(self) -> TableCheck:
+        """Read every byte of the table as it is, and list what is wrong, and what is left.
+
+        Instants, names, footers, filters, least and greatest keys, rows, repeated keys, statistics
+        of commits against files.
+
+        Raises:
+            CorruptionError: the properties or the names of the timeline are damaged.
+            FormatError: the table is of a kind that is not read.
+            OSError: a file could not be read.
+        """
+        return check_table(self._view())
+
+    @contextmanager
+    def _locked(self, wait: float) -> Iterator[tuple[TableView, TableLock]]:
+        """Hold the lock of the table, and see it as it is then."""
+        with table_lock(self._location, wait=wait) as lock:
+            view = self._view()
+            view.options.check_writable(self._location.uri)
+            yield view, lock
 
 
 def _instant(argument: str, time: str | None) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from enum import Enum
@@ -158,6 +159,10 @@ class Timeline:
         """Return what has begun and is not completed."""
         return [instant for instant in self.instants if not instant.is_completed]
 
+    def has_lost(self, time: str, later: Timeline) -> bool:
+        """Return whether an instant is in this timeline, and not in a later one."""
+        return any(one.time == time for one in self) and all(one.time != time for one in later)
+
     @property
     def last_time(self) -> str:
         """Return the greatest time that any instant was requested or completed at, or ``""``."""
@@ -168,8 +173,8 @@ class TimelineFolder:
     """The files of a table's timeline.
 
     A file is made in one step and only if it is not there: of those who request one time, or
-    complete one instant of version 6, one succeeds. That holds on local disks. Object stores need
-    a put that has a condition, which pyarrow does not have: there, one writer at a time.
+    complete one instant of version 6, one succeeds. That holds where `Location.creates_once`;
+    elsewhere, one writer at a time.
 
     Args:
         location: of the table.
@@ -227,16 +232,27 @@ class TimelineFolder:
         Raises:
             OSError: the file cannot be written.
         """
+        for time in self.free_times():
+            with suppress(FileExistsError):
+                return self.request_at(time, action, content)
+        raise FileExistsError(f"{self._location.show(self._folder)}: every time is taken")
+
+    def free_times(self) -> Iterator[str]:
+        """Yield times that are greater than every one of an instant, as long as it takes."""
         after = self.load().last_time
         for _ in range(_ATTEMPTS):
             after = next_time(after, self._clock())
-            instant = Instant(after, action, State.REQUESTED)
-            try:
-                self._create(instant, content)
-            except FileExistsError:
-                continue
-            return instant
-        raise FileExistsError(f"{self._location.show(self._folder)}: {after} is taken, and so on")
+            yield after
+
+    def request_at(self, time: str, action: str, content: bytes = b"") -> Instant:
+        """Request a new instant at a time that nobody had when that was chosen.
+
+        Raises:
+            FileExistsError: it is taken.
+        """
+        instant = Instant(time, action, State.REQUESTED)
+        self._create(instant, content)
+        return instant
 
     def start(self, instant: Instant, content: bytes = b"") -> Instant:
         """Write down what a requested instant is about to do.
@@ -246,6 +262,34 @@ class TimelineFolder:
             FileExistsError: somebody did that already.
         """
         return self._advance(instant, State.REQUESTED, State.INFLIGHT, instant.action, content)
+
+    def start_savepoint(self, time: str) -> Instant:
+        """Write down that a commit is about to be kept; that is nothing that is requested.
+
+        One that is there already will do: its writer died.
+        """
+        instant = Instant(time, SAVEPOINT, State.INFLIGHT)
+        with suppress(FileExistsError):
+            self._create(instant, b"")
+        return instant
+
+    def before(self, instant: Instant) -> Instant:
+        """Return a completed instant as it was before it was completed.
+
+        Raises:
+            ValueError: its inflight file is not there.
+        """
+        for action in (instant.action, CLUSTERING):
+            inflight = replace(instant, action=action, state=State.INFLIGHT, completed=None)
+            if self._location.size(self._name(inflight)) is not None:
+                return inflight
+        raise ValueError(f"{self.path(instant)}: there is no inflight file of it")
+
+    def delete(self, instant: Instant) -> None:
+        """Delete the file of an instant, in the state that it is given in, for good."""
+        self._location.delete(self._name(instant))
+        # The next deletion must not reach the disk before this one.
+        self._location.sync(self._folder)
 
     def complete(self, instant: Instant, content: bytes) -> Instant:
         """Let everybody see what an inflight instant did.
@@ -287,10 +331,7 @@ class TimelineFolder:
         return advanced
 
     def _create(self, instant: Instant, content: bytes) -> None:
-        name = self._name(instant)
-        if self._location.local is None and self._location.size(name) is not None:
-            raise FileExistsError(f"{self._location.show(name)}: exists")
-        self._location.write(name, [content])
+        self._location.create(self._name(instant), content)
 
     def _name(self, instant: Instant) -> str:
         return f"{self._folder}/{instant.file_name}"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pyarrow as pa
 
 from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
-from lookupstore.hudi.avro_schema import arrow_schema
 from lookupstore.hudi.base_files import META_COLUMNS, META_FIELDS
 from lookupstore.hudi.commit import CommitMetadata, parse_commit
 from lookupstore.hudi.file_groups import (
@@ -21,6 +20,7 @@ from lookupstore.hudi.file_groups import (
     parse_base_file,
 )
 from lookupstore.hudi.options import TableOptions
+from lookupstore.hudi.table_schema import TableSchema, parse_table_schema
 from lookupstore.hudi.timeline import REPLACE, Instant, Timeline, TimelineFolder
 from lookupstore.location import Location
 
@@ -63,8 +63,8 @@ class TableView:
         return known
 
     @cached_property
-    def schema(self) -> pa.Schema:
-        """Return the meta columns, then those that the latest commit has, or the properties say.
+    def table_schema(self) -> TableSchema:
+        """Return the data columns that the latest commit has, or the properties say.
 
         Raises:
             FormatError: nobody says the columns, or one has a type that is not read.
@@ -80,8 +80,12 @@ class TableView:
         )
         if text is None:
             raise FormatError(f"{where}: neither a commit nor the properties say the columns")
-        fields = [one for one in arrow_schema(text, where) if one.name not in META_COLUMNS]
-        return pa.schema([*META_FIELDS, *fields])
+        return parse_table_schema(text, where, META_COLUMNS)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the meta columns, then the data columns; see `table_schema`."""
+        return pa.schema([*META_FIELDS, *self.table_schema.columns])
 
     def names(self, columns: Sequence[str] | None) -> list[str]:
         """Return the names of the columns that are wanted; None: of all.
@@ -106,9 +110,20 @@ class TableView:
         """
         replaced: set[GroupId] = set()
         for instant in self.timeline.writes(as_of):
-            replaced |= self._replaced(instant)
-        files = list_base_files(self.location, partitioned=bool(self.options.partition_by))
-        return file_groups_at(files, self.timeline, replaced, self.location.uri, as_of)
+            replaced |= self.replaced(instant)
+        return file_groups_at(self.files(), self.timeline, replaced, self.location.uri, as_of)
+
+    def files(self) -> list[FileSlice]:
+        """Return all base files that there are now, of whichever instant, by path.
+
+        Raises:
+            CorruptionError: a file is called as no base file is.
+        """
+        return list_base_files(self.location, partitioned=bool(self.options.partition_by))
+
+    def reloaded(self) -> TableView:
+        """Return the table as it is now, of the same options."""
+        return replace(self, timeline=self.folder.load())
 
     def changed(self, since: str | None, until: str | None) -> tuple[list[str], list[str]]:
         """Return the files that hold what changed in a range, and the times of those commits.
@@ -126,15 +141,20 @@ class TableView:
         for instant in self.timeline.writes():
             if until is not None and instant.position > until:
                 continue
-            replaced |= self._replaced(instant)
+            replaced |= self.replaced(instant)
             if since is None or instant.position > since:
                 times.append(instant.time)
                 # Instants come by time: the last slice of a group is the newest.
-                slices.update((file.group, file) for file in self._written(instant))
+                slices.update((file.group, file) for file in self.written(instant))
         paths = [file.path for group, file in sorted(slices.items()) if group not in replaced]
         return paths, times
 
-    def _written(self, instant: Instant) -> Iterator[FileSlice]:
+    def written(self, instant: Instant) -> Iterator[FileSlice]:
+        """Yield the base files that a completed commit says that it wrote.
+
+        Raises:
+            CorruptionError: its file is damaged.
+        """
         shown = self.folder.path(instant)
         for stats in (self.commit(instant).stats or {}).values():
             for stat in stats:
@@ -142,7 +162,12 @@ class TableView:
                     raise CorruptionError(shown, 0, "the path of a written file", stat.path)
                 yield parse_base_file(stat.path, stat.file_size_in_bytes or 0, shown)
 
-    def _replaced(self, instant: Instant) -> frozenset[GroupId]:
+    def replaced(self, instant: Instant) -> frozenset[GroupId]:
+        """Return the file groups that are gone since a completed instant.
+
+        Raises:
+            CorruptionError: its file is damaged.
+        """
         if instant.action != REPLACE:
             return frozenset()
         replaced = self.commit(instant).replaced or {}

@@ -55,8 +55,8 @@ class History:
         self.live[stat.file_id[:3], int(stat.partition_path[2:])] = stat.file_id
 
     def step(self, what: str, group: int, p: int) -> None:
-        key = GROUPS[group], p
-        file_id = self.live.get(key, GROUPS[group])
+        key = GROUPS[group % len(GROUPS)], p  # of "end", a number of those that are open
+        file_id = self.live.get(key, key[0])
         busy = {(stat.file_id, stat.partition_path) for _, stat in self.open}
         if what == "end":
             if self.open:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from object_store import ObjectStore, writable_object_store
 from pyarrow import fs
-from remote import KINDS, Remote
+from remote import KINDS, Killed, Remote
 
-from lookupstore.errors import StaleStoreError
+from lookupstore.errors import CommitConflictError, StaleStoreError
 from lookupstore.hudi import HudiTable, Instant, State
+from lookupstore.hudi.commit import parse_commit
+from lookupstore.hudi.heartbeat import Heartbeats
 from lookupstore.hudi.timeline import TimelineFolder
 from lookupstore.location import open_uri
 
@@ -110,3 +115,84 @@ def test_s3(server: ObjectStore, real_tables: Path) -> None:
     made = HudiTable.create(server.uri("made"), SCHEMA, record_key=["id"], partition_by=["day"])
     assert made.options.name == "made"
     assert HudiTable.open(server.uri("made")).scan().num_rows == 0
+
+
+def test_rows_are_written_to_s3(server: ObjectStore) -> None:
+    table = HudiTable.create(
+        server.uri("rows"), SCHEMA, record_key=["id"], partition_by=["day"], hive_style=True
+    )
+
+    def rows(ids: list[int], days: list[str]) -> pa.Table:
+        return pa.table({"id": pa.array(ids, pa.int32()), "day": days})
+
+    table.insert(rows([1, 2, 3], ["mo", "mo", "tu"]))
+    result = table.upsert(rows([2, 4], ["mo", "mo"]))
+    assert (result.rows_updated, result.rows_inserted) == (1, 1)
+    table.bulk_insert(rows([9], ["we"]))
+    table.delete([1])
+    table.insert_overwrite(rows([5], ["tu"]))
+    again = HudiTable.open(server.uri("rows"))
+    assert sorted(again.scan(["id"])["id"].to_pylist()) == [2, 4, 5, 9]
+    sizes = {one.current.path: one.current.bytes for one in again.file_groups()}
+    assert all(again.location.size(path) == size for path, size in sizes.items())
+    folder = TimelineFolder(again.location, again.options.timeline, 9)
+    stats = parse_commit(folder.read(result.instant), "").stats or {}
+    assert [one.num_writes for one in stats["day=mo"]] == [3]
+    assert again.location.size("day=we/.hoodie_partition_metadata")
+
+
+def test_s3_writes_rolls_back_and_cleans(server: ObjectStore) -> None:
+    """Of two who request one time one succeeds; a dead one is known by its heartbeat."""
+    table = HudiTable.create(server.uri("written"), SCHEMA, record_key=["id"])
+    rows = pa.table({"id": [1, 2], "day": ["a", "b"]}, schema=SCHEMA)
+    first = table.upsert(rows).instant
+    assert first is not None
+    folder = TimelineFolder(table.location, table.options.timeline, 9)
+    with pytest.raises(FileExistsError):
+        folder.request_at(first.time, "commit")
+    with (
+        suppress(Killed),
+        Heartbeats(table.location, lease=0.4).request(folder, "commit") as beat,
+    ):
+        folder.start(beat.instant)
+        name = f"a-0_0-0-0_{beat.instant.time}.parquet"
+        table.location.write(name, [b"half a file"])
+        before = table.location.read(f".hoodie/.heartbeat/{beat.instant.time}")
+        time.sleep(0.3)  # it is touched meanwhile, and stays what it is
+        assert table.location.read(f".hoodie/.heartbeat/{beat.instant.time}") == before
+        raise Killed
+    assert not table.verify().findings[0].is_damage
+    table.upsert(rows.slice(0, 1))
+    assert table.location.size(name) is None
+    assert [one.action for one in table.timeline()] == ["commit", "rollback", "commit"]
+    assert table.scan().num_rows == 2
+    (done,) = table.clean(retain_commits=1)
+    assert done.action == "clean"
+    assert table.verify().findings == ()
+    assert table.location.size(".hoodie/lock") is None
+    assert table.location.files(".hoodie/.heartbeat") == []
+
+
+def test_s3_writers_at_once(server: ObjectStore) -> None:
+    uri = server.uri("race")
+    HudiTable.create(uri, SCHEMA, record_key=["id"])
+
+    def write(number: int) -> int:
+        conflicts = 0
+        for key in range(3):
+            rows = pa.table({"id": [number, 10 + key], "day": ["a", "b"]}, schema=SCHEMA)
+            while True:
+                try:
+                    HudiTable.open(uri).upsert(rows)
+                    break
+                except CommitConflictError:
+                    conflicts += 1
+        return conflicts
+
+    with ThreadPoolExecutor(2) as pool:
+        conflicts = sum(pool.map(write, range(2)))
+    found = HudiTable.open(uri)
+    assert sorted(found.scan(["id"])["id"].to_pylist()) == [0, 1, 10, 11, 12]
+    assert len([one for one in found.timeline() if one.is_write]) == 6
+    assert len([one for one in found.timeline() if one.action == "rollback"]) == conflicts
+    assert found.verify().findings == ()

@@ -1,0 +1,360 @@
+"""``lookupstore hudi ...``: copy-on-write tables in the format of Apache Hudi."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Iterable
+
+import click
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from lookupstore.cli.columnar import names_of
+from lookupstore.cli.key_text import parse_keys
+from lookupstore.cli.output import counted, write_fields, write_json, write_rows
+from lookupstore.hudi import HudiTable, Instant
+from lookupstore.hudi.options import VERSIONS
+from lookupstore.location import shown_uri
+
+_LISTED = click.option(
+    "--output",
+    type=click.Choice(["table", "json", "csv", "arrow"]),
+    default="table",
+    show_default=True,
+    help="How to print the result.",
+)
+_SAID = click.option(
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="How to print the result.",
+)
+_AS_OF = click.option(
+    "--as-of", metavar="INSTANT", help="The table as of this request time, 17 digits."
+)
+_KEYS = click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    required=True,
+    metavar="KEY",
+    help="Key of a row, its fields with commas between, as 'lookupstore get' has it; repeatable.",
+)
+_WAIT = click.option(
+    "--wait",
+    type=click.FloatRange(0),
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for the lock of another writer.",
+)
+
+
+@click.group()
+def hudi() -> None:
+    """Make, read, change and check Hudi tables (copy on write, versions 6, 8 and 9)."""
+
+
+@hudi.command()
+@click.argument("path", metavar="TABLE")
+@click.option("--like", required=True, metavar="FILE", help="Parquet or ORC file with its columns.")
+@click.option("--key", required=True, metavar="A,B", help="Columns that identify a row.")
+@click.option(
+    "--partition-by", default="", metavar="A,B", help="Columns that folders are named by."
+)
+@click.option("--ordering", metavar="A", help="Column by which the newer of two rows is known; "
+              "the one that is written later if missing.")  # fmt: skip
+@click.option("--table-version", type=click.Choice([str(one) for one in VERSIONS]),
+              default=str(max(VERSIONS)), show_default=True,
+              help="6 is for engines with Hudi 0.x.")  # fmt: skip
+@click.option("--name", help="Name of the table; that of its folder if missing.")
+@click.option("--hive-style", is_flag=True, help="Name folders NAME=value.")
+@_SAID
+def create(
+    path: str,
+    like: str,
+    key: str,
+    partition_by: str,
+    ordering: str | None,
+    table_version: str,
+    name: str | None,
+    hive_style: bool,
+    output: str,
+) -> None:
+    """Make the empty table TABLE, a folder or URI."""
+    file_format = "orc" if like.endswith(".orc") else "parquet"
+    table = HudiTable.create(
+        path,
+        ds.dataset(like, format=file_format).schema,
+        record_key=names_of(key),
+        partition_by=names_of(partition_by),
+        ordering=ordering,
+        version=int(table_version),
+        name=name,
+        hive_style=hive_style,
+    )
+    _write_info(table, output)
+
+
+@hudi.command()
+@click.argument("path", metavar="TABLE")
+@_SAID
+def info(path: str, output: str) -> None:
+    """Print what a table says of itself, and how large it is."""
+    _write_info(HudiTable.open(path), output)
+
+
+@hudi.command()
+@click.argument("path", metavar="TABLE")
+@_LISTED
+def timeline(path: str, output: str) -> None:
+    """List what happened to a table, by request time."""
+    _write_instants(HudiTable.open(path).timeline(), output)
+
+
+@hudi.command()
+@click.argument("path", metavar="TABLE")
+@_AS_OF
+@_LISTED
+def files(path: str, as_of: str | None, output: str) -> None:
+    """List the base files that hold the rows of a table."""
+    rows = [
+        {
+            "partition": group.id.partition,
+            "file_id": group.id.file_id,
+            "instant": group.current.time,
+            "bytes": group.current.bytes,
+            "slices": len(group.slices),
+            "file": group.current.name,
+        }
+        for group in HudiTable.open(path).file_groups(as_of)
+    ]
+    names = ("partition", "file_id", "instant", "bytes", "slices", "file")
+    kinds = {name: pa.int64() if name in ("bytes", "slices") else pa.string() for name in names}
+    _write(pa.Table.from_pylist(rows, pa.schema(kinds)), output)
+
+
+@hudi.command()
+@click.argument("path", metavar="TABLE")
+@_KEYS
+@click.option(
+    "--columns", metavar="A,B", help="Columns, in this order; the data columns if missing."
+)
+@_AS_OF
+@_LISTED
+def get(
+    path: str, keys: tuple[str, ...], columns: str | None, as_of: str | None, output: str
+) -> int:
+    """Print the rows of keys, of whichever partition; with exit status 1 if one has none."""
+    table = HudiTable.open(path)
+    wanted = _parsed(table, keys)
+    data = [name for name in table.schema.names if not name.startswith("_hoodie_")]
+    names = data if columns is None else names_of(columns)
+    # What is asked for is compared with key columns, which need not be among those shown.
+    asked = list(dict.fromkeys([*names, *wanted.column_names]))
+    found = table.scan(asked, filter=_is_one_of(wanted), as_of=as_of)
+    known = {tuple(row.values()) for row in found.select(wanted.column_names).to_pylist()}
+    missing = [
+        key
+        for key, row in zip(keys, wanted.to_pylist(), strict=True)
+        if tuple(row.values()) not in known
+    ]
+    if found.num_rows or output != "table":
+        _write(found.select(names), output)
+    if missing:
+        shown = ", ".join(map(repr, dict.fromkeys(missing)))
+        click.echo(f"Error: {shown_uri(path)}: no key {shown}", err=True)
+    return 1 if missing else 0
+
+
+@hudi.command()
+@click.argument("path", metavar="TABLE")
+@_KEYS
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@_SAID
+def delete(path: str, keys: tuple[str, ...], dry_run: bool, output: str) -> None:
+    """Delete the rows of keys, of whichever partition; those that are not there will do."""
+    table = HudiTable.open(path)
+    result = table.delete(_parsed(table, keys), dry_run=dry_run)
+    done = "would be deleted" if dry_run else "deleted"
+    if output == "json":
+        instant = None if result.instant is None else result.instant.time
+        write_json({"instant": instant, "deleted": result.rows_deleted, "dry_run": dry_run})
+    else:
+        click.echo(f"{shown_uri(path)}: {counted(result.rows_deleted, 'row')} {done}")
+
+
+@hudi.command()
+@click.argument("path", metavar="TABLE")
+@click.argument("instant", required=False)
+@_WAIT
+@_SAID
+def rollback(path: str, instant: str | None, wait: float, output: str) -> None:
+    """Take back what dead writers left, and INSTANT: the last commit, or one that is pending.
+
+    Of a pending INSTANT of another program only you know that nobody works on it.
+    """
+    _write_done(path, HudiTable.open(path).rollback(instant, wait=wait), output)
+
+
+@hudi.command()
+@click.argument("path", metavar="TABLE")
+@click.option("--retain-commits", type=click.IntRange(1), metavar="N",
+              help="How many of the last commits stay readable.")  # fmt: skip
+@click.option("--retain-hours", type=click.FloatRange(0), metavar="HOURS",
+              help="For how long back the table stays readable.")  # fmt: skip
+@_WAIT
+@_SAID
+def clean(
+    path: str, retain_commits: int | None, retain_hours: float | None, wait: float, output: str
+) -> None:
+    """Remove files that only readers of older commits need; those of savepoints stay.
+
+    With both options, whichever retains more.
+    """
+    if retain_commits is None and retain_hours is None:
+        raise click.UsageError("give --retain-commits, --retain-hours or both")
+    table = HudiTable.open(path)
+    done = table.clean(retain_commits=retain_commits, retain_hours=retain_hours, wait=wait)
+    _write_done(path, done, output)
+
+
+@hudi.command()
+@click.argument("path", metavar="TABLE")
+@click.argument("instant", required=False)
+@click.option("--comment", default="", help="Why the commit is kept.")
+@click.option("--delete", "is_deleted", is_flag=True, help="Keep the commit INSTANT no longer.")
+@click.option("--list", "is_listed", is_flag=True, help="List the savepoints there are.")
+@_WAIT
+@_SAID
+def savepoint(
+    path: str,
+    instant: str | None,
+    comment: str,
+    is_deleted: bool,
+    is_listed: bool,
+    wait: float,
+    output: str,
+) -> None:
+    """Keep the files of the commit INSTANT, the last one if missing, from cleans and rollbacks."""
+    table = HudiTable.open(path)
+    if is_listed:
+        rows = [
+            {"instant": time, "by": one.savepointed_by, "comment": one.comments}
+            for time, one in table.savepoints().items()
+        ]
+        if output == "json":
+            write_json(rows)
+        else:
+            kinds = {name: pa.string() for name in ("instant", "by", "comment")}
+            _write(pa.Table.from_pylist(rows, pa.schema(kinds)), output)
+        return
+    if is_deleted:
+        if instant is None:
+            raise click.UsageError("--delete needs the INSTANT of the savepoint")
+        table.delete_savepoint(instant, wait=wait)
+        _write_done(path, [], output, "savepoint deleted")
+        return
+    _write_done(path, [table.savepoint(instant, comment=comment, wait=wait)], output)
+
+
+@hudi.command()
+@click.argument("path", metavar="TABLE")
+@_SAID
+def verify(path: str, output: str) -> int:
+    """Read every byte of a table and check it; exit status 1 if anything is damaged."""
+    found = HudiTable.open(path).verify()
+    if output == "json":
+        write_json(found.to_json())
+        return 0 if found.is_ok else 1
+    for one in found.findings:
+        click.echo(f"{one.kind}: {one.path}: {one.problem}", err=True)
+    said = (
+        f"{shown_uri(path)}: {counted(found.rows, 'row')} in {counted(found.files, 'file')}, "
+        f"{counted(found.bytes, 'byte')}, {counted(found.instants, 'instant')}"
+    )
+    if found.is_ok:
+        click.echo(f"ok: {said}")
+        return 0
+    damaged = sum(one.is_damage for one in found.findings)
+    click.echo(f"Error: {said}: {counted(damaged, 'finding')} of damage", err=True)
+    return 1
+
+
+def _write_info(table: HudiTable, output: str) -> None:
+    options = table.options
+    instants = table.timeline()
+    groups = table.file_groups()
+    writes = [one for one in instants if one.is_completed and one.is_write]
+    fields = {
+        "name": options.name,
+        "version": options.version,
+        "record_key": ",".join(options.record_key),
+        "partition_by": ",".join(options.partition_by),
+        "ordering": ",".join(options.ordering),
+        "merge_mode": options.merge_mode,
+        "columns": ", ".join(f"{one.name}: {one.type}" for one in table.schema
+                             if not one.name.startswith("_hoodie_")),
+        "file_groups": len(groups),
+        "bytes": sum(group.current.bytes for group in groups),
+        "commits": len(writes),
+        "last_commit": writes[-1].time if writes else "",
+        "pending": sum(not one.is_completed for one in instants),
+        "savepoints": len(table.savepoints()),
+    }  # fmt: skip
+    if output == "json":
+        write_json({"path": table.location.uri, **fields})
+    else:
+        shown = {name: value for name, value in fields.items() if value != ""}
+        # A version is no count.
+        write_fields(table.location.uri, {**shown, "version": str(options.version)})
+
+
+def _write_instants(instants: Iterable[Instant], output: str) -> None:
+    rows = [
+        {
+            "instant": one.time,
+            "action": one.action,
+            "state": one.state.value,
+            "completed": one.completed,
+        }
+        for one in instants
+    ]
+    kinds = {name: pa.string() for name in ("instant", "action", "state", "completed")}
+    _write(pa.Table.from_pylist(rows, pa.schema(kinds)), output)
+
+
+def _write_done(
+    path: str, done: list[Instant], output: str, nothing: str = "nothing to do"
+) -> None:
+    if output == "json":
+        write_json([{"instant": one.time, "action": one.action} for one in done])
+    else:
+        said = ", ".join(f"{one.action} {one.time}" for one in done)
+        click.echo(f"{shown_uri(path)}: {said or nothing}")
+
+
+def _write(rows: pa.Table, output: str) -> None:
+    write_rows(rows.schema, rows.to_batches(), output)
+
+
+def _parsed(table: HudiTable, keys: tuple[str, ...]) -> pa.Table:
+    """Return keys as columns of the types that the table has."""
+    return parse_keys(
+        keys, pa.schema([table.schema.field(one) for one in table.options.record_key])
+    )
+
+
+def _is_one_of(keys: pa.Table) -> pc.Expression:
+    if keys.num_columns == 1:
+        return pc.field(keys.column_names[0]).isin(keys.column(0).combine_chunks())
+    return functools.reduce(
+        operator.or_,
+        (
+            functools.reduce(operator.and_, (pc.field(name) == row[name] for name in row))
+            for row in keys.to_pylist()
+        ),
+    )

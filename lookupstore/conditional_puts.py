@@ -1,0 +1,174 @@
+"""Puts with a condition, which object stores have and pyarrow's file systems do not.
+
+They are made through obstore, with the credentials, region and endpoint of pyarrow's file system.
+S3 only: of others nobody has tried here what pyarrow's options mean to obstore.
+"""
+
+from __future__ import annotations
+
+import errno
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyarrow import fs
+
+from lookupstore.errors import FormatError
+
+# What both call the same.
+_CREDENTIALS = {
+    "access_key": "access_key_id",
+    "secret_key": "secret_access_key",
+    "session_token": "session_token",
+    "region": "region",
+}
+
+
+class ConditionalPuts:
+    """Puts objects only if there is none, or only if it is the one that is known.
+
+    Args:
+        filesystem: of pyarrow, on S3.
+
+    Raises:
+        FormatError: obstore is not installed.
+    """
+
+    def __init__(self, filesystem: fs.FileSystem) -> None:
+        self._obstore = _obstore()
+        # How pyarrow pickles it: everything that it was made with, and what it found out itself.
+        self._options: dict[str, Any] = filesystem.__reduce__()[1][0]
+        self._stores: dict[str, Any] = {}
+
+    def create(self, path: str, content: bytes) -> str:
+        """Put a new object, and return its tag.
+
+        A request is not repeated: if the answer is lost, the object may be there.
+
+        Args:
+            path: bucket and key.
+            content: of the object.
+
+        Raises:
+            FileExistsError: there is one.
+        """
+        bucket, _, key = path.partition("/")
+        with self._telling(path):
+            return str(self._obstore.put(self._store(bucket), key, content, mode="create")["e_tag"])
+
+    def replace(self, path: str, content: bytes, tag: str) -> str | None:
+        """Put an object in the place of the one that has a tag, and return its own.
+
+        Args:
+            path: bucket and key.
+            content: of the object, another than before: equal ones may have one tag.
+            tag: of the object as it was read.
+
+        Returns:
+            None if it is another one by now, or gone.
+        """
+        bucket, _, key = path.partition("/")
+        try:
+            with self._telling(path):
+                put = self._obstore.put(self._store(bucket), key, content, mode={"e_tag": tag})
+        except (FileNotFoundError, _ChangedError):
+            return None
+        return str(put["e_tag"])
+
+    def read(self, path: str) -> tuple[bytes, str]:
+        """Return an object and its tag.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+        bucket, _, key = path.partition("/")
+        with self._telling(path):
+            found = self._obstore.get(self._store(bucket), key)
+            return bytes(found.bytes()), str(found.meta["e_tag"])
+
+    def check(self, folder: str) -> None:
+        """Put an object twice, since some servers pass over conditions.
+
+        Args:
+            folder: bucket and key of where it is put, for as long as that takes.
+
+        Raises:
+            FormatError: the second one was put.
+        """
+        path = f"{folder}/.{uuid.uuid4().hex}.tmp"
+        bucket, _, key = path.partition("/")
+        try:
+            tag = self.create(path, b"1")
+            is_kept = self.replace(path, b"2", f'"{uuid.uuid4().hex}"') is None
+            is_kept = is_kept and self.replace(path, b"3", tag) is not None
+            try:
+                self.create(path, b"4")
+                is_kept = False
+            except FileExistsError:
+                pass
+        finally:
+            with self._telling(path):
+                self._obstore.delete(self._store(bucket), key)
+        if not is_kept:
+            raise FormatError(
+                f"{bucket}: the server passes over the conditions of a put (If-None-Match or "
+                "If-Match), by which writers are kept apart"
+            )
+
+    def _store(self, bucket: str) -> Any:
+        known = self._stores.get(bucket)
+        if known is None:
+            given = self._options
+            options = {
+                theirs: given[ours] for ours, theirs in _CREDENTIALS.items() if given.get(ours)
+            }
+            scheme = given.get("scheme") or "https"
+            if given.get("endpoint_override"):
+                options["endpoint"] = f"{scheme}://{given['endpoint_override']}"
+                options["virtual_hosted_style_request"] = bool(
+                    given.get("force_virtual_addressing")
+                )
+            if given.get("anonymous"):
+                options["skip_signature"] = True
+            known = self._stores[bucket] = self._obstore.store.S3Store(
+                bucket,
+                client_options={"allow_http": scheme == "http"},
+                # Repeated, a put that succeeded would find itself there.
+                retry_config={"max_retries": 0},
+                **options,
+            )
+        return known
+
+    @contextmanager
+    def _telling(self, path: str) -> Iterator[None]:
+        """Let errors be Python's own, and say only what is of use."""
+        errors = self._obstore.exceptions
+        try:
+            yield
+        except errors.AlreadyExistsError:
+            raise FileExistsError(errno.EEXIST, "exists", path) from None
+        except errors.PreconditionError:
+            raise _ChangedError(errno.EAGAIN, "changed", path) from None
+        except FileNotFoundError:
+            raise FileNotFoundError(errno.ENOENT, "no such object", path) from None
+        except errors.BaseError as error:
+            reason = str(error).partition("\n")[0]
+            raise OSError(errno.EIO, reason, path) from None
+
+
+class _ChangedError(OSError):
+    """Say that an object is not the one of a tag any more."""
+
+
+def _obstore() -> Any:
+    try:
+        import obstore
+        import obstore.exceptions
+        import obstore.store
+    except ImportError:
+        raise FormatError(
+            "files on S3 that two writers may make at once need puts with a condition: pip install "
+            "'lookupstore[s3]'"
+        ) from None
+    return obstore

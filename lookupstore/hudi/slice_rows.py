@@ -1,0 +1,139 @@
+"""The rows of one base file in the order of the file, as a merge copies them.
+
+`base_files` reads many files at once; here memory is that of a few batches, whatever the file is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
+from lookupstore.hudi.file_groups import FileSlice
+from lookupstore.location import Location
+
+# Of a batch: rows, or fewer if they are wide.
+_BATCH_ROWS = 1 << 16
+_BATCH_BYTES = 16 << 20
+_NEVER = 1 << 62
+
+#: Texts that many rows share: Arrow and Parquet keep each of them once.
+SHARED_TEXT = pa.dictionary(pa.int32(), pa.string())
+
+
+class SliceRows:
+    """Reads one base file.
+
+    Args:
+        location: of the table.
+        file: that is read.
+        schema: of the rows that are wanted; fields that are dictionaries are read as such.
+
+    Raises:
+        StaleStoreError: it is gone.
+        CorruptionError: it is damaged.
+    """
+
+    def __init__(self, location: Location, file: FileSlice, schema: pa.Schema) -> None:
+        #: Path of the file, for errors.
+        self.shown = location.show(file.path)
+        filesystem, path = location.resolve(file.path)
+        with self._telling():
+            stream = filesystem.open_input_file(path)
+            first = pq.ParquetFile(stream)
+            #: Columns of text that the file holds as a few values, and that are read like that.
+            self.shared = _shared_texts(first, schema)
+            names = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+            self._file = pq.ParquetFile(
+                stream,
+                metadata=first.metadata,
+                read_dictionary=[*names, *self.shared],
+                pre_buffer=False,
+                page_checksum_verification=True,
+            )
+        self._schema = pa.schema(
+            [one.with_type(SHARED_TEXT) if one.name in self.shared else one for one in schema]
+        )
+        #: Rows in the file.
+        self.rows = int(self._file.metadata.num_rows)
+
+    def batches(self, *, threads: bool) -> Iterator[pa.RecordBatch]:
+        """Read all rows, a few at a time.
+
+        Args:
+            threads: whether columns are decoded at the same time.
+
+        Raises:
+            CorruptionError: the file is damaged.
+            FormatError: a column has a type that the schema does not widen.
+        """
+        stored = set(self._file.schema_arrow.names)
+        names = [name for name in self._schema.names if name in stored]
+        metadata = self._file.metadata
+        nbytes = sum(
+            metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups)
+        )
+        most = min(_BATCH_ROWS, max(1, _BATCH_BYTES * self.rows // max(1, nbytes)))
+        with self._telling():
+            batches = self._file.iter_batches(most, columns=names, use_threads=threads)
+        while True:
+            with self._telling():
+                batch = next(batches, None)
+            if batch is None:
+                return
+            if batch.num_rows:
+                yield self._fitted(batch)
+
+    def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows with all columns, in their types."""
+        columns = []
+        for field in self._schema:
+            at = batch.schema.get_field_index(field.name)
+            if at < 0:
+                columns.append(pa.nulls(batch.num_rows, field.type))
+                continue
+            column = batch.column(at)
+            try:
+                columns.append(column if column.type == field.type else column.cast(field.type))
+            except pa.ArrowException as error:
+                raise FormatError(
+                    f"{self.shown}: the column {field.name!r} is {column.type}, which "
+                    f"{field.type} does not widen: {error}"
+                ) from error
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise StaleStoreError(f"{self.shown}: gone; it was cleaned or rolled back") from None
+        except (pa.ArrowException, OSError, IndexError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            raise CorruptionError(self.shown, 0, "a Parquet file", error) from error
+
+
+def _shared_texts(file: pq.ParquetFile, schema: pa.Schema) -> frozenset[str]:
+    """Return the columns of text that take less than a byte a value: they are few, in dictionaries.
+
+    Decoding such a column, and encoding it again, would be most of what it takes.
+    """
+    sizes: dict[str, int] = {}
+    for group in map(file.metadata.row_group, range(file.metadata.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            path = column.path_in_schema
+            nbytes = column.total_uncompressed_size if column.has_dictionary_page else _NEVER
+            sizes[path] = sizes.get(path, 0) + nbytes
+    stored = file.schema_arrow
+    return frozenset(
+        field.name
+        for field in schema
+        if field.type == pa.string()
+        and field.name in stored.names
+        and stored.field(field.name).type == pa.string()
+        and sizes.get(field.name, _NEVER) < file.metadata.num_rows
+    )

@@ -1,0 +1,217 @@
+"""One instant of a table, from its request to the moment at which everybody sees it.
+
+Requested, inflight with what is planned, files; then, under the table's lock: strays deleted,
+others' commits looked at, completed. A write that ends before the last step has changed nothing
+that a reader sees.
+
+Source: org.apache.hudi.client.BaseHoodieWriteClient (commitStats, preCommit).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from lookupstore.errors import CommitConflictError, CommitUnknownError, LookupStoreError
+from lookupstore.hudi.commit import SCHEMA, CommitMetadata, WriteStat, commit_bytes
+from lookupstore.hudi.conflict import WRITER, check_groups, key_conflict, newer_files
+from lookupstore.hudi.file_groups import GroupId
+from lookupstore.hudi.funnel import Tally
+from lookupstore.hudi.heartbeat import Heartbeat, Heartbeats
+from lookupstore.hudi.lock import table_lock
+from lookupstore.hudi.options import read_options
+from lookupstore.hudi.partition_metadata import mark_partition
+from lookupstore.hudi.plans import RequestedReplace, plan_bytes
+from lookupstore.hudi.rollback import check_not_rolled_back, roll_back
+from lookupstore.hudi.simple_index import SimpleIndex
+from lookupstore.hudi.timeline import COMMIT, REPLACE, Instant
+from lookupstore.hudi.view import TableView
+
+# Keys of each file group that an error may name.
+_SAMPLE = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """Say what a write has done, for those who look at it before it counts, and after.
+
+    Attributes:
+        stats: of the files that it wrote.
+        schema: Avro schema of the table's data columns.
+        replaced: file groups that are gone with it.
+        touched: keys, as an example, of each file group that has a new slice.
+        inserted: keys that must not be in the table, by partition path.
+    """
+
+    stats: Sequence[WriteStat]
+    schema: str
+    replaced: Collection[GroupId] = ()
+    touched: Mapping[GroupId, Sequence[str]] | None = None
+    inserted: Mapping[str, pa.Array] | None = None
+
+
+class Transaction:
+    """Carries one write through the timeline; made by `begun`.
+
+    Args:
+        view: the table as the write found it.
+        operation: name of the write, as Hudi has it: `UPSERT`, `INSERT_OVERWRITE` and so on.
+        instant: of the write, inflight.
+        beat: by which others see that the write goes on.
+    """
+
+    def __init__(self, view: TableView, operation: str, instant: Instant, beat: Heartbeat) -> None:
+        self._view = view
+        self._operation = operation
+        self._instant = instant
+        self._beat = beat
+        self._partitions: set[str] = set()
+
+    @property
+    def time(self) -> str:
+        """Return the time of the instant."""
+        return self._instant.time
+
+    def open_partition(self, partition: str) -> None:
+        """Make a folder one of the table's, before a file is written to it."""
+        if partition not in self._partitions:
+            mark_partition(self._view.location, partition, self.time)
+            self._partitions.add(partition)
+
+    def complete(self, outcome: Outcome, extra: Mapping[str, str]) -> Instant:
+        """Let everybody see what was written.
+
+        Args:
+            outcome: what that is.
+            extra: what else the commit is to say.
+
+        Raises:
+            CommitConflictError: another writer committed something that is in its way.
+            FormatError: the table is meanwhile one that cannot be written to.
+            LockedError: others had the lock of the table for too long.
+            CommitUnknownError: the last step may have been done or not.
+        """
+        metadata = CommitMetadata(
+            stats=_by_partition(outcome.stats),
+            extra_metadata={WRITER: self._beat.owner.name, **extra, SCHEMA: outcome.schema},
+            operation=self._operation,
+            replaced=_replaced(outcome.replaced) if self._instant.action == REPLACE else None,
+        )
+        content = commit_bytes(metadata, self._view.options.version)
+        self._delete_strays({stat.path for stat in outcome.stats})
+        with table_lock(self._view.location, owner=self._beat.owner) as lock:
+            now = self._view.reloaded()
+            self._check_options()
+            check_not_rolled_back(now, self._instant)
+            self._check_columns(now)
+            touched = dict.fromkeys(outcome.replaced, ()) | dict(outcome.touched or {})
+            check_groups(self._view, now, touched)
+            self._check_keys(now, outcome.inserted or {})
+            self._beat.check()
+            lock.check()
+            try:
+                return self._view.folder.complete(self._instant, content)
+            except FileExistsError:
+                raise
+            except OSError as error:
+                raise CommitUnknownError(
+                    f"{self._view.folder.path(self._instant)}: may be completed or not: {error}"
+                ) from error
+
+    def roll_back_now(self) -> None:
+        """Take back a write that failed, if that can be done now; else the next writer does it."""
+        location, owner = self._view.location, self._beat.owner
+        with suppress(LookupStoreError, OSError), table_lock(location, owner=owner) as lock:
+            roll_back(self._view, self._instant, lock)
+
+    def _check_keys(self, now: TableView, inserted: Mapping[str, pa.Array]) -> None:
+        """Make sure that nobody else inserted the same keys: in other groups, nobody would see."""
+        for change, file in newer_files(self._view, now) if inserted else ():
+            keys = inserted.get(file.group.partition)
+            if keys is None:
+                continue
+            for hits in SimpleIndex().locate(now, [file], keys, Tally()):
+                if len(hits.rows):
+                    known = keys.take(pa.array(np.sort(hits.rows)[:_SAMPLE])).cast(pa.string())
+                    raise key_conflict(now, change, file, known.to_pylist())
+
+    def _check_options(self) -> None:
+        """Make sure that readers find what is written where it is written.
+
+        Java's writers add a metadata table when it suits them: readers then look nowhere else.
+        """
+        now = read_options(self._view.location)
+        now.check_writable(self._view.location.uri)
+        now.check_same_layout(self._view.options, self._view.location.uri)
+
+    def _check_columns(self, now: TableView) -> None:
+        """Make sure that this commit does not take columns back that another one has added."""
+        if now.table_schema.columns != self._view.table_schema.columns:
+            last = now.timeline.writes()[-1]
+            raise CommitConflictError(
+                f"{now.folder.path(last)}: columns of the table changed since this write began; "
+                "nothing was committed: write again",
+                instant=last.time,
+            )
+
+    def _delete_strays(self, known: Collection[str | None]) -> None:
+        """Delete files of this instant that are not known: a retried task has left them.
+
+        Two files of one group and instant make a table that nobody can read.
+        """
+        location = self._view.location
+        for partition in sorted(self._partitions):
+            for file in location.files(partition):
+                if file.name.endswith(f"_{self.time}.parquet") and file.name not in known:
+                    location.delete(file.name)
+
+
+@contextmanager
+def begun(
+    view: TableView, operation: str, profile: CommitMetadata, *, replaces: bool
+) -> Iterator[Transaction]:
+    """Request an instant and let it be inflight; a block that fails takes it back.
+
+    Args:
+        view: the table as the write found it.
+        operation: name of the write, as Hudi has it.
+        profile: what the write is about to do.
+        replaces: whether it takes file groups away.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    if replaces:
+        profile = replace(profile, replaced=profile.replaced or {})
+    action, plan = COMMIT, b""
+    if replaces:
+        action, plan = REPLACE, plan_bytes(RequestedReplace())
+    with Heartbeats(view.location).request(view.folder, action, plan) as beat:
+        content = commit_bytes(profile, view.options.version)
+        instant = view.folder.start(beat.instant, content)
+        transaction = Transaction(view, operation, instant, beat)
+        try:
+            yield transaction
+        except CommitUnknownError:
+            raise
+        except Exception:
+            transaction.roll_back_now()
+            raise
+
+
+def _by_partition(stats: Sequence[WriteStat]) -> dict[str, tuple[WriteStat, ...]]:
+    found: dict[str, list[WriteStat]] = {}
+    for stat in stats:
+        found.setdefault(stat.partition_path or "", []).append(stat)
+    return {partition: tuple(many) for partition, many in found.items()}
+
+
+def _replaced(groups: Collection[GroupId]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = {}
+    for group in sorted(groups):
+        found.setdefault(group.partition, []).append(group.file_id)
+    return {partition: tuple(ids) for partition, ids in found.items()}

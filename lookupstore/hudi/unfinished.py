@@ -1,0 +1,33 @@
+"""Base files that a killed writer had not finished: hidden files beside the partitions.
+
+No reader takes them for anything, but they may be large. Rollback deletes what has a name.
+"""
+
+from __future__ import annotations
+
+import re
+
+from lookupstore.hudi.view import TableView
+
+# As `Location.new_file` calls a file until it is whole.
+_NAME = re.compile(r"\.[^_]+_[^_]+_(?P<time>\d+)\.parquet\.[0-9a-f]{32}\.tmp")
+
+
+def delete_unfinished(view: TableView) -> int:
+    """Delete base files that nobody is going to finish, and return how many.
+
+    Args:
+        view: of the table; its timeline need not be that of the moment.
+    """
+    if view.location.local is None:
+        return 0  # an object is there when it is whole
+    found = [(match["time"], file.name) for file in view.location.files()
+             if (match := _NAME.fullmatch(file.name))]  # fmt: skip
+    if not found:
+        return 0
+    # Read after the files were listed: whoever is at work on one of them has begun before that.
+    pending = {instant.time for instant in view.folder.load().pending()}
+    dead = [name for time, name in found if time not in pending]
+    for name in dead:
+        view.location.delete(name)
+    return len(dead)

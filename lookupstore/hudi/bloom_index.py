@@ -151,7 +151,8 @@ class BloomIndex:
             if sample.counts.sum() <= _MOST_SHARE * _SAMPLE * len(known):
                 return ranges.candidates(keys)
         order = np.arange(len(keys), dtype=np.uint32)
-        return Candidates(order, np.full((len(known), 2), (0, len(keys)), np.int64), len(keys))
+        runs = np.full((len(known), 2), (0, len(keys)), np.int64)
+        return Candidates(keys, order, runs, len(keys))
 
     def _hits(
         self,
@@ -250,7 +251,7 @@ class _Candidates:
         if self._counts[number] > _MOST_SHARE * len(self._keys):
             return None, self._keys
         rows = self._found.rows(number).astype(np.int64)
-        return rows, self._keys.take(pa.array(rows))
+        return rows, self._found.keys.take(pa.array(self._found.places(number)))
 
     def hashed(self) -> BinaryColumn:
         """Return all keys, as lookup files are asked with."""

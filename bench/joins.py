@@ -50,8 +50,6 @@ COLUMNS = ("a", "b", "c", "d")
 # Keys of the dimension are multiples of it; those of facts without a partner are not.
 STEP = 7919
 PART = 1 << 20
-#: Verbs whose measurements are of a whole, and of no number of items.
-WHOLE = ("cold keys", "worker memory")
 #: Characters of an error that a run shows.
 SHOWN = 200
 
@@ -247,38 +245,21 @@ class Bench:
             self.check(contender, facts)
         return timed(lambda: to_nowhere(self.joined(contender, facts)))
 
-    def measure(
-        self, subjects: Sequence[Subject]
-    ) -> tuple[dict[Subject, Measurement], dict[Subject, str]]:
-        """Measure all contenders of a verb, a round of each in turn; and say which failed, and how.
+    def measure(self, subject: Subject) -> Measurement:
+        """Measure one contender at one verb: rounds in a row, after one that is not counted.
 
-        What slows the machine down for a while slows all of them down. The first turn is not
-        counted, but of memory there is one only.
+        Contenders do not take turns, as those of the core do: a join of one throws out of the
+        caches, and out of memory, what makes the next one a warm one.
         """
-        rounds: dict[Subject, Round] = {}
-        taken: dict[Subject, list[float]] = {}
-        failed: dict[Subject, str] = {}
-        verb = subjects[0].verb
-        turns = 1 if verb == "worker memory" else self.rounds + 1
-        for turn in range(-1, turns):  # in the one before the first they are prepared
-            for one in subjects:
-                if one in failed:
-                    continue
-                try:
-                    if turn < 0:
-                        rounds[one], taken[one] = self.round(one), []
-                    else:
-                        taken[one].append(rounds[one]())
-                except (Py4JError, PySparkException, ConnectionError) as error:
-                    failed[one] = f"failed: {str(error).strip().splitlines()[0][:SHOWN]}"
-                    self.start_spark_again()
-        items = self.records if verb == "spark build" else self.facts[subjects[0].workload]
-        measured = {}
-        for one in subjects:
-            if one not in failed:
-                counted = tuple(taken[one][-self.rounds :])
-                measured[one] = Measurement(one, counted, None if verb in WHOLE else items)
-        return measured, failed
+        verb = subject.verb
+        run = self.round(subject)
+        if verb == "worker memory":
+            return Measurement(subject, (run(),))
+        rounds = tuple(run() for _ in range(self.rounds + 1))[1:]
+        if verb == "cold keys":
+            return Measurement(subject, rounds)
+        items = self.records if verb == "spark build" else self.facts[subject.workload]
+        return Measurement(subject, rounds, items)
 
     def build(self, contender: str) -> None:
         """Build a store, or what it is compared with: Parquet of the same rows in order of keys."""
@@ -338,20 +319,20 @@ def main(given: Sequence[str] | None = None) -> None:
     with TemporaryDirectory(prefix="bench-spark-") as folder:
         bench = Bench(Path(folder), asked)
         lacking = {one: why for one in subjects if (why := bench.missing(one))}
-        verbs: dict[tuple[str, str], list[Subject]] = {}
-        for one in subjects:
-            if one not in lacking:
-                verbs.setdefault((one.workload, one.verb), []).append(one)
         try:
-            for together in verbs.values():
-                found, failed = bench.measure(together)
-                measured.update(found)
-                lacking.update(failed)
-                for one in found.values():
-                    seconds = statistics.median(one.rounds)
-                    print(f"{measurement_text(one)}   {seconds:.2f}", flush=True)
-                for subject, why in failed.items():
+            for subject in subjects:
+                if subject in lacking:
+                    continue
+                try:
+                    measured[subject] = bench.measure(subject)
+                except (Py4JError, PySparkException, ConnectionError) as error:
+                    why = str(error).strip().splitlines()[0][:SHOWN]
+                    lacking[subject] = f"failed: {why}"
                     print(f"{subject.workload} {subject.verb} {subject.contender}: {why}")
+                    bench.start_spark_again()
+                    continue
+                seconds = statistics.median(measured[subject].rounds)
+                print(f"{measurement_text(measured[subject])}   {seconds:.2f}", flush=True)
         finally:
             bench.close()
     outcomes = [

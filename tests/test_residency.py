@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -834,9 +835,19 @@ def test_chunks_that_a_power_failure_took(
 
 
 def faults(rng: random.Random, share: float, *kinds: str) -> Callable[[Request], str]:
-    return lambda request: (
-        rng.choice(kinds) if rng.random() < share or request.number == 2 else "ok"
-    )
+    in_a_row: Counter[tuple[int, int]] = Counter()
+
+    def fault(request: Request) -> str:
+        asked = request.start, request.size
+        # What fails as often as it is asked for is an error, and should be.
+        wrong = rng.random() < share or request.number == 2
+        if not wrong or in_a_row[asked] == remote.ATTEMPTS - 1:
+            in_a_row[asked] = 0
+            return "ok"
+        in_a_row[asked] += 1
+        return rng.choice(kinds)
+
+    return fault
 
 
 @pytest.mark.parametrize("kind", ["busy", "cut", "stall", "slow"])

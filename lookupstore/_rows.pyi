@@ -1,4 +1,4 @@
-from typing import Any, TypeAlias, final
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -9,15 +9,12 @@ from lookupstore.sst._batch import Answers
 
 class BadRowError(Exception): ...
 
-# Offset, width, offset of the variable column before, bit, whether 32-bit offsets are wanted.
-Place: TypeAlias = tuple[int, int | None, int | None, int | None, bool]
-
 @final
 class Columns(Answers):
     def __new__(
         cls,
         length: int,
-        places: list[Place],
+        places: list[tuple[int, int | None, int | None, int | None, bool]],
         fixed_size: int,
         bitmap_size: int,
         last: int | None,
@@ -25,7 +22,7 @@ class Columns(Answers):
     def __init__(
         self,
         length: int,
-        places: list[Place],
+        places: list[tuple[int, int | None, int | None, int | None, bool]],
         fixed_size: int,
         bitmap_size: int,
         last: int | None,

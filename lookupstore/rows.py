@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -236,6 +236,10 @@ class _Codec(Protocol):
         """Return the array; without its nulls (they become zeros) if `nulls` is false."""
 
 
+# Offset, width, offset of the variable column before, bit, whether 32-bit offsets are wanted.
+_Place: TypeAlias = "tuple[int, int | None, int | None, int | None, bool]"
+
+
 @dataclass(frozen=True)
 class _Column:
     name: str
@@ -243,7 +247,7 @@ class _Column:
     nullable: bool
     offset: int
     bit: int | None
-    place: _rows.Place  # for those who read it
+    place: _Place  # for those who read it
 
 
 class _Layout:

@@ -7,6 +7,7 @@ hundreds of requests a second. The proxy is between processes, so it sees what a
 from __future__ import annotations
 
 import http.client
+import re
 import shutil
 import socket
 import subprocess
@@ -314,6 +315,12 @@ class Proxy:
             status = 204
             if "uploadId" not in asked:
                 target.unlink(missing_ok=True)
+        elif "delete" in asked:
+            keys = re.findall("<Key>(.*?)</Key>", content.decode())
+            for one in keys:
+                (self.server.folder / one).unlink(missing_ok=True)
+            gone = "".join(f"<Deleted><Key>{one}</Key></Deleted>" for one in keys)
+            body = f"<DeleteResult>{gone}</DeleteResult>".encode()
         elif "uploads" in asked:
             body = (
                 f"<InitiateMultipartUploadResult><Key>{key}</Key><UploadId>{uuid.uuid4().hex}"

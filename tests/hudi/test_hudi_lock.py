@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from object_store import ObjectStore, object_store, writable_object_store
+from object_store import ObjectStore, Proxy, object_store, writable_object_store
 from remote import KINDS, FaultyDisk, Killed, Remote
 
 from lookupstore.errors import FormatError, LockedError, LockLostError
@@ -326,10 +326,12 @@ def test_no_lock_where_files_cannot_be_made_once(tmp_path: Path, kind: str) -> N
 
 
 def test_a_server_that_passes_over_conditions_is_refused(tmp_path: Path) -> None:
-    with object_store(tmp_path) as careless:
-        place = Location(careless.uri("t"))
+    with object_store(tmp_path) as server:
+        careless = Proxy(server)  # it writes whatever the conditions are
+        place = Location(careless.store.uri("t"))
         with pytest.raises(FormatError, match="passes over the conditions"), table_lock(place):
             pass
+        careless.close()
 
 
 @pytest.mark.parametrize(("wait", "lease"), [(-1, 30), (1, 0), (1, -1)])

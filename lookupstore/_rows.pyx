@@ -196,14 +196,13 @@ cdef class Columns(Answers):
     cdef list validities   # of columns that may be null, a buffer each
     cdef object bits       # which rows are there
 
-    def __cinit__(self, size_t length, list places not None, *given):
+    def __cinit__(
+            self, size_t length, list places not None, size_t fixed_size, size_t bitmap_size, last):
+        cdef ls_row_column *column
+        cdef size_t i
         self.columns = <ls_row_column *>calloc(len(places) + 1, sizeof(ls_row_column))
         if self.columns == NULL:
             raise MemoryError()
-
-    def __init__(self, size_t length, list places, size_t fixed_size, size_t bitmap_size, last):
-        cdef ls_row_column *column
-        cdef size_t i
         self.places = places
         self.width = len(places)
         self.zeros = bytes(fixed_size)

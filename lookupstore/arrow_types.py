@@ -59,7 +59,7 @@ def is_restorable(kind: pa.DataType) -> bool:
         return True
     try:
         pa.array([], kind.value_type).dictionary_encode()
-    except pa.ArrowNotImplementedError:
+    except pa.ArrowNotImplementedError:  # Arrow says what it can do in no other way
         return False
     return True
 

@@ -295,11 +295,3 @@ def _remove_unused(path: str) -> bool:
         return True
     finally:
         os.close(descriptor)
-
-
-def sync(folder: str) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -18,9 +18,9 @@ from lookupstore.host_folder import (
     flock,
     inode_of,
     remove,
-    sync,
     touch,
 )
+from lookupstore.location import sync_folder
 
 
 class MadeFile:
@@ -150,7 +150,7 @@ class MadeFiles:
                 write(path, room)
                 with self._folder.locked():
                     os.rename(path, target)
-                    sync(self._folder.path)
+                    sync_folder(self._folder.path)
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
 

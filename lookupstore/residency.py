@@ -32,10 +32,10 @@ from lookupstore.host_folder import (
     map_of,
     remove,
     size_of,
-    sync,
     touch,
 )
 from lookupstore.local_copy import WHOLE_ATTEMPTS, LocalCopy
+from lookupstore.location import sync_folder
 from lookupstore.made_files import MadeFiles
 from lookupstore.recode import plain_size, write_plain
 from lookupstore.remote import RemoteFile
@@ -405,7 +405,7 @@ class Residency:
         with suppress(FileNotFoundError):
             os.unlink(map_of(path))
         ChunkMap.create(map_of(path), chunks_of(remote.nbytes), attempt)
-        sync(self.folder)
+        sync_folder(self.folder)
         with open(path, "xb") as file:
             file.truncate(remote.nbytes)
 
@@ -422,7 +422,7 @@ class Residency:
                 if ours:
                     with suppress(FileNotFoundError):
                         os.unlink(map_of(held.path))
-                    sync(self.folder)
+                    sync_folder(self.folder)
                 return
             held.chunks.state = WRONG
             if ours:

@@ -85,8 +85,8 @@ ALLOWED = {
     "local_copy": "xxhash chunks remote",
     "recode": "sst sst.format",
     "host_folder": "",
-    "made_files": "host_folder",
-    "residency": "chunks host_folder local_copy made_files recode remote sst",
+    "made_files": "host_folder location",
+    "residency": "chunks host_folder local_copy location made_files recode remote sst",
     "bucket_files": "pyarrow host_folder location manifest residency sst sst.cache stats versions",
     "store_check": "numpy _keys bucket_files location manifest sst versions",
     "store": (
@@ -196,7 +196,7 @@ ALLOWED = {
     "hudi.table_schema": ("pyarrow arrow_types hudi.avro_schema"),
     "hudi.base_file_writer": (
         "numpy pyarrow _arrow hudi._key_ranges hudi.base_files hudi.bloom "
-        "hudi.file_groups hudi.slice_rows hudi.table_schema location"
+        "hudi.file_groups hudi.key_ranges hudi.slice_rows hudi.table_schema location"
     ),
     "hudi.slice_rows": ("pyarrow hudi.file_groups location"),
     "hudi.merge": ("numpy pyarrow arrow_types hudi.base_file_writer hudi.slice_rows"),

@@ -25,12 +25,11 @@ from lookupstore.hudi._key_ranges import high_characters
 from lookupstore.hudi.base_files import COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from lookupstore.hudi.bloom import DEFAULT_ERROR_RATE, BloomBuilder
 from lookupstore.hudi.file_groups import FileSlice, GroupId, base_file_name
+from lookupstore.hudi.key_ranges import GREATEST_KEY, LEAST_KEY
 from lookupstore.hudi.slice_rows import SHARED_TEXT
 from lookupstore.hudi.table_schema import TableSchema
 from lookupstore.location import Location
 
-MIN_KEY = b"hoodie_min_record_key"
-MAX_KEY = b"hoodie_max_record_key"
 _AVRO_KEY = b"parquet.avro.schema"
 _MODEL_KEY = b"writer.model.name"
 
@@ -275,8 +274,8 @@ class BaseFileWriter:
             high = high or bool(high_characters(BinaryColumn(keys)).any())
         # Java orders such keys in another way: by no range of ours would it find all of them.
         if ends and not high:
-            entries[MIN_KEY] = min(one["min"].as_py() for one in ends).encode()
-            entries[MAX_KEY] = max(one["max"].as_py() for one in ends).encode()
+            entries[LEAST_KEY] = min(one["min"].as_py() for one in ends).encode()
+            entries[GREATEST_KEY] = max(one["max"].as_py() for one in ends).encode()
         return entries | builder.finish().footer()
 
 

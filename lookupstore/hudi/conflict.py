@@ -20,8 +20,8 @@ from lookupstore.hudi.view import TableView
 
 #: In the extra metadata of a commit: who wrote it, for people.
 WRITER = "lookupstore.writer"
-# Keys that an error names.
-_SAMPLE = 5
+#: Keys that an error names.
+SAMPLE = 5
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def check_groups(
         common = sorted(change.groups & set(touched))
         if not common:
             continue
-        keys = [key for group in common for key in touched[group][:_SAMPLE]][:_SAMPLE]
+        keys = [key for group in common for key in touched[group][:SAMPLE]][:SAMPLE]
         written = {one.group: one.path for one in change.written}
         files = tuple(written.get(group, "/".join(filter(None, group))) for group in common)
         did = "changed" if change.instant.is_completed else "is about to replace"
@@ -148,7 +148,7 @@ def key_conflict(
         keys: that are in it.
     """
     what = "has rows with keys that this write inserts"
-    return _conflict(view, change, what, (file.path,), list(keys[:_SAMPLE]))
+    return _conflict(view, change, what, (file.path,), list(keys[:SAMPLE]))
 
 
 def _conflict(

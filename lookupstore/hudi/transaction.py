@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from lookupstore.errors import CommitConflictError, CommitUnknownError, LookupStoreError
 from lookupstore.hudi.commit import SCHEMA, CommitMetadata, WriteStat, commit_bytes
-from lookupstore.hudi.conflict import WRITER, check_groups, key_conflict, newer_files
+from lookupstore.hudi.conflict import SAMPLE, WRITER, check_groups, key_conflict, newer_files
 from lookupstore.hudi.file_groups import GroupId
 from lookupstore.hudi.funnel import Tally
 from lookupstore.hudi.heartbeat import Heartbeat, Heartbeats
@@ -30,9 +30,6 @@ from lookupstore.hudi.rollback import check_not_rolled_back, roll_back
 from lookupstore.hudi.simple_index import SimpleIndex
 from lookupstore.hudi.timeline import COMMIT, REPLACE, Instant
 from lookupstore.hudi.view import TableView
-
-# Keys of each file group that an error may name.
-_SAMPLE = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +133,7 @@ class Transaction:
                 continue
             for hits in SimpleIndex().locate(now, [file], keys, Tally()):
                 if len(hits.rows):
-                    known = keys.take(pa.array(np.sort(hits.rows)[:_SAMPLE])).cast(pa.string())
+                    known = keys.take(pa.array(np.sort(hits.rows)[:SAMPLE])).cast(pa.string())
                     raise key_conflict(now, change, file, known.to_pylist())
 
     def _check_options(self) -> None:

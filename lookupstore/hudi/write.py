@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from lookupstore._arrow import as_binary
 from lookupstore.hudi.commit import CommitMetadata
-from lookupstore.hudi.conflict import pending_clustering
+from lookupstore.hudi.conflict import SAMPLE, pending_clustering
 from lookupstore.hudi.dedupe import rows_to_keep
 from lookupstore.hudi.file_groups import FileSlice, GroupId
 from lookupstore.hudi.file_writes import BulkInsert, FileWrites
@@ -40,9 +40,6 @@ from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write_options import WriteOptions
 from lookupstore.hudi.write_plan import Places, WritePlan, plan_write
 from lookupstore.location import Location
-
-# Keys of each file group that an error may name.
-_SAMPLE = 5
 
 
 @dataclass(frozen=True)
@@ -160,7 +157,7 @@ class Write:
         places = self._find(incoming)
         there = np.flatnonzero(places.numbers >= 0)
         if len(there):
-            keys = incoming.keys.take(pa.array(there[:_SAMPLE])).to_pylist()
+            keys = incoming.keys.take(pa.array(there[:SAMPLE])).to_pylist()
             raise ValueError(
                 f"{len(there)} rows have keys that are in the table, such as "
                 f"{', '.join(map(repr, keys))}: upsert changes rows that are there"
@@ -423,7 +420,7 @@ def _touched(plan: WritePlan, incoming: Incoming) -> dict[GroupId, list[str]]:
     """Return some keys of each file group that a plan writes."""
     touched = {}
     for file in plan.files:
-        rows = pa.array(np.concatenate([file.changes, file.inserts])[:_SAMPLE])
+        rows = pa.array(np.concatenate([file.changes, file.inserts])[:SAMPLE])
         keys = incoming.keys.take(rows).to_pylist()
         touched[GroupId(file.partition, file.file_id)] = keys
     return touched

@@ -288,7 +288,7 @@ cdef class Found(Answers):
 
     cdef object bits
 
-    def __init__(self, size_t length):
+    def __cinit__(self, size_t length):
         self.bits = allocate((length + 7) // 8)
         memset(<void *>buffer_data(self.bits), 0, (length + 7) // 8)
         self.present = <uint8_t *>buffer_data(self.bits)
@@ -310,7 +310,7 @@ cdef class Values(Answers):
     cdef uint8_t *bytes
     cdef size_t capacity
 
-    def __init__(self, size_t length):
+    def __cinit__(self, size_t length):
         self.bits = allocate((length + 7) // 8)
         memset(<void *>buffer_data(self.bits), 0, (length + 7) // 8)
         self.present = <uint8_t *>buffer_data(self.bits)

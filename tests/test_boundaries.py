@@ -246,9 +246,13 @@ ALLOWED = {
     "spark": "pyspark spark.build spark.explain spark.join spark.metrics spark.session",
     "spark.session": "pyspark spark.source spark.types",
     "spark.build": (
-        "pyspark pyarrow numpy _keys build expiry file_search location manifest new_version runs "
-        "source store versions spark.jobs spark.session spark.types"
+        "pyspark pyarrow build expiry file_search location manifest new_version source store "
+        "versions spark.build_task spark.jobs spark.session spark.types"
     ),
+    "spark.build_task": (
+        "pyarrow numpy _keys _sort build keys location manifest new_version runs spark.packs"
+    ),
+    "spark.packs": "pyarrow numpy",
     "spark.jobs": "pyspark py4j rich progress",
     "spark.types": "pyspark pyarrow",
     "spark.freshness": "location manifest versions",
@@ -267,7 +271,7 @@ ALLOWED = {
     "spark.sink_options": "build expiry",
     "spark.sink": (
         "pyspark pyarrow _keys build expiry location manifest new_version runs versions "
-        "spark.build spark.sink_options spark.types"
+        "spark.build spark.build_task spark.sink_options spark.types"
     ),
     "spark.source": (
         "pyspark pyarrow numpy _keys arrow_types key_values keys spark.key_ranges spark.sink "

@@ -1,33 +1,26 @@
 """Build a store with Spark: executors encode, shuffle, sort and write; the driver publishes.
 
-Rows become bytes where they are read, go to the task of their bucket, are sorted there by Spark
-(which spills) and streamed into one data file. A task that is tried again, or runs twice, writes
-another file: the driver lists one for each bucket in the manifest and deletes the others.
+What executors do is in `lookupstore.spark.build_task`. A task that is tried again, or runs twice,
+writes another file: the driver lists one for each bucket in the manifest and deletes the others.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
 import logging
 import os
 import re
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from lookupstore._keys import bucket_of
 from lookupstore.build import (
     MAX_BUCKETS,
     BuildPlan,
@@ -36,16 +29,15 @@ from lookupstore.build import (
     files_to_keep,
     new_manifest,
     plan_build,
-    write_bucket,
 )
 from lookupstore.errors import FormatError
 from lookupstore.expiry import HOUR, delete_unneeded, mark_name
 from lookupstore.file_search import FORMATS
 from lookupstore.location import Location, shown_uri
 from lookupstore.manifest import DATA_FOLDER, DataFile
-from lookupstore.new_version import NewVersion, local_folder, settle
-from lookupstore.runs import Keep, RepeatedKeyError, winners
+from lookupstore.new_version import NewVersion
 from lookupstore.source import open_source
+from lookupstore.spark.build_task import BUCKET, ENTRY, BuildTask, encode_batches, write_batches
 from lookupstore.spark.jobs import watched_jobs
 from lookupstore.spark.session import parallelism, session
 from lookupstore.spark.types import TIME_SETTING, arrow_schema
@@ -53,31 +45,12 @@ from lookupstore.store import LookupStore
 from lookupstore.versions import located
 
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
-Batches: TypeAlias = Iterator[pa.RecordBatch]
 
 #: What a store is built from that no file is known of.
 DATAFRAME = "Spark DataFrame"
 
 _log = logging.getLogger(__name__)
 
-# Where a row was in the source: the file by its place in the list of files, where its split begins
-# in the file, and the row in the order in which Spark reads. Only the last for a DataFrame.
-_ORDER = ("file", "split", "row")
-_ENTRY = (
-    "name string, bucket int, num_records long, bytes long, xxh64 string, min_key string, "
-    "max_key string"
-)
-_ENTRY_TYPES = pa.schema(
-    [
-        ("name", pa.string()),
-        ("bucket", pa.int32()),
-        ("num_records", pa.int64()),
-        ("bytes", pa.int64()),
-        ("xxh64", pa.string()),
-        ("min_key", pa.string()),
-        ("max_key", pa.string()),
-    ]
-)
 # What makes a path a pattern for Spark.
 _GLOB = frozenset("*?[]{}\\")
 # What the last line of a Python worker's trace says about an error that it raised on purpose.
@@ -94,48 +67,6 @@ _KINDS: dict[str, type[Exception]] = {
         FormatError,
     )
 }
-
-
-@dataclass(frozen=True)
-class BuildTask:
-    """Hold what an executor has to know of a build.
-
-    Attributes:
-        plan: what becomes of each batch.
-        schema: the source columns that are read, as planned.
-        files: the source files in their order; empty for a DataFrame.
-        location: where the store is.
-        store_id: identity of the version to be, which begins the names of its files.
-        buckets: number of buckets.
-        options: how the data files are written.
-        kept: by bucket, the files of the current version that stay if their bytes would be equal.
-        rows: takes how many rows were written; None: nobody asked.
-    """
-
-    plan: BuildPlan
-    schema: pa.Schema
-    files: tuple[str, ...]
-    location: Location
-    store_id: str
-    buckets: int
-    options: FileOptions
-    kept: Mapping[int, DataFile]
-    rows: Any = None
-
-    @property
-    def order(self) -> tuple[str, ...]:
-        """Return the columns that say where a row was; none if the rule does not ask for it."""
-        if self.plan.keep == "error":
-            return ()
-        return _ORDER if self.files else _ORDER[-1:]
-
-    def encode(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
-        """Turn the columns of `schema`, as Spark gives them, into bytes; see `BuildPlan.encode`."""
-        planned = [
-            column if column.type == field.type else column.cast(field.type)
-            for column, field in zip(columns, self.schema, strict=True)
-        ]
-        return self.plan.encode(pa.RecordBatch.from_arrays(planned, schema=self.schema), None)
 
 
 def build_store(
@@ -226,7 +157,7 @@ def build_store(
             _log.info("%s: building %d buckets of %s", location.uri, buckets, source)
             task = task_of(new, plan, schema, buckets, options, files_in_order, written)
             run = functools.partial(write_batches, task)
-            entries = _sorted_rows(df, task).mapInArrow(run, _ENTRY)
+            entries = _packed_rows(df, task).mapInArrow(run, ENTRY)
             files = [DataFile(**row.asDict()) for row in entries.collect()]
             check_seen(location, [file.name for file in files])
             publish_files(new, task, files, source)
@@ -303,61 +234,8 @@ def publish_files(new: NewVersion, task: BuildTask, files: Sequence[DataFile], s
     _log.info("%s: %d rows in %d files", new.location.uri, manifest.num_rows, len(files))
 
 
-def encode_batches(task: BuildTask, batches: Batches) -> Batches:
-    """Turn record batches of source columns into bytes and buckets, in a Python worker."""
-    files = pa.array(task.files, pa.string())
-    for batch in batches:
-        count = len(task.schema)
-        encoded = task.encode(batch.columns[:count])
-        held = bucket_of(encoded.column("key"), task.buckets).astype(np.int32)
-        order = dict(zip(task.order, batch.columns[count:], strict=True))
-        if "file" in order:
-            order["file"] = pc.index_in(order["file"], files)
-            if order["file"].null_count:
-                raise ValueError("the source files changed while the build ran; build again")
-        yield pa.RecordBatch.from_pydict(
-            {
-                "bucket": pa.array(held),
-                **{  # Spark takes no fixed_size_binary
-                    name: encoded.column(name).cast(pa.large_binary())
-                    for name in encoded.schema.names
-                },
-                **order,
-            }
-        )
-
-
-def write_batches(task: BuildTask, batches: Batches) -> Batches:
-    """Write the sorted rows of some buckets, each into a file of its own, in a Python worker.
-
-    Yields the manifest's entry of each file, once the file is complete and on disk.
-    """
-    for bucket, parts in itertools.groupby(_by_bucket(batches), key=lambda part: part[0]):
-        rows = (batch for _, batch in parts)
-        # No two attempts write the same file, whichever of them Spark believes.
-        name = f"{task.store_id}-{bucket:05d}-{uuid.uuid4().hex[:12]}"
-        with local_folder(task.location) as folder:
-            try:
-                written = write_bucket(
-                    folder,
-                    name,
-                    bucket,
-                    _without_repeats(rows, task.plan.keep),
-                    plan=task.plan,
-                    options=task.options,
-                )
-            except RepeatedKeyError as error:
-                raise task.plan.repeated(error.key) from None
-            if written is None:
-                continue
-            entry = settle(task.location, folder, written, task.kept)
-        if task.rows is not None:
-            task.rows.add(entry.num_records)
-        yield pa.RecordBatch.from_pylist([asdict(entry)], schema=_ENTRY_TYPES)
-
-
-def _sorted_rows(df: DataFrame, task: BuildTask) -> DataFrame:
-    """Return the encoded rows, each bucket in one partition and sorted there."""
+def _packed_rows(df: DataFrame, task: BuildTask) -> DataFrame:
+    """Return the encoded rows in packs, all those of a bucket one after the other in one task."""
     columns = [_column(name) for name in task.schema.names]
     where: dict[str, Column] = {"row": F.monotonically_increasing_id()}
     if task.files:
@@ -365,53 +243,11 @@ def _sorted_rows(df: DataFrame, task: BuildTask) -> DataFrame:
         where["split"] = df.metadataColumn("_metadata").getField("file_block_start")
     columns += [where[name] for name in task.order]
     numbered = df.select(*(column.alias(f"c{i}") for i, column in enumerate(columns)))
-    rank = [] if task.plan.rank_schema is None else ["rank"]
-    kinds = {"bucket": "int", "key": "binary", "file": "int", "split": "long", "row": "long"}
-    names = ["bucket", "key", *rank, "value", *task.order]
-    schema = ", ".join(f"{name} {kinds.get(name, 'binary')}" for name in names)
-    rows = numbered.mapInArrow(functools.partial(encode_batches, task), schema)
-    if hasattr(rows, "repartitionById"):  # since Spark 4.1
-        rows = rows.repartitionById(task.buckets, "bucket")
-    else:  # several buckets may meet in one task, which writes one after the other
-        rows = rows.repartition(task.buckets, "bucket")
-    return rows.sortWithinPartitions("bucket", "key", *rank, *task.order)
-
-
-def _by_bucket(batches: Batches) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Cut batches, sorted by bucket, where the bucket changes."""
-    for batch in batches:
-        if not batch.num_rows:
-            continue
-        buckets = batch.column("bucket").to_numpy()
-        rows = batch.select(["key", "value"])
-        starts = [0, *(np.flatnonzero(np.diff(buckets)) + 1).tolist(), len(buckets)]
-        for start, stop in itertools.pairwise(starts):
-            yield int(buckets[start]), rows.slice(start, stop - start)
-
-
-def _without_repeats(batches: Batches, keep: Keep) -> Batches:
-    """Resolve repeats among rows sorted by key and then by what decides between them.
-
-    Raises:
-        RepeatedKeyError: a key is repeated and the rule is `error`.
-    """
-    rule: Keep = "last" if keep == "max" else keep
-    held: pa.RecordBatch | None = None
-    for batch in batches:
-        rows = batch if held is None else _joined(held, batch)
-        kept = winners(rows.column("key"), None, rule)
-        if kept is not None:
-            rows = rows.take(pa.array(kept))
-        # The next batch may go on with the same key: the last row waits for it.
-        held = rows.slice(rows.num_rows - 1)
-        yield rows.slice(0, rows.num_rows - 1)
-    if held is not None:
-        yield held
-
-
-def _joined(first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch:
-    columns = [pa.concat_arrays(pair) for pair in zip(first.columns, second.columns, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=first.schema)
+    packs = numbered.mapInArrow(functools.partial(encode_batches, task), task.packs)
+    if hasattr(packs, "repartitionById"):  # since Spark 4.1
+        return packs.repartitionById(task.buckets, BUCKET)
+    # Several buckets may meet in one task.
+    return packs.repartition(task.buckets, BUCKET).sortWithinPartitions(BUCKET)
 
 
 def _raised_by_us(error: PySparkException) -> Exception | None:

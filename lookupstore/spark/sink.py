@@ -30,7 +30,8 @@ from lookupstore.location import Location, file_chunks
 from lookupstore.manifest import DATA_FOLDER, DataFile
 from lookupstore.new_version import NewVersion, local_folder, settle
 from lookupstore.runs import RepeatedKeyError, RunSorter, merge
-from lookupstore.spark.build import DATAFRAME, BuildTask, check_seen, publish_files, task_of
+from lookupstore.spark.build import DATAFRAME, check_seen, publish_files, task_of
+from lookupstore.spark.build_task import BuildTask
 from lookupstore.spark.sink_options import sink_options
 from lookupstore.spark.types import arrow_schema
 from lookupstore.versions import store_exists

@@ -28,6 +28,7 @@ from lookupstore.build import FileOptions, plan_build
 from lookupstore.location import Location
 from lookupstore.spark import build as spark_build
 from lookupstore.spark import build_store
+from lookupstore.spark.packs import unpack
 from lookupstore.spark.types import TIME_SETTING, arrow_schema
 from lookupstore.store import LookupStore
 
@@ -145,10 +146,11 @@ def test_a_file_that_was_not_there_when_planned():
     task = spark_build.BuildTask(
         plan, schema, ("file:/a", "file:/b"), Location("nowhere"), "0", 1, FileOptions(), {}
     )
-    rows = {"id": [1], "file": ["file:/b"], "split": [0], "row": [0]}
-    (encoded,) = spark_build.encode_batches(task, iter([pa.record_batch(rows)]))
-    assert encoded["file"].to_pylist() == [1]
-    rows["file"] = ["file:/c"]
+    rows = {"id": [1, 1], "file": ["file:/b", "file:/a"], "split": [0, 0], "row": [0, 1]}
+    (packs,) = spark_build.encode_batches(task, iter([pa.record_batch(rows)]))
+    later, earlier = unpack(packs, task.packed)["rank"].to_pylist()
+    assert later > earlier
+    rows["file"][1] = "file:/c"
     with pytest.raises(ValueError, match="the source files changed while the build ran"):
         list(spark_build.encode_batches(task, iter([pa.record_batch(rows)])))
 

@@ -279,10 +279,15 @@ ALLOWED = {
     ),
     "cli": (
         ". columnar file_search host_folder location sst sst.dump stats demo cli.columnar "
-        "cli.hudi cli.key_text cli.output click pyarrow"
+        "cli.hudi cli.key_text cli.options cli.output cli.source_errors click pyarrow"
     ),
-    "cli.columnar": "columnar columnar.lookup_file cli.output click",
-    "cli.hudi": ("pyarrow click hudi hudi.options location cli.columnar cli.key_text cli.output"),
+    "cli.options": "click",
+    "cli.source_errors": "pyarrow location",
+    "cli.columnar": "columnar columnar.lookup_file cli.options cli.output click",
+    "cli.hudi": "pyarrow click hudi hudi.options location cli.hudi_rows cli.options cli.output",
+    "cli.hudi_rows": (
+        "pyarrow click hudi location source cli.key_text cli.options cli.output cli.source_errors"
+    ),
     "cli.key_text": "pyarrow",
     "cli.output": "sst.dump click pyarrow rich",
 }

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any
 
@@ -18,9 +18,10 @@ import click
 import pyarrow as pa
 
 import lookupstore
-from lookupstore.cli.columnar import latest_partition, names_of, publish_lookup_files
+from lookupstore.cli.columnar import latest_partition, publish_lookup_files
 from lookupstore.cli.hudi import hudi
 from lookupstore.cli.key_text import parse_bound, parse_keys
+from lookupstore.cli.options import names_of, output_option
 from lookupstore.cli.output import (
     TABLE_ROWS,
     counted,
@@ -29,8 +30,9 @@ from lookupstore.cli.output import (
     write_json,
     write_rows,
 )
+from lookupstore.cli.source_errors import named_in_errors
 from lookupstore.columnar import ColumnarFiles
-from lookupstore.errors import CorruptionError, FormatError, LookupStoreError
+from lookupstore.errors import CorruptionError, LookupStoreError
 from lookupstore.file_search import names_files
 from lookupstore.host_folder import default_folder
 from lookupstore.location import shown_uri
@@ -58,6 +60,7 @@ _SPOKEN = {
     ),
     r"nullable_keys=\['([^']*)'\]": r"--nullable-keys \1",
     r"order='(\w+)'": r"--order \1",
+    r"evolve=True": "--evolve",
 }
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30,
@@ -143,16 +146,6 @@ def _spoken(message: str) -> str:
     return message
 
 
-def _output(*formats: str) -> Callable[[Any], Any]:
-    return click.option(
-        "--output",
-        type=click.Choice(formats),
-        default=formats[0],
-        show_default=True,
-        help="How to print the result.",
-    )
-
-
 _order = click.option(
     "--order",
     type=click.Choice(ORDERS),
@@ -230,7 +223,7 @@ def main(ctx: click.Context, debug: bool) -> None:
               help="How many threads read ahead, compress and write.")  # fmt: skip
 @_overwrite
 @_retain
-@_output("table", "json")
+@output_option("table", "json")
 def build(
     sources: tuple[str, ...],
     path: str,
@@ -251,7 +244,7 @@ def build(
     PATH may be a URI, too. With --overwrite only files of buckets that have changed are written.
     """
     rule, budget, kept_for = _on_duplicate(on_duplicate), _size(memory), _seconds(retain)
-    try:
+    with named_in_errors(sources):
         store = lookupstore.build(
             list(sources),
             path,
@@ -266,12 +259,6 @@ def build(
             overwrite=overwrite,
             retain=kept_for,
         )
-    except (pa.ArrowException, OSError) as error:
-        # Ours and the system's have a number or a kind; Arrow's do not say which file it was.
-        if not isinstance(error, pa.ArrowException) and (type(error) is not OSError or error.errno):
-            raise
-        read = ", ".join(map(shown_uri, sources[:5])) + (", ..." if len(sources) > 5 else "")
-        raise FormatError(f"{read}: can not be read: {error}") from error
     with store:
         _write_info(store, output)
 
@@ -289,7 +276,7 @@ main.add_command(hudi)
 @_version
 @_order
 @_hex
-@_output("table", "json", "csv", "arrow")
+@output_option("table", "json", "csv", "arrow")
 def get(
     path: str,
     keys: tuple[str, ...],
@@ -371,7 +358,7 @@ def get(
 @_version
 @_order
 @_hex
-@_output("table", "json", "csv", "arrow")
+@output_option("table", "json", "csv", "arrow")
 def scan(
     path: str,
     start: str | None,
@@ -425,7 +412,7 @@ def scan(
 @click.argument("path", metavar="STORE_OR_FILE")
 @_version
 @_order
-@_output("table", "json")
+@output_option("table", "json")
 def info(path: str, version: int | None, order: str, output: str) -> None:
     """Print what a store or file says of itself."""
     opened = _open(path, order, version)
@@ -438,7 +425,7 @@ def info(path: str, version: int | None, order: str, output: str) -> None:
 @click.option("--records", is_flag=True, help="Show every record, too.")
 @click.option("--hex", "hexadecimal", is_flag=True, help="Show every byte and its meaning instead.")
 @_order
-@_output("table", "json")
+@output_option("table", "json")
 def dump(path: str, records: bool, hexadecimal: bool, order: str, output: str) -> int:
     """Print every region of one sorted file, checked, as far as a damaged one leads."""
     if os.path.isdir(path):
@@ -462,7 +449,7 @@ def dump(path: str, records: bool, hexadecimal: bool, order: str, output: str) -
 @click.argument("path", metavar="STORE_OR_FILE")
 @_version
 @_order
-@_output("table", "json")
+@output_option("table", "json")
 def verify(path: str, version: int | None, order: str, output: str) -> None:
     """Read every byte of a store or file and check it."""
     try:
@@ -492,7 +479,7 @@ def verify(path: str, version: int | None, order: str, output: str) -> None:
 
 @main.command()
 @click.argument("path", metavar="STORE")
-@_output("table", "json")
+@output_option("table", "json")
 def versions(path: str, output: str) -> None:
     """List the versions of a store, the oldest first."""
     found = lookupstore.versions(path)
@@ -521,7 +508,7 @@ def versions(path: str, output: str) -> None:
 @_retain
 @click.option("--keep", type=click.IntRange(1), default=1, show_default=True, metavar="N",
               help="How many of the newest versions stay in any case.")  # fmt: skip
-@_output("table", "json")
+@output_option("table", "json")
 def expire(path: str, retain: str, keep: int, output: str) -> None:
     """Remove versions that were replaced long enough ago, and leftovers of killed builds."""
     removed = lookupstore.expire(path, retain=_seconds(retain), keep=keep)
@@ -540,7 +527,7 @@ def expire(path: str, retain: str, keep: int, output: str) -> None:
 @_version
 @_overwrite
 @_retain
-@_output("table", "json")
+@output_option("table", "json")
 def publish(
     store: str, path: str, version: int | None, overwrite: bool, retain: str, output: str
 ) -> None:
@@ -563,7 +550,7 @@ def publish(
               help="Most queries, the last ones.")  # fmt: skip
 @click.option("--cache", metavar="FOLDER", help="Cache folder of the host; as processes that look "
               "up find it if missing: $LOOKUPSTORE_CACHE, or lookupstore in ~/.cache.")  # fmt: skip
-@_output("table", "json")
+@output_option("table", "json")
 def stats(store: str | None, limit: int, cache: str | None, output: str) -> None:
     """Show what lookup joins did on this host in the last week, query by query.
 

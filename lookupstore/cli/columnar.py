@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from lookupstore.cli.options import names_of, output_option
 from lookupstore.cli.output import counted, write_json
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.columnar.lookup_file import MODES, Mode
@@ -15,11 +16,6 @@ latest_partition = click.option(
 )
 
 
-def names_of(columns: str) -> list[str]:
-    """Return the names of columns that are given with commas between them."""
-    return [name.strip() for name in columns.split(",") if name.strip()]
-
-
 @click.command()
 @click.argument("source", metavar="SOURCE")
 @click.option("--key", required=True, metavar="A,B", help="Key columns of the files.")
@@ -29,8 +25,7 @@ def names_of(columns: str) -> list[str]:
 @latest_partition
 @click.option("--threads", type=click.IntRange(1, 64), default=1, show_default=True, metavar="N",
               help="How many files are made at one time.")  # fmt: skip
-@click.option("--output", type=click.Choice(["table", "json"]), default="table",
-              show_default=True, help="How to print the result.")  # fmt: skip
+@output_option("table", "json")
 def publish_lookup_files(
     source: str,
     key: str,

@@ -2,48 +2,20 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Iterable
 
 import click
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from lookupstore.cli.columnar import names_of
-from lookupstore.cli.key_text import parse_keys
+from lookupstore.cli.hudi_rows import delete, get, tag, upsert
+from lookupstore.cli.options import as_of_option, names_of, output_option
 from lookupstore.cli.output import counted, write_fields, write_json, write_rows
 from lookupstore.hudi import HudiTable, Instant
 from lookupstore.hudi.options import VERSIONS
 from lookupstore.location import shown_uri
 
-_LISTED = click.option(
-    "--output",
-    type=click.Choice(["table", "json", "csv", "arrow"]),
-    default="table",
-    show_default=True,
-    help="How to print the result.",
-)
-_SAID = click.option(
-    "--output",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="How to print the result.",
-)
-_AS_OF = click.option(
-    "--as-of", metavar="INSTANT", help="The table as of this request time, 17 digits."
-)
-_KEYS = click.option(
-    "--key",
-    "keys",
-    multiple=True,
-    required=True,
-    metavar="KEY",
-    help="Key of a row, its fields with commas between, as 'lookupstore get' has it; repeatable.",
-)
-_WAIT = click.option(
+_wait = click.option(
     "--wait",
     type=click.FloatRange(0),
     default=120.0,
@@ -72,7 +44,7 @@ def hudi() -> None:
               help="6 is for engines with Hudi 0.x.")  # fmt: skip
 @click.option("--name", help="Name of the table; that of its folder if missing.")
 @click.option("--hive-style", is_flag=True, help="Name folders NAME=value.")
-@_SAID
+@output_option("table", "json")
 def create(
     path: str,
     like: str,
@@ -101,7 +73,7 @@ def create(
 
 @hudi.command()
 @click.argument("path", metavar="TABLE")
-@_SAID
+@output_option("table", "json")
 def info(path: str, output: str) -> None:
     """Print what a table says of itself, and how large it is."""
     _write_info(HudiTable.open(path), output)
@@ -109,7 +81,7 @@ def info(path: str, output: str) -> None:
 
 @hudi.command()
 @click.argument("path", metavar="TABLE")
-@_LISTED
+@output_option("table", "json", "csv", "arrow")
 def timeline(path: str, output: str) -> None:
     """List what happened to a table, by request time."""
     _write_instants(HudiTable.open(path).timeline(), output)
@@ -117,8 +89,8 @@ def timeline(path: str, output: str) -> None:
 
 @hudi.command()
 @click.argument("path", metavar="TABLE")
-@_AS_OF
-@_LISTED
+@as_of_option
+@output_option("table", "json", "csv", "arrow")
 def files(path: str, as_of: str | None, output: str) -> None:
     """List the base files that hold the rows of a table."""
     rows = [
@@ -137,61 +109,17 @@ def files(path: str, as_of: str | None, output: str) -> None:
     _write(pa.Table.from_pylist(rows, pa.schema(kinds)), output)
 
 
-@hudi.command()
-@click.argument("path", metavar="TABLE")
-@_KEYS
-@click.option(
-    "--columns", metavar="A,B", help="Columns, in this order; the data columns if missing."
-)
-@_AS_OF
-@_LISTED
-def get(
-    path: str, keys: tuple[str, ...], columns: str | None, as_of: str | None, output: str
-) -> int:
-    """Print the rows of keys, of whichever partition; with exit status 1 if one has none."""
-    table = HudiTable.open(path)
-    wanted = _parsed(table, keys)
-    data = [name for name in table.schema.names if not name.startswith("_hoodie_")]
-    names = data if columns is None else names_of(columns)
-    # What is asked for is compared with key columns, which need not be among those shown.
-    asked = list(dict.fromkeys([*names, *wanted.column_names]))
-    found = table.scan(asked, filter=_is_one_of(wanted), as_of=as_of)
-    known = {tuple(row.values()) for row in found.select(wanted.column_names).to_pylist()}
-    missing = [
-        key
-        for key, row in zip(keys, wanted.to_pylist(), strict=True)
-        if tuple(row.values()) not in known
-    ]
-    if found.num_rows or output != "table":
-        _write(found.select(names), output)
-    if missing:
-        shown = ", ".join(map(repr, dict.fromkeys(missing)))
-        click.echo(f"Error: {shown_uri(path)}: no key {shown}", err=True)
-    return 1 if missing else 0
-
-
-@hudi.command()
-@click.argument("path", metavar="TABLE")
-@_KEYS
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
-@_SAID
-def delete(path: str, keys: tuple[str, ...], dry_run: bool, output: str) -> None:
-    """Delete the rows of keys, of whichever partition; those that are not there will do."""
-    table = HudiTable.open(path)
-    result = table.delete(_parsed(table, keys), dry_run=dry_run)
-    done = "would be deleted" if dry_run else "deleted"
-    if output == "json":
-        instant = None if result.instant is None else result.instant.time
-        write_json({"instant": instant, "deleted": result.rows_deleted, "dry_run": dry_run})
-    else:
-        click.echo(f"{shown_uri(path)}: {counted(result.rows_deleted, 'row')} {done}")
+hudi.add_command(get)
+hudi.add_command(tag)
+hudi.add_command(upsert)
+hudi.add_command(delete)
 
 
 @hudi.command()
 @click.argument("path", metavar="TABLE")
 @click.argument("instant", required=False)
-@_WAIT
-@_SAID
+@_wait
+@output_option("table", "json")
 def rollback(path: str, instant: str | None, wait: float, output: str) -> None:
     """Take back what dead writers left, and INSTANT: the last commit, or one that is pending.
 
@@ -206,8 +134,8 @@ def rollback(path: str, instant: str | None, wait: float, output: str) -> None:
               help="How many of the last commits stay readable.")  # fmt: skip
 @click.option("--retain-hours", type=click.FloatRange(0), metavar="HOURS",
               help="For how long back the table stays readable.")  # fmt: skip
-@_WAIT
-@_SAID
+@_wait
+@output_option("table", "json")
 def clean(
     path: str, retain_commits: int | None, retain_hours: float | None, wait: float, output: str
 ) -> None:
@@ -228,8 +156,8 @@ def clean(
 @click.option("--comment", default="", help="Why the commit is kept.")
 @click.option("--delete", "is_deleted", is_flag=True, help="Keep the commit INSTANT no longer.")
 @click.option("--list", "is_listed", is_flag=True, help="List the savepoints there are.")
-@_WAIT
-@_SAID
+@_wait
+@output_option("table", "json")
 def savepoint(
     path: str,
     instant: str | None,
@@ -263,7 +191,7 @@ def savepoint(
 
 @hudi.command()
 @click.argument("path", metavar="TABLE")
-@_SAID
+@output_option("table", "json")
 def verify(path: str, output: str) -> int:
     """Read every byte of a table and check it; exit status 1 if anything is damaged."""
     found = HudiTable.open(path).verify()
@@ -339,22 +267,3 @@ def _write_done(
 
 def _write(rows: pa.Table, output: str) -> None:
     write_rows(rows.schema, rows.to_batches(), output)
-
-
-def _parsed(table: HudiTable, keys: tuple[str, ...]) -> pa.Table:
-    """Return keys as columns of the types that the table has."""
-    return parse_keys(
-        keys, pa.schema([table.schema.field(one) for one in table.options.record_key])
-    )
-
-
-def _is_one_of(keys: pa.Table) -> pc.Expression:
-    if keys.num_columns == 1:
-        return pc.field(keys.column_names[0]).isin(keys.column(0).combine_chunks())
-    return functools.reduce(
-        operator.or_,
-        (
-            functools.reduce(operator.and_, (pc.field(name) == row[name] for name in row))
-            for row in keys.to_pylist()
-        ),
-    )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ import pytest
 from remote import Killed
 
 from lookupstore.cli import main
+from lookupstore.cli.output import TABLE_ROWS
 from lookupstore.hudi import HudiTable
 from lookupstore.hudi.heartbeat import Heartbeats
 
@@ -41,6 +45,11 @@ def printed(*words: object) -> Any:
 def lines(*words: object) -> list[Any]:
     result = run(*words, "--output", "json")
     return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def pages(path: Path) -> dict[int, str | None]:
+    rows = HudiTable.open(path).scan(["id", "page"])
+    return dict(zip(rows["id"].to_pylist(), rows["page"].to_pylist(), strict=True))
 
 
 @pytest.fixture
@@ -125,6 +134,192 @@ def test_delete(table: Path) -> None:
     assert "1 row deleted" in run("delete", table, "--key", 3).stdout
 
 
+def test_keys_of_files(table: Path) -> None:
+    pq.write_table(pa.table({"id": [2, 9], "region": ["us", "us"]}), table.parent / "one.parquet")
+    orc.write_table(pa.table({"id": [2, 1]}), table.parent / "other.orc")
+    tried = printed("delete", table, "--keys", table.parent / "other.orc", "--dry-run")
+    assert tried["deleted"] == 2
+    elsewhere = table.parent / "elsewhere.parquet"
+    pq.write_table(pa.table({"id": [2], "region": ["eu"]}), elsewhere)
+    assert printed("delete", table, "--keys", elsewhere)["deleted"] == 0
+    assert printed("delete", table, "--keys", table.parent / "one.parquet")["deleted"] == 1
+    assert sorted(HudiTable.open(table).scan(["id"])["id"].to_pylist()) == [1, 3]
+    for words in ([], ["--key", 1, "--keys", table.parent / "one.parquet"]):
+        refused = run("delete", table, *words)
+        assert refused.exit_code == 2
+        assert "--key or --keys" in refused.output
+    without = table.parent / "without.parquet"
+    pq.write_table(VISITS.select(["page"]), without)
+    refused = run("delete", table, "--keys", without)
+    assert refused.exit_code == 2
+    assert "'id'" in refused.output
+
+
+def test_tag(table: Path) -> None:
+    keys = table.parent / "keys.parquet"
+    pq.write_table(VISITS, keys)
+    groups = {one.id.partition: one for one in HudiTable.open(table).file_groups()}
+    rows = lines("tag", table, "--keys", keys)
+    assert [(one["id"], one["region"]) for one in rows] == [(1, "eu"), (2, "us"), (3, "eu")]
+    for one in rows:
+        current = groups[one["region"]].current
+        assert (one["_partition"], one["_file_id"], one["_instant"]) == (
+            one["region"], groups[one["region"]].id.file_id, current.time,
+        )  # fmt: skip
+        in_file = pq.read_table(table / current.path, columns=["id"])["id"].to_pylist()
+        assert in_file[one["_pos"]] == one["id"]
+    places = [{name: one[name] for name in one if name != "region"} for one in rows]
+    assert lines("tag", table, "--key", 1, "--key", 2, "--key", 3) == places
+    assert run("tag", table, "--keys", keys).exit_code == 0
+
+    missing = run("tag", table, "--key", 7, "--key", 1, "--output", "json")
+    assert missing.exit_code == 1
+    assert "1 of 2 keys not found" in missing.stderr
+    nowhere, there = map(json.loads, missing.stdout.splitlines())
+    assert nowhere == {"id": 7, "_partition": None, "_file_id": None, "_instant": None,
+                       "_pos": None}  # fmt: skip
+    assert there == places[0]
+    # Where a partition is known, that one counts.
+    pq.write_table(pa.table({"id": [1], "region": ["us"]}), keys)
+    assert lines("tag", table, "--keys", keys)[0]["_pos"] is None
+    assert lines("tag", table, "--keys", keys, "--index", "global-bloom")[0]["_partition"] == "eu"
+
+
+def test_tag_shows_a_part_of_many_keys(table: Path) -> None:
+    keys = table.parent / "keys.parquet"
+    pq.write_table(pa.table({"id": range(1000)}), keys)
+    result = run("tag", table, "--keys", keys)
+    assert f"first {TABLE_ROWS} keys" in result.stderr
+    assert "997 of 1,000 keys not found" in result.stderr
+    assert "│ 49 │" in result.stdout
+    assert "│ 50 │" not in result.stdout
+    assert len(run("tag", table, "--keys", keys, "--output", "csv").stdout.splitlines()) == 1001
+
+
+def test_explain_a_tag(table: Path) -> None:
+    said = printed("tag", table, "--key", 1, "--key", 7, "--explain")
+    wanted = HudiTable.open(table).explain_tag(pa.table({"id": [1, 7]}), index="global-bloom")
+    assert said["keys"] == 2
+    assert said["found"] == 1
+    assert {**said, "seconds": None} == {**dataclasses.asdict(wanted), "seconds": None}
+    assert "files_in_range" in run("tag", table, "--key", 1, "--explain").stdout
+    simple = printed("tag", table, "--keys", table / "eu", "--explain", "--index", "simple")
+    assert simple["files_read"] == simple["files"] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "--key or --keys"),
+        (["--key", "x"], "whole number"),
+        (["--key", 1, "--index", "bloom"], "'region'"),
+        (["--key", 1, "--index", "quick"], "'global-bloom'"),
+        (["--key", 1, "--explain", "--output", "csv"], "table or json"),
+        (["--keys", "nowhere.parquet"], "no such file"),
+    ],
+)
+def test_a_tag_that_is_typed_wrong(table: Path, words: list[object], said: str) -> None:
+    result = run("tag", table, *words)
+    assert result.exit_code == 2, result.output
+    assert said in result.output
+
+
+def test_upsert(table: Path) -> None:
+    one, other = table.parent / "1.parquet", table.parent / "2.parquet"
+    pq.write_table(VISITS.set_column(2, "page", pa.array(["/x", "/y", "/z"])), one)
+    pq.write_table(pa.table({"region": ["us"], "id": [4], "page": ["/d"]}), other)
+    before = HudiTable.open(table).scan()
+    tried = printed("upsert", table, one, other, "--dry-run")
+    assert tried["instant"] is None
+    assert tried["dry_run"]
+    assert (tried["rows_inserted"], tried["rows_updated"], tried["bytes_written"]) == (1, 3, 0)
+    assert len(tried["files_rewritten"]) == 2
+    assert "1 row would be inserted, 3 rows" in run("upsert", table, one, other, "--dry-run").stdout
+    assert HudiTable.open(table).scan() == before
+
+    done = printed("upsert", table, one, other)
+    assert (done["operation"], done["rows_inserted"], done["rows_updated"]) == ("UPSERT", 1, 3)
+    assert done["instant"] == lines("timeline", table)[-1]["instant"]
+    rows = {1: "/x", 2: "/y", 3: "/z", 4: "/d"}
+    assert pages(table) == rows
+    orc.write_table(
+        pa.table({"region": ["eu", "eu"], "id": [1, 3], "_hoodie_is_deleted": [True, False],
+                  "page": [None, "/o"]}),
+        table.parent / "3.orc",
+    )  # fmt: skip
+    said = run("upsert", table, table.parent / "3.orc").stdout
+    assert "1 row updated, 1 row deleted, 1 file rewritten, commit 2" in said
+    assert pages(table) == {2: "/y", 3: "/o", 4: "/d"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "rows"),
+    [
+        ("insert", {1: "/a", 2: "/b", 3: None, 5: "/e"}),
+        ("bulk_insert", {1: "/a", 2: "/b", 3: None, 5: "/e"}),
+        ("insert_overwrite", {2: "/b", 5: "/e"}),
+        ("insert_overwrite_table", {5: "/e"}),
+    ],
+)
+def test_operations(table: Path, operation: str, rows: dict[int, str | None]) -> None:
+    new = table.parent / "new.parquet"
+    pq.write_table(pa.table({"region": ["eu"], "id": [5], "page": ["/e"]}), new)
+    done = printed("upsert", table, new, "--operation", operation)
+    assert done["operation"] == operation.upper()
+    assert pages(table) == rows
+    again = run("upsert", table, new, "--operation", operation)
+    assert again.exit_code == (2 if operation == "insert" else 0)
+    assert ("such as '5'" in again.output) == (operation == "insert")
+
+
+def test_upsert_of_other_columns(table: Path) -> None:
+    wider = table.parent / "wider.parquet"
+    pq.write_table(VISITS.append_column("clicks", pa.array([1, 2, 3])), wider)
+    refused = run("upsert", table, wider)
+    assert refused.exit_code == 2
+    assert "--evolve adds it" in refused.output
+    assert run("upsert", table, wider, "--evolve").exit_code == 0
+    assert lines("get", table, "--key", 3, "--columns", "clicks") == [{"clicks": 3}]
+
+
+def test_upserts_that_are_refused(table: Path, tmp_path: Path) -> None:
+    before = HudiTable.open(table).timeline()
+    damaged = tmp_path / "damaged.parquet"
+    pq.write_table(VISITS, damaged)
+    content = bytearray(damaged.read_bytes())
+    content[4:40] = bytes(36)
+    damaged.write_bytes(content)
+    unread = run("upsert", table, damaged)
+    assert unread.exit_code == 1, unread.output
+    assert "damaged.parquet: can not be read" in unread.output
+    pq.write_table(VISITS, tmp_path / "v.parquet")
+    for words, said in (
+        ([tmp_path / "none.parquet"], "no such file"),
+        ([tmp_path / "v.parquet", "--index", "global-bloom"], "'global-bloom'"),
+        ([tmp_path / "v.parquet", "--operation", "replace"], "--operation"),
+        ([], "FILE"),
+    ):
+        refused = run("upsert", table, *words)
+        assert refused.exit_code == 2, refused.output
+        assert said in refused.output
+    assert HudiTable.open(table).timeline() == before
+
+
+def test_a_metadata_table(real_table: Callable[[str], Path], tmp_path: Path) -> None:
+    path = real_table("v9_txns_nonpart_meta")
+    rows = HudiTable.open(path).scan()
+    keys = tmp_path / "keys.parquet"
+    pq.write_table(rows.slice(0, 1), keys)
+    for command, words in (("upsert", [keys]), ("delete", ["--keys", keys])):
+        copy = shutil.copytree(path, tmp_path / command)
+        refused = run(command, copy, *words)
+        assert refused.exit_code == 1
+        assert "metadata" in refused.output
+        done = run(command, copy, *words, "--drop-metadata-table")
+        assert done.exit_code == 0, done.output
+        assert HudiTable.open(copy).scan().num_rows == rows.num_rows - (command == "delete")
+
+
 def test_rollback(table: Path) -> None:
     opened = HudiTable.open(table)
     view = opened._view()
@@ -189,8 +384,13 @@ def test_verify(table: Path) -> None:
     assert {one["kind"] for one in json.loads(result.stdout)["findings"]} >= {"file"}
 
 
-@pytest.mark.parametrize("command", ["info", "timeline", "files", "rollback", "verify"])
-def test_no_table(tmp_path: Path, command: str) -> None:
-    result = run(command, tmp_path)
+@pytest.mark.parametrize(
+    "words",
+    [["info"], ["timeline"], ["files"], ["rollback"], ["verify"], ["upsert", "rows.parquet"],
+     ["tag", "--key", "1"]],
+    ids=lambda words: words[0],
+)  # fmt: skip
+def test_no_table(tmp_path: Path, words: list[str]) -> None:
+    result = run(words[0], tmp_path, *words[1:])
     assert result.exit_code == 2
     assert "no Hudi table" in result.output

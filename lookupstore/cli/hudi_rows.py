@@ -1,0 +1,266 @@
+"""``lookupstore hudi get | tag | upsert | delete``: rows of Hudi tables, and their keys."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import click
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookupstore.cli.key_text import parse_keys
+from lookupstore.cli.options import as_of_option, names_of, output_option
+from lookupstore.cli.output import TABLE_ROWS, counted, write_json, write_rows
+from lookupstore.cli.source_errors import named_in_errors
+from lookupstore.hudi import HudiTable, WriteOptions, WriteResult
+from lookupstore.location import shown_uri
+from lookupstore.source import open_source
+
+# What is done with rows, by the name that Hudi has for it.
+_OPERATIONS: dict[str, Callable[..., WriteResult]] = {
+    "upsert": HudiTable.upsert,
+    "insert": HudiTable.insert,
+    "bulk_insert": HudiTable.bulk_insert,
+    "insert_overwrite": HudiTable.insert_overwrite,
+    "insert_overwrite_table": HudiTable.insert_overwrite_table,
+}
+
+
+def _key_option(*, required: bool) -> Callable[[Any], Any]:
+    return click.option(
+        "--key",
+        "keys",
+        multiple=True,
+        required=required,
+        metavar="KEY",
+        help="Key of a row, its fields with commas between, as 'lookupstore get' has it; "
+        "repeatable.",
+    )
+
+
+_keys_file = click.option(
+    "--keys",
+    "keys_file",
+    metavar="FILE",
+    help="Parquet or ORC files with the columns of the key, and those of the partition if these "
+    "are known.",
+)
+_dry_run = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+_drop_metadata_table = click.option(
+    "--drop-metadata-table",
+    is_flag=True,
+    help="Delete the metadata table, if there is one, which would hide what is written.",
+)
+
+
+@click.command()
+@click.argument("path", metavar="TABLE")
+@_key_option(required=True)
+@click.option(
+    "--columns", metavar="A,B", help="Columns, in this order; the data columns if missing."
+)
+@as_of_option
+@output_option("table", "json", "csv", "arrow")
+def get(
+    path: str, keys: tuple[str, ...], columns: str | None, as_of: str | None, output: str
+) -> int:
+    """Print the rows of keys, of whichever partition; with exit status 1 if one has none."""
+    table = HudiTable.open(path)
+    wanted = _parsed(table, keys)
+    data = [name for name in table.schema.names if not name.startswith("_hoodie_")]
+    names = data if columns is None else names_of(columns)
+    # What is asked for is compared with key columns, which need not be among those shown.
+    asked = list(dict.fromkeys([*names, *wanted.column_names]))
+    found = table.scan(asked, filter=_is_one_of(wanted), as_of=as_of)
+    known = {tuple(row.values()) for row in found.select(wanted.column_names).to_pylist()}
+    missing = [
+        key
+        for key, row in zip(keys, wanted.to_pylist(), strict=True)
+        if tuple(row.values()) not in known
+    ]
+    if found.num_rows or output != "table":
+        _write(found.select(names), output)
+    if missing:
+        shown = ", ".join(map(repr, dict.fromkeys(missing)))
+        click.echo(f"Error: {shown_uri(path)}: no key {shown}", err=True)
+    return 1 if missing else 0
+
+
+@click.command()
+@click.argument("path", metavar="TABLE")
+@_key_option(required=False)
+@_keys_file
+@click.option(
+    "--index",
+    metavar="NAME",
+    help="bloom, global-bloom, simple, in-memory, or a class, package.module.Class. If missing "
+    "bloom, and global-bloom for keys of which no partition is known.",
+)
+@click.option("--explain", is_flag=True, help="Say instead what was looked at.")
+@output_option("table", "json", "csv", "arrow")
+def tag(
+    path: str,
+    keys: tuple[str, ...],
+    keys_file: str | None,
+    index: str | None,
+    explain: bool,
+    output: str,
+) -> int:
+    """Print in which base file, and in which row, each key is; exit status 1 if one is nowhere.
+
+    The columns are those of the key, then partition path, file id and instant of the base file, and
+    the row in it, from 0; null if the table does not have the key.
+    """
+    if explain and output not in ("table", "json"):
+        raise click.UsageError(f"--explain has no --output {output}; give table or json")
+    table = HudiTable.open(path)
+    wanted = _wanted(table, keys, keys_file)
+    if index is None:
+        is_known = set(table.options.partition_by) <= set(wanted.column_names)
+        index = "bloom" if is_known else "global-bloom"
+    if explain:
+        funnel = table.explain_tag(wanted, index=index)
+        if output == "json":
+            write_json(dataclasses.asdict(funnel))
+        else:
+            click.echo(str(funnel))
+        return 0
+    tagged = table.tag(wanted, index=index)
+    if output == "table":
+        _write(tagged.slice(0, TABLE_ROWS), output)
+        if tagged.num_rows > TABLE_ROWS:
+            click.echo(f"first {TABLE_ROWS} keys; --output json, csv or arrow has all", err=True)
+    else:
+        _write(tagged, output)
+    missing = tagged.column("_pos").null_count
+    if missing:
+        of = f"{missing:,} of {counted(tagged.num_rows, 'key')}"
+        click.echo(f"Error: {shown_uri(path)}: {of} not found", err=True)
+    return 1 if missing else 0
+
+
+@click.command()
+@click.argument("path", metavar="TABLE")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--operation", type=click.Choice([*_OPERATIONS]), default="upsert", show_default=True,
+              help="What is done with rows: insert refuses keys that are there, bulk_insert does "
+              "not look; the others take the place of partitions, or of all.")  # fmt: skip
+@click.option("--evolve", is_flag=True, help="Add columns that the table has not, and widen types.")
+@click.option("--index", default="bloom", show_default=True, metavar="NAME",
+              help="What finds keys, as of 'lookupstore hudi tag'.")  # fmt: skip
+@_drop_metadata_table
+@_dry_run
+@output_option("table", "json")
+def upsert(
+    path: str,
+    files: tuple[str, ...],
+    operation: str,
+    evolve: bool,
+    index: str,
+    drop_metadata_table: bool,
+    dry_run: bool,
+    output: str,
+) -> None:
+    """Write the rows of FILE..., changed where their key is there, else new, and commit.
+
+    FILE... are Parquet or ORC files, folders, globs or URIs. A row whose _hoodie_is_deleted is true
+    deletes.
+    """
+    options = WriteOptions(evolve=evolve, index=index, drop_metadata_table=drop_metadata_table)
+    table = HudiTable.open(path)
+    with named_in_errors(files):
+        result = _OPERATIONS[operation](table, list(files), options=options, dry_run=dry_run)
+    if output == "json":
+        fields = {one.name: getattr(result, one.name) for one in dataclasses.fields(result)}
+        instant = None if result.instant is None else result.instant.time
+        write_json({**fields, "instant": instant, "dry_run": dry_run})
+    else:
+        click.echo(f"{shown_uri(path)}: {_said(result)}")
+
+
+@click.command()
+@click.argument("path", metavar="TABLE")
+@_key_option(required=False)
+@_keys_file
+@_drop_metadata_table
+@_dry_run
+@output_option("table", "json")
+def delete(
+    path: str,
+    keys: tuple[str, ...],
+    keys_file: str | None,
+    drop_metadata_table: bool,
+    dry_run: bool,
+    output: str,
+) -> None:
+    """Delete the rows of keys; those that are not there will do.
+
+    Of keys without the columns of a partition, in whichever partition they are.
+    """
+    table = HudiTable.open(path)
+    options = WriteOptions(drop_metadata_table=drop_metadata_table)
+    result = table.delete(_wanted(table, keys, keys_file), options=options, dry_run=dry_run)
+    done = "would be deleted" if dry_run else "deleted"
+    if output == "json":
+        instant = None if result.instant is None else result.instant.time
+        write_json({"instant": instant, "deleted": result.rows_deleted, "dry_run": dry_run})
+    else:
+        click.echo(f"{shown_uri(path)}: {counted(result.rows_deleted, 'row')} {done}")
+
+
+def _wanted(table: HudiTable, keys: tuple[str, ...], keys_file: str | None) -> pa.Table:
+    """Return keys that were typed, or that files hold."""
+    if bool(keys) == (keys_file is not None):
+        raise click.UsageError("give --key or --keys, one of them")
+    if keys_file is None:
+        return _parsed(table, keys)
+    with named_in_errors([keys_file]):
+        source = open_source(keys_file)
+        wanted = dict.fromkeys([*table.options.record_key, *table.options.partition_by])
+        names = [name for name in wanted if name in source.schema.names]
+        schema = pa.schema([source.schema.field(name) for name in names])
+        return pa.Table.from_batches(source.batches(names), schema)
+
+
+def _parsed(table: HudiTable, keys: tuple[str, ...]) -> pa.Table:
+    """Return keys as columns of the types that the table has."""
+    return parse_keys(
+        keys, pa.schema([table.schema.field(one) for one in table.options.record_key])
+    )
+
+
+def _is_one_of(keys: pa.Table) -> pc.Expression:
+    if keys.num_columns == 1:
+        return pc.field(keys.column_names[0]).isin(keys.column(0).combine_chunks())
+    return functools.reduce(
+        operator.or_,
+        (
+            functools.reduce(operator.and_, (pc.field(name) == row[name] for name in row))
+            for row in keys.to_pylist()
+        ),
+    )
+
+
+def _said(result: WriteResult) -> str:
+    """Return what a write did, or would do, in a line."""
+    would = "would be " if result.instant is None else ""
+    counts = (
+        (result.rows_inserted, "row", "inserted"),
+        (result.rows_updated, "row", "updated"),
+        (result.rows_deleted, "row", "deleted"),
+        (result.files_new, "file", "new"),
+        (len(result.files_rewritten), "file", "rewritten"),
+        (len(result.files_replaced), "file", "replaced"),
+    )
+    done = [f"{counted(count, noun)} {would}{verb}" for count, noun, verb in counts if count]
+    if result.instant is not None:
+        done.append(f"{result.instant.action} {result.instant.time}")
+    return ", ".join(done) or "nothing to do"
+
+
+def _write(rows: pa.Table, output: str) -> None:
+    write_rows(rows.schema, rows.to_batches(), output)

@@ -92,6 +92,10 @@ demo: java $(VENV)/.demo  ## Join 336,776 flights with three stores in Spark, ch
 demo-no-spark: $(VENV)/.demo  ## The same joins without Java
 	$(BIN)/lookupstore demo --no-spark
 
+.PHONY: demo-hudi
+demo-hudi: java $(VENV)/.built  ## Keep the flights as a Hudi table, compared with Arrow, hudi-rs and Spark
+	$(BIN)/python examples/flights_as_hudi_table.py
+
 .PHONY: test
 # Spark has both processors by itself; the rest is run in two processes.
 test: test-c java  ## Run the whole suite, the C test first; or what PYTEST_ARGS selects

@@ -79,13 +79,22 @@ def run(folder: str | os.PathLike[str], *, spark: bool = True) -> bool:
     # Spark starts first: where there is none, nothing is written.
     demo = (_SparkDemo if spark else _ArrowDemo)(root, show)
     (root / "stores").mkdir(parents=True, exist_ok=True)
-    (root / "data").mkdir(exist_ok=True)
-    files = write_tables(find_data(root, show), root / "data")
+    files = write_data(root, show)
     show.tables(files)
     equal = demo.run(files)
     show.line("")
     show.line(f"Look for yourself:  lookupstore get {root / 'stores' / 'planes'} N14228")
     return equal
+
+
+def write_data(root: Path, show: _Show | None = None) -> dict[str, Path]:
+    """Write the data as Parquet files below a folder; return the path of each of `TABLES`.
+
+    Raises:
+        RuntimeError: the data can not be fetched.
+    """
+    (root / "data").mkdir(parents=True, exist_ok=True)
+    return write_tables(find_data(root, show or _Show()), root / "data")
 
 
 def find_data(root: Path, show: _Show) -> Path:

@@ -277,12 +277,20 @@ ALLOWED = {
         "pyspark pyarrow numpy _keys arrow_types key_values keys spark.key_ranges spark.sink "
         "spark.sink_options spark.types store"
     ),
-    "cli": (
-        ". columnar file_search host_folder location sst sst.dump stats demo cli.columnar "
-        "cli.hudi cli.key_text cli.options cli.output cli.source_errors click pyarrow"
-    ),
+    "cli": ". demo cli.columnar cli.failures cli.hudi cli.lookups cli.reports cli.stores click",
+    "cli.failures": "click pyarrow",
     "cli.options": "click",
     "cli.source_errors": "pyarrow location",
+    "cli.opened": ". sst sst.dump cli.output click",
+    "cli.stores": (". location cli.opened cli.options cli.output cli.source_errors click pyarrow"),
+    "cli.lookups": (
+        ". columnar file_search location sst cli.key_text cli.opened cli.options "
+        "cli.output click pyarrow"
+    ),
+    "cli.reports": (
+        ". host_folder location sst sst.dump stats cli.failures cli.opened cli.options cli.output "
+        "click pyarrow"
+    ),
     "cli.columnar": "columnar columnar.lookup_file cli.options cli.output click",
     "cli.hudi": "pyarrow click hudi hudi.options location cli.hudi_rows cli.options cli.output",
     "cli.hudi_rows": (

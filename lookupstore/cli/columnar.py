@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import click
 
-from lookupstore.cli.options import names_of, output_option
+from lookupstore.cli.options import latest_partition_option, names_of, output_option
 from lookupstore.cli.output import counted, write_json
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.columnar.lookup_file import MODES, Mode
-
-latest_partition = click.option(
-    "--latest-partition",
-    metavar="NAME",
-    help="Of the folders NAME=value, only the one with the greatest value.",
-)
 
 
 @click.command()
@@ -22,7 +16,7 @@ latest_partition = click.option(
 @click.option("--columns", metavar="A,B", help="Value columns; all if missing.")
 @click.option("--mode", type=click.Choice(MODES), default="value", show_default=True,
               help="What lookups will give.")  # fmt: skip
-@latest_partition
+@latest_partition_option
 @click.option("--threads", type=click.IntRange(1, 64), default=1, show_default=True, metavar="N",
               help="How many files are made at one time.")  # fmt: skip
 @output_option("table", "json")

@@ -1,0 +1,115 @@
+"""What goes wrong in a command: one line in the words of the command line, and an exit status."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import traceback
+from typing import Any
+
+import click
+import pyarrow as pa
+
+from lookupstore.errors import LookupStoreError
+
+# What the person at the keyboard can put right by typing something else.
+_USAGE_ERRORS = (
+    ValueError,
+    TypeError,
+    KeyError,
+    FileNotFoundError,
+    FileExistsError,
+    IsADirectoryError,
+    NotADirectoryError,
+)
+# Remedies that the library tells in Python.
+_SPOKEN = {
+    r"overwrite=True": "--overwrite",
+    r"on_duplicate='first', 'last' or \('max', column\)": (
+        "--on-duplicate first, last or max:COLUMN"
+    ),
+    r"nullable_keys=\['([^']*)'\]": r"--nullable-keys \1",
+    r"order='(\w+)'": r"--order \1",
+    r"evolve=True": "--evolve",
+}
+
+
+class Main(click.Group):
+    """Run a command, and tell what goes wrong in one line and an exit status."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Run and exit, as click does, but with our own words for errors."""
+        options = {"prog_name": "lookupstore", **options, "standalone_mode": False}
+        try:
+            status = super().main(*args, **options)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            status = _reader_has_gone()
+        except OSError as error:  # what was left to write finds a full disk
+            click.echo(f"Error: {message_of(error)}", err=True)
+            status = 1
+        except click.ClickException as error:
+            click.echo(f"Error: {' '.join(error.format_message().split())}{_help(error)}", err=True)
+            status = error.exit_code
+        except (click.Abort, KeyboardInterrupt):
+            status = 130
+        _leave_nothing_to_write()
+        sys.exit(status or 0)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; our errors become click's, after the trace if that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.Abort, click.exceptions.Exit):
+            raise
+        except BrokenPipeError:
+            return _reader_has_gone()
+        except Exception as error:
+            if ctx.params["debug"]:
+                traceback.print_exc()
+            # Arrow's ValueErrors are about data; ours are about what was typed.
+            usage = isinstance(error, _USAGE_ERRORS) and not isinstance(error, pa.ArrowException)
+            failure = click.UsageError if usage else click.ClickException
+            raise failure(message_of(error)) from error
+
+
+def _reader_has_gone() -> int:
+    """Write to nowhere from now on, and be content: whoever read us has seen enough."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _leave_nothing_to_write() -> None:
+    """Keep Python from trying again, at its end, to write what could not be written."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _reader_has_gone()
+
+
+def _help(error: click.ClickException) -> str:
+    if isinstance(error, click.NoSuchOption) and not error.option_name.startswith("--"):
+        return " (put -- before keys if one begins with a minus)"
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        return f" (see '{error.ctx.command_path} --help')"
+    return ""
+
+
+def message_of(error: Exception) -> str:
+    """Return what an error says, in the words of the command line."""
+    if isinstance(error, KeyError) and error.args:  # whose text is the repr of its argument
+        return _spoken(str(error.args[0]))
+    if isinstance(error, OSError) and error.strerror is not None:
+        where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+        return f"{where}{error.strerror}"
+    if isinstance(error, (LookupStoreError, OSError, ImportError, RuntimeError, *_USAGE_ERRORS)):
+        return _spoken(str(error)) or type(error).__name__
+    return f"{type(error).__name__}: {error} (run 'lookupstore --debug ...' for the trace)"
+
+
+def _spoken(message: str) -> str:
+    """Return a message of the library with the options of the command line for its arguments."""
+    for argument, option in _SPOKEN.items():
+        message = re.sub(argument, option, message)
+    return message

@@ -1,0 +1,151 @@
+"""``lookupstore info | dump | verify | stats``: what stores and files are, and what joins did."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timezone
+
+import click
+import pyarrow as pa
+
+import lookupstore
+from lookupstore.cli.failures import message_of
+from lookupstore.cli.opened import open_store_or_file, write_info
+from lookupstore.cli.options import order_option, output_option, version_option
+from lookupstore.cli.output import counted, write_json, write_rows
+from lookupstore.errors import CorruptionError, LookupStoreError
+from lookupstore.host_folder import default_folder
+from lookupstore.location import shown_uri
+from lookupstore.sst import Info
+from lookupstore.sst.dump import dump_text, hexdump, layout
+from lookupstore.stats import QueryStats
+from lookupstore.stats import read as read_stats
+
+
+@click.command()
+@click.argument("path", metavar="STORE_OR_FILE")
+@version_option
+@order_option
+@output_option("table", "json")
+def info(path: str, version: int | None, order: str, output: str) -> None:
+    """Print what a store or file says of itself."""
+    opened = open_store_or_file(path, order, version)
+    with opened:
+        write_info(opened, output)
+
+
+@click.command()
+@click.argument("path", metavar="FILE")
+@click.option("--records", is_flag=True, help="Show every record, too.")
+@click.option("--hex", "hexadecimal", is_flag=True, help="Show every byte and its meaning instead.")
+@order_option
+@output_option("table", "json")
+def dump(path: str, records: bool, hexadecimal: bool, order: str, output: str) -> int:
+    """Print every region of one sorted file, checked, as far as a damaged one leads."""
+    if os.path.isdir(path):
+        with lookupstore.open(path):
+            raise click.UsageError(f"{path} is a store; give one of the files in its data folder")
+    found = layout(path, order, records=records or hexadecimal)
+    if output == "json":
+        write_json(found.to_json())
+    else:
+        for line in (hexdump if hexadecimal else dump_text)(found).splitlines():
+            click.secho(line, fg="red" if line.lstrip().startswith("!") else None)
+    if not found.ok:
+        where = next(region for region in found.regions if region.errors)
+        click.echo(
+            f"Error: {found.path}: damaged, first at offset {where.offset} ({where.name})", err=True
+        )
+    return 0 if found.ok else 1
+
+
+@click.command()
+@click.argument("path", metavar="STORE_OR_FILE")
+@version_option
+@order_option
+@output_option("table", "json")
+def verify(path: str, version: int | None, order: str, output: str) -> None:
+    """Read every byte of a store or file and check it."""
+    try:
+        with open_store_or_file(path, order, version) as opened:
+            checked = opened.verify()
+    except LookupStoreError as error:
+        if output == "json":
+            write_json(
+                {"ok": False, "path": shown_uri(path), "error": message_of(error), **_place(error)}
+            )
+        raise
+    if output == "json":
+        write_json({"ok": True, **checked.to_json()})
+    elif isinstance(checked, Info):
+        click.echo(
+            f"ok: {path}: {counted(checked.num_records or 0, 'record')} in "
+            f"{counted(checked.data_blocks, 'block')}, {counted(checked.file_bytes, 'byte')}"
+        )
+    else:
+        click.echo(
+            f"ok: {shown_uri(path)}: {counted(checked.num_rows, 'row')} in "
+            f"{counted(checked.files, 'file')}, {counted(checked.bytes, 'byte')}"
+        )
+        for name in checked.stray:
+            click.echo(f"{shown_uri(path)}: {name} is no part of the store", err=True)
+
+
+@click.command()
+@click.option("--store", metavar="PATH", help="Only lookups in this store, a folder or URI.")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, metavar="N",
+              help="Most queries, the last ones.")  # fmt: skip
+@click.option("--cache", metavar="FOLDER", help="Cache folder of the host; as processes that look "
+              "up find it if missing: $LOOKUPSTORE_CACHE, or lookupstore in ~/.cache.")  # fmt: skip
+@output_option("table", "json")
+def stats(store: str | None, limit: int, cache: str | None, output: str) -> None:
+    """Show what lookup joins did on this host in the last week, query by query.
+
+    The cache hit rate is the share of keys looked for in a block for which the block did not have
+    to be read first; bytes fetched came from remote storage.
+    """
+    folder = default_folder() if cache is None else cache
+    if cache is not None and not os.path.isdir(cache):
+        raise click.UsageError(f"--cache {cache}: no such folder")
+    wanted = None if store is None else lookupstore.Location(store).uri
+    found = read_stats(folder, limit, wanted)
+    if output == "json":
+        write_json([one.to_json() for one in found])
+        return
+    if not found:
+        click.echo(f"{folder}: no lookups in the last week", err=True)
+        return
+    table = pa.Table.from_pylist([_stats_row(one) for one in found])
+    write_rows(table.schema, table.to_batches(), output)
+
+
+def _stats_row(one: QueryStats) -> dict[str, object]:
+    counts = one.counts
+    rate = counts.cache_hit_rate
+    return {
+        "ended": datetime.fromtimestamp(int(one.last), timezone.utc),
+        "query": one.query,
+        "store": one.store,
+        "version": one.version,
+        "rows": counts.rows,
+        "hits": counts.hits,
+        "misses": counts.misses,
+        "filter negatives": counts.filter_negatives,
+        "blocks read": counts.blocks_read,
+        "bytes fetched": counts.bytes_fetched,
+        "cache hit rate": None if rate is None else round(rate, 4),
+        "refreshes": counts.refreshes,
+        "failed refreshes": counts.failed_refreshes,
+        "seconds": round(counts.seconds, 3),
+    }
+
+
+def _place(error: LookupStoreError) -> dict[str, object]:
+    if not isinstance(error, CorruptionError):
+        return {}
+    return {
+        "file": error.path,
+        "offset": error.offset,
+        "expected": error.expected,
+        "found": error.found,
+    }

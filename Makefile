@@ -23,7 +23,7 @@ EXTENSIONS := $(subst /,.,$(basename $(shell find lookupstore -name '*.pyx')))
 BUILT_FROM := setup.py $(CSRC) $(HEADERS) $(PYX)
 PACKAGED := $(BUILT_FROM) pyproject.toml MANIFEST.in README.md LICENSE \
             $(shell find lookupstore -name '*.py' -o -name '*.pyi')
-C_TESTS := $(wildcard csrc/test_*.c)
+C_TESTS := $(wildcard csrc/tests/*.[ch]) csrc/test_threads.c
 FORMATTED_C := $(CSRC) $(HEADERS) $(C_TESTS) bench/stages.c
 # As in pyproject.toml; installed first, so that a build in place finds them where later ones will.
 BUILD_REQUIRES := 'setuptools>=77' 'cython>=3.3,<4' 'pyarrow>=17'
@@ -112,12 +112,12 @@ endif
 test-c: build/test_csrc  ## Run the C test with AddressSanitizer and UndefinedBehaviorSanitizer
 	build/test_csrc
 
-build/test_csrc: csrc/test_csrc.c $(CSRC) $(HEADERS) $(VENV)/.built
+build/test_csrc: $(wildcard csrc/tests/*.[ch]) $(CSRC) $(HEADERS) $(VENV)/.built
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -g -O1 -Wall -Wextra -Werror -fsanitize=address,undefined \
 	    -fno-sanitize-recover=all -pthread -Icsrc \
 	    -isystem "$$($(BIN)/python -c 'import pyarrow; print(pyarrow.get_include())')" \
-	    csrc/test_csrc.c $(CSRC) -lm -o $@
+	    csrc/tests/*.c $(CSRC) -lm -o $@
 
 .PHONY: lint
 lint: $(VENV)/.built  ## Check style and types of Python, Cython and C

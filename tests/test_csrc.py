@@ -31,10 +31,9 @@ def run(command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
     )
 
 
-def check(name: str, sources: Sequence[Path], sanitizers: Sequence[str], tmp_path: Path) -> None:
-    program = tmp_path / name
+def check(files: Sequence[Path], sanitizers: Sequence[str], tmp_path: Path) -> None:
+    program = tmp_path / "program"
     include = ["-I", CSRC, "-isystem", pa.get_include()]
-    files = [CSRC / f"{name}.c", *sources]
     for command in (
         [*COMPILER, *FLAGS, *sanitizers, *include, *files, "-lm", "-o", program],
         [program],
@@ -45,7 +44,9 @@ def check(name: str, sources: Sequence[Path], sanitizers: Sequence[str], tmp_pat
 
 def test_the_c_test_passes_under_sanitizers(tmp_path: Path) -> None:
     sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-    check("test_csrc", sorted(CSRC.glob("ls_*.c")), sanitizers, tmp_path)
+    tests = sorted((CSRC / "tests").glob("*.c"))
+    assert tests
+    check([*tests, *sorted(CSRC.glob("ls_*.c"))], sanitizers, tmp_path)
 
 
 def test_the_threads_pass_under_thread_sanitizer(tmp_path: Path) -> None:
@@ -57,5 +58,5 @@ def test_the_threads_pass_under_thread_sanitizer(tmp_path: Path) -> None:
     if compiled.returncode != 0 or run([program]).returncode != 0:
         pytest.skip("ThreadSanitizer does not run here")
     names = ("batch", "block", "fences", "filter", "hash", "order", "slots")
-    sources = [CSRC / f"ls_{name}.c" for name in names]
-    check("test_threads", sources, ["-fsanitize=thread"], tmp_path)
+    files = [CSRC / "test_threads.c", *(CSRC / f"ls_{name}.c" for name in names)]
+    check(files, ["-fsanitize=thread"], tmp_path)

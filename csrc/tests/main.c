@@ -1,0 +1,47 @@
+/* Tests of csrc: built alone with sanitizers, run in seconds. `test_csrc SEED` repeats a run. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "made.h"
+#include "tests.h"
+
+int main(int argc, char **argv) {
+    seed = argc > 1 ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
+    state = seed;
+    test_bytes();
+    test_varints();
+    test_columns();
+    test_hashes();
+    test_orders();
+    test_block_bytes();
+    test_malformed_blocks();
+    test_blocks();
+    test_adding_columns();
+    test_adding_many();
+    test_gather();
+    test_filters();
+    test_sort();
+    test_slots();
+    test_full_buckets();
+    test_repeated_keys();
+    test_malformed_slots();
+    test_fences();
+    test_deep_fences();
+    test_shared_fences();
+    test_malformed_fences();
+    test_changed_fences();
+    test_batches();
+    test_batch_failures();
+    test_batches_beside_a_cache();
+    test_keys();
+    test_rows();
+    test_short_lists();
+    test_short_keys();
+    test_hadoop_blooms();
+    test_key_ranges();
+    test_md5();
+    test_key_tables();
+    printf("csrc: %zu checks hold, seed %llu\n", checks, (unsigned long long)seed);
+    return 0;
+}

@@ -1,0 +1,450 @@
+/* Tests of ls_batch.h: a file of small blocks against a walk over all records. */
+#include <pthread.h>
+
+#include "blocks.h"
+#include "ls_batch.h"
+#include "made.h"
+#include "tests.h"
+
+typedef struct {
+    ls_order order;
+    int repeats;
+    key_set set;
+    ls_slice *values;
+    size_t blocks;
+    size_t *starts; /* the first record of each block, and the number of records */
+    ls_slice *lasts; /* the last key of each */
+    uint8_t **stored; /* the bytes of each */
+    size_t *sizes;
+    uint8_t *index_data;
+    ls_block index;
+    ls_fences fences;
+    ls_ready *ready; /* each block that is ready has a copy of its bytes, and slots */
+    uint32_t **slots;
+    uint32_t *pins;
+    uint8_t *used;
+} made_file;
+
+static made_file make_file(ls_order order, key_kind kind, size_t wanted, int repeats) {
+    made_file file = {.order = order, .repeats = repeats};
+    file.set = make_keys(order, kind, wanted, repeats);
+    size_t count = file.set.count, size, most = 1 + below(30);
+    file.values = room(count * sizeof *file.values);
+    file.starts = room((count + 1) * sizeof *file.starts);
+    file.lasts = room(count * sizeof *file.lasts);
+    file.stored = room(count * sizeof *file.stored);
+    file.sizes = room(count * sizeof *file.sizes);
+    for (size_t i = 0; i < count; i++) {
+        static uint8_t text[200];
+        text[below(sizeof text)] = (uint8_t)any();
+        size_t value = below(8) == 0 ? below(150) : below(2) ? 32 : below(40);
+        file.values[i] = (ls_slice){copy(text + below(50), value), value};
+    }
+    for (size_t start = 0, end; start < count; start = end) {
+        end = start + 1 + below(most) < count ? start + 1 + below(most) : count;
+        end = end < count ? end : count;
+        file.starts[file.blocks] = start;
+        file.lasts[file.blocks] = file.set.keys[end - 1];
+        file.stored[file.blocks] = make_block(file.set.keys + start, file.values + start,
+                                              end - start, &file.sizes[file.blocks]);
+        file.blocks++;
+    }
+    file.starts[file.blocks] = count;
+    file.index_data = make_index(file.lasts, file.blocks, &file.index, &size);
+    file.ready = calloc(file.blocks + 1, sizeof *file.ready);
+    file.slots = calloc(file.blocks + 1, sizeof *file.slots);
+    file.pins = calloc(file.blocks + 1, sizeof *file.pins);
+    file.used = calloc(file.blocks + 1, 1);
+    return file;
+}
+
+static void make_ready(made_file *file, size_t number) {
+    uint8_t *data = copy(file->stored[number], file->sizes[number]);
+    ls_block block;
+    ls_ready ready;
+    uint32_t bad;
+    CHECK(ls_ready_data(&file->ready[number]) == NULL);
+    CHECK(ls_block_open(&block, data, file->sizes[number]) == LS_OK);
+    file->slots[number] = slots_room(&block);
+    CHECK(ls_slots_build(&block, file->sizes[number], file->order, file->slots[number], &ready,
+                         &bad) == LS_OK);
+    ready.data = NULL;
+    file->ready[number] = ready;
+    ls_ready_publish(&file->ready[number], data);
+}
+
+static void let_go(made_file *file, size_t number) {
+    const uint8_t *data = ls_ready_data(&file->ready[number]);
+    ls_ready_publish(&file->ready[number], NULL);
+    free((void *)data);
+    free(file->slots[number]);
+    file->slots[number] = NULL;
+}
+
+static void free_file(made_file *file) {
+    for (size_t i = 0; i < file->blocks; i++) {
+        let_go(file, i);
+        free(file->stored[i]);
+    }
+    for (size_t i = 0; i < file->set.count; i++)
+        free((void *)file->values[i].data);
+    free(file->values);
+    free(file->starts);
+    free(file->lasts);
+    free(file->stored);
+    free(file->sizes);
+    free(file->index_data);
+    free_fences(&file->fences);
+    free(file->ready);
+    free(file->slots);
+    free(file->pins);
+    free(file->used);
+    free_keys(&file->set);
+}
+
+/* The record that answers a key; the number of records if there is none. */
+static size_t answer_of(const made_file *file, ls_slice key) {
+    const ls_slice *keys = file->set.keys;
+    int found;
+    if (!file->repeats) {
+        size_t at = walk(file->order, keys, file->set.count, key, &found);
+        return found ? at : file->set.count;
+    }
+    size_t block = halve(file->order, file->lasts, file->blocks, key, &found);
+    if (block == file->blocks)
+        return file->set.count;
+    size_t from = file->starts[block], to = file->starts[block + 1];
+    size_t at = from + halve(file->order, keys + from, to - from, key, &found);
+    return found ? at : file->set.count;
+}
+
+/* Each item is one user of its block: nobody else is there. */
+static void check_pins(const made_file *file, const ls_batch_item *items, size_t count) {
+    uint32_t *pins = calloc(file->blocks + 1, sizeof *pins);
+    for (size_t i = 0; i < count; i++)
+        pins[items[i].block & ~LS_SEARCHED]++;
+    for (size_t i = 0; i < file->blocks; i++)
+        CHECK(file->pins[i] == pins[i]);
+    free(pins);
+}
+
+static int bit(const uint8_t *bitmap, size_t i) {
+    return bitmap[i >> 3] >> (i & 7) & 1;
+}
+
+/* Searches items, making blocks ready a few at a time. Where they are pinned, what has been found is
+ * staged now and then, and blocks that nobody has pinned go. Returns the arenas. */
+static size_t search_piece(made_file *file, const ls_column *keys, ls_batch_item *items,
+                           size_t *count, size_t first, ls_slice *answers, int pinned,
+                           uint8_t **arenas) {
+    size_t arena_count = 0;
+    for (;;) {
+        size_t left = 99999, expected = 0;
+        uint32_t bad = 99999;
+        CHECK(ls_batch_search(file->ready, file->order, keys, items, *count, first, answers, &left,
+                              &bad) == LS_OK);
+        CHECK(bad == 99999);
+        uint8_t *missing = calloc(file->blocks / 8 + 1, 1), *wanted = calloc(file->blocks + 1, 1);
+        for (size_t i = 0; i < *count; i++) {
+            if (items[i].block & LS_SEARCHED)
+                continue;
+            CHECK(file->ready[items[i].block].data == NULL);
+            wanted[items[i].block] = 1;
+            expected++;
+        }
+        CHECK(left == expected);
+        size_t lucky = below(file->blocks + 1); /* another thread has made it ready since */
+        if (wanted[lucky]) {
+            make_ready(file, lucky);
+            wanted[lucky] = 0;
+        }
+        ls_batch_missing(file->ready, items, *count, missing);
+        for (size_t i = 0; i < file->blocks; i++)
+            CHECK(bit(missing, i) == wanted[i]);
+        if (left > 0 && pinned && below(2)) {
+            size_t bytes = 0, searched = *count - left;
+            for (size_t i = 0; i < *count; i++)
+                if (items[i].block & LS_SEARCHED)
+                    bytes += answers[items[i].index - first].size;
+            CHECK(ls_batch_stage_size(items, *count, first, answers) == bytes);
+            arenas[arena_count] = room(bytes);
+            ls_batch_stage(items, *count, first, answers, arenas[arena_count]);
+            arena_count++;
+            *count = ls_batch_drop_searched(file->pins, items, *count);
+            CHECK(*count == left && searched + left >= *count);
+            check_pins(file, items, *count);
+            for (size_t i = 0; i < file->blocks; i++)
+                if (file->pins[i] == 0 && file->ready[i].data != NULL && below(4))
+                    let_go(file, i);
+        } else if (left > 0 && !pinned && below(2)) {
+            *count = ls_batch_drop_searched(NULL, items, *count);
+            CHECK(*count == left);
+        }
+        size_t some = 1 + below(4);
+        for (size_t i = 0; i < file->blocks && some > 0; i++)
+            if (wanted[i] && (below(2) || left <= 2)) {
+                make_ready(file, i);
+                some--;
+            }
+        free(missing);
+        free(wanted);
+        if (left == 0)
+            return arena_count;
+    }
+}
+
+/* Answers keys [start, end) of a column, with answers so far in `ends`, `validity` and *data. */
+static size_t answer_piece(made_file *file, const ls_filter *filter, const ls_column *keys,
+                           size_t start, size_t end, int64_t *ends, uint8_t *validity,
+                           uint8_t *found, uint8_t **data) {
+    ls_batch_item *items = room((end - start) * sizeof *items);
+    ls_slice *answers = calloc(end - start + 1, sizeof *answers), key;
+    size_t count = 99999, bad = 99999, expected = 0, arena_count;
+    uint8_t *arenas[10000];
+    int pinned = (int)below(2);
+    CHECK(ls_batch_filter(filter, file->order, keys, start, end, items, &count, &bad) == LS_OK);
+    CHECK(bad == 99999);
+    for (size_t i = start; i < end; i++) {
+        CHECK(ls_column_get(keys, i, &key) == LS_OK);
+        if (!ls_column_is_valid(keys, i) || !ls_filter_test(filter, key))
+            continue;
+        CHECK(expected < count && items[expected].index == i);
+        CHECK(items[expected].hash == ls_hash(key));
+        expected++;
+    }
+    CHECK(expected == count);
+
+    ls_batch_item *before = copy(items, count * sizeof *items);
+    CHECK(ls_batch_route(&file->fences, file->ready, keys, items, &count) == LS_OK);
+    size_t kept = 0;
+    for (size_t i = 0; i < expected; i++) {
+        uint32_t block;
+        CHECK(ls_column_get(keys, before[i].index, &key) == LS_OK);
+        CHECK(ls_fences_route(&file->fences, key, &block) == LS_OK);
+        if (block == file->blocks)
+            continue;
+        CHECK(kept < count && items[kept].index == before[i].index);
+        CHECK(items[kept].hash == before[i].hash && items[kept].block == block);
+        kept++;
+    }
+    CHECK(kept == count);
+    free(before);
+
+    if (pinned) {
+        memset(file->used, 0, file->blocks);
+        ls_batch_pin(file->pins, file->used, items, count);
+        check_pins(file, items, count);
+        for (size_t i = 0; i < file->blocks; i++)
+            CHECK(file->used[i] == (file->pins[i] > 0));
+    }
+    arena_count = search_piece(file, keys, items, &count, start, answers, pinned, arenas);
+
+    size_t size = (size_t)ends[start] + ls_batch_size(answers, end - start);
+    *data = realloc(*data, size + (size == 0));
+    size_t missing =
+        ls_batch_gather(answers, end - start, ends + start, validity + start / 8, *data);
+    CHECK(ls_batch_found(answers, end - start, found + start / 8) == missing);
+    CHECK((size_t)ends[end] == size);
+    if (pinned) {
+        check_pins(file, items, count);
+        ls_batch_unpin(file->pins, items, count);
+    }
+    check_pins(file, items, 0);
+    while (arena_count > 0)
+        free(arenas[--arena_count]);
+    free(items);
+    free(answers);
+    return missing;
+}
+
+static void check_batch(made_file *file, key_kind kind) {
+    size_t asked_count = below(below(4) ? 100 : 700), records = file->set.count;
+    int fixed = file->order != LS_ORDER_BYTES || kind == COUNTED_KEYS;
+    int offset_width = fixed && below(2) ? 0 : below(2) ? 4 : 8;
+    ls_slice *asked = room(asked_count * sizeof *asked);
+    for (size_t i = 0; i < asked_count; i++) {
+        /* Known ones, some of them twice, and others. */
+        do {
+            asked[i] = records > 0 && below(3)
+                           ? neighbour(file->order, file->set.keys[below(records)],
+                                       below(2) ? 0 : below(NEIGHBOURS))
+                           : any_key(file->order);
+            if (offset_width > 0 || file->order != LS_ORDER_BYTES || asked[i].size == 8)
+                break;
+            free((void *)asked[i].data);
+        } while (1);
+    }
+    made_column made = make_column(asked, asked_count, offset_width);
+    if (below(2)) {
+        made.column.validity_offset = below(20);
+        size_t bytes = (made.column.validity_offset + asked_count + 7) / 8;
+        made.column.validity = made.validity = room(bytes);
+        for (size_t i = 0; i < bytes; i++)
+            ((uint8_t *)made.validity)[i] = (uint8_t)(any() | any());
+    }
+
+    /* A filter that lets all keys pass, or those of the file and some others. */
+    uint8_t *bits = calloc(64, 1);
+    ls_filter filter = {.kind = (ls_filter_kind)below(3), .bits = bits, .size = 64, .hashes = 3};
+    for (size_t i = 0; i < records; i++) {
+        if (filter.kind == LS_FILTER_SPLIT_BLOCK)
+            ls_split_block_add(bits, 2, ls_hash(file->set.keys[i]));
+        else if (filter.kind == LS_FILTER_PAIMON)
+            ls_paimon_filter_add(bits, 64, 3, ls_paimon_hash(file->set.keys[i]));
+    }
+
+    size_t bitmap = (asked_count + 7) / 8, missing = 0, expected_missing = 0;
+    int64_t *ends = room(8 * (asked_count + 1));
+    uint8_t *validity = calloc(bitmap, 1), *found = calloc(bitmap, 1), *data = NULL;
+    ends[0] = 0;
+    for (size_t start = 0, end; start < asked_count; start = end) {
+        end = start + 8 * (1 + below(below(2) ? 8 : 80)); /* of whole bytes of the bitmaps */
+        end = end < asked_count ? end : asked_count;
+        missing +=
+            answer_piece(file, &filter, &made.column, start, end, ends, validity, found, &data);
+        for (size_t i = 0; i < file->blocks; i++)
+            if (file->ready[i].data != NULL && below(4) == 0)
+                let_go(file, i);
+    }
+    for (size_t i = 0; i < asked_count; i++) {
+        size_t at = ls_column_is_valid(&made.column, i) ? answer_of(file, asked[i]) : records;
+        CHECK(bit(validity, i) == (at < records));
+        CHECK(bit(found, i) == (at < records));
+        ls_slice got = {data + ends[i], (size_t)(ends[i + 1] - ends[i])};
+        CHECK(at < records ? same(got, file->values[at]) : got.size == 0);
+        expected_missing += at == records;
+        free((void *)asked[i].data);
+    }
+    CHECK(missing == expected_missing);
+    free(asked);
+    free(bits);
+    free(ends);
+    free(validity);
+    free(found);
+    free(data);
+    free_column(&made);
+}
+
+void test_batches(void) {
+    static const ls_order orders[] = {LS_ORDER_BYTES, LS_ORDER_BYTES, LS_ORDER_BYTES,
+                                      LS_ORDER_INT8,  LS_ORDER_INT32, LS_ORDER_INT64};
+    for (size_t round = 0; round < 90; round++) {
+        ls_order order = orders[round % 6];
+        key_kind kind = (key_kind)below(KEY_KINDS);
+        made_file file = make_file(order, kind, below(below(2) ? 60 : 500), below(4) == 0);
+        make_fences(&file.fences, &file.index, order);
+        for (size_t n = 0; n < 3; n++) /* the first one of which finds nothing ready */
+            check_batch(&file, kind);
+        free_file(&file);
+    }
+}
+
+void test_batch_failures(void) {
+    /* Keys that the order does not know are refused, nulls are not looked at. */
+    const ls_slice asked[] = {slice("abcd"), slice("abc"), slice("abcd")};
+    ls_batch_item items[3];
+    ls_filter filter = {.kind = LS_FILTER_NONE};
+    size_t count, bad = 99;
+    made_column made = make_column(asked, 3, 4);
+    CHECK(ls_batch_filter(&filter, LS_ORDER_INT32, &made.column, 0, 3, items, &count, &bad) ==
+          LS_BAD_KEY);
+    CHECK(bad == 1);
+    made.column.validity = made.validity = copy("\x05", 1);
+    CHECK(ls_batch_filter(&filter, LS_ORDER_INT32, &made.column, 0, 3, items, &count, &bad) ==
+          LS_OK);
+    CHECK(count == 2 && items[0].index == 0 && items[1].index == 2);
+    /* Offsets that leave the data are, under a null too: what is there is hashed. */
+    ((int32_t *)made.offsets)[2] = -1;
+    CHECK(ls_batch_filter(&filter, LS_ORDER_BYTES, &made.column, 0, 3, items, &count, &bad) ==
+          LS_BAD_COLUMN);
+    CHECK(bad == 1);
+    free_column(&made);
+
+    /* A block that has changed since it was ready: which one is told. */
+    made_file file = make_file(LS_ORDER_BYTES, COUNTED_KEYS, 200, 0);
+    make_fences(&file.fences, &file.index, LS_ORDER_BYTES);
+    for (size_t i = 0; i < file.blocks; i++)
+        make_ready(&file, i);
+    made = make_column(file.set.keys, file.set.count, 0);
+    ls_batch_item *all = room(file.set.count * sizeof *all);
+    ls_slice *answers = calloc(file.set.count, sizeof *answers);
+    size_t broken = below(file.blocks), left;
+    uint32_t number = 99999;
+    ls_block block;
+    ls_slice key, value;
+    const uint8_t *data = ls_ready_data(&file.ready[broken]);
+    CHECK(ls_block_open(&block, data, file.sizes[broken]) == LS_OK);
+    CHECK(ls_block_record(&block, block.count - 1, &key, &value) == LS_OK);
+    memset((uint8_t *)key.data + key.size, 0x80,
+           (size_t)(data + file.sizes[broken] - key.data) - 8);
+    CHECK(ls_batch_filter(&filter, LS_ORDER_BYTES, &made.column, 0, file.set.count, all, &count,
+                          &bad) == LS_OK);
+    CHECK(ls_batch_route(&file.fences, file.ready, &made.column, all, &count) == LS_OK);
+    CHECK(count == file.set.count);
+    ls_status status = ls_batch_search(file.ready, LS_ORDER_BYTES, &made.column, all, count, 0,
+                                       answers, &left, &number);
+    CHECK((status == LS_BAD_VARINT || status == LS_TRUNCATED) && number == broken);
+    free(all);
+    free(answers);
+    free_column(&made);
+    free_file(&file);
+}
+
+/* A cache that looks whether a block is in use takes it away for a moment, and puts it back because
+ * of the pins, again and again. */
+typedef struct {
+    made_file *file;
+    int done;
+} taker;
+
+static void *take_away(void *argument) {
+    taker *cache = argument;
+    while (!__atomic_load_n(&cache->done, __ATOMIC_RELAXED))
+        for (size_t i = 0; i < cache->file->blocks; i++) {
+            const uint8_t *data = ls_ready_data(&cache->file->ready[i]);
+            ls_ready_publish(&cache->file->ready[i], NULL);
+            if (__atomic_load_n(&cache->file->pins[i], __ATOMIC_SEQ_CST) != 0)
+                ls_ready_publish(&cache->file->ready[i], data);
+        }
+    return NULL;
+}
+
+/* A pinned block may seem not to be ready, but what has been seen of it stays. */
+void test_batches_beside_a_cache(void) {
+    made_file file = make_file(LS_ORDER_BYTES, COUNTED_KEYS, 300, 0);
+    make_fences(&file.fences, &file.index, LS_ORDER_BYTES);
+    made_column made = make_column(file.set.keys, file.set.count, 0);
+    size_t count = 0, bad;
+    ls_batch_item *routed = room(file.set.count * sizeof *routed);
+    ls_filter filter = {.kind = LS_FILTER_NONE};
+    CHECK(ls_batch_filter(&filter, LS_ORDER_BYTES, &made.column, 0, file.set.count, routed, &count,
+                          &bad) == LS_OK);
+    CHECK(ls_batch_route(&file.fences, file.ready, &made.column, routed, &count) == LS_OK);
+    CHECK(count == file.set.count);
+    for (size_t i = 0; i < file.blocks; i++)
+        make_ready(&file, i);
+    ls_batch_pin(file.pins, file.used, routed, count);
+    taker cache = {.file = &file};
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, take_away, &cache) == 0);
+    for (size_t round = 0; round < 500; round++) {
+        ls_batch_item *items = copy(routed, count * sizeof *items);
+        ls_slice *answers = calloc(count, sizeof *answers);
+        size_t left = count;
+        uint32_t block;
+        while (left > 0)
+            CHECK(ls_batch_search(file.ready, LS_ORDER_BYTES, &made.column, items, count, 0,
+                                  answers, &left, &block) == LS_OK);
+        for (size_t i = 0; i < count; i++)
+            CHECK(answers[i].data != NULL && same(answers[i], file.values[i]));
+        free(items);
+        free(answers);
+    }
+    __atomic_store_n(&cache.done, 1, __ATOMIC_RELAXED);
+    CHECK(pthread_join(thread, NULL) == 0);
+    ls_batch_unpin(file.pins, routed, count);
+    check_pins(&file, NULL, 0);
+    free(routed);
+    free_column(&made);
+    free_file(&file);
+}

@@ -1,0 +1,36 @@
+/* The tests: each checks what its name says, and aborts if it does not hold. */
+#pragma once
+
+void test_bytes(void);
+void test_varints(void);
+void test_columns(void);
+void test_hashes(void);
+void test_orders(void);
+void test_block_bytes(void);
+void test_malformed_blocks(void);
+void test_blocks(void);
+void test_adding_columns(void);
+void test_adding_many(void);
+void test_gather(void);
+void test_filters(void);
+void test_sort(void);
+void test_slots(void);
+void test_full_buckets(void);
+void test_repeated_keys(void);
+void test_malformed_slots(void);
+void test_fences(void);
+void test_deep_fences(void);
+void test_shared_fences(void);
+void test_malformed_fences(void);
+void test_changed_fences(void);
+void test_batches(void);
+void test_batch_failures(void);
+void test_batches_beside_a_cache(void);
+void test_keys(void);
+void test_rows(void);
+void test_short_lists(void);
+void test_short_keys(void);
+void test_hadoop_blooms(void);
+void test_key_ranges(void);
+void test_md5(void);
+void test_key_tables(void);

@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from functools import partial
 from types import TracebackType
-from typing import Any, NoReturn, TypeAlias
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import xxhash
 
-from lookupstore._keys import bucket_of
 from lookupstore.bucket_files import BucketFiles
-from lookupstore.errors import ClosedError, CorruptionError, FormatError, StaleStoreError
+from lookupstore.bucket_reads import BucketReads
+from lookupstore.errors import ClosedError, StaleStoreError
 from lookupstore.key_arguments import encode_keys
 from lookupstore.keys import KeySchema
 from lookupstore.location import Location
-from lookupstore.manifest import DATA_FOLDER, Manifest
+from lookupstore.manifest import Manifest
 from lookupstore.residency import Residency
-from lookupstore.runs import BATCH_BYTES, RepeatedKeyError, merge
-from lookupstore.sst import Reader
 from lookupstore.sst.cache import BlockCache
 from lookupstore.stats import Counts
 from lookupstore.store_check import StoreCheck, check_store
@@ -39,8 +33,6 @@ from lookupstore.versions import (
     read_version,
     replaced_meanwhile,
 )
-
-Positions: TypeAlias = "npt.NDArray[np.int64]"
 
 
 @dataclass(frozen=True)
@@ -159,6 +151,7 @@ class LookupStore:
         self._manifest, self._files = _open_files(
             self._location, version, cache, Residency() if residency is None else residency
         )
+        self._buckets = BucketReads(self._location, self._manifest, self._files)
 
     @property
     def location(self) -> Location:
@@ -264,15 +257,9 @@ class LookupStore:
         encoded = self._manifest.key_schema.encode_one(key)
         if encoded is None:
             return None
-        buckets = self._manifest.buckets
-        bucket = xxhash.xxh64_intdigest(encoded) % buckets if buckets > 1 else 0
-        if bucket not in self._files:
+        batch = self._buckets.row(encoded)
+        if batch is None:
             return None
-        row = self._files.ask(bucket, lambda reader: reader.get(encoded))
-        if row is None:
-            return None
-        rows = pa.array([row], pa.large_binary())
-        batch = self._unpack(rows, None, [(bucket, rows)])
         return {
             name: column[0].as_py()
             for name, column in zip(batch.schema.names, batch.columns, strict=True)
@@ -302,7 +289,7 @@ class LookupStore:
             raise ValueError(
                 f"found={found!r}: there is a value column {mark!r}; give another name"
             )
-        present, batch = self._found(encode_keys(keys, self._manifest.key_schema), names)
+        present, batch = self._buckets.found(encode_keys(keys, self._manifest.key_schema), names)
         if not names:
             # An Arrow table knows its length by its columns, until the last one is deselected.
             table = pa.table({mark: present})
@@ -319,14 +306,7 @@ class LookupStore:
             CorruptionError: the stored bytes are wrong.
         """
         self._check_open()
-        encoded = encode_keys(keys, self._manifest.key_schema)
-        if self._manifest.buckets == 1:
-            for bucket in self._files:
-                return self._files.ask(bucket, lambda reader: reader.contains_many(encoded))
-        answer = np.zeros(len(encoded), dtype=bool)
-        for _, positions, present in self._ask_each(encoded, Reader.contains_many):
-            answer[positions] = present.to_numpy(zero_copy_only=False)
-        return pa.array(answer)
+        return self._buckets.contains(encode_keys(keys, self._manifest.key_schema))
 
     def scan(
         self,
@@ -370,8 +350,8 @@ class LookupStore:
             bounds["start"], bounds["stop"] = key_schema.encode_bounds(start, stop)
         fields = [*key_schema.schema, *(self.value_schema.field(name) for name in names)]
         schema = pa.schema(fields)
-        batches = self._scan(schema, names, bounds, reverse)
-        return pa.RecordBatchReader.from_batches(schema, batches)
+        batches = self._buckets.scan(schema, names, bounds, reverse)
+        return pa.RecordBatchReader.from_batches(schema, self._while_open(batches))
 
     def bucket_bounds(self) -> dict[int, tuple[bytes, bytes]]:
         """Return the least and the greatest encoded key of each bucket that has rows.
@@ -415,8 +395,8 @@ class LookupStore:
         schema = pa.schema(
             [*self.key_schema.schema, *(self.value_schema.field(name) for name in names)]
         )
-        batches = self._bucket_batches(bucket, ranges, schema, names)
-        return pa.RecordBatchReader.from_batches(schema, batches)
+        batches = self._buckets.scan_bucket(bucket, ranges, schema, names)
+        return pa.RecordBatchReader.from_batches(schema, self._while_open(batches))
 
     def info(self) -> StoreInfo:
         """Describe the store."""
@@ -497,6 +477,14 @@ class LookupStore:
         if self._closed:
             raise ClosedError(f"{self.path}: the store is closed; open it again")
 
+    def _while_open(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        while True:
+            self._check_open()
+            batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
+
     def _value_columns(self, columns: Sequence[str] | None) -> list[str]:
         known = list(self.value_schema.names)
         if columns is None:
@@ -509,145 +497,6 @@ class LookupStore:
             if names.count(name) > 1:
                 raise ValueError(f"columns names {name!r} twice")
         return names
-
-    def _ask_each(
-        self, keys: pa.Array, question: Callable[[Reader, pa.Array], pa.Array]
-    ) -> Iterator[tuple[int, Positions, pa.Array]]:
-        """Yield bucket, positions of the keys that are in it, and its answer to these keys."""
-        buckets = self._manifest.buckets
-        # A null key falls into some bucket, where no reader finds it.
-        held = bucket_of(keys, buckets)
-        order = np.argsort(held, kind="stable")
-        ends = np.searchsorted(held[order], np.arange(buckets + 1))
-        places = {bucket: order[ends[bucket] : ends[bucket + 1]] for bucket in self._files}
-
-        def ask(positions: Positions, reader: Reader) -> pa.Array:
-            return question(reader, keys.take(pa.array(positions)))
-
-        answers = self._files.ask_each(
-            {bucket: partial(ask, places[bucket]) for bucket in places if len(places[bucket])}
-        )
-        for bucket, answer in answers.items():
-            yield bucket, places[bucket], answer
-
-    def _found(
-        self, keys: pa.Array, names: Sequence[str]
-    ) -> tuple[pa.BooleanArray, pa.RecordBatch]:
-        """Return which keys there are, and columns of the row at each."""
-        if self._manifest.buckets == 1:
-            for bucket in self._files:
-                return self._read(bucket, keys, names)
-        parts: list[tuple[int, pa.Array]] = []
-        # Where the answer to each key is in the concatenation of all parts; -1: nowhere.
-        places = np.full(len(keys), -1, dtype=np.int64)
-        count = 0
-        for bucket, positions, rows in self._ask_each(keys, Reader.get_many):
-            parts.append((bucket, rows))
-            places[positions] = np.arange(count, count + len(rows))
-            count += len(rows)
-        joined = pa.concat_arrays([rows for _, rows in parts] or [pa.array([], pa.large_binary())])
-        found = joined.take(pa.array(places, mask=places < 0))
-        return found.is_valid(), self._unpack(found, names, parts)
-
-    def _read(
-        self, bucket: int, keys: pa.Array, names: Sequence[str]
-    ) -> tuple[pa.BooleanArray, pa.RecordBatch]:
-        """Return which keys a bucket has, and columns of the row at each."""
-
-        def ask(reader: Reader) -> tuple[pa.BooleanArray, pa.RecordBatch]:
-            return self._manifest.row_schema.read(len(keys), names, partial(reader.answer, keys))
-
-        try:
-            return self._files.ask(bucket, ask)
-        except FormatError as error:
-            self._corrupt(bucket, "rows of the store's value columns", error)
-
-    def _unpack(
-        self,
-        rows: pa.Array,
-        names: Sequence[str] | None,
-        parts: Sequence[tuple[int, pa.Array]],
-    ) -> pa.RecordBatch:
-        """Decode rows; if they do not fit the schema, find the file that gave the bad one."""
-        try:
-            return self._manifest.row_schema.unpack(rows, names)
-        except FormatError as error:
-            for bucket, part in parts:
-                try:
-                    self._manifest.row_schema.unpack(part, names)
-                except FormatError as own:
-                    self._corrupt(bucket, "rows of the store's value columns", own)
-            self._corrupt(parts[0][0], "rows of the store's value columns", error)
-
-    def _corrupt(self, bucket: int, expected: str, found: object) -> NoReturn:
-        file = next(file for file in self._manifest.files if file.bucket == bucket)
-        raise CorruptionError(self._location.show(file.name), 0, expected, found)
-
-    def _scan(
-        self,
-        schema: pa.Schema,
-        names: Sequence[str],
-        bounds: dict[str, bytes | None],
-        reverse: bool,
-    ) -> Iterator[pa.RecordBatch]:
-        def part(reader: Reader) -> Iterator[pa.RecordBatch]:
-            return reader.scan(**bounds, reverse=reverse)
-
-        runs = [self._files.pieces(bucket, part) for bucket in self._files]
-        batches = runs[0] if len(runs) == 1 else merge(runs, "error", reverse=reverse)
-        while True:
-            self._check_open()
-            try:
-                batch = next(batches, None)
-            except RepeatedKeyError as error:
-                path = self._location.show(DATA_FOLDER)
-                raise CorruptionError(
-                    path, 0, "each key in one bucket", f"{error.key.hex()} in two"
-                ) from None
-            if batch is None:
-                return
-            yield self._decoded(batch, schema, names)
-
-    def _bucket_batches(
-        self,
-        bucket: int,
-        ranges: Sequence[tuple[bytes | None, bytes | None]],
-        schema: pa.Schema,
-        names: Sequence[str],
-    ) -> Iterator[pa.RecordBatch]:
-        if bucket not in self._files:
-            return
-
-        def scan(reader: Reader) -> Iterator[pa.RecordBatch]:
-            for start, stop in ranges:
-                yield from reader.scan(start, stop)
-
-        held: list[pa.RecordBatch] = []
-        size = 0
-        for batch in self._files.pieces(bucket, scan):
-            held.append(batch)
-            size += batch.nbytes
-            if size >= BATCH_BYTES:
-                yield self._decoded(_one_batch(held), schema, names)
-                held, size = [], 0
-            self._check_open()
-        if held:
-            yield self._decoded(_one_batch(held), schema, names)
-
-    def _decoded(
-        self, batch: pa.RecordBatch, schema: pa.Schema, names: Sequence[str]
-    ) -> pa.RecordBatch:
-        try:
-            return pa.RecordBatch.from_arrays(self._manifest.decode(batch, names), schema=schema)
-        except FormatError as error:
-            bad = error
-        held = bucket_of(batch.column("key"), self._manifest.buckets)
-        for bucket in np.unique(held).tolist():
-            try:
-                self._manifest.decode(batch.filter(pa.array(held == bucket)), names)
-            except FormatError as error:
-                self._corrupt(bucket, "keys and rows of the store's columns", error)
-        self._corrupt(int(held[0]), "keys and rows of the store's columns", bad)
 
 
 def _open_files(
@@ -665,11 +514,6 @@ def _open_files(
         except StaleStoreError:
             continue
     raise replaced_meanwhile(location)
-
-
-def _one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    columns = [pa.concat_arrays(parts) for parts in zip(*(b.columns for b in batches), strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)
 
 
 def _reopen(

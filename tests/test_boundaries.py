@@ -89,10 +89,10 @@ ALLOWED = {
     "residency": "chunks host_folder local_copy location made_files recode remote sst",
     "bucket_files": "pyarrow host_folder location manifest residency sst sst.cache stats versions",
     "store_check": "numpy _keys bucket_files location manifest sst versions",
+    "bucket_reads": "numpy pyarrow xxhash _keys bucket_files location manifest runs sst",
     "store": (
-        "numpy pyarrow xxhash _keys bucket_files key_arguments keys location manifest residency "
-        "runs sst stats "
-        "sst.cache store_check versions"
+        "pyarrow bucket_files bucket_reads key_arguments keys location manifest residency "
+        "stats sst.cache store_check versions"
     ),
     "build": (
         "pyarrow _keys expiry keys location manifest new_version progress rows runs source sst "
@@ -254,7 +254,7 @@ ALLOWED = {
     ),
     "spark.packs": "pyarrow numpy",
     "spark.jobs": "pyspark py4j rich progress",
-    "spark.types": "pyspark pyarrow",
+    "spark.types": "pyspark pyarrow arrow_types",
     "spark.freshness": "location manifest versions",
     "spark.task": "pyspark pyarrow columnar host_folder keys location spark.freshness stats store",
     "spark.worker": "pyarrow numpy _keys key_arguments keys spark.task spark.types",

@@ -10,6 +10,8 @@ from __future__ import annotations
 import pyarrow as pa
 from pyspark.sql import types as sql
 
+from lookupstore.arrow_types import unwrap
+
 _SIMPLE: tuple[tuple[pa.DataType, sql.DataType], ...] = (
     (pa.null(), sql.NullType()),
     (pa.bool_(), sql.BooleanType()),
@@ -111,7 +113,7 @@ def to_spark(array: pa.Array, kind: pa.DataType, column: str) -> pa.Array:
         ValueError: a value that Spark's type cannot hold: part of a microsecond, or a timestamp
             outside its range.
     """
-    array = _decoded(array)
+    array = unwrap(array)
     if array.type == kind:
         return array
     try:
@@ -173,17 +175,6 @@ def _unknown(kind: object, column: str) -> TypeError:
         f"column {column!r} of the store is {kind}, for which Spark has no type; leave it out "
         "with columns="
     )
-
-
-def _decoded(array: pa.Array) -> pa.Array:
-    """Return the values of a dictionary or an extension, not all of which Arrow can cast."""
-    while True:
-        if isinstance(array, pa.ExtensionArray):
-            array = array.storage
-        elif isinstance(array, pa.DictionaryArray):
-            array = array.dictionary_decode()
-        else:
-            return array
 
 
 def _arrow_field(field: sql.StructField) -> pa.Field:

@@ -27,9 +27,6 @@ cdef extern from "ls_block.h":
         const ls_block *block, uint32_t i, ls_slice *key, ls_slice *value) noexcept nogil
     ls_status ls_block_validate(
         const ls_block *block, ls_order order, int repeats, uint32_t *bad) noexcept nogil
-    ls_status ls_block_seek(
-        const ls_block *block, ls_order order, ls_slice key, uint32_t *position,
-        int *found) noexcept nogil
     ls_status ls_block_lower_bound(
         const ls_block *block, ls_order order, ls_slice key, uint32_t start, uint32_t *position,
         int *found) noexcept nogil

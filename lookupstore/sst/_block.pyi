@@ -1,11 +1,9 @@
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 from typing_extensions import Self, disjoint_base
 
 from lookupstore._arrow import BinaryColumn
-
-_D = TypeVar("_D")
 
 @disjoint_base
 class BlockBuilder:
@@ -41,9 +39,7 @@ class Block:
     @property
     def nbytes(self) -> int: ...
     def record(self, i: int) -> tuple[bytes, bytes]: ...
-    def seek(self, key: bytes) -> tuple[int, bool]: ...
     def lower_bound(self, key: bytes) -> int: ...
-    def get(self, key: bytes, default: _D | None = None) -> bytes | _D | None: ...
     def validate(self, repeats: bool) -> None: ...
     def to_arrow(
         self, start: int, end: int, reverse: bool = False

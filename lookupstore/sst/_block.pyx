@@ -306,16 +306,6 @@ cdef class Block:
         self.fail(ls_block_record(&self.block, i, &key, &value), f"record {i} of the block")
         return (<char *>key.data)[:key.size], (<char *>value.data)[:value.size]
 
-    def seek(self, bytes key not None):
-        """Return (position, found) as Java's binary search does."""
-        cdef uint32_t position
-        cdef int found
-        check_key(self.order, slice_of(key), "key")
-        self.fail(
-            ls_block_seek(&self.block, self.order, slice_of(key), &position, &found),
-            "records of the block")
-        return position, bool(found)
-
     def lower_bound(self, bytes key not None):
         """Return the position of the first record whose key is not smaller."""
         cdef uint32_t position
@@ -325,22 +315,6 @@ cdef class Block:
             ls_block_lower_bound(&self.block, self.order, slice_of(key), 0, &position, &found),
             "records of the block")
         return position
-
-    def get(self, bytes key not None, default=None):
-        """Return the value of a key."""
-        cdef uint32_t position
-        cdef int found
-        cdef ls_slice stored, value
-        check_key(self.order, slice_of(key), "key")
-        self.fail(
-            ls_block_seek(&self.block, self.order, slice_of(key), &position, &found),
-            "records of the block")
-        if not found:
-            return default
-        self.fail(
-            ls_block_record(&self.block, position, &stored, &value),
-            f"record {position} of the block")
-        return (<char *>value.data)[:value.size]
 
     def validate(self, bint repeats):
         """Read every record: they tile the block and keys are in order."""

@@ -224,13 +224,6 @@ cdef class Filter:
     def hashes(self):
         return self.filter.hashes
 
-    def might_contain(self, bytes key not None):
-        """Return False if the key is certainly absent."""
-        cdef ls_slice slice
-        slice.data = <const uint8_t *>key
-        slice.size = len(key)
-        return bool(ls_filter_test(&self.filter, slice))
-
 
 cdef ls_filter_kind kind_of(str kind) except? LS_FILTER_NONE:
     if kind == "none":

@@ -12,7 +12,9 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from lookupstore._arrow import BinaryColumn
 from lookupstore.sst import Reader, Writer
+from lookupstore.sst._filter import Filter
 from lookupstore.sst.cache import BlockCache
 from lookupstore.sst.format import (
     NATIVE,
@@ -27,6 +29,11 @@ Record = tuple[bytes, bytes]
 
 DIALECTS = {"native": NATIVE, "paimon": PAIMON}
 CODECS = ("none", "zstd", "lz4")
+
+
+def lets_pass(one: Filter, key: bytes) -> bool:
+    """Return whether a filter does not rule out a key."""
+    return one.hides(BinaryColumn([key])) == 0
 
 
 def varint(number: int) -> bytes:

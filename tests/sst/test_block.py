@@ -78,11 +78,7 @@ def test_read(records: list[tuple[bytes, bytes]], others: list[bytes]) -> None:
     one.validate(False)
     for key in keys + others:
         at = bisect.bisect_left(keys, key)
-        found = key in keys
         assert one.lower_bound(key) == at
-        assert one.seek(key) == (at, found)
-        assert one.get(key) == (records[at][1] if found else None)
-        assert one.get(key, 5) == (records[at][1] if found else 5)
     for start in range(0, len(one) + 1, 3):
         for reverse in (False, True):
             arrow = one.to_arrow(start, len(one), reverse)
@@ -156,6 +152,5 @@ def test_unknown_orders(bad: str) -> None:
 def test_none_is_refused() -> None:
     one = Block(plain_block([(b"a", b"")]), "p", 0)
     bad: Any = None
-    for call in (one.get, one.seek, one.lower_bound):
-        with pytest.raises(TypeError):
-            call(bad)
+    with pytest.raises(TypeError):
+        one.lower_bound(bad)

@@ -86,7 +86,7 @@ def dying() -> Iterator[Dying]:
 def prepared(path: Path, action: str, version: int, dying: Dying) -> str:
     """Make a table that an action can be tried on; return the time of the commit before it."""
     table = make(path, version)
-    dying(path, action, None)
+    assert dying(path, action, None) == (-signal.SIGKILL if action == "rollback" else 0)
     return [one.time for one in table.timeline() if one.is_completed and one.is_write][1]
 
 
@@ -113,7 +113,7 @@ def test_an_action_killed_again_and_again(
     assert leftovers(path) == []
     assert not list(path.glob(".*.parquet.*.tmp"))
     check_files(path)
-    assert attempts > 5
+    assert attempts > (5 if case.is_left or "rollback" in action else 30)
     print(f"{action}, version {version}: killed at {attempts} operations")
 
 

@@ -1,7 +1,8 @@
 """Random histories of everything that a table does, and of writers that are killed at it.
 
 After each operation a model of dicts, hudi-rs and we agree: on the table as it is, on every instant
-that is retained, on what changed in ranges of instants.
+that is retained, on what changed in ranges of instants. (No range ends within a commit here, where
+hudi-rs answers otherwise: docs/hudi-tables.md.)
 
 LOOKUPSTORE_HISTORIES=N makes N histories for each version of tables, and compares everything after
 each operation; LOOKUPSTORE_TEST_SEED=N repeats a run; LOOKUPSTORE_QUICK=1 shows a failure as it was
@@ -93,8 +94,9 @@ VERBS = (
     "insert_overwrite", "insert_overwrite_table", "delete_partition", "evolve", "failed",
     "rollback", "rollback", "savepoint", "delete_savepoint", "clean", "clean",
 )  # fmt: skip
-# Every fourth operation is killed: at one of its file operations, of which writes have about 45.
-CRASHES = st.one_of(st.none(), st.none(), st.none(), st.integers(0, 50))
+# Every fourth operation is killed: at one of its file operations, of which writes have about 45,
+# and twice as many if there is something to take back first.
+CRASHES = st.one_of(st.none(), st.none(), st.none(), st.integers(0, 70))
 STEPS = st.lists(
     st.tuples(st.sampled_from(VERBS), ROWS, st.integers(0, 7), CRASHES),
     min_size=LENGTH,
@@ -348,7 +350,7 @@ def test_histories_are_those_of_a_dict_and_of_hudi_rs(version: int) -> None:
 
     @seed(10 * SEED + version)
     @settings(
-        max_examples=HISTORIES or 2,
+        max_examples=HISTORIES or 3,  # the first of them does nothing
         deadline=None,
         phases=[one for one in Phase if not (QUICK and one in (Phase.shrink, Phase.explain))],
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -178,6 +178,17 @@ build/test_threads: csrc/test_threads.c $(THREADED) $(HEADERS) $(VENV)/.built
 soak: $(VENV)/.built  ## Read a store for 5 minutes while it is replaced every second
 	$(BIN)/python tests/soak.py $(SOAK_ARGS)
 
+# Other histories each time; each run prints the seed that repeats it.
+HUDI_HISTORIES ?= 40
+.PHONY: hudi-histories
+hudi-histories: $(VENV)/.built  ## Do 120 random histories of Hudi tables, 30 operations each, beside hudi-rs
+	LOOKUPSTORE_HISTORIES=$(HUDI_HISTORIES) LOOKUPSTORE_TEST_SEED=$${LOOKUPSTORE_TEST_SEED:-$$RANDOM} \
+	    $(BIN)/pytest -n 2 -rP tests/hudi/test_write_histories.py
+
+.PHONY: hudi-kills
+hudi-kills: $(VENV)/.built  ## Kill every action on Hudi tables of each version at every file operation
+	LOOKUPSTORE_EVERY_KILL=1 $(BIN)/pytest -n 2 -rP tests/hudi/test_write_kills.py
+
 .PHONY: bench
 bench: $(VENV)/.built  ## Time every verb beside its rivals
 	$(BIN)/pytest bench $(BENCH_ARGS)

@@ -167,6 +167,10 @@ class FaultyDisk:
         self.kill = kill
         self.done: list[tuple[str, str]] = []
 
+    def die(self, name: str) -> None:
+        """Be as dead as a process can be that goes on."""
+        raise Killed(name)
+
     def __getattr__(self, name: str) -> Any:
         real = getattr(os, name)
         if name not in self.STEPS:
@@ -177,7 +181,7 @@ class FaultyDisk:
             self.done.append((name, str(args[0])))
             if self.fail_at is not None:
                 if self.kill and at >= self.fail_at:
-                    raise Killed(name)
+                    self.die(name)
                 if at == self.fail_at:
                     raise OSError(5, f"injected into {name}")
             return real(*args, **named)

@@ -103,7 +103,9 @@ class Heartbeats:
                 lambda: self._location.touch(heartbeat_name(instant.time)), self._lease / 4
             ):
                 yield Heartbeat(self, instant, owner)
-            self.delete(instant.time)
+            # What was done is done: one that stays is put away by the next writer.
+            with suppress(OSError):
+                self.delete(instant.time)
 
     def _request(
         self, folder: TimelineFolder, action: str, content: bytes, owner: Owner

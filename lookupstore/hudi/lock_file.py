@@ -73,6 +73,11 @@ class LocalLockFile:
             self._location.create(self._name, content)
         except FileExistsError:
             return False
+        except OSError:
+            # The name is there, perhaps, and only not on disk: no lock outlives a power failure.
+            seen = self.look()
+            if seen is None or seen.content != content:
+                raise
         # Nobody takes it from us in between: we live.
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         return True

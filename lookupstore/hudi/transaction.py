@@ -22,7 +22,7 @@ from lookupstore.hudi.conflict import SAMPLE, WRITER, check_groups, key_conflict
 from lookupstore.hudi.file_groups import GroupId
 from lookupstore.hudi.funnel import Tally
 from lookupstore.hudi.heartbeat import Heartbeat, Heartbeats
-from lookupstore.hudi.lock import table_lock
+from lookupstore.hudi.lock import TableLock, table_lock
 from lookupstore.hudi.options import read_options
 from lookupstore.hudi.partition_metadata import mark_partition
 from lookupstore.hudi.plans import RequestedReplace, plan_bytes
@@ -100,24 +100,36 @@ class Transaction:
         )
         content = commit_bytes(metadata, self._view.options.version)
         self._delete_strays({stat.path for stat in outcome.stats})
-        with table_lock(self._view.location, owner=self._beat.owner) as lock:
-            now = self._view.reloaded()
-            self._check_options()
-            check_not_rolled_back(now, self._instant)
-            self._check_columns(now)
-            touched = dict.fromkeys(outcome.replaced, ()) | dict(outcome.touched or {})
-            check_groups(self._view, now, touched)
-            self._check_keys(now, outcome.inserted or {})
-            self._beat.check()
-            lock.check()
-            try:
-                return self._view.folder.complete(self._instant, content)
-            except FileExistsError:
+        done: Instant | None = None
+        try:
+            with table_lock(self._view.location, owner=self._beat.owner) as lock:
+                done = self._complete(outcome, content, lock)
+        except OSError:
+            # A lock that could not be given back takes nothing back of what everybody sees.
+            if done is None:
                 raise
-            except OSError as error:
-                raise CommitUnknownError(
-                    f"{self._view.folder.path(self._instant)}: may be completed or not: {error}"
-                ) from error
+        assert done is not None
+        return done
+
+    def _complete(self, outcome: Outcome, content: bytes, lock: TableLock) -> Instant:
+        """Complete the instant, if nobody else is in the way."""
+        now = self._view.reloaded()
+        self._check_options()
+        check_not_rolled_back(now, self._instant)
+        self._check_columns(now)
+        touched = dict.fromkeys(outcome.replaced, ()) | dict(outcome.touched or {})
+        check_groups(self._view, now, touched)
+        self._check_keys(now, outcome.inserted or {})
+        self._beat.check()
+        lock.check()
+        try:
+            return self._view.folder.complete(self._instant, content)
+        except FileExistsError:
+            raise
+        except OSError as error:
+            raise CommitUnknownError(
+                f"{self._view.folder.path(self._instant)}: may be completed or not: {error}"
+            ) from error
 
     def roll_back_now(self) -> None:
         """Take back a write that failed, if that can be done now; else the next writer does it."""

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from oracle import other_scan
@@ -88,6 +89,42 @@ def kill_again_and_again(
                 return attempt
         check(path)
     raise AssertionError("it does not end")
+
+
+class WatchedDisk(FaultyDisk):
+    """Make sure that nothing changes in a folder but by an operation that is counted.
+
+    Files that are not finished have hidden names; what is in them is nobody's business.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+        self._seen = self._tree()
+
+    def check(self) -> None:
+        assert self._tree() == self._seen
+
+    def __getattr__(self, name: str) -> Any:
+        found = super().__getattr__(name)
+        if name not in self.STEPS:
+            return found
+
+        def step(*args: Any, **named: Any) -> Any:
+            self.check()
+            try:
+                return found(*args, **named)
+            finally:
+                self._seen = self._tree()
+
+        return step
+
+    def _tree(self) -> dict[str, tuple[int, int]]:
+        return {
+            str(path): (path.stat().st_ino, path.stat().st_size if path.is_file() else 0)
+            for path in self._folder.rglob("*")
+            if not path.name.endswith(".tmp")
+        }
 
 
 def rows_of(path: Path, as_of: str | None = None) -> Rows:

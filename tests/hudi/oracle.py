@@ -20,19 +20,17 @@ def other(path: Path) -> Any:
     return HudiTableBuilder.from_base_uri(str(path.resolve())).build()
 
 
-def other_scan(path: Path, as_of: str | None = None) -> pa.Table | None:
-    """Return the rows that hudi-rs reads; None if it finds none."""
+def other_scan(table: Any, as_of: str | None = None) -> pa.Table | None:
+    """Return the rows that hudi-rs reads of a path or of what is open; None if it finds none."""
     options = HudiReadOptions()
-    return _table(
-        other(path).read(options if as_of is None else options.with_as_of_timestamp(as_of))
-    )
+    return _read(table, options if as_of is None else options.with_as_of_timestamp(as_of))
 
 
-def other_incremental(path: Path, since: str, until: str | None = None) -> pa.Table | None:
+def other_incremental(table: Any, since: str, until: str | None = None) -> pa.Table | None:
     """Return the rows that hudi-rs says changed; None if it finds none."""
     options = HudiReadOptions().with_query_type(HudiQueryType.Incremental)
     options = options.with_start_timestamp(since)
-    return _table(other(path).read(options if until is None else options.with_end_timestamp(until)))
+    return _read(table, options if until is None else options.with_end_timestamp(until))
 
 
 def assert_same_rows(ours: pa.Table, theirs: pa.Table | None) -> None:
@@ -45,5 +43,6 @@ def assert_same_rows(ours: pa.Table, theirs: pa.Table | None) -> None:
     assert ours.sort_by(_ORDER).to_pylist() == theirs.sort_by(_ORDER).to_pylist()
 
 
-def _table(batches: list[Any]) -> pa.Table | None:
+def _read(table: Any, options: HudiReadOptions) -> pa.Table | None:
+    batches = (other(table) if isinstance(table, Path) else table).read(options)
     return pa.Table.from_batches([pa.record_batch(batch) for batch in batches]) if batches else None

@@ -1,99 +1,210 @@
-"""Writes that are killed, or fail, at each of their file operations."""
+"""Actions that are killed, or fail, at each of their file operations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from itertools import count, product
 from pathlib import Path
+from shutil import copytree, rmtree
 
-import pyarrow as pa
 import pytest
-from kills import kill_again_and_again, leftovers, rows_of
+from killed_actions import (
+    ACTIONS,
+    OLD,
+    ONE,
+    SCHEMA,
+    Act,
+    make,
+    rows,
+)
+from kills import (
+    WatchedDisk,
+    copied,
+    count_points,
+    kill_again_and_again,
+    leftovers,
+    on_disk,
+    rows_of,
+)
+from remote import FaultyDisk
 from written import check_files
 
 from lookupstore.errors import CommitUnknownError
 from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.hudi.timeline import TimelineFolder
 
-SCHEMA = pa.schema({"id": pa.int32(), "p": pa.string(), "value": pa.string()})
-# One after the other, so that operations have an order.
-ONE = WriteOptions(threads=1)
-Write = Callable[[HudiTable], object]
+VERSIONS = (6, 8, 9)
+Dying = Callable[[Path, str, int | None], int]
+EVERY_CASE = list(product(ACTIONS, VERSIONS))
+# Otherwise each in one version: all of them take minutes.
+EVERY_KILL = "LOOKUPSTORE_EVERY_KILL" in os.environ
+SOME_CASES = [(action, VERSIONS[at % 3]) for at, action in enumerate(ACTIONS)]
 
 
-def rows(ids: range, value: str) -> pa.Table:
-    return pa.table(
-        {
-            "id": pa.array(list(ids), pa.int32()),
-            "p": [f"p{at % 2}" for at in ids],
-            "value": [value] * len(ids),
-        }
-    )
-
-
-def known(write: Write) -> Write:
+def known(act: Act) -> Act:
     """Let a write whose end is unknown be one that failed."""
 
     def tried(table: HudiTable) -> None:
         try:
-            write(table)
+            act(table)
         except CommitUnknownError as error:
             raise OSError(str(error)) from error
 
     return tried
 
 
-OLD = {0: "old", 1: "old", 2: "old"}
-WRITES = {
-    "upsert": (
-        lambda table: table.upsert(rows(range(1, 4), "new"), options=ONE),
-        {0: "old", 1: "new", 2: "new", 3: "new"},
-    ),
-    "delete": (lambda table: table.delete([0, 1], options=ONE), {2: "old"}),
-    "insert overwrite": (
-        lambda table: table.insert_overwrite(rows(range(4, 5), "new"), options=ONE),
-        {1: "old", 4: "new"},
-    ),
-    "bulk insert": (
-        # Of what was inserted before it died nobody but its writer knows.
-        lambda table: (
-            len(rows_of(Path(str(table.location.local)))) > 3
-            or table.bulk_insert(rows(range(5, 7), "new"), options=ONE)
-        ),
-        {**OLD, 5: "new", 6: "new"},
-    ),
-}
+@pytest.fixture(scope="module")
+def dying() -> Iterator[Dying]:
+    """Return what does an action in a process that dies in it, and returns the exit code."""
+    paths = [str(Path(__file__).parent), str(Path(__file__).parent.parent), *sys.path]
+    with subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("killed_actions.py"))],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        to, answers = server.stdin, server.stdout
+
+        def act(path: Path, action: str, at: int | None) -> int:
+            to.write(json.dumps([str(path), action, at]) + "\n")
+            to.flush()
+            return int(answers.readline())
+
+        yield act
+        to.close()
+
+
+def prepared(path: Path, action: str, version: int, dying: Dying) -> str:
+    """Make a table that an action can be tried on; return the time of the commit before it."""
+    table = make(path, version)
+    assert dying(path, action, None) == (-signal.SIGKILL if action == "rollback" else 0)
+    return [one.time for one in table.timeline() if one.is_completed and one.is_write][1]
+
+
+@pytest.mark.parametrize(("action", "version"), EVERY_CASE if EVERY_KILL else SOME_CASES)
+def test_an_action_killed_again_and_again(
+    tmp_path: Path,
+    action: str,
+    version: int,
+    dying: Dying,
+) -> None:
+    """Each attempt also takes back what the one before left, so the operations become more."""
+    kept = prepared(tmp_path / "template", action, version, dying)
+    case = ACTIONS[action]
+
+    def check(path: Path) -> None:
+        assert rows_of(path) in (case.before, case.new)
+        assert rows_of(path, kept) == OLD
+
+    attempts = kill_again_and_again(tmp_path / "template", tmp_path, known(case.act), check)
+    path = tmp_path / "again"
+    # Whatever comes next puts away what one left that died after its last step.
+    HudiTable.open(path).delete([])
+    assert rows_of(path) == case.new
+    assert leftovers(path) == []
+    assert not list(path.glob(".*.parquet.*.tmp"))
+    check_files(path)
+    assert attempts > (5 if case.is_left or "rollback" in action else 30)
+    print(f"{action}, version {version}: killed at {attempts} operations")
 
 
 @pytest.mark.parametrize(
-    ("verb", "version"), [(verb, 9) for verb in WRITES] + [("upsert", 6)], ids=str
+    ("action", "version"),
+    EVERY_CASE if EVERY_KILL else [("upsert", 9)],
 )
-def test_a_write_killed_at_every_operation(
-    tmp_path: Path, verb: str, version: int, capsys: pytest.CaptureFixture[str]
+def test_a_process_killed_at_every_operation(
+    tmp_path: Path,
+    action: str,
+    version: int,
+    dying: Dying,
 ) -> None:
-    write, new = WRITES[verb]
-    table = HudiTable.create(
-        tmp_path / "template", SCHEMA, record_key=["id"], partition_by=["p"], version=version
-    )
-    table.insert(rows(range(3), "old"))
-
-    def check(path: Path) -> None:
-        assert rows_of(path) in (OLD, new)
-
-    def check_end(path: Path) -> None:
-        # Whatever comes next puts away what one left that died after its last step.
-        HudiTable.open(path).delete([])
-        assert rows_of(path) == new
+    """By a signal, each time on a table of its own; then somebody else writes."""
+    kept = prepared(tmp_path / "template", action, version, dying)
+    case = ACTIONS[action]
+    path = tmp_path / "t"
+    seen = []
+    for at in count():
+        copytree(tmp_path / "template", path)
+        code = dying(path, action, at)
+        assert code in (0, -signal.SIGKILL)
+        seen.append(rows_of(path))
+        assert rows_of(path, kept) == OLD
+        HudiTable.open(path).upsert(rows(range(9, 10), "next"), options=ONE)
+        assert rows_of(path) == {**seen[-1], 9: "next"}
+        if case.is_left:
+            case.act(HudiTable.open(path))
+        assert rows_of(path) == {**seen[-1], 9: "next"}
         assert leftovers(path) == []
-        assert not list(path.glob(".*.parquet.*.tmp"))
-        check_files(path)
+        rmtree(path)
+        if code == 0:
+            break
+    # Old up to some operation, and new from there on.
+    place = seen.index(case.new)
+    assert seen == [case.before] * place + [case.new] * (len(seen) - place)
+    assert at > 5
+    print(f"{action}, version {version}: a process killed at each of {at} operations")
 
-    act = known(write)
-    # Each attempt also takes back what the one before left, so the operations become more.
-    attempts = kill_again_and_again(tmp_path / "template", tmp_path, act, check)
-    check_end(tmp_path / "again")
-    assert attempts > 30
-    with capsys.disabled():
-        print(f"\n{verb}, version {version}: killed at {attempts} operations")
+
+@pytest.mark.parametrize(
+    ("action", "version"), EVERY_CASE if EVERY_KILL else [("delete_partition", 8)]
+)
+def test_an_action_of_which_each_operation_fails(
+    tmp_path: Path, action: str, version: int, dying: Dying
+) -> None:
+    """Who is told that a write failed can do it again; who is told nothing has written."""
+    kept = prepared(tmp_path / "template", action, version, dying)
+    case = ACTIONS[action]
+    points = count_points(tmp_path / "template", tmp_path, case.act)
+    for at in range(points):
+        table = copied(tmp_path / "template", tmp_path / "t")
+        expected = [case.new]
+        with pytest.MonkeyPatch.context() as patch:
+            # Who waits for a lock that is its own would wait for minutes.
+            patch.setattr(time, "sleep", asleep)
+            on_disk(patch, FaultyDisk(at))
+            try:
+                case.act(table)
+            except CommitUnknownError:
+                expected = [case.before, case.new]
+            except OSError:
+                # A rollback of a commit that has begun is one that the next writer ends.
+                expected = [case.before, *[case.new] * ("rollback" in action)]
+        assert rows_of(tmp_path / "t") in expected
+        assert rows_of(tmp_path / "t", kept) == OLD
+        case.act(table)
+        table.delete([])
+        assert rows_of(tmp_path / "t") == case.new
+        assert leftovers(tmp_path / "t") == []
+        check_files(tmp_path / "t")
+        rmtree(tmp_path / "t")
+    assert points > 5
+    print(f"{action}, version {version}: each of {points} operations failed")
+
+
+def asleep(seconds: float) -> None:
+    raise AssertionError("it waits for somebody")
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_every_change_is_an_operation_that_is_counted(
+    tmp_path: Path, action: str, dying: Dying
+) -> None:
+    prepared(tmp_path / "t", action, 9, dying)
+    disk = WatchedDisk(tmp_path / "t")
+    with pytest.MonkeyPatch.context() as patch:
+        on_disk(patch, disk)
+        ACTIONS[action].act(HudiTable.open(tmp_path / "t"))
+    disk.check()
+    assert len(disk.done) > 5
 
 
 @pytest.mark.parametrize("partition_by", [[], ["p"]])

@@ -31,6 +31,7 @@ def check_files(path: Path, times: set[str] | None = None) -> int:
         for many in (commit.stats or {}).values()
         for stat in many
     }
+    is_cleaned = any(one.action == "clean" for one in table.timeline())
     checked = 0
     for group in table.file_groups():
         for file in group.slices:
@@ -44,9 +45,10 @@ def check_files(path: Path, times: set[str] | None = None) -> int:
             assert stat.num_writes == stored.num_rows
             assert (stat.file_id, stat.partition_path) == (group.id.file_id, group.id.partition)
             before = [one for one in group.slices if one.time < file.time]
-            assert stat.prev_commit == (before[-1].time if before else "null")
-            if table.options.version != 6:
-                assert stat.prev_base_file == (before[-1].name if before else None)
+            if before or not is_cleaned:
+                assert stat.prev_commit == (before[-1].time if before else "null")
+                if table.options.version != 6:
+                    assert stat.prev_base_file == (before[-1].name if before else None)
             new = sum(one == file.time for one in stored[META_COLUMNS[0]].to_pylist())
             assert new == (stat.num_inserts or 0) + (stat.num_update_writes or 0)
             marked = path / group.id.partition / ".hoodie_partition_metadata"

@@ -18,7 +18,14 @@ import pyarrow as pa
 
 from lookupstore.errors import CommitConflictError, CommitUnknownError, LookupStoreError
 from lookupstore.hudi.commit import SCHEMA, CommitMetadata, WriteStat, commit_bytes
-from lookupstore.hudi.conflict import SAMPLE, WRITER, check_groups, key_conflict, newer_files
+from lookupstore.hudi.conflict import (
+    SAMPLE,
+    WRITER,
+    check_groups,
+    check_overwritten,
+    key_conflict,
+    newer_files,
+)
 from lookupstore.hudi.file_groups import GroupId
 from lookupstore.hudi.funnel import Tally
 from lookupstore.hudi.heartbeat import Heartbeat, Heartbeats
@@ -42,6 +49,7 @@ class Outcome:
         replaced: file groups that are gone with it.
         touched: keys, as an example, of each file group that has a new slice.
         inserted: keys that must not be in the table, by partition path.
+        overwritten: paths of the partitions all of whose rows are replaced; None: of all.
     """
 
     stats: Sequence[WriteStat]
@@ -49,6 +57,7 @@ class Outcome:
     replaced: Collection[GroupId] = ()
     touched: Mapping[GroupId, Sequence[str]] | None = None
     inserted: Mapping[str, pa.Array] | None = None
+    overwritten: Collection[str] | None = ()
 
 
 class Transaction:
@@ -107,11 +116,11 @@ class Transaction:
             self._check_columns(now)
             touched = dict.fromkeys(outcome.replaced, ()) | dict(outcome.touched or {})
             check_groups(self._view, now, touched)
+            check_overwritten(self._view, now, outcome.overwritten)
             self._check_keys(now, outcome.inserted or {})
             self._beat.check()
-            lock.check()
             try:
-                return self._view.folder.complete(self._instant, content)
+                return self._view.folder.complete(self._instant, content, lock.check)
             except FileExistsError:
                 raise
             except OSError as error:

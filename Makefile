@@ -8,6 +8,8 @@ BENCH_CORE_ARGS ?=
 BENCH_SPARK_ARGS ?=
 BENCH_TPCH_ARGS ?=
 SOAK_ARGS ?=
+HUDI_SOAK_ARGS ?=
+SEEDS ?= 3000
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -173,6 +175,14 @@ build/test_threads: csrc/test_threads.c $(THREADED) $(HEADERS) $(VENV)/.built
 .PHONY: soak
 soak: $(VENV)/.built  ## Read a store for 5 minutes while it is replaced every second
 	$(BIN)/python tests/soak.py $(SOAK_ARGS)
+
+.PHONY: hudi-soak
+hudi-soak: $(VENV)/.built  ## Let 2, then 8 processes write to one Hudi table for 3 minutes; some are killed
+	$(BIN)/python tests/hudi_soak.py $(HUDI_SOAK_ARGS)
+
+.PHONY: hudi-sim
+hudi-sim: $(VENV)/.built  ## The same with simulated writers, slow and with wrong clocks: SEEDS of runs
+	$(BIN)/python tests/hudi_soak.py --seeds $(SEEDS)
 
 .PHONY: bench
 bench: $(VENV)/.built  ## Time every verb beside its rivals

@@ -70,7 +70,8 @@ def run_simulation(seeds: range, processes: int) -> bool:
             told += report.told
             if report.problems:
                 found += 1
-                print(f"FOUND: {report}" if found == 1 else f"FOUND: {report.problems}")
+                text = str(report) if found == 1 else f"seed {report.seed}: {report.problems}"
+                print(f"FOUND: {text}", flush=True)
     took = time.monotonic() - began
     print(
         f"seeds {seeds.start}:{seeds.stop}, {took:.0f} s: {steps:,} operations of files in "

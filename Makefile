@@ -8,6 +8,8 @@ BENCH_CORE_ARGS ?=
 BENCH_SPARK_ARGS ?=
 BENCH_TPCH_ARGS ?=
 SOAK_ARGS ?=
+HUDI_SOAK_ARGS ?=
+SEEDS ?= 3000
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -188,6 +190,14 @@ hudi-histories: $(VENV)/.built  ## Do 120 random histories of Hudi tables, 30 op
 .PHONY: hudi-kills
 hudi-kills: $(VENV)/.built  ## Kill every action on Hudi tables of each version at every file operation
 	LOOKUPSTORE_EVERY_KILL=1 $(BIN)/pytest -n 2 -rP tests/hudi/test_write_kills.py
+
+.PHONY: hudi-soak
+hudi-soak: $(VENV)/.built  ## Let 2, then 8 processes write to one Hudi table for 3 minutes; some are killed
+	$(BIN)/python tests/hudi_soak.py $(HUDI_SOAK_ARGS)
+
+.PHONY: hudi-sim
+hudi-sim: $(VENV)/.built  ## The same with simulated writers, slow and with wrong clocks: SEEDS of runs
+	$(BIN)/python tests/hudi_soak.py --seeds $(SEEDS)
 
 .PHONY: bench
 bench: $(VENV)/.built  ## Time every verb beside its rivals

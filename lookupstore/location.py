@@ -310,18 +310,28 @@ class Location:
         """Return whether `create` keeps two of one name apart: on local disks and on S3."""
         return self.local is not None or self._filesystem.type_name == "s3"
 
-    def create(self, name: str, content: bytes) -> None:
+    def create(self, name: str, content: bytes, check: Callable[[], None] | None = None) -> None:
         """Write a new file, as `write` does; of those who do that at once, one succeeds.
 
         That is so if `creates_once`; elsewhere the name is looked for before.
 
+        Args:
+            name: of the file.
+            content: of the file.
+            check: raises if the file must not be there any more; called as late as can be, on a
+                local disk when all that is left to do is to name the temporary file.
+
         Raises:
             FileExistsError: the file is there already.
+            FileNotFoundError: on a local disk, somebody has deleted the temporary file.
             FormatError: on S3, obstore is not installed.
         """
         if self.local is not None:
-            self._write_local(name, [content])
-        elif self.creates_once:
+            self._write_local(name, [content], check)
+            return
+        if check is not None:
+            check()
+        if self.creates_once:
             with self._telling(name):
                 self.conditional_puts().create(self._path(name), content)
         elif self.size(name) is not None:
@@ -438,13 +448,15 @@ class Location:
         with self._telling(name):
             stream.close()
 
-    def _write_local(self, name: str, chunks: Iterable[bytes]) -> None:
-        with self._new_local(name) as temporary, open(temporary, "xb") as file:
+    def _write_local(
+        self, name: str, chunks: Iterable[bytes], check: Callable[[], None] | None = None
+    ) -> None:
+        with self._new_local(name, check) as temporary, open(temporary, "xb") as file:
             for chunk in chunks:
                 file.write(chunk)
 
     @contextmanager
-    def _new_local(self, name: str) -> Iterator[str]:
+    def _new_local(self, name: str, check: Callable[[], None] | None = None) -> Iterator[str]:
         """Give the path of a temporary file, which the block makes, and publish it as the name."""
         path = self._path(name)
         folder, last = os.path.split(path)
@@ -454,6 +466,8 @@ class Location:
         try:
             yield temporary
             _sync_file(temporary)
+            if check is not None:
+                check()
             os.link(temporary, path)  # unlike a rename, fails if another was first
         finally:
             with suppress(OSError):  # a hidden file that stays does no harm

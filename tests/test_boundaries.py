@@ -230,7 +230,7 @@ ALLOWED = {
     ),
     "hudi.view": (
         "pyarrow hudi.base_files hudi.commit hudi.file_groups hudi.options "
-        "hudi.table_schema hudi.timeline location"
+        "hudi.plans hudi.table_schema hudi.timeline location"
     ),
     "hudi.table": (
         "pyarrow hudi.avro_schema hudi.base_files hudi.check hudi.clean hudi.commit "

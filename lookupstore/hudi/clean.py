@@ -189,8 +189,7 @@ def _finish(view: TableView, started: Instant, plan: CleanerPlan, lock: TableLoc
         last_completed_commit_timestamp=view.timeline.writes()[-1].time,
         partition_metadata=partitions,
     )
-    lock.check()
-    return view.folder.complete(started, plan_bytes(metadata))
+    return view.folder.complete(started, plan_bytes(metadata), lock.check)
 
 
 def _delete(view: TableView, files: Iterable[FileSlice]) -> None:

@@ -9,7 +9,7 @@ times, and so passes over an instant that began before and ended after the write
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from lookupstore.errors import CommitConflictError
@@ -134,6 +134,28 @@ def newer_files(before: TableView, now: TableView) -> list[tuple[Change, FileSli
         ),
         key=lambda pair: pair[1].path,
     )
+
+
+def check_overwritten(
+    before: TableView, now: TableView, partitions: Collection[str] | None
+) -> None:
+    """Make sure that nobody else put rows where a write puts others in the place of all.
+
+    Args:
+        before: the table as the write found it.
+        now: the table as it is, under the lock.
+        partitions: paths of what is overwritten; None: the whole table.
+
+    Raises:
+        CommitConflictError: somebody did; the rows would stay beside those of the write.
+        CorruptionError: the timeline is damaged.
+    """
+    if partitions is not None and not partitions:
+        return
+    for change, file in newer_files(before, now):
+        if partitions is None or file.group.partition in partitions:
+            what = "put rows where this write replaces all"
+            raise _conflict(now, change, what, (file.path,), ())
 
 
 def key_conflict(

@@ -103,7 +103,7 @@ class Heartbeats:
                 lambda: self._location.touch(heartbeat_name(instant.time)), self._lease / 4
             ):
                 yield Heartbeat(self, instant, owner)
-            # What was done is done: one that stays is put away by the next writer.
+            # It is done; what stays of it is that of a dead owner, which the next writer deletes.
             with suppress(OSError):
                 self.delete(instant.time)
 
@@ -115,11 +115,22 @@ class Heartbeats:
                 self._location.create(heartbeat_name(time), owner.to_json())
             except FileExistsError:
                 continue
-            try:
-                return folder.request_at(time, action, content)
-            except FileExistsError:
+            instant = None
+            # Only now: one of another action, which has another name, may be done since the time
+            # was free. Of two instants of one time, each takes the other's files for strays.
+            if not folder.is_taken(time):
+                with suppress(FileExistsError):
+                    instant = folder.request_at(time, action, content)
+            is_ours = self.owner(time) == owner
+            if instant is None:
                 # Of another program, which must not look like a dead one of ours.
-                self.delete(time)
+                if is_ours:
+                    self.delete(time)
+            elif is_ours:
+                return instant
+            else:
+                # It took longer than the lease, and the heartbeat was one of no instant.
+                folder.delete(instant)
         raise FileExistsError(f"{self._location.uri}: every time for an instant is taken")
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -32,6 +33,9 @@ LEASE = 30.0
 
 _NAME = f"{META_FOLDER}/lock"
 _FIRST_PAUSE, _LAST_PAUSE = 0.01, 0.5
+# As `Location.create` calls a file of the timeline until it has its name: completed ones, which are
+# made under the lock.
+_COMPLETING = re.compile(r"\.\d+(_\d+)?\.(?!inflight)[a-z]+\.[0-9a-f]{32}\.tmp")
 # Locations whose server is known to keep conditions.
 _CHECKED: set[str] = set()
 
@@ -67,11 +71,12 @@ class TableLock:
         if os.getpid() != self.owner.pid:
             raise LockLostError(f"{self._shown}: process {self.owner.pid} holds it, not this one")
         with self._mutex:
-            late = time.monotonic() - self._renewed
-            if late > self._lease:
-                raise LockLostError(f"{self._shown}: not renewed for {late:.1f} s")
             if not self._file.is_ours():
                 raise LockLostError(f"{self._shown}: another has it by now")
+            # What follows takes time, and on S3 nobody can be kept from taking the lock meanwhile.
+            late = time.monotonic() - self._renewed
+            if late > self._lease / 2:
+                raise LockLostError(f"{self._shown}: not renewed for {late:.1f} s")
 
     def now(self) -> float | None:
         """Return what time it is where the table is, in seconds since 1970; None: nobody knows.
@@ -89,6 +94,20 @@ class TableLock:
         Raises:
             LockedError: it was not free, nor its owner known to be dead, in that time.
         """
+        self._acquire(wait)
+        try:
+            # Of owners that lost the lock while they stood still: from here on they complete
+            # nothing. On S3 nothing is half done, and a put is over before the lease is.
+            if self._location.local is not None:
+                for file in self._location.files():
+                    if _COMPLETING.fullmatch(file.name):
+                        self._location.delete(file.name)
+        except BaseException:
+            with suppress(Exception):
+                self.release()
+            raise
+
+    def _acquire(self, wait: float) -> None:
         end = time.monotonic() + wait
         seen: SeenLock | None = None
         since = 0.0
@@ -173,13 +192,20 @@ def table_lock(
         lock.acquire(wait)
         try:
             with renewed(lock.renew, lease / 4):
-                yield lock
+                try:
+                    yield lock
+                except FileExistsError:
+                    # Who stood still finds that whoever took the lock over has done the same.
+                    lock.check()
+                    raise
         except BaseException:
             # What went wrong in the block is the error, not what follows from it.
             with suppress(Exception):
                 lock.release()
             raise
-        lock.release()
+        # What was done under it is done; a lock that stays is that of a dead owner.
+        with suppress(OSError):
+            lock.release()
 
 
 def _check_place(location: Location) -> None:

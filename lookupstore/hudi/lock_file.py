@@ -78,8 +78,14 @@ class LocalLockFile:
             seen = self.look()
             if seen is None or seen.content != content:
                 raise
-        # Nobody takes it from us in between: we live.
-        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False  # this took longer than the lease: another took it over
+        if _seen(descriptor).content != content:
+            os.close(descriptor)  # and made one of its own
+            return False
+        self._descriptor = descriptor
         return True
 
     def look(self) -> SeenLock | None:

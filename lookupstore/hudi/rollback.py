@@ -223,8 +223,7 @@ def _finish(view: TableView, rollback: Instant, plan: RollbackPlan, lock: TableL
         },
         instants_rollback=(target,),
     )
-    lock.check()
-    done = view.folder.complete(rollback, plan_bytes(metadata))
+    done = view.folder.complete(rollback, plan_bytes(metadata), lock.check)
     Heartbeats(view.location).delete(target.commit_time)
     return done
 

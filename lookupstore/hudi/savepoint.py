@@ -98,7 +98,7 @@ def make_savepoint(
     )
     lock.check()
     started = view.folder.start_savepoint(commit.time)
-    return view.folder.complete(started, plan_bytes(metadata))
+    return view.folder.complete(started, plan_bytes(metadata), lock.check)
 
 
 def delete_savepoint(view: TableView, time: str, lock: TableLock) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 
-from lookupstore.errors import CorruptionError
+from lookupstore.errors import CommitConflictError, CorruptionError, LockLostError
 from lookupstore.location import Location
 
 COMMIT = "commit"
@@ -239,10 +239,14 @@ class TimelineFolder:
 
     def free_times(self) -> Iterator[str]:
         """Yield times that are greater than every one of an instant, as long as it takes."""
-        after = self.load().last_time
+        after = ""
         for _ in range(_ATTEMPTS):
-            after = next_time(after, self._clock())
+            after = next_time(max(after, self.load().last_time), self._clock())
             yield after
+
+    def is_taken(self, time: str) -> bool:
+        """Return whether there is an instant of a request time, whatever it does."""
+        return any(instant.time == time for instant in self.load())
 
     def request_at(self, time: str, action: str, content: bytes = b"") -> Instant:
         """Request a new instant at a time that nobody had when that was chosen.
@@ -259,6 +263,7 @@ class TimelineFolder:
 
         Raises:
             ValueError: it is not requested.
+            CommitConflictError: it was rolled back.
             FileExistsError: somebody did that already.
         """
         return self._advance(instant, State.REQUESTED, State.INFLIGHT, instant.action, content)
@@ -291,14 +296,23 @@ class TimelineFolder:
         # The next deletion must not reach the disk before this one.
         self._location.sync(self._folder)
 
-    def complete(self, instant: Instant, content: bytes) -> Instant:
+    def complete(
+        self, instant: Instant, content: bytes, check: Callable[[], None] | None = None
+    ) -> Instant:
         """Let everybody see what an inflight instant did.
 
         The caller holds the table's lock: since version 8 the name has a time that is taken here,
         so that it does not keep another writer from completing the instant as well.
 
+        Args:
+            instant: that is inflight.
+            content: of its completed file.
+            check: raises if the lock is lost; it is asked last of all.
+
         Raises:
             ValueError: it is not inflight.
+            LockLostError: another has the lock by now: nothing was completed.
+            CommitConflictError: it was rolled back.
             FileExistsError: it is completed already.
         """
         completed = None
@@ -311,7 +325,15 @@ class TimelineFolder:
             ):
                 raise FileExistsError(f"{self.path(instant)}: completed already")
             completed = next_time(timeline.last_time, self._clock())
-        return self._advance(instant, State.INFLIGHT, State.COMPLETED, action, content, completed)
+        try:
+            return self._advance(
+                instant, State.INFLIGHT, State.COMPLETED, action, content, completed, check
+            )
+        except FileNotFoundError as error:
+            raise LockLostError(
+                f"{self.path(instant)}: not completed; another has the table's lock by now, and "
+                "deleted what was about to be the completed file"
+            ) from error
 
     def _advance(
         self,
@@ -321,13 +343,18 @@ class TimelineFolder:
         action: str,
         content: bytes,
         completed: str | None = None,
+        check: Callable[[], None] | None = None,
     ) -> Instant:
         if instant.state is not before:
             raise ValueError(f"instant {instant.time} is {instant.state.value}, not {before.value}")
         if self._location.size(self._name(instant)) is None:
-            raise ValueError(f"{self.path(instant)}: gone; the instant was rolled back")
+            raise CommitConflictError(
+                f"{self.path(instant)}: gone; the instant was rolled back by another writer, which "
+                "took this one for dead; write again",
+                instant=instant.time,
+            )
         advanced = replace(instant, state=after, action=action, completed=completed)
-        self._create(advanced, content)
+        self._location.create(self._name(advanced), content, check)
         return advanced
 
     def _create(self, instant: Instant, content: bytes) -> None:

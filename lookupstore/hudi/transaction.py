@@ -18,11 +18,18 @@ import pyarrow as pa
 
 from lookupstore.errors import CommitConflictError, CommitUnknownError, LookupStoreError
 from lookupstore.hudi.commit import SCHEMA, CommitMetadata, WriteStat, commit_bytes
-from lookupstore.hudi.conflict import SAMPLE, WRITER, check_groups, key_conflict, newer_files
+from lookupstore.hudi.conflict import (
+    SAMPLE,
+    WRITER,
+    check_groups,
+    check_overwritten,
+    key_conflict,
+    newer_files,
+)
 from lookupstore.hudi.file_groups import GroupId
 from lookupstore.hudi.funnel import Tally
 from lookupstore.hudi.heartbeat import Heartbeat, Heartbeats
-from lookupstore.hudi.lock import TableLock, table_lock
+from lookupstore.hudi.lock import table_lock
 from lookupstore.hudi.options import read_options
 from lookupstore.hudi.partition_metadata import mark_partition
 from lookupstore.hudi.plans import RequestedReplace, plan_bytes
@@ -42,6 +49,7 @@ class Outcome:
         replaced: file groups that are gone with it.
         touched: keys, as an example, of each file group that has a new slice.
         inserted: keys that must not be in the table, by partition path.
+        overwritten: paths of the partitions all of whose rows are replaced; None: of all.
     """
 
     stats: Sequence[WriteStat]
@@ -49,6 +57,7 @@ class Outcome:
     replaced: Collection[GroupId] = ()
     touched: Mapping[GroupId, Sequence[str]] | None = None
     inserted: Mapping[str, pa.Array] | None = None
+    overwritten: Collection[str] | None = ()
 
 
 class Transaction:
@@ -100,36 +109,24 @@ class Transaction:
         )
         content = commit_bytes(metadata, self._view.options.version)
         self._delete_strays({stat.path for stat in outcome.stats})
-        done: Instant | None = None
-        try:
-            with table_lock(self._view.location, owner=self._beat.owner) as lock:
-                done = self._complete(outcome, content, lock)
-        except OSError:
-            # A lock that could not be given back takes nothing back of what everybody sees.
-            if done is None:
+        with table_lock(self._view.location, owner=self._beat.owner) as lock:
+            now = self._view.reloaded()
+            self._check_options()
+            check_not_rolled_back(now, self._instant)
+            self._check_columns(now)
+            touched = dict.fromkeys(outcome.replaced, ()) | dict(outcome.touched or {})
+            check_groups(self._view, now, touched)
+            check_overwritten(self._view, now, outcome.overwritten)
+            self._check_keys(now, outcome.inserted or {})
+            self._beat.check()
+            try:
+                return self._view.folder.complete(self._instant, content, lock.check)
+            except FileExistsError:
                 raise
-        assert done is not None
-        return done
-
-    def _complete(self, outcome: Outcome, content: bytes, lock: TableLock) -> Instant:
-        """Complete the instant, if nobody else is in the way."""
-        now = self._view.reloaded()
-        self._check_options()
-        check_not_rolled_back(now, self._instant)
-        self._check_columns(now)
-        touched = dict.fromkeys(outcome.replaced, ()) | dict(outcome.touched or {})
-        check_groups(self._view, now, touched)
-        self._check_keys(now, outcome.inserted or {})
-        self._beat.check()
-        lock.check()
-        try:
-            return self._view.folder.complete(self._instant, content)
-        except FileExistsError:
-            raise
-        except OSError as error:
-            raise CommitUnknownError(
-                f"{self._view.folder.path(self._instant)}: may be completed or not: {error}"
-            ) from error
+            except OSError as error:
+                raise CommitUnknownError(
+                    f"{self._view.folder.path(self._instant)}: may be completed or not: {error}"
+                ) from error
 
     def roll_back_now(self) -> None:
         """Take back a write that failed, if that can be done now; else the next writer does it."""

@@ -20,8 +20,16 @@ from lookupstore.hudi.file_groups import (
     parse_base_file,
 )
 from lookupstore.hudi.options import TableOptions
+from lookupstore.hudi.plans import CleanerPlan, parse_plan
 from lookupstore.hudi.table_schema import TableSchema, parse_table_schema
-from lookupstore.hudi.timeline import REPLACE, Instant, Timeline, TimelineFolder
+from lookupstore.hudi.timeline import (
+    CLEAN,
+    REPLACE,
+    Instant,
+    State,
+    Timeline,
+    TimelineFolder,
+)
 from lookupstore.location import Location
 
 
@@ -107,11 +115,39 @@ class TableView:
 
         Raises:
             CorruptionError: the timeline is damaged, or files are called as no base file is.
+            StaleStoreError: files went before they were listed: a clean came between.
         """
         replaced: set[GroupId] = set()
         for instant in self.timeline.writes(as_of):
             replaced |= self.replaced(instant)
-        return file_groups_at(self.files(), self.timeline, replaced, self.location.uri, as_of)
+        files = self.files()
+        self._check_listed(as_of)
+        return file_groups_at(files, self.timeline, replaced, self.location.uri, as_of)
+
+    def _check_listed(self, as_of: str | None) -> None:
+        """Make sure that the files that were just listed are all that the timeline speaks of.
+
+        Those that go are of commits that are taken back, whose completed file goes before, and
+        those that a clean deletes, which says before that it does.
+        """
+        now = self.folder.load()
+        if now == self.timeline:
+            return
+        seen = {instant.time for instant in self.timeline.writes(as_of)}
+        there = {instant.time for instant in now.writes()}
+        for time in sorted(seen - there):
+            raise StaleStoreError(f"{self.location.uri}: {time} was rolled back; read again")
+        # Of what others committed since, a clean knows; as of what it retains all is there.
+        news = min(there - seen, default=None)
+        known = {instant.time for instant in self.timeline if instant.action == CLEAN}
+        for instant in now:
+            if news is not None and instant.action == CLEAN and instant.time not in known:
+                requested = replace(instant, state=State.REQUESTED, completed=None)
+                path = self.folder.path(requested)
+                plan = parse_plan(CleanerPlan, self.folder.read(requested), path)
+                earliest = plan.earliest_instant_to_retain
+                if earliest is not None and news <= earliest.timestamp:
+                    raise StaleStoreError(f"{path}: it may have removed what was read; read again")
 
     def files(self) -> list[FileSlice]:
         """Return all base files that there are now, of whichever instant, by path.

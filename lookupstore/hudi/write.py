@@ -10,7 +10,7 @@ SparkInsertOverwriteCommitActionExecutor, SparkDeletePartitionCommitActionExecut
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -221,7 +221,8 @@ class Write:
         plan = self._plan(incoming, places, ())
         if self._dry_run:
             return self._planned(operation, incoming, plan, replaced)
-        return self._write(operation, incoming, plan, schema, replaced)
+        overwritten = None if whole_table else paths
+        return self._write(operation, incoming, plan, schema, replaced, overwritten=overwritten)
 
     def delete_partitions(self, partitions: Sequence[str]) -> WriteResult:
         """Delete all rows of partitions."""
@@ -242,7 +243,9 @@ class Write:
         plan = WritePlan((), {})
         if self._dry_run:
             return self._planned("DELETE_PARTITION", incoming, plan, replaced)
-        return self._write("DELETE_PARTITION", incoming, plan, schema, replaced)
+        return self._write(
+            "DELETE_PARTITION", incoming, plan, schema, replaced, overwritten=partitions
+        )
 
     def _incoming(self, given: Any) -> IncomingRows:
         return IncomingRows(
@@ -356,6 +359,7 @@ class Write:
         replaced: Sequence[FileSlice] | None,
         *,
         explicit: bool = False,
+        overwritten: Collection[str] | None = (),
     ) -> WriteResult:
         """Write the files of a plan, and commit; replaced is None where nothing may be."""
         profile = plan.profile(operation)
@@ -375,6 +379,7 @@ class Write:
                 _touched(plan, incoming),
                 # Rows of an overwrite come in the place of whatever is there.
                 None if replaces else _inserted(plan, incoming),
+                overwritten,
             )
             current = [one.current for one in plan.files if one.current is not None]
             return self._complete(transaction, outcome, operation, current, replaced or ())

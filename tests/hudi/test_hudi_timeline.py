@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookupstore.errors import CorruptionError
+from lookupstore.errors import CommitConflictError, CorruptionError
 from lookupstore.hudi.timeline import (
     Instant,
     State,
@@ -127,7 +127,7 @@ def test_an_instant_that_was_rolled_back_does_not_go_on(tmp_path: Path) -> None:
     folder = TimelineFolder(Location(tmp_path), "timeline", 9, clock=lambda: NOW)
     requested = folder.request("commit")
     (tmp_path / "timeline" / requested.file_name).unlink()
-    with pytest.raises(ValueError, match="rolled back"):
+    with pytest.raises(CommitConflictError, match="rolled back"):
         folder.start(requested)
 
 

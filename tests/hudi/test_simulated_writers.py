@@ -1,0 +1,93 @@
+"""Simulated writers: nothing is wrong, and what somebody might forget is found.
+
+`make hudi-sim` runs thousands of seeds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from simulated import simulate
+
+from lookupstore.hudi import rollback
+from lookupstore.hudi.lock import TableLock
+from lookupstore.hudi.plans import RollbackPlan
+from lookupstore.hudi.timeline import Instant, State
+from lookupstore.hudi.transaction import Transaction
+from lookupstore.hudi.view import TableView
+
+SEEDS = 20
+# Each mistake below is found within so many.
+MOST = 60
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    """Forget to do it."""
+
+
+def no_lock(patch: pytest.MonkeyPatch) -> None:
+    for name in ("acquire", "check", "release"):
+        patch.setattr(TableLock, name, nothing)
+    patch.setattr(TableLock, "renew", lambda lock: False)
+    patch.setattr(TableLock, "now", nothing)
+
+
+def no_key_check(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Transaction, "_check_keys", nothing)
+
+
+def no_group_check(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("lookupstore.hudi.transaction.check_groups", nothing)
+
+
+def no_overwrite_check(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("lookupstore.hudi.transaction.check_overwritten", nothing)
+
+
+def wrong_rollback_order(patch: pytest.MonkeyPatch) -> None:
+    real = rollback._finish
+
+    def finish(view: TableView, one: Instant, plan: RollbackPlan, lock: TableLock) -> Instant:
+        target = plan.instant_to_rollback
+        assert target is not None
+        for state in (State.INFLIGHT, State.REQUESTED):
+            view.folder.delete(Instant(target.commit_time, target.action, state))
+        return real(view, one, plan, lock)
+
+    patch.setattr(rollback, "_finish", finish)
+
+
+PLANTS = {
+    plant.__name__.replace("_", " "): plant
+    for plant in (no_lock, no_key_check, no_group_check, no_overwrite_check, wrong_rollback_order)
+}
+
+
+def test_nothing_is_lost_and_nothing_is_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    told: Counter[str] = Counter()
+    steps = 0
+    for seed in range(SEEDS):
+        report = simulate(seed)
+        assert not report.problems, str(report)
+        told += report.told
+        steps += report.steps
+    # Else nothing was tried.
+    assert min(told[what] for what in ("yes", "no", "died")) > 0
+    with capsys.disabled():
+        print(f"\nsimulated writers: {SEEDS} seeds, {steps:,} operations of files, told {told}")
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_mistake_is_found(plant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    seed = next((one for one in range(MOST) if simulate(one, PLANTS[plant]).problems), None)
+    assert seed is not None, f"not found in {MOST} seeds"
+    with capsys.disabled():
+        print(f"\n{plant}: found by seed {seed}")
+
+
+def test_a_seed_is_repeated_step_by_step() -> None:
+    first = simulate(1)
+    simulate(2)
+    assert simulate(1).trace == first.trace

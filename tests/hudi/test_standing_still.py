@@ -1,0 +1,226 @@
+"""Writers and readers that stand still in a wrong moment: what others do then is done in the test.
+
+The simulator (`test_simulated_writers`) found each of these; here they come without chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lookupstore.errors import CommitConflictError, LockLostError, StaleStoreError
+from lookupstore.hudi import HudiTable
+from lookupstore.hudi.heartbeat import Heartbeats, heartbeat_name
+from lookupstore.hudi.lock import TableLock, table_lock
+from lookupstore.hudi.lock_file import LocalLockFile
+from lookupstore.hudi.owner import Owner
+from lookupstore.hudi.timeline import TimelineFolder
+from lookupstore.hudi.transaction import Transaction
+from lookupstore.location import Location
+
+SCHEMA = pa.schema({"id": pa.int64(), "p": pa.string(), "value": pa.string()})
+LOCK = ".hoodie/lock"
+
+
+def rows(ids: list[int], value: str) -> pa.Table:
+    values = [value] * len(ids)
+    return pa.table({"id": ids, "p": ["a"] * len(ids), "value": values}, schema=SCHEMA)
+
+
+@pytest.fixture(params=[6, 9])
+def table(tmp_path: Path, request: pytest.FixtureRequest) -> HudiTable:
+    made = HudiTable.create(
+        tmp_path / "t", SCHEMA, record_key=["id"], partition_by=["p"], version=request.param
+    )
+    made.upsert(rows([1, 2], "first"))
+    return made
+
+
+def values(table: HudiTable) -> dict[int, str]:
+    found = table.scan(["id", "value"])
+    ids = found["id"].to_pylist()
+    assert len(ids) == len(set(ids))
+    return dict(zip(ids, found["value"].to_pylist(), strict=True))
+
+
+def before_it_ends(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Let somebody act when the next write has done all but to commit."""
+    real = Transaction.complete
+
+    def complete(*args: Any) -> Any:
+        patch.setattr(Transaction, "complete", real)
+        act()
+        return real(*args)
+
+    patch.setattr(Transaction, "complete", complete)
+
+
+@pytest.mark.parametrize("verb", ["insert_overwrite", "insert_overwrite_table", "delete_partition"])
+def test_rows_that_come_while_all_are_replaced(
+    table: HudiTable, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = HudiTable.open(table.location)
+    before_it_ends(monkeypatch, lambda: other.bulk_insert(rows([3], "other")))
+    given = ["a"] if verb == "delete_partition" else rows([3], "mine")
+    with pytest.raises(CommitConflictError, match="put rows where this write replaces all") as told:
+        getattr(table, verb)(given)
+    assert told.value.instant == other.timeline()[-2].time
+    assert values(table) == {1: "first", 2: "first", 3: "other"}
+    getattr(table, verb)(given)
+    assert values(table) == ({} if verb == "delete_partition" else {3: "mine"})
+
+
+def test_rows_that_come_to_another_partition(
+    table: HudiTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = rows([3], "other").set_column(1, "p", pa.array(["b"]))
+    before_it_ends(monkeypatch, lambda: HudiTable.open(table.location).insert(theirs))
+    table.insert_overwrite(rows([4], "mine"))
+    assert values(table) == {3: "other", 4: "mine"}
+
+
+@pytest.mark.parametrize("what", ["heartbeat", "lock"])
+def test_what_fails_after_a_commit_is_no_error(
+    table: HudiTable, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> None:
+        raise OSError(5, "injected")
+
+    place = (Heartbeats, "delete") if what == "heartbeat" else (LocalLockFile, "remove")
+    with monkeypatch.context() as patch:
+        before_it_ends(patch, lambda: patch.setattr(*place, broken))
+        done = table.upsert(rows([2, 3], "new"))
+    assert done.instant is not None
+    assert values(table) == {1: "first", 2: "new", 3: "new"}
+    # The next one puts away what is left.
+    table.upsert(rows([3], "newer"))
+    assert not [one for one in table.verify().findings]
+
+
+def test_a_commit_whose_lock_another_takes_in_the_last_moment(
+    table: HudiTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = table.location
+    real = TableLock.check
+
+    def check(lock: TableLock) -> None:
+        real(lock)
+        # Here it stands still, until another has taken it for dead, and is done.
+        monkeypatch.setattr(TableLock, "check", real)
+        location.delete(LOCK)
+        HudiTable.open(location).upsert(rows([2], "other"))
+
+    before_it_ends(monkeypatch, lambda: monkeypatch.setattr(TableLock, "check", check))
+    with pytest.raises(LockLostError, match="another has the table's lock by now"):
+        table.upsert(rows([1, 2], "mine"))
+    assert values(table) == {1: "first", 2: "other"}
+    assert table.verify().is_ok
+
+
+@pytest.mark.parametrize("then", ["gone", "taken"])
+def test_a_lock_that_is_taken_over_before_it_is_open(
+    tmp_path: Path, then: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Location(tmp_path)
+    real = Location.create
+
+    def create(location: Location, name: str, content: bytes) -> None:
+        real(location, name, content)
+        monkeypatch.setattr(Location, "create", real)
+        location.delete(name)
+        if then == "taken":
+            real(location, name, b"theirs")
+
+    monkeypatch.setattr(Location, "create", create)
+    lock = LocalLockFile(place, LOCK)
+    assert not lock.create(b"ours")
+    assert lock.create(b"ours") == (then == "gone")
+
+
+def test_a_lock_that_was_lost_explains_what_is_there_already(tmp_path: Path) -> None:
+    place = Location(tmp_path)
+
+    def work(*, is_lost: bool) -> None:
+        with table_lock(place):
+            if is_lost:
+                place.delete(LOCK)
+            raise FileExistsError("done by somebody else")
+
+    with pytest.raises(LockLostError):
+        work(is_lost=True)
+    with pytest.raises(FileExistsError):
+        work(is_lost=False)
+    assert place.size(LOCK) is None
+
+
+def test_a_time_that_another_action_got_meanwhile(
+    table: HudiTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Times are chosen from a timeline that is old by now; heartbeats of those done are gone."""
+    other = HudiTable.open(table.location)
+    real = TimelineFolder.free_times
+
+    def free_times(folder: TimelineFolder) -> Iterator[str]:
+        for time in real(folder):
+            monkeypatch.setattr(TimelineFolder, "free_times", real)
+            theirs = other.insert_overwrite(rows([1, 2], "theirs"))
+            assert theirs.instant is not None
+            yield theirs.instant.time
+            yield time
+
+    monkeypatch.setattr(TimelineFolder, "free_times", free_times)
+    # The same times, but not the same files: strays are told by their times.
+    with pytest.raises(CommitConflictError):
+        table.upsert(rows([1], "mine"))
+    table.upsert(rows([1], "mine"))
+    assert values(table) == {1: "mine", 2: "theirs"}
+    times = [one.time for one in table.timeline()]
+    assert len(times) == len(set(times))
+    assert table.verify().is_ok
+
+
+def test_a_heartbeat_that_goes_before_its_instant_is_there(
+    table: HudiTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without one nobody would take the instant back when its writer dies."""
+    real = TimelineFolder.request_at
+
+    def request_at(folder: TimelineFolder, time: str, *others: Any) -> Any:
+        monkeypatch.setattr(TimelineFolder, "request_at", real)
+        table.location.delete(heartbeat_name(time))
+        return real(folder, time, *others)
+
+    monkeypatch.setattr(TimelineFolder, "request_at", request_at)
+    folder = table._view().folder
+    with Heartbeats(table.location).request(folder, "commit", owner=Owner.here()) as beat:
+        beat.check()
+        assert [one.time for one in folder.load().pending()] == [beat.instant.time]
+        folder.delete(beat.instant)
+
+
+def test_a_clean_between_timeline_and_files(table: HudiTable) -> None:
+    old = table._view()
+    for number in range(3):
+        table.upsert(rows([1, 2], str(number)))
+    table.clean(retain_commits=3)
+    assert values(table) == {1: "2", 2: "2"}
+    with pytest.raises(StaleStoreError, match="may have removed"):
+        old.groups(None)
+    now = table._view()
+    table.upsert(rows([1], "later"))
+    table.clean(retain_commits=2)
+    # The clean retained what this one needs.
+    assert len(now.groups(None)) == 1
+
+
+def test_a_rollback_between_timeline_and_files(table: HudiTable) -> None:
+    done = table.upsert(rows([1, 3], "new"))
+    assert done.instant is not None
+    old = table._view()
+    table.rollback(done.instant.time)
+    with pytest.raises(StaleStoreError, match="rolled back"):
+        old.groups(None)

@@ -219,8 +219,9 @@ bench-core: $(VENV)/.built  ## Time the core against its bars: 10,000,000 record
 	$(BIN)/python bench/core.py $(BENCH_CORE_ARGS)
 
 .PHONY: bench-hudi
-bench-hudi: $(VENV)/.built  ## Time the tagging of keys of a Hudi table: 10,000,000 rows
+bench-hudi: $(VENV)/.built  ## Time tags, upserts and scans of a Hudi table: 10,000,000 rows
 	$(BIN)/python bench/hudi_tag.py $(BENCH_HUDI_ARGS)
+	$(BIN)/python bench/hudi_upsert.py $(BENCH_HUDI_ARGS)
 
 .PHONY: bench-spark
 bench-spark: java $(VENV)/.built  ## Time lookup joins in Spark against their bars: 20,000,000 records

@@ -30,6 +30,9 @@ UNITS = {
     "size zstd": "B",
     "worker memory": "B",
     "cold keys": "s",
+    "upsert seconds": "s",
+    "upsert memory": "B",
+    "scan seconds": "s",
 }
 
 

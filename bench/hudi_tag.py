@@ -11,7 +11,6 @@ files themselves (cold).
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import tempfile
 import time
@@ -24,25 +23,28 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
+from bars import Bar, Measurement, Subject, bars_table, judge
+from hudi_tables import SEED, write_hudi
 from report import machine_lines
 
-from lookupstore.hudi import HudiTable
-from lookupstore.hudi.avro_schema import avro_schema
-from lookupstore.hudi.base_files import META_COLUMNS
-from lookupstore.hudi.bloom import BloomFilter
 from lookupstore.hudi.bloom_index import BloomIndex
-from lookupstore.hudi.commit import CommitMetadata, WriteStat, commit_bytes
-from lookupstore.hudi.file_groups import base_file_name
 from lookupstore.hudi.key_index import KeyIndex
-from lookupstore.hudi.key_ranges import GREATEST_KEY, LEAST_KEY
 from lookupstore.hudi.tag import Tagged, tag
-from lookupstore.hudi.timeline import COMMIT, TimelineFolder
+from lookupstore.hudi.timeline import TimelineFolder
 from lookupstore.hudi.view import TableView
 from lookupstore.residency import Residency
 
 SCHEMA = pa.schema({"id": pa.int64(), "value": pa.int64()})
-SEED = 20260308
+INDEX_IN = "index_in"
+DUCKDB = "duckdb join, 2 threads"
+TESTS = "filter tests"
+BARS = (
+    Bar("warm / index_in", "tag", "keys", "warm", 6, INDEX_IN),
+    Bar("warm / duckdb", "tag", "keys", "warm", 1, DUCKDB),
+    Bar("cold / index_in", "tag", "keys", "cold, first", 1 / 1.2, INDEX_IN),
+    Bar("new keys, warm", "tag", TESTS, "all new, warm, one thread", 5e6),
+    Bar("new keys, cold", "tag", TESTS, "all new, cold, one thread", 5e6),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,53 +61,12 @@ class Table:
 
 
 def write_table(folder: Path, ids: list[npt.NDArray[np.int64]]) -> Table:
-    """Write a table of one commit, with some ids in each file."""
-    table = HudiTable.create(folder, SCHEMA, record_key=["id"], name="t")
-    options = table.options
-    timeline = TimelineFolder(table.location, options.timeline, options.version)
-    instant = timeline.start(timeline.request(COMMIT))
-    stats, keys = [], []
-    for number, own in enumerate(ids):
-        keys.append(pa.array(own).cast(pa.string()))
-        name = base_file_name(f"{number:04}-0", "0-1-2", instant.time)
-        repeated = [instant.time, f"{instant.time}_0_0", "", "", name]
-        columns = {
-            column: pa.repeat(pa.scalar(value), len(own))
-            for column, value in zip(META_COLUMNS, repeated, strict=True)
-        }
-        columns[META_COLUMNS[2]] = keys[-1]
-        columns |= {"id": pa.array(own), "value": pa.array(own * 7)}
-        ends = pc.min_max(keys[-1])
-        footer = BloomFilter.of(keys[-1]).footer() | {
-            LEAST_KEY: ends["min"].as_py().encode(),
-            GREATEST_KEY: ends["max"].as_py().encode(),
-        }
-        path = folder / name
-        rows = pa.table(columns)
-        with pq.ParquetWriter(path, rows.schema, store_schema=False) as writer:
-            writer.write_table(rows)
-            writer.add_key_value_metadata(footer)
-        size = path.stat().st_size
-        stats.append(
-            WriteStat(
-                file_id=f"{number:04}-0",
-                path=name,
-                partition_path="",
-                num_writes=len(own),
-                num_inserts=len(own),
-                total_write_bytes=size,
-                file_size_in_bytes=size,
-            )
-        )
-    avro = avro_schema(SCHEMA, options.record_name, options.namespace)
-    metadata = CommitMetadata(
-        stats={"": tuple(stats)},
-        extra_metadata={"schema": json.dumps(avro)},
-        operation="INSERT",
-    )
-    timeline.complete(instant, commit_bytes(metadata, options.version))
-    view = TableView(options, timeline, timeline.load(), table.location)
-    return Table(view, keys)
+    """Write a table with some ids in each file."""
+    written = (pa.table([own, own * 7], schema=SCHEMA) for own in ids)
+    table = write_hudi(folder, written, SCHEMA)
+    timeline = TimelineFolder(table.location, table.options.timeline, table.options.version)
+    view = TableView(table.options, timeline, timeline.load(), table.location)
+    return Table(view, [pa.array(own).cast(pa.string()) for own in ids])
 
 
 def median(run: Callable[[], object], rounds: int) -> float:
@@ -170,8 +131,8 @@ def duckdb_join(table: Table, keys: pa.Array) -> Callable[[], object] | None:
     return run
 
 
-def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, float]:
-    """Print all results; return them, for tests."""
+def measure(arguments: argparse.Namespace, folder: Path) -> None:
+    """Print all results, and how the bars were met."""
     rng = np.random.default_rng(SEED)
     count, rounds = arguments.keys, arguments.rounds
     ids = np.unique(rng.integers(1 << 40, 1 << 62, int(arguments.rows * 1.02) + 10))
@@ -182,20 +143,21 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, float]:
     table = write_table(folder / "random", np.array_split(ids, arguments.files))
     keys = pa.array(rng.choice(ids, count, replace=False)).cast(pa.string())
     new = pa.array(rng.integers(1 << 40, 1 << 62, count)).cast(pa.string())
-    results: dict[str, float] = {}
+    measured: dict[Subject, Measurement] = {}
 
     def show(name: str, seconds: float, more: str = "") -> None:
-        results[name] = seconds
+        subject = Subject("tag", "keys", name)
+        measured[subject] = Measurement(subject, (seconds,), count)
         print(f"{name:<28} {seconds:8.3f} s {count / seconds / 1e6:8.2f} M keys/s  {more}")
 
     arrow = median(lambda: index_in(table, keys), min(rounds, 3))
-    show("index_in", arrow)
+    show(INDEX_IN, arrow)
     run = duckdb_join(table, keys)
     duckdb = None
     if run is not None:
         run()
         duckdb = median(run, rounds)
-        show("duckdb join, 2 threads", duckdb)
+        show(DUCKDB, duckdb)
 
     def against(seconds: float) -> str:
         text = f"index_in / ours {arrow / seconds:.2f}"
@@ -229,18 +191,20 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, float]:
         tagged(table, new, index)
         seconds = median(lambda index=index: tagged(table, new, index), rounds)
         tests = tagged(table, new, index).funnel.filter_tests
-        show(f"all new, {name}, one thread", seconds, f"{tests / seconds / 1e6:.1f} M tests/s")
+        subject = Subject("tag", TESTS, f"all new, {name}, one thread")
+        measured[subject] = Measurement(subject, (seconds,), tests)
+        show(subject.contender, seconds, f"{tests / seconds / 1e6:.1f} M tests/s")
 
     table = write_table(folder / "ordered", ordered)
     own = pa.array(rng.choice(ordered[-1], min(count, len(ordered[-1])))).cast(pa.string())
     found = tagged(table, own, cold)
     check(table, own, found, len(own))
     print(f"ordered, keys of one file: {found.funnel.files_in_range} of {arguments.files} files")
-    results["ordered files"] = found.funnel.files_in_range
-    return results
+    outcomes = [judge(one, measured, {DUCKDB: "not installed"}) for one in BARS]
+    print(f"\n{bars_table(outcomes, measured)}")
 
 
-def main(given: list[str] | None = None) -> dict[str, float]:
+def main(given: list[str] | None = None) -> None:
     """Measure as the command line says."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000)
@@ -252,9 +216,10 @@ def main(given: list[str] | None = None) -> dict[str, float]:
     arguments = parser.parse_args(given)
     print("\n".join(machine_lines()))
     if arguments.folder is not None:
-        return measure(arguments, arguments.folder)
+        measure(arguments, arguments.folder)
+        return
     with tempfile.TemporaryDirectory() as folder:
-        return measure(arguments, Path(folder))
+        measure(arguments, Path(folder))
 
 
 if __name__ == "__main__":

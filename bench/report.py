@@ -30,6 +30,7 @@ PACKAGES = (
     "plyvel",
     "pandas",
     "duckdb",
+    "deltalake",
     "pyspark",
     "pytest-benchmark",
 )

@@ -263,3 +263,19 @@ def test_tagging(tmp_path: Path) -> None:
     ):
         assert re.search(rf"^{line} .* M keys/s", printed, re.MULTILINE), printed
     assert "ordered, keys of one file: 1 of 4 files" in printed
+    for bar in ("warm / index_in", "warm / duckdb", "cold / index_in", "new keys, cold"):
+        found = re.search(rf"^tag  {bar} .*(met|NOT MET|not installed)$", printed, re.MULTILINE)
+        assert found, printed
+
+
+def test_upserting(tmp_path: Path) -> None:
+    pytest.importorskip("fastavro")
+    sizes = ("--rows", "8000", "--files", "4", "--keys", "2000", "--rounds", "1")
+    printed = python(tmp_path, str(BENCH / "hudi_upsert.py"), *sizes)
+    for line in ("upsert / deltalake", "peak memory / deltalake", "scan / pyarrow dataset"):
+        found = re.search(
+            rf"{re.escape(line)} .*(met|NOT MET|not installed)$", printed, re.MULTILINE
+        )
+        assert found, printed
+    assert "rewritten for one that changes" in printed
+    assert re.search(r"^steps: read .*tag .*write .*commit ", printed, re.MULTILINE), printed

@@ -233,7 +233,7 @@ def parquet_source(filesystem: fs.FileSystem, path: str) -> tuple[SourceFile, pq
     with filesystem.open_input_file(path) as file:
         nbytes = file.size()
         tail = _tail(file, nbytes, "parquet", path)
-    metadata = _parquet_footer(tail, path, nbytes)
+    schema, metadata = _parquet_footer(tail, path, nbytes)
     source = SourceFile(
         filesystem=filesystem,
         path=path,
@@ -242,15 +242,18 @@ def parquet_source(filesystem: fs.FileSystem, path: str) -> tuple[SourceFile, pq
         written=None,
         footer=_footer_hash(tail),
         num_rows=metadata.num_rows,
-        schema=metadata.schema.to_arrow_schema().remove_metadata(),
+        schema=schema.remove_metadata(),
         constants=(),
     )
     return source, metadata
 
 
-def _parquet_footer(tail: bytes, path: str, nbytes: int) -> pq.FileMetaData:
+def _parquet_footer(tail: bytes, path: str, nbytes: int) -> tuple[pa.Schema, pq.FileMetaData]:
     try:
-        return pq.read_metadata(pa.BufferReader(tail))
+        # Not `metadata.schema`: the two hold each other, and all that a footer says, which may be
+        # megabytes, until garbage is collected.
+        with pq.ParquetFile(pa.BufferReader(tail)) as file:
+            return file.schema_arrow, file.metadata
     except (pa.ArrowException, OSError) as error:
         raise CorruptionError(path, nbytes, "a parquet footer", error) from error
 
@@ -299,8 +302,8 @@ def _read(one: _One, kinds: dict[str, pa.DataType]) -> SourceFile:
         nbytes = file.size()
         tail = _tail(file, nbytes, file_format, info.path)
         if file_format == "parquet":
-            metadata = _parquet_footer(tail, info.path, nbytes)
-            schema, num_rows = metadata.schema.to_arrow_schema(), metadata.num_rows
+            schema, metadata = _parquet_footer(tail, info.path, nbytes)
+            num_rows = metadata.num_rows
         else:
             try:
                 reader = orc.ORCFile(file)

@@ -33,7 +33,7 @@ from lookupstore.location import Location
 from lookupstore.residency import Residency
 from lookupstore.sst.reader import hashed_keys
 
-# Footers that are read at one time: most of that is waiting for an object store.
+# Footers that are read at one time from an object store, for which most of that is waiting.
 _FOOTER_THREADS = 16
 # Files that are asked at one time.
 _MOST_THREADS = 4
@@ -134,7 +134,8 @@ class BloomIndex:
             self._share_room()
 
     def _footers(self, location: Location, files: Sequence[FileSlice]) -> list[KeyFile]:
-        return list(_mapped(lambda file: self._known.file(location, file), files, _FOOTER_THREADS))
+        threads = self._threads if location.local is not None else _FOOTER_THREADS
+        return list(_mapped(lambda file: self._known.file(location, file), files, threads))
 
     def _candidates(self, known: Sequence[KeyFile], keys: pa.Array) -> Candidates:
         """Return which keys are in the range of which files."""

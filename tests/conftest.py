@@ -11,6 +11,7 @@ import os
 import secrets
 import shutil
 import tempfile
+import zipfile
 from pathlib import Path
 
 import hypothesis
@@ -18,6 +19,8 @@ import pytest
 
 import lookupstore
 
+ROOT = Path(__file__).parent.parent
+FIXTURES = Path(os.environ.get("LOOKUPSTORE_FIXTURES", ROOT.parent / "shared" / "fixtures"))
 GOLDEN = Path(__file__).parent / "golden"
 PROFILE = os.environ.get("LOOKUPSTORE_TEST_PROFILE", "default")
 
@@ -67,3 +70,23 @@ def seed() -> int:
 def golden() -> Path:
     """Return the folder of golden files; each folder in it has a README that says its origin."""
     return GOLDEN
+
+
+@pytest.fixture(scope="session")
+def real_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with tables that Apache Hudi wrote, which tests do not write to."""
+    archives = sorted((FIXTURES / "hudi").glob("*.zip"))
+    if not archives:
+        pytest.skip(
+            f"no tables of Apache Hudi in {FIXTURES}/hudi; set LOOKUPSTORE_FIXTURES to the folder "
+            "that has hudi/*.zip"
+        )
+    folder = tmp_path_factory.mktemp("hudi")
+    for path in archives:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+            archive.extractall(
+                folder,
+                [name for name in names if "__MACOSX" not in name and not name.endswith(".crc")],
+            )
+    return folder

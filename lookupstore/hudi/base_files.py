@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,6 +37,14 @@ META_COLUMNS = tuple(field.name for field in META_FIELDS)
 _FORMAT = ds.ParquetFileFormat(
     default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
 )
+
+# How a scan goes that has one processor, and shares memory with others that have the others.
+_ONE_THREAD = {"use_threads": False, "fragment_readahead": 1, "batch_size": 1 << 15}
+
+
+def written_at(times: Sequence[str]) -> pc.Expression:
+    """Return which rows some instants wrote."""
+    return pc.field(COMMIT_TIME).isin(pa.array(times, pa.string()))
 
 
 class BaseFiles:
@@ -78,10 +86,17 @@ class BaseFiles:
             return scanner.to_table()
 
     def batches(
-        self, columns: Sequence[str], where: pc.Expression | None = None
+        self, columns: Sequence[str], where: pc.Expression | None = None, *, threads: bool = True
     ) -> Iterator[pa.RecordBatch]:
-        """Return rows of all files, in their order, a few at a time; see `table`."""
-        return self._batches(self._scanner(columns, where))
+        """Return rows of all files, in their order, a few at a time; see `table`.
+
+        Args:
+            columns: as of `table`.
+            where: as of `table`.
+            threads: whether to read and decode several files at the same time, and ahead.
+        """
+        ahead = {} if threads else _ONE_THREAD
+        return self._batches(self._scanner(columns, where, **ahead))
 
     def _batches(self, scanner: ds.Scanner) -> Iterator[pa.RecordBatch]:
         with self._telling():
@@ -89,9 +104,11 @@ class BaseFiles:
                 if batch.num_rows:
                     yield batch
 
-    def _scanner(self, columns: Sequence[str], where: pc.Expression | None) -> ds.Scanner:
+    def _scanner(
+        self, columns: Sequence[str], where: pc.Expression | None, **ahead: Any
+    ) -> ds.Scanner:
         try:
-            return self.dataset().scanner(columns=list(columns), filter=where)
+            return self.dataset().scanner(columns=list(columns), filter=where, **ahead)
         except (pa.ArrowException, TypeError) as error:
             # A scanner has not read anything yet: only the expression can be wrong.
             raise ValueError(f"filter: {error}") from None

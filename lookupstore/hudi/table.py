@@ -14,9 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from lookupstore.errors import FormatError
 from lookupstore.hudi.avro_schema import avro_schema
-from lookupstore.hudi.base_files import COMMIT_TIME, META_COLUMNS, BaseFiles
+from lookupstore.hudi.base_files import META_COLUMNS, BaseFiles, written_at
 from lookupstore.hudi.check import TableCheck, check_table
 from lookupstore.hudi.clean import clean
 from lookupstore.hudi.commit import CommitMetadata
@@ -35,7 +34,7 @@ from lookupstore.hudi.plans import SavepointMetadata
 from lookupstore.hudi.rollback import roll_back_named, roll_back_pending
 from lookupstore.hudi.savepoint import delete_savepoint, make_savepoint, savepoints
 from lookupstore.hudi.tag_rows import tag_rows
-from lookupstore.hudi.timeline import Instant, TimelineFolder, is_time
+from lookupstore.hudi.timeline import Instant, TimelineFolder, given_time
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write import Write, WriteResult, writable_view
 from lookupstore.hudi.write_options import WriteOptions
@@ -183,7 +182,7 @@ class HudiTable:
         Args:
             as_of: request time of the last instant that counts; None: the latest.
         """
-        return self._view().groups(_instant("as_of", as_of))
+        return self._view().groups(given_time("as_of", as_of))
 
     def scan(
         self,
@@ -254,15 +253,14 @@ class HudiTable:
             StaleStoreError: a file that was written then is gone: it was cleaned.
         """
         view = self._view()
-        if not view.options.meta_fields:
-            raise FormatError(f"{self._location.uri}: rows have no meta columns to go by")
         names = view.names(columns)
-        since, until = _instant("since", since), _instant("until", until)
+        since, until = given_time("since", since), given_time("until", until)
         files, times = view.changed(since, until)
-        where = pc.field(COMMIT_TIME).isin(pa.array(times, pa.string()))
+        where = written_at(times)
         if filter is not None:
             where = where & filter
-        return BaseFiles(self._location, files, view.schema).table(names, where)
+        paths = [file.path for file in files]
+        return BaseFiles(self._location, paths, view.schema).table(names, where)
 
     def upsert(
         self, rows: Any, *, options: WriteOptions | None = None, dry_run: bool = False
@@ -403,7 +401,7 @@ class HudiTable:
     ) -> tuple[BaseFiles, list[str]]:
         view = self._view()
         names = view.names(columns)
-        paths = [group.current.path for group in view.groups(_instant("as_of", as_of))]
+        paths = [group.current.path for group in view.groups(given_time("as_of", as_of))]
         return BaseFiles(self._location, paths, view.schema), names
 
     def _view(self) -> TableView:
@@ -430,7 +428,7 @@ class HudiTable:
             LockedError: another writer had the lock all the time.
             FormatError: the table is of a kind that is not written.
         """
-        _instant("instant", instant)
+        given_time("instant", instant)
         with self._locked(wait) as (view, lock):
             done = roll_back_pending(view, lock)
             left = view.reloaded()
@@ -460,7 +458,7 @@ class HudiTable:
             LockedError: another writer had the lock all the time.
             FormatError: the table is of a kind that is not written.
         """
-        _instant("instant", instant)
+        given_time("instant", instant)
         user = getpass.getuser() if user is None else user
         with self._locked(wait) as (view, lock):
             now = datetime.now(timezone.utc)
@@ -540,13 +538,6 @@ class HudiTable:
             view = self._view()
             view.options.check_writable(self._location.uri)
             yield view, lock
-
-
-def _instant(argument: str, time: str | None) -> str | None:
-    """Return the time of an instant that somebody gave."""
-    if time is not None and not (isinstance(time, str) and is_time(time)):
-        raise ValueError(f"{argument} is {time!r}; give the time of an instant, 17 digits")
-    return time
 
 
 def _folder_name(location: Location) -> str:

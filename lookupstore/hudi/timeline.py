@@ -379,6 +379,20 @@ def is_time(text: str) -> bool:
     return True
 
 
+def given_time(argument: str, time: str | None) -> str | None:
+    """Return the time of an instant that somebody gave.
+
+    Raises:
+        ValueError: it is none.
+
+    >>> given_time("as_of", "20240418173550988")
+    '20240418173550988'
+    """
+    if time is not None and not (isinstance(time, str) and is_time(time)):
+        raise ValueError(f"{argument} is {time!r}; give the time of an instant, 17 digits")
+    return time
+
+
 def print_time(moment: datetime) -> str:
     """Return a moment as the time of an instant, in UTC.
 

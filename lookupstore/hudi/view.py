@@ -19,7 +19,7 @@ from lookupstore.hudi.file_groups import (
     list_base_files,
     parse_base_file,
 )
-from lookupstore.hudi.options import TableOptions
+from lookupstore.hudi.options import TableOptions, read_options
 from lookupstore.hudi.plans import CleanerPlan, parse_plan
 from lookupstore.hudi.table_schema import TableSchema, parse_table_schema
 from lookupstore.hudi.timeline import (
@@ -161,7 +161,7 @@ class TableView:
         """Return the table as it is now, of the same options."""
         return replace(self, timeline=self.folder.load())
 
-    def changed(self, since: str | None, until: str | None) -> tuple[list[str], list[str]]:
+    def changed(self, since: str | None, until: str | None) -> tuple[list[FileSlice], list[str]]:
         """Return the files that hold what changed in a range, and the times of those commits.
 
         Args:
@@ -169,8 +169,11 @@ class TableView:
             until: position of the last instant of the range; None: of all.
 
         Raises:
+            FormatError: the rows of the table do not say when they changed.
             CorruptionError: the timeline is damaged.
         """
+        if not self.options.meta_fields:
+            raise FormatError(f"{self.location.uri}: rows have no meta columns to go by")
         slices: dict[GroupId, FileSlice] = {}
         replaced: set[GroupId] = set()
         times = []
@@ -182,8 +185,8 @@ class TableView:
                 times.append(instant.time)
                 # Instants come by time: the last slice of a group is the newest.
                 slices.update((file.group, file) for file in self.written(instant))
-        paths = [file.path for group, file in sorted(slices.items()) if group not in replaced]
-        return paths, times
+        files = [file for group, file in sorted(slices.items()) if group not in replaced]
+        return files, times
 
     def written(self, instant: Instant) -> Iterator[FileSlice]:
         """Yield the base files that a completed commit says that it wrote.
@@ -210,3 +213,16 @@ class TableView:
         return frozenset(
             GroupId(partition, file_id) for partition, ids in replaced.items() for file_id in ids
         )
+
+
+def read_view(location: Location) -> TableView:
+    """Return a table as it is now.
+
+    Raises:
+        FileNotFoundError: there is none.
+        CorruptionError: its properties, or names of its timeline, are damaged.
+        FormatError: it is of a kind that is not read; the error names the property.
+    """
+    options = read_options(location)
+    folder = TimelineFolder(location, options.timeline, options.version)
+    return TableView(options, folder, folder.load(), location)

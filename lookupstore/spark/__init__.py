@@ -2,8 +2,9 @@
 
 `session` gives a session that runs on this machine, `build_store` turns a DataFrame or files into
 a store, `lookup_join` joins a DataFrame with a store, and `explain_join` says how it would.
-`register` gives any session the format `lookupstore`, for `spark.read` and `df.write`. This is the
-only folder of the package that needs PySpark.
+`read_table` reads a Hudi table. `register` gives any session the formats `lookupstore`, for
+`spark.read` and `df.write`, and `lookupstore.hudi`. This is the only folder of the package that
+needs PySpark.
 """
 
 try:
@@ -13,6 +14,7 @@ except ImportError:
 
 from lookupstore.spark.build import build_store
 from lookupstore.spark.explain import HostResidency, JoinExplanation, explain_join
+from lookupstore.spark.hudi_read import read_table
 from lookupstore.spark.join import lookup_join
 from lookupstore.spark.metrics import LookupMetrics
 from lookupstore.spark.session import register, session
@@ -24,6 +26,7 @@ __all__ = [
     "build_store",
     "explain_join",
     "lookup_join",
+    "read_table",
     "register",
     "session",
 ]

@@ -18,7 +18,6 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from lookupstore.columnar import ColumnarFiles
 from lookupstore.location import Location
 from lookupstore.manifest import DataFile
 from lookupstore.residency import Residency
@@ -27,6 +26,7 @@ from lookupstore.spark.freshness import Freshness
 from lookupstore.spark.jobs import named_jobs
 from lookupstore.spark.plan import JoinPlan, freshness_of, plan_join
 from lookupstore.spark.session import parallelism
+from lookupstore.spark.task import Dimension
 from lookupstore.store import LookupStore
 from lookupstore.versions import VersionName, list_names, read_version
 
@@ -90,14 +90,15 @@ class JoinExplanation:
 
     Attributes:
         store: folder of the store, or its URI without credentials.
-        version: number of the version that the join was planned on; columnar files have none.
+        version: number of the version that the join was planned on; columnar files and Hudi tables
+            have none.
         id: identity of its content.
-        created: when it was published, UTC, ISO 8601; None for columnar files.
+        created: when it was published, UTC, ISO 8601; None for what has no version.
         age: seconds since then.
-        rows: number of its keys, or of the rows of columnar files.
+        rows: number of its keys, or of the rows of what has no version.
         bytes: size of its data files.
         files: number of its data files.
-        buckets: number of its buckets; columnar files are one.
+        buckets: number of its buckets; what has no version is one.
         how: the kind of join, as `on_miss` leaves it.
         keys: fact column to key column, in the order of the key.
         columns: the columns that are appended, and their Spark types.
@@ -107,8 +108,8 @@ class JoinExplanation:
         versions: numbers of the versions of now among which it is chosen; newer ones will be, too.
         max_staleness: most seconds since the version was published; None: any.
         transport: what goes through Python.
-        hosts: what each host has of the version; None: nobody asked, or these are columnar files,
-            of which a host makes lookup files when they are needed.
+        hosts: what each host has of the version; None: nobody asked, or it has no version: then a
+            host makes lookup files when they are needed.
     """
 
     store: str
@@ -196,7 +197,7 @@ _HEADS = ("host", "cache folder", "bytes used", "files here", "bytes here", "com
 
 def explain_join(
     df: DataFrame,
-    store: str | os.PathLike[str] | LookupStore | ColumnarFiles,
+    store: join.JoinedWith,
     on: str | Sequence[str] | Mapping[str, str],
     how: str = "left",
     columns: Sequence[str] | None = None,
@@ -213,7 +214,7 @@ def explain_join(
 
     Args:
         df: as for `lookup_join`; so are all others but the last one.
-        store: a store, or columnar files, or a path of these.
+        store: a store, columnar files or a Hudi table, or a path of these.
         on: the fact columns that hold the key.
         how: the kind of join.
         columns: value columns of the store to append.
@@ -294,7 +295,7 @@ def _size(path: str) -> int | None:
 
 
 def _explanation(
-    spark: SparkSession, store: LookupStore | ColumnarFiles, plan: JoinPlan, residents: bool
+    spark: SparkSession, store: Dimension, plan: JoinPlan, residents: bool
 ) -> JoinExplanation:
     freshness = plan.lookup.freshness
     transport = "only keys go to Python, only columns of the store come back (Arrow UDF)"

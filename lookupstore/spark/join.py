@@ -9,8 +9,9 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -24,7 +25,9 @@ from pyspark.sql.types import (
 )
 
 from lookupstore.columnar import ColumnarFiles
+from lookupstore.errors import FormatError
 from lookupstore.file_search import names_files
+from lookupstore.hudi import HudiTable, TableLookup
 from lookupstore.spark.metrics import LookupMetrics
 from lookupstore.spark.plan import (
     JoinPlan,
@@ -34,6 +37,7 @@ from lookupstore.spark.plan import (
     name_pairs,
     plan_join,
 )
+from lookupstore.spark.task import Dimension
 from lookupstore.spark.worker import (
     buckets_at,
     contained,
@@ -51,10 +55,15 @@ except ImportError:  # before Spark 4.1
 
 _BUCKET = "__lookupstore_bucket"
 
+#: What `lookup_join` takes as the dimension.
+JoinedWith: TypeAlias = (
+    str | os.PathLike[str] | LookupStore | ColumnarFiles | HudiTable | TableLookup
+)
+
 
 def lookup_join(
     df: DataFrame,
-    store: str | os.PathLike[str] | LookupStore | ColumnarFiles,
+    store: JoinedWith,
     on: str | Sequence[str] | Mapping[str, str],
     how: str = "left",
     columns: Sequence[str] | None = None,
@@ -77,7 +86,9 @@ def lookup_join(
         df: the facts.
         store: a store, or its path or URI, which executors must see, too; or columnar files as
             they are: `ColumnarFiles`, or a path, URI or glob that names them, such as
-            `s3://bucket/users/*.parquet`: then `on` says their key.
+            `s3://bucket/users/*.parquet`: then `on` says their key; or a Hudi table: `HudiTable`,
+            its path or URI, or a `TableLookup`: then `on` names its record key, and the columns of
+            the partition if keys are looked for there only.
         on: the fact columns that hold the key: a name, or names, in any order, that the key has
             as well; or a dict from fact column to key column. Every key column is needed.
         how: `left` keeps every fact, with nulls where the key is missing; `inner` keeps facts
@@ -144,25 +155,35 @@ def lookup_join(
 
 
 def dimension_of(
-    store: str | os.PathLike[str] | LookupStore | ColumnarFiles,
+    store: JoinedWith,
     on: str | Sequence[str] | Mapping[str, str],
     how: str = "left",
     columns: Sequence[str] | None = None,
-) -> LookupStore | ColumnarFiles:
+) -> Dimension:
     """Return what answers a join: `store` itself, or what its path names, opened."""
-    if isinstance(store, (LookupStore, ColumnarFiles)):
+    if isinstance(store, (LookupStore, ColumnarFiles, TableLookup)):
         return store
-    if not isinstance(store, (str, os.PathLike)):
+    if not isinstance(store, (str, os.PathLike, HudiTable)):
         raise TypeError(
-            f"store is a {type(store).__name__}; give a LookupStore or ColumnarFiles, or a path"
+            f"store is a {type(store).__name__}; give a LookupStore, ColumnarFiles, a HudiTable or "
+            "a TableLookup, or a path"
         )
-    path = os.fspath(store)
-    if not names_files(path):
-        return LookupStore(path)
     key = [name for _, name in name_pairs(on)]
-    if how_of(how) in ("semi", "anti"):
-        return ColumnarFiles(path, key=key, mode="presence")
-    return ColumnarFiles(path, key=key, columns=columns)
+    presence = how_of(how) in ("semi", "anti")
+    values = () if presence else columns
+    if isinstance(store, HudiTable):
+        return TableLookup(store.location, key=key, columns=values)
+    path = os.fspath(store)
+    if names_files(path):
+        if presence:
+            return ColumnarFiles(path, key=key, mode="presence")
+        return ColumnarFiles(path, key=key, columns=columns)
+    try:
+        return LookupStore(path)
+    except (FileNotFoundError, FormatError) as error:
+        with suppress(FileNotFoundError):
+            return TableLookup(path, key=key, columns=values)
+        raise error  # it is no Hudi table either
 
 
 def _by_arrow_udf(df: DataFrame, plan: JoinPlan) -> DataFrame:

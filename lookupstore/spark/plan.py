@@ -16,7 +16,7 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.keys import KeySchema
 from lookupstore.spark.freshness import Chosen, Freshness
-from lookupstore.spark.task import Dimension, Lookup, PlannedStore, Retry, Sum
+from lookupstore.spark.task import AsPlanned, Dimension, Lookup, PlannedStore, Retry, Sum
 from lookupstore.spark.types import TIME_SETTING, arrow_schema, spark_type
 from lookupstore.store import LookupStore
 
@@ -98,11 +98,12 @@ def plan_join(
         appended.append(StructField(found, BooleanType()))
     case_sensitive = df.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
     _check_collisions(facts.names, [field.name for field in appended], prefix, case_sensitive)
-    if isinstance(store, ColumnarFiles):
-        _check_versionless(freshness, miss)
-        planned: PlannedStore | ColumnarFiles = store
-    else:
+    planned: PlannedStore | AsPlanned
+    if isinstance(store, LookupStore):
         planned = PlannedStore(store.location, Chosen(store.version, store.id))
+    else:
+        _check_versionless(freshness, miss)
+        planned = store
     chosen, reason = _strategy(strategy, store)
     return JoinPlan(
         lookup=Lookup(
@@ -197,13 +198,13 @@ def _check_versionless(freshness: Freshness, miss: object) -> None:
     if freshness.needs_moment:
         raise ValueError(
             "refresh and max_staleness are for stores, whose versions have times; columnar files "
-            "answer as they are when lookup_join is called: call it in foreachBatch, or build a "
-            "store of them"
+            "and Hudi tables answer as they are when lookup_join is called: call it in "
+            "foreachBatch, or build a store of them"
         )
     if isinstance(miss, Retry):
         raise ValueError(
-            "on_miss is 'retry', which looks into newer versions, and columnar files have none; "
-            "give 'null', 'drop' or 'raise', or build a store of them"
+            "on_miss is 'retry', which looks into newer versions of a store; for columnar files "
+            "and Hudi tables give 'null', 'drop' or 'raise', or build a store of them"
         )
 
 
@@ -219,15 +220,15 @@ def _strategy(asked: str, store: Dimension) -> tuple[Literal["replicated", "buck
         return "replicated", "asked for"
     if asked == "bucketed" and _buckets(store) == 1:
         what = "the store has one bucket; build it"
-        if isinstance(store, ColumnarFiles):
-            what = "columnar files have none; build a store of them"
+        if not isinstance(store, LookupStore):
+            what = f"{_kind(store)} have none; build a store of them"
         raise ValueError(
             f"strategy is 'bucketed', but {what} with buckets=, or give strategy='replicated'"
         )
     if asked == "bucketed":
         return "bucketed", "asked for"
-    if isinstance(store, ColumnarFiles):
-        return "replicated", "columnar files: a host has the lookup files that its tasks ask for"
+    if not isinstance(store, LookupStore):
+        return "replicated", f"{_kind(store)}: a host has the lookup files that its tasks ask for"
     info = store.info()
     size = f"the store has {info.bytes:,} bytes"
     limit = f"{REPLICATED_BYTES:,}"
@@ -236,6 +237,11 @@ def _strategy(asked: str, store: Dimension) -> tuple[Literal["replicated", "buck
     if info.buckets == 1:
         return "replicated", f"{size}, more than {limit}, but only one bucket"
     return "bucketed", f"{size}, more than {limit}, in {info.buckets} buckets"
+
+
+def _kind(planned: AsPlanned) -> str:
+    """Return what people call a dimension that is no store."""
+    return "columnar files" if isinstance(planned, ColumnarFiles) else "Hudi tables"
 
 
 def how_of(given: str) -> How:

@@ -84,7 +84,7 @@ def session(
 
 
 def register(spark: SparkSession) -> None:
-    """Give a session the data source: ``spark.read.format("lookupstore")``.
+    """Give a session the data sources ``lookupstore`` and, to read, ``lookupstore.hudi``.
 
     Doing so again does nothing. Where Spark can push filters down (4.1 and later), the session is
     set to do it: `spark.sql.python.filterPushdown.enabled`.
@@ -100,6 +100,7 @@ def register(spark: SparkSession) -> None:
             f"data sources in Python came with Spark 4.0, and this is {pyspark.__version__}; "
             "build_store and lookup_join work without"
         )
+    from lookupstore.spark.hudi_source import HudiSource
     from lookupstore.spark.source import StoreSource
 
     if spark.conf.get(_REGISTERED, "") == "true":
@@ -108,6 +109,7 @@ def register(spark: SparkSession) -> None:
     # Spark looks for the name in the active session, and refuses it to another if it is there.
     _activate(spark)
     spark.dataSource.register(StoreSource)
+    spark.dataSource.register(HudiSource)
     if active is not None:
         _activate(active)
     spark.conf.set(_PUSHDOWN, "true")

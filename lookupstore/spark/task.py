@@ -15,6 +15,7 @@ from lookupstore import stats
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.errors import StaleStoreError
 from lookupstore.host_folder import default_folder
+from lookupstore.hudi import TableLookup
 from lookupstore.keys import KeySchema
 from lookupstore.location import Location
 from lookupstore.spark.freshness import Chosen, Freshness
@@ -25,8 +26,10 @@ from lookupstore.store import LookupStore
 _STORES_KEPT = 16
 
 
+#: What answers keys as it was when the join was planned: it is pickled as that.
+AsPlanned: TypeAlias = ColumnarFiles | TableLookup
 #: What answers the keys of a join.
-Dimension: TypeAlias = LookupStore | ColumnarFiles
+Dimension: TypeAlias = LookupStore | AsPlanned
 
 
 class Sum(Protocol):
@@ -71,7 +74,7 @@ class Lookup:
         counts: takes what tasks count; None: nobody asked.
     """
 
-    dimension: PlannedStore | ColumnarFiles
+    dimension: PlannedStore | AsPlanned
     key_schema: KeySchema
     columns: tuple[str, ...]
     types: tuple[pa.DataType, ...]
@@ -102,14 +105,14 @@ class Task:
         if self._dimension is None:
             lookup = self._lookup
             planned = lookup.dimension
-            if isinstance(planned, ColumnarFiles):
-                self._use(_kept(planned))
-            else:
+            if isinstance(planned, PlannedStore):
                 chosen = planned.version
                 if moment is not None:
                     chosen = lookup.freshness.version_at(planned.location, chosen, moment)
                     self.count(refreshes=chosen.refreshed, failed_refreshes=chosen.failed)
                 self._use(_opened(planned.location, chosen.number, chosen.id))
+            else:
+                self._use(_kept(planned))
         assert self._dimension is not None
         return self._dimension
 
@@ -211,9 +214,9 @@ def _names() -> tuple[str, str]:
 
 
 @functools.lru_cache(maxsize=_STORES_KEPT)
-def _kept(files: ColumnarFiles) -> ColumnarFiles:
-    """Return the first of equal files, whose lookup files are open."""
-    return files
+def _kept(planned: AsPlanned) -> AsPlanned:
+    """Return the first of equal ones, whose lookup files are open."""
+    return planned
 
 
 @functools.lru_cache(maxsize=_STORES_KEPT)

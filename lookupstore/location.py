@@ -305,6 +305,27 @@ class Location:
         os.replace(temporary, path)
         sync_folder(os.path.dirname(path))
 
+    def move(self, name: str, to: str) -> None:
+        """Give a file another name, under which it lasts when this returns.
+
+        An object store copies it, and deletes what was copied.
+
+        Raises:
+            FileNotFoundError: there is none of that name.
+            FileExistsError: there is one of the new name already, on a local disk.
+        """
+        if self.local is None:
+            path = self._path(to)
+            self.make_folder(to.rpartition("/")[0])
+            with self._telling(name):
+                self._filesystem.move(self._path(name), path)
+            return
+        path = self._path(to)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        os.link(self._path(name), path)  # unlike a rename, fails if there is one
+        os.unlink(self._path(name))
+        sync_folder(os.path.dirname(path))
+
     @property
     def creates_once(self) -> bool:
         """Return whether `create` keeps two of one name apart: on local disks and on S3."""

@@ -19,7 +19,7 @@ from lookupstore.hudi.file_groups import (
     list_base_files,
     parse_base_file,
 )
-from lookupstore.hudi.options import TableOptions
+from lookupstore.hudi.options import TableOptions, read_options
 from lookupstore.hudi.table_schema import TableSchema, parse_table_schema
 from lookupstore.hudi.timeline import REPLACE, Instant, Timeline, TimelineFolder
 from lookupstore.location import Location
@@ -174,3 +174,16 @@ class TableView:
         return frozenset(
             GroupId(partition, file_id) for partition, ids in replaced.items() for file_id in ids
         )
+
+
+def read_view(location: Location) -> TableView:
+    """Return a table as it is now.
+
+    Raises:
+        FileNotFoundError: there is none.
+        CorruptionError: its properties, or names of its timeline, are damaged.
+        FormatError: it is of a kind that is not read; the error names the property.
+    """
+    options = read_options(location)
+    folder = TimelineFolder(location, options.timeline, options.version)
+    return TableView(options, folder, folder.load(), location)

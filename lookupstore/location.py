@@ -311,16 +311,19 @@ class Location:
         An object store copies it, and deletes what was copied.
 
         Raises:
-            FileNotFoundError: there is none of that name.
             FileExistsError: there is one of the new name already, on a local disk.
+            OSError: there is none of that name, or it cannot be moved.
         """
-        if self.local is None:
-            path = self._path(to)
-            self.make_folder(to.rpartition("/")[0])
-            with self._telling(name):
-                self._filesystem.move(self._path(name), path)
-            return
         path = self._path(to)
+        if self.local is None:
+            with self._telling(name):
+                if self._filesystem.type_name.removeprefix("py::") in _ONE_PUT:
+                    self._filesystem.copy_file(self._path(name), path)
+                    self._filesystem.delete_file(self._path(name))
+                else:
+                    self._filesystem.create_dir(path.rpartition("/")[0], recursive=True)
+                    self._filesystem.move(self._path(name), path)
+            return
         os.makedirs(os.path.dirname(path), exist_ok=True)
         os.link(self._path(name), path)  # unlike a rename, fails if there is one
         os.unlink(self._path(name))

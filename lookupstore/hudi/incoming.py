@@ -235,7 +235,11 @@ def _refused(field: pa.Field, columns: pa.Schema) -> Exception:
 
 def _may_fit(given: pa.DataType, kind: pa.DataType) -> bool:
     """Return whether values of a wider type may be narrow enough, of which each is looked at."""
-    return bool(pa.types.is_integer(plain_type(given)) and pa.types.is_integer(kind))
+    given, types = plain_type(given), pa.types
+    if types.is_fixed_size_binary(kind):
+        # Some engines, Spark among them, have no type for bytes of one length.
+        return bool(types.is_binary(given) or types.is_large_binary(given))
+    return bool(types.is_integer(given) and types.is_integer(kind))
 
 
 def _fits(given: pa.DataType, kind: pa.DataType) -> bool:

@@ -38,9 +38,8 @@ def name_staged_files(location: Location, time: str, paths: Sequence[str]) -> No
         paths: of the files, relative to the table, as they are going to be.
 
     Raises:
-        FileNotFoundError: a file does not wait there.
         FileExistsError: there is one of that name, on a local disk.
-        OSError: a file cannot be moved.
+        OSError: a file does not wait there, or cannot be moved.
     """
     folder = staging_folder(time)
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="lookupstore-hudi") as pool:

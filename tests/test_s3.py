@@ -13,7 +13,7 @@ from pyarrow import fs
 
 import lookupstore
 from lookupstore import ColumnarFiles
-from lookupstore.location import open_uri
+from lookupstore.location import Location, open_uri
 
 ROWS = 200_000
 
@@ -37,6 +37,15 @@ def names(server: ObjectStore, folder: str) -> list[str]:
     filesystem, _ = open_uri(server.uri(""))
     found = filesystem.get_file_info(fs.FileSelector(f"{BUCKET}/{folder}", recursive=True))
     return sorted(info.path for info in found if info.is_file)
+
+
+def test_an_object_gets_another_name(server: ObjectStore) -> None:
+    place = Location(server.uri("moved"))
+    place.write(".hoodie/.temp/1/a", [b"one"])
+    place.move(".hoodie/.temp/1/a", "day=1/a")
+    assert (place.size(".hoodie/.temp/1/a"), place.read("day=1/a")) == (None, b"one")
+    with pytest.raises(OSError, match="does not exist"):
+        place.move(".hoodie/.temp/1/a", "day=1/b")
 
 
 def test_versions_are_written_read_and_removed(server: ObjectStore, tmp_path: Path) -> None:

@@ -86,12 +86,16 @@ class NewFile:
         file_id: of its group.
         task: number of the task that writes it, which is in its name and in its rows.
         time: of the instant.
+        attempt: what tells attempts of one task apart, in its name: two integers, joined by `-`.
+        waits_in: folder of the table in which it waits for its name; empty: it gets it at once.
     """
 
     partition: str
     file_id: str
     task: int
     time: str
+    attempt: str = "0-0"
+    waits_in: str = ""
 
     @property
     def name(self) -> str:
@@ -100,12 +104,17 @@ class NewFile:
         >>> NewFile("", "a-0", 3, "20260307135657661").name
         'a-0_3-0-0_20260307135657661.parquet'
         """
-        return base_file_name(self.file_id, f"{self.task}-0-0", self.time)
+        return base_file_name(self.file_id, f"{self.task}-{self.attempt}", self.time)
 
     @property
     def path(self) -> str:
         """Return the path of the file, relative to the table."""
         return f"{self.partition}/{self.name}" if self.partition else self.name
+
+    @property
+    def written_path(self) -> str:
+        """Return the path under which the file is written."""
+        return f"{self.waits_in}/{self.path}" if self.waits_in else self.path
 
 
 class BaseFileWriter:
@@ -146,7 +155,7 @@ class BaseFileWriter:
 
     def __enter__(self) -> BaseFileWriter:
         self._stack = ExitStack()
-        self._stream = self._stack.enter_context(self._location.new_file(self.file.path))
+        self._stream = self._stack.enter_context(self._location.new_file(self.file.written_path))
         return self
 
     def __exit__(

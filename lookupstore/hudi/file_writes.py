@@ -72,17 +72,25 @@ class FileWrites:
         # Arrow's own threads help one file; several files have one each.
         self._is_alone = threads < 2
         if self._is_alone:
-            return [self._one(number, file) for number, file in enumerate(files)]
+            return [self.one(number, file) for number, file in enumerate(files)]
         # The largest first, so that no thread is left alone with one at the end.
         order = sorted(range(len(files)), key=lambda number: -_work(files[number]))
         with ThreadPoolExecutor(threads, thread_name_prefix="lookupstore-hudi") as pool:
             stats = dict(
-                zip(order, pool.map(self._one, order, map(files.__getitem__, order)), strict=True)
+                zip(order, pool.map(self.one, order, map(files.__getitem__, order)), strict=True)
             )
         return [stats[number] for number in range(len(files))]
 
-    def _one(self, number: int, plan: FilePlan) -> WriteStat:
-        file = NewFile(plan.partition, plan.file_id, number, self._instant)
+    def one(self, number: int, plan: FilePlan, attempt: str = "0-0", folder: str = "") -> WriteStat:
+        """Write one file, and return what is said of it.
+
+        Args:
+            number: of the task.
+            plan: of the file.
+            attempt: what tells attempts of the task apart; see `NewFile`.
+            folder: in which the file waits for its name; see `NewFile`.
+        """
+        file = NewFile(plan.partition, plan.file_id, number, self._instant, attempt, folder)
         inserts = Inserts(self._taken_keys(plan.inserts), self._taken(plan.inserts))
         with BaseFileWriter(self._location, file, self._schema, self._options.format) as into:
             if plan.current is None:

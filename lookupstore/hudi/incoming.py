@@ -67,14 +67,18 @@ class Incoming:
         Raises:
             ValueError: a row has no ordering value.
         """
+        kept = self.to_keep(options)
+        return self if len(kept) == len(self) else self.take(kept)
+
+    def to_keep(self, options: TableOptions) -> Rows:
+        """Return the numbers of the rows that stay, ascending; see `deduplicated`."""
         ordering = ordering_of(options)
-        kept = rows_to_keep(
+        return rows_to_keep(
             self.keys,
             self.partitions,
             None if ordering is None else _ordered(self.rows, ordering),
             ties=TIES[options.version],
         )
-        return self if len(kept) == len(self) else self.take(kept)
 
 
 class IncomingRows:
@@ -121,7 +125,7 @@ class IncomingRows:
             if name in self.schema.columns.names or name == IS_DELETED
         ]
         for batch in self._source.batches(wanted):
-            yield self._incoming(pa.Table.from_batches([batch]))
+            yield self.incoming(pa.Table.from_batches([batch]))
 
     def all(self) -> Incoming:
         """Read all rows; see `batches`."""
@@ -131,7 +135,7 @@ class IncomingRows:
                 [pa.array([], field.type) for field in self._source.schema],
                 self._source.schema.names,
             )
-            return self._incoming(empty)
+            return self.incoming(empty)
         flags = None
         if self._has_flags:
             flags = np.concatenate([part.deleted for part in parts])
@@ -143,7 +147,8 @@ class IncomingRows:
             flags,
         )
 
-    def _incoming(self, table: pa.Table) -> Incoming:
+    def incoming(self, table: pa.Table) -> Incoming:
+        """Return rows of the columns that were given as rows of the table; see `batches`."""
         options = self._options
         columns = []
         for field in self.schema.columns:
@@ -230,7 +235,11 @@ def _refused(field: pa.Field, columns: pa.Schema) -> Exception:
 
 def _may_fit(given: pa.DataType, kind: pa.DataType) -> bool:
     """Return whether values of a wider type may be narrow enough, of which each is looked at."""
-    return bool(pa.types.is_integer(plain_type(given)) and pa.types.is_integer(kind))
+    given, types = plain_type(given), pa.types
+    if types.is_fixed_size_binary(kind):
+        # Some engines, Spark among them, have no type for bytes of one length.
+        return bool(types.is_binary(given) or types.is_large_binary(given))
+    return bool(types.is_integer(given) and types.is_integer(kind))
 
 
 def _fits(given: pa.DataType, kind: pa.DataType) -> bool:

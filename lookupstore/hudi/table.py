@@ -359,11 +359,24 @@ class HudiTable:
         """
         return self._write(options, dry_run).delete_partitions(partitions)
 
-    def _write(self, options: WriteOptions | None, dry_run: bool) -> Write:
-        options = options or WriteOptions()
+    def writable(self, options: WriteOptions, *, dry_run: bool = False) -> TableView:
+        """Return the table as a write finds it, after what dead writers left was taken back.
+
+        Args:
+            options: of the write.
+            dry_run: change nothing.
+
+        Raises:
+            FormatError: it cannot be written to; the error names the property.
+            LockedError: others had the lock of the table for too long.
+        """
         view = writable_view(self._location, self._commits, options, dry_run=dry_run)
         self._options = view.options
-        return Write(view, options, dry_run=dry_run)
+        return view
+
+    def _write(self, options: WriteOptions | None, dry_run: bool) -> Write:
+        options = options or WriteOptions()
+        return Write(self.writable(options, dry_run=dry_run), options, dry_run=dry_run)
 
     def tag(self, rows: Any, *, index: str | KeyIndex = "bloom") -> pa.Table:
         """Return rows with the places where the table has their keys.

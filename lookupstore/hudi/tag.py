@@ -53,6 +53,7 @@ def tag(
     keys: pa.Array | pa.ChunkedArray,
     *,
     index: str | KeyIndex = "bloom",
+    slices: Sequence[FileSlice] | None = None,
 ) -> Tagged:
     """Find the current base file, and the row in it, of each key.
 
@@ -62,6 +63,8 @@ def tag(
             text if the table is not partitioned.
         keys: record keys, string or binary, no nulls; repeated ones are found each time.
         index: name of an index, see `lookupstore.hudi.index_names`, or one that was made.
+        slices: current base files, by partition path and file id, of who knows them; None: they
+            are listed.
 
     Raises:
         ValueError: a key is null or empty, a partition is null, or there are more of the ones than
@@ -78,31 +81,33 @@ def tag(
     column = _checked(keys)
     codes, paths = _coded(partitions, len(column))
     tally = Tally()
-    with tally.step("list"):
-        slices = [group.current for group in view.groups(None)]
+    if slices is None:
+        with tally.step("list"):
+            slices = [group.current for group in view.groups(None)]
     if chosen.everywhere:
-        tasks = [_Task(0, slices, None)] if len(column) else []
+        files = list(slices)
+        tasks = [_Task(0, files, None)] if len(column) else []
     else:
-        slices, tasks = _tasks(slices, codes, paths)
+        files, tasks = _tasks(slices, codes, paths)
     tally.add(
         keys=len(column),
-        partitions=len({file.group.partition for file in slices}),
-        files=len(slices),
+        partitions=len({file.group.partition for file in files}),
+        files=len(files),
         pairs=sum(
             len(task.files) * (len(column) if task.rows is None else len(task.rows))
             for task in tasks
         ),
     )
     if isinstance(chosen, PreparedIndex):
-        chosen.prepare(view, slices, tally)
-    places = _Places(view, slices, column)
+        chosen.prepare(view, files, tally)
+    places = _Places(view, files, column)
     for task in tasks:
         wanted = column if task.rows is None else column.take(pa.array(task.rows))
         for hits in chosen.locate(view, task.files, wanted, tally):
             rows = hits.rows if task.rows is None else task.rows[hits.rows]
             places.put(task.first + hits.file, rows, hits.positions)
     tally.add(found=int(np.count_nonzero(places.numbers >= 0)))
-    return Tagged(tuple(slices), places.numbers, places.positions, tally.funnel())
+    return Tagged(tuple(files), places.numbers, places.positions, tally.funnel())
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,8 +16,9 @@ from lookupstore.hudi.funnel import Funnel
 from lookupstore.hudi.index_names import index_of
 from lookupstore.hudi.key_files import read_key_file
 from lookupstore.hudi.key_index import KeyIndex
+from lookupstore.hudi.options import TableOptions
 from lookupstore.hudi.record_keys import partition_paths, record_keys
-from lookupstore.hudi.tag import tag
+from lookupstore.hudi.tag import Tagged, tag
 from lookupstore.hudi.view import TableView
 
 #: Where a row is: partition path, file id and instant of the base file, and its row there, from 0.
@@ -48,8 +49,15 @@ def tag_rows(view: TableView, given: Any, index: str | KeyIndex) -> tuple[pa.Tab
         if name in rows.column_names:
             raise ValueError(f"rows have a column {name!r}, which a tag gives; rename it")
     chosen = index_of(index)
-    keys = _keys(view, rows)
-    tagged = tag(view, _partitions(view, rows, chosen), keys, index=chosen)
+    named = None if RECORD_KEY in rows.column_names else named_key(view)
+    keys = keys_of(rows, view.options, named)
+    partitions = partitions_of(rows, view.options, everywhere=chosen.everywhere)
+    tagged = tag(view, partitions, keys, index=chosen)
+    return with_places(rows, tagged), tagged.funnel
+
+
+def with_places(rows: pa.Table, tagged: Tagged) -> pa.Table:
+    """Return rows with `PLACE_COLUMNS`, as a tag of their keys found them."""
     missing = ~tagged.found
     numbers = pa.array(tagged.slice_numbers, mask=missing)
     for name, values in zip(
@@ -63,7 +71,7 @@ def tag_rows(view: TableView, given: Any, index: str | KeyIndex) -> tuple[pa.Tab
     ):
         rows = rows.append_column(name, pa.array(values, pa.string()).take(numbers))
     positions = pa.array(tagged.positions, mask=missing)
-    return rows.append_column(PLACE_COLUMNS[3], positions), tagged.funnel
+    return rows.append_column(PLACE_COLUMNS[3], positions)
 
 
 def named_key(view: TableView) -> bool | None:
@@ -90,6 +98,51 @@ def named_key(view: TableView) -> bool | None:
     return None
 
 
+def keys_of(rows: pa.Table, options: TableOptions, named: bool | None) -> pa.ChunkedArray:
+    """Return the record keys of rows: those of their meta column, or made of the key's columns.
+
+    Args:
+        rows: of a scan, or of the columns of the key.
+        options: of the table.
+        named: as of `named_key`.
+
+    Raises:
+        KeyError: a column of the key is missing.
+        TypeError: a key has a type that keys do not have.
+        ValueError: a row has no key.
+    """
+    if RECORD_KEY in rows.column_names:
+        return rows.column(RECORD_KEY)
+    return record_keys(rows, options.record_key, named=named)
+
+
+def partitions_of(
+    rows: pa.Table, options: TableOptions, *, everywhere: bool
+) -> pa.Array | pa.ChunkedArray:
+    """Return the partition paths of rows; empty texts if nobody has to know them.
+
+    Args:
+        rows: of a scan, or of the columns of key and partition.
+        options: of the table.
+        everywhere: whether keys are looked for in all partitions.
+
+    Raises:
+        KeyError, TypeError, ValueError: as of `keys_of`, of the columns of the partition.
+    """
+    names = rows.column_names
+    if PARTITION_PATH in names and RECORD_KEY in names:
+        return rows.column(PARTITION_PATH)
+    if everywhere and not set(options.partition_by) <= set(names):
+        zeros = pa.array(np.zeros(rows.num_rows, np.int32))
+        return pa.DictionaryArray.from_arrays(zeros, pa.array([""]))
+    return partition_paths(
+        rows,
+        options.partition_by,
+        hive_style=options.hive_style,
+        url_encode=options.url_encode,
+    )
+
+
 def _table(given: Any, key: Sequence[str]) -> pa.Table:
     is_column = isinstance(given, (pa.Array, pa.ChunkedArray)) and not pa.types.is_struct(
         given.type
@@ -105,25 +158,3 @@ def _table(given: Any, key: Sequence[str]) -> pa.Table:
         raise TypeError(
             f"rows is {type(given).__name__}; give an Arrow table, or what has one's columns"
         ) from error
-
-
-def _keys(view: TableView, rows: pa.Table) -> pa.ChunkedArray:
-    if RECORD_KEY in rows.column_names:
-        return rows.column(RECORD_KEY)
-    return record_keys(rows, view.options.record_key, named=named_key(view))
-
-
-def _partitions(view: TableView, rows: pa.Table, index: KeyIndex) -> pa.Array | pa.ChunkedArray:
-    options = view.options
-    names = rows.column_names
-    if PARTITION_PATH in names and RECORD_KEY in names:
-        return rows.column(PARTITION_PATH)
-    if index.everywhere and not set(options.partition_by) <= set(names):
-        zeros = pa.array(np.zeros(rows.num_rows, np.int32))
-        return pa.DictionaryArray.from_arrays(zeros, pa.array([""]))
-    return partition_paths(
-        rows,
-        options.partition_by,
-        hive_style=options.hive_style,
-        url_encode=options.url_encode,
-    )

@@ -12,31 +12,40 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-
-import numpy as np
-import pyarrow as pa
+from typing import Protocol
 
 from lookupstore.errors import CommitConflictError, CommitUnknownError, LookupStoreError
 from lookupstore.hudi.commit import SCHEMA, CommitMetadata, WriteStat, commit_bytes
 from lookupstore.hudi.conflict import (
-    SAMPLE,
     WRITER,
     check_groups,
     check_overwritten,
     key_conflict,
     newer_files,
 )
-from lookupstore.hudi.file_groups import GroupId
-from lookupstore.hudi.funnel import Tally
+from lookupstore.hudi.file_groups import FileSlice, GroupId
 from lookupstore.hudi.heartbeat import Heartbeat, Heartbeats
 from lookupstore.hudi.lock import table_lock
 from lookupstore.hudi.options import read_options
 from lookupstore.hudi.partition_metadata import mark_partition
 from lookupstore.hudi.plans import RequestedReplace, plan_bytes
 from lookupstore.hudi.rollback import check_not_rolled_back, roll_back
-from lookupstore.hudi.simple_index import SimpleIndex
 from lookupstore.hudi.timeline import COMMIT, REPLACE, Instant
 from lookupstore.hudi.view import TableView
+
+
+class KeysToInsert(Protocol):
+    """Know the keys of rows that are new, wherever they are."""
+
+    def found_in(
+        self, view: TableView, files: Sequence[FileSlice]
+    ) -> Iterator[tuple[FileSlice, Sequence[str]]]:
+        """Yield the base files that have some of the keys, each with a few of these.
+
+        Args:
+            view: of the table.
+            files: that others wrote meanwhile.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +57,7 @@ class Outcome:
         schema: Avro schema of the table's data columns.
         replaced: file groups that are gone with it.
         touched: keys, as an example, of each file group that has a new slice.
-        inserted: keys that must not be in the table, by partition path.
+        inserted: keys that must not be in the table; None: none.
         overwritten: paths of the partitions all of whose rows are replaced; None: of all.
     """
 
@@ -56,7 +65,7 @@ class Outcome:
     schema: str
     replaced: Collection[GroupId] = ()
     touched: Mapping[GroupId, Sequence[str]] | None = None
-    inserted: Mapping[str, pa.Array] | None = None
+    inserted: KeysToInsert | None = None
     overwritten: Collection[str] | None = ()
 
 
@@ -88,6 +97,14 @@ class Transaction:
             mark_partition(self._view.location, partition, self.time)
             self._partitions.add(partition)
 
+    def check(self) -> None:
+        """Make sure that nobody took this writer for dead; to be asked before files get names.
+
+        Raises:
+            CommitConflictError: somebody did, and rolled the instant back.
+        """
+        self._beat.check()
+
     def complete(self, outcome: Outcome, extra: Mapping[str, str]) -> Instant:
         """Let everybody see what was written.
 
@@ -117,7 +134,7 @@ class Transaction:
             touched = dict.fromkeys(outcome.replaced, ()) | dict(outcome.touched or {})
             check_groups(self._view, now, touched)
             check_overwritten(self._view, now, outcome.overwritten)
-            self._check_keys(now, outcome.inserted or {})
+            self._check_keys(now, outcome.inserted)
             self._beat.check()
             try:
                 return self._view.folder.complete(self._instant, content, lock.check)
@@ -134,16 +151,14 @@ class Transaction:
         with suppress(LookupStoreError, OSError), table_lock(location, owner=owner) as lock:
             roll_back(self._view, self._instant, lock)
 
-    def _check_keys(self, now: TableView, inserted: Mapping[str, pa.Array]) -> None:
+    def _check_keys(self, now: TableView, inserted: KeysToInsert | None) -> None:
         """Make sure that nobody else inserted the same keys: in other groups, nobody would see."""
-        for change, file in newer_files(self._view, now) if inserted else ():
-            keys = inserted.get(file.group.partition)
-            if keys is None:
-                continue
-            for hits in SimpleIndex().locate(now, [file], keys, Tally()):
-                if len(hits.rows):
-                    known = keys.take(pa.array(np.sort(hits.rows)[:SAMPLE])).cast(pa.string())
-                    raise key_conflict(now, change, file, known.to_pylist())
+        newer = () if inserted is None else newer_files(self._view, now)
+        if inserted is None or not newer:
+            return
+        changes = {file: change for change, file in newer}
+        for file, keys in inserted.found_in(now, list(changes)):
+            raise key_conflict(now, changes[file], file, keys)
 
     def _check_options(self) -> None:
         """Make sure that readers find what is written where it is written.

@@ -20,13 +20,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lookupstore._arrow import as_binary
-from lookupstore.hudi.commit import CommitMetadata
+from lookupstore.hudi.commit import CommitMetadata, WriteStat
 from lookupstore.hudi.conflict import SAMPLE, pending_clustering
 from lookupstore.hudi.dedupe import rows_to_keep
 from lookupstore.hudi.file_groups import FileSlice, GroupId
 from lookupstore.hudi.file_writes import BulkInsert, FileWrites
 from lookupstore.hudi.incoming import Incoming, IncomingRows, read_keys
 from lookupstore.hudi.index_names import index_of
+from lookupstore.hudi.inserted_keys import InsertedKeys
+from lookupstore.hudi.key_index import KeyIndex
 from lookupstore.hudi.lock import table_lock
 from lookupstore.hudi.options import TableOptions, drop_metadata_table, read_options
 from lookupstore.hudi.rollback import roll_back_pending
@@ -73,6 +75,32 @@ class WriteResult:
     bytes_rewritten: int = 0
     bytes_written: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
+
+    @classmethod
+    def of(
+        cls,
+        instant: Instant,
+        operation: str,
+        stats: Sequence[WriteStat],
+        rewritten: Sequence[FileSlice],
+        replaced: Sequence[FileSlice],
+        seconds: Mapping[str, float],
+    ) -> WriteResult:
+        """Return what a commit did, by what is said of its files."""
+        return cls(
+            instant,
+            operation,
+            rows_inserted=sum(one.num_inserts or 0 for one in stats),
+            rows_updated=sum(one.num_update_writes or 0 for one in stats),
+            rows_deleted=sum(one.num_deletes or 0 for one in stats),
+            rows_written=sum(one.num_writes or 0 for one in stats),
+            files_new=len(stats) - len(rewritten),
+            files_rewritten=tuple(one.path for one in rewritten),
+            files_replaced=tuple(one.path for one in replaced),
+            bytes_rewritten=sum(one.bytes for one in rewritten),
+            bytes_written=sum(one.total_write_bytes or 0 for one in stats),
+            seconds=seconds,
+        )
 
 
 def writable_view(
@@ -122,6 +150,42 @@ def _view(
     return TableView(known, folder, folder.load(), location, commits)
 
 
+def written_name(view: TableView) -> bool | None:
+    """Return whether a record key of one column has its name; a table's own rows tell."""
+    options = view.options
+    if len(options.record_key) > 1 or options.key_generator != "COMPLEX":
+        return None
+    named = named_key(view)
+    # Hudi 0.x and 1.1 write the name, if there is nothing to go by.
+    return True if named is None else named
+
+
+def groups_to_cluster(view: TableView) -> dict[str, set[str]]:
+    """Return the file groups that clustering is about to take away, by partition."""
+    pending: dict[str, set[str]] = {}
+    for change in pending_clustering(view):
+        for group in change.groups:
+            pending.setdefault(group.partition, set()).add(group.file_id)
+    return pending
+
+
+def keys_are_there(count: int, keys: Sequence[str]) -> ValueError:
+    """Return the error of an insert whose keys are in the table, with a few of these."""
+    return ValueError(
+        f"{count} rows have keys that are in the table, such as {', '.join(map(repr, keys))}: "
+        "upsert changes rows that are there"
+    )
+
+
+def keys_in_other_partitions(index: str | KeyIndex) -> ValueError:
+    """Return the error of a write whose index finds keys in other partitions than their own."""
+    # A row that moves to another partition would have to be deleted from its own.
+    return ValueError(
+        f"index is {index!r}, which finds keys in other partitions; give one that does not: a key "
+        "is one row in each partition"
+    )
+
+
 class Write:
     """Does one write.
 
@@ -158,10 +222,7 @@ class Write:
         there = np.flatnonzero(places.numbers >= 0)
         if len(there):
             keys = incoming.keys.take(pa.array(there[:SAMPLE])).to_pylist()
-            raise ValueError(
-                f"{len(there)} rows have keys that are in the table, such as "
-                f"{', '.join(map(repr, keys))}: upsert changes rows that are there"
-            )
+            raise keys_are_there(len(there), keys)
         return self._merge("INSERT", incoming, places, schema)
 
     def delete(self, given: Any) -> WriteResult:
@@ -169,7 +230,9 @@ class Write:
         view = self._view
         with self._step("read"):
             schema = view.table_schema
-            keys, partitions = read_keys(given, schema.columns, view.options, named=self._named())
+            keys, partitions = read_keys(
+                given, schema.columns, view.options, named=written_name(self._view)
+            )
             index = index_of(self._options.index)
             if index.everywhere:
                 partitions = _coded(np.zeros(len(keys), np.int32), [""])
@@ -252,7 +315,7 @@ class Write:
             given,
             self._view.table_schema,
             self._view.options,
-            named=self._named(),
+            named=written_name(self._view),
             evolve=self._options.evolve,
         )
 
@@ -260,15 +323,6 @@ class Write:
         """Return rows with one for each key, and the columns of the table with them."""
         rows = self._incoming(given)
         return rows.all().deduplicated(self._view.options), rows.schema
-
-    def _named(self) -> bool | None:
-        """Return whether a record key of one column has its name; a table's own rows tell."""
-        options = self._view.options
-        if len(options.record_key) > 1 or options.key_generator != "COMPLEX":
-            return None
-        named = named_key(self._view)
-        # Hudi 0.x and 1.1 write the name, if there is nothing to go by.
-        return True if named is None else named
 
     def _everywhere(self, keys: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.DictionaryArray]:
         """Return keys once for each partition of the table, since nobody said which one."""
@@ -279,11 +333,7 @@ class Write:
     def _find(self, incoming: Incoming) -> Places:
         index = index_of(self._options.index)
         if index.everywhere:
-            # A row that moves to another partition would have to be deleted from its own.
-            raise ValueError(
-                f"index is {self._options.index!r}, which finds keys in other partitions; give one "
-                "that does not: a key is one row in each partition"
-            )
+            raise keys_in_other_partitions(self._options.index)
         with self._step("tag"):
             tagged = tag(self._view, incoming.partitions, incoming.keys, index=index)
             return Places(tagged.slices, tagged.slice_numbers, tagged.positions)
@@ -313,16 +363,8 @@ class Write:
                 small,
                 self._options.sizing,
                 self._options.new_file_id,
-                self._pending(),
+                groups_to_cluster(self._view),
             )
-
-    def _pending(self) -> dict[str, set[str]]:
-        """Return the file groups that clustering is about to take away, by partition."""
-        pending: dict[str, set[str]] = {}
-        for change in pending_clustering(self._view):
-            for group in change.groups:
-                pending.setdefault(group.partition, set()).add(group.file_id)
-        return pending
 
     def _planned(
         self,
@@ -394,21 +436,7 @@ class Write:
     ) -> WriteResult:
         with self._step("commit"):
             instant = transaction.complete(outcome, self._options.extra_metadata)
-        stats = outcome.stats
-        return WriteResult(
-            instant,
-            operation,
-            rows_inserted=sum(one.num_inserts or 0 for one in stats),
-            rows_updated=sum(one.num_update_writes or 0 for one in stats),
-            rows_deleted=sum(one.num_deletes or 0 for one in stats),
-            rows_written=sum(one.num_writes or 0 for one in stats),
-            files_new=len(stats) - len(rewritten),
-            files_rewritten=tuple(one.path for one in rewritten),
-            files_replaced=tuple(one.path for one in replaced),
-            bytes_rewritten=sum(one.bytes for one in rewritten),
-            bytes_written=sum(one.total_write_bytes or 0 for one in stats),
-            seconds=self._seconds,
-        )
+        return WriteResult.of(instant, operation, outcome.stats, rewritten, replaced, self._seconds)
 
     @contextmanager
     def _step(self, name: str) -> Iterator[None]:
@@ -431,13 +459,14 @@ def _touched(plan: WritePlan, incoming: Incoming) -> dict[GroupId, list[str]]:
     return touched
 
 
-def _inserted(plan: WritePlan, incoming: Incoming) -> dict[str, pa.Array]:
-    """Return the keys that a plan inserts, by partition path."""
+def _inserted(plan: WritePlan, incoming: Incoming) -> InsertedKeys | None:
+    """Return the keys that a plan inserts."""
     rows: dict[str, list[npt.NDArray[np.int64]]] = {}
     for file in plan.files:
         if len(file.inserts):
             rows.setdefault(file.partition, []).append(file.inserts)
-    return {
+    keys = {
         partition: as_binary(incoming.keys.take(pa.array(np.concatenate(many))))
         for partition, many in rows.items()
     }
+    return InsertedKeys(keys) if keys else None

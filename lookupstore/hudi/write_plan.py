@@ -66,15 +66,8 @@ class WritePlan:
 
     def profile(self, operation: str) -> CommitMetadata:
         """Return what the inflight file of the write says."""
-        by_id = {one.file_id: one.current for one in self.files if one.current is not None}
-        stats = {}
-        for path, load in self.loads.items():
-            updates = [
-                WriteStat(file_id=file_id, prev_commit=by_id[file_id].time, num_update_writes=count)
-                for file_id, count in load.updates.items()
-            ]
-            stats[path] = (WriteStat(num_inserts=load.inserts), *updates)
-        return CommitMetadata(stats=stats, operation=operation)
+        current = [one.current for one in self.files if one.current is not None]
+        return workload_profile(operation, self.loads, current)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,14 +121,7 @@ def plan_write(
     """
     file_ids = places.file_ids()
     loads = workload(partitions, file_ids)
-    sizes: dict[str, list[FileSize]] = {}
-    for one in small:
-        if one.group.partition in loads:
-            size = FileSize(one.group.file_id, one.bytes)
-            sizes.setdefault(one.group.partition, []).append(size)
-    inserts = any(load.inserts for load in loads.values())
-    record_size = average_record_size(_written(view), sizing) if inserts else sizing.record_size
-    packing = pack(loads, sizes, record_size, sizing, pending=pending)
+    packing = plan_files(view, loads, small, sizing, pending)
     current = {(one.group.partition, one.group.file_id): one for one in (*places.slices, *small)}
     assigned = packing.assign(partitions, file_ids, keys)
     files = []
@@ -144,6 +130,53 @@ def plan_write(
             continue  # the hash of keys left none for it
         files.append(_file_plan(bucket, rows, places, current, new_id))
     return WritePlan(tuple(files), loads)
+
+
+def plan_files(
+    view: TableView,
+    loads: Mapping[str, Load],
+    small: Sequence[FileSlice],
+    sizing: FileSizing,
+    pending: Mapping[str, Collection[str]] | None = None,
+) -> Packing:
+    """Plan the files of a write from the numbers of its rows; see `plan_write`.
+
+    Args:
+        view: of the table.
+        loads: rows to insert and to update, by partition path.
+        small: current base files, which rows to insert may fill up.
+        sizing: of files.
+        pending: file ids by partition that nothing may be inserted to.
+    """
+    sizes: dict[str, list[FileSize]] = {}
+    for one in small:
+        if one.group.partition in loads:
+            size = FileSize(one.group.file_id, one.bytes)
+            sizes.setdefault(one.group.partition, []).append(size)
+    inserts = any(load.inserts for load in loads.values())
+    record_size = average_record_size(_written(view), sizing) if inserts else sizing.record_size
+    return pack(loads, sizes, record_size, sizing, pending=pending)
+
+
+def workload_profile(
+    operation: str, loads: Mapping[str, Load], current: Sequence[FileSlice]
+) -> CommitMetadata:
+    """Return what the inflight file of a write says: the rows that each file is going to get.
+
+    Args:
+        operation: name of the write, as Hudi has it.
+        loads: rows to insert and to update, by partition path.
+        current: slices of the file groups that have rows to update.
+    """
+    times = {one.group.file_id: one.time for one in current}
+    stats = {}
+    for path, load in loads.items():
+        updates = [
+            WriteStat(file_id=file_id, prev_commit=times[file_id], num_update_writes=count)
+            for file_id, count in load.updates.items()
+        ]
+        stats[path] = (WriteStat(num_inserts=load.inserts), *updates)
+    return CommitMetadata(stats=stats, operation=operation)
 
 
 def _written(view: TableView) -> Iterator[tuple[int, int]]:

@@ -30,7 +30,6 @@ from lookupstore.build import (
     new_manifest,
     plan_build,
 )
-from lookupstore.errors import FormatError
 from lookupstore.expiry import HOUR, delete_unneeded, mark_name
 from lookupstore.file_search import FORMATS
 from lookupstore.location import Location, shown_uri
@@ -39,6 +38,7 @@ from lookupstore.new_version import NewVersion
 from lookupstore.source import open_source
 from lookupstore.spark.build_task import BUCKET, ENTRY, BuildTask, encode_batches, write_batches
 from lookupstore.spark.jobs import watched_jobs
+from lookupstore.spark.raised import raised_in
 from lookupstore.spark.session import parallelism, session
 from lookupstore.spark.types import TIME_SETTING, arrow_schema
 from lookupstore.store import LookupStore
@@ -53,20 +53,6 @@ _log = logging.getLogger(__name__)
 
 # What makes a path a pattern for Spark.
 _GLOB = frozenset("*?[]{}\\")
-# What the last line of a Python worker's trace says about an error that it raised on purpose.
-_RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?P<kind>[A-Za-z_]\w*): (?P<text>.*)$", re.MULTILINE)
-_KINDS: dict[str, type[Exception]] = {
-    kind.__name__: kind
-    for kind in (
-        ValueError,
-        TypeError,
-        OSError,
-        FileExistsError,
-        FileNotFoundError,
-        PermissionError,
-        FormatError,
-    )
-}
 
 
 def build_store(
@@ -162,7 +148,7 @@ def build_store(
             check_seen(location, [file.name for file in files])
             publish_files(new, task, files, source)
     except PySparkException as error:
-        raised = _raised_by_us(error)
+        raised = raised_in(error, (encode_batches, write_batches))
         if raised is None:
             raise
         raise raised from None
@@ -248,15 +234,6 @@ def _packed_rows(df: DataFrame, task: BuildTask) -> DataFrame:
         return packs.repartitionById(task.buckets, BUCKET)
     # Several buckets may meet in one task.
     return packs.repartition(task.buckets, BUCKET).sortWithinPartitions(BUCKET)
-
-
-def _raised_by_us(error: PySparkException) -> Exception | None:
-    """Return the error that our code raised on an executor, if that is what failed the job."""
-    trace = str(error)
-    if not any(f"in {run.__name__}\n" in trace for run in (encode_batches, write_batches)):
-        return None  # raised by what the DataFrame is made of
-    found = [match for match in _RAISED.finditer(trace) if match["kind"] in _KINDS]
-    return _KINDS[found[-1]["kind"]](found[-1]["text"]) if found else None
 
 
 def _paths(given: Paths) -> list[str]:

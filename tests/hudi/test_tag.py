@@ -125,6 +125,23 @@ def test_only_the_partitions_of_the_keys_are_looked_at(tmp_path: Path) -> None:
     assert (funnel.keys, funnel.partitions, funnel.files, funnel.found) == (2, 1, 1, 1)
 
 
+def test_files_that_are_known_are_not_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = SmallTable(tmp_path / "t", 9, SCHEMA, ["value"])
+    write(table, {("value=1", "a-0"): ["k"], ("value=2", "b-0"): ["k"], ("value=3", "c-0"): ["m"]})
+    view = table.view()
+    slices = [group.current for group in view.groups(None)]
+    monkeypatch.setattr(TableView, "files", None)
+    partitions = pa.array(["value=2", "value=3"])
+    for index in ("bloom", "global-bloom"):
+        keys = pa.array(["m", "m"] if index == "global-bloom" else ["k", "k"])
+        tagged = tag(view, partitions, keys, index=index, slices=slices)
+        found = [tagged.slices[at].group.file_id if at >= 0 else None
+                 for at in tagged.slice_numbers]  # fmt: skip
+        assert found == (["c-0", "c-0"] if index == "global-bloom" else ["b-0", None])
+
+
 def test_partitions_that_no_key_has_are_not_looked_at(tmp_path: Path) -> None:
     table = SmallTable(tmp_path / "t", 9, SCHEMA, ["value"])
     write(table, {("value=1", "a-0"): ["k"], ("value=2", "b-0"): ["k"]})

@@ -277,6 +277,19 @@ def test_rows_that_do_not_fit(
     assert not any(one.is_write for one in table.timeline())
 
 
+def test_bytes_of_one_length(tmp_path: Path) -> None:
+    """Engines without a type for these give others, which must have the length."""
+    schema = pa.schema({"id": pa.int32(), "fixed": pa.binary(2)})
+    table = HudiTable.create(tmp_path / "t", schema, record_key=["id"])
+    ids = pa.array([1, 2], pa.int32())
+    for kind in (pa.binary(), pa.large_binary(), pa.binary(2)):
+        table.upsert(pa.table({"id": ids, "fixed": pa.array([b"ab", None], kind)}))
+        assert table.scan(["fixed"])["fixed"].to_pylist() == [b"ab", None]
+    longer = pa.table({"id": ids, "fixed": pa.array([b"ab", b"abc"])})
+    with pytest.raises(ValueError, match="'fixed' has a value that is no fixed_size_binary"):
+        table.upsert(longer)
+
+
 def test_an_insert_of_a_key_that_is_there(tmp_path: Path) -> None:
     table = make(tmp_path / "t")
     table.insert(rows((1, "a", 1, "x")))

@@ -1,0 +1,56 @@
+"""Errors of ours that Python workers raise on executors, as the driver raises them again.
+
+Spark passes on the text of a trace, and not the class of what was raised.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from typing import Any
+
+from pyspark.errors import PySparkException
+
+from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
+
+# What the last line of a worker's trace says about an error that it raised on purpose.
+_RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?P<kind>[A-Za-z_]\w*): (?P<text>.*)$", re.MULTILINE)
+_CORRUPTION = re.compile(
+    r"(?P<path>.*): offset (?P<offset>\d+): expected (?P<expected>.*), found (?P<found>.*)"
+)
+_KINDS: dict[str, type[Exception]] = {
+    kind.__name__: kind
+    for kind in (
+        ValueError,
+        TypeError,
+        OSError,
+        FileExistsError,
+        FileNotFoundError,
+        PermissionError,
+        FormatError,
+        StaleStoreError,
+        CorruptionError,
+    )
+}
+
+
+def raised_in(error: PySparkException, steps: Collection[Callable[..., Any]]) -> Exception | None:
+    """Return the error that our code raised on an executor; None: something else failed the job.
+
+    Args:
+        error: with which the job failed.
+        steps: functions of ours that ran in workers: what fails in other ones is not ours.
+    """
+    trace = str(error)
+    if not any(f"in {step.__name__}\n" in trace for step in steps):
+        return None
+    found = [match for match in _RAISED.finditer(trace) if match["kind"] in _KINDS]
+    if not found:
+        return None
+    kind, text = _KINDS[found[-1]["kind"]], found[-1]["text"]
+    damage = _CORRUPTION.fullmatch(text)
+    if kind is CorruptionError and damage is not None:
+        return CorruptionError(
+            damage["path"], int(damage["offset"]), damage["expected"], damage["found"]
+        )
+    return FormatError(text) if kind is CorruptionError else kind(text)

@@ -35,7 +35,7 @@ def run(name: str, argument: str, environment: dict[str, str]) -> str:
         },
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=480,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr[-3000:]

@@ -142,10 +142,18 @@ def roll_back_pending(view: TableView, lock: TableLock) -> list[Instant]:
     now = lock.now()
     dead = {time for time in beating if heartbeats.is_dead(time, now)}
     view = view.reloaded()
+    completed = {instant.time for instant in view.timeline.writes()}
     done = []
     for rollback in view.timeline.pending():
         if rollback.action == ROLLBACK and rollback.time in dead:
             plan = _plan(view, rollback)
+            target = plan.instant_to_rollback
+            if target is not None and target.commit_time in completed:
+                # Planned by one that had lost the lock: its instant was alive, and is done.
+                for state in (State.INFLIGHT, State.REQUESTED):
+                    view.folder.delete(replace(rollback, state=state))
+                heartbeats.delete(rollback.time)
+                continue
             started = rollback
             if rollback.state is State.REQUESTED:
                 started = view.folder.start(rollback)

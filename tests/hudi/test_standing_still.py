@@ -18,6 +18,7 @@ from lookupstore.hudi.heartbeat import Heartbeats, heartbeat_name
 from lookupstore.hudi.lock import TableLock, table_lock
 from lookupstore.hudi.lock_file import LocalLockFile
 from lookupstore.hudi.owner import Owner
+from lookupstore.hudi.plans import InstantInfo, RollbackPlan, plan_bytes
 from lookupstore.hudi.timeline import TimelineFolder
 from lookupstore.hudi.transaction import Transaction
 from lookupstore.location import Location
@@ -215,6 +216,22 @@ def test_a_clean_between_timeline_and_files(table: HudiTable) -> None:
     table.clean(retain_commits=2)
     # The clean retained what this one needs.
     assert len(now.groups(None)) == 1
+
+
+def test_a_rollback_that_is_planned_when_its_instant_is_done(table: HudiTable) -> None:
+    """Who planned it had lost the lock, and is dead: nobody may do what the plan says."""
+    done = table.upsert(rows([1, 3], "new"))
+    assert done.instant is not None
+    target = InstantInfo(done.instant.time, "commit")
+    plan = plan_bytes(RollbackPlan(target, ()))
+    folder = table._view().folder
+    heartbeats = Heartbeats(table.location)
+    with pytest.raises(ZeroDivisionError), heartbeats.request(folder, "rollback", plan):
+        raise ZeroDivisionError
+    assert table.rollback() == []
+    assert values(table) == {1: "new", 2: "first", 3: "new"}
+    assert not folder.load().pending()
+    assert table.verify().findings == ()
 
 
 def test_a_rollback_between_timeline_and_files(table: HudiTable) -> None:

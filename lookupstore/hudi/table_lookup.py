@@ -9,6 +9,7 @@ groups that it wrote.
 from __future__ import annotations
 
 import os
+import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -43,11 +44,15 @@ Rows = npt.NDArray[np.int64]
 _MEMORY = 128 << 20
 # Footers that are read at one time: most of that is waiting for an object store.
 _FOOTER_THREADS = 16
-# Lookup files that stay open: each takes file descriptors.
+# Lookup files that stay open, of all tables: each takes file descriptors.
 _MOST_OPEN = 256
 
 # What footers say stays for tables that are opened later: base files never change.
 _known = KnownFiles()
+# Lookup files that may be open, the one that was asked last at the end: who joins with each commit
+# of a table asks a new object each time.
+_open: OrderedDict[FileLookup, None] = OrderedDict()
+_open_lock = threading.Lock()
 
 
 class TableLookup:
@@ -106,7 +111,6 @@ class TableLookup:
         self._plan = plan
         self._residency = Residency() if residency is None else residency
         self._lookups: dict[int, FileLookup] = {}
-        self._open: OrderedDict[int, None] = OrderedDict()
         self._ranges: dict[int, KeyRanges] = {}
         self.path = plan.location.uri
         said = [
@@ -346,10 +350,13 @@ class TableLookup:
                 plan, None, self._residency, self._plan.build, _MEMORY, self._let_go
             )
             self._lookups[number] = lookup
-        self._open[number] = None
-        self._open.move_to_end(number)
-        if len(self._open) > _MOST_OPEN:
-            self._lookups[self._open.popitem(last=False)[0]].let_go()
+        with _open_lock:
+            _open[lookup] = None
+            _open.move_to_end(lookup)
+            more = range(len(_open) - _MOST_OPEN)
+            oldest = [_open.popitem(last=False)[0] for _ in more]
+        for one in oldest:
+            one.let_go()
         return lookup
 
     def _footers(self, files: range) -> list[KeyFile]:
@@ -391,13 +398,11 @@ class TableLookup:
     def _let_go(self) -> None:
         for lookup in self._lookups.values():
             lookup.let_go()
-        self._open.clear()
 
     def close(self) -> None:
         """Close all files. Closing again does nothing; a lookup opens them again."""
         for lookup in self._lookups.values():
             lookup.close()
-        self._open.clear()
 
     def __enter__(self) -> TableLookup:
         return self

@@ -88,10 +88,14 @@ def spark_columns(schema: pa.Schema) -> StructType:
 
     Raises:
         TypeError: a column for which Spark has no type.
-        ValueError: there are none: rows without columns have no number in Arrow.
+        ValueError: there are none, since rows without columns have no number in Arrow; or one comes
+            twice.
     """
     if not schema.names:
         raise ValueError("columns is empty; name one at least")
+    for name in schema.names:
+        if schema.names.count(name) > 1:
+            raise ValueError(f"columns names {name!r} twice")
     return StructType(
         [StructField(field.name, spark_type(field.type, field.name)[0]) for field in schema]
     )

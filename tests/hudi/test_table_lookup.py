@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from small_tables import SmallTable, row
 
 from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
-from lookupstore.hudi import HudiTable, TableLookup, WriteOptions
+from lookupstore.hudi import HudiTable, TableLookup, WriteOptions, table_lookup
 from lookupstore.hudi.record_keys import partition_paths, record_keys
 from lookupstore.residency import Residency
 
@@ -138,6 +139,26 @@ def test_a_commit_makes_lookup_files_of_its_file_groups_only(
     table.delete(pa.table({"id": [3], "day": ["d3"]}))
     assert values() == [0, -1, -2, None, *range(4, 60)]
     assert len(made(residency) - before) == 1
+
+
+def test_few_lookup_files_stay_open(
+    tmp_path: Path, residency: Residency, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_lookup, "_MOST_OPEN", 3)
+    table = HudiTable.create(
+        tmp_path / "t",
+        pa.schema({"id": pa.int64(), "day": pa.string()}),
+        record_key=["id"],
+        partition_by=["day"],
+    )
+    table.insert(pa.table({"id": range(8), "day": [f"d{number}" for number in range(8)]}))
+    kept = []
+    for _ in range(3):  # as a worker keeps those of several micro-batches
+        table.insert(pa.table({"id": [table.scan(["id"]).num_rows], "day": ["more"]}))
+        kept.append(TableLookup(tmp_path / "t", key="id", build="always", residency=residency))
+        assert kept[-1].contains(list(range(8))).true_count == 8
+        paths = {file.path for file in psutil.Process().open_files()}
+        assert 0 < sum(path.startswith(str(residency.folder)) for path in paths) <= 3
 
 
 def test_only_files_that_may_have_keys_get_lookup_files(

@@ -310,6 +310,8 @@ def test_errors_of_reading(spark: SparkSession, tmp_path: Path) -> None:
         read_table(spark, path, columns=["m"])
     with pytest.raises(ValueError, match="columns is empty; name one at least"):
         read_table(spark, path, columns=[])
+    with pytest.raises(ValueError, match="columns names 'id' twice"):
+        read_table(spark, path, columns=["id", "id"])
     with pytest.raises(ValueError, match="as_of is '2026'; give the time of an instant, 17 digits"):
         read_table(spark, path, as_of="2026")
     time = table.timeline()[0].time

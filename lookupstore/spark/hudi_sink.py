@@ -81,11 +81,8 @@ def hudi_sink(
         FileNotFoundError: there is no table.
         FormatError: it is of a kind that is not read.
 
-    ```
-    changes.writeStream.foreachBatch(hudi_sink("s3://bucket/visits")).option(
-        "checkpointLocation", "s3://bucket/checkpoint"
-    ).start()
-    ```
+    >>> writer = changes.writeStream.foreachBatch(hudi_sink("visits"))  # doctest: +SKIP
+    >>> writer.option("checkpointLocation", "s3://bucket/checkpoint").start()  # doctest: +SKIP
     """
     return HudiSink(table, operation, options or WriteOptions(), query)
 

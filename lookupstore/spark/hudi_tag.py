@@ -61,9 +61,7 @@ def tag_location(df: DataFrame, table: Table, *, index: str = "bloom") -> DataFr
     What goes wrong on an executor is a `pyspark.errors.PythonException` of the action, with our
     error as a line of its text.
 
-    ```
-    tag_location(updates, "s3://bucket/visits").where("_file_id IS NULL")  # new keys
-    ```
+    >>> new = tag_location(changes, "visits").where("_file_id IS NULL")  # doctest: +SKIP
     """
     names = df.columns
     for name in PLACE_COLUMNS:

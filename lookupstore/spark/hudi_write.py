@@ -117,9 +117,7 @@ def upsert(
         FormatError, CommitConflictError, CommitUnknownError, LockedError, CorruptionError,
         StaleStoreError: as of `HudiTable.upsert`.
 
-    ```
-    upsert(spark.read.parquet("s3://bucket/changes"), "s3://bucket/visits").rows_updated
-    ```
+    >>> upsert(spark.read.parquet("s3://bucket/changes"), "visits").rows_updated  # doctest: +SKIP
     """
     if operation not in get_args(Operation):
         known = ", ".join(map(repr, get_args(Operation)))

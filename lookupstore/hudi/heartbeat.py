@@ -20,6 +20,8 @@ from lookupstore.location import Location
 
 #: How long an instant is taken for alive after a heartbeat on another machine, in seconds.
 LEASE = 120.0
+#: How long a heartbeat without an instant stays for an owner on another machine, in seconds.
+WAKES = 86400.0
 
 _FOLDER = f"{META_FOLDER}/.heartbeat"
 
@@ -50,6 +52,21 @@ class Heartbeats:
             time: of the instant.
             now: what time it is where the table is; None: nobody knows.
         """
+        return self._is_silent(time, now, self._lease)
+
+    def is_forgotten(self, time: str, now: float | None) -> bool:
+        """Return whether a heartbeat without an instant is one of an owner that makes none.
+
+        One that stands still before it requests the instant may die right after it woke and did:
+        without its heartbeat, nobody would take that back.
+
+        Args:
+            time: of the instant that is not there.
+            now: what time it is where the table is; None: nobody knows.
+        """
+        return self._is_silent(time, now, WAKES)
+
+    def _is_silent(self, time: str, now: float | None, seconds: float) -> bool:
         owner = self.owner(time)
         if owner is None or owner.is_gone:
             return owner is not None
@@ -57,7 +74,7 @@ class Heartbeats:
             return False
         last = {file.name: file.modified for file in self._location.files(_FOLDER)}
         modified = last.get(heartbeat_name(time))
-        return modified is not None and now - modified > self._lease
+        return modified is not None and now - modified > seconds
 
     def times(self) -> list[str]:
         """Return the times of the instants that have a heartbeat, of whomever it is."""

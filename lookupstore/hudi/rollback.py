@@ -163,9 +163,12 @@ def roll_back_pending(view: TableView, lock: TableLock) -> list[Instant]:
     for instant in view.timeline.pending():
         if instant.is_write and instant.time in dead:
             done.append(roll_back(view, instant, lock))
-    pending = {instant.time for instant in view.folder.load().pending()}
+    timeline = view.folder.load()
+    done_with = {instant.time for instant in timeline.instants if instant.is_completed}
+    pending = {instant.time for instant in timeline.pending()}
     for time in sorted(dead - pending):
-        heartbeats.delete(time)
+        if time in done_with or heartbeats.is_forgotten(time, now):
+            heartbeats.delete(time)
     return done
 
 

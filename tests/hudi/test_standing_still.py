@@ -5,7 +5,10 @@ The simulator (`test_simulated_writers`) found each of these; here they come wit
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -241,3 +244,22 @@ def test_a_rollback_between_timeline_and_files(table: HudiTable) -> None:
     table.rollback(done.instant.time)
     with pytest.raises(StaleStoreError, match="rolled back"):
         old.groups(None)
+
+
+def test_a_writer_that_requests_after_it_was_taken_for_dead_and_dies(table: HudiTable) -> None:
+    """Its heartbeat stays for that; one whose owner has not come for days goes."""
+    owner = replace(Owner.here("far away"), machine="another", pid=1)
+    folder = table._view().folder
+    woken, gone = islice(folder.free_times(), 2)
+    for time, hours in ((woken, 1), (gone, 25)):
+        table.location.create(heartbeat_name(time), owner.to_json())
+        at = os.stat(path := f"{table.location.local}/{heartbeat_name(time)}").st_mtime
+        os.utime(path, (at, at - 3600 * hours))
+    table.upsert(rows([1], "other"))
+    assert Heartbeats(table.location).times() == [woken]
+    folder.request_at(woken, "commit")
+    table.upsert(rows([2], "new"))
+    assert values(table) == {1: "other", 2: "new"}
+    assert not folder.load().pending()
+    assert Heartbeats(table.location).times() == []
+    assert table.verify().is_ok

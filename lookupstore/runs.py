@@ -24,7 +24,6 @@ import pyarrow as pa
 from lookupstore._sort import (
     Gather,
     argsort,
-    equal_to_previous,
     is_ascending,
     sort_keys,
     upper_bound,
@@ -54,25 +53,6 @@ class RepeatedKeyError(Exception):
     def __init__(self, key: bytes) -> None:
         self.key = key
         super().__init__(key)
-
-
-def winners(keys: pa.Array, ranks: pa.Array | None, keep: Keep) -> Positions | None:
-    """Return the positions of the rows that stay, one a key, of keys in ascending order.
-
-    None means all rows: no key is repeated.
-
-    Raises:
-        RepeatedKeyError: a key is repeated and `keep` is `error`.
-
-    >>> winners(pa.array([b"a", b"b", b"b"]), None, "last").tolist()
-    [0, 2]
-    """
-    same = equal_to_previous(keys)
-    if not same.any():
-        return None
-    if keep == "error":
-        raise RepeatedKeyError(keys[int(np.argmax(same))].as_py())
-    return _winners(same, ranks, keep)
 
 
 def _winners(

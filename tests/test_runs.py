@@ -11,7 +11,7 @@ import pytest
 
 from lookupstore import runs
 from lookupstore._sort import is_ascending
-from lookupstore.runs import RepeatedKeyError, RunSorter, merge, winners
+from lookupstore.runs import MIN_MEMORY, RepeatedKeyError, RunSorter, merge
 
 SEEDS = range(4)
 
@@ -186,13 +186,17 @@ def test_ascending_is_strict_and_unsigned():
     assert not is_ascending(pa.array(late))
 
 
-def test_greatest_rank_wins_and_of_equal_ranks_the_later_row():
-    keys = pa.array([b"a", b"b", b"b", b"b", b"c", b"d", b"d"])
-    ranks = pa.array([b"0", b"2", b"9", b"9", b"0", b"5", b"1"])
-    assert winners(keys, ranks, "max").tolist() == [0, 3, 4, 5]
-    assert winners(keys, None, "first").tolist() == [0, 1, 4, 5]
-    assert winners(keys, None, "last").tolist() == [0, 3, 4, 6]
-    assert winners(keys[:2], ranks[:2], "max") is None
+@pytest.mark.parametrize(
+    ("keep", "kept"), [("max", [0, 3, 4, 5]), ("first", [0, 1, 4, 5]), ("last", [0, 3, 4, 6])]
+)
+def test_greatest_rank_wins_and_of_equal_ranks_the_later_row(tmp_path, keep, kept):
+    keys = [b"a", b"b", b"b", b"b", b"c", b"d", b"d"]
+    ranks = [b"0", b"2", b"9", b"9", b"0", b"5", b"1"]
+    values = [b"%d" % i for i in range(len(keys))]
+    with RunSorter(keep, memory=MIN_MEMORY, folder=str(tmp_path)) as sorter:
+        sorter.add(pa.record_batch({"key": keys, "rank": ranks, "value": values}))
+        found = pa.Table.from_batches(sorter.sorted_batches(0))
+    assert found["value"].to_pylist() == [b"%d" % i for i in kept]
 
 
 def test_arguments_are_checked(tmp_path):

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import os
 import socket
-import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -136,13 +135,13 @@ def test_hosts_tell_copies_of_a_remote_store(
     (before,) = explain_join(facts, remote, "id").hosts or ()
     assert (before.files, before.coming_files, before.sees_store) == (0, 0, None)
     assert before.cache == Residency().folder
-    assert lookup_join(facts, remote, "id", how="inner").count() == 200
-    for _ in range(100):
+    for _ in range(20):
+        # Copies need not be whole when a join has its answers: the next one goes on with them.
+        assert lookup_join(facts, remote, "id", how="inner").count() == 200
         said = explain_join(facts, remote, "id")
         (after,) = said.hosts or ()
         if after.files == said.files:
             break
-        time.sleep(0.1)
     # These are not removed meanwhile, so the files that are there say the same.
     hashes = {path.stem for path in Path(after.cache).glob("*.sst")}
     data = Path(remote.location.resolve("data")[0].base_path, "far", "data")

@@ -114,24 +114,6 @@ def sort_keys(values):
     return order, same if repeats else None
 
 
-def equal_to_previous(values):
-    """Return a boolean array: element i is True if values[i] equals values[i - 1]."""
-    cdef BinaryColumn column = checked(values)
-    cdef size_t count = column.column.length, i
-    cdef ls_slice previous = ls_slice(NULL, 0), value = ls_slice(NULL, 0)
-    equal = np.zeros(count, np.bool_)
-    cdef uint8_t[::1] flags = equal.view(np.uint8)
-    if count == 0:
-        return equal
-    with nogil:
-        ls_column_get(&column.column, 0, &previous)
-        for i in range(1, count):
-            ls_column_get(&column.column, i, &value)
-            flags[i] = ls_compare_bytes(previous, value) == 0
-            previous = value
-    return equal
-
-
 def is_ascending(values):
     """Return whether each value is strictly greater than the one before it."""
     cdef BinaryColumn column = checked(values)

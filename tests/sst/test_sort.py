@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from lookupstore._sort import (
     Gather,
     argsort,
-    equal_to_previous,
     is_ascending,
     sort_keys,
     upper_bound,
@@ -61,10 +60,6 @@ def test_argsort_of_fixed_size(seed: int) -> None:
 @given(KEYS)
 def test_neighbours(keys: list[bytes]) -> None:
     keys = sorted(keys) if len(keys) % 3 else keys
-    same = [i > 0 and keys[i] == keys[i - 1] for i in range(len(keys))]
-    found = equal_to_previous(pa.array(keys, pa.binary()))
-    assert found.dtype == np.bool_
-    assert found.tolist() == same
     rising = all(low < high for low, high in pairwise(keys))
     assert is_ascending(keys) == rising
 
@@ -80,7 +75,6 @@ def test_upper_bound(keys: list[bytes], key: bytes) -> None:
 
 def test_nothing() -> None:
     assert argsort([]).tolist() == []
-    assert equal_to_previous([]).tolist() == []
     assert is_ascending([])
     assert upper_bound([], b"a") == 0
 
@@ -90,7 +84,7 @@ def test_refusals() -> None:
         pa.binary(), 2, [None, pa.py_buffer(np.array([0, 99, 1], np.int32)), pa.py_buffer(b"a")]
     )
     bad: Any
-    for call in (argsort, equal_to_previous, is_ascending):
+    for call in (argsort, is_ascending):
         with pytest.raises(ValueError, match=r"values\[1\] is null"):
             call(pa.array([b"a", None]))
         with pytest.raises(ValueError, match=r"values\[0\]: the Arrow offsets leave"):

@@ -166,6 +166,9 @@ def main(given: list[str] | None = None) -> None:
         for _ in range(asked.rounds):
             for verb, contender in turns:
                 if contender not in bench.lacking:
+                    # Memory is slow until a virtual machine has it: the first time is for that, so
+                    # that it is not whoever comes after much else that pays.
+                    getattr(bench, verb)(contender)
                     found = getattr(bench, verb)(contender)
                     rounds.setdefault((verb, contender), []).append(found)
         for (verb, contender), all_found in rounds.items():

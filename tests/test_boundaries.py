@@ -116,10 +116,11 @@ ALLOWED = {
         "numpy pyarrow _arrow columnar.lookup_file columnar.probe columnar.published host_folder "
         "made_files residency sst stats"
     ),
+    "columnar.held_lookups": "typing_extensions columnar.file_lookup residency stats",
     "columnar.files": (
-        "numpy pyarrow xxhash columnar.evolution columnar.file_lookup columnar.lookup_file "
-        "columnar.published columnar.source_file file_reading key_arguments keys location progress "
-        "residency runs stats"
+        "numpy pyarrow xxhash columnar.evolution columnar.file_lookup columnar.held_lookups "
+        "columnar.lookup_file columnar.published columnar.source_file file_reading key_arguments "
+        "keys location progress residency runs"
     ),
     "columnar": "columnar.files",
     # layer 4c: Hudi tables
@@ -183,9 +184,9 @@ ALLOWED = {
         "hudi.options hudi.record_keys hudi.view keys location"
     ),
     "hudi.table_lookup": (
-        "numpy pyarrow xxhash columnar.file_lookup columnar.lookup_file hudi.base_files "
-        "hudi.key_files hudi.key_ranges hudi.lookup_plan hudi.record_keys hudi.timeline hudi.view "
-        "key_arguments keys location residency stats"
+        "numpy pyarrow xxhash columnar.file_lookup columnar.held_lookups columnar.lookup_file "
+        "hudi.base_files hudi.key_files hudi.key_ranges hudi.lookup_plan hudi.record_keys "
+        "hudi.timeline hudi.view key_arguments keys location residency"
     ),
     "hudi.bloom_index": (
         "numpy pyarrow _arrow columnar.file_lookup hudi.file_groups hudi.funnel hudi.key_check "
@@ -266,12 +267,14 @@ ALLOWED = {
     "spark.session": "pyspark spark.hudi_source spark.source spark.types",
     "spark.build": (
         "pyspark pyarrow build expiry file_search location manifest new_version source store "
-        "versions spark.build_task spark.jobs spark.raised spark.session spark.types"
+        "versions spark.buckets spark.build_task spark.jobs spark.raised spark.session spark.types"
     ),
     "spark.build_task": (
-        "pyarrow numpy _keys _sort build keys location manifest new_version runs spark.packs"
+        "pyarrow numpy _keys _sort build keys location manifest new_version runs spark.buckets "
+        "spark.packs"
     ),
     "spark.packs": "pyarrow numpy",
+    "spark.buckets": "pyspark pyarrow numpy",
     "spark.jobs": "pyspark py4j rich progress",
     "spark.raised": "pyspark",
     "spark.types": "pyspark pyarrow arrow_types",
@@ -283,8 +286,8 @@ ALLOWED = {
     "spark.metrics": "pyspark stats",
     "spark.plan": "pyspark pyarrow columnar keys spark.freshness spark.task spark.types store",
     "spark.join": (
-        "pyspark pyarrow columnar file_search hudi spark.metrics spark.plan "
-        "spark.task spark.worker store"
+        "pyspark pyarrow columnar file_search hudi spark.buckets spark.metrics spark.plan "
+        "spark.task spark.types spark.worker store"
     ),
     "spark.explain": (
         "pyspark pyarrow location manifest residency spark.freshness spark.jobs "
@@ -314,7 +317,7 @@ ALLOWED = {
     "spark.hudi_files": (
         "pyspark numpy pyarrow arrow_types hudi.base_file_writer hudi.commit hudi.conflict "
         "hudi.file_groups hudi.file_writes hudi.incoming hudi.partitioner hudi.records "
-        "hudi.staged_files hudi.write_options hudi.write_plan spark.hudi_keys"
+        "hudi.staged_files hudi.write_options hudi.write_plan spark.buckets spark.hudi_keys"
     ),
     "spark.hudi_tag": (
         "pyspark pyarrow hudi hudi.index_names hudi.tag_rows hudi.view location spark.hudi_keys "
@@ -323,8 +326,8 @@ ALLOWED = {
     "spark.hudi_write": (
         "pyspark pyarrow hudi hudi.conflict hudi.file_groups hudi.funnel hudi.incoming "
         "hudi.index_names hudi.partitioner hudi.staged_files hudi.transaction hudi.view hudi.write "
-        "hudi.write_plan spark.hudi_files spark.hudi_keys spark.hudi_tag spark.jobs spark.raised "
-        "spark.types"
+        "hudi.write_plan spark.buckets spark.hudi_files spark.hudi_keys spark.hudi_tag spark.jobs "
+        "spark.raised spark.types"
     ),
     "spark.hudi_sink": "pyspark hudi hudi.view spark.hudi_tag spark.hudi_write",
     "cli": ". demo cli.columnar cli.failures cli.hudi cli.lookups cli.reports cli.stores click",

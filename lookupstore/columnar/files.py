@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
 from typing import Any, Literal
 
 import numpy as np
@@ -15,6 +14,7 @@ import xxhash
 
 from lookupstore.columnar.evolution import common_schema
 from lookupstore.columnar.file_lookup import BUILDS, Build, FileLookup
+from lookupstore.columnar.held_lookups import HeldLookups
 from lookupstore.columnar.lookup_file import (
     MODES,
     POSITION,
@@ -38,7 +38,6 @@ from lookupstore.location import Location, shown_uri
 from lookupstore.progress import progress_bars
 from lookupstore.residency import Residency
 from lookupstore.runs import MIN_MEMORY
-from lookupstore.stats import Counts
 
 #: Column of the file that a row is in, after Iceberg's metadata column of that name.
 FILE = "_file"
@@ -48,7 +47,7 @@ _RULES: tuple[Rule, ...] = ("error", "first", "last")
 _MEMORY = 128 << 20
 
 
-class ColumnarFiles:
+class ColumnarFiles(HeldLookups):
     """Answers what is at a key of Parquet or ORC files, with a lookup file a columnar file.
 
     Lookup files are made on the host that asks, when they pay, within the quota of the host's
@@ -179,7 +178,7 @@ class ColumnarFiles:
             for plan in plans
         ]
         names = "".join(plan.name for plan in plans)
-        self.id: str = xxhash.xxh3_128_hexdigest(f"{names} {values} {mode} {rule} {build}".encode())
+        self.id = xxhash.xxh3_128_hexdigest(f"{names} {values} {mode} {rule} {build}".encode())
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = {
@@ -416,46 +415,8 @@ class ColumnarFiles:
                 if advance:
                     advance(lookup.plan.source.num_rows)
 
-    def counts(self) -> Counts:
-        """Return what lookups of this process have read of lookup files, and fetched for them."""
-        total = Counts()
-        for lookup in self._lookups:
-            total += lookup.counts()
-        return total
-
-    def share_room(self) -> None:
-        """Let go of lookup files, if room for others is getting short on this host.
-
-        The next call holds them again. Who keeps files open and asks them seldom calls this.
-        """
-        if self._residency.used > self._residency.quota // 2:
-            self._let_go()
-
-    def _let_go(self) -> None:
-        for lookup in self._lookups:
-            lookup.let_go()
-
-    def close(self) -> None:
-        """Close all files. Closing again does nothing; a lookup opens them again."""
-        for lookup in self._lookups:
-            lookup.close()
-
-    def __enter__(self) -> ColumnarFiles:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ColumnarFiles) and self.id == other.id
-
-    def __hash__(self) -> int:
-        return hash(self.id)
+    def _asked(self) -> Sequence[FileLookup]:
+        return self._lookups
 
     def __repr__(self) -> str:
         return (

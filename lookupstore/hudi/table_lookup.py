@@ -14,7 +14,6 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from lookupstore.columnar.file_lookup import BUILDS, Build, FileLookup
+from lookupstore.columnar.held_lookups import HeldLookups
 from lookupstore.columnar.lookup_file import plan_lookup_file
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hudi.base_files import RECORD_KEY
@@ -37,7 +37,6 @@ from lookupstore.key_arguments import encode_keys
 from lookupstore.keys import KeySchema
 from lookupstore.location import Location
 from lookupstore.residency import Residency
-from lookupstore.stats import Counts
 
 Rows = npt.NDArray[np.int64]
 
@@ -55,7 +54,7 @@ _open: OrderedDict[FileLookup, None] = OrderedDict()
 _open_lock = threading.Lock()
 
 
-class TableLookup:
+class TableLookup(HeldLookups):
     """Answers what is at a key of a Hudi table, as the table was when this object was made.
 
     Keys are values of the record key's columns; with those of the partition beside them, a key is
@@ -117,7 +116,7 @@ class TableLookup:
             *(file.path for file in plan.files),
             *map(str, (plan.key.schema, plan.values, plan.build)),
         ]
-        self.id: str = xxhash.xxh3_128_hexdigest("\n".join([self.path, *said]).encode())
+        self.id = xxhash.xxh3_128_hexdigest("\n".join([self.path, *said]).encode())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (self._plan,)
@@ -380,46 +379,8 @@ class TableLookup:
             f"table keys are of their partitions; give the partition columns {named} as well"
         )
 
-    def counts(self) -> Counts:
-        """Return what lookups of this process have read of lookup files."""
-        total = Counts()
-        for lookup in self._lookups.values():
-            total += lookup.counts()
-        return total
-
-    def share_room(self) -> None:
-        """Let go of lookup files, if room for others is getting short on this host.
-
-        The next call holds them again. Who keeps files open and asks them seldom calls this.
-        """
-        if self._residency.used > self._residency.quota // 2:
-            self._let_go()
-
-    def _let_go(self) -> None:
-        for lookup in self._lookups.values():
-            lookup.let_go()
-
-    def close(self) -> None:
-        """Close all files. Closing again does nothing; a lookup opens them again."""
-        for lookup in self._lookups.values():
-            lookup.close()
-
-    def __enter__(self) -> TableLookup:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, TableLookup) and self.id == other.id
-
-    def __hash__(self) -> int:
-        return hash(self.id)
+    def _asked(self) -> Iterable[FileLookup]:
+        return self._lookups.values()
 
     def __repr__(self) -> str:
         return f"<TableLookup {self.path}: {self.num_files} files, key {', '.join(self.key)}>"

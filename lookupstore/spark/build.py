@@ -36,11 +36,12 @@ from lookupstore.location import Location, shown_uri
 from lookupstore.manifest import DATA_FOLDER, DataFile
 from lookupstore.new_version import NewVersion
 from lookupstore.source import open_source
-from lookupstore.spark.build_task import BUCKET, ENTRY, BuildTask, encode_batches, write_batches
+from lookupstore.spark.buckets import BUCKET, has_a_task_each, in_buckets
+from lookupstore.spark.build_task import ENTRY, BuildTask, encode_batches, write_batches
 from lookupstore.spark.jobs import watched_jobs
 from lookupstore.spark.raised import raised_in
 from lookupstore.spark.session import parallelism, session
-from lookupstore.spark.types import TIME_SETTING, arrow_schema
+from lookupstore.spark.types import TIME_SETTING, arrow_schema, column_named
 from lookupstore.store import LookupStore
 from lookupstore.versions import located
 
@@ -222,7 +223,7 @@ def publish_files(new: NewVersion, task: BuildTask, files: Sequence[DataFile], s
 
 def _packed_rows(df: DataFrame, task: BuildTask) -> DataFrame:
     """Return the encoded rows in packs, all those of a bucket one after the other in one task."""
-    columns = [_column(name) for name in task.schema.names]
+    columns = [column_named(name) for name in task.schema.names]
     where: dict[str, Column] = {"row": F.monotonically_increasing_id()}
     if task.files:
         where["file"] = _plain_uri(df.metadataColumn("_metadata").getField("file_path"))
@@ -230,10 +231,8 @@ def _packed_rows(df: DataFrame, task: BuildTask) -> DataFrame:
     columns += [where[name] for name in task.order]
     numbered = df.select(*(column.alias(f"c{i}") for i, column in enumerate(columns)))
     packs = numbered.mapInArrow(functools.partial(encode_batches, task), task.packs)
-    if hasattr(packs, "repartitionById"):  # since Spark 4.1
-        return packs.repartitionById(task.buckets, BUCKET)
-    # Several buckets may meet in one task.
-    return packs.repartition(task.buckets, BUCKET).sortWithinPartitions(BUCKET)
+    moved = in_buckets(packs, task.buckets)
+    return moved if has_a_task_each(packs) else moved.sortWithinPartitions(BUCKET)
 
 
 def _paths(given: Paths) -> list[str]:
@@ -318,8 +317,3 @@ def _files_in_order(spark: SparkSession, paths: Sequence[str]) -> tuple[str, ...
 def _plain_uri(path: Column) -> Column:
     """Return a file's URI with one slash after the scheme: Spark writes it in two ways."""
     return F.regexp_replace(path, "^([^:]+):/+", "$1:/")
-
-
-def _column(name: str) -> Column:
-    escaped = name.replace("`", "``")
-    return F.col(f"`{escaped}`")

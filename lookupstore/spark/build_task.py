@@ -25,6 +25,7 @@ from lookupstore.location import Location
 from lookupstore.manifest import DataFile
 from lookupstore.new_version import local_folder, settle
 from lookupstore.runs import RepeatedKeyError, RunSorter
+from lookupstore.spark.buckets import BUCKET, by_bucket
 from lookupstore.spark.packs import pack, pack_names, unpack
 
 Batches: TypeAlias = Iterator[pa.RecordBatch]
@@ -32,7 +33,6 @@ Batches: TypeAlias = Iterator[pa.RecordBatch]
 #: What a task holds of rows, in bytes, before it spills.
 TASK_MEMORY = 256 << 20
 
-BUCKET = "bucket"
 ENTRY = (
     "name string, bucket int, num_records long, bytes long, xxh64 string, min_key string, "
     "max_key string"
@@ -160,7 +160,7 @@ def write_batches(task: BuildTask, batches: Batches) -> Batches:
 
     Yields the manifest's entry of each file, once the file is complete and on disk.
     """
-    for bucket, parts in itertools.groupby(_by_bucket(batches), key=lambda part: part[0]):
+    for bucket, parts in itertools.groupby(by_bucket(batches), key=lambda part: part[0]):
         # No two attempts write the same file, whichever of them Spark believes.
         name = f"{task.store_id}-{bucket:05d}-{uuid.uuid4().hex[:12]}"
         try:
@@ -207,14 +207,3 @@ def _packs(task: BuildTask, held: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [pa.array(buckets.astype(np.int32)), *packs.columns], names=[BUCKET, *packs.schema.names]
     )
-
-
-def _by_bucket(batches: Batches) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Cut batches, sorted by bucket, where the bucket changes."""
-    for batch in batches:
-        if not batch.num_rows:
-            continue
-        buckets = batch.column(BUCKET).to_numpy()
-        starts = [0, *(np.flatnonzero(np.diff(buckets)) + 1).tolist(), len(buckets)]
-        for start, stop in itertools.pairwise(starts):
-            yield int(buckets[start]), batch.slice(start, stop - start)

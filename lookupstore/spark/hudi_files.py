@@ -29,6 +29,7 @@ from lookupstore.hudi.records import from_record, to_record
 from lookupstore.hudi.staged_files import staging_folder
 from lookupstore.hudi.write_options import WriteOptions
 from lookupstore.hudi.write_plan import FilePlan
+from lookupstore.spark.buckets import by_bucket
 from lookupstore.spark.hudi_keys import RowTask
 
 Batches = Iterable[pa.RecordBatch]
@@ -128,7 +129,7 @@ def write_files(task: FileTask, batches: Batches) -> Iterator[pa.RecordBatch]:
         batches: rows sorted by bucket, by position, new rows last, and by number; all those of a
             bucket are here.
     """
-    for bucket, parts in itertools.groupby(_by_bucket(batches), key=lambda part: part[0]):
+    for bucket, parts in itertools.groupby(by_bucket(batches), key=lambda part: part[0]):
         rows = pa.Table.from_batches([batch for _, batch in parts])
         stat, changes = _write(task, bucket, rows)
         if task.done is not None:
@@ -192,13 +193,3 @@ def _attempt() -> str:
     context = TaskContext.get()
     assert context is not None, "a task of Spark"
     return f"{context.stageId()}-{context.taskAttemptId()}"
-
-
-def _by_bucket(batches: Batches) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Cut batches, sorted by bucket, where the bucket changes."""
-    for batch in batches:
-        buckets = batch.column("bucket").to_numpy()
-        cuts = (np.flatnonzero(np.diff(buckets)) + 1).tolist()
-        for start, stop in itertools.pairwise([0, *cuts, len(buckets)]):
-            if stop > start:
-                yield int(buckets[start]), batch.slice(start, stop - start)

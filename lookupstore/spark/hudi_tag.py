@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
@@ -21,7 +21,7 @@ from lookupstore.hudi.tag_rows import PLACE_COLUMNS, keys_of, named_key, partiti
 from lookupstore.hudi.view import TableView, read_view
 from lookupstore.location import Location
 from lookupstore.spark.hudi_keys import KeyTask, with_keys, with_place_columns
-from lookupstore.spark.types import arrow_schema
+from lookupstore.spark.types import arrow_schema, column_named
 from lookupstore.spark.worker import numbered
 
 Table = HudiTable | str | os.PathLike[str] | Location
@@ -114,7 +114,8 @@ def key_task(view: TableView, index: str, named: bool | None, columns: pa.Schema
 def numbered_rows(df: DataFrame, names: Sequence[str]) -> DataFrame:
     """Return some columns under names that mislead nobody, after the number of the row."""
     columns = [
-        _column(name).alias(alias) for name, alias in zip(names, numbered(len(names)), strict=True)
+        column_named(name).alias(alias)
+        for name, alias in zip(names, numbered(len(names)), strict=True)
     ]
     return df.select(F.monotonically_increasing_id().alias("row"), *columns)
 
@@ -122,8 +123,3 @@ def numbered_rows(df: DataFrame, names: Sequence[str]) -> DataFrame:
 def keyed_schema(rows: DataFrame) -> StructType:
     """Return the columns of numbered rows after they have their keys."""
     return StructType([*KEY_FIELDS, *rows.schema.fields[1:]])
-
-
-def _column(name: str) -> Column:
-    escaped = name.replace("`", "``")
-    return F.col(f"`{escaped}`")

@@ -46,6 +46,7 @@ from lookupstore.hudi.write import (
     written_name,
 )
 from lookupstore.hudi.write_plan import plan_files, workload_profile
+from lookupstore.spark.buckets import in_buckets
 from lookupstore.spark.hudi_files import (
     WRITTEN,
     FileTask,
@@ -310,10 +311,8 @@ def _write(rows: DataFrame, task: FileTask, packing: Packing) -> list[WrittenFil
     schema = StructType([StructField("bucket", IntegerType()), *rows.schema.fields])
     assigned = rows.mapInArrow(partial(with_buckets, packing, file_ids), schema)
     count = len(task.files)
-    if hasattr(assigned, "repartitionById"):  # since Spark 4.1
-        spread = assigned.repartitionById(count, "bucket")
-    else:  # several files may meet in one task, which writes one after the other
-        spread = assigned.repartition(count, "bucket")
+    # Where several files meet in one task, it writes one after the other.
+    spread = in_buckets(assigned, count)
     ordered = spread.sortWithinPartitions("bucket", F.col("pos").asc_nulls_last(), "row")
     found = ordered.mapInArrow(partial(write_files, task), WRITTEN).collect()
     return sorted(map(written_file, found), key=lambda one: one.bucket)

@@ -28,6 +28,7 @@ from lookupstore.columnar import ColumnarFiles
 from lookupstore.errors import FormatError
 from lookupstore.file_search import names_files
 from lookupstore.hudi import HudiTable, TableLookup
+from lookupstore.spark.buckets import in_buckets
 from lookupstore.spark.metrics import LookupMetrics
 from lookupstore.spark.plan import (
     JoinPlan,
@@ -38,6 +39,7 @@ from lookupstore.spark.plan import (
     plan_join,
 )
 from lookupstore.spark.task import Dimension
+from lookupstore.spark.types import column_named
 from lookupstore.spark.worker import (
     buckets_at,
     contained,
@@ -188,7 +190,7 @@ def dimension_of(
 
 def _by_arrow_udf(df: DataFrame, plan: JoinPlan) -> DataFrame:
     lookup = plan.lookup
-    keys = [_column(name) for name in plan.keys]
+    keys = [column_named(name) for name in plan.keys]
     if plan.strategy == "bucketed":
         run = functools.partial(buckets_at, lookup.key_schema, plan.buckets)
         bucket = F.coalesce(_udf("bucket", run, IntegerType(), keys), _hash_bucket(df, plan))
@@ -240,11 +242,7 @@ def _by_map_in_arrow(df: DataFrame, plan: JoinPlan) -> DataFrame:
 
 def _in_buckets(rows: DataFrame, plan: JoinPlan) -> DataFrame:
     """Move rows to the task of the bucket that their last column names, and drop the column."""
-    if hasattr(rows, "repartitionById"):  # since Spark 4.1
-        rows = rows.repartitionById(plan.buckets, _BUCKET)
-    else:  # several buckets may meet in one task
-        rows = rows.repartition(plan.buckets, _BUCKET)
-    return rows.drop(_BUCKET)
+    return in_buckets(rows, plan.buckets, _BUCKET).drop(_BUCKET)
 
 
 def _with_bucket(rows: DataFrame, plan: JoinPlan, positions: tuple[int, ...]) -> DataFrame:
@@ -258,7 +256,7 @@ def _hash_bucket(rows: DataFrame, plan: JoinPlan) -> Column:
     """Return a bucket by all of the row, for rows whose key has a null: no bucket has them all."""
     nested = ("array", "map", "struct", "variant")
     columns = [
-        _column(name)
+        column_named(name)
         for name, kind in rows.dtypes
         if not kind.startswith(nested) and rows.columns.count(name) == 1
     ]
@@ -285,8 +283,3 @@ def _udf(
     make: Any = arrow_udf  # whose overloads know no iterators of tuples
     column: Column = make(function, kind)(*columns)
     return column
-
-
-def _column(name: str) -> Column:
-    escaped = name.replace("`", "``")
-    return F.col(f"`{escaped}`")

@@ -8,6 +8,8 @@ planned. The table is in `docs/spark.md`.
 from __future__ import annotations
 
 import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as sql
 
 from lookupstore.arrow_types import unwrap
@@ -104,6 +106,12 @@ def arrow_schema(schema: sql.StructType) -> pa.Schema:
     id: int64 not null
     """
     return pa.schema([_arrow_field(field) for field in schema])
+
+
+def column_named(name: str) -> Column:
+    """Return the column of a name, whatever characters that has."""
+    escaped = name.replace("`", "``")
+    return F.col(f"`{escaped}`")
 
 
 def to_spark(array: pa.Array, kind: pa.DataType, column: str) -> pa.Array:

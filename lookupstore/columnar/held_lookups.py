@@ -1,0 +1,71 @@
+"""What answers from many files has in common: it holds their lookup files, and gives room back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from lookupstore.columnar.file_lookup import FileLookup
+from lookupstore.residency import Residency
+from lookupstore.stats import Counts
+
+if TYPE_CHECKING:  # in typing since Python 3.11
+    from typing_extensions import Self
+
+
+class HeldLookups(ABC):
+    """Hold what answers keys from each of many files; equal ones have one `id`.
+
+    Attributes:
+        id: says what is answered, and from which files.
+    """
+
+    id: str
+    _residency: Residency
+
+    @abstractmethod
+    def _asked(self) -> Iterable[FileLookup]:
+        """Return what answers from the files that may have been asked."""
+
+    def counts(self) -> Counts:
+        """Return what lookups of this process have read of lookup files, and fetched for them."""
+        total = Counts()
+        for lookup in self._asked():
+            total += lookup.counts()
+        return total
+
+    def share_room(self) -> None:
+        """Let go of lookup files, if room for others is getting short on this host.
+
+        The next call holds them again. Who keeps files open and asks them seldom calls this.
+        """
+        if self._residency.used > self._residency.quota // 2:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        for lookup in self._asked():
+            lookup.let_go()
+
+    def close(self) -> None:
+        """Close all files. Closing again does nothing; a lookup opens them again."""
+        for lookup in self._asked():
+            lookup.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)

@@ -159,12 +159,40 @@ def limits(kind: pa.DataType) -> tuple[int, int]:
 def concat(arrays: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
     """Return arrays of one type as one; no arrays as an empty one.
 
+    Nothing is copied of slices that follow each other in one array.
+
     >>> len(concat([], pa.int8()))
     0
     """
     if len(arrays) == 1:
         return arrays[0]
-    return pa.concat_arrays(arrays) if arrays else pa.array([], kind)
+    if not arrays:
+        return pa.array([], kind)
+    whole = _one_slice(arrays)
+    return pa.concat_arrays(arrays) if whole is None else whole
+
+
+def _one_slice(arrays: Sequence[pa.Array]) -> pa.Array | None:
+    """Return arrays as a slice of the memory that they lie in one behind the other; None: no."""
+    first, types = arrays[0], pa.types
+    is_flat = types.is_primitive(first.type) or types.is_decimal(first.type)
+    is_text = types.is_string(first.type) or types.is_large_string(first.type)
+    is_binary = types.is_binary(first.type) or types.is_large_binary(first.type)
+    if not (is_flat or is_text or is_binary):
+        return None
+    memory = _memory(first)
+    end = first.offset
+    for one in arrays:
+        if one.offset != end or _memory(one) != memory:
+            return None
+        end += len(one)
+    return pa.Array.from_buffers(
+        first.type, end - first.offset, first.buffers(), offset=first.offset
+    )
+
+
+def _memory(array: pa.Array) -> list[tuple[int, int]]:
+    return [(one.address, one.size) if one is not None else (0, 0) for one in array.buffers()]
 
 
 def validity(array: pa.Array) -> pa.Buffer | None:

@@ -11,6 +11,7 @@ people see is `Location.uri`, and errors are told without them.
 from __future__ import annotations
 
 import errno
+import io
 import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -25,6 +26,7 @@ from pyarrow import fs
 
 from lookupstore.conditional_puts import ConditionalPuts
 from lookupstore.errors import FormatError
+from lookupstore.sst._writeback import start_writeback
 
 # What is written there is seen whole or not at all, when the stream is closed; renaming copies.
 _ONE_PUT = frozenset({"s3", "gcs", "abfs"})
@@ -35,6 +37,8 @@ _PLAIN_OPTIONS = frozenset({"region", "scheme", "endpoint_override"})
 _HIDDEN = "***"
 # Written as it was read, and a huge page of the page cache: see `lookupstore.sst.output`.
 _CHUNK_BYTES = 2 << 20
+# So much of a file is written before the disk is set to work on it.
+_WRITEBACK = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -265,8 +269,8 @@ class Location:
             FileExistsError: the file is there already, on a local disk.
         """
         if self.local is not None:
-            with self._new_local(name) as path, pa.OSFile(path, "wb") as stream:
-                yield stream
+            with self._new_local(name) as path, open(path, "xb", buffering=0) as file:
+                yield _LocalStream(file)
             return
         path = self._path(name)
         temporary = path
@@ -582,6 +586,26 @@ def sync_folder(folder: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+class _LocalStream:
+    """A stream of a new local file, which the system begins to write to the disk before its end."""
+
+    def __init__(self, file: io.FileIO) -> None:
+        self._file = file
+        self._begun = 0
+
+    def write(self, data: Any) -> None:
+        rest = memoryview(data).cast("B")
+        while rest:
+            rest = rest[self._file.write(rest) :]
+        end = self._file.tell()
+        if end - self._begun >= _WRITEBACK:
+            start_writeback(self._file.fileno(), self._begun, end - self._begun)
+            self._begun = end
+
+    def tell(self) -> int:
+        return self._file.tell()
 
 
 class _ToldStream:

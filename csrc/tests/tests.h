@@ -34,3 +34,6 @@ void test_hadoop_blooms(void);
 void test_key_ranges(void);
 void test_md5(void);
 void test_key_tables(void);
+void test_page_headers(void);
+void test_replaced_values(void);
+void test_ranges_of_floats(void);

@@ -9,8 +9,8 @@ org.apache.hudi.avro.HoodieBloomFilterWriteSupport.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from contextlib import ExitStack, suppress
+from collections.abc import Collection, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -18,17 +18,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from lookupstore._arrow import BinaryColumn
 from lookupstore.hudi._key_ranges import high_characters
 from lookupstore.hudi.base_files import COMMIT_TIME, META_COLUMNS, RECORD_KEY
-from lookupstore.hudi.bloom import DEFAULT_ERROR_RATE, BloomBuilder
+from lookupstore.hudi.bloom import BloomBuilder
+from lookupstore.hudi.encoding import ColumnEncoding, FileFormat
 from lookupstore.hudi.file_groups import FileSlice, GroupId, base_file_name
 from lookupstore.hudi.key_ranges import GREATEST_KEY, LEAST_KEY
 from lookupstore.hudi.slice_rows import SHARED_TEXT
 from lookupstore.hudi.table_schema import TableSchema
 from lookupstore.location import Location
+from lookupstore.parquet.new_file import EncodedChunk, NewParquetFile
 
 _AVRO_KEY = b"parquet.avro.schema"
 _MODEL_KEY = b"writer.model.name"
@@ -36,45 +37,6 @@ _MODEL_KEY = b"writer.model.name"
 #: The meta columns that a row has before it is in a file: commit time, sequence number, key.
 ROW_COLUMNS = META_COLUMNS[:3]
 _FILE_COLUMNS = META_COLUMNS[3:]
-_ROW_GROUP_ROWS = 1 << 20
-# Rows by which a column shows whether its values repeat, and whether compressing it pays.
-_SAMPLE_ROWS = 8192
-# Compressing for speed costs more than reading and writing the bytes that it saves of a column that
-# gets no smaller than this; fewer rows do not tell.
-_FAST_CODECS = ("snappy", "lz4")
-_WORTHWHILE = 2 / 3
-_TELLING_ROWS = 1024
-# Rows that are encoded at a time; with Arrow's own 1024, narrow rows take a fifth longer.
-_ENCODED_ROWS = (1 << 10, 1 << 15)
-_ENCODED_BYTES = 8 << 20
-
-
-@dataclass(frozen=True)
-class FileFormat:
-    """Say how base files are encoded.
-
-    Attributes:
-        compression: of pages: `none`, `snappy`, `gzip`, `zstd` or `lz4`; `snappy` and `lz4` leave
-            out columns that they would make less than a third smaller.
-        row_group_bytes: of rows in memory that make a row group.
-        error_rate: of the filter of keys.
-
-    Raises:
-        ValueError: a value is out of range.
-    """
-
-    compression: str = "snappy"
-    row_group_bytes: int = 32 << 20
-    error_rate: float = DEFAULT_ERROR_RATE
-
-    def __post_init__(self) -> None:
-        known = ("none", "snappy", "gzip", "zstd", "lz4")
-        if self.compression not in known:
-            raise ValueError(f"compression is {self.compression!r}; give one of {', '.join(known)}")
-        if self.row_group_bytes < 1:
-            raise ValueError(f"row_group_bytes is {self.row_group_bytes}; give at least 1")
-        if not 0 < self.error_rate < 1:
-            raise ValueError(f"error_rate is {self.error_rate}; give a number between 0 and 1")
 
 
 @dataclass(frozen=True)
@@ -133,14 +95,15 @@ class BaseFileWriter:
         self.file = file
         self._location = location
         self._schema = schema
-        self._format = format
+        #: How it is encoded.
+        self.format = format
         #: Rows so far.
         self.rows = 0
         self._batches: list[pa.RecordBatch] = []
         self._waiting_bytes = self._flushed_bytes = 0
         self._size = 0
         self._keys: list[pa.Array] = []
-        self._writer: pq.ParquetWriter | None = None
+        self._encoding: ColumnEncoding | None = None
         self._arrow = pa.schema(
             [
                 pa.field(COMMIT_TIME, SHARED_TEXT),
@@ -152,10 +115,13 @@ class BaseFileWriter:
         )
         self._time = pa.array([file.time])
         self._own = [pa.array([file.partition]), pa.array([file.name])]
+        #: Footer of a file with the same columns, and no rows.
+        self.like = ColumnEncoding([], "none").encode(self._arrow.empty_table()).footer
 
     def __enter__(self) -> BaseFileWriter:
         self._stack = ExitStack()
         self._stream = self._stack.enter_context(self._location.new_file(self.file.written_path))
+        self._parquet = NewParquetFile(self._stream, self.like)
         return self
 
     def __exit__(
@@ -168,9 +134,6 @@ class BaseFileWriter:
             with self._stack:
                 self._finish()
             return
-        if self._writer is not None:
-            with suppress(OSError, pa.ArrowException):  # there is no file to be finished
-                self._writer.close()
         self._stack.__exit__(kind, error, trace)
 
     @property
@@ -230,56 +193,48 @@ class BaseFileWriter:
         ]
         batch = pa.RecordBatch.from_arrays(stored, schema=self._arrow)
         # Of wide rows even one batch may be more than a row group.
-        step = max(1, rows * self._format.row_group_bytes // max(1, batch.nbytes))
+        step = max(1, rows * self.format.row_group_bytes // max(1, batch.nbytes))
         for start in range(0, rows, step):
             piece = batch.slice(start, step)
             self._keys.append(piece.column(2))
             self._batches.append(piece)
             self._waiting_bytes += piece.nbytes
             self.rows += piece.num_rows
-            if self._waiting_bytes >= self._format.row_group_bytes:
+            if self._waiting_bytes >= self.format.row_group_bytes:
                 self.flush()
 
     def flush(self) -> None:
         """Write the waiting rows as a row group."""
         if not self._batches:
             return
-        # Parquet keeps a dictionary as it is only if all rows of a column have the same.
-        table = pa.Table.from_batches(self._batches).unify_dictionaries()
+        table = pa.Table.from_batches(self._batches)
         self._batches.clear()
         self._flushed_bytes += self._waiting_bytes
         self._waiting_bytes = 0
-        writer = self._writer or self._open(table.slice(0, _SAMPLE_ROWS))
-        writer.write_table(table, row_group_size=_ROW_GROUP_ROWS)
+        if self._encoding is None:
+            self._encoding = ColumnEncoding.chosen(table, self.format.compression)
+        for rows, chunks in self._encoding.encode(table).groups():
+            self._parquet.append(rows, chunks)
 
-    def _open(self, sample: pa.Table) -> pq.ParquetWriter:
-        repeating = [COMMIT_TIME, *_FILE_COLUMNS]
-        for field in self._schema.columns:
-            if pa.types.is_nested(field.type):
-                repeating += _leaves(field.name, field.type)
-            elif _repeats(sample.column(field.name)):
-                repeating.append(field.name)
-        codec: str | dict[str, str] = self._format.compression
-        if codec in _FAST_CODECS and len(sample) >= _TELLING_ROWS:
-            codec = _codecs(sample, codec, repeating)
-        least, most = _ENCODED_ROWS
-        row_bytes = max(1, sample.nbytes // max(1, len(sample)))
-        self._writer = pq.ParquetWriter(
-            self._stream,
-            self._arrow,
-            compression=codec,
-            use_dictionary=repeating,
-            store_schema=False,
-            write_batch_size=min(most, max(least, _ENCODED_BYTES // row_bytes)),
-            write_page_checksum=True,
-        )
-        return self._writer
+    def add_group(self, chunks: Iterable[EncodedChunk], keys: pa.Array) -> None:
+        """Add a row group that is encoded already, after all rows that came before.
+
+        Args:
+            chunks: its columns, in the order of the schema.
+            keys: record keys of its rows.
+        """
+        self.flush()
+        self._parquet.append(len(keys), chunks)
+        self._keys.append(keys)
+        self.rows += len(keys)
+
+    def file_name(self, rows: int) -> pa.Array:
+        """Return the meta column that tells of rows in which file they are."""
+        return _shared(self._own[1], rows)
 
     def _finish(self) -> None:
         self.flush()
-        writer = self._writer or self._open(self._arrow.empty_table())
-        writer.add_key_value_metadata(self._footer())
-        writer.close()
+        self._parquet.finish(self._footer())
         self._size = self.written_bytes
 
     def _footer(self) -> dict[bytes, bytes]:
@@ -288,7 +243,7 @@ class BaseFileWriter:
             _MODEL_KEY: b"avro",
         }
         count = max(1, self.rows)
-        error_rate = self._format.error_rate
+        error_rate = self.format.error_rate
         builder = BloomBuilder(count, error_rate=error_rate, most_entries=count)
         ends = []
         high = False
@@ -313,37 +268,3 @@ def in_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
 def _shared(text: pa.Array, rows: int) -> pa.DictionaryArray:
     """Return an array that has one text in every row."""
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), text)
-
-
-def _repeats(column: pa.ChunkedArray) -> bool:
-    """Return whether a dictionary of a column's values is much smaller than the values."""
-    if pa.types.is_boolean(column.type):
-        return False
-    return len(column) == 0 or len(column.unique()) <= len(column) // 2
-
-
-def _codecs(sample: pa.Table, codec: str, repeating: list[str]) -> dict[str, str]:
-    """Return the codec of each Parquet column: none for those that it hardly makes smaller."""
-    encoded = pa.BufferOutputStream()
-    pq.write_table(sample, encoded, compression=codec, use_dictionary=repeating, store_schema=False)
-    group = pq.read_metadata(pa.BufferReader(encoded.getvalue())).row_group(0)
-    columns = [group.column(at) for at in range(group.num_columns)]
-    return {
-        one.path_in_schema: codec
-        if one.has_dictionary_page
-        or one.total_compressed_size < _WORTHWHILE * one.total_uncompressed_size
-        else "none"
-        for one in columns
-    }
-
-
-def _leaves(path: str, kind: pa.DataType) -> list[str]:
-    """Return the paths of the Parquet columns that a nested column is made of."""
-    if pa.types.is_struct(kind):
-        return [leaf for field in kind for leaf in _leaves(f"{path}.{field.name}", field.type)]
-    if pa.types.is_map(kind):
-        inner = f"{path}.key_value"
-        return [f"{inner}.key", *_leaves(f"{inner}.value", kind.item_type)]
-    if pa.types.is_list(kind):
-        return _leaves(f"{path}.list.element", kind.value_type)
-    return [path]

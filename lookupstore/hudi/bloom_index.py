@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from lookupstore._arrow import BinaryColumn
 from lookupstore.columnar.file_lookup import BUILDS, Build
+from lookupstore.hudi.bloom import BloomFilter
 from lookupstore.hudi.file_groups import FileSlice
 from lookupstore.hudi.funnel import Tally
 from lookupstore.hudi.key_check import KeyCheck
@@ -43,6 +44,9 @@ _MOST_OPEN = 256
 _MOST_CHECKS = 100_000
 # Keys by which it is told whether ranges leave anything out.
 _SAMPLE = 1024
+# So many keys are sampled before they are all tested with a filter: a file that has many of them is
+# read anyway.
+_MANY_KEYS = 1 << 16
 # A range that has more of the keys than this is asked for all of them, which are not copied then.
 _MOST_SHARE = 0.75
 
@@ -169,7 +173,7 @@ class BloomIndex:
         tested = positives = 0
         if not check.is_made():  # a lookup file has a filter of its own, which is faster
             bloom = self._known.filter(location, file)
-            if bloom is not None:
+            if bloom is not None and not (rows is None and _has_many(bloom, keys)):
                 with tally.step("filters"):
                     maybe = np.flatnonzero(bloom.test(keys))
                 tested, positives = len(keys), len(maybe)
@@ -267,6 +271,15 @@ class _Candidates:
             if self._everything is None:
                 self._everything = WantedKeys(self._keys)
             return self._everything
+
+
+def _has_many(bloom: BloomFilter, keys: pa.Array) -> bool:
+    """Return whether a file has so many of some keys that its filter saves no reading of it."""
+    if len(keys) < _MANY_KEYS:
+        return False
+    rows = np.linspace(0, len(keys) - 1, _SAMPLE).astype(np.int64)
+    found = bloom.test(keys.take(pa.array(rows)))
+    return int(np.count_nonzero(found)) > _SAMPLE // 100
 
 
 def _mapped(step: Callable[[T], R], items: Sequence[T], threads: int) -> Iterator[R]:

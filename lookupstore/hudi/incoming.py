@@ -140,9 +140,20 @@ class IncomingRows:
         if self._has_flags:
             flags = np.concatenate([part.deleted for part in parts])
         coded = pa.chunked_array([part.partitions for part in parts]).unify_dictionaries()
+        keys = concat([chunk for part in parts for chunk in part.keys.chunks], pa.string())
+        # As many chunks would each of them be looked through for each row that is taken.
+        columns = [
+            [chunk for part in parts for chunk in part.rows.column(at).chunks]
+            for at in range(len(self.schema.columns))
+        ]
+        parts.clear()
+        whole = []
+        for field in self.schema.columns:
+            # The parts of a column can go before those of the next are put together.
+            whole.append(concat(columns.pop(0), field.type))
         return Incoming(
-            pa.concat_tables([part.rows for part in parts]),
-            pa.chunked_array([chunk for part in parts for chunk in part.keys.chunks], pa.string()),
+            pa.table(whole, schema=self.schema.columns),
+            pa.chunked_array([keys]),
             concat(coded.chunks, coded.type),
             flags,
         )

@@ -19,6 +19,8 @@ import pyarrow.compute as pc
 from lookupstore.arrow_types import concat, unwrap
 from lookupstore.errors import CorruptionError
 from lookupstore.hudi.base_file_writer import ROW_COLUMNS, BaseFileWriter, in_type
+from lookupstore.hudi.base_files import RECORD_KEY
+from lookupstore.hudi.group_copy import GroupCopy
 from lookupstore.hudi.slice_rows import SHARED_TEXT, SliceRows
 
 # Rows to insert are added in pieces, of which the writer makes row groups.
@@ -42,6 +44,23 @@ class Changes:
     rows: pa.RecordBatch | None
     deleted: Mask | None = None
     ordering: str | None = None
+
+    def within(self, first: int, count: int) -> Changes:
+        """Return what changes in some rows that follow each other; positions begin with these."""
+        low, high = np.searchsorted(self.positions, [first, first + count])
+        return Changes(
+            self.positions[low:high] - first,
+            None if self.rows is None else self.rows.slice(low, high - low),
+            None if self.deleted is None else self.deleted[low:high],
+            self.ordering,
+        )
+
+    @property
+    def may_delete(self) -> bool:
+        """Return whether rows may be deleted."""
+        if self.rows is None:
+            return len(self.positions) > 0
+        return self.deleted is not None and bool(self.deleted.any())
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,19 +105,21 @@ def merge(
         FormatError: it has a column whose type is no narrower one than that of the table.
     """
     into.share(current.shared)
+    copies = GroupCopy(current, into)
     first, updated, deleted = 0, 0, 0
-    for batch in current.batches(threads=threads):
-        low, high = np.searchsorted(changes.positions, [first, first + batch.num_rows])
-        if low == high:
-            into.add(batch.columns)
+    for group, rows in enumerate(current.group_rows):
+        part = changes.within(first, rows)
+        if copies.can(group) and not part.may_delete:
+            updated += _copy_group(group, part, current, copies, into)
         else:
-            replaced, gone = _decide(changes, batch, first, slice(low, high))
-            updated += int(np.count_nonzero(replaced))
-            deleted += int(np.count_nonzero(gone))
-            places = changes.positions[low:high] - first
-            rows = None if changes.rows is None else changes.rows.slice(low, high - low)
-            into.add(_merged(batch, rows, places, replaced, gone, into))
-        first += batch.num_rows
+            start = 0
+            for batch in current.batches(group, threads=threads):
+                piece = part.within(start, batch.num_rows)
+                replaced, gone = _add_merged(batch, piece, into)
+                updated += replaced
+                deleted += gone
+                start += batch.num_rows
+        first += rows
     if len(changes.positions) and changes.positions[-1] >= first:
         raise CorruptionError(
             current.shown, 0, f"a row {changes.positions[-1]}, which changes", f"{first} rows"
@@ -135,42 +156,91 @@ def wins(incoming: pa.Array, stored: pa.Array) -> Mask:
     return found
 
 
-def _decide(changes: Changes, batch: pa.RecordBatch, first: int, part: slice) -> tuple[Mask, Mask]:
-    """Return which of some changes replace their row, and which delete it."""
-    count = part.stop - part.start
+def _copy_group(
+    group: int, changes: Changes, current: SliceRows, copies: GroupCopy, into: BaseFileWriter
+) -> int:
+    """Write a row group of which no row goes, and return how many rows change."""
+    keys = current.read_group(group, [RECORD_KEY])[RECORD_KEY]
+    stored = None
+    if changes.ordering is not None and len(changes.positions):
+        stored = current.read_group(group, [changes.ordering])[changes.ordering]
+    replaced, _ = _decide(changes, stored)
+    places = changes.positions[replaced]
+    fresh = {}
+    if len(places):
+        columns = _fresh(changes, replaced, keys, places + into.rows, into)
+        fresh = dict(zip(current.schema.names, columns, strict=True))
+        del fresh[RECORD_KEY]
+    copies.copy(group, keys, places, fresh)
+    return len(places)
+
+
+def _add_merged(batch: pa.RecordBatch, changes: Changes, into: BaseFileWriter) -> tuple[int, int]:
+    """Write stored rows, and return how many of them change, and how many go."""
+    if not len(changes.positions):
+        into.add(batch.columns)
+        return 0, 0
+    stored = None if changes.ordering is None else batch.column(changes.ordering)
+    replaced, gone = _decide(changes, stored)
+    into.add(_merged(batch, changes, replaced, gone, into))
+    return int(np.count_nonzero(replaced)), int(np.count_nonzero(gone))
+
+
+def _decide(changes: Changes, stored: pa.Array | None) -> tuple[Mask, Mask]:
+    """Return which changes replace their row, and which delete it.
+
+    Args:
+        changes: in some rows.
+        stored: ordering values of these rows.
+    """
+    count = len(changes.positions)
     if changes.rows is None:
         return np.zeros(count, bool), np.ones(count, bool)
     won = np.ones(count, bool)
-    if changes.ordering is not None:
-        at = batch.schema.get_field_index(changes.ordering)
-        stored = unwrap(batch.column(at)).take(pa.array(changes.positions[part] - first))
-        incoming = changes.rows.slice(part.start, count).column(changes.ordering)
-        won = wins(incoming, stored)
-    gone = np.zeros(count, bool) if changes.deleted is None else changes.deleted[part] & won
+    if changes.ordering is not None and stored is not None:
+        before = unwrap(stored).take(pa.array(changes.positions))
+        won = wins(changes.rows.column(changes.ordering), before)
+    gone = np.zeros(count, bool) if changes.deleted is None else changes.deleted & won
     return won & ~gone, gone
 
 
-def _merged(
-    batch: pa.RecordBatch,
-    rows: pa.RecordBatch | None,
-    places: npt.NDArray[np.int64],
+def _fresh(
+    changes: Changes,
     replaced: Mask,
-    gone: Mask,
+    keys: pa.Array,
+    numbers: npt.NDArray[np.int64],
     into: BaseFileWriter,
+) -> list[pa.Array]:
+    """Return the columns of rows that change, as they are then: the key stays.
+
+    Args:
+        changes: in some rows.
+        replaced: which of them replace a row.
+        keys: of all these rows.
+        numbers: places in the new file of the rows that are replaced.
+        into: the new file.
+    """
+    assert changes.rows is not None  # they replace some
+    new = np.flatnonzero(replaced)
+    taken = changes.rows if len(new) == len(replaced) else changes.rows.take(pa.array(new))
+    same = keys.take(pa.array(changes.positions[new]))
+    return [*into.new_rows(same, numbers), *taken.columns]
+
+
+def _merged(
+    batch: pa.RecordBatch, changes: Changes, replaced: Mask, gone: Mask, into: BaseFileWriter
 ) -> list[pa.Array]:
     """Return the columns of stored rows after some were replaced and others left out."""
     source = np.arange(batch.num_rows)
-    new = np.flatnonzero(replaced)
-    source[places[new]] = batch.num_rows + np.arange(len(new))
+    count = np.count_nonzero(replaced)
+    source[changes.positions[replaced]] = batch.num_rows + np.arange(count)
     if gone.any():
-        source = np.delete(source, places[gone])
-    if rows is None or not len(new):
+        source = np.delete(source, changes.positions[gone])
+    if not count:
         return list(batch.take(pa.array(source)).columns)
-    # Of a row that changes, the key stays; its number is its place in the new file.
-    taken = rows if len(new) == len(rows) else rows.take(pa.array(new))
-    keys = batch.column(2).take(pa.array(places[new]))
+    # The number of a row that changes is its place in the new file.
     numbers = np.flatnonzero(source >= batch.num_rows) + into.rows
-    fresh = [*into.new_rows(keys, numbers), *taken.columns]
+    fresh = _fresh(changes, replaced, batch.column(2), numbers, into)
     order = pa.array(source)
     return [
         concat([old, in_type(changed, old.type)], old.type).take(order)

@@ -5,15 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lookupstore.arrow_types import concat
 from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
 from lookupstore.hudi.file_groups import FileSlice
 from lookupstore.location import Location
+from lookupstore.parquet.footer import ColumnChunk, Footer, read_footer
 
 # Of a batch: rows, or fewer if they are wide.
 _BATCH_ROWS = 1 << 15
@@ -44,29 +47,65 @@ class SliceRows:
         self.shown = location.show(file.path)
         filesystem, path = location.resolve(file.path)
         with self._telling():
-            stream = filesystem.open_input_file(path)
-            first = pq.ParquetFile(stream)
+            self._stream = filesystem.open_input_file(path)
+            first = pq.ParquetFile(self._stream)
             #: Columns of text that the file holds as a few values, and that are read like that.
             self.shared = _shared_texts(first, schema)
             names = [field.name for field in schema if pa.types.is_dictionary(field.type)]
             self._file = pq.ParquetFile(
-                stream,
+                self._stream,
                 metadata=first.metadata,
                 read_dictionary=[*names, *self.shared],
                 pre_buffer=False,
                 buffer_size=_BUFFER_BYTES if location.local is not None else 0,
                 page_checksum_verification=True,
             )
-        self._schema = pa.schema(
+        #: Columns that are read, and how.
+        self.schema = pa.schema(
             [one.with_type(SHARED_TEXT) if one.name in self.shared else one for one in schema]
         )
-        #: Rows in the file.
-        self.rows = int(self._file.metadata.num_rows)
+        metadata = self._file.metadata
+        groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
+        #: Rows in each row group.
+        self.group_rows = [one.num_rows for one in groups]
+        self._row_bytes = max(1, sum(one.total_byte_size for one in groups)) / max(
+            1, metadata.num_rows
+        )
 
-    def batches(self, *, threads: bool) -> Iterator[pa.RecordBatch]:
-        """Read all rows, a few at a time.
+    @cached_property
+    def footer(self) -> Footer:
+        """Return the footer of the file."""
+        with self._telling():
+            return read_footer(self._stream, self.shown)
+
+    def read_chunk(self, chunk: ColumnChunk) -> bytes:
+        """Read the bytes of a column chunk."""
+        with self._telling():
+            data: bytes = self._stream.read_at(chunk.nbytes, chunk.offset)
+        return data
+
+    def read_group(self, group: int, names: Sequence[str]) -> dict[str, pa.Array]:
+        """Read columns of a row group that the file has, by their names.
+
+        Raises:
+            CorruptionError: the file is damaged.
+            FormatError: a column has a type that the schema does not widen.
+        """
+        with self._telling():
+            table = self._file.read_row_group(group, columns=list(names))
+        fields = [self.schema.field(name) for name in names]
+        return {
+            field.name: self._fitted(
+                concat(table[field.name].chunks, table[field.name].type), field
+            )
+            for field in fields
+        }
+
+    def batches(self, group: int, *, threads: bool) -> Iterator[pa.RecordBatch]:
+        """Read the rows of a row group, a few at a time.
 
         Args:
+            group: number of it.
             threads: whether columns are decoded at the same time.
 
         Raises:
@@ -74,39 +113,41 @@ class SliceRows:
             FormatError: a column has a type that the schema does not widen.
         """
         stored = set(self._file.schema_arrow.names)
-        names = [name for name in self._schema.names if name in stored]
-        metadata = self._file.metadata
-        nbytes = sum(
-            metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups)
-        )
-        most = min(_BATCH_ROWS, max(1, _BATCH_BYTES * self.rows // max(1, nbytes)))
+        names = [name for name in self.schema.names if name in stored]
+        most = min(_BATCH_ROWS, max(1, int(_BATCH_BYTES / self._row_bytes)))
         with self._telling():
-            batches = self._file.iter_batches(most, columns=names, use_threads=threads)
+            batches = self._file.iter_batches(
+                most, row_groups=[group], columns=names, use_threads=threads
+            )
         while True:
             with self._telling():
                 batch = next(batches, None)
             if batch is None:
                 return
             if batch.num_rows:
-                yield self._fitted(batch)
+                yield self._with_all(batch)
 
-    def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _with_all(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows with all columns, in their types."""
         columns = []
-        for field in self._schema:
+        for field in self.schema:
             at = batch.schema.get_field_index(field.name)
-            if at < 0:
-                columns.append(pa.nulls(batch.num_rows, field.type))
-                continue
-            column = batch.column(at)
-            try:
-                columns.append(column if column.type == field.type else column.cast(field.type))
-            except pa.ArrowException as error:
-                raise FormatError(
-                    f"{self.shown}: the column {field.name!r} is {column.type}, which "
-                    f"{field.type} does not widen: {error}"
-                ) from error
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+            columns.append(
+                pa.nulls(batch.num_rows, field.type)
+                if at < 0
+                else self._fitted(batch.column(at), field)
+            )
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _fitted(self, column: pa.Array, field: pa.Field) -> pa.Array:
+        """Return a column in the type that is wanted."""
+        try:
+            return column if column.type == field.type else column.cast(field.type)
+        except pa.ArrowException as error:
+            raise FormatError(
+                f"{self.shown}: the column {field.name!r} is {column.type}, which "
+                f"{field.type} does not widen: {error}"
+            ) from error
 
     @contextmanager
     def _telling(self) -> Iterator[None]:

@@ -30,33 +30,33 @@ class WantedKeys:
             CorruptionError: the file is damaged, or has one of the keys twice.
             StaleStoreError: it is gone.
         """
-        at = np.full(len(self._keys), -1, np.int64)
-        start = count = 0
-        for batch in file.batches():
-            rows = self._table.find(BinaryColumn(batch))
-            hits = np.flatnonzero(rows >= 0)
-            at[rows[hits]] = start + hits
-            start += len(batch)
-            count += len(hits)
-        found = np.flatnonzero(at >= 0)
-        if len(found) < count:
-            raise self._repeated(file, at)
-        if self._table.first is not None:
-            at = at[self._table.first]
-            found = np.flatnonzero(at >= 0)
-        return found, at[found]
-
-    def _repeated(self, file: KeyFile, at: npt.NDArray[np.int64]) -> CorruptionError:
         start = 0
+        parts = []
         for batch in file.batches():
-            rows = self._table.find(BinaryColumn(batch))
-            hits = np.flatnonzero(rows >= 0)
-            again = hits[at[rows[hits]] != start + hits]
-            if len(again):
-                row = int(again[0])
-                return CorruptionError(
-                    file.shown, 0, "each record key once",
-                    f"{batch[row].as_py()!r} in rows {start + row} and {at[rows[row]]}",
-                )  # fmt: skip
+            wanted = self._table.find(BinaryColumn(batch))
+            hits = np.flatnonzero(wanted >= 0)
+            parts.append((wanted[hits], start + hits))
             start += len(batch)
-        raise AssertionError("the file has changed while it was read")
+        if not parts:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        found, rows = (np.concatenate(one) for one in zip(*parts, strict=True))
+        order = np.argsort(found, kind="stable")
+        found, rows = found[order], rows[order]
+        again = np.flatnonzero(found[1:] == found[:-1])
+        if len(again):
+            at = int(again[0])
+            key = self._keys[int(found[at])].as_py()
+            raise CorruptionError(
+                file.shown,
+                0,
+                "each record key once",
+                f"{key!r} in rows {rows[at]} and {rows[at + 1]}",
+            )
+        if self._table.first is None:
+            return found, rows
+        # Keys that are asked for again are found where the first of them is.
+        known = np.full(len(self._keys), -1, np.int64)
+        known[found] = rows
+        known = known[self._table.first]
+        found = np.flatnonzero(known >= 0)
+        return found, known[found]

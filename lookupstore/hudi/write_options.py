@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from lookupstore.hudi.base_file_writer import FileFormat
+from lookupstore.hudi.encoding import FileFormat
 from lookupstore.hudi.key_index import KeyIndex
 from lookupstore.hudi.partitioner import FileSizing
 from lookupstore.hudi.timeline import Clock

@@ -18,9 +18,9 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from lookupstore.arrow_types import concat
-from lookupstore.hudi.base_file_writer import FileFormat
 from lookupstore.hudi.commit import WriteStat
 from lookupstore.hudi.conflict import SAMPLE
+from lookupstore.hudi.encoding import FileFormat
 from lookupstore.hudi.file_groups import FileSlice
 from lookupstore.hudi.file_writes import FileWrites
 from lookupstore.hudi.incoming import Incoming, IncomingRows

@@ -13,8 +13,9 @@ import pytest
 from remote import KINDS, Remote
 
 from lookupstore.hudi.avro_schema import avro_schema
-from lookupstore.hudi.base_file_writer import BaseFileWriter, FileFormat, NewFile
+from lookupstore.hudi.base_file_writer import BaseFileWriter, NewFile
 from lookupstore.hudi.bloom import BloomFilter
+from lookupstore.hudi.encoding import FileFormat
 from lookupstore.hudi.merge import Inserts, write_inserts
 from lookupstore.hudi.options import avro_json
 from lookupstore.hudi.table_schema import TableSchema

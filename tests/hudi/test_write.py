@@ -19,8 +19,8 @@ from written import check_files
 
 from lookupstore.errors import CommitConflictError, CorruptionError, FormatError
 from lookupstore.hudi import HudiTable, WriteOptions, file_writes
-from lookupstore.hudi.base_file_writer import FileFormat
 from lookupstore.hudi.commit import parse_commit
+from lookupstore.hudi.encoding import FileFormat
 from lookupstore.hudi.partitioner import FileSizing
 from lookupstore.hudi.timeline import TimelineFolder
 from lookupstore.location import Location

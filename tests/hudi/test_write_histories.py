@@ -32,6 +32,7 @@ from table_model import LEVELS, TIME, Layout, Model, Row, Rows
 from written import check_files
 
 from lookupstore.hudi import HudiTable, WriteOptions
+from lookupstore.hudi.encoding import FileFormat
 from lookupstore.hudi.partitioner import FileSizing
 
 SEED = int(os.environ.get("LOOKUPSTORE_TEST_SEED", "7"))
@@ -189,6 +190,8 @@ class History:
             new_file_id=lambda: next(self.ids),
             evolve=True,
             threads=1,
+            # Row groups that are large enough to be copied, or not.
+            format=FileFormat(row_group_bytes=1000) if number % 3 else FileFormat(),
         )
         model, table = self.model, self.table
         before = model.now.rows

@@ -1,0 +1,427 @@
+#include "ls_page.h"
+
+/* Types of the compact protocol. */
+enum { STOP, TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT };
+
+/* A header nests three deep; what goes deeper is none. */
+enum { MOST_DEPTH = 8 };
+
+static ls_status get_varint(const uint8_t **cursor, const uint8_t *end, uint64_t *value) {
+    uint64_t result = 0;
+    for (unsigned shift = 0; shift < 64; shift += 7) {
+        if (*cursor >= end)
+            return LS_TRUNCATED;
+        uint8_t byte = *(*cursor)++;
+        result |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80) {
+            *value = result;
+            return LS_OK;
+        }
+    }
+    return LS_BAD_VARINT;
+}
+
+static ls_status get_zigzag(const uint8_t **cursor, const uint8_t *end, int64_t *value) {
+    uint64_t coded;
+    ls_status status = get_varint(cursor, end, &coded);
+    if (status == LS_OK)
+        *value = (int64_t)(coded >> 1) ^ -(int64_t)(coded & 1);
+    return status;
+}
+
+static ls_status get_i32(const uint8_t **cursor, const uint8_t *end, int32_t *value) {
+    int64_t wide;
+    ls_status status = get_zigzag(cursor, end, &wide);
+    if (status != LS_OK)
+        return status;
+    if (wide < INT32_MIN || wide > INT32_MAX)
+        return LS_BAD_VARINT;
+    *value = (int32_t)wide;
+    return LS_OK;
+}
+
+/* Reads the id and the type of the next field of a struct; the type is STOP at its end. */
+static ls_status get_field(const uint8_t **cursor, const uint8_t *end, int64_t *id, int *type) {
+    if (*cursor >= end)
+        return LS_TRUNCATED;
+    uint8_t byte = *(*cursor)++;
+    *type = byte & 0x0f;
+    if (*type == STOP)
+        return LS_OK;
+    if (byte >> 4) {
+        *id += byte >> 4;
+        return LS_OK;
+    }
+    return get_zigzag(cursor, end, id);
+}
+
+static ls_status skip(const uint8_t **cursor, const uint8_t *end, int type, int depth);
+
+static ls_status skip_struct(const uint8_t **cursor, const uint8_t *end, int depth) {
+    int64_t id = 0;
+    int type;
+    for (;;) {
+        ls_status status = get_field(cursor, end, &id, &type);
+        if (status != LS_OK || type == STOP)
+            return status;
+        /* Of a field that is a boolean the type is the value. */
+        if (type != TRUE && type != FALSE)
+            status = skip(cursor, end, type, depth);
+        if (status != LS_OK)
+            return status;
+    }
+}
+
+static ls_status skip_list(const uint8_t **cursor, const uint8_t *end, int depth) {
+    if (*cursor >= end)
+        return LS_TRUNCATED;
+    uint8_t byte = *(*cursor)++;
+    uint64_t count = byte >> 4;
+    if (count == 15) {
+        ls_status status = get_varint(cursor, end, &count);
+        if (status != LS_OK)
+            return status;
+    }
+    /* An element has at least a byte. */
+    if (count > (size_t)(end - *cursor))
+        return LS_TRUNCATED;
+    for (uint64_t i = 0; i < count; i++) {
+        ls_status status = skip(cursor, end, byte & 0x0f, depth);
+        if (status != LS_OK)
+            return status;
+    }
+    return LS_OK;
+}
+
+static ls_status skip_bytes(const uint8_t **cursor, const uint8_t *end, uint64_t size) {
+    if (size > (size_t)(end - *cursor))
+        return LS_TRUNCATED;
+    *cursor += size;
+    return LS_OK;
+}
+
+static ls_status skip(const uint8_t **cursor, const uint8_t *end, int type, int depth) {
+    uint64_t value;
+    ls_status status;
+    if (depth == MOST_DEPTH)
+        return LS_BAD_HEADER;
+    switch (type) {
+    case TRUE:
+    case FALSE:
+    case BYTE:
+        return skip_bytes(cursor, end, 1);
+    case I16:
+    case I32:
+    case I64:
+        return get_varint(cursor, end, &value);
+    case DOUBLE:
+        return skip_bytes(cursor, end, 8);
+    case BINARY:
+        status = get_varint(cursor, end, &value);
+        return status == LS_OK ? skip_bytes(cursor, end, value) : status;
+    case LIST:
+    case SET:
+        return skip_list(cursor, end, depth + 1);
+    case STRUCT:
+        return skip_struct(cursor, end, depth + 1);
+    default:
+        return LS_BAD_HEADER; /* no page has a map */
+    }
+}
+
+static ls_status read_data_header(const uint8_t **cursor, const uint8_t *end,
+                                  ls_page_header *header) {
+    int32_t *fields[] = {&header->values, &header->encoding, &header->definition_encoding,
+                         &header->repetition_encoding};
+    int64_t id = 0;
+    int type;
+    unsigned seen = 0;
+    for (;;) {
+        ls_status status = get_field(cursor, end, &id, &type);
+        if (status != LS_OK)
+            return status;
+        if (type == STOP)
+            return seen == 15 && header->values >= 0 ? LS_OK : LS_BAD_HEADER;
+        if (id >= 1 && id <= 4) {
+            if (type != I32)
+                return LS_BAD_HEADER;
+            status = get_i32(cursor, end, fields[id - 1]);
+            seen |= 1u << (id - 1);
+        } else if (type != TRUE && type != FALSE) {
+            status = skip(cursor, end, type, 1);
+        }
+        if (status != LS_OK)
+            return status;
+    }
+}
+
+ls_status ls_page_header_read(const uint8_t **cursor, const uint8_t *end, ls_page_header *header) {
+    int64_t id = 0;
+    int type;
+    unsigned seen = 0;
+    *header = (ls_page_header){.values = -1};
+    for (;;) {
+        ls_status status = get_field(cursor, end, &id, &type);
+        if (status != LS_OK)
+            return status;
+        if (type == STOP)
+            break;
+        if (id >= 1 && id <= 4) {
+            int32_t value = 0;
+            if (type != I32)
+                return LS_BAD_HEADER;
+            status = get_i32(cursor, end, &value);
+            seen |= 1u << (id - 1);
+            if (id == 1)
+                header->type = value;
+            else if (id == 2)
+                header->uncompressed = value;
+            else if (id == 3)
+                header->compressed = value;
+            else
+                header->checksum = (uint32_t)value;
+        } else if (id == 5 && type == STRUCT) {
+            status = read_data_header(cursor, end, header);
+        } else if (type != TRUE && type != FALSE) {
+            status = skip(cursor, end, type, 0);
+        }
+        if (status != LS_OK)
+            return status;
+    }
+    header->has_checksum = (seen & 8) != 0;
+    if ((seen & 7) != 7 || header->uncompressed < 0 || header->compressed < 0)
+        return LS_BAD_HEADER;
+    return LS_OK;
+}
+
+static uint8_t *put_i32(uint8_t *out, int32_t value) {
+    return ls_put_varint(out, ((uint32_t)value << 1) ^ (uint32_t)(value >> 31));
+}
+
+/* Writes an i32 whose id is the next after that of the field before. */
+static uint8_t *put_next_i32(uint8_t *out, int32_t value) {
+    *out++ = 1 << 4 | I32;
+    return put_i32(out, value);
+}
+
+uint8_t *ls_page_header_write(const ls_page_header *header, uint8_t *out) {
+    out = put_next_i32(out, header->type);
+    out = put_next_i32(out, header->uncompressed);
+    out = put_next_i32(out, header->compressed);
+    int step = 2;
+    if (header->has_checksum) {
+        out = put_next_i32(out, (int32_t)header->checksum);
+        step = 1;
+    }
+    *out++ = (uint8_t)(step << 4 | STRUCT);
+    out = put_next_i32(out, header->values);
+    out = put_next_i32(out, header->encoding);
+    out = put_next_i32(out, header->definition_encoding);
+    out = put_next_i32(out, header->repetition_encoding);
+    *out++ = STOP;
+    *out++ = STOP;
+    return out;
+}
+
+static size_t width_of(ls_plain_kind kind) {
+    switch (kind) {
+    case LS_PLAIN_INT32:
+    case LS_PLAIN_UINT32:
+    case LS_PLAIN_FLOAT:
+        return 4;
+    case LS_PLAIN_INT64:
+    case LS_PLAIN_UINT64:
+    case LS_PLAIN_DOUBLE:
+        return 8;
+    case LS_PLAIN_BYTES:
+        break;
+    }
+    return 0;
+}
+
+/* Reads the next of values that are bytes. */
+static inline ls_status next_bytes(const uint8_t **cursor, const uint8_t *end, ls_slice *value) {
+    if ((size_t)(end - *cursor) < 4)
+        return LS_TRUNCATED;
+    uint32_t size = ls_load32(*cursor);
+    *cursor += 4;
+    if (size > (size_t)(end - *cursor))
+        return LS_TRUNCATED;
+    *value = (ls_slice){*cursor, size};
+    *cursor += size;
+    return LS_OK;
+}
+
+ls_status ls_plain_size(ls_plain_kind kind, ls_slice values, size_t count, size_t *size) {
+    size_t width = width_of(kind);
+    if (width) {
+        if (count > values.size / width)
+            return LS_TRUNCATED;
+        *size = count * width;
+        return LS_OK;
+    }
+    const uint8_t *cursor = values.data, *end = values.data + values.size;
+    ls_slice value;
+    for (size_t i = 0; i < count; i++) {
+        ls_status status = next_bytes(&cursor, end, &value);
+        if (status != LS_OK)
+            return status;
+    }
+    *size = (size_t)(cursor - values.data);
+    return LS_OK;
+}
+
+/* The first eight bytes as a number that orders as they do; shorter values are filled with zeros. */
+static inline uint64_t head_of(ls_slice value) {
+    if (value.size >= 8)
+        return ls_load64_big(value.data);
+    uint64_t head = 0;
+    for (size_t i = 0; i < value.size; i++)
+        head |= (uint64_t)value.data[i] << (56 - 8 * i);
+    return head;
+}
+
+static int below(ls_slice a, ls_slice b) {
+    size_t size = a.size < b.size ? a.size : b.size;
+    int order = size ? memcmp(a.data, b.data, size) : 0;
+    return order < 0 || (order == 0 && a.size < b.size);
+}
+
+static ls_status replace_bytes(ls_slice values, size_t count, const int64_t *places, int64_t first,
+                               size_t replaced, ls_slice fresh, uint8_t *out, size_t *out_size,
+                               ls_plain_range *range) {
+    const uint8_t *old = values.data, *old_end = values.data + values.size;
+    const uint8_t *new = fresh.data, *new_end = fresh.data + fresh.size;
+    const uint8_t *kept = old; /* from here on nothing is copied yet */
+    uint8_t *to = out;
+    size_t next = 0;
+    uint64_t least = 0, greatest = 0;
+    if (range->least.data) {
+        least = head_of(range->least);
+        greatest = head_of(range->greatest);
+    }
+    for (size_t row = 0; row < count; row++) {
+        const uint8_t *start = old;
+        ls_slice value;
+        ls_status status = next_bytes(&old, old_end, &value);
+        if (status != LS_OK)
+            return status;
+        if (next < replaced && (uint64_t)(places[next] - first) == row) {
+            const uint8_t *from = new;
+            size_t before = (size_t)(start - kept);
+            status = next_bytes(&new, new_end, &value);
+            if (status != LS_OK)
+                return status;
+            memcpy(to, kept, before);
+            to += before;
+            memcpy(to, from, (size_t)(new - from));
+            to += new - from;
+            kept = old;
+            next++;
+        }
+        uint64_t head = head_of(value);
+        if (!range->least.data) {
+            range->least = range->greatest = value;
+            least = greatest = head;
+        } else if (head <= least && below(value, range->least)) {
+            range->least = value;
+            least = head;
+        } else if (head >= greatest && below(range->greatest, value)) {
+            range->greatest = value;
+            greatest = head;
+        }
+    }
+    if (old != old_end || new != new_end || next != replaced)
+        return LS_BAD_RECORD;
+    memcpy(to, kept, (size_t)(old_end - kept));
+    *out_size = (size_t)(to - out) + (size_t)(old_end - kept);
+    return LS_OK;
+}
+
+/* Widens a range by numbers. Of 0 and -0 Parquet wants the sign that makes the range wider; that is
+ * for the caller, who sees the range. */
+#define WIDEN(name, type)                                                                          \
+    static void name(const uint8_t *data, size_t count, ls_plain_range *range) {                   \
+        type least, greatest, value;                                                               \
+        size_t low = SIZE_MAX, high = SIZE_MAX, i = 0;                                             \
+        if (range->least.data) {                                                                   \
+            memcpy(&least, range->least.data, sizeof(type));                                       \
+            memcpy(&greatest, range->greatest.data, sizeof(type));                                 \
+        } else {                                                                                   \
+            for (; i < count; i++) {                                                               \
+                memcpy(&value, data + i * sizeof(type), sizeof(type));                             \
+                if (value == value)                                                                \
+                    break;                                                                         \
+            }                                                                                      \
+            if (i == count)                                                                        \
+                return;                                                                            \
+            least = greatest = value;                                                              \
+            low = high = i;                                                                        \
+        }                                                                                          \
+        for (; i < count; i++) {                                                                   \
+            memcpy(&value, data + i * sizeof(type), sizeof(type));                                 \
+            if (value < least) {                                                                   \
+                least = value;                                                                     \
+                low = i;                                                                           \
+            }                                                                                      \
+            if (value > greatest) {                                                                \
+                greatest = value;                                                                  \
+                high = i;                                                                          \
+            }                                                                                      \
+        }                                                                                          \
+        if (low != SIZE_MAX)                                                                       \
+            range->least = (ls_slice){data + low * sizeof(type), sizeof(type)};                    \
+        if (high != SIZE_MAX)                                                                      \
+            range->greatest = (ls_slice){data + high * sizeof(type), sizeof(type)};                \
+    }
+
+WIDEN(widen_int32, int32_t)
+WIDEN(widen_uint32, uint32_t)
+WIDEN(widen_int64, int64_t)
+WIDEN(widen_uint64, uint64_t)
+WIDEN(widen_float, float)
+WIDEN(widen_double, double)
+
+ls_status ls_plain_replace(ls_plain_kind kind, ls_slice values, size_t count, const int64_t *places,
+                           int64_t first, size_t replaced, ls_slice fresh, uint8_t *out,
+                           size_t *out_size, ls_plain_range *range) {
+    size_t width = width_of(kind);
+    if (!width)
+        return replace_bytes(values, count, places, first, replaced, fresh, out, out_size, range);
+    if (count > SIZE_MAX / width || values.size != count * width || replaced > count ||
+        fresh.size != replaced * width)
+        return LS_BAD_RECORD;
+    memcpy(out, values.data, values.size);
+    for (size_t i = 0; i < replaced; i++) {
+        uint64_t row = (uint64_t)(places[i] - first);
+        if (row >= count)
+            return LS_BAD_POSITION;
+        if (width == 8)
+            memcpy(out + row * 8, fresh.data + i * 8, 8);
+        else
+            memcpy(out + row * 4, fresh.data + i * 4, 4);
+    }
+    *out_size = values.size;
+    switch (kind) {
+    case LS_PLAIN_INT32:
+        widen_int32(out, count, range);
+        break;
+    case LS_PLAIN_UINT32:
+        widen_uint32(out, count, range);
+        break;
+    case LS_PLAIN_INT64:
+        widen_int64(out, count, range);
+        break;
+    case LS_PLAIN_UINT64:
+        widen_uint64(out, count, range);
+        break;
+    case LS_PLAIN_FLOAT:
+        widen_float(out, count, range);
+        break;
+    case LS_PLAIN_DOUBLE:
+    case LS_PLAIN_BYTES:
+        widen_double(out, count, range);
+        break;
+    }
+    return LS_OK;
+}

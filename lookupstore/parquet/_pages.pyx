@@ -1,0 +1,298 @@
+"""Data pages of Parquet column chunks, PLAIN and without nulls: values replaced where they lie."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+
+import pyarrow as pa
+from isal.isal_zlib import crc32
+
+from lookupstore._arrow cimport LS_OK, bytes_of, ls_slice, ls_status
+
+from lookupstore.errors import CorruptionError
+
+
+cdef extern from "ls_bytes.h":
+    uint32_t ls_load32(const uint8_t *data) noexcept nogil
+
+cdef extern from "ls_page.h":
+    enum:
+        LS_DATA_PAGE
+        LS_ENCODING_PLAIN
+        LS_ENCODING_RLE
+        LS_PAGE_HEADER_MAX
+    ctypedef struct ls_page_header:
+        int32_t type
+        int32_t uncompressed
+        int32_t compressed
+        int32_t has_checksum
+        uint32_t checksum
+        int32_t values
+        int32_t encoding
+        int32_t definition_encoding
+        int32_t repetition_encoding
+    ctypedef enum ls_plain_kind:
+        LS_PLAIN_INT32
+        LS_PLAIN_UINT32
+        LS_PLAIN_INT64
+        LS_PLAIN_UINT64
+        LS_PLAIN_FLOAT
+        LS_PLAIN_DOUBLE
+        LS_PLAIN_BYTES
+    ctypedef struct ls_plain_range:
+        ls_slice least
+        ls_slice greatest
+    ls_status ls_page_header_read(
+        const uint8_t **cursor, const uint8_t *end, ls_page_header *header) noexcept nogil
+    uint8_t *ls_page_header_write(const ls_page_header *header, uint8_t *out) noexcept nogil
+    ls_status ls_plain_size(
+        ls_plain_kind kind, ls_slice values, size_t count, size_t *size) noexcept nogil
+    ls_status ls_plain_replace(
+        ls_plain_kind kind, ls_slice values, size_t count, const int64_t *places, int64_t first,
+        size_t replaced, ls_slice fresh, uint8_t *out, size_t *out_size, ls_plain_range *range
+    ) noexcept nogil
+
+#: How values are stored, and in which order they are, by name.
+KINDS = {
+    "int32": LS_PLAIN_INT32,
+    "uint32": LS_PLAIN_UINT32,
+    "int64": LS_PLAIN_INT64,
+    "uint64": LS_PLAIN_UINT64,
+    "float": LS_PLAIN_FLOAT,
+    "double": LS_PLAIN_DOUBLE,
+    "bytes": LS_PLAIN_BYTES,
+}
+
+
+cdef class _Pages:
+    """Walk over the pages of a chunk; each is verified before it is there."""
+
+    cdef object path, data, codec
+    cdef int64_t offset
+    cdef const uint8_t *start
+    cdef const uint8_t *cursor
+    cdef const uint8_t *end
+    cdef size_t most
+    cdef ls_page_header header
+    cdef object stored  # the bytes of the page, as they are in the file
+
+    def __cinit__(self, bytes data not None, str path not None, int64_t offset):
+        cdef ls_slice memory = bytes_of(data)
+        self.data = data
+        self.path = path
+        self.offset = offset
+        self.start = self.cursor = memory.data
+        self.end = memory.data + memory.size
+
+    cdef int fail(self, expected, found) except -1:
+        raise CorruptionError(self.path, self.offset + (self.cursor - self.start), expected, found)
+
+    cdef int next(self) except -1:
+        """Go to the next page; 0: there is none."""
+        cdef const uint8_t *cursor = self.cursor
+        cdef size_t size
+        if cursor == self.end:
+            return 0
+        if ls_page_header_read(&cursor, self.end, &self.header) != LS_OK:
+            self.fail("the header of a page", "other bytes")
+        size = self.header.compressed
+        if size > <size_t>(self.end - cursor):
+            self.fail(f"a page of {size} bytes", f"{self.end - cursor} bytes to the chunk's end")
+        self.stored = memoryview(self.data)[cursor - self.start:cursor - self.start + size]
+        if self.header.has_checksum and crc32(self.stored) != self.header.checksum:
+            self.fail(f"a page with the checksum {self.header.checksum:#010x}", "another")
+        self.cursor = cursor + size
+        return 1
+
+
+def check_pages(bytes data not None, str path not None, int64_t offset):
+    """Raise CorruptionError if pages of a chunk have not their checksums, or do not fill it.
+
+    Args:
+        data: the chunk.
+        path: of the file, for errors.
+        offset: of the chunk in it.
+    """
+    cdef _Pages pages = _Pages(data, path, offset)
+    while pages.next():
+        continue
+
+
+cdef class PlainChunk:
+    """Hold a chunk of a column that is not nested, without nulls, whose data pages are PLAIN.
+
+    Args:
+        data: the chunk.
+        path: of the file, for errors.
+        offset: of the chunk in it.
+        kind: of the values; one of `KINDS`.
+        rows: number of the values.
+        most: bytes of the chunk when it is not compressed, headers included.
+        optional: whether the column may have nulls, so that pages say where they are.
+        codec: of pages; None: they are not compressed.
+    """
+
+    cdef object data, path, codec
+    cdef int64_t offset, rows
+    cdef size_t most
+    cdef ls_plain_kind kind
+    cdef bint optional
+
+    def __cinit__(
+        self,
+        bytes data not None,
+        str path not None,
+        int64_t offset,
+        *,
+        str kind not None,
+        int64_t rows,
+        size_t most,
+        bint optional,
+        codec,
+    ):
+        self.data = data
+        self.path = path
+        self.offset = offset
+        self.kind = KINDS[kind]
+        self.rows = rows
+        self.most = most
+        self.optional = optional
+        self.codec = codec
+
+    cdef object page(self, _Pages pages, ls_slice *levels, ls_slice *values):
+        """Take a page apart, and return who owns the memory."""
+        cdef ls_page_header *header = &pages.header
+        cdef ls_slice memory
+        if header.type != LS_DATA_PAGE or header.encoding != LS_ENCODING_PLAIN or header.values < 0:
+            found = f"type {header.type}, encoding {header.encoding}"
+            pages.fail("a data page that is PLAIN", found)
+        if self.optional and header.definition_encoding != LS_ENCODING_RLE:
+            pages.fail("definition levels that are RLE", f"encoding {header.definition_encoding}")
+        if <size_t>header.uncompressed > self.most:
+            pages.fail(f"a page of at most {self.most} bytes", f"{header.uncompressed} bytes")
+        page = pages.stored
+        if self.codec is not None:
+            try:
+                page = self.codec.decompress(page, header.uncompressed, asbytes=True)
+            except (pa.ArrowException, OSError) as error:
+                pages.fail("a page that can be decompressed", error)
+        memory = bytes_of(page)
+        if memory.size != <size_t>header.uncompressed:
+            pages.fail(f"a page of {header.uncompressed} bytes", f"{memory.size} bytes")
+        levels.data = memory.data
+        levels.size = 0
+        if self.optional:
+            if memory.size < 4 or ls_load32(memory.data) > memory.size - 4:
+                pages.fail("definition levels", "fewer bytes")
+            levels.size = 4 + ls_load32(memory.data)
+        values.data = memory.data + levels.size
+        values.size = memory.size - levels.size
+        return page
+
+    cdef int no_values(self, _Pages pages) except -1:
+        pages.fail(f"{pages.header.values} values of the column's type", "other bytes")
+
+    def values(self):
+        """Return the values as bytes, PLAIN.
+
+        Raises:
+            CorruptionError: the chunk is damaged.
+        """
+        cdef _Pages pages = _Pages(self.data, self.path, self.offset)
+        cdef ls_slice levels, values
+        cdef size_t size
+        cdef int64_t rows = 0
+        found = []
+        while pages.next():
+            page = self.page(pages, &levels, &values)
+            if (
+                ls_plain_size(self.kind, values, pages.header.values, &size) != LS_OK
+                or size != values.size
+            ):
+                self.no_values(pages)
+            rows += pages.header.values
+            found.append(memoryview(page)[levels.size:])
+        self.check_rows(pages, rows)
+        return b"".join(found)
+
+    cdef int check_rows(self, _Pages pages, int64_t rows) except -1:
+        if rows != self.rows:
+            pages.fail(f"{self.rows} values in the chunk", f"{rows}")
+        return 0
+
+    def replace(self, const int64_t[::1] places, bytes fresh not None):
+        """Return the pages of a chunk in which some values are others.
+
+        Args:
+            places: their numbers, ascending, each once, shape (n,).
+            fresh: the values that are there then, PLAIN.
+
+        Returns:
+            The pages, a list of bytes; how many bytes they are when they are not compressed, with
+            their headers; the least and the greatest value as bytes, PLAIN without length, None if
+            there is none. Numbers that are none do not count.
+
+        Raises:
+            CorruptionError: the chunk is damaged.
+        """
+        cdef _Pages pages = _Pages(self.data, self.path, self.offset)
+        cdef ls_slice levels, values, new = bytes_of(fresh), now
+        cdef ls_plain_range range
+        cdef ls_status status
+        cdef int64_t first = 0, after
+        cdef size_t next = 0, stop, size, total = 0, header_size
+        cdef uint8_t *out
+        cdef uint8_t header[LS_PAGE_HEADER_MAX]
+        cdef const int64_t *at
+        least = greatest = None
+        found = []
+        while pages.next():
+            _page = self.page(pages, &levels, &values)  # its memory is used below
+            after = first + pages.header.values
+            stop = next
+            while stop < <size_t>places.shape[0] and places[stop] < after:
+                stop += 1
+            now.data = new.data
+            if ls_plain_size(self.kind, new, stop - next, &now.size) != LS_OK:
+                raise ValueError("fresh has fewer values than places")
+            replaced = PyBytes_FromStringAndSize(NULL, levels.size + values.size + now.size)
+            out = <uint8_t *>PyBytes_AS_STRING(replaced)
+            range.least = bytes_of(least) if least is not None else ls_slice(NULL, 0)
+            range.greatest = bytes_of(greatest) if greatest is not None else ls_slice(NULL, 0)
+            at = &places[0] + next if stop > next else NULL
+            with nogil:
+                copy(out, levels)
+                status = ls_plain_replace(
+                    self.kind, values, pages.header.values, at, first, stop - next, now,
+                    out + levels.size, &size, &range)
+            if status != LS_OK:
+                self.no_values(pages)
+            if range.least.data != NULL:
+                least = range.least.data[:range.least.size]
+                greatest = range.greatest.data[:range.greatest.size]
+            new.data += now.size
+            new.size -= now.size
+            size += levels.size
+            payload = memoryview(replaced)[:size]
+            if self.codec is not None:
+                payload = self.codec.compress(payload, asbytes=True)
+            pages.header.uncompressed = size
+            pages.header.compressed = len(payload)
+            if pages.header.has_checksum:
+                pages.header.checksum = crc32(payload)
+            header_size = ls_page_header_write(&pages.header, header) - header
+            found.append(header[:header_size])
+            found.append(payload)
+            total += header_size + size
+            first = after
+            next = stop
+        self.check_rows(pages, first)
+        if next != <size_t>places.shape[0] or new.size:
+            raise ValueError("places and fresh are not as many, or leave the chunk")
+        return found, total, least, greatest
+
+
+cdef inline void copy(uint8_t *out, ls_slice data) noexcept nogil:
+    cdef size_t i
+    for i in range(data.size):
+        out[i] = data.data[i]

@@ -1,0 +1,293 @@
+"""The footer of a Parquet file: schema, row groups with their column chunks, and entries.
+
+Source: parquet-format, parquet.thrift (FileMetaData, RowGroup, ColumnChunk, ColumnMetaData).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from lookupstore.errors import CorruptionError
+from lookupstore.parquet.structs import (
+    BINARY,
+    BOOL,
+    I16,
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    Struct,
+    get,
+    items,
+    read_struct,
+    write_struct,
+)
+
+MAGIC = b"PAR1"
+_TAIL = 8
+
+# Fields of FileMetaData.
+_SCHEMA, _ROWS, _GROUPS, _ENTRIES, _CREATED_BY = 2, 3, 4, 5, 6
+# Fields of SchemaElement, and of its repetition the one that has nulls.
+_REPETITION, _NAME, _CHILDREN, _OPTIONAL = 3, 4, 5, 1
+# Fields of RowGroup.
+_COLUMNS, _GROUP_BYTES, _GROUP_ROWS, _GROUP_OFFSET, _GROUP_STORED, _ORDINAL = 1, 2, 3, 5, 6, 7
+# Fields of ColumnChunk.
+_FILE_PATH, _CHUNK_OFFSET, _COLUMN = 1, 2, 3
+# Fields of ColumnMetaData.
+_TYPE, _PATH, _CODEC, _VALUES, _BYTES, _STORED = 1, 3, 4, 5, 6, 7
+_DATA_OFFSET, _DICTIONARY_OFFSET, _STATISTICS, _ENCODING_STATS = 9, 11, 12, 13
+# What says where something else is in the old file, and sizes of values, which readers can do
+# without: indexes of pages, a filter of Parquet's own, SizeStatistics.
+_INDEX_OFFSET, _FILTER_OFFSET, _FILTER_BYTES, _SIZE_STATISTICS = 10, 14, 15, 16
+# Fields of Statistics: those of old readers, how many nulls, those of others, whether these are so.
+_OLD_GREATEST, _OLD_LEAST, _NULLS, _GREATEST, _LEAST, _EXACT = 1, 2, 3, 5, 6, (7, 8)
+# Of a page, or of values in it.
+_DATA_PAGE, _PLAIN = 0, 0
+
+_CODECS = {0: None, 1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
+# Arrow leaves out what is longer, too.
+_MOST_STATISTICS = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnChunk:
+    """Hold what a footer says of a column chunk.
+
+    Attributes:
+        meta: the struct ColumnMetaData.
+    """
+
+    meta: Struct
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Return the names from the column's down to that of the values."""
+        return tuple(
+            one.decode("utf-8", "surrogateescape") for one in items(self.meta, _PATH, BINARY)
+        )
+
+    @property
+    def codec(self) -> str | None:
+        """Return what pages are compressed with, in Arrow's words; None: nothing.
+
+        Raises:
+            KeyError: something that Arrow has not, either.
+        """
+        return _CODECS[get(self.meta, _CODEC, I32)]
+
+    @property
+    def rows(self) -> int:
+        """Return the number of values, nulls included."""
+        return int(get(self.meta, _VALUES, I64))
+
+    @property
+    def has_dictionary(self) -> bool:
+        """Return whether the values, or some of them, are in a dictionary."""
+        return bool(get(self.meta, _DICTIONARY_OFFSET, I64))
+
+    @property
+    def offset(self) -> int:
+        """Return where the chunk begins."""
+        return int(get(self.meta, _DICTIONARY_OFFSET, I64) or get(self.meta, _DATA_OFFSET, I64))
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of the chunk in the file."""
+        return int(get(self.meta, _STORED, I64))
+
+    @property
+    def plain_bytes(self) -> int:
+        """Return the bytes of the chunk when it is not compressed."""
+        return int(get(self.meta, _BYTES, I64))
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether it is of data pages alone, of the first version, that are PLAIN."""
+        pages = items(self.meta, _ENCODING_STATS, STRUCT)
+        return bool(pages) and all(
+            (get(one, 1, I32), get(one, 2, I32)) == (_DATA_PAGE, _PLAIN) for one in pages
+        )
+
+    @property
+    def has_no_null(self) -> bool:
+        """Return whether the statistics say that there is no null."""
+        return bool(get(get(self.meta, _STATISTICS, STRUCT) or {}, _NULLS, I64) == 0)
+
+    def moved(self, offset: int) -> Struct:
+        """Return the struct ColumnChunk of the same bytes, or of as many, at another place."""
+        meta = dict(self.meta)
+        by = offset - self.offset
+        for field in (_DATA_OFFSET, _DICTIONARY_OFFSET):
+            if field in meta:
+                meta[field] = I64, meta[field][1] + by
+        for field in (_INDEX_OFFSET, _FILTER_OFFSET, _FILTER_BYTES):
+            meta.pop(field, None)
+        return {_CHUNK_OFFSET: (I64, 0), _COLUMN: (STRUCT, meta)}
+
+    def with_values(
+        self, stored: int, plain: int, least: bytes | None, greatest: bytes | None
+    ) -> ColumnChunk:
+        """Return what to say of as many other values, without nulls, in as many pages.
+
+        Args:
+            stored: bytes of the chunk in a file.
+            plain: bytes of it when it is not compressed.
+            least: of the values, PLAIN without length; None: there is none.
+            greatest: the same.
+        """
+        statistics: Struct = {_NULLS: (I64, 0)}
+        before = get(self.meta, _STATISTICS, STRUCT) or {}
+        if (
+            least is not None
+            and greatest is not None
+            and max(len(least), len(greatest)) <= _MOST_STATISTICS
+        ):
+            statistics[_LEAST], statistics[_GREATEST] = (BINARY, least), (BINARY, greatest)
+            if _OLD_LEAST in before:
+                statistics[_OLD_LEAST], statistics[_OLD_GREATEST] = (
+                    statistics[_LEAST],
+                    statistics[_GREATEST],
+                )
+            statistics.update((one, (BOOL, True)) for one in _EXACT if one in before)
+        meta = dict(self.meta)
+        meta.pop(_SIZE_STATISTICS, None)
+        meta[_STATISTICS] = STRUCT, statistics
+        meta[_STORED] = I64, stored
+        meta[_BYTES] = I64, plain
+        return ColumnChunk(meta)
+
+
+@dataclass(frozen=True, eq=False)
+class RowGroup:
+    """Hold what a footer says of a row group."""
+
+    rows: int
+    columns: list[ColumnChunk]
+
+    @property
+    def plain_bytes(self) -> int:
+        """Return the bytes of the chunks when they are not compressed."""
+        return sum(one.plain_bytes for one in self.columns)
+
+
+@dataclass(frozen=True, eq=False)
+class Footer:
+    """Hold the footer of a file.
+
+    Attributes:
+        meta: the struct FileMetaData, without row groups and entries.
+        groups: the row groups.
+    """
+
+    meta: Struct
+    groups: list[RowGroup]
+
+    @property
+    def created_by(self) -> str:
+        """Return who wrote the file."""
+        return (get(self.meta, _CREATED_BY, BINARY) or b"").decode("utf-8", "replace")
+
+    @property
+    def columns(self) -> list[Struct]:
+        """Return the schema: SchemaElement after SchemaElement, without the root."""
+        return items(self.meta, _SCHEMA, STRUCT)[1:]
+
+    @cached_property
+    def nullable(self) -> frozenset[str]:
+        """Return the names of the columns, not nested, that may have nulls."""
+        found = set()
+        inner = 0  # elements that are below those before
+        for one in self.columns:
+            children = get(one, _CHILDREN, I32) or 0
+            if not inner and not children and get(one, _REPETITION, I32) == _OPTIONAL:
+                found.add(get(one, _NAME, BINARY).decode("utf-8", "surrogateescape"))
+            inner = max(0, inner - 1) + children
+        return frozenset(found)
+
+
+def read_footer(stream: Any, path: str) -> Footer:
+    """Read the footer of a file.
+
+    Args:
+        stream: the file; has `size()` and `read_at(nbytes, offset)`.
+        path: of it, for errors.
+
+    Raises:
+        CorruptionError: there is none, or it speaks of bytes that are not there.
+    """
+    size = int(stream.size())
+    tail = stream.read_at(_TAIL, size - _TAIL) if size >= _TAIL else b""
+    nbytes = int.from_bytes(tail[:4], "little")
+    if tail[4:] != MAGIC or nbytes > size - _TAIL - len(MAGIC):
+        raise CorruptionError(path, max(0, size - _TAIL), "the end of a Parquet file", tail)
+    start = size - _TAIL - nbytes
+    data = stream.read_at(nbytes, start)
+    footer = footer_of(data, path, start)
+    for chunk in (one for group in footer.groups for one in group.columns):
+        if not len(MAGIC) <= chunk.offset <= chunk.offset + chunk.nbytes <= start:
+            raise CorruptionError(path, start, "a chunk in the file", chunk.meta)
+    return footer
+
+
+def footer_of(data: bytes, path: str, offset: int) -> Footer:
+    """Return the footer that some bytes are; see `read_footer`."""
+    meta = read_struct(data, path, offset)
+    try:
+        groups = [
+            RowGroup(
+                int(get(group, _GROUP_ROWS, I64)),
+                [_chunk(one) for one in items(group, _COLUMNS, STRUCT)],
+            )
+            for group in items(meta, _GROUPS, STRUCT)
+        ]
+    except (TypeError, ValueError) as error:
+        raise CorruptionError(path, offset, "the footer of a Parquet file", error) from error
+    for field in (_GROUPS, _ENTRIES):
+        meta.pop(field, None)
+    return Footer(meta, groups)
+
+
+def _chunk(struct: Struct) -> ColumnChunk:
+    if _FILE_PATH in struct:
+        raise ValueError("a column chunk in another file")
+    chunk = ColumnChunk(get(struct, _COLUMN, STRUCT) or {})
+    # What nobody can do without is asked for now, so that it is there later.
+    if min(chunk.rows, chunk.offset, chunk.nbytes, chunk.plain_bytes) < 0:
+        raise ValueError("a negative number")
+    return chunk
+
+
+def footer_bytes(
+    like: Footer, groups: list[tuple[int, list[Struct]]], entries: Mapping[bytes, bytes]
+) -> bytes:
+    """Return the end of a file, its magic included.
+
+    Args:
+        like: whose schema and version it has.
+        groups: rows of each row group, and its structs ColumnChunk.
+        entries: key-value metadata.
+    """
+    meta = dict(like.meta)
+    meta[_ROWS] = I64, sum(rows for rows, _ in groups)
+    structs = [_group(number, rows, chunks) for number, (rows, chunks) in enumerate(groups)]
+    meta[_GROUPS] = LIST, (STRUCT, structs)
+    pairs = [{1: (BINARY, key), 2: (BINARY, value)} for key, value in entries.items()]
+    meta[_ENTRIES] = LIST, (STRUCT, pairs)
+    data = write_struct(meta)
+    return data + len(data).to_bytes(4, "little") + MAGIC
+
+
+def _group(number: int, rows: int, chunks: list[Struct]) -> Struct:
+    held = [ColumnChunk(get(one, _COLUMN, STRUCT)) for one in chunks]
+    return {
+        _COLUMNS: (LIST, (STRUCT, chunks)),
+        _GROUP_BYTES: (I64, sum(one.plain_bytes for one in held)),
+        _GROUP_ROWS: (I64, rows),
+        _GROUP_OFFSET: (I64, held[0].offset),
+        _GROUP_STORED: (I64, sum(one.nbytes for one in held)),
+        _ORDINAL: (I16, number),
+    }

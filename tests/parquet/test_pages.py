@@ -1,0 +1,213 @@
+"""Values replaced in pages: as Arrow would have written them, statistics included."""
+
+from __future__ import annotations
+
+import io
+import random
+from typing import Any
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lookupstore.errors import CorruptionError
+from lookupstore.parquet._pages import KINDS, PlainChunk, check_pages
+from lookupstore.parquet.footer import ColumnChunk, Footer, read_footer
+from lookupstore.parquet.new_file import EncodedFile, NewParquetFile
+
+ROWS = 5000
+TYPES = {
+    "int32": pa.int32(),
+    "uint32": pa.uint32(),
+    "int64": pa.int64(),
+    "uint64": pa.uint64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.string(),
+}
+
+
+def values_of(kind: str, count: int, generator: np.random.Generator) -> pa.Array:
+    """Return random values; among numbers that have them also those that are none, and -0."""
+    if kind == "bytes":
+        texts = [generator.bytes(generator.integers(0, 30)).hex() for _ in range(count)]
+        return pa.array(texts, TYPES[kind])
+    width = TYPES[kind].bit_width // 8
+    numbers = np.frombuffer(generator.bytes(count * width), TYPES[kind].to_pandas_dtype()).copy()
+    if kind in ("float", "double"):
+        numbers[generator.random(count) < 0.1] = np.nan
+        numbers[generator.random(count) < 0.1] = -0.0
+        numbers[~np.isfinite(numbers)] = np.inf
+    return pa.array(numbers, TYPES[kind])
+
+
+def written(values: pa.Array, *, compression: str = "none", optional: bool = True) -> bytes:
+    schema = pa.schema([pa.field("column", values.type, nullable=optional)])
+    sink = io.BytesIO()
+    pq.write_table(
+        pa.table([values], schema=schema),
+        sink,
+        compression=compression,
+        use_dictionary=False,
+        write_page_checksum=True,
+        store_schema=False,
+        data_page_size=8192,
+        write_batch_size=100,
+    )
+    return sink.getvalue()
+
+
+def chunk_of(data: bytes, kind: str) -> tuple[Footer, ColumnChunk, PlainChunk]:
+    footer = read_footer(pa.BufferReader(data), "f.parquet")
+    (chunk,) = footer.groups[0].columns
+    pages = PlainChunk(
+        data[chunk.offset : chunk.offset + chunk.nbytes],
+        "f.parquet",
+        chunk.offset,
+        kind=kind,
+        rows=chunk.rows,
+        most=chunk.plain_bytes,
+        optional="column" in footer.nullable,
+        codec=chunk.codec and pa.Codec(chunk.codec),
+    )
+    return footer, chunk, pages
+
+
+def plain(values: pa.Array, kind: str) -> bytes:
+    if not len(values):
+        return b""
+    return chunk_of(written(values), kind)[2].values()
+
+
+def any_places(count: int, generator: np.random.Generator) -> npt.NDArray[np.int64]:
+    return np.flatnonzero(generator.random(count) < generator.choice([0, 0.01, 0.3, 1]))
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy", "zstd", "gzip", "lz4"])
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_replaced_values_are_as_if_arrow_had_written_them(kind: str, compression: str) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    generator = np.random.default_rng(seed)
+    for optional in (True, False):
+        old = values_of(kind, ROWS, generator)
+        places = any_places(ROWS, generator)
+        new = values_of(kind, len(places), generator)
+        order = np.arange(ROWS)
+        order[places] = ROWS + np.arange(len(places))
+        expected = pa.concat_arrays([old, new]).take(pa.array(order))
+        data = written(old, compression=compression, optional=optional)
+        footer, chunk, pages = chunk_of(data, kind)
+        pieces, nbytes, least, greatest = pages.replace(places, plain(new, kind))
+        assert len(pieces) > 5  # several pages
+        sink = io.BytesIO()
+        made = NewParquetFile(sink, footer)
+        stored = sum(map(len, pieces))
+        made.append(ROWS, [(chunk.with_values(stored, nbytes, least, greatest), pieces)])
+        made.append(ROWS, [(chunk, [data[chunk.offset : chunk.offset + chunk.nbytes]])])
+        made.finish({b"a": b"b"})
+        result = pq.ParquetFile(sink, page_checksum_verification=True)
+        assert same_bits(result.read_row_group(0)["column"], expected)
+        assert same_bits(result.read_row_group(1)["column"], old)
+        assert result.metadata.metadata == {b"a": b"b"}
+        found = result.metadata.row_group(0).column(0)
+        arrows = pq.read_metadata(io.BytesIO(written(expected, optional=optional)))
+        assert found.total_uncompressed_size == nbytes
+        as_arrow = arrows.row_group(0).column(0).statistics
+        if kind in ("float", "double"):  # of 0 and -0 the sign is Arrow's: the range is wider
+            assert repr(found.statistics.min) == repr(as_arrow.min)
+            assert repr(found.statistics.max) == repr(as_arrow.max)
+        else:
+            assert (found.statistics.min, found.statistics.max) == (as_arrow.min, as_arrow.max)
+        assert found.statistics.null_count == 0
+
+
+def same_bits(found: pa.ChunkedArray, expected: pa.Array) -> bool:
+    if pa.types.is_floating(expected.type):
+        return bool(found.to_numpy().tobytes() == expected.to_numpy().tobytes())
+    return bool(found.combine_chunks().equals(expected))
+
+
+def test_another_reader_reads_it(tmp_path: Any) -> None:
+    values = pa.array([f"text {number}" for number in range(ROWS)])
+    footer, chunk, pages = chunk_of(written(values, compression="snappy"), "bytes")
+    pieces, nbytes, *ends = pages.replace(np.array([3, 4999]), plain(pa.array(["", "z"]), "bytes"))
+    path = tmp_path / "new.parquet"
+    with path.open("wb") as file:
+        made = NewParquetFile(file, footer)
+        made.append(ROWS, [(chunk.with_values(sum(map(len, pieces)), nbytes, *ends), pieces)])
+        made.finish({})
+    query = f'select count(*), min("column"), max("column") from \'{path}\''
+    assert duckdb.sql(query).fetchall() == [(ROWS, "", "z")]
+
+
+def error_of(
+    pages: PlainChunk, data: bytes, offset: int, content: bytes, fresh: bytes
+) -> CorruptionError | None:
+    try:
+        check_pages(data, "f.parquet", offset)
+        assert pages.values() == content
+        pages.replace(np.array([0, 299]), fresh)
+    except CorruptionError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("kind", ["int64", "bytes"])
+def test_damage_is_found(kind: str) -> None:
+    """No changed byte goes unseen, but in fields that no reader needs: the values are the same."""
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    generator = np.random.default_rng(seed)
+    values = values_of(kind, 300, generator)
+    data = written(values)
+    _, chunk, pages = chunk_of(data, kind)
+    content = pages.values()
+    fresh = plain(values[:2], kind)
+    whole = data[chunk.offset : chunk.offset + chunk.nbytes]
+    refused = 0
+    for at in range(len(whole)):
+        changed = bytearray(whole)
+        changed[at] ^= 1 << generator.integers(8)
+        damaged = PlainChunk(
+            bytes(changed), "f.parquet", chunk.offset, kind=kind, rows=300,
+            most=chunk.plain_bytes, optional=True, codec=None,
+        )  # fmt: skip
+        error = error_of(damaged, bytes(changed), chunk.offset, content, fresh)
+        if error is not None:
+            assert error.path == "f.parquet"
+            assert chunk.offset <= error.offset <= chunk.offset + chunk.nbytes
+            refused += 1
+    assert refused > len(whole) * 0.8
+    for size in range(len(whole)):
+        cut = PlainChunk(
+            whole[:size], "f.parquet", 0, kind=kind, rows=300, most=chunk.plain_bytes,
+            optional=True, codec=None,
+        )  # fmt: skip
+        with pytest.raises(CorruptionError):
+            cut.values()
+
+
+def test_values_that_do_not_fit_their_places() -> None:
+    _, _, pages = chunk_of(written(pa.array([1, 2, 3])), "int64")
+    one = plain(pa.array([7]), "int64")
+    for places, fresh, said in (
+        ([0, 1], one, "fewer values"),
+        ([0], one + one, "not as many"),
+        ([3], one, "not as many, or leave"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            pages.replace(np.array(places), fresh)
+
+
+def test_what_is_not_plain_is_no_plain_chunk() -> None:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"column": ["a", "a"]}), sink, compression="none")
+    footer, chunk, pages = chunk_of(sink.getvalue(), "bytes")
+    assert not chunk.is_plain
+    with pytest.raises(CorruptionError, match="a data page that is PLAIN"):
+        pages.values()
+    assert EncodedFile(pa.py_buffer(sink.getvalue())).footer.columns == footer.columns

@@ -4,7 +4,7 @@
 
 #include "ls_hash.h"
 
-/* Keys that are hashed before the first of them is looked for, so that their slots are on the way. */
+/* Keys that are hashed before the first of them is looked for: their slots are on the way then. */
 #define TOGETHER 32
 #define FEWEST_SLOTS 8
 
@@ -13,6 +13,25 @@ size_t ls_key_table_slots(size_t keys) {
     while (slots < 2 * keys)
         slots *= 2;
     return slots;
+}
+
+size_t ls_key_table_words(size_t slots) {
+    return (slots + 15) / 16;
+}
+
+/* Which of the bits is that of a hash; not by those that choose the slot. */
+static inline size_t bit_of(const ls_key_table *table, uint64_t hash) {
+    return (size_t)(hash >> 32) & (4 * table->mask + 3);
+}
+
+static inline void set_seen(const ls_key_table *table, uint64_t hash) {
+    size_t bit = bit_of(table, hash);
+    table->seen[bit / 64] |= UINT64_C(1) << bit % 64;
+}
+
+static inline int is_seen(const ls_key_table *table, uint64_t hash) {
+    size_t bit = bit_of(table, hash);
+    return table->seen[bit / 64] >> bit % 64 & 1;
 }
 
 static inline uint64_t tag_of(uint64_t hash) {
@@ -37,10 +56,11 @@ static inline uint64_t *slot_of(const ls_key_table *table, ls_slice key, uint64_
 typedef struct {
     ls_slice keys[TOGETHER];
     uint64_t hashes[TOGETHER];
+    int may_be[TOGETHER]; /* whether a key may be in the table, of those that are looked for */
 } batch;
 
-static ls_status prepare(const ls_key_table *table, const ls_column *column, size_t from,
-                         size_t count, batch *batch, size_t *bad) {
+static ls_status prepare(const ls_column *column, size_t from, size_t count, batch *batch,
+                         size_t *bad) {
     for (size_t n = 0; n < count; n++) {
         ls_status status = ls_column_get(column, from + n, &batch->keys[n]);
         if (status != LS_OK) {
@@ -48,14 +68,19 @@ static ls_status prepare(const ls_key_table *table, const ls_column *column, siz
             return status;
         }
         batch->hashes[n] = ls_hash(batch->keys[n]);
-        LS_PREFETCH(&table->slots[batch->hashes[n] & table->mask]);
     }
     return LS_OK;
+}
+
+static void prefetch_slot(const ls_key_table *table, uint64_t hash) {
+    LS_PREFETCH(&table->slots[hash & table->mask]);
 }
 
 /* Keys that are in the table are compared: their bytes should be on the way, too. */
 static void prefetch_keys(const ls_key_table *table, const batch *batch, size_t count) {
     for (size_t n = 0; n < count; n++) {
+        if (!batch->may_be[n])
+            continue;
         uint64_t slot = table->slots[batch->hashes[n] & table->mask];
         ls_slice key;
         if (slot != 0 && tag_of(slot) == tag_of(batch->hashes[n]) &&
@@ -71,9 +96,11 @@ ls_status ls_key_table_fill(const ls_key_table *table, uint32_t *first, size_t *
     *different = 0;
     for (size_t from = 0; from < keys->length; from += TOGETHER) {
         size_t count = keys->length - from < TOGETHER ? keys->length - from : TOGETHER;
-        ls_status status = prepare(table, keys, from, count, &batch, bad);
+        ls_status status = prepare(keys, from, count, &batch, bad);
         if (status != LS_OK)
             return status;
+        for (size_t n = 0; n < count; n++)
+            prefetch_slot(table, batch.hashes[n]);
         for (size_t n = 0; n < count; n++) {
             size_t row = from + n;
             first[row] = (uint32_t)row;
@@ -82,6 +109,7 @@ ls_status ls_key_table_fill(const ls_key_table *table, uint32_t *first, size_t *
             uint64_t *slot = slot_of(table, batch.keys[n], batch.hashes[n]);
             if (*slot == 0) {
                 *slot = tag_of(batch.hashes[n]) | (uint32_t)(row + 1);
+                set_seen(table, batch.hashes[n]);
                 ++*different;
             } else {
                 first[row] = (uint32_t)*slot - 1;
@@ -96,13 +124,18 @@ ls_status ls_key_table_find(const ls_key_table *table, const ls_column *asked, i
     batch batch;
     for (size_t from = 0; from < asked->length; from += TOGETHER) {
         size_t count = asked->length - from < TOGETHER ? asked->length - from : TOGETHER;
-        ls_status status = prepare(table, asked, from, count, &batch, bad);
+        ls_status status = prepare(asked, from, count, &batch, bad);
         if (status != LS_OK)
             return status;
+        for (size_t n = 0; n < count; n++) {
+            batch.may_be[n] = is_seen(table, batch.hashes[n]);
+            if (batch.may_be[n])
+                prefetch_slot(table, batch.hashes[n]);
+        }
         prefetch_keys(table, &batch, count);
         for (size_t n = 0; n < count; n++) {
             uint64_t slot = 0;
-            if (ls_column_is_valid(asked, from + n))
+            if (batch.may_be[n] && ls_column_is_valid(asked, from + n))
                 slot = *slot_of(table, batch.keys[n], batch.hashes[n]);
             rows[from + n] = slot == 0 ? -1 : (int64_t)(uint32_t)slot - 1;
         }

@@ -38,7 +38,10 @@ void test_key_tables(void) {
         uint64_t *table_slots = (uint64_t *)room(slots * sizeof(uint64_t));
         memset(table_slots, 0, slots * sizeof(uint64_t));
         uint32_t *first = (uint32_t *)room(count * sizeof(uint32_t));
-        ls_key_table table = {made.column, table_slots, slots - 1};
+        size_t words = ls_key_table_words(slots);
+        uint64_t *seen = (uint64_t *)room(words * sizeof(uint64_t));
+        memset(seen, 0, words * sizeof(uint64_t));
+        ls_key_table table = {made.column, table_slots, slots - 1, seen};
         CHECK(ls_key_table_fill(&table, first, &different, &bad) == LS_OK);
         for (size_t i = 0; i < count; i++) {
             int64_t at = first_of(keys, made.column.validity, count, keys[i]);
@@ -63,6 +66,7 @@ void test_key_tables(void) {
         free(bytes);
         free(others);
         free(table_slots);
+        free(seen);
         free(first);
     }
 }

@@ -13,8 +13,10 @@ cdef extern from "ls_key_table.h":
         ls_column keys
         uint64_t *slots
         size_t mask
+        uint64_t *seen
     size_t LS_KEY_TABLE_MOST_KEYS
     size_t ls_key_table_slots(size_t keys) noexcept nogil
+    size_t ls_key_table_words(size_t slots) noexcept nogil
     ls_status ls_key_table_fill(
         const ls_key_table *table, uint32_t *first, size_t *different, size_t *bad) noexcept nogil
     ls_status ls_key_table_find(
@@ -33,7 +35,7 @@ cdef class KeyTable:
     """
 
     cdef BinaryColumn keys  # they own what `table` points to
-    cdef object slots
+    cdef object slots, seen
     cdef ls_key_table table
     #: The row where each key of the column comes first, uint32; None: no key comes twice.
     cdef readonly object first
@@ -42,15 +44,18 @@ cdef class KeyTable:
         cdef size_t count = keys.column.length, different = 0, bad = 0
         cdef ls_status status
         cdef uint32_t[::1] first
-        cdef uint64_t[::1] slots
+        cdef uint64_t[::1] slots, seen
         if count > LS_KEY_TABLE_MOST_KEYS:
             raise ValueError(f"{count} keys; a table takes at most {LS_KEY_TABLE_MOST_KEYS}")
         self.keys = keys
         self.slots = np.zeros(ls_key_table_slots(count), np.uint64)
         slots = self.slots
+        self.seen = np.zeros(ls_key_table_words(slots.shape[0]), np.uint64)
+        seen = self.seen
         self.table.keys = keys.column
         self.table.slots = &slots[0]
         self.table.mask = slots.shape[0] - 1
+        self.table.seen = &seen[0]
         if count == 0:
             return
         rows = np.empty(count, np.uint32)

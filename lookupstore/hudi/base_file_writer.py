@@ -19,8 +19,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookupstore._arrow import BinaryColumn
-from lookupstore.hudi._key_ranges import high_characters
 from lookupstore.hudi.base_files import COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from lookupstore.hudi.bloom import BloomBuilder
 from lookupstore.hudi.encoding import ColumnEncoding, FileFormat
@@ -37,6 +35,8 @@ _MODEL_KEY = b"writer.model.name"
 #: The meta columns that a row has before it is in a file: commit time, sequence number, key.
 ROW_COLUMNS = META_COLUMNS[:3]
 _FILE_COLUMNS = META_COLUMNS[3:]
+# The first byte of U+E000; the bytes that follow a first one are below 0xc0.
+_HIGH = 0xEE
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ class BaseFileWriter:
         for keys in self._keys:
             builder.add(keys)
             ends.append(pc.min_max(keys))
-            high = high or bool(high_characters(BinaryColumn(keys)).any())
+            high = high or _has_high_character(keys)
         # Java orders such keys in another way: by no range of ours would it find all of them.
         if ends and not high:
             entries[LEAST_KEY] = min(one["min"].as_py() for one in ends).encode()
@@ -263,6 +263,14 @@ def in_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_dictionary(kind) and not pa.types.is_dictionary(column.type):
         return column.dictionary_encode()
     return column
+
+
+def _has_high_character(keys: pa.Array) -> bool:
+    """Return whether a key has a character from U+E000 on, by its bytes: others have lower ones."""
+    first, last = keys.buffers()[1], keys.buffers()[2]
+    offsets = np.frombuffer(first, np.int32)[keys.offset : keys.offset + len(keys) + 1]
+    data = np.frombuffer(last or b"", np.uint8)[offsets[0] : offsets[-1]]
+    return bool(data.max(initial=0) >= _HIGH)
 
 
 def _shared(text: pa.Array, rows: int) -> pa.DictionaryArray:

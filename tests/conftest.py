@@ -37,6 +37,9 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile(PROFILE)
 
+# The JVMs of tests live too short to gain from a second compiler, or from threads that collect.
+JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 # The suite without Spark also runs where pyspark is not installed (`make test-wheel`).
 HAS_PYSPARK = importlib.util.find_spec("pyspark") is not None
 collect_ignore = [] if HAS_PYSPARK else ["spark"]
@@ -44,6 +47,7 @@ collect_ignore = [] if HAS_PYSPARK else ["spark"]
 
 def pytest_configure(config: pytest.Config) -> None:
     """Keep local copies and statistics of this run to itself; processes that it starts as well."""
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", JVM_OPTIONS)  # for the driver of every session
     folder = tempfile.mkdtemp(prefix="lookupstore-tests-")
     os.environ["LOOKUPSTORE_CACHE"] = folder
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))

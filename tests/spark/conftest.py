@@ -14,6 +14,8 @@ from pyspark.sql import SparkSession
 import lookupstore
 from lookupstore.spark.session import check_java, session
 
+WORKERS = Path(__file__).parent / "workers"  # what Python runs first there
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
@@ -25,22 +27,24 @@ def spark() -> Iterator[SparkSession]:
     if (other := SparkSession.getActiveSession()) is not None:
         other.stop()  # left by an example of the documents
     os.environ.update(FOR_WRITES)  # for all processes that Spark starts
-    spark = session(
-        "lookupstore tests",
-        "local-cluster[2,1,1024]",
-        **{
-            # The JVMs live too short to gain from their second compiler.
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-            "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-            "spark.executorEnv.PYTHONPATH": str(Path(lookupstore.__file__).parents[1]),
-            # Local copies of remote stores: test_spark_cluster.py fills the quota.
-            "spark.executorEnv.LOOKUPSTORE_CACHE_BYTES": 3 << 20,
-            "spark.log.level": "OFF",  # tasks fail here on purpose
-            "spark.sql.shuffle.partitions": 2,
-            "spark.sql.execution.arrow.maxRecordsPerBatch": 97,
-            "spark.task.maxFailures": 4,
-        },
-    )
+    paths = [str(Path(lookupstore.__file__).parents[1]), str(WORKERS)]
+    with pytest.MonkeyPatch.context() as patched:
+        # For workers of the driver, which plan reads and writes.
+        patched.setenv("PYTHONPATH", os.pathsep.join(paths))
+        spark = session(
+            "lookupstore tests",
+            "local-cluster[2,1,1024]",
+            **{
+                "spark.executor.extraJavaOptions": os.environ["SPARK_SUBMIT_OPTS"],
+                "spark.executorEnv.PYTHONPATH": os.pathsep.join(paths),
+                # Local copies of remote stores: test_spark_cluster.py fills the quota.
+                "spark.executorEnv.LOOKUPSTORE_CACHE_BYTES": 3 << 20,
+                "spark.log.level": "OFF",  # tasks fail here on purpose
+                "spark.sql.shuffle.partitions": 2,
+                "spark.sql.execution.arrow.maxRecordsPerBatch": 97,
+                "spark.task.maxFailures": 4,
+            },
+        )
     # Where executors of a local cluster run; Spark leaves it behind.
     work = Path(os.environ["SPARK_HOME"], "work", spark.sparkContext.applicationId)
     yield spark

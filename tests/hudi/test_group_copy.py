@@ -101,11 +101,10 @@ def test_a_copy_is_what_arrow_would_have_written(
     tmp_path: Path,
     copied: list[int],
     monkeypatch: pytest.MonkeyPatch,
+    seed: int,
     compression: str,
     ordering: str | None,
 ) -> None:
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
     chosen = random.Random(seed)
     first = rows_with(range(0, 2 * ROWS, 2), chosen, ts=1)
     changes = [

@@ -140,6 +140,34 @@ def test_ranges_that_leave_nothing_out_are_not_asked(tmp_path: Path, residency: 
     assert found.funnel.pairs_in_range == found.funnel.pairs == 32_000
 
 
+def test_of_many_keys_a_file_is_not_tested_that_has_some_of_them(
+    tmp_path: Path, residency: Residency
+) -> None:
+    """One file has a tenth of the keys, one a single one, one none; all have all in range."""
+    table = SmallTable(tmp_path / "t", 9, SCHEMA)
+    keys = [f"{number:06}" for number in range(70_000)]
+    ends = ["-", "~"]
+    files = {("", "a-0"): [*ends, *keys[::10]], ("", "b-0"): [*ends[:1], keys[5], *ends[1:]]}
+    files["", "c-0"] = ends
+    footer = {
+        name: range_of(held) | filter_of(held, entries=len(held)) for name, held in files.items()
+    }
+    given = iter(footer.values())
+    write(table, files, lambda held: next(given))
+    index = BloomIndex(build="never", residency=residency)
+    found = tagged(table, keys, index)
+    places = [
+        (0, 2 + row // 10) if row % 10 == 0 else (1, 1) if row == 5 else (-1, -1)
+        for row in range(70_000)
+    ]
+    assert list(zip(found.slice_numbers.tolist(), found.positions.tolist(), strict=True)) == places
+    # The two others are tested with all keys, for the sample has at most false positives of them.
+    assert found.funnel.filter_tests == 140_000
+    assert found.funnel.files_read in (2, 3)
+    # Fewer keys are all tested.
+    assert tagged(table, keys[:60_000], index).funnel.filter_tests == 180_000
+
+
 # ---- lookup files
 
 

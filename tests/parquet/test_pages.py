@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import random
 from typing import Any
 
 import duckdb
@@ -88,9 +87,9 @@ def any_places(count: int, generator: np.random.Generator) -> npt.NDArray[np.int
 
 @pytest.mark.parametrize("compression", ["none", "snappy", "zstd", "gzip", "lz4"])
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_replaced_values_are_as_if_arrow_had_written_them(kind: str, compression: str) -> None:
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
+def test_replaced_values_are_as_if_arrow_had_written_them(
+    kind: str, compression: str, seed: int
+) -> None:
     generator = np.random.default_rng(seed)
     for optional in (True, False):
         old = values_of(kind, ROWS, generator)
@@ -157,10 +156,8 @@ def error_of(
 
 
 @pytest.mark.parametrize("kind", ["int64", "bytes"])
-def test_damage_is_found(kind: str) -> None:
+def test_damage_is_found(kind: str, seed: int) -> None:
     """No changed byte goes unseen, but in fields that no reader needs: the values are the same."""
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
     generator = np.random.default_rng(seed)
     values = values_of(kind, 300, generator)
     data = written(values)

@@ -94,11 +94,9 @@ def test_a_footer_of_its_own_groups_is_the_file_again() -> None:
     assert pq.read_metadata(io.BytesIO(again)).metadata == {b"key": b"\xff\x00"}
 
 
-def test_bytes_that_are_no_footer_are_told() -> None:
+def test_bytes_that_are_no_footer_are_told(seed: int) -> None:
     """Whatever bytes there are, it is an error with the path, or a footer of chunks in the file."""
     data = file_of(ROWS)
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
     chosen = random.Random(seed)
     refused = 0
     length = len(footer_in(data)) + 8

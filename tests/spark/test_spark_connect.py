@@ -28,6 +28,7 @@ pytest.importorskip("pyspark.sql.pandas.functions", reason="needs pandas")
 
 pytestmark = pytest.mark.spark
 
+SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 CLIENT = """
 import json, sys
 from pyspark.sql import SparkSession
@@ -112,12 +113,14 @@ def server() -> Iterator[str]:
     }
     options = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
     process = subprocess.Popen(
-        [str(home / "sbin" / "start-connect-server.sh"), "--master", "local[2]", *options],
-        env={**environment(), "SPARK_HOME": str(home), "SPARK_NO_DAEMONIZE": "1"},
+        # What `sbin/start-connect-server.sh` runs, which PySpark 4.0 comes without.
+        [str(home / "bin" / "spark-submit"), "--class", SERVER, "--master", "local[2]", *options,
+         "spark-internal"],
+        env={**environment(), "SPARK_HOME": str(home)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
-    )
+    )  # fmt: skip
     try:
         wait_for(port, process)
         yield f"sc://127.0.0.1:{port}"

@@ -151,11 +151,9 @@ class ObjectLockFile:
         except FileExistsError:
             return False
         except OSError:
-            # The answer was lost, perhaps, but not the lock.
-            seen = self.look()
-            if seen is None or seen.content != content:
+            self._tag = self._tag_of(content)
+            if not self._tag:
                 raise
-            self._tag = str(seen.mark[0])
         return True
 
     def look(self) -> SeenLock | None:
@@ -168,19 +166,13 @@ class ObjectLockFile:
 
     def take_over(self, dead: SeenLock, content: bytes) -> bool:
         """Put our lock in the place of a dead owner's."""
-        tag = self._puts.replace(self._path, content, str(dead.mark[0]))
-        self._tag = tag or ""
-        return tag is not None
+        self._tag = self._replace(content, str(dead.mark[0]))
+        return bool(self._tag)
 
     def renew(self, content: bytes) -> bool:
         """Put the lock again; its content has to be another."""
-        tag = self._puts.replace(self._path, content, self._tag)
-        if tag is None:
-            seen = self.look()
-            # A renewal whose answer was lost.
-            tag = str(seen.mark[0]) if seen is not None and seen.content == content else ""
-        self._tag = tag
-        return bool(tag)
+        self._tag = self._replace(content, self._tag)
+        return bool(self._tag)
 
     def is_ours(self) -> bool:
         """Return whether the lock is still the one that was taken."""
@@ -191,6 +183,21 @@ class ObjectLockFile:
         """Give the lock back, unless it is another's by now."""
         if self.is_ours():
             self._location.delete(self._name)
+
+    def _replace(self, content: bytes, tag: str) -> str:
+        """Put a lock in the place of a known one; return its tag, empty if that is another's."""
+        try:
+            return self._puts.replace(self._path, content, tag) or ""
+        except OSError:
+            put = self._tag_of(content)
+            if not put:
+                raise
+            return put
+
+    def _tag_of(self, content: bytes) -> str:
+        """Return the tag of a lock that was put, though the answer was lost; empty if it is not."""
+        seen = self.look()
+        return str(seen.mark[0]) if seen is not None and seen.content == content else ""
 
 
 def _seen(descriptor: int) -> SeenLock:

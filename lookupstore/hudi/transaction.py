@@ -204,6 +204,7 @@ def begun(
         replaces: whether it takes file groups away.
 
     Raises:
+        CommitConflictError: a file is gone, since another writer rolled the instant back.
         OSError: a file cannot be written.
     """
     if replaces:
@@ -218,6 +219,13 @@ def begun(
         try:
             yield transaction
         except CommitUnknownError:
+            raise
+        except FileNotFoundError:
+            # Who took this writer for dead has deleted what it was about to name.
+            try:
+                beat.check()
+            finally:
+                transaction.roll_back_now()
             raise
         except Exception:
             transaction.roll_back_now()

@@ -4,7 +4,7 @@ Machines have clocks of their own, operations of the table's files take long, fa
 processes stand still or die, all as a seed draws it (`turns`). The table is on a disk that machines
 share, or on an object store in memory. In the end, and whenever a reader looks, the rows are those
 of the commits one after the other, in the order in which they became visible; and every writer was
-told the truth.
+told the truth. No lock is lost by an owner that lives and renews it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import pytest
 from oracle import assert_same_rows, other_scan
 from pyarrow import fs
 from remote import Killed, Remote
-from turns import InjectedError, Machine, Turns, Weather
+from turns import InjectedError, Machine, Process, Turns, Weather
 
 from lookupstore.errors import (
     CommitConflictError,
@@ -144,7 +144,11 @@ class SharedDisk:
             last = others[0] if others and name in ("link", "replace", "rename") else target
             self._turns.step(f"{name} {self._short(last)}")
             if name == "utime":
-                return self._set_time(target)
+                self._set_time(target)
+                # Only the lock is renewed by its descriptor, also by one that has lost it.
+                if isinstance(target, int) and os.fstat(target).st_nlink:
+                    self._seen("lock", True)
+                return None
             done = real(target, *others, **named)
             if name in ("link", "replace"):
                 self._set_time(last)
@@ -364,6 +368,25 @@ class Look:
 
 
 @dataclass
+class Holding:
+    """Remember who has the table's lock.
+
+    Attributes:
+        process: that has it.
+        renewed: when, last.
+        silence: the longest time without a renewal.
+    """
+
+    process: Process
+    renewed: float
+    silence: float = 0.0
+
+    def silent(self, now: float) -> float:
+        """Return the longest time without a renewal until now."""
+        return max(self.silence, now - self.renewed)
+
+
+@dataclass
 class Report:
     """Say what came of a seed.
 
@@ -417,6 +440,7 @@ class Simulation:
         # Completed files that came (True) and went, in the order in which anybody could see it.
         self.changes: list[tuple[str, bool]] = []
         self._commits: dict[str, tuple[Instant, str]] = {}
+        self._holding: Holding | None = None
 
     def run(self) -> Report:
         """Run it, and say what is wrong."""
@@ -509,6 +533,9 @@ class Simulation:
 
     def _seen(self, name: str, is_there: bool) -> None:
         """Note when a completed file comes or goes, and look at what is left of a requested one."""
+        if name == "lock":
+            self._seen_lock(is_there)
+            return
         instant = None if name.startswith(".") else parse_instant(name, name, self.version)
         if instant is None or not instant.is_write:
             return
@@ -518,6 +545,21 @@ class Simulation:
             left = [one for one in self.table.names() if one.endswith(f"_{instant.time}.parquet")]
             if left:
                 self.problems.append(f"files without an instant: {left}")
+
+    def _seen_lock(self, is_there: bool) -> None:
+        """Note who has the lock, and that nobody loses it who lives and renews it."""
+        now, process, held = self.turns.now, self.turns.process, self._holding
+        if held is not None and held.process is process and is_there:
+            self._holding = Holding(process, now, held.silent(now))
+            return
+        if held is not None and not (
+            held.process is process or held.process.is_dead or held.silent(now) > LEASE
+        ):
+            self.problems.append(
+                f"{process.number} took the lock of {held.process.number}, which lives and renewed "
+                f"it {now - held.renewed:.1f} s ago"
+            )
+        self._holding = Holding(process, now) if is_there else None
 
     # What processes do.
 

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import pytest
 from object_store import ObjectStore, Proxy, object_store, writable_object_store
 from remote import KINDS, FaultyDisk, Killed, Remote
 
+from lookupstore.conditional_puts import ConditionalPuts
 from lookupstore.errors import FormatError, LockedError, LockLostError
 from lookupstore.hudi import lock_file
 from lookupstore.hudi.lock import TableLock, table_lock
@@ -247,6 +248,39 @@ def test_two_takers_of_an_object_in_the_same_moment(server: ObjectStore, tmp_pat
     assert (first.is_ours(), second.is_ours()) == (True, False)
     second.remove()
     assert place.read(NAME) == b"first"
+
+
+@pytest.mark.parametrize("before", ["free", "dead", "held"])
+def test_a_lock_whose_answer_is_lost_is_held(
+    server: ObjectStore, tmp_path: Path, before: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it is the lock of a living process that does not know of it."""
+    place = Location(server.uri(f"answers/{before}/{tmp_path.name}"))
+    if before == "dead":
+        put_lock(place, replace(Owner.here(), started="1"))
+    name = "create" if before == "free" else "replace"
+    real = getattr(ConditionalPuts, name)
+
+    def lost(puts: ConditionalPuts, path: str, *others: Any) -> Any:
+        done = real(puts, path, *others)
+        if path.endswith(NAME):
+            monkeypatch.setattr(ConditionalPuts, name, real)
+            raise OSError("the answer is lost")
+        return done
+
+    with ExitStack() as stack:
+        if before == "held":
+            lock = stack.enter_context(table_lock(place))
+        monkeypatch.setattr(ConditionalPuts, name, lost)
+        if before == "held":
+            assert lock.renew()
+        else:
+            lock = stack.enter_context(table_lock(place, wait=0))
+        assert getattr(ConditionalPuts, name) is real
+        assert parse_owner(place.read(NAME)) == lock.owner
+        assert lock.renew()
+        lock.check()
+    assert place.size(NAME) is None
 
 
 def test_an_owner_elsewhere_is_dead_after_its_lease(place: Location) -> None:

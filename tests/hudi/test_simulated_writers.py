@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from simulated import simulate
 
-from lookupstore.hudi import rollback
+from lookupstore.hudi import lock_file, rollback
 from lookupstore.hudi.lock import TableLock
+from lookupstore.hudi.lock_file import LocalLockFile, ObjectLockFile, SeenLock
 from lookupstore.hudi.plans import RollbackPlan
 from lookupstore.hudi.timeline import Instant, State
 from lookupstore.hudi.transaction import Transaction
@@ -32,6 +34,29 @@ def no_lock(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(TableLock, name, nothing)
     patch.setattr(TableLock, "renew", lambda lock: False)
     patch.setattr(TableLock, "now", nothing)
+
+
+def takeover_of_any_file(patch: pytest.MonkeyPatch) -> None:
+    """Let whoever saw a dead owner's lock remove the file that is there by now."""
+
+    def take_over(file: LocalLockFile, dead: SeenLock, content: bytes) -> bool:
+        with suppress(FileNotFoundError):
+            lock_file.os.unlink(file._path)
+        return file.create(content)
+
+    patch.setattr(LocalLockFile, "take_over", take_over)
+
+
+def takeover_of_any_object(patch: pytest.MonkeyPatch) -> None:
+    """Let whoever saw a dead owner's lock replace the object that is there by now."""
+
+    def take_over(file: ObjectLockFile, dead: SeenLock, content: bytes) -> bool:
+        bucket: Any = file._puts
+        bucket.turns.step("put the lock")
+        file._tag = bucket.put(file._path, content)
+        return True
+
+    patch.setattr(ObjectLockFile, "take_over", take_over)
 
 
 def no_key_check(patch: pytest.MonkeyPatch) -> None:
@@ -61,7 +86,15 @@ def wrong_rollback_order(patch: pytest.MonkeyPatch) -> None:
 
 PLANTS = {
     plant.__name__.replace("_", " "): plant
-    for plant in (no_lock, no_key_check, no_group_check, no_overwrite_check, wrong_rollback_order)
+    for plant in (
+        no_lock,
+        takeover_of_any_file,
+        takeover_of_any_object,
+        no_key_check,
+        no_group_check,
+        no_overwrite_check,
+        wrong_rollback_order,
+    )
 }
 
 

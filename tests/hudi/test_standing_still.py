@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -244,6 +245,33 @@ def test_a_rollback_between_timeline_and_files(table: HudiTable) -> None:
     table.rollback(done.instant.time)
     with pytest.raises(StaleStoreError, match="rolled back"):
         old.groups(None)
+
+
+def test_a_file_that_is_deleted_while_its_writer_stands_still(
+    table: HudiTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever took the writer for dead has rolled it back, and says so by no error of its own."""
+    owner = replace(Owner.here("far away"), machine="another", pid=1)
+    location = table.location
+    real = Location.new_file
+
+    @contextmanager
+    def new_file(where: Location, name: str) -> Iterator[Any]:
+        monkeypatch.setattr(Location, "new_file", real)
+        with real(where, name) as stream:
+            yield stream
+            (time,) = Heartbeats(location).times()
+            path = Path(f"{location.local}/{heartbeat_name(time)}")
+            path.write_bytes(owner.to_json())
+            at = path.stat().st_mtime
+            os.utime(path, (at, at - 3600))
+            HudiTable.open(location).upsert(rows([2], "other"))
+
+    monkeypatch.setattr(Location, "new_file", new_file)
+    with pytest.raises(CommitConflictError, match="was rolled back by another writer"):
+        table.upsert(rows([1, 2], "mine"))
+    assert values(table) == {1: "first", 2: "other"}
+    assert table.verify().findings == ()
 
 
 def test_a_writer_that_requests_after_it_was_taken_for_dead_and_dies(table: HudiTable) -> None:

@@ -36,7 +36,9 @@ COLUMNS = pa.schema(
         pa.field("text", pa.string()),
         pa.field("bytes", pa.binary()),
         pa.field("kind", pa.string()),
-        pa.field("holes", pa.int32()),
+        pa.field("zeros", pa.float64()),
+        pa.field("early", pa.int32()),
+        pa.field("late", pa.string()),
         pa.field("flag", pa.bool_()),
         pa.field("day", pa.date32()),
         pa.field("clock", pa.time64("us")),
@@ -48,9 +50,12 @@ COLUMNS = pa.schema(
 )
 
 
-def rows_with(ids: Any, chosen: random.Random, *, ts: int) -> pa.Table:
+def rows_with(ids: Any, chosen: random.Random, *, ts: int, first: bool = False) -> pa.Table:
+    """Return random rows; the first ones have nulls in one column, the others in another."""
+
     def row(number: int) -> dict[str, Any]:
         real = chosen.choice([chosen.gauss(0, 9), 0.0, -0.0])
+        is_null = chosen.random() < 0.1
         return {
             "id": number,
             "ts": ts + chosen.randint(0, 2),
@@ -61,7 +66,9 @@ def rows_with(ids: Any, chosen: random.Random, *, ts: int) -> pa.Table:
             "text": chosen.randbytes(chosen.randint(0, 9)).hex() + chosen.choice(["", "ä", "😀"]),
             "bytes": chosen.randbytes(chosen.randint(0, 12)),
             "kind": chosen.choice(["order", "return", "fee"]),
-            "holes": chosen.choice([None, chosen.randint(0, 1 << 30)]),
+            "zeros": -chosen.random() if first else chosen.choice([0.0, -0.0, -chosen.random()]),
+            "early": None if first and is_null else chosen.randint(0, 1 << 30),
+            "late": None if not first and is_null else chosen.randbytes(5).hex(),
             "flag": chosen.choice([None, True, False]),
             "day": date(2026, 1, 1) + timedelta(chosen.randint(0, 30000)),
             "clock": time(chosen.randint(0, 23), 59, 1, chosen.randint(0, 999999)),
@@ -106,7 +113,7 @@ def test_a_copy_is_what_arrow_would_have_written(
     ordering: str | None,
 ) -> None:
     chosen = random.Random(seed)
-    first = rows_with(range(0, 2 * ROWS, 2), chosen, ts=1)
+    first = rows_with(range(0, 2 * ROWS, 2), chosen, ts=1, first=True)
     changes = [
         rows_with(sorted(chosen.sample(range(2 * ROWS), share)), chosen, ts=chosen.choice([0, 1]))
         for share in (1, ROWS // 20, ROWS)
@@ -195,6 +202,22 @@ def test_rows_that_go_and_columns_that_come_are_not_copied(
     assert len(copied) > groups
     result = table.scan(columns=["id", "new"])
     assert result.filter(pc.field("new").is_valid())["new"].to_pylist() == [1.5, 2.5]
+
+
+def test_what_is_inserted_again_and_again_grows_together(tmp_path: Path, copied: list[int]) -> None:
+    options = WriteOptions(format=FORMAT, threads=1)
+    schema = pa.schema({"id": pa.int64(), "text": pa.string()})
+    table = HudiTable.create(tmp_path / "t", schema, record_key=["id"], name="t")
+    groups = []
+    for start in range(0, 3000, 100):
+        ids = np.arange(start, start + 100)
+        table.insert(pa.table([ids, [f"{at:050}" for at in ids]], schema=schema), options=options)
+        (group,) = table.file_groups()
+        groups.append(pq.read_metadata(tmp_path / "t" / group.current.path).num_row_groups)
+    assert groups[0] == 1
+    assert 3 < groups[-1] < 8  # of about 100,000 bytes, and not one an insert
+    assert copied
+    assert table.scan(columns=["id"])["id"].to_pylist() == list(range(3000))
 
 
 def test_files_of_other_writers_are_not_copied(

@@ -105,7 +105,9 @@ def test_replaced_values_are_as_if_arrow_had_written_them(
         sink = io.BytesIO()
         made = NewParquetFile(sink, footer)
         stored = sum(map(len, pieces))
-        made.append(ROWS, [(chunk.with_values(stored, nbytes, least, greatest), pieces)])
+        said = chunk.with_values(stored, nbytes, least, greatest)
+        assert 16 not in said.meta  # sizes of the old values
+        made.append(ROWS, [(said, pieces)])
         made.append(ROWS, [(chunk, [data[chunk.offset : chunk.offset + chunk.nbytes]])])
         made.finish({b"a": b"b"})
         result = pq.ParquetFile(sink, page_checksum_verification=True)

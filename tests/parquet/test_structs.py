@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lookupstore.errors import CorruptionError
-from lookupstore.parquet.footer import Footer, footer_bytes, footer_of, read_footer
-from lookupstore.parquet.structs import read_struct, write_struct
+from lookupstore.parquet.footer import ColumnChunk, Footer, footer_bytes, footer_of, read_footer
+from lookupstore.parquet.structs import I32, I64, STRUCT, get, read_struct, write_struct
 
 ROWS = pa.table(
     {
@@ -92,6 +92,29 @@ def test_a_footer_of_its_own_groups_is_the_file_again() -> None:
     again = body + footer_bytes(footer, groups, {b"key": b"\xff\x00"})
     assert pq.read_table(io.BytesIO(again)).equals(ROWS)
     assert pq.read_metadata(io.BytesIO(again)).metadata == {b"key": b"\xff\x00"}
+
+
+def test_a_chunk_elsewhere_does_not_point_into_its_old_file() -> None:
+    data = file_of(ROWS)
+    chunk = read_footer(pa.BufferReader(data), "f").groups[0].columns[1]
+    old = {10: (I64, 17), 14: (I64, 18), 15: (I32, 19)}  # an index page, and a filter
+    moved = get(ColumnChunk(chunk.meta | old).moved(chunk.offset + 1000), 3, STRUCT)
+    assert not moved.keys() & old.keys()
+    assert ColumnChunk(moved).offset == chunk.offset + 1000
+    assert moved[9][1] == chunk.meta[9][1] + 1000
+
+
+@pytest.mark.parametrize("by", [-1, 1])
+def test_a_chunk_that_is_not_in_the_file(by: int) -> None:
+    data = file_of(ROWS)
+    footer = read_footer(pa.BufferReader(data), "f")
+    chunk = footer.groups[0].columns[0]
+    body = data[: -8 - len(footer_in(data))]
+    for place, fits in ((4 if by < 0 else len(body) - chunk.nbytes, True), (None, False)):
+        at = place if place is not None else (3 if by < 0 else len(body) - chunk.nbytes + 1)
+        made = body + footer_bytes(footer, [(2, [chunk.moved(at)])], {})
+        found = footer_or_error(made)
+        assert isinstance(found, CorruptionError) != fits
 
 
 def test_bytes_that_are_no_footer_are_told(seed: int) -> None:

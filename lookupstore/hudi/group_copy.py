@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lookupstore.arrow_types import concat
+from lookupstore.errors import CorruptionError
 from lookupstore.hudi.base_file_writer import BaseFileWriter, in_type
 from lookupstore.hudi.base_files import META_COLUMNS
 from lookupstore.hudi.encoding import MOST_GROUP_ROWS, ColumnEncoding
@@ -73,7 +74,11 @@ class GroupCopy:
             return False
         stored = self._current.footer.groups[group]
         size = stored.plain_bytes / self._into.format.row_group_bytes
-        return 0.5 <= size <= 4 and 0 < stored.rows <= MOST_GROUP_ROWS
+        return (
+            0.5 <= size <= 4
+            and 0 < stored.rows <= MOST_GROUP_ROWS
+            and all(one.has_known_codec for one in stored.columns)
+        )
 
     @cached_property
     def _is_like(self) -> bool:
@@ -90,8 +95,11 @@ class GroupCopy:
             keys: record keys of its rows.
             places: of the rows that change, in the row group, ascending, each once.
             fresh: what they are then, of each column that changes by its name; none if no row does.
+
+        Raises:
+            CorruptionError: the current file is damaged.
         """
-        stored = self._current.footer.groups[group].columns
+        stored = self._checked(group)
         plain = self._plain_values(stored, fresh)
         through_arrow = {name: fresh[name] for name in fresh if name not in plain}
         encoded = self._encoded(group, stored, places, through_arrow)
@@ -102,6 +110,17 @@ class GroupCopy:
             for chunk in stored
         )
         self._into.add_group(chunks, keys)
+
+    def _checked(self, group: int) -> Sequence[ColumnChunk]:
+        """Return the chunks of a row group, which nothing else looks at that are copied."""
+        footer = self._current.footer
+        stored = footer.groups[group]
+        rows = {one.rows for one in stored.columns if len(one.path) == 1}
+        if [(one.name, one.kind) for one in stored.columns] != footer.leaves:
+            raise CorruptionError(self._current.shown, 0, "the columns of the schema", "others")
+        if rows != {stored.rows}:
+            raise CorruptionError(self._current.shown, 0, f"{stored.rows} values a column", rows)
+        return stored.columns
 
     def _copied(
         self, chunk: ColumnChunk, places: Places, fresh: _PlainValues | None

@@ -32,7 +32,7 @@ _TAIL = 8
 # Fields of FileMetaData.
 _SCHEMA, _ROWS, _GROUPS, _ENTRIES, _CREATED_BY = 2, 3, 4, 5, 6
 # Fields of SchemaElement, and of its repetition the one that has nulls.
-_REPETITION, _NAME, _CHILDREN, _OPTIONAL = 3, 4, 5, 1
+_KIND, _REPETITION, _NAME, _CHILDREN, _OPTIONAL = 1, 3, 4, 5, 1
 # Fields of RowGroup.
 _COLUMNS, _GROUP_BYTES, _GROUP_ROWS, _GROUP_OFFSET, _GROUP_STORED, _ORDINAL = 1, 2, 3, 5, 6, 7
 # Fields of ColumnChunk.
@@ -71,12 +71,24 @@ class ColumnChunk:
         )
 
     @property
-    def codec(self) -> str | None:
-        """Return what pages are compressed with, in Arrow's words; None: nothing.
+    def name(self) -> bytes:
+        """Return the last of these names, as it is stored."""
+        return bytes(items(self.meta, _PATH, BINARY)[-1])
 
-        Raises:
-            KeyError: something that Arrow has not, either.
-        """
+    @property
+    def kind(self) -> int | None:
+        """Return the physical type, as Parquet numbers them."""
+        found: int | None = get(self.meta, _TYPE, I32)
+        return found
+
+    @property
+    def has_known_codec(self) -> bool:
+        """Return whether pages are compressed with something that Arrow has, or not at all."""
+        return get(self.meta, _CODEC, I32) in _CODECS
+
+    @property
+    def codec(self) -> str | None:
+        """Return what pages are compressed with, in Arrow's words; None: nothing."""
         return _CODECS[get(self.meta, _CODEC, I32)]
 
     @property
@@ -197,6 +209,15 @@ class Footer:
         return items(self.meta, _SCHEMA, STRUCT)[1:]
 
     @cached_property
+    def leaves(self) -> list[tuple[bytes, int]]:
+        """Return the name and the physical type of each Parquet column, in the order of chunks."""
+        return [
+            (get(one, _NAME, BINARY), get(one, _KIND, I32))
+            for one in self.columns
+            if not get(one, _CHILDREN, I32)
+        ]
+
+    @cached_property
     def nullable(self) -> frozenset[str]:
         """Return the names of the columns, not nested, that may have nulls."""
         found = set()
@@ -256,8 +277,8 @@ def _chunk(struct: Struct) -> ColumnChunk:
         raise ValueError("a column chunk in another file")
     chunk = ColumnChunk(get(struct, _COLUMN, STRUCT) or {})
     # What nobody can do without is asked for now, so that it is there later.
-    if min(chunk.rows, chunk.offset, chunk.nbytes, chunk.plain_bytes) < 0:
-        raise ValueError("a negative number")
+    if min(chunk.rows, chunk.offset, chunk.nbytes, chunk.plain_bytes) < 0 or not chunk.path:
+        raise ValueError("a chunk without a place, or without a column")
     return chunk
 
 

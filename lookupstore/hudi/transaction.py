@@ -10,7 +10,7 @@ Source: org.apache.hudi.client.BaseHoodieWriteClient (commitStats, preCommit).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -32,6 +32,9 @@ from lookupstore.hudi.plans import RequestedReplace, plan_bytes
 from lookupstore.hudi.rollback import check_not_rolled_back, roll_back
 from lookupstore.hudi.timeline import COMMIT, REPLACE, Instant
 from lookupstore.hudi.view import TableView
+
+# How often a failed write is tried to be taken back.
+_TRIES = 3
 
 
 class KeysToInsert(Protocol):
@@ -146,10 +149,21 @@ class Transaction:
                 ) from error
 
     def roll_back_now(self) -> None:
-        """Take back a write that failed, if that can be done now; else the next writer does it."""
+        """Take back a write that failed, if that can be done now; else the next writer does it.
+
+        That one cannot tell whose it is if who took this writer for dead deleted its heartbeat: one
+        error more must not be what leaves it there.
+        """
         location, owner = self._view.location, self._beat.owner
-        with suppress(LookupStoreError, OSError), table_lock(location, owner=owner) as lock:
-            roll_back(self._view, self._instant, lock)
+        for _ in range(_TRIES):
+            try:
+                with table_lock(location, owner=owner) as lock:
+                    roll_back(self._view, self._instant, lock)
+            except LookupStoreError:
+                return
+            except OSError:
+                continue
+            return
 
     def _check_keys(self, now: TableView, inserted: KeysToInsert | None) -> None:
         """Make sure that nobody else inserted the same keys: in other groups, nobody would see."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from lookupstore.errors import CommitConflictError, LockLostError, StaleStoreError
-from lookupstore.hudi import HudiTable
+from lookupstore.hudi import HudiTable, transaction
 from lookupstore.hudi.heartbeat import Heartbeats, heartbeat_name
 from lookupstore.hudi.lock import TableLock, table_lock
 from lookupstore.hudi.lock_file import LocalLockFile
@@ -290,4 +290,32 @@ def test_a_writer_that_requests_after_it_was_taken_for_dead_and_dies(table: Hudi
     assert values(table) == {1: "other", 2: "new"}
     assert not folder.load().pending()
     assert Heartbeats(table.location).times() == []
+    assert table.verify().is_ok
+
+
+def test_a_write_is_taken_back_where_that_fails_once(
+    table: HudiTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If its heartbeat is gone by then, nobody else knows whose it is."""
+    folder = table._view().folder
+    locks = []
+
+    def complete(*args: Any) -> None:
+        (time,) = Heartbeats(table.location).times()
+        table.location.delete(heartbeat_name(time))
+        monkeypatch.setattr(transaction, "table_lock", lock)
+        raise OSError("the disk is away")
+
+    def lock(*args: Any, **options: Any) -> Any:
+        locks.append(args)
+        if len(locks) == 1:
+            raise OSError("the disk is away")
+        return table_lock(*args, **options)
+
+    monkeypatch.setattr(Transaction, "complete", complete)
+    with pytest.raises(OSError, match="the disk is away"):
+        table.upsert(rows([1], "mine"))
+    assert len(locks) == 2
+    assert not folder.load().pending()
+    assert values(table) == {1: "first", 2: "first"}
     assert table.verify().is_ok

@@ -835,17 +835,22 @@ def test_chunks_that_a_power_failure_took(
 
 
 def faults(rng: random.Random, share: float, *kinds: str) -> Callable[[Request], str]:
-    in_a_row: Counter[tuple[int, int]] = Counter()
+    # What fails as often as it is asked for is an error, and should be. An attempt is a GET, and a
+    # HEAD before it where the file is opened again: both together fail in fewer attempts than all.
+    heads = remote.ATTEMPTS // 2
+    gets = remote.ATTEMPTS - 1 - heads
+    failed: Counter[tuple[int, int] | str] = Counter()
 
     def fault(request: Request) -> str:
-        asked = request.start, request.size
-        # What fails as often as it is asked for is an error, and should be.
+        is_head = request.method == "HEAD"
+        asked = request.method if is_head else (request.start, request.size)
         wrong = rng.random() < share or request.number == 2
-        if not wrong or in_a_row[asked] == remote.ATTEMPTS - 1:
-            in_a_row[asked] = 0
-            return "ok"
-        in_a_row[asked] += 1
-        return rng.choice(kinds)
+        if wrong and failed[asked] < (heads if is_head else gets):
+            failed[asked] += 1
+            return rng.choice(kinds)
+        if not is_head:
+            failed[asked] = 0
+        return "ok"
 
     return fault
 

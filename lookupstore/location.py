@@ -27,6 +27,7 @@ from pyarrow import fs
 from lookupstore.conditional_puts import ConditionalPuts
 from lookupstore.errors import FormatError
 from lookupstore.sst._writeback import start_writeback
+from lookupstore.sst.output import WRITEBACK
 
 # What is written there is seen whole or not at all, when the stream is closed; renaming copies.
 _ONE_PUT = frozenset({"s3", "gcs", "abfs"})
@@ -37,8 +38,6 @@ _PLAIN_OPTIONS = frozenset({"region", "scheme", "endpoint_override"})
 _HIDDEN = "***"
 # Written as it was read, and a huge page of the page cache: see `lookupstore.sst.output`.
 _CHUNK_BYTES = 2 << 20
-# So much of a file is written before the disk is set to work on it.
-_WRITEBACK = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -600,7 +599,7 @@ class _LocalStream:
         while rest:
             rest = rest[self._file.write(rest) :]
         end = self._file.tell()
-        if end - self._begun >= _WRITEBACK:
+        if end - self._begun >= WRITEBACK:
             start_writeback(self._file.fileno(), self._begun, end - self._begun)
             self._begun = end
 

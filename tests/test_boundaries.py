@@ -77,7 +77,7 @@ ALLOWED = {
     "rows": "pyarrow _rows arrow_types row_layout",
     "key_arguments": "numpy pyarrow keys",
     "conditional_puts": "pyarrow obstore",
-    "location": "pyarrow xxhash conditional_puts sst._writeback",
+    "location": "pyarrow xxhash conditional_puts sst._writeback sst.output",
     "file_search": "pyarrow location",
     "file_reading": "pyarrow",
     "source": "pyarrow xxhash file_reading file_search location",

@@ -72,7 +72,6 @@ cdef class _Pages:
     cdef const uint8_t *start
     cdef const uint8_t *cursor
     cdef const uint8_t *end
-    cdef size_t most
     cdef ls_page_header header
     cdef object stored  # the bytes of the page, as they are in the file
 

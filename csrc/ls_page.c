@@ -271,6 +271,24 @@ ls_status ls_plain_size(ls_plain_kind kind, ls_slice values, size_t count, size_
     return LS_OK;
 }
 
+ls_status ls_plain_texts(ls_slice values, size_t count, int32_t at, int32_t *ends, uint8_t *out) {
+    const uint8_t *cursor = values.data, *end = values.data + values.size;
+    ls_slice value;
+    for (size_t i = 0; i < count; i++) {
+        ls_status status = next_bytes(&cursor, end, &value);
+        if (status != LS_OK)
+            return status;
+        /* Most are short: a copy of a known size is one instruction. */
+        if (value.size <= LS_TEXTS_SLACK && (size_t)(end - value.data) >= LS_TEXTS_SLACK)
+            memcpy(out + at, value.data, LS_TEXTS_SLACK);
+        else
+            memcpy(out + at, value.data, value.size);
+        at += (int32_t)value.size;
+        ends[i] = at;
+    }
+    return cursor == end ? LS_OK : LS_BAD_RECORD;
+}
+
 /* The first eight bytes as a number that orders as they do; shorter values are filled with zeros. */
 static inline uint64_t head_of(ls_slice value) {
     if (value.size >= 8)

@@ -51,6 +51,17 @@ typedef struct {
 /* Bytes that `count` PLAIN values take at the beginning of some bytes. */
 ls_status ls_plain_size(ls_plain_kind kind, ls_slice values, size_t count, size_t *size);
 
+/* Bytes that ls_plain_texts may write behind the last value. */
+enum { LS_TEXTS_SLACK = 32 };
+
+/* Writes PLAIN values that are bytes one after another, as Arrow has them.
+ *
+ * values, count: exactly so many.
+ * at: where the first goes in `out`.
+ * ends: of each in `out`.
+ * out: has room for at + values.size + LS_TEXTS_SLACK, which is at most INT32_MAX. */
+ls_status ls_plain_texts(ls_slice values, size_t count, int32_t at, int32_t *ends, uint8_t *out);
+
 /* Copies PLAIN values, some of them replaced, and widens a range by what is written.
  *
  * values, count: exactly so many.

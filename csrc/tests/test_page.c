@@ -188,6 +188,35 @@ void test_replaced_values(void) {
     }
 }
 
+void test_texts(void) {
+    for (int round = 0; round < 4000; round++) {
+        size_t count = below(MOST), start = below(100);
+        plain made = any_plain(count, 0);
+        uint8_t *exact = copy(made.data, made.size);
+        ls_slice values = {exact, made.size};
+        uint8_t *out = room(start + made.size + LS_TEXTS_SLACK);
+        int32_t ends[MOST + 1];
+        CHECK(ls_plain_texts(values, count, (int32_t)start, ends, out) == LS_OK);
+        size_t at = start;
+        for (size_t i = 0; i < count; i++) {
+            CHECK(same((ls_slice){out + at, (size_t)ends[i] - at}, made.values[i]));
+            at = (size_t)ends[i];
+        }
+        /* More values, fewer, and one that is cut. */
+        CHECK(ls_plain_texts(values, count + 1, (int32_t)start, ends, out) != LS_OK);
+        if (count > 0) {
+            CHECK(ls_plain_texts(values, count - 1, (int32_t)start, ends, out) != LS_OK);
+            uint8_t *cut = copy(made.data, made.size - 1);
+            values = (ls_slice){cut, made.size - 1};
+            CHECK(ls_plain_texts(values, count, (int32_t)start, ends, out) != LS_OK);
+            free(cut);
+        }
+        free(out);
+        free(exact);
+        free(made.data);
+    }
+}
+
 void test_ranges_of_floats(void) {
     const double nan = 0.0 / 0.0, values[] = {nan, 2.0, nan, -1.0, 7.0, nan};
     const float all[] = {(float)nan, (float)nan};

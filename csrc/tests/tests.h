@@ -36,4 +36,5 @@ void test_md5(void);
 void test_key_tables(void);
 void test_page_headers(void);
 void test_replaced_values(void);
+void test_texts(void);
 void test_ranges_of_floats(void);

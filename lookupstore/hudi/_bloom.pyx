@@ -224,6 +224,16 @@ cdef class BloomMaker:
         self.rows_limit = rows_limit
         self.data = bytearray(ls_hadoop_bloom_size(&self.bloom))
 
+    @staticmethod
+    def continuing(StoredBloom stored not None):
+        """Return one that begins with the keys of a stored filter, and adds no row to it."""
+        cdef BloomMaker maker = BloomMaker(stored.bits, stored.hashes)
+        maker.bloom = stored.bloom
+        maker.rows_limit = stored.rows
+        maker.count = <uint64_t>(stored.bloom.rows - 1) * stored.row_keys + stored.last_keys
+        maker.data = bytearray(stored.data)
+        return maker
+
     def __len__(self):
         return self.count
 

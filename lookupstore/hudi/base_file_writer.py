@@ -9,7 +9,7 @@ org.apache.hudi.avro.HoodieBloomFilterWriteSupport.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -20,10 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.hudi.base_files import COMMIT_TIME, META_COLUMNS, RECORD_KEY
-from lookupstore.hudi.bloom import BloomBuilder
 from lookupstore.hudi.encoding import ColumnEncoding, FileFormat
 from lookupstore.hudi.file_groups import FileSlice, GroupId, base_file_name
-from lookupstore.hudi.key_ranges import GREATEST_KEY, LEAST_KEY
+from lookupstore.hudi.key_entries import KeyEntries
 from lookupstore.hudi.slice_rows import SHARED_TEXT
 from lookupstore.hudi.table_schema import TableSchema
 from lookupstore.location import Location
@@ -35,8 +34,6 @@ _MODEL_KEY = b"writer.model.name"
 #: The meta columns that a row has before it is in a file: commit time, sequence number, key.
 ROW_COLUMNS = META_COLUMNS[:3]
 _FILE_COLUMNS = META_COLUMNS[3:]
-# The first byte of U+E000; the bytes that follow a first one are below 0xc0.
-_HIGH = 0xEE
 
 
 @dataclass(frozen=True)
@@ -102,7 +99,7 @@ class BaseFileWriter:
         self._batches: list[pa.RecordBatch] = []
         self._waiting_bytes = self._flushed_bytes = 0
         self._size = 0
-        self._keys: list[pa.Array] = []
+        self._keys = KeyEntries(format.error_rate)
         self._encoding: ColumnEncoding | None = None
         self._arrow = pa.schema(
             [
@@ -164,39 +161,58 @@ class BaseFileWriter:
             [one.with_type(SHARED_TEXT) if one.name in names else one for one in self._arrow]
         )
 
-    def new_rows(self, keys: pa.Array, first: int | npt.NDArray[np.int64]) -> list[pa.Array]:
-        """Return the first three meta columns of rows that this commit brings.
+    def keep_keys(self, said: Mapping[bytes, bytes], path: str, rows: int, more: int) -> None:
+        """Have the keys of the slice before from the start, if that is possible.
 
         Args:
-            keys: their record keys.
-            first: place in the file of the first of them, or those of all.
+            said: entries of its footer.
+            path: of it, for errors.
+            rows: of it, all of which this file has, too.
+            more: rows that come to them.
+
+        Raises:
+            CorruptionError: the entries are damaged.
         """
-        places = np.arange(len(keys)) + first if isinstance(first, int) else first
+        self._keys = KeyEntries.keep(said, path, self.format.error_rate, rows, more)
+
+    @property
+    def keeps_keys(self) -> bool:
+        """Return whether the file has the keys of the slice before from the start."""
+        return self._keys.keeps
+
+    def new_rows(self, places: npt.NDArray[np.int64]) -> list[pa.Array]:
+        """Return the first two meta columns of rows that this commit brings.
+
+        Args:
+            places: of the rows in the file.
+        """
         start = pa.scalar(f"{self.file.time}_{self.file.task}_")
         texts = pa.array(places).cast(pa.string())
         numbers = pc.binary_join_element_wise(start, texts, "")
-        return [_shared(self._time, len(keys)), numbers, keys]
+        return [_shared(self._time, len(places)), numbers]
 
-    def add(self, columns: list[pa.Array]) -> None:
+    def add(self, columns: list[pa.Array], *, stored: bool = False) -> None:
         """Add rows.
 
         Args:
             columns: the three meta columns of a row, then the data columns.
+            stored: whether the slice before has these rows; their keys may be kept.
         """
         rows = len(columns[0])
         if rows == 0:
             return
         own = [_shared(text, rows) for text in self._own]
-        stored = [
+        fitted = [
             in_type(column, field.type)
             for column, field in zip([*columns[:3], *own, *columns[3:]], self._arrow, strict=True)
         ]
-        batch = pa.RecordBatch.from_arrays(stored, schema=self._arrow)
+        batch = pa.RecordBatch.from_arrays(fitted, schema=self._arrow)
         # Of wide rows even one batch may be more than a row group.
         step = max(1, rows * self.format.row_group_bytes // max(1, batch.nbytes))
         for start in range(0, rows, step):
             piece = batch.slice(start, step)
-            self._keys.append(piece.column(2))
+            if not (stored and self.keeps_keys):
+                self._keys.add(piece.column(2))
             self._batches.append(piece)
             self._waiting_bytes += piece.nbytes
             self.rows += piece.num_rows
@@ -216,17 +232,19 @@ class BaseFileWriter:
         for rows, chunks in self._encoding.encode(table).groups():
             self._parquet.append(rows, chunks)
 
-    def add_group(self, chunks: Iterable[EncodedChunk], keys: pa.Array) -> None:
+    def add_group(self, rows: int, chunks: Iterable[EncodedChunk], keys: pa.Array | None) -> None:
         """Add a row group that is encoded already, after all rows that came before.
 
         Args:
+            rows: of it.
             chunks: its columns, in the order of the schema.
-            keys: record keys of its rows.
+            keys: record keys of its rows; None: they are kept.
         """
         self.flush()
-        self._parquet.append(len(keys), chunks)
-        self._keys.append(keys)
-        self.rows += len(keys)
+        self._parquet.append(rows, chunks)
+        if keys is not None:
+            self._keys.add(keys)
+        self.rows += rows
 
     def file_name(self, rows: int) -> pa.Array:
         """Return the meta column that tells of rows in which file they are."""
@@ -242,20 +260,7 @@ class BaseFileWriter:
             _AVRO_KEY: self._schema.with_meta(META_COLUMNS).encode(),
             _MODEL_KEY: b"avro",
         }
-        count = max(1, self.rows)
-        error_rate = self.format.error_rate
-        builder = BloomBuilder(count, error_rate=error_rate, most_entries=count)
-        ends = []
-        high = False
-        for keys in self._keys:
-            builder.add(keys)
-            ends.append(pc.min_max(keys))
-            high = high or _has_high_character(keys)
-        # Java orders such keys in another way: by no range of ours would it find all of them.
-        if ends and not high:
-            entries[LEAST_KEY] = min(one["min"].as_py() for one in ends).encode()
-            entries[GREATEST_KEY] = max(one["max"].as_py() for one in ends).encode()
-        return entries | builder.finish().footer()
+        return entries | self._keys.entries()
 
 
 def in_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -263,14 +268,6 @@ def in_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_dictionary(kind) and not pa.types.is_dictionary(column.type):
         return column.dictionary_encode()
     return column
-
-
-def _has_high_character(keys: pa.Array) -> bool:
-    """Return whether a key has a character from U+E000 on, by its bytes: others have lower ones."""
-    first, last = keys.buffers()[1], keys.buffers()[2]
-    offsets = np.frombuffer(first, np.int32)[keys.offset : keys.offset + len(keys) + 1]
-    data = np.frombuffer(last or b"", np.uint8)[offsets[0] : offsets[-1]]
-    return bool(data.max(initial=0) >= _HIGH)
 
 
 def _shared(text: pa.Array, rows: int) -> pa.DictionaryArray:

@@ -10,7 +10,6 @@ BloomFilterUtils), ported from org.apache.hadoop.util.bloom.
 
 from __future__ import annotations
 
-import base64
 import binascii
 import math
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pybase64
 
 from lookupstore._arrow import BinaryColumn
 from lookupstore.errors import CorruptionError, FormatError
@@ -67,6 +67,16 @@ def bloom_hashes(bits: int, entries: int) -> int:
     return math.ceil(math.log(2) * bits / entries)
 
 
+def entries_with_room(entries: int, error_rate: float) -> int:
+    """Return for how many keys to size a row that has `entries`, so that an eighth may be added.
+
+    >>> entries_with_room(80, 1e-9)
+    90
+    """
+    most = math.floor(MOST_BITS / bloom_bits(1, error_rate))
+    return max(entries, min(entries + entries // 8, most))
+
+
 class BloomFilter:
     """Hold one stored filter.
 
@@ -106,7 +116,7 @@ class BloomFilter:
         8
         """
         try:
-            data = base64.b64decode(text, validate=True)
+            data = pybase64.b64decode(text, validate=True)
         except (binascii.Error, ValueError) as error:
             raise CorruptionError(path, 0, "base64 of a bloom filter", str(error)) from error
         return cls(data, kind, path)
@@ -245,7 +255,7 @@ class BloomFilter:
         >>> BloomFilter.from_text("/////wAAAAEBAAAACAE=").to_text()
         '/////wAAAAEBAAAACAE='
         """
-        return base64.b64encode(self._stored.data).decode("ascii")
+        return pybase64.b64encode(self._stored.data).decode("ascii")
 
     def footer(self) -> dict[bytes, bytes]:
         """Return the entries of a Parquet footer's metadata that keep this filter.
@@ -305,6 +315,21 @@ class BloomBuilder:
         else:
             # Java adds a row as long as `rows * entries < most_entries`.
             self._maker = BloomMaker(bits, hashes, entries, max(1, -(-most_entries // entries)))
+
+    @classmethod
+    def continuing(cls, bloom: BloomFilter) -> BloomBuilder:
+        """Return a builder of a filter that has the keys of another one; no row is added to it.
+
+        >>> builder = BloomBuilder.continuing(BloomFilter.of(pa.array(["k1"])))
+        >>> builder.add(pa.array(["k2"]))
+        >>> made = builder.finish()
+        >>> made.test(pa.array(["k1", "k2", "k3"])).tolist(), made.last_keys
+        ([True, True, False], 2)
+        """
+        builder = cls.__new__(cls)
+        builder._kind = bloom.kind
+        builder._maker = BloomMaker.continuing(bloom._stored)
+        return builder
 
     def add(self, keys: pa.Array | pa.ChunkedArray) -> None:
         """Add keys.

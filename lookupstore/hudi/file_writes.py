@@ -98,11 +98,10 @@ class FileWrites:
             else:
                 rows = row_schema(self._schema.columns)
                 counts = merge(
-                    SliceRows(self._location, plan.current, rows),
+                    SliceRows(self._location, plan.current, rows, threads=self._is_alone),
                     self._changes(plan),
                     inserts,
                     into,
-                    threads=self._is_alone,
                 )
         return _stat(into.result(), plan.current, counts)
 

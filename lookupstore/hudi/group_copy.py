@@ -86,13 +86,13 @@ class GroupCopy:
         return footer.created_by.startswith(_ARROW) and footer.columns == like.columns
 
     def copy(
-        self, group: int, keys: pa.Array, places: Places, fresh: Mapping[str, pa.Array]
+        self, group: int, keys: pa.Array | None, places: Places, fresh: Mapping[str, pa.Array]
     ) -> None:
         """Write a row group.
 
         Args:
             group: number of it.
-            keys: record keys of its rows.
+            keys: record keys of its rows; None: the new file keeps them.
             places: of the rows that change, in the row group, ascending, each once.
             fresh: what they are then, of each column that changes by its name; none if no row does.
 
@@ -109,7 +109,7 @@ class GroupCopy:
             else self._copied(chunk, places, plain.get(chunk.path[0]))
             for chunk in stored
         )
-        self._into.add_group(chunks, keys)
+        self._into.add_group(stored[0].rows, chunks, keys)
 
     def _checked(self, group: int) -> Sequence[ColumnChunk]:
         """Return the chunks of a row group, which nothing else looks at that are copied."""

@@ -8,18 +8,20 @@ from __future__ import annotations
 import random
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from lookupstore.columnar.source_file import SourceFile, parquet_source
 from lookupstore.errors import CorruptionError, StaleStoreError
 from lookupstore.hudi.base_files import RECORD_KEY
 from lookupstore.hudi.bloom import FILTER_KEY, OLD_FILTER_KEY, BloomFilter
 from lookupstore.hudi.file_groups import FileSlice
-from lookupstore.hudi.key_ranges import GREATEST_KEY, LEAST_KEY
+from lookupstore.hudi.key_entries import CHECKSUM_KEY, GREATEST_KEY, LEAST_KEY, check_entries
 from lookupstore.location import Location
+from lookupstore.parquet._pages import PlainChunk
 
 _Key = tuple[Location, FileSlice]
 
@@ -27,6 +29,30 @@ _Key = tuple[Location, FileSlice]
 FILTER_BYTES = 128 << 20
 #: Most files of which the rest of the footer stays in memory.
 MOST_FILES = 100_000
+
+_PLAIN = {"PLAIN", "RLE"}  # values, and where nulls are
+_CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD")
+# Of a row group, keys are in memory all at once.
+_MOST_CHUNK_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class KeyChunk:
+    """Know the chunk of the column of keys of a row group, of PLAIN pages of the first version.
+
+    Attributes:
+        offset: of it.
+        nbytes: of it in the file.
+        rows: of it.
+        plain_bytes: of it when it is not compressed.
+        codec: of pages, in Arrow's words; None: they are not compressed.
+    """
+
+    offset: int
+    nbytes: int
+    rows: int
+    plain_bytes: int
+    codec: str | None
 
 
 @dataclass(frozen=True)
@@ -40,6 +66,7 @@ class KeyFile:
         greatest: the greatest one.
         key_bytes: stored bytes of the column of keys.
         has_filter: whether the footer has a filter.
+        chunks: of the column of keys; None: it takes Arrow to read them.
     """
 
     source: SourceFile
@@ -48,6 +75,7 @@ class KeyFile:
     greatest: bytes | None
     key_bytes: int
     has_filter: bool
+    chunks: tuple[KeyChunk, ...] | None = None
 
     def batches(self) -> Iterator[pa.Array]:
         """Yield the record keys in the order of rows, a few megabytes at a time.
@@ -57,11 +85,31 @@ class KeyFile:
             StaleStoreError: it is gone.
             OSError: a remote file could not be read, or is damaged.
         """
+        if self.chunks is not None:
+            yield from self._chunks(self.chunks)
+            return
         for batch in self.source.batches([RECORD_KEY]):
             keys = batch.column(0)
             if keys.null_count:
                 raise CorruptionError(self.shown, 0, f"a {RECORD_KEY} in each row", "null")
             yield keys
+
+    def _chunks(self, chunks: Sequence[KeyChunk]) -> Iterator[pa.Array]:
+        """Yield the keys of each row group, for which Arrow would take several times as long."""
+        optional = self.source.schema.field(RECORD_KEY).nullable
+        with self.source.reading(), self.source.open() as file:
+            for one in chunks:
+                chunk = PlainChunk(
+                    file.read_at(one.nbytes, one.offset),
+                    self.shown,
+                    one.offset,
+                    kind="bytes",
+                    rows=one.rows,
+                    most=one.plain_bytes,
+                    optional=optional,
+                    codec=one.codec and pa.Codec(one.codec),
+                )
+                yield chunk.texts()
 
 
 def read_key_file(location: Location, file: FileSlice) -> tuple[KeyFile, Mapping[bytes, bytes]]:
@@ -84,21 +132,54 @@ def read_key_file(location: Location, file: FileSlice) -> tuple[KeyFile, Mapping
     if RECORD_KEY not in source.schema.names:
         raise CorruptionError(shown, 0, f"a column {RECORD_KEY}", source.schema.names)
     said: Mapping[bytes, bytes] = footer.metadata or {}
-    key_bytes = 0
-    for number in range(footer.num_row_groups):
-        group = footer.row_group(number)
-        for column in map(group.column, range(group.num_columns)):
-            if column.path_in_schema == RECORD_KEY:
-                key_bytes += column.total_compressed_size
+    check_entries(said, shown)
+    columns = _key_columns(footer)
     known = KeyFile(
         source=source,
         shown=shown,
         least=said.get(LEAST_KEY),
         greatest=said.get(GREATEST_KEY),
-        key_bytes=key_bytes,
+        key_bytes=sum(one.total_compressed_size for one in columns),
         has_filter=FILTER_KEY in said or OLD_FILTER_KEY in said,
+        # Of files of others it is not known what kind of pages they have.
+        chunks=_plain_chunks(columns, source) if CHECKSUM_KEY in said else None,
     )
     return known, said
+
+
+def _key_columns(footer: pq.FileMetaData) -> list[pq.ColumnChunkMetaData]:
+    """Return what a footer says of the column of keys of each row group."""
+    groups = map(footer.row_group, range(footer.num_row_groups))
+    return [
+        column
+        for group in groups
+        for column in map(group.column, range(group.num_columns))
+        if column.path_in_schema == RECORD_KEY
+    ]
+
+
+def _plain_chunks(
+    columns: Sequence[pq.ColumnChunkMetaData], source: SourceFile
+) -> tuple[KeyChunk, ...] | None:
+    """Return the chunks of the column of keys, None if some are large, or have other pages."""
+    chunks = tuple(
+        KeyChunk(
+            one.data_page_offset,
+            one.total_compressed_size,
+            one.num_values,
+            one.total_uncompressed_size,
+            None if one.compression == "UNCOMPRESSED" else one.compression.lower(),
+        )
+        for one in columns
+        if one.physical_type == "BYTE_ARRAY"
+        and set(one.encodings) <= _PLAIN
+        and one.compression in _CODECS
+        and one.statistics is not None
+        and one.statistics.has_null_count
+        and one.statistics.null_count == 0
+        and max(one.total_compressed_size, one.total_uncompressed_size) <= _MOST_CHUNK_BYTES
+    )
+    return chunks if sum(one.rows for one in chunks) == source.num_rows else None
 
 
 class KnownFiles:

@@ -24,9 +24,6 @@ from lookupstore.hudi._key_ranges import Ranges, high_characters
 Prune = Literal["tree", "list", "off"]
 PRUNE_RULES: tuple[Prune, ...] = ("tree", "list", "off")
 
-#: Entries of a base file's footer; a file without rows has none.
-LEAST_KEY, GREATEST_KEY = b"hoodie_min_record_key", b"hoodie_max_record_key"
-
 Rows = npt.NDArray[np.uint32]
 
 

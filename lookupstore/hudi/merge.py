@@ -89,7 +89,7 @@ def row_schema(columns: pa.Schema) -> pa.Schema:
 
 
 def merge(
-    current: SliceRows, changes: Changes, inserts: Inserts, into: BaseFileWriter, *, threads: bool
+    current: SliceRows, changes: Changes, inserts: Inserts, into: BaseFileWriter
 ) -> RowCounts:
     """Write the rows of the next slice.
 
@@ -98,13 +98,15 @@ def merge(
         changes: in these.
         inserts: what comes after them.
         into: the new file.
-        threads: whether columns are decoded at the same time.
 
     Raises:
         CorruptionError: the current slice is damaged, or ends before a row that changes.
         FormatError: it has a column whose type is no narrower one than that of the table.
     """
     into.share(current.shared)
+    if not changes.may_delete:
+        rows = sum(current.group_rows)
+        into.keep_keys(current.entries, current.shown, rows, len(inserts.keys))
     copies = GroupCopy(current, into)
     first, updated, deleted = 0, 0, 0
     for group, rows in enumerate(current.group_rows):
@@ -113,7 +115,7 @@ def merge(
             updated += _copy_group(group, part, current, copies, into)
         else:
             start = 0
-            for batch in current.batches(group, threads=threads):
+            for batch in current.batches(group):
                 piece = part.within(start, batch.num_rows)
                 replaced, gone = _add_merged(batch, piece, into)
                 updated += replaced
@@ -134,7 +136,8 @@ def write_inserts(inserts: Inserts, into: BaseFileWriter) -> RowCounts:
     for start in range(0, count, _PIECE_ROWS):
         rows = inserts.rows.slice(start, _PIECE_ROWS)
         keys = inserts.keys.slice(start, _PIECE_ROWS)
-        into.add([*into.new_rows(keys, into.rows), *rows.columns])
+        places = np.arange(into.rows, into.rows + len(keys))
+        into.add([*into.new_rows(places), keys, *rows.columns])
     return RowCounts(into.rows, count)
 
 
@@ -160,7 +163,7 @@ def _copy_group(
     group: int, changes: Changes, current: SliceRows, copies: GroupCopy, into: BaseFileWriter
 ) -> int:
     """Write a row group of which no row goes, and return how many rows change."""
-    keys = current.read_group(group, [RECORD_KEY])[RECORD_KEY]
+    keys = None if into.keeps_keys else current.read_group(group, [RECORD_KEY])[RECORD_KEY]
     stored = None
     if changes.ordering is not None and len(changes.positions):
         stored = current.read_group(group, [changes.ordering])[changes.ordering]
@@ -168,9 +171,9 @@ def _copy_group(
     places = changes.positions[replaced]
     fresh = {}
     if len(places):
-        columns = _fresh(changes, replaced, keys, places + into.rows, into)
-        fresh = dict(zip(current.schema.names, columns, strict=True))
-        del fresh[RECORD_KEY]
+        columns = _fresh(changes, replaced, places + into.rows, into)
+        names = [name for name in current.schema.names if name != RECORD_KEY]
+        fresh = dict(zip(names, columns, strict=True))
     copies.copy(group, keys, places, fresh)
     return len(places)
 
@@ -178,11 +181,11 @@ def _copy_group(
 def _add_merged(batch: pa.RecordBatch, changes: Changes, into: BaseFileWriter) -> tuple[int, int]:
     """Write stored rows, and return how many of them change, and how many go."""
     if not len(changes.positions):
-        into.add(batch.columns)
+        into.add(batch.columns, stored=True)
         return 0, 0
     stored = None if changes.ordering is None else batch.column(changes.ordering)
     replaced, gone = _decide(changes, stored)
-    into.add(_merged(batch, changes, replaced, gone, into))
+    into.add(_merged(batch, changes, replaced, gone, into), stored=True)
     return int(np.count_nonzero(replaced)), int(np.count_nonzero(gone))
 
 
@@ -207,24 +210,21 @@ def _decide(changes: Changes, stored: pa.Array | None) -> tuple[Mask, Mask]:
 def _fresh(
     changes: Changes,
     replaced: Mask,
-    keys: pa.Array,
     numbers: npt.NDArray[np.int64],
     into: BaseFileWriter,
 ) -> list[pa.Array]:
-    """Return the columns of rows that change, as they are then: the key stays.
+    """Return the columns of rows that change, as they are then, but the key, which stays.
 
     Args:
         changes: in some rows.
         replaced: which of them replace a row.
-        keys: of all these rows.
         numbers: places in the new file of the rows that are replaced.
         into: the new file.
     """
     assert changes.rows is not None  # they replace some
     new = np.flatnonzero(replaced)
     taken = changes.rows if len(new) == len(replaced) else changes.rows.take(pa.array(new))
-    same = keys.take(pa.array(changes.positions[new]))
-    return [*into.new_rows(same, numbers), *taken.columns]
+    return [*into.new_rows(numbers), *taken.columns]
 
 
 def _merged(
@@ -240,7 +240,8 @@ def _merged(
         return list(batch.take(pa.array(source)).columns)
     # The number of a row that changes is its place in the new file.
     numbers = np.flatnonzero(source >= batch.num_rows) + into.rows
-    fresh = _fresh(changes, replaced, batch.column(2), numbers, into)
+    fresh = _fresh(changes, replaced, numbers, into)
+    fresh.insert(2, batch.column(2).take(pa.array(changes.positions[replaced])))
     order = pa.array(source)
     return [
         concat([old, in_type(changed, old.type)], old.type).take(order)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 
@@ -36,13 +36,17 @@ class SliceRows:
         location: of the table.
         file: that is read.
         schema: of the rows that are wanted; fields that are dictionaries are read as such.
+        threads: whether columns are decoded at the same time.
 
     Raises:
         StaleStoreError: it is gone.
         CorruptionError: it is damaged.
     """
 
-    def __init__(self, location: Location, file: FileSlice, schema: pa.Schema) -> None:
+    def __init__(
+        self, location: Location, file: FileSlice, schema: pa.Schema, *, threads: bool
+    ) -> None:
+        self._threads = threads
         #: Path of the file, for errors.
         self.shown = location.show(file.path)
         filesystem, path = location.resolve(file.path)
@@ -72,6 +76,11 @@ class SliceRows:
             1, metadata.num_rows
         )
 
+    @property
+    def entries(self) -> Mapping[bytes, bytes]:
+        """Return the entries of the footer's metadata."""
+        return self._file.metadata.metadata or {}
+
     @cached_property
     def footer(self) -> Footer:
         """Return the footer of the file."""
@@ -92,7 +101,7 @@ class SliceRows:
             FormatError: a column has a type that the schema does not widen.
         """
         with self._telling():
-            table = self._file.read_row_group(group, columns=list(names))
+            table = self._file.read_row_group(group, list(names), use_threads=self._threads)
         fields = [self.schema.field(name) for name in names]
         return {
             field.name: self._fitted(
@@ -101,12 +110,8 @@ class SliceRows:
             for field in fields
         }
 
-    def batches(self, group: int, *, threads: bool) -> Iterator[pa.RecordBatch]:
+    def batches(self, group: int) -> Iterator[pa.RecordBatch]:
         """Read the rows of a row group, a few at a time.
-
-        Args:
-            group: number of it.
-            threads: whether columns are decoded at the same time.
 
         Raises:
             CorruptionError: the file is damaged.
@@ -117,7 +122,7 @@ class SliceRows:
         most = min(_BATCH_ROWS, max(1, int(_BATCH_BYTES / self._row_bytes)))
         with self._telling():
             batches = self._file.iter_batches(
-                most, row_groups=[group], columns=names, use_threads=threads
+                most, row_groups=[group], columns=names, use_threads=self._threads
             )
         while True:
             with self._telling():

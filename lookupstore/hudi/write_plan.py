@@ -191,7 +191,9 @@ def _written(view: TableView) -> Iterator[tuple[int, int]]:
 
 
 def _by_bucket(packing: Packing, assigned: npt.NDArray[np.int32]) -> list[Rows]:
-    order = np.argsort(assigned, kind="stable")
+    # NumPy sorts 16 bits by their digits, in a tenth of the time.
+    few = len(packing.buckets) <= 1 << 16
+    order = np.argsort(assigned.astype(np.uint16) if few else assigned, kind="stable")
     counts = np.bincount(assigned, minlength=len(packing.buckets))
     return np.split(order, np.cumsum(counts)[:-1]) if len(counts) else []
 
@@ -207,7 +209,7 @@ def _file_plan(
         return FilePlan(bucket.partition, new_id(), None, _NO_ROWS, _NO_ROWS, rows)
     known = places.numbers[rows] >= 0
     changes = rows[known]
-    changes = changes[np.argsort(places.positions[changes], kind="stable")]
+    changes = changes[np.argsort(places.positions[changes])]  # each is there once
     return FilePlan(
         bucket.partition,
         bucket.file_id,

@@ -2,7 +2,7 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uintptr_t
 
 import pyarrow as pa
 from isal.isal_zlib import crc32
@@ -47,6 +47,10 @@ cdef extern from "ls_page.h":
     uint8_t *ls_page_header_write(const ls_page_header *header, uint8_t *out) noexcept nogil
     ls_status ls_plain_size(
         ls_plain_kind kind, ls_slice values, size_t count, size_t *size) noexcept nogil
+    enum:
+        LS_TEXTS_SLACK
+    ls_status ls_plain_texts(
+        ls_slice values, size_t count, int32_t at, int32_t *ends, uint8_t *out) noexcept nogil
     ls_status ls_plain_replace(
         ls_plain_kind kind, ls_slice values, size_t count, const int64_t *places, int64_t first,
         size_t replaced, ls_slice fresh, uint8_t *out, size_t *out_size, ls_plain_range *range
@@ -213,6 +217,43 @@ cdef class PlainChunk:
             found.append(memoryview(page)[levels.size:])
         self.check_rows(pages, rows)
         return b"".join(found)
+
+    def texts(self):
+        """Return the values as an Arrow array, string, if they are bytes.
+
+        Raises:
+            CorruptionError: the chunk is damaged.
+        """
+        cdef _Pages pages = _Pages(self.data, self.path, self.offset)
+        cdef ls_slice levels, values
+        cdef ls_status status
+        cdef int64_t rows = 0
+        cdef size_t size = 0
+        cdef int32_t *ends
+        cdef uint8_t *out
+        if self.kind != LS_PLAIN_BYTES or self.rows < 0 or self.most > INT32_MAX - LS_TEXTS_SLACK:
+            raise ValueError("the chunk has no bytes, or more than an array of strings")
+        # Each value has its length before it.
+        if <size_t>self.rows > self.most // 4:
+            pages.fail(f"{self.rows} values", f"{self.most} bytes")
+        offsets = pa.allocate_buffer(4 * (self.rows + 1))
+        texts = pa.allocate_buffer(self.most + LS_TEXTS_SLACK)
+        ends = <int32_t *><uintptr_t>offsets.address
+        out = <uint8_t *><uintptr_t>texts.address
+        ends[0] = 0
+        while pages.next():
+            _page = self.page(pages, &levels, &values)  # its memory is used below
+            size += values.size
+            if pages.header.values > self.rows - rows or size > self.most:
+                pages.fail(f"{self.rows} values in {self.most} bytes", "more")
+            with nogil:
+                status = ls_plain_texts(
+                    values, pages.header.values, ends[rows], ends + rows + 1, out)
+            if status != LS_OK:
+                self.no_values(pages)
+            rows += pages.header.values
+        self.check_rows(pages, rows)
+        return pa.StringArray.from_buffers(rows, offsets, texts)
 
     cdef int check_rows(self, _Pages pages, int64_t rows) except -1:
         if rows != self.rows:

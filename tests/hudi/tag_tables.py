@@ -10,8 +10,8 @@ from small_tables import SmallTable
 
 from lookupstore.hudi.bloom import FILTER_KEY, OLD_FILTER_KEY, BloomBuilder
 from lookupstore.hudi.bloom_index import BloomIndex
+from lookupstore.hudi.key_entries import GREATEST_KEY, LEAST_KEY
 from lookupstore.hudi.key_index import KeyIndex
-from lookupstore.hudi.key_ranges import GREATEST_KEY, LEAST_KEY
 from lookupstore.hudi.memory_index import MemoryIndex
 from lookupstore.hudi.simple_index import SimpleIndex
 from lookupstore.residency import Residency

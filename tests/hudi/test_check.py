@@ -16,7 +16,7 @@ from lookupstore.hudi import HudiTable
 from lookupstore.hudi.base_files import META_COLUMNS
 from lookupstore.hudi.bloom import FILTER_KEY, BloomFilter
 from lookupstore.hudi.heartbeat import Heartbeats
-from lookupstore.hudi.key_ranges import GREATEST_KEY, LEAST_KEY
+from lookupstore.hudi.key_entries import CHECKSUM_KEY, GREATEST_KEY, LEAST_KEY, checksum_of
 
 SCHEMA = pa.schema({"id": pa.int64(), "day": pa.string(), "value": pa.string()})
 VERSIONS = (6, 8, 9)
@@ -56,6 +56,8 @@ def rewrite(
         said.pop(key.encode(), None)
         if value is not None:
             said[key.encode()] = value
+    if CHECKSUM_KEY.decode() not in footer:
+        said[CHECKSUM_KEY] = checksum_of(said)
     said.pop(b"ARROW:schema", None)
     with pq.ParquetWriter(path, data.schema, store_schema=False) as writer:
         writer.write_table(change(data))
@@ -126,6 +128,7 @@ OTHER_FILTER = BloomFilter.of(pa.array(["other"])).footer()[FILTER_KEY]
     [
         (None, {FILTER_KEY.decode(): OTHER_FILTER}, "filter", "keys are absent that are there"),
         (None, {FILTER_KEY.decode(): b"AAAA"}, "filter", "expected"),
+        (None, {CHECKSUM_KEY.decode(): b"0"}, "file", "a range of keys with the CRC-32C b'0'"),
         (None, {LEAST_KEY.decode(): b"2"}, "range", "such as '1'"),
         (None, {GREATEST_KEY.decode(): b"7"}, "range", "such as '8'"),
         (swapped(META_COLUMNS[4], "x"), {}, "row", "_hoodie_file_name is another"),

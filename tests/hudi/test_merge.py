@@ -111,11 +111,11 @@ def test_a_merge_is_a_loop_over_rows(data: st.DataObject) -> None:
             ordering,
         )
         location = Location(folder)
-        rows = SliceRows(location, current, row_schema(COLUMNS))
+        threads = data.draw(st.booleans())
+        rows = SliceRows(location, current, row_schema(COLUMNS), threads=threads)
         assert sum(rows.group_rows) == len(stored)
         with BaseFileWriter(location, NewFile("", "g-0", 5, NEW), SCHEMA, FORMAT) as into:
-            threads = data.draw(st.booleans())
-            counts = merge(rows, changes, inserts(added, 100), into, threads=threads)
+            counts = merge(rows, changes, inserts(added, 100), into)
         assert (counts.written, counts.inserted) == (len(expected), len(added))
         assert (counts.updated, counts.deleted) == (updated, deleted)
         result = pq.read_table(Path(folder) / into.result().name, partitioning=None).to_pylist()
@@ -137,13 +137,13 @@ def test_texts_of_few_values_stay_in_their_dictionary(tmp_path: Path) -> None:
     location = Location(tmp_path)
     with BaseFileWriter(location, NewFile("", "g-0", 3, OLD), SCHEMA, FileFormat()) as into:
         write_inserts(inserts(stored, 0), into)
-    rows = SliceRows(location, into.result(), row_schema(COLUMNS))
+    rows = SliceRows(location, into.result(), row_schema(COLUMNS), threads=False)
     assert rows.shared == {"value"}
-    (batch_read,) = rows.batches(0, threads=False)
+    (batch_read,) = rows.batches(0)
     assert pa.types.is_dictionary(batch_read.schema.field("value").type)
     changes = Changes(np.array([5], np.int64), batch([{"ts": 2.0, "value": "new", "many": []}]))
     with BaseFileWriter(location, NewFile("", "g-0", 5, NEW), SCHEMA, FileFormat()) as into:
-        merge(rows, changes, inserts([{**stored[0], "value": None}], 9000), into, threads=False)
+        merge(rows, changes, inserts([{**stored[0], "value": None}], 9000), into)
     found = pq.read_table(tmp_path / into.file.name, partitioning=None)["value"]
     assert found.type == pa.string()
     assert found.to_pylist() == ["new" if at == 5 else "ab"[at % 2] for at in range(3000)] + [None]
@@ -166,8 +166,8 @@ def test_a_slice_that_is_not_as_it_should_be(tmp_path: Path) -> None:
 
     def too_late() -> None:
         with BaseFileWriter(location, NewFile("", "g-0", 5, NEW), SCHEMA, FORMAT) as into:
-            rows = SliceRows(location, current, row_schema(COLUMNS))
-            merge(rows, late, inserts([], 0), into, threads=False)
+            rows = SliceRows(location, current, row_schema(COLUMNS), threads=False)
+            merge(rows, late, inserts([], 0), into)
 
     with pytest.raises(CorruptionError, match="a row 3, which changes, found 3 rows"):
         too_late()
@@ -175,12 +175,12 @@ def test_a_slice_that_is_not_as_it_should_be(tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == [current.name]
     other = row_schema(pa.schema({"value": pa.int32()}))
     with pytest.raises(FormatError, match="'value' is string, which int32 does not widen"):
-        list(SliceRows(location, current, other).batches(0, threads=False))
+        list(SliceRows(location, current, other, threads=False).batches(0))
     content = bytearray((tmp_path / current.name).read_bytes())
     content[4:300] = bytes(296)
     (tmp_path / current.name).write_bytes(content)
     with pytest.raises(CorruptionError):
-        list(SliceRows(location, current, row_schema(COLUMNS)).batches(0, threads=True))
+        list(SliceRows(location, current, row_schema(COLUMNS), threads=True).batches(0))
     gone = FileSlice(GroupId("", "h-0"), OLD, "h-0_0-0-0_" + OLD + ".parquet", 1)
     with pytest.raises(StaleStoreError, match="gone"):
-        SliceRows(location, gone, row_schema(COLUMNS))
+        SliceRows(location, gone, row_schema(COLUMNS), threads=False)

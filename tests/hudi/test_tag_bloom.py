@@ -18,8 +18,8 @@ from tag_tables import SCHEMA, filter_of, indexes, range_of, whole_footer, write
 from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
 from lookupstore.hudi.bloom import FILTER_KEY, KIND_KEY, OLD_FILTER_KEY, BloomFilter
 from lookupstore.hudi.bloom_index import BloomIndex
+from lookupstore.hudi.key_entries import GREATEST_KEY, LEAST_KEY
 from lookupstore.hudi.key_index import KeyIndex
-from lookupstore.hudi.key_ranges import GREATEST_KEY, LEAST_KEY
 from lookupstore.hudi.memory_index import MemoryIndex
 from lookupstore.hudi.tag import Tagged, tag
 from lookupstore.residency import Residency

@@ -145,6 +145,41 @@ def test_another_reader_reads_it(tmp_path: Any) -> None:
     assert duckdb.sql(query).fetchall() == [(ROWS, "", "z")]
 
 
+@pytest.mark.parametrize("compression", ["none", "snappy", "zstd", "gzip"])
+@pytest.mark.parametrize("optional", [True, False])
+def test_texts_are_those_that_arrow_reads(compression: str, optional: bool, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    for most in (0, 3, 31, 33, 400):
+        sizes = generator.integers(0, most, 900, endpoint=True)
+        texts = pa.array([generator.bytes(size).hex()[:size] for size in sizes], pa.string())
+        data = written(texts, compression=compression, optional=optional)
+        found = chunk_of(data, "bytes")[2].texts()
+        found.validate(full=True)
+        assert found.equals(texts)
+    with pytest.raises(ValueError, match="no bytes"):
+        chunk_of(written(pa.array([1, 2])), "int64")[2].texts()
+
+
+def test_texts_that_are_not_as_many(seed: int) -> None:
+    """More and fewer values than the footer says, and more bytes; nothing is written beyond."""
+    data = written(values_of("bytes", 1000, np.random.default_rng(seed)))
+    _, chunk, _ = chunk_of(data, "bytes")
+    whole = data[chunk.offset : chunk.offset + chunk.nbytes]
+    for rows, most, said in (
+        (999, chunk.plain_bytes, "999 values in"),
+        (1001, chunk.plain_bytes, "1001 values in the chunk"),
+        (1 << 40, chunk.plain_bytes, "1099511627776 values"),
+        (1000, chunk.plain_bytes // 2, "found more"),
+        (500, 2000, "a page of at most 2000 bytes"),
+    ):
+        pages = PlainChunk(
+            whole, "f.parquet", chunk.offset, kind="bytes", rows=rows, most=most, optional=True,
+            codec=None,
+        )  # fmt: skip
+        with pytest.raises(CorruptionError, match=said):
+            pages.texts()
+
+
 def error_of(
     pages: PlainChunk, data: bytes, offset: int, content: bytes, fresh: bytes
 ) -> CorruptionError | None:
@@ -188,6 +223,9 @@ def test_damage_is_found(kind: str, seed: int) -> None:
         )  # fmt: skip
         with pytest.raises(CorruptionError):
             cut.values()
+        if kind == "bytes":
+            with pytest.raises(CorruptionError):
+                cut.texts()
 
 
 def test_values_that_do_not_fit_their_places() -> None:

@@ -27,6 +27,8 @@ _TELLING_ROWS = 1024
 # Rows that are encoded at a time; with Arrow's own 1024, narrow rows take a fifth longer.
 _ENCODED_ROWS = (1 << 10, 1 << 15)
 _ENCODED_BYTES = 8 << 20
+# For the footer, and for what little rows are larger encoded.
+_MORE_BYTES = 256 << 10
 
 
 @dataclass(frozen=True)
@@ -85,11 +87,22 @@ class ColumnEncoding:
 
     def encode(self, rows: pa.Table) -> EncodedFile:
         """Encode rows as row groups."""
+        # A stream that grows copies what it has, again and again. Few rows are larger encoded.
+        memory = pa.allocate_buffer(rows.nbytes + rows.nbytes // 4 + _MORE_BYTES)
+        try:
+            with pa.FixedSizeBufferWriter(memory) as stream:
+                self._encode(rows, stream)
+                return EncodedFile(memory.slice(0, stream.tell()))
+        except OSError:
+            growing = pa.BufferOutputStream()
+            self._encode(rows, growing)
+            return EncodedFile(growing.getvalue())
+
+    def _encode(self, rows: pa.Table, stream: pa.NativeFile) -> None:
         least, most = _ENCODED_ROWS
         row_bytes = max(1, rows.nbytes // max(1, len(rows)))
-        data = pa.BufferOutputStream()
         with pq.ParquetWriter(
-            data,
+            stream,
             rows.schema,
             compression=self.codecs,
             use_dictionary=list(self.repeating),
@@ -100,7 +113,6 @@ class ColumnEncoding:
             if len(rows):
                 # Parquet keeps a dictionary as it is only if all rows of a column have the same.
                 writer.write_table(rows.unify_dictionaries(), row_group_size=MOST_GROUP_ROWS)
-        return EncodedFile(data.getvalue())
 
 
 def _repeats(column: pa.ChunkedArray) -> bool:

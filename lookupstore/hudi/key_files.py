@@ -33,7 +33,7 @@ MOST_FILES = 100_000
 _PLAIN = {"PLAIN", "RLE"}  # values, and where nulls are
 _CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD")
 # Of a row group, keys are in memory all at once.
-_MOST_CHUNK_BYTES = 64 << 20
+_MOST_CHUNK_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)

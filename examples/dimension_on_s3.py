@@ -14,8 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import lookupstore
 from lookupstore.columnar import ColumnarFiles
-from lookupstore.location import open_uri
 from lookupstore.spark import build_store, lookup_join, session
+from lookupstore.uris import open_uri
 
 ROWS = 200_000
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pyarrow import fs
 
-from lookupstore.location import open_uri, shown_uri
+from lookupstore.uris import open_uri, shown_uri
 
 FORMATS = {".parquet": "parquet", ".parq": "parquet", ".pq": "parquet", ".orc": "orc"}
 

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from lookupstore.errors import CorruptionError
-from lookupstore.location import shown_uri
+from lookupstore.uris import shown_uri
 
 #: How often a range is asked for, and the seconds to wait before the second time; it doubles.
 ATTEMPTS = 6

@@ -21,7 +21,8 @@ from pyarrow import fs
 
 from lookupstore.file_reading import fitted, read_file
 from lookupstore.file_search import FoundFiles, find_files, format_of
-from lookupstore.location import shown_uri, written_ns
+from lookupstore.location import written_ns
+from lookupstore.uris import shown_uri
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds

@@ -77,16 +77,17 @@ ALLOWED = {
     "rows": "pyarrow _rows arrow_types row_layout",
     "key_arguments": "numpy pyarrow keys",
     "conditional_puts": "pyarrow obstore",
-    "location": "pyarrow xxhash conditional_puts sst._writeback sst.output",
-    "file_search": "pyarrow location",
+    "uris": "pyarrow",
+    "location": "pyarrow xxhash conditional_puts sst._writeback sst.output uris",
+    "file_search": "pyarrow uris",
     "file_reading": "pyarrow",
-    "source": "pyarrow xxhash file_reading file_search location",
+    "source": "pyarrow xxhash file_reading file_search location uris",
     "manifest": "pyarrow xxhash keys rows",
     "versions": "location manifest",
     "expiry": "location manifest versions",
     "new_version": "expiry location manifest versions",
     "runs": "numpy pyarrow _sort",
-    "remote": "location",
+    "remote": "uris",
     "chunks": "",
     "local_copy": "xxhash chunks remote",
     "recode": "sst sst.format",
@@ -125,7 +126,7 @@ ALLOWED = {
     "columnar.files": (
         "numpy pyarrow xxhash columnar.evolution columnar.file_lookup columnar.held_lookups "
         "columnar.lookup_file columnar.published columnar.source_file file_reading key_arguments "
-        "keys location progress residency runs"
+        "keys location uris progress residency runs"
     ),
     "columnar": "columnar.files",
     # layer 4c: Hudi tables
@@ -280,7 +281,7 @@ ALLOWED = {
     ),
     "spark.session": "pyspark spark.hudi_source spark.source spark.types",
     "spark.build": (
-        "pyspark pyarrow build expiry file_search location manifest new_version source store "
+        "pyspark pyarrow build expiry file_search location uris manifest new_version source store "
         "versions spark.buckets spark.build_task spark.jobs spark.raised spark.session spark.types"
     ),
     "spark.build_task": (
@@ -347,21 +348,21 @@ ALLOWED = {
     "cli": ". demo cli.columnar cli.failures cli.hudi cli.lookups cli.reports cli.stores click",
     "cli.failures": "click pyarrow",
     "cli.options": "click",
-    "cli.source_errors": "pyarrow location",
+    "cli.source_errors": "pyarrow uris",
     "cli.opened": ". sst sst.dump cli.output click",
-    "cli.stores": (". location cli.opened cli.options cli.output cli.source_errors click pyarrow"),
+    "cli.stores": (". uris cli.opened cli.options cli.output cli.source_errors click pyarrow"),
     "cli.lookups": (
-        ". columnar file_search location sst cli.key_text cli.opened cli.options "
+        ". columnar file_search uris sst cli.key_text cli.opened cli.options "
         "cli.output click pyarrow"
     ),
     "cli.reports": (
-        ". host_folder location sst sst.dump stats cli.failures cli.opened cli.options cli.output "
+        ". host_folder uris sst sst.dump stats cli.failures cli.opened cli.options cli.output "
         "click pyarrow"
     ),
     "cli.columnar": "columnar columnar.lookup_file cli.options cli.output click",
-    "cli.hudi": "pyarrow click hudi hudi.options location cli.hudi_rows cli.options cli.output",
+    "cli.hudi": "pyarrow click hudi hudi.options uris cli.hudi_rows cli.options cli.output",
     "cli.hudi_rows": (
-        "pyarrow click hudi location source cli.key_text cli.options cli.output cli.source_errors"
+        "pyarrow click hudi uris source cli.key_text cli.options cli.output cli.source_errors"
     ),
     "cli.key_text": "pyarrow",
     "cli.output": "sst.dump click pyarrow rich",

@@ -12,7 +12,8 @@ from pyarrow import fs
 from remote import KINDS, FaultyDisk, Remote
 
 from lookupstore import build
-from lookupstore.location import Location, file_hash, open_uri, shown_uri
+from lookupstore.location import Location, file_hash
+from lookupstore.uris import open_uri, shown_uri
 
 
 @pytest.fixture(params=["local", *KINDS])

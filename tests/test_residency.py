@@ -30,10 +30,10 @@ from pyarrow import fs
 import lookupstore
 from lookupstore import chunks, local_copy, remote
 from lookupstore.errors import ClosedError, CorruptionError, DiskQuotaError, LookupStoreError
-from lookupstore.location import shown_uri
 from lookupstore.residency import Copy, Residency
 from lookupstore.sst import Reader, Writer
 from lookupstore.sst.cache import BlockCache
+from lookupstore.uris import shown_uri
 
 pytestmark = [
     pytest.mark.skipif(not has_server(), reason="rclone is not installed"),

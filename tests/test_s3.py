@@ -13,7 +13,8 @@ from pyarrow import fs
 
 import lookupstore
 from lookupstore import ColumnarFiles
-from lookupstore.location import Location, open_uri
+from lookupstore.location import Location
+from lookupstore.uris import open_uri
 
 ROWS = 200_000
 

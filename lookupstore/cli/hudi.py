@@ -13,7 +13,7 @@ from lookupstore.cli.options import as_of_option, names_of, output_option
 from lookupstore.cli.output import counted, write_fields, write_json, write_rows
 from lookupstore.hudi import HudiTable, Instant
 from lookupstore.hudi.options import VERSIONS
-from lookupstore.location import shown_uri
+from lookupstore.uris import shown_uri
 
 _wait = click.option(
     "--wait",

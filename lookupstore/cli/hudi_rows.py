@@ -17,8 +17,8 @@ from lookupstore.cli.options import as_of_option, names_of, output_option
 from lookupstore.cli.output import TABLE_ROWS, counted, write_json, write_rows
 from lookupstore.cli.source_errors import named_in_errors
 from lookupstore.hudi import HudiTable, WriteOptions, WriteResult
-from lookupstore.location import shown_uri
 from lookupstore.source import open_source
+from lookupstore.uris import shown_uri
 
 # What is done with rows, by the name that Hudi has for it.
 _OPERATIONS: dict[str, Callable[..., WriteResult]] = {

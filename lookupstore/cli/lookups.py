@@ -24,8 +24,8 @@ from lookupstore.cli.options import (
 from lookupstore.cli.output import TABLE_ROWS, limited, write_rows
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.file_search import names_files
-from lookupstore.location import shown_uri
 from lookupstore.sst import Reader
+from lookupstore.uris import shown_uri
 
 
 @click.command()

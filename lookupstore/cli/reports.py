@@ -15,11 +15,11 @@ from lookupstore.cli.options import order_option, output_option, version_option
 from lookupstore.cli.output import counted, write_json, write_rows
 from lookupstore.errors import CorruptionError, LookupStoreError
 from lookupstore.host_folder import default_folder
-from lookupstore.location import shown_uri
 from lookupstore.sst import Info
 from lookupstore.sst.dump import dump_text, hexdump, layout
 from lookupstore.stats import QueryStats
 from lookupstore.stats import read as read_stats
+from lookupstore.uris import shown_uri
 
 
 @click.command()

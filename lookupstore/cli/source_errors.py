@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from lookupstore.errors import FormatError
-from lookupstore.location import shown_uri
+from lookupstore.uris import shown_uri
 
 
 @contextmanager

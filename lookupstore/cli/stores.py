@@ -20,7 +20,7 @@ from lookupstore.cli.options import (
 )
 from lookupstore.cli.output import counted, write_json, write_rows
 from lookupstore.cli.source_errors import named_in_errors
-from lookupstore.location import shown_uri
+from lookupstore.uris import shown_uri
 
 
 @click.command()

@@ -34,10 +34,11 @@ from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.file_reading import fitted
 from lookupstore.key_arguments import encode_keys
 from lookupstore.keys import KeySchema
-from lookupstore.location import Location, shown_uri
+from lookupstore.location import Location
 from lookupstore.progress import progress_bars
 from lookupstore.residency import Residency
 from lookupstore.runs import MIN_MEMORY
+from lookupstore.uris import shown_uri
 
 #: Column of the file that a row is in, after Iceberg's metadata column of that name.
 FILE = "_file"

@@ -32,7 +32,7 @@ from lookupstore.build import (
 )
 from lookupstore.expiry import HOUR, delete_unneeded, mark_name
 from lookupstore.file_search import FORMATS
-from lookupstore.location import Location, shown_uri
+from lookupstore.location import Location
 from lookupstore.manifest import DATA_FOLDER, DataFile
 from lookupstore.new_version import NewVersion
 from lookupstore.source import open_source
@@ -43,6 +43,7 @@ from lookupstore.spark.raised import raised_in
 from lookupstore.spark.session import parallelism, session
 from lookupstore.spark.types import TIME_SETTING, arrow_schema, column_named
 from lookupstore.store import LookupStore
+from lookupstore.uris import shown_uri
 from lookupstore.versions import located
 
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"

@@ -20,7 +20,7 @@ from lookupstore.hudi import HudiTable, Instant, State
 from lookupstore.hudi.commit import parse_commit
 from lookupstore.hudi.heartbeat import Heartbeats
 from lookupstore.hudi.timeline import TimelineFolder
-from lookupstore.location import open_uri
+from lookupstore.uris import open_uri
 
 SCHEMA = pa.schema({"id": pa.int32(), "day": pa.string()})
 TABLES = ("v6_complexkeygen_hivestyle", "v9_txns_simple_nometa", "v9_txns_nonpart_meta")

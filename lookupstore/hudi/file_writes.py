@@ -158,10 +158,11 @@ class BulkInsert:
                 self._limit_memory()
             for partition in list(self._open):
                 self._close(partition)
-        except BaseException as error:
-            for stack, _ in self._open.values():
-                stack.__exit__(type(error), error, error.__traceback__)
-            raise
+        except BaseException:
+            with ExitStack() as rest:  # each file is closed, whatever comes of the others
+                for stack, _ in self._open.values():
+                    rest.push(stack)
+                raise
         return self._stats
 
     def _add(self, incoming: Incoming) -> None:

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from kills import copied, count_points, on_disk
 from oracle import assert_same_rows, other_scan
-from remote import Remote
+from remote import FaultyDisk, Killed, Remote
 from written import check_files
 
 from lookupstore.errors import CommitConflictError, CorruptionError, FormatError
@@ -428,6 +430,24 @@ def test_bulk_inserts_keep_order_and_begin_new_files(tmp_path: Path) -> None:
     )
     assert result.files_new == 5
     assert check_files(tmp_path / "t") == 6
+
+
+def test_a_bulk_insert_that_fails_closes_all_its_files(tmp_path: Path) -> None:
+    """Also where removing the first of them ends the thread, as a signal may."""
+    given = pa.table({"id": range(30), "day": ["a", "b", "c"] * 10})
+    template = tmp_path / "t"
+    HudiTable.create(template, given.schema, record_key=["id"], partition_by=["day"])
+    points = count_points(template, tmp_path, lambda table: table.bulk_insert(given))
+    assert points > 20
+    for at in range(points):
+        path = tmp_path / str(at)
+        table = copied(template, path)
+        with pytest.MonkeyPatch.context() as patch:
+            on_disk(patch, FaultyDisk(at, kill=True))
+            with pytest.raises(Killed):
+                table.bulk_insert(given)
+        opened = [Path(one.path) for one in psutil.Process().open_files()]
+        assert not [one for one in opened if path in one.parents]
 
 
 def test_a_bulk_insert_has_few_files_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,7 @@ class KeyEntries:
             CorruptionError: the entries are damaged.
         """
         check_entries(said, path)
-        bloom = BloomFilter.from_footer(said, path) if CHECKSUM_KEY in said else None
+        bloom = BloomFilter.from_footer(said, path) if rows and CHECKSUM_KEY in said else None
         if (
             bloom is None
             or bloom.rows != 1

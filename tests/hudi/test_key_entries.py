@@ -118,6 +118,9 @@ def test_no_range_where_java_orders_otherwise() -> None:
         assert bloom.test(pa.array([*before, after])).all()
     empty = KeyEntries(DEFAULT_ERROR_RATE).entries()
     assert not {LEAST_KEY, GREATEST_KEY} & set(empty)
+    made = kept(empty, 0, 1)  # nothing to keep: the range is that of the key that comes
+    made.add(pa.array(["k"]))
+    assert made.entries()[LEAST_KEY] == b"k"
 
 
 @pytest.mark.parametrize("key", [FILTER_KEY, LEAST_KEY, GREATEST_KEY, CHECKSUM_KEY])

@@ -152,7 +152,8 @@ ALLOWED = {
     "hudi.leftovers": "hudi.heartbeat hudi.options hudi.view",
     "hudi.check": (
         "numpy pyarrow _sort hudi.base_files hudi.bloom hudi.commit hudi.file_groups "
-        "hudi.key_files hudi.key_ranges hudi.leftovers hudi.plans hudi.timeline hudi.view"
+        "hudi.key_entries hudi.key_files hudi.key_ranges hudi.leftovers hudi.plans hudi.timeline "
+        "hudi.view"
     ),
     "hudi.savepoint": "hudi.lock hudi.plans hudi.timeline hudi.view",
     "hudi.clean": (
@@ -161,7 +162,7 @@ ALLOWED = {
     ),
     "hudi._bloom": "numpy",
     "hudi.bloom": "numpy pyarrow pybase64 _arrow hudi._bloom",
-    "hudi.key_entries": "crc32c numpy pyarrow hudi.bloom",
+    "hudi.key_entries": "crc32c numpy pyarrow hudi.bloom parquet.footer",
     "hudi._key_ranges": "numpy _sort",
     "hudi.key_ranges": "numpy pyarrow _arrow _sort hudi._key_ranges",
     "hudi._md5": "numpy",
@@ -218,7 +219,9 @@ ALLOWED = {
         "hudi.slice_rows hudi.table_schema location parquet.new_file"
     ),
     "hudi.encoding": ("pyarrow hudi.base_files hudi.bloom parquet.new_file"),
-    "hudi.slice_rows": ("pyarrow arrow_types hudi.file_groups location parquet.footer"),
+    "hudi.slice_rows": (
+        "pyarrow arrow_types hudi.file_groups hudi.key_entries location parquet.footer"
+    ),
     "hudi.group_copy": (
         "numpy pyarrow arrow_types hudi.base_file_writer hudi.base_files hudi.encoding "
         "hudi.slice_rows parquet._pages parquet.footer parquet.new_file"

@@ -226,11 +226,12 @@ cdef class BloomMaker:
 
     @staticmethod
     def continuing(StoredBloom stored not None):
-        """Return one that begins with the keys of a stored filter, and adds no row to it."""
-        cdef BloomMaker maker = BloomMaker(stored.bits, stored.hashes)
+        """Return one that begins with the keys of a filter of one row, and adds no row to it."""
+        if stored.rows != 1:
+            raise ValueError(f"a filter of {stored.rows} rows; give one that has one")
+        cdef BloomMaker maker = BloomMaker(1, 1)
         maker.bloom = stored.bloom
-        maker.rows_limit = stored.rows
-        maker.count = <uint64_t>(stored.bloom.rows - 1) * stored.row_keys + stored.last_keys
+        maker.count = stored.last_keys
         maker.data = bytearray(stored.data)
         return maker
 

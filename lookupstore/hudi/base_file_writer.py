@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from lookupstore.hudi.base_files import COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from lookupstore.hudi.encoding import ColumnEncoding, FileFormat
 from lookupstore.hudi.file_groups import FileSlice, GroupId, base_file_name
-from lookupstore.hudi.key_entries import KeyEntries
+from lookupstore.hudi.key_entries import KeyChunk, KeyEntries
 from lookupstore.hudi.slice_rows import SHARED_TEXT
 from lookupstore.hudi.table_schema import TableSchema
 from lookupstore.location import Location
@@ -165,13 +165,13 @@ class BaseFileWriter:
         """Have the keys of the slice before from the start, if that is possible.
 
         Args:
-            said: entries of its footer.
+            said: entries of its footer, which is one of ours, verified.
             path: of it, for errors.
             rows: of it, all of which this file has, too.
             more: rows that come to them.
 
         Raises:
-            CorruptionError: the entries are damaged.
+            CorruptionError: what is there is no filter.
         """
         self._keys = KeyEntries.keep(said, path, self.format.error_rate, rows, more)
 
@@ -260,7 +260,17 @@ class BaseFileWriter:
             _AVRO_KEY: self._schema.with_meta(META_COLUMNS).encode(),
             _MODEL_KEY: b"avro",
         }
-        return entries | self._keys.entries()
+        return entries | self._keys.entries(self.file.name, self._key_chunks())
+
+    def _key_chunks(self) -> list[KeyChunk] | None:
+        """Return where record keys are, if that is all it takes to find them."""
+        chunks = [one for one in self._parquet.chunks if one[0].path == (RECORD_KEY,)]
+        if not all(one.is_plain and one.has_no_null and one.has_known_codec for one, _ in chunks):
+            return None
+        return [
+            KeyChunk(offset, one.nbytes, one.rows, one.plain_bytes, one.codec)
+            for one, offset in chunks
+        ]
 
 
 def in_type(column: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -320,6 +320,9 @@ class BloomBuilder:
     def continuing(cls, bloom: BloomFilter) -> BloomBuilder:
         """Return a builder of a filter that has the keys of another one; no row is added to it.
 
+        Raises:
+            ValueError: the other one has several rows.
+
         >>> builder = BloomBuilder.continuing(BloomFilter.of(pa.array(["k1"])))
         >>> builder.add(pa.array(["k2"]))
         >>> made = builder.finish()

@@ -20,7 +20,8 @@ from lookupstore.hudi.base_files import COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from lookupstore.hudi.bloom import BloomFilter
 from lookupstore.hudi.commit import WriteStat, parse_commit
 from lookupstore.hudi.file_groups import FileGroup, FileSlice, GroupId, parse_base_file
-from lookupstore.hudi.key_files import KeyFile, read_key_file
+from lookupstore.hudi.key_entries import own_entry
+from lookupstore.hudi.key_files import KeyFile, read_unverified
 from lookupstore.hudi.key_ranges import KeyRanges
 from lookupstore.hudi.leftovers import find_leftovers
 from lookupstore.hudi.plans import (
@@ -267,9 +268,10 @@ class _Check:
     def file(self, file: FileSlice, keys: _Keys) -> None:
         """Read all of a current base file."""
         with self._finding("file", file.path):
-            known, said = read_key_file(self._view.location, file)
+            known, said = read_unverified(self._view.location, file)
             bloom = None
             with self._finding("filter", file.path):
+                own_entry(said, file.name, file.path)
                 bloom = BloomFilter.from_footer(said, file.path)
             names = known.source.schema.names
             absent = [name for name in META_COLUMNS if name not in names]

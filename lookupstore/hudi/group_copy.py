@@ -4,8 +4,9 @@ Columns of rows that nothing changes are copied as bytes. Where values change in
 PLAIN, they are replaced in the pages. What is left, dictionaries and columns with nulls, goes
 through Arrow, as all rows do that are not in a row group that can be copied.
 
-A row group can be copied if Arrow wrote it, with the columns that the new file has: what other
-writers say of a chunk may have to be read with their name beside it, which is one for a file.
+A row group can be copied if it is in a file of ours, with the columns that the new file has: others
+may write pages of another version, and what they say of a chunk may have to be read with their name
+beside it, which is one for a file.
 """
 
 from __future__ import annotations
@@ -83,7 +84,11 @@ class GroupCopy:
     @cached_property
     def _is_like(self) -> bool:
         footer, like = self._current.footer, self._into.like
-        return footer.created_by.startswith(_ARROW) and footer.columns == like.columns
+        return (
+            self._current.is_ours
+            and footer.created_by.startswith(_ARROW)
+            and footer.columns == like.columns
+        )
 
     def copy(
         self, group: int, keys: pa.Array | None, places: Places, fresh: Mapping[str, pa.Array]

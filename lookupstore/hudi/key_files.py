@@ -9,17 +9,16 @@ import random
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from lookupstore.columnar.source_file import SourceFile, parquet_source
 from lookupstore.errors import CorruptionError, StaleStoreError
 from lookupstore.hudi.base_files import RECORD_KEY
 from lookupstore.hudi.bloom import FILTER_KEY, OLD_FILTER_KEY, BloomFilter
 from lookupstore.hudi.file_groups import FileSlice
-from lookupstore.hudi.key_entries import CHECKSUM_KEY, GREATEST_KEY, LEAST_KEY, check_entries
+from lookupstore.hudi.key_entries import GREATEST_KEY, LEAST_KEY, KeyChunk, own_entry
 from lookupstore.location import Location
 from lookupstore.parquet._pages import PlainChunk
 
@@ -30,29 +29,8 @@ FILTER_BYTES = 128 << 20
 #: Most files of which the rest of the footer stays in memory.
 MOST_FILES = 100_000
 
-_PLAIN = {"PLAIN", "RLE"}  # values, and where nulls are
-_CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD")
 # Of a row group, keys are in memory all at once.
 _MOST_CHUNK_BYTES = 16 << 20
-
-
-@dataclass(frozen=True)
-class KeyChunk:
-    """Know the chunk of the column of keys of a row group, of PLAIN pages of the first version.
-
-    Attributes:
-        offset: of it.
-        nbytes: of it in the file.
-        rows: of it.
-        plain_bytes: of it when it is not compressed.
-        codec: of pages, in Arrow's words; None: they are not compressed.
-    """
-
-    offset: int
-    nbytes: int
-    rows: int
-    plain_bytes: int
-    codec: str | None
 
 
 @dataclass(frozen=True)
@@ -78,7 +56,7 @@ class KeyFile:
     chunks: tuple[KeyChunk, ...] | None = None
 
     def batches(self) -> Iterator[pa.Array]:
-        """Yield the record keys in the order of rows, a few megabytes at a time.
+        """Yield the record keys in the order of rows: a few megabytes, or a row group, at a time.
 
         Raises:
             CorruptionError: the file is damaged, or a row has no key.
@@ -120,9 +98,17 @@ def read_key_file(location: Location, file: FileSlice) -> tuple[KeyFile, Mapping
         file: the base file.
 
     Raises:
-        CorruptionError: the footer is damaged, or there is no column of record keys.
+        CorruptionError: the footer is damaged, also what it says of keys, if we wrote the file; or
+            there is no column of record keys.
         StaleStoreError: the file is gone.
     """
+    known, said = read_unverified(location, file)
+    own = own_entry(said, file.name, known.shown)
+    return replace(known, chunks=_checked(own.chunks, known)) if own is not None else known, said
+
+
+def read_unverified(location: Location, file: FileSlice) -> tuple[KeyFile, Mapping[bytes, bytes]]:
+    """Read the footer of a base file as `read_key_file` does, whatever it says of keys."""
     filesystem, path = location.resolve(file.path)
     shown = location.show(file.path)
     try:
@@ -132,54 +118,40 @@ def read_key_file(location: Location, file: FileSlice) -> tuple[KeyFile, Mapping
     if RECORD_KEY not in source.schema.names:
         raise CorruptionError(shown, 0, f"a column {RECORD_KEY}", source.schema.names)
     said: Mapping[bytes, bytes] = footer.metadata or {}
-    check_entries(said, shown)
-    columns = _key_columns(footer)
+    key_bytes = 0
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        for column in map(group.column, range(group.num_columns)):
+            if column.path_in_schema == RECORD_KEY:
+                key_bytes += column.total_compressed_size
     known = KeyFile(
         source=source,
         shown=shown,
         least=said.get(LEAST_KEY),
         greatest=said.get(GREATEST_KEY),
-        key_bytes=sum(one.total_compressed_size for one in columns),
+        key_bytes=key_bytes,
         has_filter=FILTER_KEY in said or OLD_FILTER_KEY in said,
-        # Of files of others it is not known what kind of pages they have.
-        chunks=_plain_chunks(columns, source) if CHECKSUM_KEY in said else None,
     )
     return known, said
 
 
-def _key_columns(footer: pq.FileMetaData) -> list[pq.ColumnChunkMetaData]:
-    """Return what a footer says of the column of keys of each row group."""
-    groups = map(footer.row_group, range(footer.num_row_groups))
-    return [
-        column
-        for group in groups
-        for column in map(group.column, range(group.num_columns))
-        if column.path_in_schema == RECORD_KEY
-    ]
+def _checked(chunks: tuple[KeyChunk, ...] | None, known: KeyFile) -> tuple[KeyChunk, ...] | None:
+    """Return the chunks of the column of keys, None if some are large.
 
-
-def _plain_chunks(
-    columns: Sequence[pq.ColumnChunkMetaData], source: SourceFile
-) -> tuple[KeyChunk, ...] | None:
-    """Return the chunks of the column of keys, None if some are large, or have other pages."""
-    chunks = tuple(
-        KeyChunk(
-            one.data_page_offset,
-            one.total_compressed_size,
-            one.num_values,
-            one.total_uncompressed_size,
-            None if one.compression == "UNCOMPRESSED" else one.compression.lower(),
-        )
-        for one in columns
-        if one.physical_type == "BYTE_ARRAY"
-        and set(one.encodings) <= _PLAIN
-        and one.compression in _CODECS
-        and one.statistics is not None
-        and one.statistics.has_null_count
-        and one.statistics.null_count == 0
-        and max(one.total_compressed_size, one.total_uncompressed_size) <= _MOST_CHUNK_BYTES
-    )
-    return chunks if sum(one.rows for one in chunks) == source.num_rows else None
+    Raises:
+        CorruptionError: there cannot be such chunks.
+    """
+    if chunks is None:
+        return None
+    for one in chunks:
+        if one.offset + one.nbytes > known.source.nbytes:
+            what = f"a column chunk within {known.source.nbytes} bytes"
+            raise CorruptionError(known.shown, 0, what, one)
+    if sum(one.rows for one in chunks) != known.source.num_rows:
+        what = f"record keys of {known.source.num_rows} rows"
+        raise CorruptionError(known.shown, 0, what, chunks)
+    most = max((max(one.nbytes, one.plain_bytes) for one in chunks), default=0)
+    return chunks if most <= _MOST_CHUNK_BYTES else None
 
 
 class KnownFiles:

@@ -104,7 +104,7 @@ def merge(
         FormatError: it has a column whose type is no narrower one than that of the table.
     """
     into.share(current.shared)
-    if not changes.may_delete:
+    if current.is_ours and not changes.may_delete:
         rows = sum(current.group_rows)
         into.keep_keys(current.entries, current.shown, rows, len(inserts.keys))
     copies = GroupCopy(current, into)

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from lookupstore.arrow_types import concat
 from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
 from lookupstore.hudi.file_groups import FileSlice
+from lookupstore.hudi.key_entries import own_entry
 from lookupstore.location import Location
 from lookupstore.parquet.footer import ColumnChunk, Footer, read_footer
 
@@ -47,6 +48,7 @@ class SliceRows:
         self, location: Location, file: FileSlice, schema: pa.Schema, *, threads: bool
     ) -> None:
         self._threads = threads
+        self._name = file.name
         #: Path of the file, for errors.
         self.shown = location.show(file.path)
         filesystem, path = location.resolve(file.path)
@@ -75,6 +77,15 @@ class SliceRows:
         self._row_bytes = max(1, sum(one.total_byte_size for one in groups)) / max(
             1, metadata.num_rows
         )
+
+    @cached_property
+    def is_ours(self) -> bool:
+        """Return whether we wrote the file; if so, what its footer says of keys is verified.
+
+        Raises:
+            CorruptionError: it is damaged.
+        """
+        return own_entry(self.entries, self._name, self.shown) is not None
 
     @property
     def entries(self) -> Mapping[bytes, bytes]:

@@ -48,7 +48,8 @@ _OLD_GREATEST, _OLD_LEAST, _NULLS, _GREATEST, _LEAST, _EXACT = 1, 2, 3, 5, 6, (7
 # Of a page, or of values in it.
 _DATA_PAGE, _PLAIN = 0, 0
 
-_CODECS = {0: None, 1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
+#: Codecs of pages in Arrow's words, by their numbers.
+CODECS = {0: None, 1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
 # Arrow leaves out what is longer, too.
 _MOST_STATISTICS = 4096
 
@@ -84,12 +85,12 @@ class ColumnChunk:
     @property
     def has_known_codec(self) -> bool:
         """Return whether pages are compressed with something that Arrow has, or not at all."""
-        return get(self.meta, _CODEC, I32) in _CODECS
+        return get(self.meta, _CODEC, I32) in CODECS
 
     @property
     def codec(self) -> str | None:
         """Return what pages are compressed with, in Arrow's words; None: nothing."""
-        return _CODECS[get(self.meta, _CODEC, I32)]
+        return CODECS[get(self.meta, _CODEC, I32)]
 
     @property
     def rows(self) -> int:

@@ -55,6 +55,8 @@ class NewParquetFile:
         self._stream = stream
         self._like = like
         self._groups: list[tuple[int, list[Struct]]] = []
+        #: Chunks that are written, and where each is, in their order.
+        self.chunks: list[tuple[ColumnChunk, int]] = []
         self._at = 0
         self._write(MAGIC)
 
@@ -67,6 +69,7 @@ class NewParquetFile:
         """
         structs = []
         for chunk, pieces in chunks:
+            self.chunks.append((chunk, self._at))
             structs.append(chunk.moved(self._at))
             for piece in pieces:
                 self._write(piece)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import pyarrow as pa
 from small_tables import SmallTable
 
 from lookupstore.hudi.bloom import FILTER_KEY, OLD_FILTER_KEY, BloomBuilder
 from lookupstore.hudi.bloom_index import BloomIndex
-from lookupstore.hudi.key_entries import GREATEST_KEY, LEAST_KEY
+from lookupstore.hudi.key_entries import GREATEST_KEY, LEAST_KEY, OWN_KEY, _checksum
 from lookupstore.hudi.key_index import KeyIndex
 from lookupstore.hudi.memory_index import MemoryIndex
 from lookupstore.hudi.simple_index import SimpleIndex
@@ -38,6 +40,12 @@ def write(
 def whole_footer(keys: list[str]) -> dict[bytes, bytes]:
     """Return what Hudi says of a file's keys."""
     return filter_of(keys) | range_of(keys)
+
+
+def vouched_for(said: Mapping[bytes, bytes], name: str, chunks: Any = None) -> dict[bytes, bytes]:
+    """Return the entry that makes a file one of ours, by what its footer says."""
+    own = json.dumps({"file": name, "chunks": chunks}).encode()
+    return {OWN_KEY: _checksum(said, own) + own}
 
 
 def range_of(keys: list[str]) -> dict[bytes, bytes]:

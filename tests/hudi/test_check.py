@@ -11,12 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 from remote import Killed
 from small_tables import SmallTable, row
+from tag_tables import vouched_for
 
 from lookupstore.hudi import HudiTable
 from lookupstore.hudi.base_files import META_COLUMNS
 from lookupstore.hudi.bloom import FILTER_KEY, BloomFilter
 from lookupstore.hudi.heartbeat import Heartbeats
-from lookupstore.hudi.key_entries import CHECKSUM_KEY, GREATEST_KEY, LEAST_KEY, checksum_of
+from lookupstore.hudi.key_entries import GREATEST_KEY, LEAST_KEY, OWN_KEY
 
 SCHEMA = pa.schema({"id": pa.int64(), "day": pa.string(), "value": pa.string()})
 VERSIONS = (6, 8, 9)
@@ -56,8 +57,8 @@ def rewrite(
         said.pop(key.encode(), None)
         if value is not None:
             said[key.encode()] = value
-    if CHECKSUM_KEY.decode() not in footer:
-        said[CHECKSUM_KEY] = checksum_of(said)
+    if OWN_KEY.decode() not in footer:
+        said |= vouched_for(said, path.name)
     said.pop(b"ARROW:schema", None)
     with pq.ParquetWriter(path, data.schema, store_schema=False) as writer:
         writer.write_table(change(data))
@@ -128,7 +129,7 @@ OTHER_FILTER = BloomFilter.of(pa.array(["other"])).footer()[FILTER_KEY]
     [
         (None, {FILTER_KEY.decode(): OTHER_FILTER}, "filter", "keys are absent that are there"),
         (None, {FILTER_KEY.decode(): b"AAAA"}, "filter", "expected"),
-        (None, {CHECKSUM_KEY.decode(): b"0"}, "file", "a range of keys with the CRC-32C b'0'"),
+        (None, {OWN_KEY.decode(): b"{}"}, "filter", "a file and chunks in b'lookupstore.record"),
         (None, {LEAST_KEY.decode(): b"2"}, "range", "such as '1'"),
         (None, {GREATEST_KEY.decode(): b"7"}, "range", "such as '8'"),
         (swapped(META_COLUMNS[4], "x"), {}, "row", "_hoodie_file_name is another"),
@@ -164,6 +165,14 @@ def test_duplicates_in_two_files(table: HudiTable) -> None:
     assert len(problems) == 2
     assert all(one.path not in one.problem for one in problems), "two files"
     assert {one.problem.split("'")[1] for one in problems} == {"50", "60"}
+
+
+def test_a_damaged_filter_does_not_hide_what_else_is_wrong(table: HudiTable) -> None:
+    path = base_file(table)
+    said = pq.read_metadata(path).metadata
+    own = {OWN_KEY.decode(): said[OWN_KEY], FILTER_KEY.decode(): OTHER_FILTER}
+    rewrite(path, swapped(META_COLUMNS[2], "2"), **own)
+    assert kinds(table) == {"filter", "duplicate"}
 
 
 def test_a_damaged_page_does_not_hide_what_else_is_wrong(table: HudiTable) -> None:

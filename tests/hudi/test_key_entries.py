@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import random
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tag_tables import vouched_for
 
 from lookupstore.errors import CorruptionError
 from lookupstore.hudi import HudiTable, key_files
@@ -24,16 +27,18 @@ from lookupstore.hudi.bloom import (
 )
 from lookupstore.hudi.encoding import FileFormat
 from lookupstore.hudi.key_entries import (
-    CHECKSUM_KEY,
     GREATEST_KEY,
     LEAST_KEY,
+    OWN_KEY,
+    KeyChunk,
     KeyEntries,
-    check_entries,
-    checksum_of,
+    OwnEntry,
+    own_entry,
 )
 from lookupstore.hudi.key_files import read_key_file
 from lookupstore.hudi.slice_rows import SliceRows
 from lookupstore.hudi.write_options import WriteOptions
+from lookupstore.parquet.footer import footer_bytes, read_footer
 
 HIGH = "\ufb01"
 SCHEMA = pa.schema({"id": pa.string(), "value": pa.int64()})
@@ -41,8 +46,9 @@ SCHEMA = pa.schema({"id": pa.string(), "value": pa.int64()})
 
 def entries_of(keys: list[str], error_rate: float = DEFAULT_ERROR_RATE) -> dict[bytes, bytes]:
     made = KeyEntries(error_rate)
-    made.add(pa.array(keys, pa.string()))
-    return made.entries()
+    if keys:
+        made.add(pa.array(keys, pa.string()))
+    return made.entries("f.parquet", None)
 
 
 def kept(said: Mapping[bytes, bytes], rows: int, more: int = 0, rate: float = 1e-9) -> KeyEntries:
@@ -64,13 +70,13 @@ def test_keys_that_come_later_are_as_if_they_had_come_at_once(seed: int) -> None
             room = entries_with_room(len(keys), DEFAULT_ERROR_RATE)
         for start in range(cut, len(keys), 7):
             made.add(pa.array(keys[start : min(start + 7, len(keys))]))
-        found = made.entries()
+        found = made.entries("f.parquet", None)
         oracle = BloomBuilder(room, most_entries=room)
         oracle.add(pa.array(keys))
         ends = {LEAST_KEY: min(keys).encode(), GREATEST_KEY: max(keys).encode()}
         expected = oracle.finish().footer() | ends
-        assert found == expected | {CHECKSUM_KEY: checksum_of(expected)}
-        check_entries(found, "f.parquet")
+        assert found == expected | vouched_for(expected, "f.parquet")
+        assert own_entry(found, "f.parquet", "p") == OwnEntry(None)
 
 
 def test_room_is_an_eighth_if_java_can_count_its_bits() -> None:
@@ -92,15 +98,23 @@ def test_what_is_made_anew() -> None:
     assert not kept(said, 79).keeps  # of other rows
     assert not kept(said, 80, rate=1e-3).keeps
     assert not kept({}, 80).keeps
-    without = {key: value for key, value in said.items() if key != CHECKSUM_KEY}
-    assert not kept(without, 80).keeps  # of another writer
     java = BloomBuilder(50, most_entries=100)
     java.add(pa.array(keys))
-    rows = java.finish().footer()
-    assert not kept(rows | {CHECKSUM_KEY: checksum_of(rows)}, 80).keeps
-    assert not kept(rows | {CHECKSUM_KEY: checksum_of(rows)}, 30).keeps  # keys of the last row
-    simple = BloomFilter.of(pa.array(keys), kind="SIMPLE").footer()
-    assert not kept(simple | {CHECKSUM_KEY: checksum_of(simple)}, 80).keeps
+    assert not kept(java.finish().footer(), 30).keeps  # two rows, 30 keys in the last
+    assert not kept(BloomFilter.of(pa.array(keys), kind="SIMPLE").footer(), 80).keeps
+    large = BloomBuilder(91, most_entries=91)
+    large.add(pa.array(keys))
+    assert not kept(large.finish().footer(), 80).keeps  # more than an eighth
+    assert kept(large.finish().footer(), 80, 1).keeps
+
+
+def test_more_room_than_another_error_rate_has() -> None:
+    """Of so many keys Java counts the bits at one rate, but not with room at the other."""
+    rows = 1_400_000
+    builder = BloomBuilder(entries_with_room(rows, 0.1), error_rate=0.1, most_entries=rows)
+    builder.add(pa.array(np.arange(rows)).cast(pa.string()))
+    assert kept(builder.finish().footer(), rows, rate=0.1).keeps
+    assert not kept(builder.finish().footer(), rows, rate=1e-300).keeps
 
 
 def test_no_range_where_java_orders_otherwise() -> None:
@@ -111,36 +125,110 @@ def test_no_range_where_java_orders_otherwise() -> None:
         made = kept(entries_of(before), len(before), 1)
         assert made.keeps
         made.add(pa.array([after]))
-        found = made.entries()
+        found = made.entries("f.parquet", None)
         assert not {LEAST_KEY, GREATEST_KEY} & set(found)
         bloom = BloomFilter.from_footer(found)
         assert bloom is not None
         assert bloom.test(pa.array([*before, after])).all()
-    empty = KeyEntries(DEFAULT_ERROR_RATE).entries()
+    empty = entries_of([])
     assert not {LEAST_KEY, GREATEST_KEY} & set(empty)
     made = kept(empty, 0, 1)  # nothing to keep: the range is that of the key that comes
     made.add(pa.array(["k"]))
-    assert made.entries()[LEAST_KEY] == b"k"
+    assert made.entries("f.parquet", None)[LEAST_KEY] == b"k"
 
 
-@pytest.mark.parametrize("key", [FILTER_KEY, LEAST_KEY, GREATEST_KEY, CHECKSUM_KEY])
+@pytest.mark.parametrize("key", [FILTER_KEY, LEAST_KEY, GREATEST_KEY, OWN_KEY])
 def test_changed_entries_are_found(key: bytes) -> None:
     said = entries_of(["k1", "k2"])
+    name_at = said[OWN_KEY].index(b"f.parquet")
     for at in range(len(said[key])):
         value = bytearray(said[key])
         value[at] ^= 1
         changed = said | {key: bytes(value)}
-        with pytest.raises(CorruptionError, match=r"f\.parquet") as error:
-            check_entries(changed, "f.parquet")
-        assert "CRC-32C" in str(error.value)
-        with pytest.raises(CorruptionError):
-            kept(changed, 2)
-    if key != CHECKSUM_KEY:
-        with pytest.raises(CorruptionError):
-            check_entries({one: said[one] for one in said if one != key}, "f.parquet")
+        if key == OWN_KEY and name_at <= at < name_at + len("f.parquet"):
+            assert own_entry(changed, "f.parquet", "p") is None  # of another file
+            continue
+        with pytest.raises(CorruptionError, match=r"^p: "):
+            own_entry(changed, "f.parquet", "p")
+    if key != OWN_KEY:
+        with pytest.raises(CorruptionError, match="CRC-32C"):
+            own_entry({one: said[one] for one in said if one != key}, "f.parquet", "p")
     moved = said | {LEAST_KEY: b"k1k", GREATEST_KEY: b"2"}
-    with pytest.raises(CorruptionError):
-        check_entries(moved, "f.parquet")
+    with pytest.raises(CorruptionError, match="CRC-32C"):
+        own_entry(moved, "f.parquet", "p")
+
+
+def test_entries_that_lie_under_a_right_checksum() -> None:
+    chunk = [4, 10, 2, 12, "snappy"]
+    for chunks in ([chunk], [chunk, [14, 0, 0, 0, None]], [], None):
+        made = None if chunks is None else tuple(KeyChunk(*one) for one in chunks)
+        assert own_entry(vouched_for({}, "f", chunks), "f", "p") == OwnEntry(made)
+    wrong: list[Any] = [1, [1], [[1]], [[-1, *chunk[1:]]], [[*chunk, 1]], [[*chunk[:4], "lzo"]],
+                        [["4", *chunk[1:]]], [[4.0, *chunk[1:]]], [[True, *chunk[1:]]],
+                        [[*chunk[:4], []]]]  # fmt: skip
+    for chunks in wrong:
+        with pytest.raises(CorruptionError, match="column chunks in"):
+            own_entry(vouched_for({}, "f", chunks), "f", "p")
+    for entry in (
+        b"",
+        b"0",
+        b"00000000 [1]",
+        b"00000000 " + b"[" * 100_000,
+        b'00000000 {"file":1}',
+    ):
+        with pytest.raises(CorruptionError, match="a file and chunks"):
+            own_entry({OWN_KEY: entry}, "f", "p")
+
+
+@pytest.mark.parametrize("chunks", [
+    [[4, 1 << 40, 1000, 20, None]],  # behind the end of the file
+    [[1 << 40, 4, 1000, 20, None]],
+    [[4, 100, 999, 20, None]],  # fewer rows
+    [],
+    [[5, 100, 1000, 20_000, None]],  # no page
+    [[4, 0, 1000, 20_000, "snappy"]],
+    [[4, 100, 1000, 1 << 20, "zstd"]],
+])  # fmt: skip
+def test_chunks_that_are_not_there(tmp_path: Path, chunks: Any) -> None:
+    table = table_of(tmp_path / "t", 1000)
+    path, said = footer_of(table)
+    data = path.read_bytes()
+    own = vouched_for(said, path.name, chunks)[OWN_KEY]
+    path.write_bytes(with_entry(data, own))
+    for index in ("simple", "bloom", "in-memory"):
+        with pytest.raises(CorruptionError, match=path.name):
+            table.explain_tag(numbered(range(5)), index=index)
+
+
+def with_entry(data: bytes, own: bytes) -> bytes:
+    """Return a file with another entry of ours in its footer."""
+    footer = read_footer(pa.BufferReader(data), "f")
+    entries = pq.read_metadata(io.BytesIO(data)).metadata | {OWN_KEY: own}
+    end = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    groups = [
+        (one.rows, [chunk.moved(chunk.offset) for chunk in one.columns]) for one in footer.groups
+    ]
+    return data[:end] + footer_bytes(footer, groups, entries)
+
+
+def test_files_that_hudi_puts_together_are_none_of_ours(tmp_path: Path) -> None:
+    """Its binary copy has the entries of the last file, and filters and ranges of all."""
+    table = table_of(tmp_path / "t", 100)
+    path, said = footer_of(table)
+    other = KeyEntries(DEFAULT_ERROR_RATE)
+    other.add(pa.array([f"x{at}" for at in range(100)]))
+    merged = other.entries("other.parquet", None)
+    rows = pq.read_table(path).replace_schema_metadata(None)
+    with pq.ParquetWriter(path, rows.schema) as writer:
+        writer.write_table(rows)
+        writer.add_key_value_metadata(
+            said | {OWN_KEY: merged[OWN_KEY], FILTER_KEY: said[FILTER_KEY], GREATEST_KEY: b"x"}
+        )
+    assert "filter" not in {one.kind for one in table.verify().findings}
+    table.upsert(numbered(range(50, 150), 1))
+    assert table.scan().num_rows == 150
+    assert OWN_KEY in footer_of(table)[1]
+    assert {one.kind for one in table.verify().findings} == {"statistics"}  # of the first file
 
 
 def table_of(path: Path, rows: int) -> HudiTable:
@@ -177,7 +265,7 @@ def test_an_upsert_keeps_the_filter_and_reads_no_key(
     table.upsert(numbered(range(15_000, 15_100), 1), options=options)
     path, after = footer_of(table)
     assert {
-        key: before[key] for key in (FILTER_KEY, LEAST_KEY, CHECKSUM_KEY)
+        key: before[key] for key in (FILTER_KEY, LEAST_KEY, GREATEST_KEY)
     }.items() <= after.items()
     assert read
     assert "_hoodie_record_key" not in read
@@ -218,7 +306,7 @@ def test_keys_of_our_files_are_taken_from_their_pages(
         table.upsert(numbered(range(5000)), options=options)
         (group,) = table.file_groups()
         file, _ = read_key_file(table.location, group.current)
-        assert (file.chunks is None) == (compression == "lz4")
+        assert file.chunks is not None
         assert pa.chunked_array(file.batches()).to_pylist() == [f"k{at}" for at in range(5000)]
     table = HudiTable.open(tmp_path / "none")
     (group,) = table.file_groups()
@@ -235,38 +323,28 @@ def test_keys_of_our_files_are_taken_from_their_pages(
     assert error.value.path == str(path)
 
 
-@pytest.mark.parametrize("null", [False, True])
-@pytest.mark.parametrize(
-    ("pages", "keeps_checksum"),
-    [
-        ({}, True),
-        ({"use_dictionary": False}, False),
-        ({"use_dictionary": False, "data_page_version": "2.0"}, False),
-        ({"use_dictionary": False}, True),
-    ],
-)
-def test_keys_of_other_pages_are_read_by_arrow(
-    tmp_path: Path, pages: dict[str, Any], keeps_checksum: bool, null: bool
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_files_of_other_writers_are_read_and_written_through_arrow(
+    tmp_path: Path, version: str
 ) -> None:
-    """Dictionaries, pages of another version, and nulls, which no file of ours has."""
-    table = table_of(tmp_path / "t", 100)
+    """Pages of the second version are not copied, nor are keys taken from them."""
+    options = WriteOptions(format=FileFormat(row_group_bytes=1 << 16))
+    table = HudiTable.create(tmp_path / "t", SCHEMA, record_key=["id"])
+    table.upsert(numbered(range(5000)), options=options)
     path, said = footer_of(table)
-    if not keeps_checksum:
-        del said[CHECKSUM_KEY]
+    del said[OWN_KEY]
     rows = pq.read_table(path).replace_schema_metadata(None)
-    if null:
-        keys = pa.array([None, *rows["_hoodie_record_key"].to_pylist()[1:]])
-        rows = rows.set_column(2, "_hoodie_record_key", keys)
-    with pq.ParquetWriter(path, rows.schema, **pages) as writer:
-        writer.write_table(rows)
+    with pq.ParquetWriter(
+        path, rows.schema, use_dictionary=False, data_page_version=version
+    ) as writer:
+        writer.write_table(rows, row_group_size=1500)
         writer.add_key_value_metadata(said)
     (group,) = table.file_groups()
-    file, _ = read_key_file(table.location, group.current)
-    is_plain = not pages.get("use_dictionary", True) and keeps_checksum
-    assert (file.chunks is None) == (null or not is_plain)
-    if null:
-        with pytest.raises(CorruptionError, match="_hoodie_record_key in each row"):
-            list(file.batches())
-    else:
-        found = pa.chunked_array(file.batches())
-        assert found.equals(rows["_hoodie_record_key"])
+    assert read_key_file(table.location, group.current)[0].chunks is None
+    table.insert(numbered(range(5000, 5001)), options=options)
+    table.delete(["k7"], options=options)
+    table.upsert(numbered(range(8, 20), 1), options=options)
+    assert {one.kind for one in table.verify().findings} <= {"statistics"}  # of the first file
+    expected = {f"k{at}": int(8 <= at < 20) for at in range(5001) if at != 7}
+    found = table.scan(["id", "value"]).to_pydict()
+    assert dict(zip(found["id"], found["value"], strict=True)) == expected

@@ -95,7 +95,7 @@ def test_what_is_made_anew() -> None:
     assert kept(said, 80).keeps
     assert kept(said, 80, 10).keeps
     assert not kept(said, 80, 11).keeps  # no room
-    assert not kept(said, 79).keeps  # of other rows
+    assert not kept(said, 81).keeps  # of other rows
     assert not kept(said, 80, rate=1e-3).keeps
     assert not kept({}, 80).keeps
     java = BloomBuilder(50, most_entries=100)
@@ -209,6 +209,20 @@ def with_entry(data: bytes, own: bytes) -> bytes:
         (one.rows, [chunk.moved(chunk.offset) for chunk in one.columns]) for one in footer.groups
     ]
     return data[:end] + footer_bytes(footer, groups, entries)
+
+
+def test_a_filter_that_nobody_vouches_for_is_made_anew(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "t", 1000)
+    path, said = footer_of(table)
+    said |= {FILTER_KEY: entries_of([f"x{at}" for at in range(1000)])[FILTER_KEY]}
+    del said[OWN_KEY]
+    rows = pq.read_table(path).replace_schema_metadata(None)
+    with pq.ParquetWriter(path, rows.schema) as writer:
+        writer.write_table(rows)
+        writer.add_key_value_metadata(said)
+    assert "filter" in {one.kind for one in table.verify().findings}
+    table.upsert(numbered(range(5), 1), options=WriteOptions(index="simple"))
+    assert "filter" not in {one.kind for one in table.verify().findings}
 
 
 def test_files_that_hudi_puts_together_are_none_of_ours(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ ALLOWED = {
     ),
     "hudi._bloom": "numpy",
     "hudi.bloom": "numpy pyarrow pybase64 _arrow hudi._bloom",
-    "hudi.key_entries": "crc32c numpy pyarrow hudi.bloom parquet.footer",
+    "hudi.key_entries": "crc32c pyarrow _arrow hudi._key_ranges hudi.bloom parquet.footer",
     "hudi._key_ranges": "numpy _sort",
     "hudi.key_ranges": "numpy pyarrow _arrow _sort hudi._key_ranges",
     "hudi._md5": "numpy",

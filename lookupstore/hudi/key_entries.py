@@ -22,11 +22,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import crc32c
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lookupstore._arrow import BinaryColumn
 from lookupstore.errors import CorruptionError
+from lookupstore.hudi._key_ranges import high_characters
 from lookupstore.hudi.bloom import (
     FILTER_KEY,
     BloomBuilder,
@@ -41,9 +42,6 @@ from lookupstore.parquet.footer import CODECS
 LEAST_KEY, GREATEST_KEY = b"hoodie_min_record_key", b"hoodie_max_record_key"
 OWN_KEY = b"lookupstore.record_keys"
 _ENDS = (LEAST_KEY, GREATEST_KEY)
-
-# The first byte of U+E000; the bytes that follow a first one are below 0xc0.
-_HIGH = 0xEE
 
 
 class KeyChunk(NamedTuple):
@@ -183,7 +181,7 @@ class KeyEntries:
         for keys in self._keys:
             builder.add(keys)
             ends += [one.encode() for one in pc.min_max(keys).as_py().values()]
-            high = high or _has_high_character(keys)
+            high = high or bool(high_characters(BinaryColumn(keys)).any())
         found = builder.finish().footer()
         # Java orders such keys in another way: by no range of ours would it find all of them.
         if ends and not high:
@@ -198,11 +196,3 @@ def _checksum(said: Mapping[bytes, bytes], own: bytes) -> bytes:
     for value in (*(said.get(key, b"") for key in (FILTER_KEY, *_ENDS)), own):
         found = crc32c.crc32c(value, crc32c.crc32c(len(value).to_bytes(8, "little"), found))
     return b"%08x " % found
-
-
-def _has_high_character(keys: pa.Array) -> bool:
-    """Return whether a key has a character from U+E000 on, by its bytes: others have lower ones."""
-    first, last = keys.buffers()[1], keys.buffers()[2]
-    offsets = np.frombuffer(first, np.int32)[keys.offset : keys.offset + len(keys) + 1]
-    data = np.frombuffer(last or b"", np.uint8)[offsets[0] : offsets[-1]]
-    return bool(data.max(initial=0) >= _HIGH)

@@ -82,6 +82,7 @@ setup(
             extension("lookupstore._keys", "ls_keys.c", "ls_hash.c"),
             extension("lookupstore._rows", "ls_rows.c"),
             extension("lookupstore.parquet._pages", "ls_page.c"),
+            extension("lookupstore.parquet._structs"),
             extension("lookupstore.hudi._bloom", "ls_hadoop_bloom.c"),
             extension("lookupstore.hudi._key_ranges", "ls_key_ranges.c"),
             extension("lookupstore.hudi._key_table", "ls_key_table.c", "ls_hash.c"),

@@ -1,59 +1,8 @@
 #include "ls_page.h"
-
-/* Types of the compact protocol. */
-enum { STOP, TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT };
+#include "ls_compact.h"
 
 /* A header nests three deep; what goes deeper is none. */
 enum { MOST_DEPTH = 8 };
-
-static ls_status get_varint(const uint8_t **cursor, const uint8_t *end, uint64_t *value) {
-    uint64_t result = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-        if (*cursor >= end)
-            return LS_TRUNCATED;
-        uint8_t byte = *(*cursor)++;
-        result |= (uint64_t)(byte & 0x7f) << shift;
-        if (byte < 0x80) {
-            *value = result;
-            return LS_OK;
-        }
-    }
-    return LS_BAD_VARINT;
-}
-
-static ls_status get_zigzag(const uint8_t **cursor, const uint8_t *end, int64_t *value) {
-    uint64_t coded;
-    ls_status status = get_varint(cursor, end, &coded);
-    if (status == LS_OK)
-        *value = (int64_t)(coded >> 1) ^ -(int64_t)(coded & 1);
-    return status;
-}
-
-static ls_status get_i32(const uint8_t **cursor, const uint8_t *end, int32_t *value) {
-    int64_t wide;
-    ls_status status = get_zigzag(cursor, end, &wide);
-    if (status != LS_OK)
-        return status;
-    if (wide < INT32_MIN || wide > INT32_MAX)
-        return LS_BAD_VARINT;
-    *value = (int32_t)wide;
-    return LS_OK;
-}
-
-/* Reads the id and the type of the next field of a struct; the type is STOP at its end. */
-static ls_status get_field(const uint8_t **cursor, const uint8_t *end, int64_t *id, int *type) {
-    if (*cursor >= end)
-        return LS_TRUNCATED;
-    uint8_t byte = *(*cursor)++;
-    *type = byte & 0x0f;
-    if (*type == STOP)
-        return LS_OK;
-    if (byte >> 4) {
-        *id += byte >> 4;
-        return LS_OK;
-    }
-    return get_zigzag(cursor, end, id);
-}
 
 static ls_status skip(const uint8_t **cursor, const uint8_t *end, int type, int depth);
 
@@ -61,11 +10,11 @@ static ls_status skip_struct(const uint8_t **cursor, const uint8_t *end, int dep
     int64_t id = 0;
     int type;
     for (;;) {
-        ls_status status = get_field(cursor, end, &id, &type);
-        if (status != LS_OK || type == STOP)
+        ls_status status = ls_compact_field(cursor, end, &id, &type);
+        if (status != LS_OK || type == LS_COMPACT_STOP)
             return status;
         /* Of a field that is a boolean the type is the value. */
-        if (type != TRUE && type != FALSE)
+        if (type != LS_COMPACT_TRUE && type != LS_COMPACT_FALSE)
             status = skip(cursor, end, type, depth);
         if (status != LS_OK)
             return status;
@@ -73,20 +22,13 @@ static ls_status skip_struct(const uint8_t **cursor, const uint8_t *end, int dep
 }
 
 static ls_status skip_list(const uint8_t **cursor, const uint8_t *end, int depth) {
-    if (*cursor >= end)
-        return LS_TRUNCATED;
-    uint8_t byte = *(*cursor)++;
-    uint64_t count = byte >> 4;
-    if (count == 15) {
-        ls_status status = get_varint(cursor, end, &count);
-        if (status != LS_OK)
-            return status;
-    }
-    /* An element has at least a byte. */
-    if (count > (size_t)(end - *cursor))
-        return LS_TRUNCATED;
+    int type;
+    uint64_t count;
+    ls_status status = ls_compact_list(cursor, end, &type, &count);
+    if (status != LS_OK)
+        return status;
     for (uint64_t i = 0; i < count; i++) {
-        ls_status status = skip(cursor, end, byte & 0x0f, depth);
+        status = skip(cursor, end, type, depth);
         if (status != LS_OK)
             return status;
     }
@@ -106,27 +48,38 @@ static ls_status skip(const uint8_t **cursor, const uint8_t *end, int type, int 
     if (depth == MOST_DEPTH)
         return LS_BAD_HEADER;
     switch (type) {
-    case TRUE:
-    case FALSE:
-    case BYTE:
+    case LS_COMPACT_TRUE:
+    case LS_COMPACT_FALSE:
+    case LS_COMPACT_BYTE:
         return skip_bytes(cursor, end, 1);
-    case I16:
-    case I32:
-    case I64:
-        return get_varint(cursor, end, &value);
-    case DOUBLE:
+    case LS_COMPACT_I16:
+    case LS_COMPACT_I32:
+    case LS_COMPACT_I64:
+        return ls_compact_varint(cursor, end, &value);
+    case LS_COMPACT_DOUBLE:
         return skip_bytes(cursor, end, 8);
-    case BINARY:
-        status = get_varint(cursor, end, &value);
+    case LS_COMPACT_BINARY:
+        status = ls_compact_varint(cursor, end, &value);
         return status == LS_OK ? skip_bytes(cursor, end, value) : status;
-    case LIST:
-    case SET:
+    case LS_COMPACT_LIST:
+    case LS_COMPACT_SET:
         return skip_list(cursor, end, depth + 1);
-    case STRUCT:
+    case LS_COMPACT_STRUCT:
         return skip_struct(cursor, end, depth + 1);
     default:
         return LS_BAD_HEADER; /* no page has a map */
     }
+}
+
+static ls_status get_i32(const uint8_t **cursor, const uint8_t *end, int32_t *value) {
+    int64_t wide;
+    ls_status status = ls_compact_integer(cursor, end, &wide);
+    if (status != LS_OK)
+        return status;
+    if (wide < INT32_MIN || wide > INT32_MAX)
+        return LS_BAD_VARINT;
+    *value = (int32_t)wide;
+    return LS_OK;
 }
 
 static ls_status read_data_header(const uint8_t **cursor, const uint8_t *end,
@@ -137,17 +90,17 @@ static ls_status read_data_header(const uint8_t **cursor, const uint8_t *end,
     int type;
     unsigned seen = 0;
     for (;;) {
-        ls_status status = get_field(cursor, end, &id, &type);
+        ls_status status = ls_compact_field(cursor, end, &id, &type);
         if (status != LS_OK)
             return status;
-        if (type == STOP)
+        if (type == LS_COMPACT_STOP)
             return seen == 15 && header->values >= 0 ? LS_OK : LS_BAD_HEADER;
         if (id >= 1 && id <= 4) {
-            if (type != I32)
+            if (type != LS_COMPACT_I32)
                 return LS_BAD_HEADER;
             status = get_i32(cursor, end, fields[id - 1]);
             seen |= 1u << (id - 1);
-        } else if (type != TRUE && type != FALSE) {
+        } else if (type != LS_COMPACT_TRUE && type != LS_COMPACT_FALSE) {
             status = skip(cursor, end, type, 1);
         }
         if (status != LS_OK)
@@ -161,14 +114,14 @@ ls_status ls_page_header_read(const uint8_t **cursor, const uint8_t *end, ls_pag
     unsigned seen = 0;
     *header = (ls_page_header){.values = -1};
     for (;;) {
-        ls_status status = get_field(cursor, end, &id, &type);
+        ls_status status = ls_compact_field(cursor, end, &id, &type);
         if (status != LS_OK)
             return status;
-        if (type == STOP)
+        if (type == LS_COMPACT_STOP)
             break;
         if (id >= 1 && id <= 4) {
             int32_t value = 0;
-            if (type != I32)
+            if (type != LS_COMPACT_I32)
                 return LS_BAD_HEADER;
             status = get_i32(cursor, end, &value);
             seen |= 1u << (id - 1);
@@ -180,9 +133,9 @@ ls_status ls_page_header_read(const uint8_t **cursor, const uint8_t *end, ls_pag
                 header->compressed = value;
             else
                 header->checksum = (uint32_t)value;
-        } else if (id == 5 && type == STRUCT) {
+        } else if (id == 5 && type == LS_COMPACT_STRUCT) {
             status = read_data_header(cursor, end, header);
-        } else if (type != TRUE && type != FALSE) {
+        } else if (type != LS_COMPACT_TRUE && type != LS_COMPACT_FALSE) {
             status = skip(cursor, end, type, 0);
         }
         if (status != LS_OK)
@@ -194,14 +147,10 @@ ls_status ls_page_header_read(const uint8_t **cursor, const uint8_t *end, ls_pag
     return LS_OK;
 }
 
-static uint8_t *put_i32(uint8_t *out, int32_t value) {
-    return ls_put_varint(out, ((uint32_t)value << 1) ^ (uint32_t)(value >> 31));
-}
-
 /* Writes an i32 whose id is the next after that of the field before. */
 static uint8_t *put_next_i32(uint8_t *out, int32_t value) {
-    *out++ = 1 << 4 | I32;
-    return put_i32(out, value);
+    *out++ = 1 << 4 | LS_COMPACT_I32;
+    return ls_put_compact_integer(out, value);
 }
 
 uint8_t *ls_page_header_write(const ls_page_header *header, uint8_t *out) {
@@ -213,24 +162,22 @@ uint8_t *ls_page_header_write(const ls_page_header *header, uint8_t *out) {
         out = put_next_i32(out, (int32_t)header->checksum);
         step = 1;
     }
-    *out++ = (uint8_t)(step << 4 | STRUCT);
+    *out++ = (uint8_t)(step << 4 | LS_COMPACT_STRUCT);
     out = put_next_i32(out, header->values);
     out = put_next_i32(out, header->encoding);
     out = put_next_i32(out, header->definition_encoding);
     out = put_next_i32(out, header->repetition_encoding);
-    *out++ = STOP;
-    *out++ = STOP;
+    *out++ = LS_COMPACT_STOP;
+    *out++ = LS_COMPACT_STOP;
     return out;
 }
 
 static size_t width_of(ls_plain_kind kind) {
     switch (kind) {
     case LS_PLAIN_INT32:
-    case LS_PLAIN_UINT32:
     case LS_PLAIN_FLOAT:
         return 4;
     case LS_PLAIN_INT64:
-    case LS_PLAIN_UINT64:
     case LS_PLAIN_DOUBLE:
         return 8;
     case LS_PLAIN_BYTES:
@@ -287,6 +234,25 @@ ls_status ls_plain_texts(ls_slice values, size_t count, int32_t at, int32_t *end
         ends[i] = at;
     }
     return cursor == end ? LS_OK : LS_BAD_RECORD;
+}
+
+ls_status ls_texts_plain(const ls_column *texts, uint8_t *out, size_t *size) {
+    size_t total = 0;
+    for (size_t i = 0; i < texts->length; i++) {
+        ls_slice value;
+        ls_status status = ls_column_get(texts, i, &value);
+        if (status != LS_OK)
+            return status;
+        if (value.size > INT32_MAX)
+            return LS_TOO_LARGE;
+        if (out) {
+            ls_store32(out + total, (uint32_t)value.size);
+            ls_copy(out + total + 4, value.data, value.size);
+        }
+        total += 4 + value.size;
+    }
+    *size = total;
+    return LS_OK;
 }
 
 /* The first eight bytes as a number that orders as they do; shorter values are filled with zeros. */
@@ -394,9 +360,7 @@ static ls_status replace_bytes(ls_slice values, size_t count, const int64_t *pla
     }
 
 WIDEN(widen_int32, int32_t)
-WIDEN(widen_uint32, uint32_t)
 WIDEN(widen_int64, int64_t)
-WIDEN(widen_uint64, uint64_t)
 WIDEN(widen_float, float)
 WIDEN(widen_double, double)
 
@@ -424,14 +388,8 @@ ls_status ls_plain_replace(ls_plain_kind kind, ls_slice values, size_t count, co
     case LS_PLAIN_INT32:
         widen_int32(out, count, range);
         break;
-    case LS_PLAIN_UINT32:
-        widen_uint32(out, count, range);
-        break;
     case LS_PLAIN_INT64:
         widen_int64(out, count, range);
-        break;
-    case LS_PLAIN_UINT64:
-        widen_uint64(out, count, range);
         break;
     case LS_PLAIN_FLOAT:
         widen_float(out, count, range);

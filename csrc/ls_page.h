@@ -6,6 +6,7 @@
 #define LS_PAGE_H
 
 #include "ls_bytes.h"
+#include "ls_column.h"
 
 enum { LS_DATA_PAGE = 0, LS_ENCODING_PLAIN = 0, LS_ENCODING_RLE = 3 };
 
@@ -33,9 +34,7 @@ uint8_t *ls_page_header_write(const ls_page_header *header, uint8_t *out);
 
 typedef enum {
     LS_PLAIN_INT32,
-    LS_PLAIN_UINT32,
     LS_PLAIN_INT64,
-    LS_PLAIN_UINT64,
     LS_PLAIN_FLOAT,
     LS_PLAIN_DOUBLE,
     LS_PLAIN_BYTES,
@@ -61,6 +60,11 @@ enum { LS_TEXTS_SLACK = 32 };
  * ends: of each in `out`.
  * out: has room for at + values.size + LS_TEXTS_SLACK, which is at most INT32_MAX. */
 ls_status ls_plain_texts(ls_slice values, size_t count, int32_t at, int32_t *ends, uint8_t *out);
+
+/* Writes the bytes of a column without nulls as PLAIN values: each has its length before it.
+ *
+ * out: has room for *size bytes; NULL: they are only counted. */
+ls_status ls_texts_plain(const ls_column *texts, uint8_t *out, size_t *size);
 
 /* Copies PLAIN values, some of them replaced, and widens a range by what is written.
  *

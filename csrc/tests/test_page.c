@@ -93,9 +93,7 @@ static plain any_plain(size_t count, size_t width) {
 /* -1, 0 or 1 as Parquet orders values of a kind. */
 static int order(ls_plain_kind kind, ls_slice a, ls_slice b) {
     int32_t i[2];
-    uint32_t u[2];
     int64_t l[2];
-    uint64_t w[2];
 #define COMPARED(pair)                                                                             \
     do {                                                                                           \
         memcpy(&pair[0], a.data, a.size);                                                          \
@@ -105,12 +103,8 @@ static int order(ls_plain_kind kind, ls_slice a, ls_slice b) {
     switch (kind) {
     case LS_PLAIN_INT32:
         COMPARED(i);
-    case LS_PLAIN_UINT32:
-        COMPARED(u);
     case LS_PLAIN_INT64:
         COMPARED(l);
-    case LS_PLAIN_UINT64:
-        COMPARED(w);
     default: {
         size_t least = a.size < b.size ? a.size : b.size;
         int found = least ? memcmp(a.data, b.data, least) : 0;
@@ -122,11 +116,10 @@ static int order(ls_plain_kind kind, ls_slice a, ls_slice b) {
 }
 
 void test_replaced_values(void) {
-    static const ls_plain_kind kinds[] = {LS_PLAIN_INT32, LS_PLAIN_UINT32, LS_PLAIN_INT64,
-                                          LS_PLAIN_UINT64, LS_PLAIN_BYTES};
-    static const size_t widths[] = {4, 4, 8, 8, 0};
+    static const ls_plain_kind kinds[] = {LS_PLAIN_INT32, LS_PLAIN_INT64, LS_PLAIN_BYTES};
+    static const size_t widths[] = {4, 8, 0};
     for (int round = 0; round < 4000; round++) {
-        size_t which = below(5), count = below(MOST), changes = 0;
+        size_t which = below(3), count = below(MOST), changes = 0;
         ls_plain_kind kind = kinds[which];
         int64_t places[MOST], first = (int64_t)below(1000);
         for (size_t i = 0; i < count; i++)
@@ -195,12 +188,25 @@ void test_texts(void) {
         uint8_t *exact = copy(made.data, made.size);
         ls_slice values = {exact, made.size};
         uint8_t *out = room(start + made.size + LS_TEXTS_SLACK);
-        int32_t ends[MOST + 1];
+        int32_t offsets[MOST + 2] = {(int32_t)start}, *ends = offsets + 1;
         CHECK(ls_plain_texts(values, count, (int32_t)start, ends, out) == LS_OK);
         size_t at = start;
         for (size_t i = 0; i < count; i++) {
             CHECK(same((ls_slice){out + at, (size_t)ends[i] - at}, made.values[i]));
             at = (size_t)ends[i];
+        }
+        /* And back. */
+        ls_column column = {
+            .data = out, .data_size = at, .offsets = offsets, .offset_width = 4, .length = count};
+        size_t size = 0;
+        CHECK(ls_texts_plain(&column, NULL, &size) == LS_OK && size == made.size);
+        uint8_t *again = room(size);
+        CHECK(ls_texts_plain(&column, again, &size) == LS_OK);
+        CHECK(same((ls_slice){again, size}, values));
+        free(again);
+        if (at > start) {
+            column.data_size--;
+            CHECK(ls_texts_plain(&column, NULL, &size) != LS_OK);
         }
         /* More values, fewer, and one that is cut. */
         CHECK(ls_plain_texts(values, count + 1, (int32_t)start, ends, out) != LS_OK);

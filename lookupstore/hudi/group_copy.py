@@ -25,7 +25,7 @@ from lookupstore.hudi.base_file_writer import BaseFileWriter, in_type
 from lookupstore.hudi.base_files import META_COLUMNS
 from lookupstore.hudi.encoding import MOST_GROUP_ROWS, ColumnEncoding
 from lookupstore.hudi.slice_rows import SliceRows
-from lookupstore.parquet._pages import PlainChunk, check_pages
+from lookupstore.parquet._pages import PlainChunk, check_pages, plain_values
 from lookupstore.parquet.footer import ColumnChunk
 from lookupstore.parquet.new_file import EncodedChunk
 
@@ -35,11 +35,13 @@ _ARROW = "parquet-cpp-arrow"
 _WRITTEN_CODECS = {None: "none", "lz4_raw": "lz4"}
 # Pages have their size as an int.
 _MOST_BYTES = 1 << 30
+# Types whose values are as wide in Arrow as in Parquet.
 _PLAIN_KINDS = {
-    **dict.fromkeys((pa.int8(), pa.int16(), pa.int32(), pa.date32()), "int32"),
-    **dict.fromkeys((pa.uint8(), pa.uint16(), pa.uint32()), "uint32"),
+    pa.int32(): "int32",
+    pa.date32(): "int32",
+    pa.time32("ms"): "int32",
     pa.int64(): "int64",
-    pa.uint64(): "uint64",
+    pa.time64("us"): "int64",
     pa.float32(): "float",
     pa.float64(): "double",
     pa.string(): "bytes",
@@ -54,7 +56,7 @@ class _PlainValues:
     """Hold new values of a column: how they are stored, and their bytes, PLAIN."""
 
     kind: str
-    data: bytes
+    data: pa.Buffer
 
 
 class GroupCopy:
@@ -148,8 +150,8 @@ class GroupCopy:
     ) -> dict[str, _PlainValues]:
         """Return new values of the columns whose pages can take them."""
         named = {one.path[0]: one for one in stored}
-        kinds = {
-            name: kind
+        return {
+            name: _PlainValues(kind, plain_values(values))
             for name, values in fresh.items()
             if named[name].is_plain
             and named[name].has_no_null
@@ -157,16 +159,6 @@ class GroupCopy:
             and (kind := plain_kind(values.type)) is not None
             and not values.null_count
         }
-        if not kinds:
-            return {}
-        # Arrow knows how each type is stored; what it writes is taken out of its pages.
-        encoded = ColumnEncoding([], "none").encode(pa.table({name: fresh[name] for name in kinds}))
-        found = {}
-        for chunk, (data,) in (one for _, chunks in encoded.groups() for one in chunks):
-            kind = kinds[chunk.path[0]]
-            values = self._pages(chunk, bytes(data), kind, optional=True).values()
-            found[chunk.path[0]] = _PlainValues(kind, values)
-        return found
 
     def _pages(self, chunk: ColumnChunk, data: bytes, kind: str, *, optional: bool) -> PlainChunk:
         return PlainChunk(
@@ -211,10 +203,8 @@ def plain_kind(kind: pa.DataType) -> str | None:
     >>> plain_kind(pa.timestamp("us"))
     'int64'
     """
-    if pa.types.is_timestamp(kind) or pa.types.is_time64(kind):
+    if pa.types.is_timestamp(kind) and kind.unit != "s":
         return "int64"
-    if pa.types.is_time32(kind):
-        return "int32"
     return _PLAIN_KINDS.get(kind)
 
 

@@ -106,7 +106,7 @@ def merge(
     into.share(current.shared)
     if current.is_ours and not changes.may_delete:
         rows = sum(current.group_rows)
-        into.keep_keys(current.entries, current.shown, rows, len(inserts.keys))
+        into.keep_keys(current.footer.entries, current.shown, rows, len(inserts.keys))
     copies = GroupCopy(current, into)
     first, updated, deleted = 0, 0, 0
     for group, rows in enumerate(current.group_rows):

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 
@@ -85,12 +85,7 @@ class SliceRows:
         Raises:
             CorruptionError: it is damaged.
         """
-        return own_entry(self.entries, self._name, self.shown) is not None
-
-    @property
-    def entries(self) -> Mapping[bytes, bytes]:
-        """Return the entries of the footer's metadata."""
-        return self._file.metadata.metadata or {}
+        return own_entry(self.footer.entries, self._name, self.shown) is not None
 
     @cached_property
     def footer(self) -> Footer:

@@ -7,6 +7,7 @@ from typing_extensions import Self, disjoint_base
 
 KINDS: dict[str, int]
 
+def plain_values(values: pa.Array) -> pa.Buffer: ...
 def check_pages(data: bytes, path: str, offset: int) -> None: ...
 
 @disjoint_base
@@ -23,10 +24,9 @@ class PlainChunk:
         optional: bool,
         codec: pa.Codec | None,
     ) -> Self: ...
-    def values(self) -> bytes: ...
     def texts(self) -> pa.StringArray: ...
     def replace(
-        self, places: npt.NDArray[np.int64], fresh: bytes
+        self, places: npt.NDArray[np.int64], fresh: bytes | pa.Buffer
     ) -> tuple[list[bytes | memoryview], int, bytes | None, bytes | None]: ...
 
 __test__: dict[str, Any]

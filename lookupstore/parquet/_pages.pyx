@@ -7,7 +7,7 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uintptr
 import pyarrow as pa
 from isal.isal_zlib import crc32
 
-from lookupstore._arrow cimport LS_OK, bytes_of, ls_slice, ls_status
+from lookupstore._arrow cimport LS_OK, BinaryColumn, bytes_of, ls_column, ls_slice, ls_status
 
 from lookupstore.errors import CorruptionError
 
@@ -33,9 +33,7 @@ cdef extern from "ls_page.h":
         int32_t repetition_encoding
     ctypedef enum ls_plain_kind:
         LS_PLAIN_INT32
-        LS_PLAIN_UINT32
         LS_PLAIN_INT64
-        LS_PLAIN_UINT64
         LS_PLAIN_FLOAT
         LS_PLAIN_DOUBLE
         LS_PLAIN_BYTES
@@ -51,6 +49,8 @@ cdef extern from "ls_page.h":
         LS_TEXTS_SLACK
     ls_status ls_plain_texts(
         ls_slice values, size_t count, int32_t at, int32_t *ends, uint8_t *out) noexcept nogil
+    ls_status ls_texts_plain(
+        const ls_column *texts, uint8_t *out, size_t *size) noexcept nogil
     ls_status ls_plain_replace(
         ls_plain_kind kind, ls_slice values, size_t count, const int64_t *places, int64_t first,
         size_t replaced, ls_slice fresh, uint8_t *out, size_t *out_size, ls_plain_range *range
@@ -59,9 +59,7 @@ cdef extern from "ls_page.h":
 #: How values are stored, and in which order they are, by name.
 KINDS = {
     "int32": LS_PLAIN_INT32,
-    "uint32": LS_PLAIN_UINT32,
     "int64": LS_PLAIN_INT64,
-    "uint64": LS_PLAIN_UINT64,
     "float": LS_PLAIN_FLOAT,
     "double": LS_PLAIN_DOUBLE,
     "bytes": LS_PLAIN_BYTES,
@@ -106,6 +104,35 @@ cdef class _Pages:
             self.fail(f"a page with the checksum {self.header.checksum:#010x}", "another")
         self.cursor = cursor + size
         return 1
+
+
+def plain_values(values not None):
+    """Return values of an Arrow array, without nulls, as they are in a page that is PLAIN.
+
+    Args:
+        values: string, binary, or of a type whose values are as wide in Parquet, 4 or 8 bytes.
+
+    Returns:
+        A buffer.
+    """
+    cdef BinaryColumn texts
+    cdef size_t size = 0
+    cdef ls_status status
+    cdef uint8_t *out
+    if not pa.types.is_string(values.type) and not pa.types.is_binary(values.type):
+        width = values.type.bit_width // 8
+        return (values.buffers()[1] or pa.py_buffer(b"")).slice(
+            values.offset * width, len(values) * width)
+    texts = BinaryColumn(values)
+    with nogil:
+        status = ls_texts_plain(&texts.column, NULL, &size)
+    if status != LS_OK:
+        raise ValueError(f"values: broken offsets, or a text of 2 GiB ({status})")
+    buffer = pa.allocate_buffer(size)
+    out = <uint8_t *><uintptr_t>buffer.address
+    with nogil:
+        ls_texts_plain(&texts.column, out, &size)
+    return buffer
 
 
 def check_pages(bytes data not None, str path not None, int64_t offset):
@@ -195,29 +222,6 @@ cdef class PlainChunk:
     cdef int no_values(self, _Pages pages) except -1:
         pages.fail(f"{pages.header.values} values of the column's type", "other bytes")
 
-    def values(self):
-        """Return the values as bytes, PLAIN.
-
-        Raises:
-            CorruptionError: the chunk is damaged.
-        """
-        cdef _Pages pages = _Pages(self.data, self.path, self.offset)
-        cdef ls_slice levels, values
-        cdef size_t size
-        cdef int64_t rows = 0
-        found = []
-        while pages.next():
-            page = self.page(pages, &levels, &values)
-            if (
-                ls_plain_size(self.kind, values, pages.header.values, &size) != LS_OK
-                or size != values.size
-            ):
-                self.no_values(pages)
-            rows += pages.header.values
-            found.append(memoryview(page)[levels.size:])
-        self.check_rows(pages, rows)
-        return b"".join(found)
-
     def texts(self):
         """Return the values as an Arrow array, string, if they are bytes.
 
@@ -260,12 +264,12 @@ cdef class PlainChunk:
             pages.fail(f"{self.rows} values in the chunk", f"{rows}")
         return 0
 
-    def replace(self, const int64_t[::1] places, bytes fresh not None):
+    def replace(self, const int64_t[::1] places, fresh not None):
         """Return the pages of a chunk in which some values are others.
 
         Args:
             places: their numbers, ascending, each once, shape (n,).
-            fresh: the values that are there then, PLAIN.
+            fresh: the values that are there then, PLAIN: a buffer.
 
         Returns:
             The pages, a list of bytes; how many bytes they are when they are not compressed, with

@@ -194,10 +194,12 @@ class Footer:
     Attributes:
         meta: the struct FileMetaData, without row groups and entries.
         groups: the row groups.
+        entries: key-value metadata.
     """
 
     meta: Struct
     groups: list[RowGroup]
+    entries: dict[bytes, bytes]
 
     @property
     def created_by(self) -> str:
@@ -268,9 +270,13 @@ def footer_of(data: bytes, path: str, offset: int) -> Footer:
         ]
     except (TypeError, ValueError) as error:
         raise CorruptionError(path, offset, "the footer of a Parquet file", error) from error
+    entries = {
+        get(one, 1, BINARY) or b"": get(one, 2, BINARY) or b""
+        for one in items(meta, _ENTRIES, STRUCT)
+    }
     for field in (_GROUPS, _ENTRIES):
         meta.pop(field, None)
-    return Footer(meta, groups)
+    return Footer(meta, groups, entries)
 
 
 def _chunk(struct: Struct) -> ColumnChunk:
@@ -285,7 +291,7 @@ def _chunk(struct: Struct) -> ColumnChunk:
 
 def footer_bytes(
     like: Footer, groups: list[tuple[int, list[Struct]]], entries: Mapping[bytes, bytes]
-) -> bytes:
+) -> bytearray:
     """Return the end of a file, its magic included.
 
     Args:
@@ -300,7 +306,8 @@ def footer_bytes(
     pairs = [{1: (BINARY, key), 2: (BINARY, value)} for key, value in entries.items()]
     meta[_ENTRIES] = LIST, (STRUCT, pairs)
     data = write_struct(meta)
-    return data + len(data).to_bytes(4, "little") + MAGIC
+    data += len(data).to_bytes(4, "little") + MAGIC
+    return data
 
 
 def _group(number: int, rows: int, chunks: list[Struct]) -> Struct:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import random
 from decimal import Decimal
@@ -13,7 +14,23 @@ import pytest
 
 from lookupstore.errors import CorruptionError
 from lookupstore.parquet.footer import ColumnChunk, Footer, footer_bytes, footer_of, read_footer
-from lookupstore.parquet.structs import I32, I64, STRUCT, get, read_struct, write_struct
+from lookupstore.parquet.structs import (
+    BINARY,
+    BOOL,
+    I16,
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    Struct,
+    get,
+    read_struct,
+    write_struct,
+)
+
+DOUBLE = 7
+# Those that hold others come last.
+KINDS = [BOOL, I16, I32, I64, DOUBLE, BINARY, LIST, STRUCT]
 
 ROWS = pa.table(
     {
@@ -142,7 +159,7 @@ def test_bytes_that_are_no_footer_are_told(seed: int) -> None:
 
 
 def test_an_entry_may_be_long() -> None:
-    """The filter of some million keys is longer than what Thrift takes for a sane text."""
+    """The filter of some million keys is longer than what Thrift's library takes for sane."""
     entry = random.randbytes(20 << 20)
     footer = read_footer(pa.BufferReader(file_of(ROWS)), "f")
     data = b"PAR1" + footer_bytes(footer, [], {b"filter": entry})
@@ -150,8 +167,79 @@ def test_an_entry_may_be_long() -> None:
     assert read_footer(pa.BufferReader(data), "f").groups == []
 
 
+def any_value(kind: int, chosen: random.Random, depth: int) -> Any:
+    if kind == STRUCT:
+        return any_struct(chosen, depth + 1)
+    if kind == LIST:
+        item = chosen.choice(KINDS[: 6 if depth > 3 else None])
+        count = chosen.choice([0, 1, 14, 15, 40] if depth < 2 else [0, 1])
+        return item, [any_value(item, chosen, depth + 1) for _ in range(count)]
+    if kind == BINARY:
+        return chosen.randbytes(chosen.choice([0, 1, 127, 128, 3000]))
+    if kind == BOOL:
+        return chosen.random() < 0.5
+    if kind == DOUBLE:
+        return chosen.uniform(-1e9, 1e9)
+    most = 1 << ({I16: 16, I32: 32, I64: 64}[kind] - 1)
+    return chosen.choice([0, -1, 63, 64, -65, most - 1, -most])
+
+
+def any_struct(chosen: random.Random, depth: int = 0) -> Struct:
+    fields = [*chosen.sample(range(1, 40), chosen.randint(0, 9)), chosen.choice([300, 32767])]
+    found: Struct = {}
+    for field in sorted(fields):
+        kind = chosen.choice(KINDS[: 6 if depth > 3 else None])
+        found[field] = kind, any_value(kind, chosen, depth + 1)
+    return found
+
+
+def test_any_struct_comes_back(seed: int) -> None:
+    chosen = random.Random(seed)
+    for _ in range(300):
+        struct = any_struct(chosen)
+        data = bytes(write_struct(struct))
+        assert read_struct(data, "f", 0) == struct
+        for _ in range(5):
+            with pytest.raises(CorruptionError, match="a Thrift struct"):
+                read_struct(data[: chosen.randrange(len(data))], "f", 0)
+            changed = bytearray(data)
+            changed[chosen.randrange(len(data))] = chosen.randrange(256)
+            with contextlib.suppress(CorruptionError):
+                read_struct(bytes(changed), "f", 0)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "other bytes at 0"),
+        (b"\x19\xf8\xff\xff\xff\xff\x0f", "other bytes"),  # a list of 4 billion texts
+        (b"\x18\xff\xff\xff\xff\x0f\x00", "4294967295 bytes at 6: 1 are left"),
+        (b"\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00", "bytes at 11: 1 are left"),
+        (b"\x15" + b"\xff" * 10 + b"\x00", "other bytes"),  # a number without end
+        (b"\x15\x80\x80\x80\x80\x10\x00", "2147483648 in a narrower integer"),
+        (b"\x14\x80\x80\x04\x00", "32768 in a narrower integer"),
+        (b"\x05\xff\xff\x7f\x02\x00", "other bytes"),  # a field of a number that none has
+        (b"\x1b\x00\x00", "of type 11"),  # a map
+        (b"\x19\x10", "other bytes"),  # a list of one that is not there
+        (b"\x17\x00\x00", "8 bytes at 1: 2 are left"),
+    ],
+)
+def test_bytes_that_are_no_struct(data: bytes, said: str) -> None:
+    with pytest.raises(CorruptionError, match=said) as error:
+        read_struct(data, "f", 7)
+    assert (error.value.path, error.value.offset) == ("f", 7)
+
+
+@pytest.mark.parametrize(
+    "struct", [{1: (99, 1)}, {1: (LIST, (99, [1]))}, {1: (BINARY, "text")}, {1: (I64, 1 << 64)}]
+)
+def test_what_no_struct_can_hold(struct: Struct) -> None:
+    with pytest.raises((ValueError, TypeError, OverflowError)):
+        write_struct(struct)
+
+
 def test_structs_in_each_other_without_end() -> None:
     with pytest.raises(CorruptionError, match="in each other"):
         read_struct(b"\x1c" * 100_000, "f", 7)
     with pytest.raises(CorruptionError, match="f: offset 7: expected the footer"):
-        footer_of(write_struct({4: (15, (12, [{}]))}), "f", 7)
+        footer_of(bytes(write_struct({4: (LIST, (STRUCT, [{}]))})), "f", 7)

@@ -1,0 +1,92 @@
+/* The Thrift compact protocol: numbers, and where fields of a struct begin.
+ *
+ * Source: thrift, doc/specs/thrift-compact-protocol.md. */
+#ifndef LS_COMPACT_H
+#define LS_COMPACT_H
+
+#include "ls_bytes.h"
+
+/* Types of fields, and of elements of lists. A field that is a boolean has its value as its type. */
+enum {
+    LS_COMPACT_STOP,
+    LS_COMPACT_TRUE,
+    LS_COMPACT_FALSE,
+    LS_COMPACT_BYTE,
+    LS_COMPACT_I16,
+    LS_COMPACT_I32,
+    LS_COMPACT_I64,
+    LS_COMPACT_DOUBLE,
+    LS_COMPACT_BINARY,
+    LS_COMPACT_LIST,
+    LS_COMPACT_SET,
+    LS_COMPACT_MAP,
+    LS_COMPACT_STRUCT,
+};
+
+/* Reads a size or a count. */
+static inline ls_status ls_compact_varint(const uint8_t **cursor, const uint8_t *end,
+                                          uint64_t *value) {
+    uint64_t result = 0;
+    for (unsigned shift = 0; shift < 64; shift += 7) {
+        if (*cursor >= end)
+            return LS_TRUNCATED;
+        uint8_t byte = *(*cursor)++;
+        result |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80) {
+            *value = result;
+            return LS_OK;
+        }
+    }
+    return LS_BAD_VARINT;
+}
+
+/* Reads an integer, of which small ones, also below 0, are short. */
+static inline ls_status ls_compact_integer(const uint8_t **cursor, const uint8_t *end,
+                                           int64_t *value) {
+    uint64_t coded;
+    ls_status status = ls_compact_varint(cursor, end, &coded);
+    if (status == LS_OK)
+        *value = (int64_t)(coded >> 1) ^ -(int64_t)(coded & 1);
+    return status;
+}
+
+/* Writes an integer, at most 10 bytes. */
+static inline uint8_t *ls_put_compact_integer(uint8_t *out, int64_t value) {
+    return ls_put_varint(out, ((uint64_t)value << 1) ^ (uint64_t)(value >> 63));
+}
+
+/* Reads the type of the next field of a struct, STOP at its end, and its id by that of the one
+ * before. */
+static inline ls_status ls_compact_field(const uint8_t **cursor, const uint8_t *end, int64_t *id,
+                                         int *type) {
+    if (*cursor >= end)
+        return LS_TRUNCATED;
+    uint8_t byte = *(*cursor)++;
+    *type = byte & 0x0f;
+    if (*type == LS_COMPACT_STOP)
+        return LS_OK;
+    ls_status status = LS_OK;
+    if (byte >> 4)
+        *id += byte >> 4;
+    else
+        status = ls_compact_integer(cursor, end, id);
+    return status == LS_OK && (*id < 0 || *id > INT16_MAX) ? LS_BAD_HEADER : status;
+}
+
+/* Reads the type and the number of the elements of a list; each has at least a byte. */
+static inline ls_status ls_compact_list(const uint8_t **cursor, const uint8_t *end, int *type,
+                                        uint64_t *count) {
+    if (*cursor >= end)
+        return LS_TRUNCATED;
+    uint8_t byte = *(*cursor)++;
+    *type = byte & 0x0f;
+    *count = byte >> 4;
+    if (*count == 15) {
+        ls_status status = ls_compact_varint(cursor, end, count);
+        if (status != LS_OK)
+            return status;
+    }
+    return *count > (size_t)(end - *cursor) ? LS_TRUNCATED : LS_OK;
+}
+
+#endif

@@ -1,0 +1,227 @@
+"""Structs of the Thrift compact protocol, as dictionaries; see `structs`."""
+
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stddef cimport size_t
+from libc.stdint cimport INT16_MAX, INT16_MIN, INT32_MAX, INT32_MIN, int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
+
+from lookupstore._arrow cimport LS_OK, bytes_of, ls_slice, ls_status
+
+
+cdef extern from "ls_compact.h":
+    enum:
+        LS_COMPACT_STOP
+        LS_COMPACT_TRUE
+        LS_COMPACT_FALSE
+        LS_COMPACT_BYTE
+        LS_COMPACT_I16
+        LS_COMPACT_I32
+        LS_COMPACT_I64
+        LS_COMPACT_DOUBLE
+        LS_COMPACT_BINARY
+        LS_COMPACT_LIST
+        LS_COMPACT_STRUCT
+    ls_status ls_compact_varint(
+        const uint8_t **cursor, const uint8_t *end, uint64_t *value) noexcept nogil
+    ls_status ls_compact_integer(
+        const uint8_t **cursor, const uint8_t *end, int64_t *value) noexcept nogil
+    ls_status ls_compact_field(
+        const uint8_t **cursor, const uint8_t *end, int64_t *id, int *type) noexcept nogil
+    ls_status ls_compact_list(
+        const uint8_t **cursor, const uint8_t *end, int *type, uint64_t *count) noexcept nogil
+    uint8_t *ls_put_compact_integer(uint8_t *out, int64_t value) noexcept nogil
+    uint8_t *ls_put_varint(uint8_t *out, uint64_t value) noexcept nogil
+
+# A field that is a boolean says so by either of two types; here it is of the first.
+BOOL = LS_COMPACT_TRUE
+I16 = LS_COMPACT_I16
+I32 = LS_COMPACT_I32
+I64 = LS_COMPACT_I64
+BINARY = LS_COMPACT_BINARY
+LIST = LS_COMPACT_LIST
+STRUCT = LS_COMPACT_STRUCT
+
+cdef enum:
+    # A footer nests less deep; what goes deeper is none.
+    MOST_DEPTH = 16
+    # Bytes of a field without its value, and of a number, at most.
+    HEAD_BYTES = 11
+    NUMBER_BYTES = 10
+
+
+cdef class _Reader:
+    cdef const uint8_t *start
+    cdef const uint8_t *cursor
+    cdef const uint8_t *end
+
+    def __cinit__(self, bytes data not None):
+        cdef ls_slice memory = bytes_of(data)
+        self.start = self.cursor = memory.data
+        self.end = memory.data + memory.size
+
+    cdef int check(self, ls_status status) except -1:
+        if status != LS_OK:
+            raise ValueError(f"other bytes at {self.cursor - self.start}")
+        return 0
+
+    cdef const uint8_t *take(self, uint64_t size) except NULL:
+        cdef const uint8_t *found = self.cursor
+        if size > <uint64_t>(self.end - found):
+            raise ValueError(f"{size} bytes at {found - self.start}: {self.end - found} are left")
+        self.cursor += size
+        return found
+
+    cdef object integer(self, int64_t least, int64_t greatest):
+        cdef int64_t value = 0
+        self.check(ls_compact_integer(&self.cursor, self.end, &value))
+        if value < least or value > greatest:
+            raise ValueError(f"{value} in a narrower integer")
+        return value
+
+    cdef dict struct(self, int depth):
+        cdef int64_t field = 0
+        cdef int kind = 0
+        cdef dict found = {}
+        while True:
+            self.check(ls_compact_field(&self.cursor, self.end, &field, &kind))
+            if kind == LS_COMPACT_STOP:
+                return found
+            if kind == LS_COMPACT_TRUE or kind == LS_COMPACT_FALSE:
+                found[field] = LS_COMPACT_TRUE, kind == LS_COMPACT_TRUE
+            else:
+                found[field] = kind, self.value(kind, depth + 1)
+
+    cdef object value(self, int kind, int depth):
+        cdef uint64_t count = 0, _item
+        cdef int items = 0
+        cdef double number
+        if depth == MOST_DEPTH:
+            raise ValueError(f"more than {MOST_DEPTH} structs and lists in each other")
+        if kind == LS_COMPACT_STRUCT:
+            return self.struct(depth)
+        if kind == LS_COMPACT_BINARY:
+            self.check(ls_compact_varint(&self.cursor, self.end, &count))
+            return PyBytes_FromStringAndSize(<const char *>self.take(count), <Py_ssize_t>count)
+        if kind == LS_COMPACT_I64:
+            return self.integer(-1 << 63, (1 << 63) - 1)
+        if kind == LS_COMPACT_I32:
+            return self.integer(INT32_MIN, INT32_MAX)
+        if kind == LS_COMPACT_I16:
+            return self.integer(INT16_MIN, INT16_MAX)
+        if kind == LS_COMPACT_LIST:
+            self.check(ls_compact_list(&self.cursor, self.end, &items, &count))
+            if items == LS_COMPACT_FALSE:
+                items = LS_COMPACT_TRUE
+            values = []
+            for _item in range(count):
+                values.append(self.value(items, depth + 1))
+            return items, values
+        if kind == LS_COMPACT_TRUE:  # in a list
+            return self.take(1)[0] == LS_COMPACT_TRUE
+        if kind == LS_COMPACT_BYTE:
+            return (<const signed char *>self.take(1))[0]
+        if kind == LS_COMPACT_DOUBLE:
+            memcpy(&number, self.take(8), 8)
+            return number
+        raise ValueError(f"a field or an element of type {kind}")
+
+
+cdef class _Writer:
+    cdef bytearray out
+    cdef size_t used
+
+    def __cinit__(self):
+        self.out = bytearray(1024)
+
+    cdef uint8_t *room(self, size_t size) except NULL:
+        """Return where the next bytes go; the caller adds to `used` how many there are."""
+        if size > <size_t>len(self.out) - self.used:
+            PyByteArray_Resize(self.out, self.used + size + (self.used + size) // 2)
+        return <uint8_t *>PyByteArray_AS_STRING(self.out) + self.used
+
+    cdef int went(self, const uint8_t *end) except -1:
+        self.used = end - <uint8_t *>PyByteArray_AS_STRING(self.out)
+        return 0
+
+    cdef int struct(self, dict struct) except -1:
+        cdef int64_t before = 0, field
+        cdef int kind
+        cdef uint8_t *out
+        for number in sorted(struct):
+            kind, held = struct[number]
+            field = number
+            if kind == LS_COMPACT_TRUE and not held:
+                kind = LS_COMPACT_FALSE
+            out = self.room(HEAD_BYTES)
+            if 0 < field - before < 16:
+                out[0] = <uint8_t>((field - before) << 4 | kind)
+                self.went(out + 1)
+            else:
+                out[0] = <uint8_t>kind
+                self.went(ls_put_compact_integer(out + 1, field))
+            before = field
+            if kind != LS_COMPACT_TRUE and kind != LS_COMPACT_FALSE:
+                self.value(kind, held)
+        out = self.room(1)
+        out[0] = LS_COMPACT_STOP
+        self.went(out + 1)
+        return 0
+
+    cdef int value(self, int kind, object value) except -1:
+        cdef uint8_t *out
+        cdef ls_slice memory
+        cdef double number
+        cdef int items
+        if kind == LS_COMPACT_STRUCT:
+            self.struct(value)
+        elif kind == LS_COMPACT_BINARY:
+            memory = bytes_of(value)
+            out = ls_put_varint(self.room(NUMBER_BYTES + memory.size), memory.size)
+            memcpy(out, memory.data, memory.size)
+            self.went(out + memory.size)
+        elif kind == LS_COMPACT_I16 or kind == LS_COMPACT_I32 or kind == LS_COMPACT_I64:
+            self.went(ls_put_compact_integer(self.room(NUMBER_BYTES), value))
+        elif kind == LS_COMPACT_LIST:
+            items, values = value
+            out = self.room(HEAD_BYTES)
+            if len(values) < 15:
+                out[0] = <uint8_t>(len(values) << 4 | items)
+                self.went(out + 1)
+            else:
+                out[0] = <uint8_t>(15 << 4 | items)
+                self.went(ls_put_varint(out + 1, len(values)))
+            for one in values:
+                self.value(items, one)
+        elif kind == LS_COMPACT_TRUE or kind == LS_COMPACT_BYTE:
+            out = self.room(1)
+            out[0] = <uint8_t>(
+                (LS_COMPACT_TRUE if value else LS_COMPACT_FALSE)
+                if kind == LS_COMPACT_TRUE else <signed char>value)
+            self.went(out + 1)
+        elif kind == LS_COMPACT_DOUBLE:
+            number = value
+            out = self.room(8)
+            memcpy(out, &number, 8)
+            self.went(out + 8)
+        else:
+            raise ValueError(f"a field or an element of type {kind}")
+        return 0
+
+
+def decode(bytes data not None):
+    """Return the struct that some bytes begin with.
+
+    Raises:
+        ValueError: they begin with none.
+    """
+    cdef _Reader reader = _Reader(data)
+    return reader.struct(0)
+
+
+def encode(dict struct not None):
+    """Return a struct as bytes."""
+    cdef _Writer writer = _Writer()
+    writer.struct(struct)
+    PyByteArray_Resize(writer.out, writer.used)
+    return writer.out

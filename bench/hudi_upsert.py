@@ -155,7 +155,7 @@ def main(given: list[str] | None = None) -> None:
     parser.add_argument("--rows", type=int, default=10_000_000, help="in the table (%(default)s)")
     parser.add_argument("--files", type=int, default=16, help="that they are in (%(default)s)")
     parser.add_argument("--keys", type=int, default=1_000_000, help="to upsert (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=3, help="of each (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="of each (%(default)s)")
     asked = parser.parse_args(given)
     print("\n".join(machine_lines()))
     measured: dict[Subject, Measurement] = {}
@@ -163,8 +163,9 @@ def main(given: list[str] | None = None) -> None:
         bench = Bench(Path(folder), asked)
         rounds: dict[tuple[str, str], list[Found]] = {}
         turns = [("upsert", OURS), ("upsert", DELTA), ("scan", OURS), ("scan", PYARROW)]
-        for _ in range(asked.rounds):
-            for verb, contender in turns:
+        for number in range(asked.rounds):
+            # To and fro: whoever comes after one that let go of much memory gets it back soonest.
+            for verb, contender in turns[:: -1 if number % 2 else 1]:
                 if contender not in bench.lacking:
                     # Memory is slow until a virtual machine has it: the first time is for that, so
                     # that it is not whoever comes after much else that pays.

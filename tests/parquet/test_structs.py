@@ -218,7 +218,9 @@ def test_any_struct_comes_back(seed: int) -> None:
         (b"\x15" + b"\xff" * 10 + b"\x00", "other bytes"),  # a number without end
         (b"\x15\x80\x80\x80\x80\x10\x00", "2147483648 in a narrower integer"),
         (b"\x14\x80\x80\x04\x00", "32768 in a narrower integer"),
+        (b"\x18\x02a", "2 bytes at 2: 1 are left"),
         (b"\x05\xff\xff\x7f\x02\x00", "other bytes"),  # a field of a number that none has
+        (b"\x05\x80\x80\x08\x02\x00", "other bytes"),  # field 65,536
         (b"\x1b\x00\x00", "of type 11"),  # a map
         (b"\x19\x10", "other bytes"),  # a list of one that is not there
         (b"\x17\x00\x00", "8 bytes at 1: 2 are left"),
@@ -228,6 +230,12 @@ def test_bytes_that_are_no_struct(data: bytes, said: str) -> None:
     with pytest.raises(CorruptionError, match=said) as error:
         read_struct(data, "f", 7)
     assert (error.value.path, error.value.offset) == ("f", 7)
+
+
+def test_a_list_of_booleans_by_either_type() -> None:
+    for kind in (b"\x21", b"\x22"):
+        struct = read_struct(b"\x19" + kind + b"\x01\x02\x00", "f", 0)
+        assert struct == {1: (LIST, (BOOL, [True, False]))}
 
 
 @pytest.mark.parametrize(

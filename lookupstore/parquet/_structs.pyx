@@ -33,15 +33,6 @@ cdef extern from "ls_compact.h":
     uint8_t *ls_put_compact_integer(uint8_t *out, int64_t value) noexcept nogil
     uint8_t *ls_put_varint(uint8_t *out, uint64_t value) noexcept nogil
 
-# A field that is a boolean says so by either of two types; here it is of the first.
-BOOL = LS_COMPACT_TRUE
-I16 = LS_COMPACT_I16
-I32 = LS_COMPACT_I32
-I64 = LS_COMPACT_I64
-BINARY = LS_COMPACT_BINARY
-LIST = LS_COMPACT_LIST
-STRUCT = LS_COMPACT_STRUCT
-
 cdef enum:
     # A footer nests less deep; what goes deeper is none.
     MOST_DEPTH = 16
@@ -87,6 +78,7 @@ cdef class _Reader:
             self.check(ls_compact_field(&self.cursor, self.end, &field, &kind))
             if kind == LS_COMPACT_STOP:
                 return found
+            # Such a field has its value as its type; here a boolean has one type.
             if kind == LS_COMPACT_TRUE or kind == LS_COMPACT_FALSE:
                 found[field] = LS_COMPACT_TRUE, kind == LS_COMPACT_TRUE
             else:

@@ -9,32 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from lookupstore.errors import CorruptionError
-from lookupstore.parquet._structs import (
-    BINARY,
-    BOOL,
-    I16,
-    I32,
-    I64,
-    LIST,
-    STRUCT,
-    decode,
-    encode,
-)
+from lookupstore.parquet._structs import decode, encode
 
-__all__ = [
-    "BINARY",
-    "BOOL",
-    "I16",
-    "I32",
-    "I64",
-    "LIST",
-    "STRUCT",
-    "Struct",
-    "get",
-    "items",
-    "read_struct",
-    "write_struct",
-]
+# Types, as the protocol numbers them.
+BOOL, I16, I32, I64, BINARY, LIST, STRUCT = 1, 4, 5, 6, 8, 9, 12
 
 Struct = dict[int, tuple[int, Any]]
 

@@ -110,7 +110,7 @@ ALLOWED = {
     "": "build columnar expiry location publish store versions",
     # layer 4b: columnar files without a store
     "columnar.evolution": "pyarrow arrow_types file_reading",
-    "columnar.source_file": "pyarrow xxhash file_reading file_search location",
+    "columnar.source_file": ("pyarrow xxhash file_reading file_search location parquet.footer"),
     "columnar.lookup_file": (
         "numpy pyarrow xxhash arrow_types build columnar.source_file made_files runs sst"
     ),
@@ -139,7 +139,7 @@ ALLOWED = {
     "hudi.timeline": "location",
     "hudi.file_groups": "hudi.options hudi.timeline location",
     "hudi.avro_schema": "pyarrow arrow_types",
-    "hudi.base_files": "pyarrow location",
+    "hudi.base_files": "pyarrow location parquet.footer",
     "hudi.owner": "",
     "hudi.renewal": "",
     "hudi.lock_file": "location",

@@ -20,6 +20,7 @@ from lookupstore.errors import CorruptionError, StaleStoreError
 from lookupstore.file_reading import fitted, read_file
 from lookupstore.file_search import FoundFiles, find_files, format_of
 from lookupstore.location import written_ns
+from lookupstore.parquet.footer import footer_of
 
 # Most footers are shorter: one request of an object store brings one.
 _TAIL_BYTES = 64 << 10
@@ -249,6 +250,8 @@ def parquet_source(filesystem: fs.FileSystem, path: str) -> tuple[SourceFile, pq
 
 
 def _parquet_footer(tail: bytes, path: str, nbytes: int) -> tuple[pa.Schema, pq.FileMetaData]:
+    # Some of what may be wrong in it Arrow does not tell of: it ends the process.
+    footer_of(tail[:-_PARQUET_END], path, nbytes - len(tail))
     try:
         # Not `metadata.schema`: the two hold each other, and all that a footer says, which may be
         # megabytes, until garbage is collected.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -17,6 +18,7 @@ import pyarrow.dataset as ds
 
 from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
 from lookupstore.location import Location
+from lookupstore.parquet.footer import read_footer
 
 COMMIT_TIME = "_hoodie_commit_time"
 RECORD_KEY = "_hoodie_record_key"
@@ -38,6 +40,8 @@ _FORMAT = ds.ParquetFileFormat(
     default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
 )
 
+# Footers that are read at one time.
+_FOOTER_THREADS = 16
 # How a scan goes that has one processor, and shares memory with others that have the others.
 _ONE_THREAD = {"use_threads": False, "fragment_readahead": 1, "batch_size": 1 << 15}
 
@@ -83,6 +87,8 @@ class BaseFiles:
         """
         scanner = self._scanner(columns, where)
         with self._telling():
+            if where is not None:
+                self._check_footers()
             return scanner.to_table()
 
     def batches(
@@ -96,10 +102,12 @@ class BaseFiles:
             threads: whether to read and decode several files at the same time, and ahead.
         """
         ahead = {} if threads else _ONE_THREAD
-        return self._batches(self._scanner(columns, where, **ahead))
+        return self._batches(self._scanner(columns, where, **ahead), is_filtered=where is not None)
 
-    def _batches(self, scanner: ds.Scanner) -> Iterator[pa.RecordBatch]:
+    def _batches(self, scanner: ds.Scanner, *, is_filtered: bool) -> Iterator[pa.RecordBatch]:
         with self._telling():
+            if is_filtered:
+                self._check_footers()
             for batch in scanner.to_batches():
                 if batch.num_rows:
                     yield batch
@@ -112,6 +120,17 @@ class BaseFiles:
         except (pa.ArrowException, TypeError) as error:
             # A scanner has not read anything yet: only the expression can be wrong.
             raise ValueError(f"filter: {error}") from None
+
+    def _check_footers(self) -> None:
+        """Look at the footers whose statistics a filter asks: Arrow ends the process at some."""
+        with ThreadPoolExecutor(_FOOTER_THREADS, "lookupstore-footer") as pool:
+            for _ in pool.map(self._check_footer, self._paths):
+                continue
+
+    def _check_footer(self, path: str) -> None:
+        filesystem, full = self._location.resolve(path)
+        with filesystem.open_input_file(full) as file:
+            read_footer(file, self._location.show(path))
 
     def _fragment(self, path: str) -> ds.ParquetFileFragment:
         filesystem, full = self._location.resolve(path)

@@ -123,7 +123,7 @@ class GroupCopy:
         footer = self._current.footer
         stored = footer.groups[group]
         rows = {one.rows for one in stored.columns if len(one.path) == 1}
-        if [(one.name, one.kind) for one in stored.columns] != footer.leaves:
+        if [one.name for one in stored.columns] != [one.name for one in footer.leaves]:
             raise CorruptionError(self._current.shown, 0, "the columns of the schema", "others")
         if rows != {stored.rows}:
             raise CorruptionError(self._current.shown, 0, f"{stored.rows} values a column", rows)

@@ -17,7 +17,7 @@ from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
 from lookupstore.hudi.file_groups import FileSlice
 from lookupstore.hudi.key_entries import own_entry
 from lookupstore.location import Location
-from lookupstore.parquet.footer import ColumnChunk, Footer, read_footer
+from lookupstore.parquet.footer import ColumnChunk, read_footer
 
 # Of a batch: rows, or fewer if they are wide.
 _BATCH_ROWS = 1 << 15
@@ -54,6 +54,8 @@ class SliceRows:
         filesystem, path = location.resolve(file.path)
         with self._telling():
             self._stream = filesystem.open_input_file(path)
+            #: What the file says of itself.
+            self.footer = read_footer(self._stream, self.shown)
             first = pq.ParquetFile(self._stream)
             #: Columns of text that the file holds as a few values, and that are read like that.
             self.shared = _shared_texts(first, schema)
@@ -86,12 +88,6 @@ class SliceRows:
             CorruptionError: it is damaged.
         """
         return own_entry(self.footer.entries, self._name, self.shown) is not None
-
-    @cached_property
-    def footer(self) -> Footer:
-        """Return the footer of the file."""
-        with self._telling():
-            return read_footer(self._stream, self.shown)
 
     def read_chunk(self, chunk: ColumnChunk) -> bytes:
         """Read the bytes of a column chunk."""

@@ -5,10 +5,10 @@ Source: parquet-format, parquet.thrift (FileMetaData, RowGroup, ColumnChunk, Col
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from lookupstore.errors import CorruptionError
 from lookupstore.parquet.structs import (
@@ -31,8 +31,9 @@ _TAIL = 8
 
 # Fields of FileMetaData.
 _SCHEMA, _ROWS, _GROUPS, _ENTRIES, _CREATED_BY = 2, 3, 4, 5, 6
-# Fields of SchemaElement, and of its repetition the one that has nulls.
-_KIND, _REPETITION, _NAME, _CHILDREN, _OPTIONAL = 1, 3, 4, 5, 1
+# Fields of SchemaElement, and its repetitions that are not once.
+_KIND, _REPETITION, _NAME, _CHILDREN = 1, 3, 4, 5
+_OPTIONAL, _REPEATED = 1, 2
 # Fields of RowGroup.
 _COLUMNS, _GROUP_BYTES, _GROUP_ROWS, _GROUP_OFFSET, _GROUP_STORED, _ORDINAL = 1, 2, 3, 5, 6, 7
 # Fields of ColumnChunk.
@@ -45,6 +46,8 @@ _DATA_OFFSET, _DICTIONARY_OFFSET, _STATISTICS, _ENCODING_STATS = 9, 11, 12, 13
 _INDEX_OFFSET, _FILTER_OFFSET, _FILTER_BYTES, _SIZE_STATISTICS = 10, 14, 15, 16
 # Fields of Statistics: those of old readers, how many nulls, those of others, whether these are so.
 _OLD_GREATEST, _OLD_LEAST, _NULLS, _GREATEST, _LEAST, _EXACT = 1, 2, 3, 5, 6, (7, 8)
+# Fields of SizeStatistics, and the type of values that have the first.
+_TEXT_BYTES, _REPETITION_LEVELS, _DEFINITION_LEVELS, _BYTE_ARRAY = 1, 2, 3, 6
 # Of a page, or of values in it.
 _DATA_PAGE, _PLAIN = 0, 0
 
@@ -187,6 +190,22 @@ class RowGroup:
         return sum(one.plain_bytes for one in self.columns)
 
 
+class Leaf(NamedTuple):
+    """Know what a schema says of a Parquet column.
+
+    Attributes:
+        name: of it, as it is stored.
+        kind: physical type.
+        definition: greatest definition level.
+        repetition: greatest repetition level.
+    """
+
+    name: bytes
+    kind: int
+    definition: int
+    repetition: int
+
+
 @dataclass(frozen=True, eq=False)
 class Footer:
     """Hold the footer of a file.
@@ -212,13 +231,25 @@ class Footer:
         return items(self.meta, _SCHEMA, STRUCT)[1:]
 
     @cached_property
-    def leaves(self) -> list[tuple[bytes, int]]:
-        """Return the name and the physical type of each Parquet column, in the order of chunks."""
-        return [
-            (get(one, _NAME, BINARY), get(one, _KIND, I32))
-            for one in self.columns
-            if not get(one, _CHILDREN, I32)
-        ]
+    def leaves(self) -> list[Leaf]:
+        """Return the Parquet columns, in the order of chunks."""
+        leaves = []
+        above = [(0, 0, 0)]  # elements to come, and levels, of each that holds the next one
+        for one in self.columns:
+            while len(above) > 1 and above[-1][0] == 0:
+                above.pop()
+            left, definition, repetition = above[-1]
+            above[-1] = left - 1, definition, repetition
+            how = get(one, _REPETITION, I32)
+            definition += how in (_OPTIONAL, _REPEATED)
+            repetition += how == _REPEATED
+            children = get(one, _CHILDREN, I32) or 0
+            if children:
+                above.append((children, definition, repetition))
+            else:
+                name, kind = get(one, _NAME, BINARY), get(one, _KIND, I32)
+                leaves.append(Leaf(name, kind, definition, repetition))
+        return leaves
 
     @cached_property
     def nullable(self) -> frozenset[str]:
@@ -276,7 +307,36 @@ def footer_of(data: bytes, path: str, offset: int) -> Footer:
     }
     for field in (_GROUPS, _ENTRIES):
         meta.pop(field, None)
-    return Footer(meta, groups, entries)
+    footer = Footer(meta, groups, entries)
+    for group in groups:
+        if not _is_of(group, footer.leaves):
+            what = "column chunks as the schema has them"
+            raise CorruptionError(path, offset, what, [one.meta for one in group.columns])
+    return footer
+
+
+def _is_of(group: RowGroup, leaves: Sequence[Leaf]) -> bool:
+    """Return whether chunks have the types of a schema, and as many sizes as it has levels.
+
+    Arrow ends the process, at some places, if they have not.
+
+    Source: Arrow, parquet/metadata.cc (ColumnChunkMetaDataImpl), parquet/size_statistics.cc
+    (SizeStatistics::Validate).
+    """
+    if [one.kind for one in group.columns] != [leaf.kind for leaf in leaves]:
+        return False
+    for chunk, leaf in zip(group.columns, leaves, strict=True):
+        sizes: Struct = get(chunk.meta, _SIZE_STATISTICS, STRUCT) or {}
+        if _TEXT_BYTES in sizes and leaf.kind != _BYTE_ARRAY:
+            return False
+        for field, most in (
+            (_REPETITION_LEVELS, leaf.repetition),
+            (_DEFINITION_LEVELS, leaf.definition),
+        ):
+            _, levels = get(sizes, field, LIST) or (I64, [])
+            if len(levels) not in (0, most + 1):
+                return False
+    return True
 
 
 def _chunk(struct: Struct) -> ColumnChunk:

@@ -17,11 +17,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from footers import with_footer
 from pyarrow import orc
 
 from lookupstore import host_folder
 from lookupstore.columnar import ColumnarFiles, file_lookup
 from lookupstore.errors import CorruptionError, DiskQuotaError, StaleStoreError
+from lookupstore.parquet.structs import I32, I64, STRUCT, Struct
 from lookupstore.residency import Residency
 
 MAKING = "making a lookup file"
@@ -370,6 +372,20 @@ def test_a_lookup_file_whose_bits_rot_is_made_again(
         made(caplog)
         assert files.lookup(list(range(5000)))["v"].to_pylist() == list(range(5000))
         assert made(caplog) == ["a.parquet"]
+
+
+@pytest.mark.parametrize("field", [{1: (I32, 1)}, {16: (STRUCT, {1: (I64, 5)})}])
+def test_footers_at_which_arrow_ends_the_process(
+    tmp_path: Path, residency: Residency, field: Struct
+) -> None:
+    path = tmp_path / "a.parquet"
+    write(path, pa.table({"id": range(3000), "v": range(3000)}))
+    path.write_bytes(
+        with_footer(path.read_bytes(), lambda _, path: field if path == ("id",) else {})
+    )
+    for build in ("always", "never"):
+        with pytest.raises(CorruptionError, match=r"a\.parquet: offset .* as the schema has them"):
+            ColumnarFiles(path, key="id", build=build, residency=residency).lookup([1])
 
 
 def test_damaged_sources_are_errors(tmp_path: Path, residency: Residency, seed: int) -> None:

@@ -11,15 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from footers import with_footer
 from oracle import assert_same_rows, other, other_incremental, other_scan
 from small_tables import SCHEMA, SmallTable, row
 
 from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
 from lookupstore.hudi import HudiTable, base_files, view
+from lookupstore.hudi.base_files import META_COLUMNS
 from lookupstore.hudi.timeline import next_time
 from lookupstore.location import Location
+from lookupstore.parquet.structs import I32, I64, LIST, STRUCT, Struct
 
 VERSIONS = [6, 8, 9]
 OLD = "20200101000000000"
@@ -342,6 +346,34 @@ def test_damaged_base_files(tmp_path: Path) -> None:
             list(opened.scan_batches())
         with pytest.raises(CorruptionError):
             opened.incremental()
+
+
+@pytest.mark.parametrize(
+    "field", [{1: (I32, 0)}, {16: (STRUCT, {3: (LIST, (I64, [1] * 9))})}], ids=["type", "sizes"]
+)
+def test_footers_at_which_arrow_ends_the_process(tmp_path: Path, field: Struct) -> None:
+    table = SmallTable(tmp_path / "t", 9)
+    first = table.commit("a-0", [row(1, "one")])
+    table.commit("b-0", [row(key, str(key)) for key in range(2, 3000)])
+    file = damaged(table, "b-0*.parquet")
+    file.write_bytes(with_footer(file.read_bytes(), lambda *_: field))
+    opened = HudiTable.open(table.path)
+    where = pc.field("_hoodie_commit_time") > ""
+    new = opened.scan(as_of=first.time).drop_columns(list(META_COLUMNS))
+    for action in (
+        opened.scan,
+        lambda: opened.scan(filter=where),
+        lambda: list(opened.scan_batches(filter=where)),
+        opened.incremental,
+        lambda: opened.tag(new, index="simple"),
+        lambda: opened.tag(new),
+        lambda: opened.upsert(new),
+    ):
+        with pytest.raises(CorruptionError) as caught:
+            action()
+        assert caught.value.path == str(file)
+    assert opened.scan(filter=where, as_of=first.time).num_rows == 1
+    assert opened.verify().findings
 
 
 def test_names_of_base_files(tmp_path: Path) -> None:

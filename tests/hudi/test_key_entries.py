@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from footers import with_footer
 from tag_tables import vouched_for
 
 from lookupstore.errors import CorruptionError
@@ -38,7 +39,6 @@ from lookupstore.hudi.key_entries import (
 from lookupstore.hudi.key_files import read_key_file
 from lookupstore.hudi.slice_rows import SliceRows
 from lookupstore.hudi.write_options import WriteOptions
-from lookupstore.parquet.footer import footer_bytes, read_footer
 
 HIGH = "\ufb01"
 SCHEMA = pa.schema({"id": pa.string(), "value": pa.int64()})
@@ -202,13 +202,8 @@ def test_chunks_that_are_not_there(tmp_path: Path, chunks: Any) -> None:
 
 def with_entry(data: bytes, own: bytes) -> bytes:
     """Return a file with another entry of ours in its footer."""
-    footer = read_footer(pa.BufferReader(data), "f")
     entries = pq.read_metadata(io.BytesIO(data)).metadata | {OWN_KEY: own}
-    end = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
-    groups = [
-        (one.rows, [chunk.moved(chunk.offset) for chunk in one.columns]) for one in footer.groups
-    ]
-    return data[:end] + footer_bytes(footer, groups, entries)
+    return with_footer(data, entries=entries)
 
 
 def test_a_filter_that_nobody_vouches_for_is_made_anew(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from footers import footer_in, with_footer
 
 from lookupstore.errors import CorruptionError
 from lookupstore.parquet.footer import ColumnChunk, Footer, footer_bytes, footer_of, read_footer
@@ -57,10 +58,6 @@ def footer_or_error(data: bytes) -> Footer | CorruptionError:
         return read_footer(pa.BufferReader(data), "broken")
     except CorruptionError as error:
         return error
-
-
-def footer_in(data: bytes) -> bytes:
-    return data[-8 - int.from_bytes(data[-8:-4], "little") : -8]
 
 
 @pytest.mark.parametrize("compression", ["none", "snappy", "zstd"])
@@ -121,9 +118,60 @@ def test_a_chunk_elsewhere_does_not_point_into_its_old_file() -> None:
     assert moved[9][1] == chunk.meta[9][1] + 1000
 
 
+LEVELS = pa.schema(
+    [
+        pa.field("sure", pa.int64(), nullable=False),
+        pa.field("text", pa.string()),
+        pa.field(
+            "nested",
+            pa.struct(
+                [
+                    pa.field("list", pa.list_(pa.field("element", pa.int8(), nullable=False))),
+                    pa.field("sure", pa.int32(), nullable=False),
+                ]
+            ),
+        ),
+        pa.field("last", pa.list_(pa.struct([("a", pa.list_(pa.string()))])), nullable=False),
+        pa.field("end", pa.float64()),
+    ]
+)
+
+
+def test_levels_are_those_that_arrow_knows() -> None:
+    data = file_of(LEVELS.empty_table())
+    leaves = read_footer(pa.BufferReader(data), "f").leaves
+    schema = pq.read_metadata(io.BytesIO(data)).schema
+    said = [schema.column(at) for at in range(len(schema))]
+    assert [(one.definition, one.repetition) for one in leaves] == [
+        (one.max_definition_level, one.max_repetition_level) for one in said
+    ]
+    assert [one.name.decode() for one in leaves] == [one.name for one in said]
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "value"),
+    [
+        ("number", 1, (I32, 2)),  # another type
+        ("number", 1, (I32, 99)),
+        ("number", 16, (STRUCT, {1: (I64, 5)})),  # bytes of text
+        ("number", 16, (STRUCT, {2: (LIST, (I64, [2, 1]))})),
+        ("number", 16, (STRUCT, {3: (LIST, (I64, [2]))})),
+        ("text", 16, (STRUCT, {3: (LIST, (I32, [2, 1, 0]))})),
+    ],
+)
+def test_chunks_at_which_arrow_ends_the_process(name: str, field: int, value: Any) -> None:
+    data = file_of(ROWS)
+    for changed in ({}, {field: value}):
+        made = with_footer(data, lambda _, path, new=changed: new if path[0] == name else {})
+        found = footer_or_error(made)
+        assert isinstance(found, CorruptionError) == bool(changed)
+    assert isinstance(found, CorruptionError)
+    assert found.expected == "column chunks as the schema has them"
+
+
 @pytest.mark.parametrize("by", [-1, 1])
 def test_a_chunk_that_is_not_in_the_file(by: int) -> None:
-    data = file_of(ROWS)
+    data = file_of(ROWS.select(["number"]))
     footer = read_footer(pa.BufferReader(data), "f")
     chunk = footer.groups[0].columns[0]
     body = data[: -8 - len(footer_in(data))]

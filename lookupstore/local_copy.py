@@ -53,6 +53,24 @@ _HASH_BYTES = 1 << 20
 _log = logging.getLogger(__name__)
 
 
+class _End:
+    """Closes the file of a copy, and lets go of the next one, when nobody has the copy any more.
+
+    Not the copy itself does: while its own `__del__` ran, another thread could still get it by a
+    weak reference, with a file that was closed.
+    """
+
+    def __init__(self, descriptor: int, user: int) -> None:
+        self._descriptor = descriptor
+        self._user = user
+        self.next: LocalCopy | None = None
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+        if self.next is not None:
+            self.next.users.discard(self._user)
+
+
 class LocalCopy:
     """Fill, repair and download one local copy; one object a process and inode.
 
@@ -86,7 +104,7 @@ class LocalCopy:
         replace: Callable[[LocalCopy, int], LocalCopy],
         recoded: bool = False,
     ) -> None:
-        self._next: LocalCopy | None = None
+        self._end = _End(descriptor, id(self))
         self.path = path
         self.descriptor = descriptor
         self.chunks = chunks
@@ -102,12 +120,6 @@ class LocalCopy:
         self._thread: threading.Thread | None = None
         self._rest_until = 0.0
         _copies.add(self)
-
-    def __del__(self) -> None:
-        if hasattr(self, "descriptor"):
-            os.close(self.descriptor)
-            if self._next is not None:
-                self._next.users.discard(id(self))
 
     def after_fork(self) -> None:
         """Go on in a child of fork, which has none of the threads."""
@@ -140,7 +152,7 @@ class LocalCopy:
         chunks = self.chunks
         if chunks is None or chunks.state != WRONG:
             return self
-        if self._next is None:
+        if self._end.next is None:
             attempt = chunks.attempt + 1
             if attempt >= WHOLE_ATTEMPTS:
                 raise CorruptionError(
@@ -149,10 +161,10 @@ class LocalCopy:
                     f"{self.remote.nbytes} bytes of XXH64 {self.xxh64}",
                     f"others, {WHOLE_ATTEMPTS} times",
                 )
-            self._next = self._replace(self, attempt)
-            self._next.users.add(id(self))
-            self._next.download()
-        return self._next.latest()
+            self._end.next = self._replace(self, attempt)
+            self._end.next.users.add(id(self))
+            self._end.next.download()
+        return self._end.next.latest()
 
     # -- what readers ask for
 

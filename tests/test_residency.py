@@ -6,6 +6,7 @@ The proxy before the server counts what all processes ask for.
 from __future__ import annotations
 
 import errno
+import gc
 import hashlib
 import json
 import logging
@@ -20,6 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,7 +32,7 @@ from pyarrow import fs
 import lookupstore
 from lookupstore import chunks, local_copy, remote
 from lookupstore.errors import ClosedError, CorruptionError, DiskQuotaError, LookupStoreError
-from lookupstore.residency import Copy, Residency
+from lookupstore.residency import Copy, Residency, _open_copies
 from lookupstore.sst import Reader, Writer
 from lookupstore.sst.cache import BlockCache
 from lookupstore.uris import shown_uri
@@ -241,6 +243,30 @@ def test_a_closed_copy(residency: Residency, store: ObjectStore) -> None:
     for use in (lambda: copy.fill, lambda: copy.resident, copy.wait, lambda: copy.counts):
         with pytest.raises(ClosedError, match=r"s3://\*\*\*@bucket/a\.sst"):
             use()
+
+
+def test_a_copy_whose_file_is_being_closed_is_not_given_out(
+    residency: Residency, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was, to a thread that asked between the close and the end of the object."""
+    copy = hold(residency, store)
+    assert copy.wait()
+    (file,) = [held.descriptor for held in open_copies(copy.path)]
+    seen = []
+
+    def closing(descriptor: int) -> None:
+        if descriptor == file:
+            seen.append(open_copies(copy.path))
+        os.close(descriptor)
+
+    monkeypatch.setattr(local_copy, "os", SimpleNamespace(**{**vars(os), "close": closing}))
+    copy.close()
+    gc.collect()
+    assert seen == [[]]
+
+
+def open_copies(path: str) -> list[local_copy.LocalCopy]:
+    return [held for held in _open_copies.values() if held.path == path]
 
 
 def test_a_download_stops_when_nobody_uses_the_copy(residency: Residency, proxy: Proxy) -> None:

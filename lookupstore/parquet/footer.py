@@ -311,7 +311,7 @@ def footer_of(data: bytes, path: str, offset: int) -> Footer:
     for group in groups:
         if not _is_of(group, footer.leaves):
             what = "column chunks as the schema has them"
-            raise CorruptionError(path, offset, what, [one.meta for one in group.columns])
+            raise CorruptionError(path, offset, what, "others")
     return footer
 
 

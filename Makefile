@@ -108,6 +108,10 @@ else
 	$(BIN)/pytest $(PYTEST_ARGS)
 endif
 
+.PHONY: stranger
+stranger: java  ## Do what the README says in new folders and empty environments, and each extra alone
+	PYTHON="$(PYTHON)" .ci/stranger
+
 # ---- checks ------------------------------------------------------------------------------------
 
 .PHONY: test-c
@@ -203,6 +207,10 @@ hudi-sim: $(VENV)/.built  ## The same with simulated writers, slow and with wron
 bench: $(VENV)/.built  ## Time every verb beside its rivals
 	$(BIN)/pytest bench $(BENCH_ARGS)
 
+.PHONY: bench-store
+bench-store: $(VENV)/.built  ## Time a store as the README builds and asks it: 10,000,000 rows
+	$(BIN)/pytest -q bench/test_store.py -k W1 --records 10000000 --queries 1000000 --rounds 3 $(BENCH_ARGS)
+
 .PHONY: bench-stages
 bench-stages: $(VENV)/.built  ## Time each stage of a batch of lookups beside what memory takes
 	$(CC) -std=c11 -O3 -DNDEBUG -Wall -Wextra -Werror -Icsrc \
@@ -213,6 +221,10 @@ bench-stages: $(VENV)/.built  ## Time each stage of a batch of lookups beside wh
 .PHONY: bench-defaults
 bench-defaults: $(VENV)/.built  ## Measure what block size, codec and filter rate cost and gain
 	$(BIN)/python bench/defaults.py $(BENCH_DEFAULTS_ARGS)
+
+.PHONY: bench-imports
+bench-imports: $(VENV)/.built  ## Time `import lookupstore` and `lookupstore --version` in new processes
+	$(BIN)/python bench/imports.py $(BENCH_IMPORTS_ARGS)
 
 .PHONY: bench-core
 bench-core: $(VENV)/.built  ## Time the core against its bars: 10,000,000 records
@@ -249,6 +261,22 @@ sdist: dist/.sdist  ## Make dist/lookupstore-VERSION.tar.gz
 .PHONY: wheel
 wheel: dist/.wheel  ## Make a wheel from the sdist
 
+# Needs Docker on Linux. The sdist may be one that was downloaded.
+.PHONY: wheels
+wheels:  ## Make and test wheels for every Python on this platform, with cibuildwheel, in wheelhouse
+	test -n "$$(ls dist/*.tar.gz 2>/dev/null)" || $(MAKE) sdist
+	$(call new-venv,.venv-cibuildwheel,$(PYTHON))
+	.venv-cibuildwheel/bin/python -m pip install --quiet 'cibuildwheel>=3,<4'
+	.venv-cibuildwheel/bin/cibuildwheel --output-dir wheelhouse dist/*.tar.gz
+
+.PHONY: check-version
+check-version:  ## Check that TAG=vX.Y.Z is the version of the package and of the newest changes
+	@version=$$(sed -n 's/^__version__ = "\(.*\)"/\1/p' lookupstore/_version.py); \
+	changes=$$(sed -n 's/^## \([0-9][^ ]*\).*/\1/p' CHANGELOG.md | head -n 1); \
+	if [ "$(TAG)" != "v$$version" ] || [ "$$changes" != "$$version" ]; then \
+	    echo "TAG is $(TAG), the package $$version and the newest changes $$changes" >&2; exit 1; \
+	fi
+
 .PHONY: test-wheel
 test-wheel: dist/.wheel  ## Install the wheel in a new environment; run the demo and the suite, without Spark
 	rm -rf .venv-wheel
@@ -278,6 +306,6 @@ $(PYTHONS:%=python-%): python-%: dist/.sdist
 .PHONY: clean
 clean:  ## Remove everything that these targets made
 	rm -rf .venv .venv-* build dist *.egg-info lookupstore-demo .benchmarks .hypothesis .mypy_cache .pytest_cache \
-	    .ruff_cache spark-warehouse artifacts
+	    .ruff_cache spark-warehouse artifacts wheelhouse
 	find lookupstore \( -name '*.so' -o -name '*.c' \) -delete
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""Builds the extensions and nothing else; metadata is in pyproject.toml.
+"""Builds the extensions, and lends the README to package indexes; the rest is in pyproject.toml.
 
 LOOKUPSTORE_BUILD=debug turns on Cython's bounds checks and C's asserts;
 LOOKUPSTORE_BUILD=sanitize adds AddressSanitizer and UndefinedBehaviorSanitizer;
@@ -6,11 +6,16 @@ LOOKUPSTORE_BUILD=thread adds ThreadSanitizer.
 """
 
 import os
+import re
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pyarrow
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.modified import newer_group
 
 BUILD = os.environ.get("LOOKUPSTORE_BUILD", "release")
 SANITIZERS = {"sanitize": "-fsanitize=address,undefined", "thread": "-fsanitize=thread"}
@@ -31,71 +36,128 @@ if BUILD not in FLAGS:
 # One folder a kind of build: distutils and Cython compare times, not flags, and would otherwise
 # take the objects of another kind for their own.
 BUILD_BASE = f"build/{BUILD}"
+JOBS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
+# Where links of the README lead for who reads it outside of the repository.
+SOURCE = "https://github.com/lookupstore/lookupstore/blob/main/"
+
+INCLUDE = ["csrc", pyarrow.get_include()]
 HEADERS = sorted(f"csrc/{name}" for name in os.listdir("csrc") if name.endswith(".h"))
+COMPILE_ARGS = [
+    "-std=c11",
+    "-fvisibility=hidden",
+    "-Wall",
+    "-Wextra",
+    "-Wno-unused-function",
+    "-Wno-unused-parameter",
+    *FLAGS[BUILD],
+]
+# What Cython needs for typed memoryviews, 20,000 lines of C: once, and not in each module.
+SHARED = "lookupstore._cyutility"
+
+# Each Cython module with the files of csrc that are linked into it.
+MODULES = {
+    "lookupstore._arrow": [],
+    "lookupstore.sst._block": ["ls_block", "ls_order"],
+    "lookupstore.sst._filter": ["ls_filter", "ls_hash"],
+    "lookupstore.sst._map": [],
+    "lookupstore.sst._table": ["ls_slots", "ls_hash", "ls_block", "ls_order"],
+    "lookupstore.sst._writeback": [],
+    "lookupstore.sst._batch": [
+        "ls_batch",
+        "ls_block",
+        "ls_fences",
+        "ls_filter",
+        "ls_hash",
+        "ls_order",
+        "ls_slots",
+    ],
+    "lookupstore._sort": ["ls_gather", "ls_sort", "ls_order"],
+    "lookupstore._keys": ["ls_keys", "ls_hash"],
+    "lookupstore._rows": ["ls_rows"],
+    "lookupstore.parquet._pages": ["ls_page"],
+    "lookupstore.parquet._structs": [],
+    "lookupstore.hudi._bloom": ["ls_hadoop_bloom"],
+    "lookupstore.hudi._key_ranges": ["ls_key_ranges"],
+    "lookupstore.hudi._key_table": ["ls_key_table", "ls_hash"],
+    "lookupstore.hudi._md5": ["ls_md5"],
+}
 
 
-def extension(name, *c_sources):
-    """Describe one Cython module with the C files that it compiles in."""
+class BuildSideBySide(build_ext):
+    """Compiles csrc once, whatever links it, and everything on all processors."""
+
+    def finalize_options(self):
+        super().finalize_options()
+        self.parallel = self.parallel or JOBS
+
+    def build_extensions(self):
+        with ThreadPoolExecutor(self.parallel) as pool:
+            sources = sorted({source for names in MODULES.values() for source in names})
+            objects = dict(zip(sources, pool.map(self.compile_once, sources), strict=True))
+        for extension in self.extensions:
+            extension.extra_objects = [objects[name] for name in MODULES.get(extension.name, [])]
+            extension.depends = [*extension.depends, *extension.extra_objects]
+        # The longest ones first, so that no processor waits at the end for one of them.
+        self.extensions.sort(key=lambda one: os.path.getsize(one.sources[0]), reverse=True)
+        super().build_extensions()
+
+    def compile_once(self, name):
+        """Return the object of a file of csrc, compiled unless it is newer than all it is of."""
+        source = f"csrc/{name}.c"
+        (path,) = self.compiler.object_filenames([source], output_dir=self.build_temp)
+        if self.force or newer_group([source, *HEADERS], path, "newer"):
+            self.compiler.compile(
+                [source],
+                output_dir=self.build_temp,
+                include_dirs=INCLUDE,
+                debug=self.debug,
+                extra_postargs=COMPILE_ARGS,
+            )
+        return path
+
+
+def readme():
+    """Return the README with absolute links; those within it stay."""
+    text = Path("README.md").read_text(encoding="utf-8")
+    return re.sub(r"\]\((?!#|[a-z]+:)", f"]({SOURCE}", text)
+
+
+def extension(name, sources):
+    """Describe one module; the objects of csrc come to it when they are compiled."""
     return Extension(
         name,
-        [name.replace(".", "/") + ".pyx", *(f"csrc/{source}" for source in c_sources)],
-        include_dirs=["csrc", pyarrow.get_include()],
+        sources,
+        include_dirs=INCLUDE,
         depends=HEADERS,
-        extra_compile_args=[
-            "-std=c11",
-            "-fvisibility=hidden",
-            "-Wall",
-            "-Wextra",
-            "-Wno-unused-function",
-            "-Wno-unused-parameter",
-            *FLAGS[BUILD],
-        ],
+        extra_compile_args=COMPILE_ARGS,
         libraries=["m"],
         extra_link_args=[SANITIZERS[BUILD]] if BUILD in SANITIZERS else [],
     )
 
 
-setup(
-    options={"build": {"build_base": BUILD_BASE}},
-    ext_modules=cythonize(
-        [
-            extension("lookupstore._arrow"),
-            extension("lookupstore.sst._block", "ls_block.c", "ls_order.c"),
-            extension("lookupstore.sst._filter", "ls_filter.c", "ls_hash.c"),
-            extension("lookupstore.sst._map"),
-            extension(
-                "lookupstore.sst._table", "ls_slots.c", "ls_hash.c", "ls_block.c", "ls_order.c"
-            ),
-            extension("lookupstore.sst._writeback"),
-            extension(
-                "lookupstore.sst._batch",
-                "ls_batch.c",
-                "ls_block.c",
-                "ls_fences.c",
-                "ls_filter.c",
-                "ls_hash.c",
-                "ls_order.c",
-                "ls_slots.c",
-            ),
-            extension("lookupstore._sort", "ls_gather.c", "ls_sort.c", "ls_order.c"),
-            extension("lookupstore._keys", "ls_keys.c", "ls_hash.c"),
-            extension("lookupstore._rows", "ls_rows.c"),
-            extension("lookupstore.parquet._pages", "ls_page.c"),
-            extension("lookupstore.parquet._structs"),
-            extension("lookupstore.hudi._bloom", "ls_hadoop_bloom.c"),
-            extension("lookupstore.hudi._key_ranges", "ls_key_ranges.c"),
-            extension("lookupstore.hudi._key_table", "ls_key_table.c", "ls_hash.c"),
-            extension("lookupstore.hudi._md5", "ls_md5.c"),
-        ],
-        compiler_directives={
-            "language_level": 3,
-            "boundscheck": BUILD != "release",
-            "wraparound": False,
-            "initializedcheck": BUILD != "release",
-            "cdivision": True,
-            "embedsignature": True,
-        },
-        build_dir=f"{BUILD_BASE}/cython",
-    ),
-)
+# Processes that Cython starts may import this file again.
+if __name__ == "__main__":
+    setup(
+        long_description=readme(),
+        long_description_content_type="text/markdown",
+        options={"build": {"build_base": BUILD_BASE}},
+        cmdclass={"build_ext": BuildSideBySide},
+        ext_modules=cythonize(
+            [
+                extension(SHARED, []),
+                *(extension(name, [name.replace(".", "/") + ".pyx"]) for name in MODULES),
+            ],
+            nthreads=JOBS if JOBS > 1 else 0,
+            shared_utility_qualified_name=SHARED,
+            compiler_directives={
+                "language_level": 3,
+                "boundscheck": BUILD != "release",
+                "wraparound": False,
+                "initializedcheck": BUILD != "release",
+                "cdivision": True,
+                "embedsignature": True,
+            },
+            build_dir=f"{BUILD_BASE}/cython",
+        ),
+    )

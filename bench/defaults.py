@@ -26,7 +26,7 @@ RATES = (0.0, 0.1, 0.05, 0.01, 0.001)
 COLD_KEYS = 1000
 ROUNDS = 3
 HEADER = (
-    "block", "codec", "filter", "bytes a record", "build M/s", "hot random M/s", "hot misses M/s",
+    "block", "codec", "filter", "bytes per record", "build M/s", "hot random M/s", "hot misses M/s",
     "hot get us", "cold get us", "cold batch us a key",
 )  # fmt: skip
 

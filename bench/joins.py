@@ -1,5 +1,8 @@
 """Measure lookup joins in Spark against their bars in one run; README.md says how to read it.
 
+Ours is what the project's README tells people to type: `readme_lines` takes the options from there.
+Each other way to a store that the documents show is a contender of its own, with default options.
+
 A dimension (int64 key and four columns) is joined with facts of which nine in ten have a partner.
 Everybody's rows go to Spark's noop sink. The floor is an Arrow UDF that looks nothing up: it takes
 the key and answers with a struct of four columns. What is called cold has its store on an S3 server
@@ -32,17 +35,27 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from readme_lines import options_of
 from report import machine, machine_lines
 from workloads import SEED
 
 import lookupstore
-from lookupstore.spark import build_store, lookup_join, session
+from lookupstore.spark import build_store, explain_join, lookup_join, session
 
-# The S3 server that the tests use, too.
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from object_store import has_server, object_store
+# The S3 server that the tests use, too; `readme_lines` has made it known.
+from object_store import FOR_WRITES, Proxy, has_server, object_store  # isort: skip
 
+#: The README's lines.
 OURS = "lookupstore"
+#: Other ways to a store.
+WRITTEN, BUILT, PUBLISHED, BUILT_AWAY, ZSTD = WAYS = (
+    "df.write.format",
+    "lookupstore.build",
+    "publish to a URI",
+    "build_store at a URI",
+    "zstd in a folder",
+)
+AWAY = (PUBLISHED, BUILT_AWAY)
 FLOOR = "floor"
 IDENTITY = "identity"
 NATIVE = ("broadcast", "shuffle-hash", "sort-merge")
@@ -50,6 +63,8 @@ COLUMNS = ("a", "b", "c", "d")
 # Keys of the dimension are multiples of it; those of facts without a partner are not.
 STEP = 7919
 PART = 1 << 20
+#: Most seconds until a store is warm.
+WARM_SECONDS = 600
 #: Characters of an error that a run shows.
 SHOWN = 200
 
@@ -64,6 +79,8 @@ def bars() -> Iterator[Bar]:
     """Yield what has to be as fast as what; ratios are of rows a second."""
     for facts in SIZES:
         yield Bar("join / floor", facts, "join", OURS, 1 / 1.25, FLOOR)
+        for way in WAYS:
+            yield Bar(f"{way} / floor", facts, "join", way, 1 / 1.25, FLOOR)
     for name, bound in zip(NATIVE, (30, 10, 10), strict=True):
         yield Bar(f"join / {name}", "few", "join", OURS, bound, name)
     yield Bar("join / rocksdict", "few", "join", OURS, 3, "rocksdict")
@@ -133,20 +150,18 @@ class Bench:
         self.facts = {"few": asked.few, "many": asked.many}
         self.rounds: int = asked.rounds
         self.cache = folder / "cache"
-        os.environ["LOOKUPSTORE_CACHE"] = str(self.cache)  # of workers, too
+        os.environ.update(FOR_WRITES, LOOKUPSTORE_CACHE=str(self.cache))  # of workers, too
         self.running = ExitStack()
         self.driver_memory: str = asked.driver_memory
+        self.stores: dict[str, str] = {}
         self.start_spark()
         write_dimension(folder / "dimension.parquet", self.records)
+        self.dimension = str(folder / "dimension.parquet")
         for name, count in self.facts.items():
             write_facts(folder / f"{name}.parquet", count, self.records)
-        store = lookupstore.build(
-            folder / "dimension.parquet", folder / "store", key="id", memory=4 << 30, threads=2
-        )
-        store.close()
 
     def start_spark(self) -> None:
-        """Start the session of all contenders."""
+        """Start the session of all contenders: the README's, with room for the rivals."""
         self.spark = session(
             "lookupstore bench",
             "local[2,4]",  # a task is tried again when its worker was restarted
@@ -154,7 +169,7 @@ class Bench:
                 "spark.driver.memory": self.driver_memory,
                 "spark.local.dir": str(self.folder / "spark"),
                 "spark.log.level": "ERROR",
-                "spark.sql.autoBroadcastJoinThreshold": -1,
+                **options_of("session", {}),
             },
         )
         self.spark.sparkContext.addPyFile(joins_rivals.__file__)
@@ -175,11 +190,41 @@ class Bench:
         self.running.close()
 
     @functools.cached_property
-    def remote(self) -> str:
-        """Return the URI of the store on the S3 server, which is started."""
+    def proxy(self) -> Proxy:
+        """Return what takes uploads before the S3 server, which is started."""
         server = self.running.enter_context(object_store(self.folder / "s3"))
-        lookupstore.publish(str(self.folder / "store"), server.folder / "store").close()
-        return server.uri("store")
+        proxy = Proxy(server)
+        self.running.callback(proxy.close)
+        return proxy
+
+    def store(self, way: str) -> str:
+        """Return path or URI of the store that was made in a way, which is done the first time."""
+        if way not in self.stores:
+            self.stores[way] = self.made(way)
+        return self.stores[way]
+
+    def made(self, way: str) -> str:
+        """Make a store in a documented way, with default options; return its path or URI."""
+        if way == OURS:
+            self.build(OURS, "ours")
+            return str(self.folder / "ours")
+        name = way.replace(" ", "-")
+        if way in AWAY:
+            there = self.proxy.store.uri(name)
+            if way == PUBLISHED:
+                lookupstore.publish(self.store(OURS), there).close()
+            else:
+                build_store(self.dimension, there, key="id").close()
+            return self.proxy.server.uri(name)
+        path = str(self.folder / name)
+        if way == WRITTEN:
+            rows = self.frame("dimension").write.format("lookupstore")
+            rows.option("key", "id").mode("append").save(path)
+        elif way == BUILT:
+            lookupstore.build(self.dimension, path, key="id").close()
+        else:
+            build_store(self.dimension, path, key="id", compression="zstd").close()
+        return path
 
     def forget(self) -> None:
         """Leave nothing of remote stores on this host."""
@@ -194,15 +239,35 @@ class Bench:
         """Return the left join of a contender as a DataFrame that has not run yet."""
         rows = self.frame(facts)
         if contender == OURS:
-            return lookup_join(rows, str(self.folder / "store"), on="id")
+            return self.ours(rows, self.store(OURS))
+        if contender in WAYS:
+            return lookup_join(rows, self.store(contender), on="id")
         if contender in NATIVE:
             hint = {"sort-merge": "merge", "shuffle-hash": "shuffle_hash"}.get(contender, contender)
             return rows.join(self.frame("dimension").hint(hint), "id", "left")
         return joins_rivals.JOINS[contender](rows, self.folder)
 
+    @staticmethod
+    def ours(rows: Any, store: str) -> Any:
+        """Return the README's join, its columns named as everybody's."""
+        joined = lookup_join(
+            rows, store, **options_of("lookup_join", {"on": "id", "columns": list(COLUMNS)})
+        )
+        return joined.toDF(*rows.columns, *COLUMNS)
+
+    def warm(self, way: str) -> None:
+        """Join until the host has made all that lookups in the store use from then on."""
+        facts = self.frame("few")
+        until = time.monotonic() + WARM_SECONDS
+        while not explain_join(facts, self.store(way), on="id").warm:
+            if time.monotonic() > until:
+                raise AssertionError(f"{way}: not warm after {WARM_SECONDS} s")
+            to_nowhere(self.joined(way, "few"))
+
     def missing(self, subject: Subject) -> str | None:
         """Return why something cannot be measured, None if it can."""
-        if subject.verb.startswith("cold") and not has_server():
+        needs_server = subject.verb.startswith("cold") or subject.contender in AWAY
+        if needs_server and not has_server():
             return "rclone is not installed"
         return joins_rivals.missing(subject.contender)
 
@@ -223,7 +288,7 @@ class Bench:
     def first_keys(self) -> None:
         """Open the remote store in this process, and look up a thousand random keys."""
         keys = np.random.default_rng(SEED + 2).integers(0, self.records, 1000) * STEP
-        with lookupstore.open(self.remote) as store:
+        with lookupstore.open(self.store(PUBLISHED)) as store:
             assert store.contains(keys).true_count == len(keys)
 
     def round(self, subject: Subject) -> Round:
@@ -237,39 +302,59 @@ class Bench:
         if verb == "cold keys":
             return timed(self.first_keys, self.forget)
         if verb == "spark build":
-            return timed(lambda: self.build(contender))
+            return timed(lambda: self.build(contender, "built"))
         if verb == "cold join" and contender == OURS:
-            joined = lookup_join(self.frame(facts), self.remote, on="id")
+            joined = lookup_join(self.frame(facts), self.store(PUBLISHED), on="id")
             return timed(lambda: to_nowhere(joined), self.forget)
         if verb == "join":
             self.check(contender, facts)
+            if contender in (OURS, *WAYS):
+                self.warm(contender)
         return timed(lambda: to_nowhere(self.joined(contender, facts)))
 
     def measure(self, subject: Subject) -> Measurement:
         """Measure one contender at one verb: rounds in a row, after one that is not counted.
 
-        Contenders do not take turns, as those of the core do: a join of one throws out of the
+        These contenders do not take turns, as those of the core do: a join of one throws out of the
         caches, and out of memory, what makes the next one a warm one.
         """
-        verb = subject.verb
         run = self.round(subject)
-        if verb == "worker memory":
+        if subject.verb == "worker memory":
             return Measurement(subject, (run(),))
-        rounds = tuple(run() for _ in range(self.rounds + 1))[1:]
-        if verb == "cold keys":
-            return Measurement(subject, rounds)
-        items = self.records if verb == "spark build" else self.facts[subject.workload]
-        return Measurement(subject, rounds, items)
+        return self.measurement(subject, [run() for _ in range(self.rounds + 1)][1:])
 
-    def build(self, contender: str) -> None:
+    def measure_in_turns(self, subjects: Sequence[Subject]) -> Iterator[Measurement]:
+        """Measure contenders that differ by less than a process does in its first minute.
+
+        Who comes first in a round comes last in the next one. Two rounds are not counted.
+        """
+        runs = [(subject, self.round(subject)) for subject in subjects]
+        rounds: dict[Subject, list[float]] = {subject: [] for subject in subjects}
+        for _ in range(self.rounds + 2):
+            for subject, run in runs:
+                rounds[subject].append(run())
+            runs.reverse()
+        for subject in subjects:
+            yield self.measurement(subject, rounds[subject][2:])
+
+    def measurement(self, subject: Subject, rounds: Sequence[float]) -> Measurement:
+        """Return what the rounds of a subject say."""
+        if subject.verb == "cold keys":
+            return Measurement(subject, tuple(rounds))
+        build = subject.verb == "spark build"
+        items = self.records if build else self.facts[subject.workload]
+        return Measurement(subject, tuple(rounds), items)
+
+    def build(self, contender: str, name: str) -> None:
         """Build a store, or what it is compared with: Parquet of the same rows in order of keys."""
-        rows, buckets = self.frame("dimension"), 2
+        path = self.folder / name
         if contender == OURS:
-            path = self.folder / "built"
-            build_store(rows, path, key="id", buckets=buckets, overwrite=True).close()
+            shutil.rmtree(path, ignore_errors=True)
+            options = options_of("build_store", {"key": "id"})
+            build_store(self.dimension, str(path), **options).close()
         else:
-            sorted_rows = rows.repartition(buckets, "id").sortWithinPartitions("id")
-            sorted_rows.write.mode("overwrite").parquet(str(self.folder / "sorted.parquet"))
+            sorted_rows = self.frame("dimension").repartition(2, "id").sortWithinPartitions("id")
+            sorted_rows.write.mode("overwrite").parquet(f"{path}.parquet")
 
     def worker_memory(self, facts: str) -> float:
         """Return the most private memory of a worker in our join beyond that of the floor."""
@@ -279,6 +364,15 @@ class Bench:
             to_nowhere(self.joined(contender, facts))
             found[contender] = max(joins_rivals.private_memory(self.spark))
         return found[OURS] - found[FLOOR]
+
+
+def groups(subjects: Sequence[Subject]) -> list[list[Subject]]:
+    """Return what is measured together: joins with our stores, and the floor under them."""
+    together: dict[tuple[str, str, object], list[Subject]] = {}
+    for one in subjects:
+        near = one.verb == "join" and one.contender in (FLOOR, OURS, *WAYS)
+        together.setdefault((one.workload, one.verb, near or one.contender), []).append(one)
+    return list(together.values())
 
 
 def timed(run: Callable[[], object], before: Callable[[], object] | None = None) -> Round:
@@ -320,19 +414,23 @@ def main(given: Sequence[str] | None = None) -> None:
         bench = Bench(Path(folder), asked)
         lacking = {one: why for one in subjects if (why := bench.missing(one))}
         try:
-            for subject in subjects:
-                if subject in lacking:
-                    continue
+            for group in groups([one for one in subjects if one not in lacking]):
                 try:
-                    measured[subject] = bench.measure(subject)
+                    if len(group) > 1:
+                        found = tuple(bench.measure_in_turns(group))
+                    else:
+                        found = (bench.measure(group[0]),)
                 except (Py4JError, PySparkException, ConnectionError) as error:
                     why = str(error).strip().splitlines()[0][:SHOWN]
-                    lacking[subject] = f"failed: {why}"
-                    print(f"{subject.workload} {subject.verb} {subject.contender}: {why}")
+                    for subject in group:
+                        lacking[subject] = f"failed: {why}"
+                        print(f"{subject.workload} {subject.verb} {subject.contender}: {why}")
                     bench.start_spark_again()
                     continue
-                seconds = statistics.median(measured[subject].rounds)
-                print(f"{measurement_text(measured[subject])}   {seconds:.2f}", flush=True)
+                for one in found:
+                    measured[one.subject] = one
+                    seconds = statistics.median(one.rounds)
+                    print(f"{measurement_text(one)}   {seconds:.2f}", flush=True)
         finally:
             bench.close()
     outcomes = [

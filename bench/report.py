@@ -18,7 +18,7 @@ OURS = "lookupstore"
 #: Verbs in the order of the tables; each topic is one table, with its own rivals.
 TOPICS = {
     "file": ("fill none", "fill zstd", "open", "get", "random", "sorted", "missing", "scan"),
-    "store": ("build", "lookup"),
+    "store": ("build", "lookup", "lookup 10,000", "contains", "get row"),
     "Spark": ("join",),
 }
 

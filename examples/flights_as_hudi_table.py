@@ -95,8 +95,8 @@ def check(table: HudiTable, instants: list[Instant], expected: pa.Table, flights
     june, year = instants[5].time, instants[11].position
     first_half = flights.filter(pc.less_equal(flights["month"], 6))
     names = flights.schema.names
-    assert same(table.scan(names), expected)
-    assert same(table.scan(names, as_of=june), first_half)
+    assert same(table.scan(columns=names), expected)
+    assert same(table.scan(columns=names, as_of=june), first_half)
     # Each row in its last state: those that were changed or came late, and were not deleted.
     changed = table.incremental(since=year, columns=names)
     is_late = pc.and_(pc.equal(expected["month"], 12), pc.equal(expected["day"], 31))
@@ -122,7 +122,7 @@ def check(table: HudiTable, instants: list[Instant], expected: pa.Table, flights
 def join(table: HudiTable, flights: pa.Table, files: dict[str, Path], folder: Path) -> None:
     """Look up planes for the rows of the table, and rows of the table for the year's schedule."""
     store_of_planes = lookupstore.build(files["planes"], folder / "planes.store", key="tailnum")
-    rows = table.scan(["tailnum", "flight"])
+    rows = table.scan(columns=["tailnum", "flight"])
     with store_of_planes as planes:
         seats = planes.lookup(rows.select(["tailnum"]), ["seats"])["seats"]
     joined = rows.join(pq.read_table(files["planes"], columns=["tailnum", "seats"]), "tailnum")
@@ -131,7 +131,7 @@ def join(table: HudiTable, flights: pa.Table, files: dict[str, Path], folder: Pa
 
     batches = pa.RecordBatchReader.from_batches(
         pa.schema([table.schema.field(name) for name in [*ROW, "arr_delay"]]),
-        table.scan_batches([*ROW, "arr_delay"]),
+        table.scan_batches(columns=[*ROW, "arr_delay"]),
     )
     with lookupstore.build(batches, folder / "flights.store", key=ROW) as flown:
         found = flown.contains(flights.select(ROW))

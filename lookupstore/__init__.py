@@ -1,5 +1,6 @@
 """Look up a million keys a call in small sorted files, built once from columnar data."""
 
+import lookupstore._built  # noqa: F401  (before what a missing extension would break)
 from lookupstore._version import __version__
 from lookupstore.build import build
 from lookupstore.columnar import ColumnarFiles

@@ -24,6 +24,8 @@ cdef extern from "ls_bytes.h":
     ctypedef struct ls_slice:
         const uint8_t *data
         size_t size
+    ls_status ls_get_varint64(
+        const uint8_t **cursor, const uint8_t *end, uint64_t *value) noexcept nogil
 
 cdef extern from "ls_column.h":
     ctypedef struct ls_column:

@@ -26,5 +26,8 @@ def decode(
 def bucket_of(
     values: pa.Array | pa.ChunkedArray | Sequence[bytes], buckets: int
 ) -> npt.NDArray[np.uint32]: ...
+def by_bucket(
+    values: pa.Array | pa.ChunkedArray | Sequence[bytes], buckets: int
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]: ...
 
 __test__: dict[str, Any]

@@ -157,7 +157,7 @@ def decode(list codes not None, list names not None, keys, width):
     cdef uint8_t *bits
     if column.column.validity != NULL:
         row = int(np.argmin(np.asarray(column.array.is_valid())))
-        raise ValueError(f"keys[{row}] is null; give keys that are all present")
+        raise ValueError(f"keys[{row}] is null; give keys without nulls")
     result = []
     if width is not None:
         size = width
@@ -231,7 +231,7 @@ def decode(list codes not None, list names not None, keys, width):
 
 cdef int check(ls_status status) except -1:
     if status != LS_OK:
-        raise ValueError("keys: an Arrow array has offsets that leave its data buffer")
+        raise ValueError("keys: an Arrow array has offsets outside its data buffer")
     return 0
 
 
@@ -256,3 +256,30 @@ def bucket_of(values, buckets):
             status = ls_keys_buckets(&column.column, count, &out[0])
         check(status)
     return result
+
+
+def by_bucket(values, buckets):
+    """Return the positions of keys, bucket by bucket, and where those of each begin in that.
+
+    Positions are uint32, of each bucket in ascending order; of b buckets, b + 1 int64 numbers say
+    where they begin, the last one where all end.
+    """
+    cdef uint32_t[::1] held = bucket_of(values, buckets)
+    cdef size_t length = held.shape[0]
+    cdef size_t i
+    if length > 0xFFFFFFFF:
+        raise ValueError(f"{length} keys in one call; give at most 4294967295")
+    positions = np.empty(length, np.uint32)
+    starts = np.zeros(buckets + 2, np.int64)
+    cdef uint32_t[::1] out = positions
+    cdef int64_t[::1] ends = starts
+    with nogil:
+        # A count is two places on, so that the end of each bucket moves up from its beginning.
+        for i in range(length):
+            ends[held[i] + 2] += 1
+        for i in range(2, <size_t>ends.shape[0]):
+            ends[i] += ends[i - 1]
+        for i in range(length):
+            out[ends[held[i] + 1]] = <uint32_t>i
+            ends[held[i] + 1] += 1
+    return positions, starts[:-1]

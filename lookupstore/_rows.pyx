@@ -97,7 +97,7 @@ cdef int check(ls_status status, size_t bad) except -1:
         raise BadRowError(bad)
     if status == LS_TOO_LARGE:
         raise ValueError("a row is too large: its values take more than 2**32 - 1 bytes")
-    raise ValueError("an Arrow array has offsets that leave its data buffer")
+    raise ValueError("an Arrow array has offsets outside its data buffer")
 
 
 cdef inline size_t or_no_column(object number):

@@ -61,9 +61,9 @@ cdef BinaryColumn checked(values):
             if not valid or status != LS_OK:
                 break
     if not valid:
-        raise ValueError(f"values[{i}] is null; only byte strings have an order here")
+        raise ValueError(f"values[{i}] is null; only byte strings can be sorted")
     if status != LS_OK:
-        raise ValueError(f"values[{i}]: the Arrow offsets leave their data buffer")
+        raise ValueError(f"values[{i}]: the Arrow offsets point outside their data buffer")
     return column
 
 
@@ -143,7 +143,7 @@ def upper_bound(values, bytes key not None):
     while low < high:
         middle = low + (high - low) // 2
         if ls_column_get(&column.column, middle, &value) != LS_OK:
-            raise ValueError(f"values[{middle}]: the Arrow offsets leave their data buffer")
+            raise ValueError(f"values[{middle}]: the Arrow offsets point outside their data buffer")
         if ls_compare_bytes(value, wanted) <= 0:
             low = middle + 1
         else:
@@ -177,7 +177,7 @@ cdef class Gather:
             if arrays[i].type != self.kind:
                 raise TypeError(f"arrays[{i}] is {arrays[i].type}, the first one {self.kind}")
             if arrays[i].null_count:
-                raise ValueError(f"arrays[{i}] holds a null; only byte strings are gathered")
+                raise ValueError(f"arrays[{i}] contains a null; only byte strings are gathered")
             column = BinaryColumn(arrays[i], f"arrays[{i}]")
             self.columns.append(column)
             self.parts[i] = column.column
@@ -207,7 +207,7 @@ cdef class Gather:
                     self.parts, self.starts, self.count, &rows[0], count, slices, &size, &bad)
             if status != LS_OK:
                 raise IndexError(
-                    f"row {rows[bad]} of {self.starts[self.count]}, or offsets that leave the data")
+                    f"row {rows[bad]} of {self.starts[self.count]}, or offsets outside the data")
             if width == 4 and size > 0x7FFFFFFF:
                 raise ValueError(f"{count} values of {size} bytes; give large_binary arrays")
             buffer = pa.allocate_buffer(size)

@@ -41,14 +41,16 @@ def unwrap(array: pa.Array) -> pa.Array:
         if isinstance(array, pa.ExtensionArray):
             array = array.storage
         elif isinstance(array, pa.DictionaryArray):
-            array = array.dictionary_decode()
+            # Of views, as polars' categories are, Arrow takes none.
+            values = unwrap(array.dictionary)
+            array = pa.DictionaryArray.from_arrays(array.indices, values).dictionary_decode()
         else:
             plain = plain_type(array.type)
             return array if array.type == plain else array.cast(plain)
 
 
 def is_restorable(kind: pa.DataType) -> bool:
-    """Tell whether Arrow can make the dictionaries that a type needs.
+    """Return whether Arrow can make the dictionaries that a type needs.
 
     >>> is_restorable(pa.dictionary(pa.int8(), pa.list_(pa.int8())))
     False
@@ -76,12 +78,12 @@ def restore(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if isinstance(kind, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(kind, restore(array, kind.storage_type))
     if pa.types.is_dictionary(kind):
-        return dictionary_of(restore(array, kind.value_type), kind)
+        return dictionary_of(array, kind)
     return array if array.type == kind else array.cast(kind)
 
 
 def dictionary_of(values: pa.Array, kind: pa.DictionaryType) -> pa.DictionaryArray:
-    """Return values of the dictionary's value type as an array of the dictionary type.
+    """Return plain values as an array of the dictionary type.
 
     Raises:
         ValueError: more different values than the dictionary can hold.
@@ -97,7 +99,8 @@ def dictionary_of(values: pa.Array, kind: pa.DictionaryType) -> pa.DictionaryArr
             f"{len(coded.dictionary)} different values in {len(values)} rows are more than a "
             f"{kind.index_type} dictionary can hold; unpack fewer rows at once"
         ) from error
-    return pa.DictionaryArray.from_arrays(indices, coded.dictionary, ordered=kind.ordered)
+    values = restore(coded.dictionary, kind.value_type)
+    return pa.DictionaryArray.from_arrays(indices, values, ordered=kind.ordered)
 
 
 def family_of(kind: pa.DataType) -> str:
@@ -125,7 +128,7 @@ def family_of(kind: pa.DataType) -> str:
         ("null", types.is_null),
     )
     if types.is_timestamp(kind):
-        return "timestamp" if kind.tz is None else "timestamp with a zone"
+        return "timestamp" if kind.tz is None else "timestamp with a time zone"
     return next((name for name, test in tests if test(kind)), "")
 
 

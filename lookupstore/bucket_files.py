@@ -5,19 +5,24 @@ Readers need a local file. For a local store the file is there already; of a rem
 all opened at once, so that it goes on answering when it is replaced; files of a remote one when the
 first key falls into their bucket, several at once if a batch needs several.
 
+Lookups in compressed files are slow. Of a remote one a plain copy is made as soon as all of it has
+come; of a local one when lookups have paid for it (`recode.Rent`). From then on the plain copy
+answers, and the file itself again if the copy is damaged.
+
 An open copy is in use, and keeps its room from others. So copies are let go of when there is no
 room for one that is needed; who is in a call with one keeps it until the call returns.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import pyarrow as pa
@@ -31,6 +36,7 @@ from lookupstore.errors import (
 from lookupstore.host_folder import with_room
 from lookupstore.location import Location
 from lookupstore.manifest import DataFile, Manifest
+from lookupstore.recode import Rent, plain_size
 from lookupstore.residency import Copy, Residency
 from lookupstore.sst import Reader
 from lookupstore.sst.cache import BlockCache
@@ -40,25 +46,24 @@ from lookupstore.versions import gone_version, list_names, name_of
 #: Buckets that are asked at one time, where the answer waits for an object store.
 AT_ONCE = 8
 
+_log = logging.getLogger(__name__)
+
 A = TypeVar("A")
 P = TypeVar("P", pa.Array, pa.RecordBatch)
 
 
 @dataclass(frozen=True, eq=False)
 class _Open:
-    """Hold the reader of a bucket, and the local copy that it reads."""
+    """The reader of a bucket, the local copy that it reads, and what it had read before that."""
 
     reader: Reader
     copy: Copy | None
     recoded: bool
+    before: Counts = field(default_factory=Counts)
 
     def counts(self) -> Counts:
         """Return what was read with the reader, and fetched since the copy was held."""
-        read = Counts(
-            filter_negatives=self.reader.filter_negatives,
-            blocks_read=self.reader.blocks_read,
-            block_uses=self.reader.block_uses,
-        )
+        read = _read_with(self.reader) - self.before
         return read if self.copy is None else read + _fetched(self.copy)
 
 
@@ -69,7 +74,7 @@ class BucketFiles:
         location: where the store is.
         manifest: the version.
         cache: for decoded blocks; None takes the one of the process.
-        residency: holds the local copies of the files of a remote store.
+        residency: holds the local copies of files of a remote store, and of compressed files.
 
     Raises:
         StaleStoreError: a file is gone, and so is the version.
@@ -93,16 +98,19 @@ class BucketFiles:
         self._opened: dict[int, _Open] = {}
         self._past = Counts()  # of the files that were let go of
         self._closed = False
-        if location.local is None:
-            with _remote_lock:
-                _remote.add(self)
-        else:
+        # Of a local store: its files, and what lookups have paid for those that are compressed.
+        self._in_place: dict[int, Reader] = {}
+        self._rents: dict[int, Rent] = {}
+        if location.local is not None:
             try:
-                for bucket in self._entries:
-                    self.ask(bucket, lambda reader: None)
+                for bucket, file in self._entries.items():
+                    self._open_in_place(bucket, file)
             except BaseException:
                 self.close()
                 raise
+        if location.local is None or self._rents:
+            with _with_copies_lock:
+                _with_copies.add(self)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._entries)
@@ -170,7 +178,7 @@ class BucketFiles:
 
     @contextmanager
     def original(self, bucket: int, *, whole: bool) -> Iterator[Reader]:
-        """Give a reader of the very bytes of a data file, which lookups may read recoded.
+        """Return a reader of a data file as stored; lookups may read a decompressed copy.
 
         Args:
             bucket: which must have a file.
@@ -182,7 +190,8 @@ class BucketFiles:
             OSError: the object store does not give it.
         """
         if self._location.local is not None:
-            yield self._ready(bucket).reader
+            self._check_not_closed()
+            yield self._in_place[bucket]
             return
         file = self._entries[bucket]
         with self._hold(file, recode=False) as copy:
@@ -201,18 +210,20 @@ class BucketFiles:
             return sum((opened.counts() for opened in self._opened.values()), self._past)
 
     def share_room(self) -> None:
-        """Let go of local copies if all copies of the host take more than half of the quota."""
-        if self._opened and self._location.local is None:
+        """Release local copies if all copies of the host take more than half of the quota."""
+        if self._opened and (self._location.local is None or self._rents):
             residency = self._residency
             if residency.used > residency.quota // 2:
                 self.let_go()
 
     def let_go(self) -> None:
-        """Let go of the local copies; who asks next holds them again."""
+        """Release the local copies; the next lookup pins them again."""
         for bucket, lock in self._locks.items():
             if lock.acquire(blocking=False):  # else somebody is opening it, who needs it
                 try:
-                    self._drop(bucket)
+                    opened = self._opened.get(bucket)
+                    if opened is not None and opened.copy is not None:
+                        self._drop(bucket)
                 finally:
                     lock.release()
 
@@ -224,12 +235,20 @@ class BucketFiles:
                 opened = self._drop(bucket)
                 if opened is not None:
                     opened.reader.close()
+                if bucket in self._in_place:
+                    self._in_place[bucket].close()
+
+    def _check_not_closed(self) -> None:
+        if self._closed:
+            raise ClosedError(f"{self._location.uri}: the store is closed; open it again")
 
     def _is_here(self, bucket: int) -> bool:
         """Return whether a bucket answers without an object store."""
         opened = self._opened.get(bucket)
+        if opened is None or opened.copy is None:
+            return self._location.local is not None
         try:
-            return opened is not None and (opened.copy is None or opened.copy.resident)
+            return opened.copy.resident
         except ClosedError:  # let go of in this moment
             return False
 
@@ -239,7 +258,8 @@ class BucketFiles:
             return self._open(bucket)
         copy = opened.copy
         if copy is None:
-            return opened
+            better = self._rents and self._has_better(bucket, opened)
+            return self._open(bucket) if better else opened
         try:
             error, outdated = copy.error, copy.outdated
         except ClosedError:  # let go of in this moment
@@ -252,24 +272,61 @@ class BucketFiles:
     def _open(self, bucket: int) -> _Open:
         with self._locks[bucket]:
             opened = self._opened.get(bucket)
-            if opened is not None and opened.copy is not None and opened.copy.outdated:
+            if opened is not None and self._has_better(bucket, opened):
                 self._drop(bucket)
                 opened = None
             if opened is None:
-                if self._closed:
-                    raise ClosedError(f"{self._location.uri}: the store is closed; open it again")
+                self._check_not_closed()
                 opened = self._open_file(self._entries[bucket])
                 with self._counting:
                     self._opened[bucket] = opened
         return opened
 
-    def _open_file(self, file: DataFile) -> _Open:
-        if self._location.local is not None:
-            path = self._location.show(file.name)
+    def _open_in_place(self, bucket: int, file: DataFile) -> None:
+        """Open a file of a local store."""
+        path = self._location.show(file.name)
+        try:
             size = os.stat(path).st_size
             if size != file.bytes:
                 raise wrong_size(path, file, size)
-            return _Open(_checked(Reader(path, cache=self._cache), file), None, False)
+            reader = _checked(Reader(path, cache=self._cache), file)
+        except FileNotFoundError:
+            raise self._missing(bucket) from None
+        self._in_place[bucket] = reader
+        if plain_size(reader.info) is not None:
+            self._rents[bucket] = Rent(reader.info.data_blocks)
+
+    def _has_better(self, bucket: int, opened: _Open) -> bool:
+        """Return whether there is a plain copy in place of what is open; begin one that pays."""
+        if opened.copy is not None:
+            return opened.copy.outdated
+        rent = self._rents.get(bucket)
+        if rent is None or not rent.is_paid(paid := opened.reader.blocks_read):
+            return False
+        file = self._entries[bucket]
+        try:
+            if self._residency.has_plain(nbytes=file.bytes, xxh64=file.xxh64):
+                return True
+            if rent.try_now(paid):
+                self._residency.recode(
+                    self._location.show(file.name),
+                    nbytes=file.bytes,
+                    xxh64=file.xxh64,
+                    store=self._location.uri,
+                )
+        except OSError as error:
+            # What is wrong with the folder of copies is nothing that is wrong with the store.
+            _log.warning("%s: no plain copies are made: %s", self._location.uri, error)
+            self._rents.clear()
+        return False
+
+    def _open_file(self, file: DataFile) -> _Open:
+        if self._location.local is not None:
+            opened = self._open_plain(file) if file.bucket in self._rents else None
+            if opened is None:
+                reader = self._in_place[file.bucket]
+                opened = _Open(reader, None, False, _read_with(reader))
+            return opened
         recode = self._manifest.options.get("compression") != "none"
         copy = self._hold(file, recode=recode)
         recoded = copy.recoded
@@ -279,6 +336,23 @@ class BucketFiles:
             if not recoded:
                 raise
         return self._open_copy(file, self._hold(file, recode=recode))
+
+    def _open_plain(self, file: DataFile) -> _Open | None:
+        """Open the plain copy of a compressed file of a local store, if there is a good one."""
+        filesystem, path = self._location.resolve(file.name)
+        shown = self._location.show(file.name)
+        try:
+            copy = self._residency.hold_plain(
+                filesystem, path, nbytes=file.bytes, xxh64=file.xxh64, uri=shown
+            )
+            return None if copy is None else self._open_copy(file, copy)
+        except (CorruptionError, FormatError) as error:  # it is removed now
+            _log.warning("%s: its plain copy is damaged: %s", shown, error)
+        except OSError as error:
+            # What is wrong with the folder of copies is nothing that is wrong with the store.
+            _log.warning("%s: its plain copy cannot be used: %s", shown, error)
+            del self._rents[file.bucket]
+        return None
 
     def _open_copy(self, file: DataFile, copy: Copy) -> _Open:
         try:
@@ -301,6 +375,7 @@ class BucketFiles:
                 xxh64=file.xxh64,
                 uri=self._location.show(file.name),
                 recode=recode,
+                store=self._location.uri,
             ),
             _let_go_of_all,
         )
@@ -329,21 +404,21 @@ class BucketFiles:
         return missing_file(self._location, self._manifest, self._entries[bucket])
 
 
-# The files of remote stores of this process: any may have room that another one needs.
-_remote: weakref.WeakSet[BucketFiles] = weakref.WeakSet()
-_remote_lock = threading.Lock()
+# The files with copies of this process: any may have room that another one needs.
+_with_copies: weakref.WeakSet[BucketFiles] = weakref.WeakSet()
+_with_copies_lock = threading.Lock()
 
 
 def _let_go_of_all() -> None:
-    with _remote_lock:
-        others = list(_remote)
+    with _with_copies_lock:
+        others = list(_with_copies)
     for files in others:
         files.let_go()
 
 
 def _after_fork() -> None:
-    global _remote_lock
-    _remote_lock = threading.Lock()
+    global _with_copies_lock
+    _with_copies_lock = threading.Lock()
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -366,6 +441,14 @@ def wrong_size(path: str, file: DataFile, size: int) -> CorruptionError:
 def wrong_hash(path: str, file: DataFile, found: str) -> CorruptionError:
     """Return the error for a file whose bytes are not those that the manifest says."""
     return CorruptionError(path, 0, f"a file with XXH64 {file.xxh64}", found)
+
+
+def _read_with(reader: Reader) -> Counts:
+    return Counts(
+        filter_negatives=reader.filter_negatives,
+        blocks_read=reader.blocks_read,
+        block_uses=reader.block_uses,
+    )
 
 
 def _fetched(copy: Copy) -> Counts:

@@ -7,22 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NoReturn, TypeAlias
+from typing import NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
-from lookupstore._keys import bucket_of
+from lookupstore._keys import bucket_of, by_bucket
 from lookupstore.bucket_files import BucketFiles
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.location import Location
 from lookupstore.manifest import DATA_FOLDER, Manifest
 from lookupstore.runs import BATCH_BYTES, RepeatedKeyError, merge
 from lookupstore.sst import Reader
+from lookupstore.sst._batch import Spread
 
-Positions: TypeAlias = "npt.NDArray[np.int64]"
+#: Where some keys are in a call, ascending.
+Positions: TypeAlias = "npt.NDArray[np.uint32]"
+
+A = TypeVar("A")
+
+_ROWS = "rows of the store's value columns"
 
 
 class BucketReads:
@@ -52,11 +58,13 @@ class BucketReads:
         row = self._files.ask(bucket, lambda reader: reader.get(key))
         if row is None:
             return None
-        rows = pa.array([row], pa.large_binary())
-        return self._unpack(rows, None, [(bucket, rows)])
+        try:
+            return self._manifest.row_schema.unpack(pa.array([row], pa.large_binary()))
+        except FormatError as error:
+            self._corrupt(bucket, _ROWS, error)
 
     def contains(self, keys: pa.Array) -> pa.BooleanArray:
-        """Say of each of some encoded keys whether it is stored.
+        """Return for each of some encoded keys whether it is stored.
 
         Raises:
             CorruptionError: the stored bytes are wrong.
@@ -65,8 +73,13 @@ class BucketReads:
             for bucket in self._files:
                 return self._files.ask(bucket, lambda reader: reader.contains_many(keys))
         answer = np.zeros(len(keys), dtype=bool)
-        for _, positions, present in self._ask_each(keys, Reader.contains_many):
-            answer[positions] = present.to_numpy(zero_copy_only=False)
+        places = self._places(keys)
+
+        def ask(positions: Positions, reader: Reader) -> pa.BooleanArray:
+            return reader.contains_many(keys.take(pa.array(positions)))
+
+        for bucket, present in self._ask_each(places, ask).items():
+            answer[places[bucket]] = present.to_numpy(zero_copy_only=False)
         return pa.array(answer)
 
     def found(self, keys: pa.Array, names: Sequence[str]) -> tuple[pa.BooleanArray, pa.RecordBatch]:
@@ -78,23 +91,26 @@ class BucketReads:
         if self._manifest.buckets == 1:
             for bucket in self._files:
                 return self._read(bucket, keys, names)
-        parts: list[tuple[int, pa.Array]] = []
-        # Where the answer to each key is in the concatenation of all parts; -1: nowhere.
-        places = np.full(len(keys), -1, dtype=np.int64)
-        count = 0
-        for bucket, positions, rows in self._ask_each(keys, Reader.get_many):
-            parts.append((bucket, rows))
-            places[positions] = np.arange(count, count + len(rows))
-            count += len(rows)
-        joined = pa.concat_arrays([rows for _, rows in parts] or [pa.array([], pa.large_binary())])
-        found = joined.take(pa.array(places, mask=places < 0))
-        return found.is_valid(), self._unpack(found, names, parts)
+        places = self._places(keys)
+        rows = Spread(len(keys))
+
+        def ask(positions: Positions, reader: Reader) -> None:
+            reader.answer(keys.take(pa.array(positions)), rows.part(positions))
+
+        self._ask_each(places, ask)
+        try:
+            return self._manifest.row_schema.read(len(keys), names, rows.answer)
+        except FormatError as error:
+            for bucket, positions in places.items():
+                self._read(bucket, keys.take(pa.array(positions)), names)
+            self._corrupt(min(places), _ROWS, error)
 
     def scan(
         self,
         schema: pa.Schema,
         names: Sequence[str],
-        bounds: dict[str, bytes | None],
+        start: bytes | None,
+        stop: bytes | None,
         reverse: bool,
     ) -> Iterator[pa.RecordBatch]:
         """Yield rows of all buckets in key order.
@@ -102,7 +118,8 @@ class BucketReads:
         Args:
             schema: the key columns, then those of `names`.
             names: value columns to read.
-            bounds: of encoded keys, as `Reader.scan` takes them.
+            start: first encoded key wanted; None is the beginning.
+            stop: stop before this encoded key; None is the end.
             reverse: from the greatest key to the least.
 
         Raises:
@@ -110,7 +127,7 @@ class BucketReads:
         """
 
         def part(reader: Reader) -> Iterator[pa.RecordBatch]:
-            return reader.scan(**bounds, reverse=reverse)
+            return reader.scan(start=start, stop=stop, reverse=reverse)
 
         runs = [self._files.pieces(bucket, part) for bucket in self._files]
         batches = runs[0] if len(runs) == 1 else merge(runs, "error", reverse=reverse)
@@ -139,7 +156,7 @@ class BucketReads:
 
         def scan(reader: Reader) -> Iterator[pa.RecordBatch]:
             for start, stop in ranges:
-                yield from reader.scan(start, stop)
+                yield from reader.scan(start=start, stop=stop)
 
         held: list[pa.RecordBatch] = []
         size = 0
@@ -152,25 +169,23 @@ class BucketReads:
         if held:
             yield self._decoded(_one_batch(held), schema, names)
 
-    def _ask_each(
-        self, keys: pa.Array, question: Callable[[Reader, pa.Array], pa.Array]
-    ) -> Iterator[tuple[int, Positions, pa.Array]]:
-        """Yield bucket, positions of the keys that are in it, and its answer to these keys."""
-        buckets = self._manifest.buckets
+    def _places(self, keys: pa.Array) -> dict[int, Positions]:
+        """Return which of some keys fall into each bucket that has a file."""
         # A null key falls into some bucket, where no reader finds it.
-        held = bucket_of(keys, buckets)
-        order = np.argsort(held, kind="stable")
-        ends = np.searchsorted(held[order], np.arange(buckets + 1))
-        places = {bucket: order[ends[bucket] : ends[bucket + 1]] for bucket in self._files}
+        positions, starts = by_bucket(keys, self._manifest.buckets)
+        return {
+            bucket: positions[starts[bucket] : starts[bucket + 1]]
+            for bucket in self._files
+            if starts[bucket] < starts[bucket + 1]
+        }
 
-        def ask(positions: Positions, reader: Reader) -> pa.Array:
-            return question(reader, keys.take(pa.array(positions)))
-
-        answers = self._files.ask_each(
-            {bucket: partial(ask, places[bucket]) for bucket in places if len(places[bucket])}
+    def _ask_each(
+        self, places: dict[int, Positions], question: Callable[[Positions, Reader], A]
+    ) -> dict[int, A]:
+        """Return what each bucket answers to a question about the keys that are in it."""
+        return self._files.ask_each(
+            {bucket: partial(question, positions) for bucket, positions in places.items()}
         )
-        for bucket, answer in answers.items():
-            yield bucket, places[bucket], answer
 
     def _read(
         self, bucket: int, keys: pa.Array, names: Sequence[str]
@@ -183,24 +198,7 @@ class BucketReads:
         try:
             return self._files.ask(bucket, ask)
         except FormatError as error:
-            self._corrupt(bucket, "rows of the store's value columns", error)
-
-    def _unpack(
-        self,
-        rows: pa.Array,
-        names: Sequence[str] | None,
-        parts: Sequence[tuple[int, pa.Array]],
-    ) -> pa.RecordBatch:
-        """Decode rows; if they do not fit the schema, find the file that gave the bad one."""
-        try:
-            return self._manifest.row_schema.unpack(rows, names)
-        except FormatError as error:
-            for bucket, part in parts:
-                try:
-                    self._manifest.row_schema.unpack(part, names)
-                except FormatError as own:
-                    self._corrupt(bucket, "rows of the store's value columns", own)
-            self._corrupt(parts[0][0], "rows of the store's value columns", error)
+            self._corrupt(bucket, _ROWS, error)
 
     def _decoded(
         self, batch: pa.RecordBatch, schema: pa.Schema, names: Sequence[str]

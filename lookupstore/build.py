@@ -8,13 +8,13 @@ a store.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from datetime import timedelta
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -22,11 +22,13 @@ import pyarrow.compute as pc
 
 from lookupstore._keys import bucket_of
 from lookupstore.expiry import HOUR
+from lookupstore.home import expanded
 from lookupstore.keys import KeySchema
 from lookupstore.location import Location, file_hash
 from lookupstore.manifest import DATA_FOLDER, WRITER, DataFile, Manifest
 from lookupstore.new_version import NewVersion, is_whole, settle
 from lookupstore.progress import progress_bars
+from lookupstore.quantities import Duration, Size, bytes_of
 from lookupstore.rows import RowSchema
 from lookupstore.runs import KEEP_RULES, MIN_MEMORY, Keep, RepeatedKeyError, RunSorter
 from lookupstore.source import Source, open_source
@@ -38,12 +40,14 @@ OnDuplicate = Literal["error", "first", "last"] | tuple[Literal["max"], str]
 
 MAX_BUCKETS = 1 << 16
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class FileOptions:
-    """Say how the data files of a store are written; see `lookupstore.sst.Writer`."""
+    """How the data files of a store are written; see `lookupstore.sst.Writer`."""
 
     compression: str = "none"
     level: int | None = None
@@ -51,9 +55,34 @@ class FileOptions:
     bloom_fpp: float = 0.05
 
 
+def file_options(
+    location: Location,
+    compression: str | None = None,
+    level: int | None = None,
+    block_size: int = FileOptions.block_size,
+    bloom_fpp: float = FileOptions.bloom_fpp,
+) -> FileOptions:
+    """Return how the data files of a store are written, wherever it is built from.
+
+    Args:
+        location: of the store; without `compression` files are plain where they are looked up in
+            place, a local folder, and zstd where they travel.
+        compression: `none`, `zstd` or `lz4`; None chooses by the location.
+        level: level of the compression; None is its default.
+        block_size: size of a block before compression, in bytes.
+        bloom_fpp: false positive rate of the filter; 0 writes none.
+
+    >>> file_options(Location("users")).compression
+    'none'
+    """
+    if compression is None:
+        compression = "none" if location.local is not None else "zstd"
+    return FileOptions(compression, level, block_size, bloom_fpp)
+
+
 @dataclass(frozen=True)
 class BuildPlan:
-    """Hold what a build does with every batch; made by `plan_build`.
+    """What a build does with every batch; made by `plan_build`.
 
     Attributes:
         key_schema: the key columns.
@@ -100,13 +129,18 @@ class BuildPlan:
         columns["value"] = self.row_schema.pack(batch.select(self.row_schema.schema.names))
         return pa.RecordBatch.from_pydict(columns)
 
-    def repeated(self, key: bytes) -> ValueError:
-        """Return the error for a key that comes more than once, with the key as its columns."""
+    def repeated(self, key: bytes, rules: str = "'first', 'last' or ('max', column)") -> ValueError:
+        """Return the error for a key that comes more than once, with the key as its columns.
+
+        Args:
+            key: its bytes.
+            rules: what `on_duplicate` may be where it is given.
+        """
         values = self.key_schema.decode(pa.array([key], pa.large_binary())).to_pylist()[0]
         shown = ", ".join(f"{name}={value!r}" for name, value in values.items())
         return ValueError(
-            f"the key {shown} comes more than once in the source; pass on_duplicate='first', "
-            "'last' or ('max', column) to say which row stays"
+            f"the key {shown} occurs more than once in the source; pass on_duplicate={rules} to "
+            "choose the row to keep"
         )
 
 
@@ -145,7 +179,7 @@ def plan_build(
     nullable = _names("nullable_keys", nullable_keys)
     for name in nullable:
         if name not in keys:
-            raise KeyError(f"nullable_keys: {name!r} is not a key column; those are {keys}")
+            raise KeyError(f"nullable_keys: {name!r} is not a key column; the key is {keys}")
     keep, rank = _keep_rule(on_duplicate)
     rank_schema = None
     if rank is not None:
@@ -304,14 +338,15 @@ def build(
     buckets: int | None = None,
     on_duplicate: OnDuplicate = "error",
     nullable_keys: str | Sequence[str] = (),
-    memory: int = 512 << 20,
+    memory: Size = 512 << 20,
     threads: int = 1,
-    compression: str = "none",
+    compression: str | None = None,
     level: int | None = None,
-    block_size: int = 65536,
+    block_size: Size = 65536,
     bloom_fpp: float = 0.05,
     overwrite: bool = False,
-    retain: timedelta | float = HOUR,
+    allow_empty: bool = False,
+    retain: Duration = HOUR,
     progress: bool | None = None,
     temp_dir: str | os.PathLike[str] | None = None,
 ) -> LookupStore:
@@ -320,12 +355,13 @@ def build(
     A failed build removes what it wrote; a killed one leaves no version, so nothing that opens.
 
     With `overwrite` it publishes the next version. A bucket whose file would be the same, to the
-    byte, as that of the current version is not written again. If the source is files, and neither
-    they nor the arguments have changed since then, they are not even read.
+    byte, as that of the current version is not written again. If the source is files or a Hudi
+    table, and neither they nor the arguments have changed since then, they are not even read.
 
     Args:
-        source: Parquet or ORC (a file, folder, glob or URI, or a list of these), an Arrow table,
-            record batch, reader or dataset, an iterable of record batches, or an object with
+        source: Parquet or ORC (a file, folder, glob or URI, or a list of these), the folder or URI
+            of a Hudi table (its current rows, in its data columns), an Arrow table, record batch,
+            reader or dataset, an iterable of record batches, or an object with
             `__arrow_c_stream__`: a pandas or polars DataFrame, a DuckDB relation.
         path: folder or URI of the store, or its location; made if missing, else empty. Files of a
             remote store are written in a temporary folder first.
@@ -338,27 +374,36 @@ def build(
             greatest value (null is least, NaN greatest, of equal ones the later row). The column
             need not be stored.
         nullable_keys: key columns that may hold nulls, which sort first.
-        memory: budget in bytes for rows in memory, at least 64 KiB; what is beyond is spilled.
+        memory: budget for rows in memory, at least 64 KiB, in bytes or as a text such as `"1GB"`;
+            what is beyond is spilled.
         threads: how many threads read ahead (of files), compress and write, the caller's among
             them; the files are the same whatever it is.
         compression: `"none"` lets lookups use the blocks where they are; `"zstd"` and `"lz4"` make
-            files smaller, whose blocks are decompressed into a cache.
+            files smaller, of which hosts make plain copies for their lookups. None is `"none"` in a
+            local folder, whose files are looked up in place, and `"zstd"` elsewhere.
         level: level of the compression; None is its default.
-        block_size: size of a block of a data file before compression, in bytes.
+        block_size: size of a block of a data file before compression, in bytes or as a text such as
+            `"64KiB"`.
         bloom_fpp: false positive rate of the filter of a data file; 0 writes no filter.
         overwrite: replace the store at `path`; until the new version is complete the old one
             answers, and who has opened that goes on with it.
-        retain: how long replaced versions stay, a timedelta or seconds; see `lookupstore.expire`,
-            which is called after a build that overwrites.
+        allow_empty: let a version without rows replace one that has some. The first version of a
+            store may be empty in any case.
+        retain: how long replaced versions stay, a timedelta, seconds, or a text such as `"1h"`; see
+            `lookupstore.expire`, which is called after a build that overwrites.
         progress: show a progress bar; None shows it if standard error is a terminal.
         temp_dir: where to spill, and where files of a remote store are written first; None is
             beside a local store, and the system's temporary folder for a remote one.
 
     Raises:
         KeyError: a column that the source does not have.
-        ValueError: a null or repeated key, or an argument out of range; the error says the remedy.
+        ValueError: a null or repeated key, no rows where there were some, or an argument out of
+            range; the error says the remedy.
         TypeError: a source or column type that cannot be stored.
         FileNotFoundError: the source names no files.
+        FormatError: the source is files of a table; the error names the line to write instead.
+        CorruptionError: a file of the source is damaged.
+        OSError: a file cannot be read, or the disk is full; the error names the path.
         FileExistsError: `path` holds a store or something else.
         CommitConflictError: another build of the same store was published in the same moment.
         CommitUnknownError: nobody knows whether the version is published; nothing was deleted.
@@ -373,11 +418,16 @@ def build(
     buckets = 1 if buckets is None else buckets
     if not isinstance(buckets, int) or not 1 <= buckets <= MAX_BUCKETS:
         raise ValueError(f"buckets is {buckets!r}; give a number from 1 to {MAX_BUCKETS}, or None")
-    if not isinstance(memory, int) or memory < MIN_MEMORY:
-        raise ValueError(f"memory is {memory!r}; give at least {MIN_MEMORY} bytes")
-    if temp_dir is not None and not os.path.isdir(temp_dir):
-        raise FileNotFoundError(f"temp_dir: {os.fspath(temp_dir)}: no such folder")
-    options = FileOptions(compression, level, block_size, bloom_fpp)
+    memory = bytes_of(memory, "memory", least=MIN_MEMORY)
+    if temp_dir is not None:
+        temp_dir = expanded(os.fspath(temp_dir))
+        if not os.path.isdir(temp_dir):
+            raise FileNotFoundError(
+                f"temp_dir: {temp_dir}: no such folder; make it, or give one that is there"
+            )
+    options = file_options(
+        location, compression, level, bytes_of(block_size, "block_size"), bloom_fpp
+    )
     opened = open_source(source)
     plan = plan_build(
         opened.schema,
@@ -387,13 +437,19 @@ def build(
         nullable_keys=nullable_keys,
     )
     try:
-        with NewVersion(location, overwrite=overwrite, retain=retain, temp_dir=temp_dir) as new:
+        with NewVersion(
+            location,
+            overwrite=overwrite,
+            allow_empty=allow_empty,
+            retain=retain,
+            temp_dir=temp_dir,
+        ) as new:
             check_file_options(new.folder, new.id, options, threads)
             current = new.current()
             kept = files_to_keep(current, plan, options, buckets)
             if current is not None and _nothing_changed(location, opened, current, kept):
                 _log.info(
-                    "%s: nothing changed in %s since version %d, whose files are used",
+                    "%s: no change in %s since version %d; its data files are reused",
                     location.uri,
                     opened.description,
                     current.version,
@@ -422,8 +478,22 @@ def build(
                 source_fingerprint=opened.fingerprint,
             )
             new.publish(manifest)
+            _log.info(
+                "%s: the store has %d bytes, its source %s",
+                location.uri,
+                manifest.bytes,
+                "is no files" if opened.nbytes is None else f"{opened.nbytes} bytes",
+            )
     except RepeatedKeyError as error:
         raise plan.repeated(error.key) from None
+    except OSError as error:
+        spilled = error.filename == spill_folder(location, temp_dir)
+        if error.errno not in _NO_ROOM or not (spilled or location.local is None):
+            raise
+        what = "rows that do not fit into memory" if spilled else "files before they are uploaded"
+        said = f"{os.strerror(error.errno or 0)} for {what}"
+        remedy = "pass temp_dir= with a folder that has room"
+        raise OSError(error.errno, f"{said}; {remedy}", error.filename) from error
     return LookupStore(location)
 
 
@@ -478,7 +548,7 @@ def _sort_and_write(
             )
             files.append(None if file is None else settle(new.location, new.folder, file, kept))
         _log.info(
-            "built %s from %s: %d of %d buckets as before, %d rows read, %d chunks spilled",
+            "built %s from %s: %d of %d buckets unchanged, %d rows read, %d chunks spilled",
             new.location.uri,
             opened.description,
             sum(file is not None and file in kept.values() for file in files),
@@ -531,7 +601,7 @@ def _names(argument: str, names: str | Sequence[str]) -> list[str]:
     listed = [names] if isinstance(names, str) else list(names)
     for name in listed:
         if not isinstance(name, str):
-            raise TypeError(f"{argument} holds {name!r}; give names of columns")
+            raise TypeError(f"{argument} contains {name!r}; give column names")
         if listed.count(name) > 1:
             raise ValueError(f"{argument} names the column {name!r} twice")
     return listed

@@ -32,7 +32,7 @@ def chunks_of(nbytes: int) -> int:
 
 
 class ChunkMap:
-    """Say which chunks are there, and who fetches which.
+    """The chunks of a local copy: which are there, and who fetches which.
 
     Args:
         path: of the map.
@@ -116,7 +116,7 @@ class ChunkMap:
                 self._claimed.difference_update(range(first, first + count))
 
     def mark(self, first: int, count: int) -> None:
-        """Say that claimed chunks are there now."""
+        """Mark claimed chunks as there."""
         os.pwrite(self._descriptor, b"\1" * count, _HEAD + first)
 
     def claim_download(self) -> bool:

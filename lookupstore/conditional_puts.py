@@ -15,6 +15,7 @@ from typing import Any
 from pyarrow import fs
 
 from lookupstore.errors import FormatError
+from lookupstore.extras import require
 
 # What both call the same.
 _CREDENTIALS = {
@@ -32,11 +33,16 @@ class ConditionalPuts:
         filesystem: of pyarrow, on S3.
 
     Raises:
-        FormatError: obstore is not installed.
+        ImportError: obstore is not installed; says what to install.
     """
 
     def __init__(self, filesystem: fs.FileSystem) -> None:
-        self._obstore = _obstore()
+        require("s3", "a file on S3 that one of several writers may make")
+        import obstore
+        import obstore.exceptions
+        import obstore.store
+
+        self._obstore: Any = obstore
         # How pyarrow pickles it: everything that it was made with, and what it found out itself.
         self._options: dict[str, Any] = filesystem.__reduce__()[1][0]
         self._stores: dict[str, Any] = {}
@@ -112,8 +118,8 @@ class ConditionalPuts:
                 self._obstore.delete(self._store(bucket), key)
         if not is_kept:
             raise FormatError(
-                f"{bucket}: the server passes over the conditions of a put (If-None-Match or "
-                "If-Match), by which writers are kept apart"
+                f"{bucket}: the server ignores the conditions of a put (If-None-Match or "
+                "If-Match), which keep concurrent writers from overwriting each other"
             )
 
     def _store(self, bucket: str) -> Any:
@@ -159,16 +165,3 @@ class ConditionalPuts:
 
 class _ChangedError(OSError):
     """Say that an object is not the one of a tag any more."""
-
-
-def _obstore() -> Any:
-    try:
-        import obstore
-        import obstore.exceptions
-        import obstore.store
-    except ImportError:
-        raise FormatError(
-            "files on S3 that two writers may make at once need puts with a condition: pip install "
-            "'lookupstore[s3]'"
-        ) from None
-    return obstore

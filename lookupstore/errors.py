@@ -11,15 +11,15 @@ from typing import Any
 
 
 class LookupStoreError(Exception):
-    """Be the base of every failure that is lookupstore's own."""
+    """Base class of lookupstore's errors."""
 
 
 class FormatError(LookupStoreError):
-    """Say that a file or folder is not what it was opened as, or needs a codec that is missing."""
+    """A file or folder is not what it was opened as, or needs a codec that is missing."""
 
 
 class CorruptionError(LookupStoreError):
-    """Say that stored bytes contradict themselves, and where.
+    """Stored bytes are damaged.
 
     Attributes:
         path: file that holds the bytes.
@@ -41,21 +41,21 @@ class CorruptionError(LookupStoreError):
 
 
 class ClosedError(LookupStoreError):
-    """Say that a reader, writer or store was used after it was closed."""
+    """A reader, writer or store was used after it was closed."""
 
 
 class StaleStoreError(LookupStoreError):
-    """Say that a version of a store that was planned on is not there any more."""
+    """A version of a store, or a file, that was opened or planned on no longer exists."""
 
 
 class CommitConflictError(LookupStoreError):
-    """Say that another writer was faster with the same files, keys or version: refresh and retry.
+    """Another writer committed the same files, keys or version first: refresh and retry.
 
     Attributes:
-        instant: that the other writer committed, in a table that has instants.
-        writer: who that was, as far as it says so.
-        files: that both touch, or that hold keys which both insert.
-        keys: some keys that this writer has in them.
+        instant: the instant of the other writer, in a table that has instants.
+        writer: the other writer, if it gave its name.
+        files: files that both write, or that have keys which both insert.
+        keys: some of this writer's keys in these files.
     """
 
     def __init__(
@@ -85,19 +85,19 @@ class CommitConflictError(LookupStoreError):
 
 
 class CommitUnknownError(LookupStoreError):
-    """Say that a version may have been published or not: look before anything is cleaned up."""
+    """A commit may or may not have happened: check before cleaning anything up."""
 
 
 class LockedError(LookupStoreError):
-    """Say that somebody else kept the lock of a table for longer than one wanted to wait."""
+    """Another writer kept the lock of a table for longer than this one wanted to wait."""
 
 
 class LockLostError(LookupStoreError):
-    """Say that the lock of a table was not renewed in time, or is another's by now."""
+    """The lock of a table was not renewed in time, or belongs to another writer now."""
 
 
 class DiskQuotaError(LookupStoreError):
-    """Say that a file does not fit into the quota of local copies.
+    """A file does not fit into the quota of local copies.
 
     Attributes:
         may_pass: whether it would fit if nothing else was in use.
@@ -112,4 +112,4 @@ class DiskQuotaError(LookupStoreError):
 
 
 class MissingKeyError(LookupStoreError):
-    """Say that a key is not in a store, to those who asked for an error then."""
+    """A key is not in a store, and the caller asked for an error in that case."""

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import math
-import os
 import re
 import time
 from collections.abc import Iterable
@@ -24,7 +22,8 @@ from typing import Any
 
 from lookupstore.location import FoundFile, Location
 from lookupstore.manifest import DATA_FOLDER
-from lookupstore.versions import located, name_of, named_files, read_versions
+from lookupstore.quantities import Duration, seconds_of
+from lookupstore.versions import Place, located, name_of, named_files, read_versions
 
 HOUR = timedelta(hours=1)
 # A mark older than that was left by a publisher that was killed.
@@ -39,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Expired:
-    """Say what `expire` has removed.
+    """What `expire` has removed.
 
     Attributes:
         versions: numbers of the versions.
@@ -57,9 +56,9 @@ class Expired:
 
 
 def expire(
-    path: str | os.PathLike[str] | Location,
+    path: Place,
     *,
-    retain: timedelta | float = HOUR,
+    retain: Duration = HOUR,
     keep: int = 1,
 ) -> Expired:
     """Remove old versions of a store, and files of builds that were killed.
@@ -70,8 +69,8 @@ def expire(
     killed.
 
     Args:
-        path: the store's folder, URI or location.
-        retain: how long a replaced version stays; a number is seconds.
+        path: the store's folder, URI or location, or the store itself.
+        retain: how long a replaced version stays: a timedelta, seconds, or a text such as `"1h"`.
         keep: how many of the newest versions stay in any case, at least 1.
 
     Raises:
@@ -88,7 +87,7 @@ def expire(
     >>> expire(folder).versions, expire(folder, retain=0).versions
     ((), (1,))
     """
-    seconds = retain_seconds(retain)
+    seconds = seconds_of(retain, "retain")
     if not isinstance(keep, int) or isinstance(keep, bool) or keep < 1:
         raise ValueError(f"keep is {keep!r}; give a number of versions, at least 1")
     location = located(path)
@@ -103,21 +102,6 @@ def expire(
     return Expired(
         tuple(old.version for old in removed), len(files), sum(file.bytes for file in files)
     )
-
-
-def retain_seconds(retain: timedelta | float) -> float:
-    """Return how long replaced versions stay, in seconds.
-
-    Raises:
-        TypeError: it is neither a number nor a timedelta.
-        ValueError: it is negative.
-    """
-    seconds = retain.total_seconds() if isinstance(retain, timedelta) else retain
-    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool):
-        raise TypeError(f"retain is {retain!r}; give a timedelta or a number of seconds")
-    if math.isnan(seconds) or seconds < 0:
-        raise ValueError(f"retain is {retain!r}; give a time of 0 or more")
-    return float(seconds)
 
 
 def mark_name(build_id: str) -> str:
@@ -142,7 +126,7 @@ def _unnamed(location: Location, before: float) -> list[FoundFile]:
         if file.name.startswith(f"{DATA_FOLDER}/") or _TEMPORARY.search(file.name)
     ]
     if builds_run(held):
-        _log.info("%s: a build runs, so data files stay", location.uri)
+        _log.info("%s: a build is running, so data files are kept", location.uri)
         return []
     # After the look for marks: whoever had one, and has none now, has published.
     named = named_files(location)
@@ -158,6 +142,6 @@ def delete_unneeded(location: Location, name: str) -> bool:
     try:
         location.delete(name)
     except OSError as error:
-        _log.warning("%s: %s is not needed any more, but stays: %s", location.uri, name, error)
+        _log.warning("%s: could not remove %s, no longer needed: %s", location.uri, name, error)
         return False
     return True

@@ -33,6 +33,17 @@ def read_file(
     return _parquet_batches(file, names, _REMOTE_STREAM_BYTES if remote else _STREAM_BYTES)
 
 
+def check_file(file: pa.NativeFile, file_format: str) -> None:
+    """Read all of a file, for the errors that that raises."""
+    names = (
+        orc.ORCFile(file).schema.names
+        if file_format == "orc"
+        else pq.ParquetFile(file).schema_arrow.names
+    )
+    for _ in read_file(file, file_format, names):
+        continue
+
+
 def fitted(
     column: pa.Array, field: pa.Field, path: str, where: str = "in the first file"
 ) -> pa.Array:
@@ -49,7 +60,7 @@ def fitted(
     """
     if column.type == field.type:
         return column
-    wrong = f"source: {path}: the column {field.name!r} is {column.type}, {where} "
+    wrong = f"source: {path}: the column {field.name!r} is {column.type}, but {where} it is "
     if not is_kindred(column.type, field.type):
         raise ValueError(f"{wrong}{field.type}; give files whose types agree")
     try:

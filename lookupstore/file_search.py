@@ -10,6 +10,17 @@ from dataclasses import dataclass
 
 from pyarrow import fs
 
+from lookupstore.errors import FormatError
+from lookupstore.home import expanded
+from lookupstore.read_errors import is_local
+from lookupstore.table_folders import (
+    TableFolder,
+    TableFormat,
+    TableSearch,
+    may_be_table,
+    table_error,
+    tables_among,
+)
 from lookupstore.uris import open_uri, shown_uri
 
 FORMATS = {".parquet": "parquet", ".parq": "parquet", ".pq": "parquet", ".orc": "orc"}
@@ -19,7 +30,7 @@ _MAGIC = "*?["
 
 @dataclass(frozen=True)
 class FoundFiles:
-    """Hold the files that one given path stands for.
+    """The files that one given path stands for.
 
     Attributes:
         filesystem: that has them.
@@ -37,6 +48,17 @@ class FoundFiles:
         return [info.path for info in self.infos]
 
 
+@dataclass(frozen=True)
+class FoundTable:
+    """A Hudi table that one given path stands for.
+
+    Attributes:
+        path: of its folder, as it was given.
+    """
+
+    path: str
+
+
 def format_of(file: str) -> str:
     """Return `parquet` or `orc`, by the extension of a file.
 
@@ -46,7 +68,7 @@ def format_of(file: str) -> str:
     extension = posixpath.splitext(file)[1].lower()
     if extension not in FORMATS:
         raise ValueError(
-            f"source: {file} has the extension {extension or 'none'!r}; known are "
+            f"source: {file} has the extension {extension or 'none'!r}; supported: "
             f"{', '.join(FORMATS)}"
         )
     return FORMATS[extension]
@@ -63,41 +85,144 @@ def names_files(path: str) -> bool:
     return any(sign in address for sign in _MAGIC) or extension in FORMATS
 
 
-def find_files(path: str) -> FoundFiles:
-    """Find the files of a path: itself, those below a folder, or those that match a glob.
+def find_source(paths: Sequence[str]) -> list[FoundFiles] | FoundTable:
+    """Find what paths stand for: columnar files, or one Hudi table.
+
+    A path is a file, a folder (the files below it), a glob, or a URI of these.
 
     Raises:
-        FileNotFoundError: it names nothing, or no Parquet or ORC file is below it.
-        ValueError: it names a file that is neither Parquet nor ORC.
+        FileNotFoundError: a path names nothing, or no Parquet or ORC file is below it.
+        ValueError: a path names a file that is neither Parquet nor ORC.
+        FormatError: a path names files of a table, whatever the format: the folder of a Delta or
+            Iceberg table, something inside a table, or a folder that has a table below it.
     """
-    filesystem, root = _open_filesystem(path)
-    info = filesystem.get_file_info(root)
-    if info.type == fs.FileType.File:
-        format_of(root)
-        return FoundFiles(filesystem, (info,), None)
-    if info.type == fs.FileType.Directory:
-        return FoundFiles(filesystem, _files_below(filesystem, root, path), root)
-    if not any(sign in root for sign in _MAGIC):
-        raise FileNotFoundError(f"source: {shown_uri(path)}: no such file or folder")
-    parts = root.split("/")
-    fixed = next(i for i, part in enumerate(parts) if any(sign in part for sign in _MAGIC))
-    base = "/".join(parts[:fixed]) or "/"
-    matches = sorted(set(_matching(filesystem, base, parts[fixed:])))
-    files: dict[str, fs.FileInfo] = {}
-    for match in filesystem.get_file_info(matches):
-        if match.type == fs.FileType.Directory:
-            files.update((info.path, info) for info in _files_below(filesystem, match.path, path))
-        else:
-            format_of(match.path)
-            files[match.path] = match
-    if not files:
-        raise FileNotFoundError(f"source: no file matches {shown_uri(path)}")
-    return FoundFiles(filesystem, tuple(files[name] for name in sorted(files)), base)
+    searches: list[tuple[fs.FileSystem, TableSearch]] = []
+    files = []
+    for path in paths:
+        filesystem, root = _open_filesystem(path)
+        # Each path has opened its own; what one knows of a folder the others need not ask.
+        search = next((one for known, one in searches if known.equals(filesystem)), None)
+        if search is None:
+            search = TableSearch(filesystem)
+            searches.append((filesystem, search))
+        one = _Search(path, filesystem, root.rstrip("/") or "/", search)
+        found = one.find(alone=len(paths) == 1)
+        if isinstance(found, FoundTable):
+            return found
+        files.append(found)
+    return files
+
+
+class _Search:
+    """A path that is looked for on its file system."""
+
+    def __init__(
+        self, path: str, filesystem: fs.FileSystem, root: str, tables: TableSearch
+    ) -> None:
+        self._path = path
+        self._filesystem = filesystem
+        self._root = root
+        self._tables = tables
+
+    def find(self, *, alone: bool) -> FoundFiles | FoundTable:
+        """Find the files of the path; or the table that it is, if it may be one."""
+        root = self._root
+        info = self._filesystem.get_file_info(root)
+        if info.type == fs.FileType.File:
+            format_of(root)
+            self._check_outside(posixpath.dirname(root))
+            return FoundFiles(self._filesystem, (info,), None)
+        if info.type == fs.FileType.Directory:
+            table = self._tables.at(root)
+            if alone and table is not None and table.format is TableFormat.HUDI:
+                return FoundTable(self._path)
+            self._check_outside(root)
+            return FoundFiles(self._filesystem, self._files_below(root), root)
+        if not any(sign in root for sign in _MAGIC):
+            raise FileNotFoundError(f"source: {shown_uri(self._path)}: no such file or folder")
+        return self._matching_files()
+
+    def _matching_files(self) -> FoundFiles:
+        parts = self._root.split("/")
+        fixed = next(i for i, part in enumerate(parts) if any(sign in part for sign in _MAGIC))
+        base = "/".join(parts[:fixed]) or "/"
+        self._check_outside(base)
+        walked: set[str] = set()
+        matches = sorted(set(_matching(self._filesystem, base, parts[fixed:], walked)))
+        files: dict[str, fs.FileInfo] = {}
+        for match in self._filesystem.get_file_info(matches):
+            if match.type == fs.FileType.Directory:
+                files.update((info.path, info) for info in self._files_below(match.path))
+            else:
+                format_of(match.path)
+                files[match.path] = match
+        if not files:
+            raise FileNotFoundError(f"source: no file matches {shown_uri(self._path)}")
+        for folder in sorted(walked):
+            table = self._tables.at(folder)
+            if table is not None and any(table.has(file) for file in files):
+                raise self._error(table)
+        return FoundFiles(self._filesystem, tuple(files[name] for name in sorted(files)), base)
+
+    def _check_outside(self, folder: str) -> None:
+        """Check that a folder is not of a table, nor inside one, also where links lead to."""
+        folders = [folder]
+        if is_local(self._filesystem):
+            folders.append(os.path.realpath(folder))
+        for one in dict.fromkeys(folders):
+            table = self._tables.around(one)
+            if table is not None:
+                raise self._error(table, posixpath.relpath(one, table.path))
+
+    def _files_below(self, folder: str) -> tuple[fs.FileInfo, ...]:
+        selector = fs.FileSelector(folder, recursive=True)
+        below = self._filesystem.get_file_info(selector)
+        for table in tables_among((info.path for info in below), folder):
+            if table.path == folder or _visible(table.path, folder):
+                raise self._error(table)
+        seen = [info for info in below if info.is_file and _visible(info.path, folder)]
+        seen.sort(key=lambda info: info.path)
+        files = tuple(i for i in seen if posixpath.splitext(i.path)[1].lower() in FORMATS)
+        if not files:
+            other = f"; it has {posixpath.relpath(seen[0].path, folder)}" if seen else ""
+            raise FileNotFoundError(
+                f"source: {shown_uri(self._path)}: no file below it ends in "
+                f"{', '.join(FORMATS)}{other}"
+            )
+        return files
+
+    def _error(self, table: TableFolder, part: str = "") -> FormatError:
+        uri = shown_uri(_uri_of(self._path, self._root, table.path))
+        is_table = table.path == self._root
+        return table_error(table, uri if is_table else shown_uri(self._path), uri, part)
+
+
+def _uri_of(path: str, root: str, folder: str) -> str:
+    """Return a folder above or below a path as a path of the same kind.
+
+    Args:
+        path: as it was given.
+        root: the same on its file system.
+        folder: on that file system.
+
+    >>> _uri_of("s3://bucket/users/day=1?region=eu", "bucket/users/day=1", "bucket/users")
+    's3://bucket/users?region=eu'
+    """
+    if "://" not in path:
+        return folder
+    address, mark, query = path.partition("?")
+    address = address.rstrip("/")
+    shared = posixpath.commonpath([root, folder])
+    above = root[len(shared) :].strip("/")
+    if above:
+        address = address[: -len(above)].rstrip("/")
+    below = folder[len(shared) :].strip("/")
+    return f"{address}/{below}".rstrip("/") + mark + query
 
 
 def _open_filesystem(path: str) -> tuple[fs.FileSystem, str]:
     if "://" not in path:
-        return fs.LocalFileSystem(), os.path.abspath(os.path.expanduser(path))
+        return fs.LocalFileSystem(), os.path.abspath(expanded(path))
     # In a URI a `*` would not survive parsing everywhere; the part before the first glob does.
     address, mark, query = path.partition("?")
     parts = address.split("/")
@@ -112,34 +237,28 @@ def _visible(path: str, base: str) -> bool:
     return not any(p.startswith(".") or (p.startswith("_") and "=" not in p) for p in parts)
 
 
-def _files_below(filesystem: fs.FileSystem, folder: str, path: str) -> tuple[fs.FileInfo, ...]:
-    below = filesystem.get_file_info(fs.FileSelector(folder, recursive=True))
-    seen = [info for info in below if info.is_file and _visible(info.path, folder)]
-    seen.sort(key=lambda info: info.path)
-    files = tuple(i for i in seen if posixpath.splitext(i.path)[1].lower() in FORMATS)
-    if not files:
-        other = f"; it has {posixpath.relpath(seen[0].path, folder)}" if seen else ""
-        raise FileNotFoundError(
-            f"source: {shown_uri(path)}: no file below it ends in {', '.join(FORMATS)}{other}"
-        )
-    return files
+def _matching(
+    filesystem: fs.FileSystem, base: str, parts: Sequence[str], walked: set[str]
+) -> Iterator[str]:
+    """Yield what matches a glob below `base`, one part of the path at a time.
 
-
-def _matching(filesystem: fs.FileSystem, base: str, parts: Sequence[str]) -> Iterator[str]:
-    """Yield what matches a glob below `base`, one part of the path at a time."""
+    Folders that may be tables, by what is in them, are added to `walked`.
+    """
     if not parts:
         yield base
         return
     first, rest = parts[0], parts[1:]
-    if not any(sign in first for sign in _MAGIC):
-        child = posixpath.join(base, first)
-        if filesystem.get_file_info(child).type != fs.FileType.NotFound:
-            yield from _matching(filesystem, child, rest)
-        return
     selector = fs.FileSelector(base, allow_not_found=True, recursive=False)
     children = filesystem.get_file_info(selector)
+    if may_be_table(posixpath.basename(info.path) for info in children):
+        walked.add(base)
+    if not any(sign in first for sign in _MAGIC):
+        child = posixpath.join(base, first)
+        if any(info.path == child for info in children):
+            yield from _matching(filesystem, child, rest, walked)
+        return
     if first == "**":
-        yield from _matching(filesystem, base, rest)
+        yield from _matching(filesystem, base, rest, walked)
     for info in children:
         name = posixpath.basename(info.path)
         if not _visible(name, ".") and name != first:
@@ -147,6 +266,6 @@ def _matching(filesystem: fs.FileSystem, base: str, parts: Sequence[str]) -> Ite
         folder = info.type == fs.FileType.Directory
         if first == "**":
             if folder:
-                yield from _matching(filesystem, info.path, parts)
+                yield from _matching(filesystem, info.path, parts, walked)
         elif fnmatch.fnmatchcase(name, first) and (folder or not rest):
-            yield from _matching(filesystem, info.path, rest)
+            yield from _matching(filesystem, info.path, rest, walked)

@@ -10,22 +10,31 @@ reads from the network.
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import functools
 import logging
 import os
 import re
 import shutil
+import stat
+import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
 
 from lookupstore.errors import DiskQuotaError
+from lookupstore.home import expanded, home_folder
+from lookupstore.quantities import Size, bytes_of
 
 #: Time after which a copy that nobody has opened is removed, whether or not its room is needed.
 RETENTION = timedelta(days=30)
+
+#: Bytes that file systems give at a time: a file takes its size, rounded up.
+BLOCK_BYTES = 4096
 
 #: Seconds to wait until others let go of the room that a file needs.
 ROOM_WAIT = 20.0
@@ -41,18 +50,20 @@ MADE_NAME = re.compile(r"[0-9a-f]{32}")
 H = TypeVar("H")
 
 _LOCK = "lock"
+#: Of the environment: the folder; with `_BYTES` its quota.
+VARIABLE = "LOOKUPSTORE_CACHE"
 
 _log = logging.getLogger(__name__)
 
 
 class HostFolder:
-    """Keep files of a host in one folder, under one quota.
+    """Files of a host in one folder, under one quota.
 
     Args:
-        path: of the folder, on a local disk; None takes `$LOOKUPSTORE_CACHE`, else `lookupstore`
-            in `$XDG_CACHE_HOME`, else in `~/.cache`.
-        quota: most bytes of all files; None takes `$LOOKUPSTORE_CACHE_BYTES`, else half of what the
-            file system has free or has already given to them.
+        path: of the folder, on a local disk; None takes `default_folder`.
+        quota: most bytes of all files, a number or a text such as `"10GB"`; None takes
+            `$LOOKUPSTORE_CACHE_BYTES`, else half of what the file system has free or has already
+            given to them.
         retention: time after which a file that nobody opens is removed; None keeps it until its
             room is needed.
 
@@ -67,16 +78,20 @@ class HostFolder:
     def __init__(
         self,
         path: str | os.PathLike[str] | None,
-        quota: int | None,
+        quota: Size | None,
         retention: timedelta | None = RETENTION,
     ) -> None:
-        self.path = os.path.abspath(default_folder() if path is None else os.fspath(path))
-        self._quota = _default_quota() if quota is None else quota
-        if self._quota is not None and self._quota <= 0:
-            raise ValueError(f"quota={self._quota} bytes; give a positive number")
+        self._given = None if path is None else os.path.abspath(expanded(os.fspath(path)))
+        self._quota = _default_quota() if quota is None else bytes_of(quota, "quota", least=1)
         if retention is not None and retention < timedelta():
             raise ValueError(f"retention={retention} is negative")
         self.retention = retention
+
+    @functools.cached_property
+    def path(self) -> str:
+        """The folder; the default one is looked for when it is first needed, so not by who has
+        nothing remote."""
+        return os.path.abspath(default_folder()) if self._given is None else self._given
 
     @property
     def quota(self) -> int:
@@ -92,9 +107,17 @@ class HostFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Have the folder alone."""
-        os.makedirs(self.path, exist_ok=True)
-        with flock(os.path.join(self.path, _LOCK)):
+        """Hold the folder's exclusive lock."""
+        with ExitStack() as stack:
+            try:
+                os.makedirs(self.path, exist_ok=True)
+                stack.enter_context(flock(os.path.join(self.path, _LOCK)))
+            except OSError as error:
+                reason = (
+                    f"{error.strerror}: no folder for local copies of remote files; set "
+                    f"{VARIABLE} to one that can be written"
+                )
+                raise type(error)(error.errno, reason, self.path) from None
             yield
 
     def evict(self, needed: int) -> int:
@@ -110,19 +133,28 @@ class HostFolder:
                 used -= entry.nbytes
         return used
 
-    def reserve(self, needed: int, name: str, what: str, remedy: str) -> None:
-        """Remove copies until there is room, or say that there can be none."""
+    def reserve(self, nbytes: int, name: str, what: str, remedy: str, beside: int = 0) -> None:
+        """Remove copies until there is room, or say that there can be none.
+
+        Args:
+            nbytes: of a file, or more of it.
+            name: of the file.
+            what: its bytes are, for the error.
+            remedy: what helps other than a larger quota.
+            beside: bytes of what belongs to it.
+        """
         quota = self.quota
+        needed = room_of(nbytes) + beside
         if needed > quota:
             raise DiskQuotaError(
-                f"{name}: {what} {needed} bytes, and the quota of local copies in {self.path} "
-                f"is {quota}; set LOOKUPSTORE_CACHE_BYTES to more, or {remedy}"
+                f"{name}: {what} {nbytes} bytes, but the quota of the cache {self.path} "
+                f"is {quota} bytes; raise LOOKUPSTORE_CACHE_BYTES, or {remedy}"
             )
         rest = self.evict(needed)
         if rest + needed > quota:
             raise DiskQuotaError(
-                f"{name}: {what} {needed} bytes; of the quota of {quota} bytes of local copies in "
-                f"{self.path}, {rest} are in use; set LOOKUPSTORE_CACHE_BYTES to more, or close "
+                f"{name}: {what} {nbytes} bytes, but of the quota of {quota} bytes of the cache "
+                f"{self.path}, {rest} are in use; raise LOOKUPSTORE_CACHE_BYTES, or close "
                 "other stores",
                 may_pass=True,
             )
@@ -159,7 +191,7 @@ class HostFolder:
                     map_size = size_of(map_of(item.path))
                     nbytes = status.st_blocks * 512
                     if map_size is not None:  # room that it will take is taken
-                        nbytes = max(nbytes, status.st_size) + map_size
+                        nbytes = max(nbytes, room_of(status.st_size)) + map_size
                     entries.append(_Entry(status.st_atime, item.path, nbytes))
         return sorted(entries, key=lambda entry: entry.opened)
 
@@ -167,7 +199,7 @@ class HostFolder:
         """Return the bytes that files in the making may take."""
         total = 0
         with suppress(FileNotFoundError), os.scandir(os.path.join(self.path, MAKING)) as found:
-            total = sum(size_of(os.path.join(item.path, ROOM)) or 0 for item in found)
+            total = sum(room_of(size_of(os.path.join(item.path, ROOM)) or 0) for item in found)
         return total
 
     def _clear_dead_rooms(self) -> None:
@@ -186,6 +218,11 @@ class _Entry:
     opened: float
     path: str
     nbytes: int
+
+
+def room_of(nbytes: int) -> int:
+    """Return the bytes that a file of some size takes on a disk."""
+    return -(-nbytes // BLOCK_BYTES) * BLOCK_BYTES
 
 
 def with_room(hold: Callable[[], H], make_room: Callable[[], None]) -> H:
@@ -211,21 +248,63 @@ def with_room(hold: Callable[[], H], make_room: Callable[[], None]) -> H:
 
 
 def default_folder() -> str:
-    """Return the folder of local copies of this host: see `HostFolder`."""
-    given = os.environ.get("LOOKUPSTORE_CACHE")
+    """Return the folder of local copies of this host.
+
+    It is `$LOOKUPSTORE_CACHE`; else `lookupstore` in `$XDG_CACHE_HOME` or `~/.cache`; else, where
+    that cannot be written, as in a container without a home folder, one of this user alone in the
+    temporary folder, which is logged once.
+
+    Raises:
+        OSError: there is none of these.
+    """
+    given = os.environ.get(VARIABLE)
     if given:
-        return given
-    caches = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(caches, "lookupstore")
+        return expanded(given)
+    caches = os.environ.get("XDG_CACHE_HOME")
+    home = home_folder()
+    if caches:
+        caches = expanded(caches)
+    elif home is not None:
+        caches = os.path.join(home, ".cache")
+    if caches and _can_be_written(caches):
+        return os.path.join(caches, "lookupstore")
+    return _temporary_folder(caches)
+
+
+def _can_be_written(path: str) -> bool:
+    """Return whether this user may make or change what is in a folder, which may not be there."""
+    while not os.path.lexists(path):
+        path = os.path.dirname(os.path.abspath(path))
+    return os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK)
+
+
+@functools.cache
+def _temporary_folder(caches: str | None) -> str:
+    """Make the folder of this user in the temporary folder, and say once that it is used."""
+    path = os.path.join(tempfile.gettempdir(), f"lookupstore-{os.getuid()}")
+    with suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+    found = os.lstat(path)
+    # The temporary folder is everybody's: what another has put there is not believed.
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise PermissionError(
+            errno.EACCES,
+            f"no folder of this user alone; set {VARIABLE} to a folder that can be written",
+            path,
+        )
+    why = "there is no home folder" if caches is None else f"{caches} can not be written"
+    _log.warning(
+        "local copies of remote files are kept in %s, since %s; set %s to choose another folder",
+        path,
+        why,
+        VARIABLE,
+    )
+    return path
 
 
 def _default_quota() -> int | None:
-    given = os.environ.get("LOOKUPSTORE_CACHE_BYTES")
-    if not given:
-        return None
-    if not given.isdecimal():
-        raise ValueError(f"LOOKUPSTORE_CACHE_BYTES={given!r} is no number of bytes")
-    return int(given)
+    given = os.environ.get(f"{VARIABLE}_BYTES")
+    return bytes_of(given, f"{VARIABLE}_BYTES", least=1) if given else None
 
 
 def _half_of_disk(folder: str, used: int) -> int:
@@ -236,7 +315,7 @@ def _half_of_disk(folder: str, used: int) -> int:
 
 @contextmanager
 def flock(path: str, how: int = os.O_RDWR | os.O_CREAT, wait: int = 0) -> Iterator[int]:
-    """Have a file or folder alone; give its inode."""
+    """Hold the exclusive lock of a file or folder; yield its inode."""
     descriptor = os.open(path, how | os.O_CLOEXEC, 0o666)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | wait)
@@ -250,7 +329,7 @@ def flock(path: str, how: int = os.O_RDWR | os.O_CREAT, wait: int = 0) -> Iterat
 
 
 def touch(descriptor: int, when: int | None = None) -> None:
-    """Say when a copy was used, in nanoseconds; None: now."""
+    """Set when a copy was used, in nanoseconds; None: now."""
     # The time of the last change is part of the identity under which readers share blocks.
     changed = os.fstat(descriptor).st_mtime_ns
     os.utime(descriptor, ns=(time.time_ns() if when is None else when, changed))

@@ -30,6 +30,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from lookupstore.frames import check_polars, is_lazy
 from lookupstore.keys import KeySchema
 
 # A column: in Arrow, or as the Python values that no one Arrow type holds.
@@ -87,8 +88,8 @@ def _columns(keys: Any, schema: KeySchema) -> list[_Column]:
     if isinstance(keys, tuple):
         if len(keys) != len(names) or not all(_is_column(column) for column in keys):
             raise TypeError(
-                f"keys: a tuple holds one column for each key field, here {list(names)}; got "
-                f"{_described(keys)}; give a list for a batch of keys"
+                f"keys: a tuple gives one column per key field, here {list(names)}; got "
+                f"{_described(keys)}; for a batch of keys, give a list"
             )
         return [_column(column) for column in keys]
     if pandas is not None and isinstance(keys, pandas.MultiIndex):
@@ -98,10 +99,15 @@ def _columns(keys: Any, schema: KeySchema) -> list[_Column]:
             return [_column(keys.get_level_values(i)) for i in range(keys.nlevels)]
         else:
             raise TypeError(
-                f"keys: a MultiIndex of {keys.nlevels} levels; the key has {list(names)}"
+                f"keys: the MultiIndex has {keys.nlevels} levels; the key has {list(names)}"
             )
+    if is_lazy(keys):
+        raise TypeError("keys is a polars LazyFrame, which has no rows yet; give its .collect()")
     if pandas is not None and isinstance(keys, pandas.DataFrame):
-        keys = {name: keys[name] for name in keys.columns if name in names}
+        keys = _pandas_columns(keys)
+    polars = sys.modules.get("polars")
+    if polars is not None and isinstance(keys, polars.DataFrame):
+        keys = {name: keys.get_column(name) for name in keys.columns}
     if isinstance(keys, np.ndarray) and keys.dtype.names is not None:
         keys = {name: keys[name] for name in keys.dtype.names}
     if isinstance(keys, (pa.Table, pa.RecordBatch)):
@@ -129,10 +135,20 @@ def _columns(keys: Any, schema: KeySchema) -> list[_Column]:
     return [column]
 
 
+def _pandas_columns(frame: Any) -> dict[Any, Any]:
+    """Return the columns of a DataFrame by name, and the levels of its index that have one."""
+    index = frame.index
+    levels = {
+        name: index.get_level_values(i) for i, name in enumerate(index.names) if name is not None
+    }
+    return levels | {name: frame[name] for name in frame.columns}
+
+
 def _needed(given: Sequence[str], names: Sequence[str]) -> Sequence[str]:
     for name in names:
         if name not in given:
-            raise KeyError(f"keys: no column {name!r}; the key has {list(names)}, given {given}")
+            found = list(given) or "no columns"
+            raise KeyError(f"keys: no column {name!r}; the key has {list(names)}, given {found}")
     return names
 
 
@@ -223,6 +239,7 @@ def _arrow_column(value: Any) -> pa.Array | pa.ChunkedArray:
         raise TypeError(f"keys: a column is {_described(value)}; give an array, Series or list")
     if isinstance(value, np.ndarray) and value.ndim != 1:
         raise TypeError(f"keys: an array of {value.ndim} dimensions; give one dimension")
+    check_polars(value, "keys")
     try:
         if _is_pandas_column(value):
             return pa.Array.from_pandas(value)
@@ -230,7 +247,7 @@ def _arrow_column(value: Any) -> pa.Array | pa.ChunkedArray:
             return pa.chunked_array(value)
         return pa.array(value)
     except _CONVERSION_ERRORS as error:
-        raise TypeError(f"keys: {_described(value)} is no Arrow column: {error}") from None
+        raise TypeError(f"keys: {_described(value)} is not an Arrow column: {error}") from None
 
 
 def _encode_list(keys: list[Any], schema: KeySchema) -> pa.Array:

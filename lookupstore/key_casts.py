@@ -26,6 +26,8 @@ _KINDRED = {
     "float": ("integer",),
     "integer": ("float", "decimal"),
     "decimal": ("integer",),
+    # What pandas and NumPy have for dates: the day, at midnight.
+    "date": ("timestamp",),
 }
 
 
@@ -144,7 +146,10 @@ def fit(field: KeyField, array: pa.Array, what: str) -> tuple[pa.Array, pa.Array
     if family == "null":
         return pa.nulls(len(array), wanted), None
     if family != field.family and family not in _KINDRED.get(field.family, ()):
-        raise TypeError(f"{what}: the field {field.name!r} is {field.type}; found {given}")
+        raise TypeError(
+            f"{what}: the field {field.name!r} is {field.type}; found {given}; give it as "
+            f"{field.plain}"
+        )
     if family == "string" or (family == "binary" and field.variable):
         if pa.types.is_fixed_size_binary(array.type):
             array = array.cast(wanted)

@@ -45,17 +45,21 @@ class KeyField:
 
     @property
     def nullable(self) -> bool:
-        """Tell whether the field may hold null."""
+        """Whether the field may be null."""
         return self.code[2]
 
     @property
     def variable(self) -> bool:
-        """Tell whether the values differ in size."""
+        """Whether the values differ in size."""
         return self.code[0] == _keys.BYTES
 
     def inner(self, value: bytes) -> bytes:
         """Return the bytes of a value as they stand before other fields."""
-        return value.replace(b"\x00", b"\x00\xff") + b"\x00\x00" if self.variable else value
+        return self.escaped(value) + b"\x00\x00" if self.variable else value
+
+    def escaped(self, value: bytes) -> bytes:
+        """Return the bytes of a value of varying size before other fields, without their end."""
+        return value.replace(b"\x00", b"\x00\xff")
 
     def to_cells(self, array: pa.Array) -> pa.Array:
         """Return a view of a plain array as the bytes that C reads."""
@@ -86,8 +90,8 @@ class KeyField:
             except pa.ArrowInvalid as error:
                 if cells.nbytes > 2**31 - 1:
                     raise ValueError(
-                        f"{len(cells)} keys hold more in the field {self.name!r} than a "
-                        f"{self.plain} array can (2 GiB); decode fewer keys at once"
+                        f"{len(cells)} keys have more bytes in the field {self.name!r} than a "
+                        f"{self.plain} array can hold (2 GiB); decode fewer keys at once"
                     ) from error
                 raise FormatError(
                     f"key {first_invalid(cells, self.plain)}: its bytes do not fit the key field "
@@ -122,7 +126,7 @@ def key_field(field: pa.Field, nullable: bool) -> KeyField:
     family = family_of(plain)
     if family in ("", "null") or not is_restorable(field.type):
         raise TypeError(
-            f"the key field {field.name!r} is {field.type}, which has no key order; key fields are "
+            f"the key field {field.name!r} is {field.type}, which cannot be a key; key fields are "
             "bool, integers, floats, decimals, dates, times, timestamps, durations, strings and "
             "binaries"
         )

@@ -33,10 +33,10 @@ _WANTED = {
     "float": "a float",
     "decimal": "a decimal.Decimal",
     "date": "a datetime.date",
-    "time": "a datetime.time without a zone",
+    "time": "a datetime.time without a time zone",
     "duration": "a datetime.timedelta",
-    "timestamp": "a datetime.datetime without a zone",
-    "timestamp with a zone": "a datetime.datetime with a zone",
+    "timestamp": "a datetime.datetime without a time zone",
+    "timestamp with a time zone": "a datetime.datetime with a time zone",
     "string": "a str",
     "binary": "bytes",
 }
@@ -50,13 +50,13 @@ class ValueCodec:
         one: the bytes of a value, or None if the type holds no equal one.
         ceiling: the bytes of the least value of the type that is not less, or None if there is
             none; and whether it is equal.
-        beginning: the bytes that every value begins with that begins with this one, or None if
-            there is none. Only text and bytes begin with others; any other value with itself.
+        beginning: of text and bytes, the bytes that every value begins with that begins with this
+            one, or None if there is none; None itself for a type whose values do not begin so.
     """
 
     one: Callable[[object], bytes | None]
     ceiling: Callable[[object], tuple[bytes | None, bool]]
-    beginning: Callable[[object], bytes | None]
+    beginning: Callable[[object], bytes | None] | None
 
 
 def value_codec(field: pa.Field) -> ValueCodec:
@@ -93,6 +93,8 @@ def successor(prefix: bytes) -> bytes | None:
 
 def _wrong_kind(field: pa.Field, value: object) -> TypeError:
     wanted = _WANTED[family_of(plain_type(field.type))]
+    if "uuid" in str(field.type):
+        wanted = "a uuid.UUID or its 16 bytes"
     return TypeError(
         f"the key field {field.name!r} is {field.type}; found {type(value).__name__} {value!r}, "
         f"give {wanted}"
@@ -105,7 +107,7 @@ def _scalar(field: pa.Field, value: object) -> pa.Scalar:
         if isinstance(value, np.generic):
             return pa.array(np.asarray([value]))[0]
         if getattr(value, "tzinfo", None) is not None:
-            raise ValueError("Arrow would drop the zone")  # of a datetime.time
+            raise ValueError("Arrow would drop the time zone")  # of a datetime.time
         scalar = value if isinstance(value, pa.Scalar) else pa.scalar(value)
         while isinstance(scalar, (pa.ExtensionScalar, pa.DictionaryScalar)):
             scalar = scalar.value
@@ -200,7 +202,7 @@ def _float_codec(field: pa.Field, width: int) -> ValueCodec:
         bits, side = nearest(value)
         return (bits + (side < 0)).to_bytes(width, "big"), side == 0
 
-    return ValueCodec(one, ceiling, one)
+    return ValueCodec(one, ceiling, None)
 
 
 def _integer_codec(
@@ -236,7 +238,7 @@ def _integer_codec(
         whole = math.ceil(number)
         return (whole - low).to_bytes(width, "big"), whole == number
 
-    return ValueCodec(one, ceiling, one)
+    return ValueCodec(one, ceiling, None)
 
 
 def _number(field: pa.Field, family: str, value: object) -> int | float | Fraction:
@@ -281,9 +283,18 @@ def _time_units(
         per_day = 1 if pa.types.is_date32(plain) else _DAY * 1000
         if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
             return (value.toordinal() - _EPOCH_DAY) * per_day
-        scalar = _same_family(field, family, value)
+        if value != value:  # the NaT of NumPy and pandas
+            return math.nan
+        if (nanoseconds := _nanoseconds("timestamp", value)) is not None:
+            # A day and a part of it: midnight is the day itself.
+            return _whole(Fraction(nanoseconds * per_day, _DAY * 10**9))
+        scalar = _scalar(field, value)
         if not scalar.is_valid:
             return math.nan
+        if family_of(scalar.type) == "timestamp":
+            ticks = _TICKS[scalar.type.unit] * _DAY
+            return _whole(Fraction(scalar.value * per_day, ticks))
+        scalar = _same_family(field, family, value)
         given_per_day = 1 if pa.types.is_date32(scalar.type) else _DAY * 1000
         return _whole(Fraction(scalar.value * per_day, given_per_day))
     if value != value:  # the NaT of NumPy and pandas

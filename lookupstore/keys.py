@@ -22,7 +22,7 @@ from lookupstore.key_values import successor
 
 
 class KeySchema:
-    """Hold the types of the key fields, and encode and decode keys.
+    """The types of the key fields, with encoding and decoding of keys.
 
     Args:
         schema: the key fields in order. Bool, integers, floats, decimals, dates, times, timestamps,
@@ -46,13 +46,15 @@ class KeySchema:
             raise ValueError("schema has no fields; a key needs at least one")
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"schema names the field {name!r} twice; key fields need names")
+                raise ValueError(
+                    f"schema names the field {name!r} twice; key fields need different names"
+                )
         if isinstance(nullable, str):
             raise TypeError(f"nullable is the string {nullable!r}; give a sequence of field names")
         for name in nullable:
             if name not in names:
                 raise ValueError(
-                    f"nullable names {name!r}, which is no key field ({', '.join(names)})"
+                    f"nullable names {name!r}, which is not a key field ({', '.join(names)})"
                 )
             if not schema.field(name).nullable:
                 raise ValueError(f"nullable names {name!r}, which the schema declares as not null")
@@ -278,26 +280,56 @@ class KeySchema:
             return self._parts((value,))
         return self._parts(self._values(value))
 
-    def encode_prefix(self, values: tuple[object, ...]) -> bytes | None:
-        """Encode the first fields of a key: every key with these values starts with it.
-
-        If `values` are all the fields and the last is a string or a binary (also of fixed size),
-        longer values that begin with the last one start with it, too.
+    def encode_prefix(
+        self, prefix: tuple[object, ...], starts_with: object = None
+    ) -> tuple[bytes, bytes | None] | None:
+        """Turn values of the first fields into the range of all keys that have them.
 
         Args:
-            values: a tuple of one value each for the first fields.
+            prefix: one whole value for each of the first fields; () for all keys.
+            starts_with: text or bytes that the value of the field after these begins with; None
+                takes any value, null too.
 
         Returns:
-            The prefix, or None if no key can hold these values.
+            The first bytes inside and the first bytes behind the range, None for no bound; or None
+            if no key can hold these values.
 
         Raises:
-            TypeError: a value of another kind than its field, or more values than fields.
+            TypeError: a value of another kind than its field, more values than fields, or
+                `starts_with` for a field that is neither text nor bytes.
+            ValueError: `starts_with` where `prefix` has values for all fields.
 
         >>> keys = KeySchema(pa.schema([("origin", pa.string()), ("hour", pa.int32())]))
-        >>> keys.encode_prefix(("EWR",))
-        b'EWR\\x00\\x00'
+        >>> keys.encode_prefix(("EWR",)), keys.encode_prefix((), "EW")
+        ((b'EWR\\x00\\x00', b'EWR\\x00\\x01'), (b'EW', b'EX'))
         """
-        return self._parts(self._leading(values, "prefix"), is_prefix=True)
+        done = self._parts(self.leading(prefix, "prefix"))
+        if starts_with is None:
+            if done is None:
+                return None
+            # A whole key may be the beginning of another's bytes.
+            whole = len(prefix) == len(self._fields)
+            return done, done + b"\x00" if whole else successor(done)
+        if len(prefix) == len(self._fields):
+            raise ValueError(
+                "starts_with is about the key field after those of prefix, which has a value for "
+                f"each field ({', '.join(self.names)}); leave the last one out of prefix"
+            )
+        field = self._fields[len(prefix)]
+        if field.values.beginning is None:
+            raise TypeError(
+                f"starts_with: the key field {field.name!r} is {field.type}, and only text and "
+                "bytes begin with something; give prefix= whole values, or start= and stop="
+            )
+        beginning = field.values.beginning(starts_with)
+        if done is None or beginning is None:
+            return None
+        if field.nullable:
+            done += b"\x01"
+        if len(prefix) + 1 < len(self._fields) and field.variable:
+            beginning = field.escaped(beginning)
+        done += beginning
+        return done, successor(done)
 
     def encode_bounds(self, start: object, stop: object) -> tuple[bytes | None, bytes | None]:
         """Turn a typed range, from `start` on and before `stop`, into a range of key bytes.
@@ -320,8 +352,8 @@ class KeySchema:
         >>> KeySchema(pa.schema([("id", pa.uint8())])).encode_bounds(2.5, 300)
         (b'\\x03', None)
         """
-        low = b"" if start is None else self._bound(self._leading(start, "start"), "start")
-        high = None if stop is None else self._bound(self._leading(stop, "stop"), "stop")
+        low = b"" if start is None else self._bound(self.leading(start, "start"), "start")
+        high = None if stop is None else self._bound(self.leading(stop, "stop"), "stop")
         return (b"", b"") if low is None else (low or None, high)
 
     def _bound(self, values: Sequence[object], what: str) -> bytes | None:
@@ -331,7 +363,7 @@ class KeySchema:
             if value is None:
                 if not field.nullable:
                     raise ValueError(
-                        f"{what}[{i}] is None, but the key field {field.name!r} is never null"
+                        f"{what}[{i}] is None, but the key field {field.name!r} is not nullable"
                     )
                 done += b"\x00"
                 continue
@@ -356,11 +388,10 @@ class KeySchema:
                 )
             return [value[name] for name in names]
         if not isinstance(value, (tuple, list)) or len(value) != len(names):
-            found = (
-                f"{len(value)} values"
-                if isinstance(value, (tuple, list))
-                else f"{type(value).__name__} {value!r}"
-            )
+            found = f"{type(value).__name__} {value!r}"
+            if isinstance(value, (tuple, list)):
+                count = f"{len(value)} value{'s'[: len(value) != 1]}"
+                found = f"a {type(value).__name__} of {count}"
             fields = "field" if len(names) == 1 else "fields"
             raise TypeError(
                 f"the key is {found}; give a tuple of its {len(names)} {fields} "
@@ -368,9 +399,21 @@ class KeySchema:
             )
         return value
 
-    def _leading(self, values: object, what: str) -> Sequence[object]:
-        """Return a tuple of the first fields' values from a tuple or the value of the first."""
-        if not isinstance(values, (tuple, list)):
+    def leading(self, values: object, what: str) -> tuple[object, ...]:
+        """Return values of the first fields as a tuple; one that is no tuple is that of the first.
+
+        Raises:
+            TypeError: a list or dict, or more values than fields; `what` names the argument.
+
+        >>> KeySchema(pa.schema([("id", pa.int16())])).leading(7, "start")
+        (7,)
+        """
+        if isinstance(values, (list, Mapping)):
+            raise TypeError(
+                f"{what} is a {type(values).__name__}, which is no key; give a tuple of the first "
+                f"fields' values, in the order of the key: ({', '.join(self.names)})"
+            )
+        if not isinstance(values, tuple):
             return (values,)
         if len(values) > len(self._fields):
             raise TypeError(
@@ -379,11 +422,8 @@ class KeySchema:
             )
         return values
 
-    def _parts(self, values: Sequence[object], is_prefix: bool = False) -> bytes | None:
-        """Return the bytes of the first fields of a key, or None if no key holds the values.
-
-        With `is_prefix`, the value of the last field of the key may be the beginning of one.
-        """
+    def _parts(self, values: Sequence[object]) -> bytes | None:
+        """Return the bytes of the first fields of a key, or None if no key holds the values."""
         done = b""
         last = len(self._fields) - 1
         for i, (field, value) in enumerate(zip(self._fields, values, strict=False)):
@@ -392,8 +432,7 @@ class KeySchema:
                     return None
                 done += b"\x00"
                 continue
-            codec = field.values
-            part = codec.beginning(value) if is_prefix and i == last else codec.one(value)
+            part = field.values.one(value)
             if part is None:
                 return None
             if field.nullable:

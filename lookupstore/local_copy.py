@@ -159,7 +159,7 @@ class LocalCopy:
                     self.name,
                     0,
                     f"{self.remote.nbytes} bytes of XXH64 {self.xxh64}",
-                    f"others, {WHOLE_ATTEMPTS} times",
+                    f"other bytes, in {WHOLE_ATTEMPTS} downloads",
                 )
             self._end.next = self._replace(self, attempt)
             self._end.next.users.add(id(self))
@@ -247,7 +247,7 @@ class LocalCopy:
                     again.errno,
                     f"{os.strerror(again.errno or 0)}: {folder} has no room for the "
                     f"{self.remote.nbytes} bytes of {self.name}, and nothing is left there to "
-                    "evict; free some, or set LOOKUPSTORE_CACHE to a folder of another disk",
+                    "evict; free some space, or set LOOKUPSTORE_CACHE to a folder on another disk",
                 ) from None
 
     def repair(self, offset: int, size: int, is_right: Callable[[bytes], bool]) -> bool:
@@ -255,7 +255,9 @@ class LocalCopy:
 
         Others may have checked and be using the bytes around them: these are not touched.
         """
-        _log.warning("%s: %d bytes at offset %d came or went bad", self.name, size, offset)
+        _log.warning(
+            "%s: %d bytes at offset %d are damaged; fetching them again", self.name, size, offset
+        )
         # They may have been repaired by another thread or process meanwhile.
         if is_right(os.pread(self.descriptor, size, offset)):
             return True
@@ -325,7 +327,7 @@ class LocalCopy:
             self.error = error
             self._rest_until = time.monotonic() + REST
             if not _stopping.is_set():
-                _log.warning("%s: the download stopped: %s", self.name, error)
+                _log.warning("%s: the download failed: %s", self.name, error)
         finally:
             self._thread = None
             chunks.release_download()

@@ -24,8 +24,9 @@ from pyarrow import fs
 
 from lookupstore.conditional_puts import ConditionalPuts
 from lookupstore.errors import FormatError
+from lookupstore.home import expanded
 from lookupstore.sst._writeback import start_writeback
-from lookupstore.sst.output import WRITEBACK
+from lookupstore.sst.output import WRITEBACK, naming
 from lookupstore.uris import open_uri, shown_uri, without_credentials
 
 # What is written there is seen whole or not at all, when the stream is closed; renaming copies.
@@ -36,7 +37,7 @@ _CHUNK_BYTES = 2 << 20
 
 @dataclass(frozen=True)
 class FoundFile:
-    """Describe a file that a listing found.
+    """A file that a listing found.
 
     Attributes:
         name: relative to the location, with `/`.
@@ -53,8 +54,9 @@ class Location:
     """A folder that holds a store, or will.
 
     Args:
-        path: a local path, or a URI: `file://`, `s3://`, `gs://`, `abfs://`, `hdfs://`. Credentials
-            are found in the usual ways of each: the environment, files of the user, the machine.
+        path: a local path, where `~` is the home folder, or a URI: `file://`, `s3://`, `gs://`,
+            `abfs://`, `hdfs://`. Credentials are found in the usual ways of each: the environment,
+            files of the user, the machine.
         filesystem: an open file system of pyarrow; `path` is then a path in it.
 
     Raises:
@@ -73,6 +75,8 @@ class Location:
             raise TypeError(f"path is {type(text).__name__}; give a str or an os.PathLike of str")
         if not text:
             raise ValueError("path is empty; give the folder or URI of a store")
+        if filesystem is None:
+            text = expanded(text)
         self._given = (text, filesystem)
         self._opened: tuple[fs.FileSystem, str] | None = None
         self._puts: ConditionalPuts | None = None
@@ -186,7 +190,7 @@ class Location:
         )
 
     def make_folder(self, folder: str) -> None:
-        """Make a folder and those above it; one that is there will do, object stores have none."""
+        """Make a folder and those above it, unless it exists; object stores have none."""
         if self._filesystem.type_name.removeprefix("py::") not in _ONE_PUT:
             with self._telling(folder):
                 self._filesystem.create_dir(self._path(folder), recursive=True)
@@ -303,7 +307,7 @@ class Location:
         sync_folder(os.path.dirname(path))
 
     def move(self, name: str, to: str) -> None:
-        """Give a file another name, under which it lasts when this returns.
+        """Rename a file durably.
 
         An object store copies it, and deletes what was copied.
 
@@ -345,7 +349,7 @@ class Location:
         Raises:
             FileExistsError: the file is there already.
             FileNotFoundError: on a local disk, somebody has deleted the temporary file.
-            FormatError: on S3, obstore is not installed.
+            ImportError: on S3, obstore is not installed.
         """
         if self.local is not None:
             self._write_local(name, [content], check)
@@ -364,10 +368,11 @@ class Location:
         """Return what puts objects of this store on conditions.
 
         Raises:
-            FormatError: it is not on S3, or obstore is not installed.
+            FormatError: it is not on S3.
+            ImportError: obstore is not installed.
         """
         if self._filesystem.type_name != "s3":
-            raise FormatError(f"{self.uri}: puts with a condition are there for S3 only")
+            raise FormatError(f"{self.uri}: conditional puts are supported on S3 only")
         if self._puts is None:
             self._puts = ConditionalPuts(self._filesystem)
         return self._puts
@@ -418,7 +423,7 @@ class Location:
         return True
 
     def delete(self, name: str) -> None:
-        """Delete a file; one that is not there will do."""
+        """Delete a file, if it exists."""
         if self.local is not None:
             with suppress(FileNotFoundError):
                 os.unlink(self._path(name))
@@ -485,8 +490,9 @@ class Location:
         # Beside the folders of the store: what is in those has a meaning.
         temporary = self._path(f".{last}.{uuid.uuid4().hex}.tmp")
         try:
-            yield temporary
-            _sync_file(temporary)
+            with naming(path):
+                yield temporary
+                _sync_file(temporary)
             if check is not None:
                 check()
             os.link(temporary, path)  # unlike a rename, fails if another was first

@@ -24,7 +24,7 @@ from lookupstore.location import sync_folder
 
 
 class MadeFile:
-    """Hold a file that was made on this host in place: it is not evicted before `close`.
+    """A pinned file that was made on this host: it is not evicted before `close`.
 
     Attributes:
         path: of the file.
@@ -35,7 +35,7 @@ class MadeFile:
         self._descriptor: int | None = descriptor
 
     def close(self) -> None:
-        """Let go of the file; closing it again does nothing."""
+        """Release the file; closing it again does nothing."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
@@ -60,7 +60,7 @@ class MadeFile:
 
 
 class Room:
-    """Be the part of the quota that a file in the making has, as a file of that size in holes."""
+    """Quota reserved for a file being written, as a sparse file of that size."""
 
     def __init__(self, folder: HostFolder, path: str, name: str) -> None:
         self._folder = folder
@@ -69,7 +69,7 @@ class Room:
         self._nbytes = 0
 
     def ensure(self, nbytes: int) -> None:
-        """Have room for that many bytes, or more.
+        """Reserve that many bytes, or more.
 
         Raises:
             DiskQuotaError: that is more than the quota, or what is in use leaves no room.
@@ -80,7 +80,7 @@ class Room:
 
 
 class MadeFiles:
-    """Keep files that were made on this host, under names that tell all that is in them.
+    """Files that were made on this host, with names that identify their contents.
 
     Args:
         folder: that they are in.
@@ -90,7 +90,7 @@ class MadeFiles:
         self._folder = folder
 
     def hold(self, name: str) -> MadeFile | None:
-        """Hold a file that was made on this host; None if there is none.
+        """Pin a file that was made on this host; None if there is none.
 
         Args:
             name: that it was made under.
@@ -110,7 +110,7 @@ class MadeFiles:
             return held
 
     def make(self, name: str, needed: int, write: Callable[[str, Room], None]) -> MadeFile:
-        """Hold a file of this host, which is made if it is not there: once, whoever asks.
+        """Pin a file of this host, which is made once if it does not exist.
 
         Args:
             name: tells all that is in the file: 32 hexadecimal digits.

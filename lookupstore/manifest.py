@@ -34,7 +34,7 @@ _FINGERPRINT = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True)
 class DataFile:
-    """Describe one data file of a store.
+    """One data file of a store.
 
     Attributes:
         name: path inside the store's folder, with `/`.
@@ -57,7 +57,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Describe a version of a store: its schemas, its buckets and its data files.
+    """A version of a store: its schemas, its buckets and its data files.
 
     Attributes:
         version: number of the version, from 1; 0 until it is published.

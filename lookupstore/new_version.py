@@ -15,13 +15,13 @@ import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import timedelta
 from types import TracebackType
 
 from lookupstore.errors import CommitUnknownError, CorruptionError, FormatError, LookupStoreError
-from lookupstore.expiry import builds_run, expire, mark_name, retain_seconds
+from lookupstore.expiry import builds_run, expire, mark_name
 from lookupstore.location import Location, file_chunks, sync_folder
 from lookupstore.manifest import DATA_FOLDER, DataFile, Manifest
+from lookupstore.quantities import Duration, seconds_of
 from lookupstore.versions import (
     VERSIONS_FOLDER,
     list_names,
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class NewVersion:
-    """Hold what a build leaves behind, until it is published or removed.
+    """The files of a build, until they are published or removed.
 
     Use it in a ``with`` block: an exception removes what was written, unless it was published.
     Where one process begins and another ends, `begin` comes first, and a pickle goes between them.
@@ -43,6 +43,7 @@ class NewVersion:
     Args:
         location: where the store is, or will be.
         overwrite: whether there may be a version already.
+        allow_empty: whether a version without rows may replace one that has some.
         retain: how long the replaced version stays; see `lookupstore.expire`.
         temp_dir: where the files of a remote store are written first.
 
@@ -53,11 +54,13 @@ class NewVersion:
         location: Location,
         *,
         overwrite: bool,
-        retain: timedelta | float,
+        allow_empty: bool = False,
+        retain: Duration,
         temp_dir: str | os.PathLike[str] | None = None,
     ) -> None:
-        self._retain = retain_seconds(retain)
+        self._retain = seconds_of(retain, "retain")
         self._overwrite = overwrite
+        self._allow_empty = allow_empty
         self._temp_dir = temp_dir
         self._begun = False
         self._tried = False
@@ -122,7 +125,9 @@ class NewVersion:
         try:
             self._remove()
         except (LookupStoreError, OSError) as failed:
-            _log.warning("%s: files of a failed build stay: %s", self.location.uri, failed)
+            _log.warning(
+                "%s: files of a failed build were not removed: %s", self.location.uri, failed
+            )
         self._leave()
 
     def _leave(self) -> None:
@@ -143,7 +148,7 @@ class NewVersion:
         try:
             return read_newest(self.location)
         except (FormatError, CorruptionError) as error:
-            _log.warning("%s: is replaced, and damaged: %s", self.location.uri, error)
+            _log.warning("%s: the version being replaced is damaged: %s", self.location.uri, error)
             return None
 
     def publish(self, manifest: Manifest) -> Manifest:
@@ -153,10 +158,13 @@ class NewVersion:
             The manifest as it was published.
 
         Raises:
+            ValueError: it has no rows, the version before has some, and `allow_empty` is False.
             FileExistsError: there is a version already and `overwrite` is False.
             CommitConflictError: another publisher was faster.
             CommitUnknownError: nobody knows whether it is published; its files stay.
         """
+        if manifest.num_rows == 0 and not self._allow_empty:
+            self._check_empty()
         self._tried = True
         published = publish_version(self.location, manifest, overwrite=self._overwrite)
         self._published = True
@@ -166,8 +174,18 @@ class NewVersion:
             try:
                 expire(self.location, retain=self._retain)
             except (LookupStoreError, OSError) as error:
-                _log.warning("%s: old versions stay: %s", self.location.uri, error)
+                _log.warning("%s: old versions were not removed: %s", self.location.uri, error)
         return published
+
+    def _check_empty(self) -> None:
+        """Refuse to replace rows by none, as a source that is not there yet or a filter does."""
+        current = self.current()
+        if current is not None and current.num_rows > 0:
+            raise ValueError(
+                f"{self.location.uri}: the new version has no rows, and would replace version "
+                f"{current.version}, which has {current.num_rows:,}; pass allow_empty=True if it "
+                "is to be empty"
+            )
 
     def _remove(self) -> None:
         """Delete the files of a version that is not to be.
@@ -178,7 +196,9 @@ class NewVersion:
         location = self.location
         files = location.files(DATA_FOLDER)
         if self._tried and builds_run(files, mark_name(self.id)):
-            _log.info("%s: a build runs, so files of a withdrawn version stay", location.uri)
+            _log.info(
+                "%s: a build is running, so files of a withdrawn version are kept", location.uri
+            )
             return
         is_alone = not (self._tried or self.written)
         named = set() if is_alone or not list_names(location) else named_files(location)
@@ -193,7 +213,7 @@ class NewVersion:
 def local_folder(
     location: Location, temp_dir: str | os.PathLike[str] | None = None
 ) -> Iterator[str]:
-    """Give a local folder with a data folder: the store's own, or a temporary one."""
+    """Yield a local folder with a data folder: the store's own, or a temporary one."""
     if location.local is not None:
         yield location.local
         return
@@ -269,7 +289,8 @@ def _check_is_ours(location: Location) -> None:
     for name in location.names():
         if name not in (VERSIONS_FOLDER, DATA_FOLDER) and not name.startswith("."):
             raise FileExistsError(
-                f"{location.uri}: is no store: it holds {name!r}; give a new or empty folder"
+                f"{location.uri}: not a store and not empty (it has {name!r}); choose a new "
+                "or empty folder"
             )
 
 

@@ -19,7 +19,7 @@ def is_watched() -> bool:
 
 @contextmanager
 def progress_bars(show: bool | None = None) -> Iterator[Bars | None]:
-    """Give a function that opens progress bars, or None when there is nobody to see them.
+    """Yield a function that opens progress bars, or None when nobody would see them.
 
     `show=None` shows bars if standard error is a terminal.
 

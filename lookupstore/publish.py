@@ -6,7 +6,6 @@ import logging
 import os
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
 
 import xxhash
 
@@ -15,6 +14,7 @@ from lookupstore.expiry import HOUR
 from lookupstore.location import Location
 from lookupstore.manifest import DataFile, Manifest
 from lookupstore.new_version import NewVersion, check_size, is_whole
+from lookupstore.quantities import Duration
 from lookupstore.store import LookupStore
 from lookupstore.versions import (
     VersionName,
@@ -34,22 +34,27 @@ def publish(
     path: str | os.PathLike[str] | Location,
     *,
     overwrite: bool = False,
-    retain: timedelta | float = HOUR,
+    allow_empty: bool = False,
+    retain: Duration = HOUR,
 ) -> LookupStore:
     """Copy a version of a store to another place, as the next version there, and open that.
 
-    Files that are there already are not copied again. If the version is the current one there,
-    nothing is.
+    Files travel as they are: plain ones are looked up in place in a host's copies, of compressed
+    ones hosts make plain copies. Files that are there already are not copied again. If the version
+    is the current one there, nothing is.
 
     Args:
         store: an open store, whose version is published; or a path, URI or location, of whose store
             the current one is.
         path: folder, URI or location of the copy; made if missing, else empty or a store.
         overwrite: publish although there is another version.
+        allow_empty: publish a version without rows although the one that is there has some.
         retain: how long the versions that are replaced there stay; see `lookupstore.expire`.
 
     Raises:
         FileNotFoundError: there is no such store.
+        ValueError: the version has no rows, the one that is there has some, and `allow_empty` is
+            False.
         FileExistsError: another version is there and `overwrite` is False, or something else is.
         StaleStoreError: the version that `store` is open at is gone.
         CorruptionError: what was read of the store is not what it should be.
@@ -67,11 +72,11 @@ def publish(
     target = located(path)
     names = list_names(target)
     if names and names[-1].id == manifest.id:
-        _log.info("%s: version %d is this one already", target.uri, names[-1].number)
+        _log.info("%s: already published, as version %d", target.uri, names[-1].number)
         return LookupStore(target)
     if names and not overwrite:
         raise store_exists(target)
-    with NewVersion(target, overwrite=overwrite, retain=retain) as new:
+    with NewVersion(target, overwrite=overwrite, allow_empty=allow_empty, retain=retain) as new:
         for file in manifest.files:
             if not is_whole(target, file):
                 target.delete(file.name)  # a local file is not written over

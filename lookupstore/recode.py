@@ -1,10 +1,44 @@
-"""A plain file with the records of a compressed one, for lookups on the host that has it."""
+"""A plain file with the records of a compressed one, for lookups on the host that has it.
+
+Who looks up in a compressed file pays for each block that is decompressed, again and again where
+the cache of blocks is smaller than the file. A plain copy costs about as much as all blocks once.
+So it is made when lookups have paid that much: then no order of lookups costs more than twice what
+it would have cost with the best choice.
+"""
 
 from __future__ import annotations
 
 from lookupstore.errors import CorruptionError
 from lookupstore.sst import Reader, Writer
 from lookupstore.sst.format import Info
+
+
+class Rent:
+    """What lookups have paid for a compressed file, in blocks, and when a plain copy pays.
+
+    Args:
+        blocks: of the file.
+
+    >>> rent = Rent(100)
+    >>> rent.is_paid(99), rent.is_paid(100), rent.try_now(100), rent.try_now(150)
+    (False, True, True, False)
+    """
+
+    def __init__(self, blocks: int) -> None:
+        # A block that is asked for once is decompressed once, and stays: that is no rent.
+        self._price = max(2, blocks)
+        self._next = self._price
+
+    def is_paid(self, paid: int) -> bool:
+        """Return whether lookups that have decompressed so many blocks have paid for a copy."""
+        return paid >= self._price
+
+    def try_now(self, paid: int) -> bool:
+        """Return whether to make the copy; if that fails, again when twice as much is paid."""
+        if paid < self._next:
+            return False
+        self._next = 2 * paid
+        return True
 
 
 def plain_size(info: Info) -> int | None:

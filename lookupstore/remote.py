@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class RemoteFile:
-    """Read ranges of an object whose size is known.
+    """Ranged reads of an object whose size is known.
 
     Threads may share it. A child of fork opens the file system again: the client of its parent has
     threads that the child does not have. And a fork waits for requests that are on their way: the
@@ -120,7 +120,7 @@ class RemoteFile:
                 if len(data) == size:
                     self.nbytes_read += size
                     return data
-                problem: object = f"{len(data)} bytes came"
+                problem: object = f"received {len(data)} bytes"
             except FileNotFoundError:
                 raise FileNotFoundError(errno.ENOENT, "no such object", self.uri) from None
             except OSError as error:
@@ -129,7 +129,7 @@ class RemoteFile:
             what = f"{self.uri}: {size} bytes at offset {offset}"
             if attempt == ATTEMPTS:
                 raise OSError(
-                    f"{what} could not be read in {ATTEMPTS} attempts; the last one: {problem}"
+                    f"{what} could not be read in {ATTEMPTS} attempts; last error: {problem}"
                 )
             _log.warning("%s: attempt %d of %d: %s", what, attempt, ATTEMPTS, problem)
             self.retries += 1
@@ -168,7 +168,7 @@ class _ForkGate:
         if not self._usable:
             raise RuntimeError(
                 f"{uri}: this process was forked while its parent waited for an object store; its "
-                "client cannot be used here: start processes by spawn, or open the store in them"
+                "client cannot be used here: start processes with spawn, or open the store in them"
             )
         with self._changed:
             self._changed.wait_for(lambda: not self._closed)

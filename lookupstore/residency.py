@@ -1,8 +1,8 @@
 """Residency: files of object stores as local copies, one a host, under one quota.
 
-A copy is named after its content, so that it is fetched once, from wherever it is asked for. The
-rules of the folder that all copies of a host are in, and of eviction, are in
-`lookupstore.host_folder`.
+A copy is named after its content, so that it is fetched once, from wherever it is asked for. A
+compressed file, also one in a folder of this host, may have a plain copy for lookups. The rules of
+the folder that all copies of a host are in, and of eviction, are in `lookupstore.host_folder`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -35,8 +36,9 @@ from lookupstore.host_folder import (
     touch,
 )
 from lookupstore.local_copy import WHOLE_ATTEMPTS, LocalCopy
-from lookupstore.location import sync_folder
+from lookupstore.location import file_hash, sync_folder
 from lookupstore.made_files import MadeFiles
+from lookupstore.quantities import Size
 from lookupstore.recode import plain_size, write_plain
 from lookupstore.remote import RemoteFile
 from lookupstore.sst import Reader
@@ -49,7 +51,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class FetchCounts:
-    """Count what this process has fetched for a copy.
+    """What this process has fetched for a copy.
 
     Attributes:
         bytes: that came.
@@ -68,7 +70,7 @@ def _fetched_with(held: LocalCopy) -> FetchCounts:
 
 
 class Copy:
-    """Hold a local copy in place: it is not evicted before `close`.
+    """A pinned local copy: it is not evicted before `close`.
 
     Its bytes may still be coming: who reads it gives `fill` to its reader. A child of fork may use
     it. It is no more closed than its readers are: a reader that lives keeps the copy, too.
@@ -91,7 +93,7 @@ class Copy:
 
     def _held(self) -> LocalCopy:
         if self._copy is None:
-            raise ClosedError(f"{self.uri}: the local copy was let go of")
+            raise ClosedError(f"{self.uri}: the local copy was released")
         return self._copy
 
     @property
@@ -159,7 +161,7 @@ class Copy:
         self._held().discard()
 
     def close(self) -> None:
-        """Let go of the copy; closing it again does nothing."""
+        """Release the copy; closing it again does nothing."""
         held, self._copy = self._copy, None
         if held is not None:
             held.users.discard(id(self))
@@ -185,13 +187,14 @@ class Copy:
 
 
 class Residency:
-    """Keep local copies of remote files in one folder of a host, under one quota.
+    """Local copies of remote files in one folder of a host, under one quota.
 
     Args:
-        folder: of the copies, on a local disk; None takes `$LOOKUPSTORE_CACHE`, else `lookupstore`
-            in `$XDG_CACHE_HOME`, else in `~/.cache`.
-        quota: most bytes of all copies; None takes `$LOOKUPSTORE_CACHE_BYTES`, else half of what
-            the file system has free or has already given to the copies.
+        folder: of the copies, on a local disk; None takes that of
+            `lookupstore.host_folder.default_folder`.
+        quota: most bytes of all copies, a number or a text such as `"10GB"`; None takes
+            `$LOOKUPSTORE_CACHE_BYTES`, else half of what the file system has free or has already
+            given to the copies.
         retention: time after which a copy that nobody opens is removed; None keeps it until its
             room is needed.
 
@@ -214,7 +217,7 @@ class Residency:
     def __init__(
         self,
         folder: str | os.PathLike[str] | None = None,
-        quota: int | None = None,
+        quota: Size | None = None,
         retention: timedelta | None = RETENTION,
     ) -> None:
         self._host = HostFolder(folder, quota, retention)
@@ -251,9 +254,9 @@ class Residency:
             nbytes: size of the file.
             xxh64: XXH64 of the whole file, 16 hexadecimal digits.
         """
-        path = os.path.join(self.folder, f"{xxh64}-{nbytes}{COPY}")
-        if os.path.exists(_plain_of(path)):
+        if self.has_plain(nbytes=nbytes, xxh64=xxh64):
             return True, nbytes
+        path = self._path(nbytes, xxh64)
         try:
             status = os.stat(path)
         except FileNotFoundError:
@@ -272,8 +275,9 @@ class Residency:
         xxh64: str,
         uri: str | None = None,
         recode: bool = False,
+        store: str | None = None,
     ) -> Copy:
-        """Hold the local copy of a file, making room for it if there is none.
+        """Pin the local copy of a file, and make room for it if there is none.
 
         Nothing is read from the network here; if the copy is not complete, a download has begun.
 
@@ -285,6 +289,8 @@ class Residency:
             uri: what errors and logs call the file, its credentials left out.
             recode: whether to make a plain copy of a compressed file when all of it has come, and
                 to give that one if there is one: lookups need no cache then.
+            store: what the warning calls that whose lookups stay slow, if there is no room for a
+                plain copy; None is `uri`.
 
         Raises:
             DiskQuotaError: it is larger than the quota, or what is in use leaves no room.
@@ -295,18 +301,19 @@ class Residency:
             raise ValueError(f"nbytes={nbytes}; a file has at least 1")
         if COPY_NAME.fullmatch(f"{xxh64}-{nbytes}") is None:
             raise ValueError(f"xxh64={xxh64!r}; give 16 hexadecimal digits")
-        remote = RemoteFile(filesystem, path, nbytes=nbytes, uri=path if uri is None else uri)
+        uri = path if uri is None else uri
         if recode:
-            plain = self._hold_plain(remote, xxh64)
+            plain = self.hold_plain(filesystem, path, nbytes=nbytes, xxh64=xxh64, uri=uri)
             if plain is not None:
                 return plain
+        remote = RemoteFile(filesystem, path, nbytes=nbytes, uri=uri)
         held = self._hold(remote, xxh64, 0)
         copy = Copy(held)
         held.download()
         if recode:
             threading.Thread(
                 target=self._recode_when_complete,
-                args=(held,),
+                args=(held, uri if store is None else store),
                 name="lookupstore-recode",
                 daemon=True,
             ).start()
@@ -316,7 +323,7 @@ class Residency:
         return self._hold(held.remote, held.xxh64, attempt)
 
     def _hold(self, remote: RemoteFile, xxh64: str, attempt: int) -> LocalCopy:
-        path = self._path(remote, xxh64)
+        path = self._path(remote.nbytes, xxh64)
         with self._host.locked():
             held = self._open(path, remote, xxh64)
             if held is None:
@@ -328,16 +335,62 @@ class Residency:
             touch(held.descriptor)
         return held
 
-    def _hold_plain(self, remote: RemoteFile, xxh64: str) -> Copy | None:
+    def has_plain(self, *, nbytes: int, xxh64: str) -> bool:
+        """Return whether this host has a plain copy of a compressed file.
+
+        Args:
+            nbytes: size of the file.
+            xxh64: XXH64 of the whole file, 16 hexadecimal digits.
+        """
+        return os.path.exists(_plain_of(self._path(nbytes, xxh64)))
+
+    def hold_plain(
+        self, filesystem: Any, path: str, *, nbytes: int, xxh64: str, uri: str
+    ) -> Copy | None:
+        """Hold the plain copy of a compressed file; None if this host has none.
+
+        The arguments are those of `hold`. What it costs to ask for one that there is not is one
+        look at the disk.
+
+        Raises:
+            OSError: the folder cannot be written.
+        """
+        if not self.has_plain(nbytes=nbytes, xxh64=xxh64):
+            return None
+        remote = RemoteFile(filesystem, path, nbytes=nbytes, uri=uri)
         with self._host.locked():
-            held = self._open(_plain_of(self._path(remote, xxh64)), remote, xxh64, recoded=True)
+            held = self._open(_plain_of(self._path(nbytes, xxh64)), remote, xxh64, recoded=True)
             if held is None:
                 return None
             touch(held.descriptor)
             return Copy(held)
 
-    def _path(self, remote: RemoteFile, xxh64: str) -> str:
-        return os.path.join(self.folder, f"{xxh64}-{remote.nbytes}{COPY}")
+    def recode(self, path: str, *, nbytes: int, xxh64: str, store: str) -> None:
+        """Make a plain copy of a compressed local file, in a thread: once per host, whoever asks.
+
+        `has_plain` tells when it is there. If it cannot be made, that is logged, once a store.
+
+        Args:
+            path: of the file.
+            nbytes: its size.
+            xxh64: XXH64 of the whole file, 16 hexadecimal digits.
+            store: that it is of, for logs.
+        """
+        plain = _plain_of(self._path(nbytes, xxh64))
+        with _open_lock:
+            running = _recoders.get(plain)
+            if running is not None and running.is_alive():
+                return
+            _recoders[plain] = threading.Thread(
+                target=self._recode_local,
+                args=(path, plain, xxh64, store),
+                name="lookupstore-recode",
+                daemon=True,
+            )
+            _recoders[plain].start()
+
+    def _path(self, nbytes: int, xxh64: str) -> str:
+        return os.path.join(self.folder, f"{xxh64}-{nbytes}{COPY}")
 
     # -- one copy; all of it under the lock of the folder
 
@@ -360,7 +413,7 @@ class Residency:
             count = chunks_of(remote.nbytes)
             wrong = not recoded and status.st_size != remote.nbytes
             if wrong or map_size not in (None, ChunkMap.size(count)):
-                _log.warning("%s: not of the size that it was made with; removed", path)
+                _log.warning("%s: the local copy has the wrong size; removed", path)
                 remove(path)
                 return None
             chunks = None if map_size is None else ChunkMap(map_of(path), count)
@@ -390,7 +443,11 @@ class Residency:
     def _create(self, path: str, remote: RemoteFile, attempt: int) -> None:
         """Make an empty copy: the map first, since a copy without a map is complete."""
         self._host.reserve(
-            remote.nbytes, remote.uri, "the file has", "build the store with more buckets"
+            remote.nbytes,
+            remote.uri,
+            "the file has",
+            "build the store with more buckets",
+            beside=ChunkMap.size(chunks_of(remote.nbytes)),
         )
         try:
             self._write_empty(path, remote, attempt)
@@ -429,7 +486,7 @@ class Residency:
                 remove(held.path)
         attempt = held.chunks.attempt + 1
         _log.warning(
-            "%s: all bytes came, but not with XXH64 %s; attempt %d of %d",
+            "%s: downloaded, but its XXH64 is not %s; attempt %d of %d",
             held.name,
             held.xxh64,
             attempt,
@@ -438,35 +495,73 @@ class Residency:
 
     # -- recoding
 
-    def _recode_when_complete(self, held: LocalCopy) -> None:
+    def _recode_when_complete(self, held: LocalCopy, store: str) -> None:
         while held.users and not held.complete:
             time.sleep(0.05)
         if not held.users:
             return
-        try:
-            with flock(os.path.join(self.folder, _RECODE_LOCK)):
-                if not os.path.exists(_plain_of(held.path)):
-                    self._recode(held)
-        except Exception as error:
-            _log.warning("%s: could not be recoded: %s", held.name, error)
+        plain = _plain_of(held.path)
+        if self._recode(plain, lambda: Reader(held.path, fill=held), store):
+            with self._host.locked():
+                touch(held.descriptor, 0)  # it is the first to go
 
-    def _recode(self, held: LocalCopy) -> None:
-        with Reader(held.path, fill=held) as reader:
-            needed = plain_size(reader.info)
-            if needed is None:
-                return
-            plain = _plain_of(held.path)
-            try:
-                self.made.make_at(plain, needed, lambda path, _: write_plain(reader, path))
-            except DiskQuotaError:
-                _log.info("%s: the quota has no room for a plain copy", held.name)
-                return
-        with self._host.locked():
-            touch(held.descriptor, 0)  # it is the first to go
-        _log.info("%s: recoded to %s", held.name, plain)
+    def _recode_local(self, path: str, plain: str, xxh64: str, store: str) -> None:
+        def opened() -> Reader:
+            # The copy has the name of the right bytes, and other stores may have those, too.
+            found = file_hash(path)
+            if found != xxh64:
+                raise CorruptionError(path, 0, f"a file with XXH64 {xxh64}", found)
+            return Reader(path)
+
+        self._recode(plain, opened, store)
+
+    def _recode(self, plain: str, opened: Callable[[], Reader], store: str) -> bool:
+        """Make a plain copy of the file that `opened` opens, unless there is one; whether it did.
+
+        In a background thread: what fails is logged, and lookups go on without the copy.
+        """
+        try:
+            os.makedirs(self.folder, exist_ok=True)
+            with flock(os.path.join(self.folder, _RECODE_LOCK)):
+                if os.path.exists(plain):
+                    return False
+                with opened() as reader:
+                    needed = plain_size(reader.info)
+                    if needed is None:
+                        return False
+                    self.made.make_at(plain, needed, lambda path, _: write_plain(reader, path))
+                    _log.info("%s: recoded to %s", reader.path, plain)
+        except FileNotFoundError:
+            _log.info("%s: a file has gone with its version; no plain copy", store)
+        except DiskQuotaError as error:
+            _warn_slow(store, f"{error.args[0]}, or build the store with compression='none'")
+        except Exception as error:
+            remedy = "build the store with compression='none', whose files need no copies"
+            _warn_slow(store, f"{error}; {remedy}")
+        else:
+            return True
+        return False
 
     def __repr__(self) -> str:
         return f"<Residency {self.folder}: {self.used} of {self.quota} bytes>"
+
+
+# Plain copies that this process makes, and stores of which it has said that they stay slow.
+_recoders: dict[str, threading.Thread] = {}
+_slow: set[str] = set()
+
+
+def _warn_slow(store: str, why: str) -> None:
+    """Say once why lookups in a store decompress a block for nearly every key."""
+    with _open_lock:
+        if store in _slow:
+            return
+        _slow.add(store)
+    _log.warning(
+        "%s: lookups stay slow, since this host has no plain copies of its compressed files: %s",
+        store,
+        why,
+    )
 
 
 # A map must be open once a process: see `ChunkMap`.

@@ -14,11 +14,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore import _rows
-from lookupstore.arrow_types import dictionary_of, first_invalid, is_restorable, validity
+from lookupstore.arrow_types import (
+    dictionary_of,
+    first_invalid,
+    is_restorable,
+    plain_type,
+    unwrap,
+    validity,
+)
 
 
 class BadValueError(Exception):
-    """Say which row, and which value inside it, cannot be packed or unpacked."""
+    """A row, and a value inside it, that cannot be packed or unpacked."""
 
     def __init__(self, row: int, path: str = "", reason: str = "") -> None:
         super().__init__(row, path, reason)
@@ -259,11 +266,11 @@ class _Dictionary:
         if not is_restorable(kind):
             raise _unsupported(kind, path)
         self.type = kind
-        self.values = _codec(kind.value_type, path)
+        self.values = _codec(plain_type(kind.value_type), path)
         self.width = self.values.width
 
     def pack(self, array: pa.Array, present: pa.Array | None) -> pa.Array:
-        return self.values.pack(array.dictionary_decode(), present)
+        return self.values.pack(unwrap(array), present)
 
     def unpack(self, cells: pa.Array, nulls: bool) -> pa.Array:
         return dictionary_of(self.values.unpack(cells, nulls), self.type)
@@ -423,7 +430,7 @@ def _outside(bad: BadValueError, offsets: np.ndarray) -> BadValueError:
 
 
 def _unsupported(kind: pa.DataType, path: str) -> TypeError:
-    return TypeError(f"the column {path!r} is {kind}, which rows cannot hold")
+    return TypeError(f"the column {path!r} is {kind}, which a value column cannot have")
 
 
 def _codec(kind: pa.DataType, path: str) -> _Codec:

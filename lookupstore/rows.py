@@ -18,7 +18,7 @@ from lookupstore.row_layout import BadValueError, RowLayout
 
 
 class RowSchema:
-    """Hold the types of the value columns, and pack and unpack rows.
+    """The types of the value columns, with packing and unpacking of rows.
 
     Args:
         schema: the columns in order: every Arrow type but unions and run-end encodings.
@@ -30,7 +30,7 @@ class RowSchema:
     >>> rows = RowSchema(pa.schema([("name", pa.string()), ("year", pa.int16())]))
     >>> packed = rows.pack(pa.RecordBatch.from_pylist([{"name": "A320", "year": 1987}]))
     Traceback (most recent call last):
-    TypeError: the column 'year' is int64; the schema wants int16
+    TypeError: the column 'year' is int64; in the schema it is int16
     >>> batch = pa.RecordBatch.from_pylist([{"name": "A320", "year": 1987}], schema=rows.schema)
     >>> rows.unpack(rows.pack(batch), ["year"]).to_pylist()
     [{'year': 1987}]
@@ -40,7 +40,9 @@ class RowSchema:
         names = list(schema.names)
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"schema names the column {name!r} twice; columns need names")
+                raise ValueError(
+                    f"schema names the column {name!r} twice; columns need different names"
+                )
         self._schema = schema
         self._layout = RowLayout(list(schema))
         self._last_chosen: tuple[tuple[str, ...], list[int], pa.Schema] | None = None
@@ -111,7 +113,7 @@ class RowSchema:
             if batch.schema.field(index).type != field.type:
                 raise TypeError(
                     f"the column {field.name!r} is {batch.schema.field(index).type}; "
-                    f"the schema wants {field.type}"
+                    f"in the schema it is {field.type}"
                 )
         batches = batch.to_batches() if isinstance(batch, pa.Table) else [batch]
         parts = []

@@ -28,6 +28,7 @@ from lookupstore._sort import (
     sort_keys,
     upper_bound,
 )
+from lookupstore.sst.output import naming
 
 # What happens to a key that comes more than once.
 Keep = Literal["error", "first", "last", "max"]
@@ -48,7 +49,7 @@ _MERGE_COPIES = 4
 
 
 class RepeatedKeyError(Exception):
-    """Say that a key comes twice under the rule `error`; `key` is its bytes."""
+    """A repeated key under the rule `error`; `key` is its bytes."""
 
     def __init__(self, key: bytes) -> None:
         self.key = key
@@ -116,7 +117,7 @@ class RunSorter:
     Args:
         keep: what happens to repeated keys.
         memory: budget in bytes, at least 64 KiB, for rows held, their sort and their merge.
-        folder: where to spill.
+        folder: where to spill; an `OSError` of that, such as a full disk, names it.
         partitions: number of partitions.
         partition: says to which partition keys belong; needed if there are several.
 
@@ -382,20 +383,24 @@ class _SpillFile:
 
     def __init__(self, folder: str, schema: pa.Schema) -> None:
         self.schema = schema
+        self._folder = folder
         self._file = tempfile.TemporaryFile(dir=folder, prefix=".lookupstore-")  # noqa: SIM115
         options = pa.ipc.IpcWriteOptions(compression="lz4")
-        self._writer = pa.ipc.new_file(pa.PythonFile(self._file, "w"), schema, options=options)
+        with naming(folder):
+            self._writer = pa.ipc.new_file(pa.PythonFile(self._file, "w"), schema, options=options)
         self._reader: pa.RecordBatchFileReader | None = None
         self._count = 0
 
     def append(self, batch: pa.RecordBatch) -> int:
-        self._writer.write_batch(batch)
+        with naming(self._folder):
+            self._writer.write_batch(batch)
         self._count += 1
         return self._count - 1
 
     def end(self) -> None:
-        self._writer.close()
-        self._file.flush()
+        with naming(self._folder):
+            self._writer.close()
+            self._file.flush()
         self._reader = pa.ipc.open_file(pa.PythonFile(self._file, "r"))
 
     def read(self, numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:

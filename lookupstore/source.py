@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,15 +21,18 @@ import xxhash
 from pyarrow import fs
 
 from lookupstore.file_reading import fitted, read_file
-from lookupstore.file_search import FoundFiles, find_files, format_of
+from lookupstore.file_search import FoundFiles, FoundTable, find_source, format_of
+from lookupstore.frames import check_polars, is_lazy, pandas_table
 from lookupstore.location import written_ns
+from lookupstore.read_errors import READ_ERRORS, is_local, reading, shown_path
 from lookupstore.uris import shown_uri
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
 KNOWN = (
-    "a path, URI, glob or folder of Parquet or ORC files, or a list of these; an Arrow table, "
+    "a path, URI, glob or folder of Parquet or ORC files, or a list of these; the folder or URI of "
+    "a Hudi table; an Arrow table, "
     "record batch, reader or dataset; an iterable of record batches; or an object with "
     "__arrow_c_stream__ such as a pandas or polars DataFrame or a DuckDB relation"
 )
@@ -40,7 +44,7 @@ _SETTLED_NS = 2_000_000_000
 
 @dataclass(frozen=True)
 class Source:
-    """Describe an input that has been opened.
+    """An input that has been opened.
 
     Attributes:
         schema: its columns.
@@ -48,8 +52,10 @@ class Source:
         batches: gives the named columns as record batches, in source order; call it once.
         count_rows: counts the rows without reading them, or gives None where that is not cheap.
         is_files: whether it is files, which any thread may read; what a caller has made may not be.
-        fingerprint: hash of the names, sizes and times of the files, in their order; None if it is
-            no files, or if one of them is so new that it may change again under the same time.
+        fingerprint: what changes whenever the rows do: of files a hash of their names, sizes and
+            times, in their order; None if nobody knows, or if a file is so new that it may change
+            again under the same time.
+        nbytes: size of the files; None if it is no files.
     """
 
     schema: pa.Schema
@@ -58,22 +64,28 @@ class Source:
     count_rows: Callable[[], int | None]
     is_files: bool = False
     fingerprint: str | None = None
+    nbytes: int | None = None
 
 
 def open_source(source: Any) -> Source:
-    """Open a source of rows; `source.KNOWN` says what it may be.
+    """Open a source of rows; `source.KNOWN` says what it may be. An open one is what it is.
 
     Folders are read recursively, without files and folders whose names begin with `.` or `_`.
-    Below a folder, or the fixed beginning of a glob, `name=value` folders become columns.
+    Below a folder, or the fixed beginning of a glob, `name=value` folders become columns. The
+    folder of a Hudi table is the table: its current rows, in its data columns.
 
     Raises:
         TypeError: `source` is nothing that gives rows.
         ValueError: a file is neither Parquet nor ORC, or both kinds are mixed.
         FileNotFoundError: a path names nothing, or no Parquet or ORC file is below it.
+        FormatError: the files are those of a table: the error names the line to write instead.
+        ImportError: it is a Hudi table, and what that needs is not installed.
 
     >>> open_source(pa.table({"id": [1, 2]})).count_rows()
     2
     """
+    if isinstance(source, Source):
+        return source
     if isinstance(source, (str, os.PathLike)):
         return _files_source([os.fspath(source)])
     if isinstance(source, pa.RecordBatch):
@@ -86,9 +98,10 @@ def open_source(source: Any) -> Source:
     pandas = sys.modules.get("pandas")
     if pandas is not None and isinstance(source, pandas.DataFrame):
         # A named index is a column that the user cares about; the default index is not.
-        named = all(name is not None for name in source.index.names)
-        table = pa.Table.from_pandas(source, preserve_index=named)
-        return _table_source(table, "pandas DataFrame")
+        return _table_source(pandas_table(source, "source"), "pandas DataFrame")
+    if is_lazy(source):
+        raise TypeError("source is a polars LazyFrame, which has no rows yet; give its .collect()")
+    check_polars(source, "source")
     if hasattr(source, "__arrow_c_stream__"):
         reader = pa.RecordBatchReader.from_stream(source)
         return _batches_source(reader.schema, reader, f"Arrow stream of {_type_name(source)}")
@@ -165,10 +178,15 @@ def _dataset_source(dataset: ds.Dataset) -> Source:
 
 
 def _files_source(paths: Sequence[str]) -> Source:
+    found = find_source(paths)
+    if isinstance(found, FoundTable):
+        # Imported here: it stands on this module, and needs an extra.
+        from lookupstore.hudi.snapshot import table_source
+
+        return table_source(found.path)
     # Imported here: it imports pandas.
     import pyarrow.dataset as ds
 
-    found = [find_files(path) for path in paths]
     files = [file for one in found for file in one.files]
     formats = {format_of(file) for file in files}
     if len(formats) > 1:
@@ -176,16 +194,18 @@ def _files_source(paths: Sequence[str]) -> Source:
     (file_format,) = formats
     # A dataset finds schema and partitions. It does not read: its scan decodes whole row groups and
     # reads ahead as it likes, which no memory budget survives.
-    datasets = [
-        ds.dataset(
-            one.files,
-            format=file_format,
-            filesystem=one.filesystem,
-            partitioning=None if one.base is None else "hive",
-            partition_base_dir=one.base,
-        )
-        for one in found
-    ]
+    datasets = []
+    for one in found:
+        with _reading(one.filesystem, one.files[0], file_format):  # whose columns are the source's
+            datasets.append(
+                ds.dataset(
+                    one.files,
+                    format=file_format,
+                    filesystem=one.filesystem,
+                    partitioning=None if one.base is None else "hive",
+                    partition_base_dir=one.base,
+                )
+            )
     schema = datasets[0].schema.remove_metadata()
 
     def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -194,6 +214,12 @@ def _files_source(paths: Sequence[str]) -> Source:
             for fragment in dataset.get_fragments():
                 yield from _read_file(fragment, file_format, wanted)
 
+    def count_rows() -> int | None:
+        try:
+            return sum(int(dataset.count_rows()) for dataset in datasets)
+        except READ_ERRORS:  # who reads the rows says which file it is
+            return None
+
     first = shown_uri(paths[0])
     what = first if len(paths) == 1 else f"{first} and {len(paths) - 1} more"
     kind = {"parquet": "Parquet", "orc": "ORC"}[file_format]
@@ -201,9 +227,10 @@ def _files_source(paths: Sequence[str]) -> Source:
         schema,
         f"{what} ({len(files)} {kind} file{'s'[: len(files) != 1]})",
         select,
-        lambda: sum(int(dataset.count_rows()) for dataset in datasets),
+        count_rows,
         is_files=True,
         fingerprint=_fingerprint(found),
+        nbytes=sum(info.size for one in found for info in one.infos),
     )
 
 
@@ -220,6 +247,13 @@ def _fingerprint(found: Sequence[FoundFiles]) -> str | None:
     return xxhash.xxh3_128_hexdigest(json.dumps(files).encode())
 
 
+def _reading(
+    filesystem: fs.FileSystem, path: str, file_format: str
+) -> AbstractContextManager[None]:
+    kind = {"parquet": "a Parquet file", "orc": "an ORC file"}[file_format]
+    return reading(shown_path(filesystem, path), kind, local=is_local(filesystem))
+
+
 def _read_file(
     fragment: ds.FileFragment, file_format: str, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
@@ -229,19 +263,27 @@ def _read_file(
     # A folder `name=value` decides over a column of that name, as everywhere with hive folders.
     constants = ds.get_partition_keys(fragment.partition_expression)
     names = [name for name in schema.names if name not in constants]
-    with fragment.filesystem.open_input_file(fragment.path) as file:
-        remote = not isinstance(fragment.filesystem, fs.LocalFileSystem)
-        for batch in read_file(file, file_format, names, remote=remote):
+    shown = shown_path(fragment.filesystem, fragment.path)
+    with ExitStack() as stack:
+        with _reading(fragment.filesystem, fragment.path, file_format):
+            file = stack.enter_context(fragment.filesystem.open_input_file(fragment.path))
+            remote = not is_local(fragment.filesystem)
+            batches = read_file(file, file_format, names, remote=remote)
+        while True:
+            # Around each read alone: what is done with a batch is not the file's fault.
+            with _reading(fragment.filesystem, fragment.path, file_format):
+                batch = next(batches, None)
+            if batch is None:
+                return
             columns = []
             for field in schema:
                 if field.name in constants:
                     value = pa.scalar(constants[field.name], field.type)
                     columns.append(pa.repeat(value, batch.num_rows))
                 elif field.name in batch.schema.names:
-                    columns.append(fitted(batch.column(field.name), field, fragment.path))
+                    columns.append(fitted(batch.column(field.name), field, shown))
                 else:
                     raise ValueError(
-                        f"source: {fragment.path} lacks the column {field.name!r}, which the "
-                        "first file has"
+                        f"source: {shown} lacks the column {field.name!r}, which the first file has"
                     )
             yield pa.RecordBatch.from_arrays(columns, schema=schema)

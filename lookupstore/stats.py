@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Counts:
-    """Count what lookups did; counts of tasks add up with `+`.
+    """Counts of what lookups did; those of tasks add up with `+`.
 
     Attributes:
         tasks: number of tasks.
@@ -88,7 +88,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class QueryStats:
-    """Hold what the tasks of one query did with one version of a store, on this host.
+    """What the tasks of one query did with one version of a store, on this host.
 
     Attributes:
         application: the application that ran it, such as Spark's application id.
@@ -156,7 +156,7 @@ def add(
             table.execute(f"INSERT INTO task ({', '.join(_COLUMNS)}) VALUES ({places})", row)
             table.execute("DELETE FROM task WHERE ended < ?", (now - KEPT_SECONDS,))
     except (OSError, sqlite3.Error) as error:
-        _log.warning("%s: statistics of a task are lost: %s", folder, error)
+        _log.warning("%s: could not save the statistics of a task: %s", folder, error)
 
 
 def read(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -17,8 +18,10 @@ from lookupstore.bucket_reads import BucketReads
 from lookupstore.errors import ClosedError, StaleStoreError
 from lookupstore.key_arguments import encode_keys
 from lookupstore.keys import KeySchema
+from lookupstore.keyword_only import keyword_only
 from lookupstore.location import Location
 from lookupstore.manifest import Manifest
+from lookupstore.quantities import Size, bytes_of
 from lookupstore.residency import Residency
 from lookupstore.sst.cache import BlockCache
 from lookupstore.stats import Counts
@@ -37,7 +40,7 @@ from lookupstore.versions import (
 
 @dataclass(frozen=True)
 class StoreInfo:
-    """Describe a version of a store for people and programs.
+    """A description of a version of a store, for people and programs.
 
     Attributes:
         path: its folder, or URI without credentials.
@@ -81,7 +84,7 @@ def open(
     path: str | os.PathLike[str] | Location,
     *,
     version: int | None = None,
-    cache_bytes: int | None = None,
+    cache_bytes: Size | None = None,
 ) -> LookupStore:
     """Open a version of a store.
 
@@ -89,8 +92,8 @@ def open(
         path: its folder, a URI that pyarrow knows (`file://`, `s3://`, `gs://`, `abfs://`,
             `hdfs://`), or a `lookupstore.location.Location`.
         version: number of the version; None opens the current one.
-        cache_bytes: size of a cache of decoded blocks for this store alone; None shares the cache
-            of the process.
+        cache_bytes: size of a cache of decoded blocks for this store alone, in bytes or as a text
+            such as `"1GB"`; None shares the cache of the process.
 
     Raises:
         FileNotFoundError: there is no such folder or version.
@@ -120,6 +123,8 @@ class LookupStore:
     >>> store = lookupstore.build(table, tempfile.mkdtemp(), key=["region", "id"])
     >>> store.get(("eu", 2)), store.get({"region": "us", "id": 1}), store.get(("us", 9))
     ({'name': 'b'}, {'name': 'c'}, None)
+    >>> store["eu", 2], ("us", 9) in store, list(store)
+    ({'name': 'b'}, False, [('eu', 1), ('eu', 2), ('us', 1)])
     >>> store.lookup([("us", 1), ("us", 9)], found=True).to_pylist()
     [{'name': 'c', 'found': True}, {'name': None, 'found': False}]
     >>> [row["id"] for row in store.scan(prefix="eu").read_all().to_pylist()]
@@ -131,7 +136,7 @@ class LookupStore:
         path: str | os.PathLike[str] | Location,
         *,
         version: int | None = None,
-        cache_bytes: int | None = None,
+        cache_bytes: Size | None = None,
         residency: Residency | None = None,
     ) -> None:
         """Open a version; `open` says how.
@@ -140,14 +145,17 @@ class LookupStore:
             path: folder, URI or location of the store.
             version: number of the version; None opens the current one.
             cache_bytes: size of a cache of decoded blocks for this store alone.
-            residency: holds the local copies of a remote store; None takes that of the host.
+            residency: holds the local copies of a remote store, and the plain copies of compressed
+                files; None takes that of the host.
         """
         self._location = located(path)
-        self._cache_bytes = cache_bytes
+        self._cache_bytes = None if cache_bytes is None else bytes_of(cache_bytes, "cache_bytes")
         # None is the host's, and in a pickle that of the host where it is opened.
         self._residency = residency
         self._closed = False
-        cache: BlockCache | None = None if cache_bytes is None else BlockCache(cache_bytes)
+        cache: BlockCache | None = (
+            None if self._cache_bytes is None else BlockCache(self._cache_bytes)
+        )
         self._manifest, self._files = _open_files(
             self._location, version, cache, Residency() if residency is None else residency
         )
@@ -202,7 +210,7 @@ class LookupStore:
         return self._files.counts()
 
     def share_room(self) -> None:
-        """Let go of the local copies of a remote store, if room for others is getting short.
+        """Release the local copies of the store if room for others is getting short.
 
         The next call holds them again. Who keeps a store open and asks it seldom calls this.
         """
@@ -240,6 +248,27 @@ class LookupStore:
 
     def __len__(self) -> int:
         return self._manifest.num_rows
+
+    def __getitem__(self, key: Any) -> dict[str, Any]:
+        """Return the value columns at one key, as `get` does.
+
+        Raises:
+            KeyError: the store does not have the key.
+        """
+        row = self.get(key)
+        if row is None:
+            raise KeyError(f"{self.path}: no key {key!r}")
+        return row
+
+    def __contains__(self, key: Any) -> bool:
+        """Return whether one key is there; `contains` answers for many."""
+        return self.get(key) is not None
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the keys in key order, those of several fields as tuples."""
+        for batch in self.scan(columns=[]):
+            columns = [column.to_pylist() for column in batch.columns]
+            yield from columns[0] if len(columns) == 1 else zip(*columns, strict=True)
 
     def get(self, key: Any) -> dict[str, Any] | None:
         """Return the value columns at one key, or None.
@@ -298,7 +327,7 @@ class LookupStore:
         return table.append_column(mark, present) if found else table
 
     def contains(self, keys: Any) -> pa.BooleanArray:
-        """Say for each of many keys whether it is stored: Arrow booleans, never null.
+        """Return for each of many keys whether it is stored: Arrow booleans, never null.
 
         Raises:
             TypeError: keys of a wrong type or form; the error names the right one.
@@ -308,50 +337,96 @@ class LookupStore:
         self._check_open()
         return self._buckets.contains(encode_keys(keys, self._manifest.key_schema))
 
+    @keyword_only
     def scan(
         self,
+        *,
         start: Any = None,
         stop: Any = None,
         prefix: Any = None,
+        starts_with: str | bytes | None = None,
         columns: Sequence[str] | None = None,
-        *,
         reverse: bool = False,
     ) -> pa.RecordBatchReader:
         """Read rows in key order: the key columns, then the value columns.
 
         Args:
-            start: first key, included; None is the beginning. A tuple may hold the first fields of
+            start: first key, included; None is the beginning. A tuple may have the first fields of
                 the key only.
             stop: last key, excluded; None is the end.
-            prefix: values of the first key fields, as a tuple, or as one value for one field: rows
-                that have them. In the last field of the key, text and bytes that begin with the
-                value are found, too.
+            prefix: whole values of the first key fields, as a tuple, or as one value for one field:
+                rows that have them.
+            starts_with: text or bytes: rows where the key field after those of `prefix`, without
+                `prefix` the first one, begins so.
             columns: value columns to read, in this order; None reads all.
             reverse: from the greatest key to the least.
 
         Raises:
-            TypeError: a key of a wrong type.
+            TypeError: a key of a wrong type, a list where a key is wanted, or an argument without
+                its name.
             KeyError: a value column that the store does not have.
-            ValueError: `prefix` together with `start` or `stop`.
+            ValueError: `prefix` or `starts_with` together with `start` or `stop`.
             CorruptionError: the stored bytes are wrong (when they are reached).
+
+        Warns:
+            UserWarning: no key has the text or bytes that `prefix` ends in, but some begin so.
+
+        >>> import tempfile, lookupstore
+        >>> table = pa.table({"city": ["Bath", "Bath", "Bern"], "day": [1, 2, 1]})
+        >>> store = lookupstore.build(table, tempfile.mkdtemp(), key=["city", "day"])
+        >>> store.scan(prefix="Bath").read_all()["day"].to_pylist()
+        [1, 2]
+        >>> store.scan(starts_with="B", reverse=True).read_all()["city"].to_pylist()
+        ['Bern', 'Bath', 'Bath']
         """
         self._check_open()
         names = self._value_columns(columns)
         key_schema = self._manifest.key_schema
-        bounds: dict[str, bytes | None] = {}
-        if prefix is not None:
+        bounds: tuple[bytes | None, bytes | None] | None = (None, None)
+        wider: tuple[bytes | None, bytes | None] | None = None
+        whole: tuple[Any, ...] = ()
+        if prefix is not None or starts_with is not None:
             if start is not None or stop is not None:
-                raise ValueError("prefix is given with start or stop; give one or the other")
-            values = tuple(prefix) if isinstance(prefix, (tuple, list)) else (prefix,)
-            encoded = key_schema.encode_prefix(values)
-            # No key can hold these values, so the range is empty.
-            bounds = {"prefix": encoded} if encoded is not None else {"stop": b""}
+                raise ValueError(
+                    "start or stop is given with prefix or starts_with; give one or the other"
+                )
+            whole = () if prefix is None else key_schema.leading(prefix, "prefix")
+            bounds = key_schema.encode_prefix(whole, starts_with)
+            if starts_with is None and whole and isinstance(whole[-1], (str, bytes)):
+                wider = key_schema.encode_prefix(whole[:-1], whole[-1])
         elif start is not None or stop is not None:
-            bounds["start"], bounds["stop"] = key_schema.encode_bounds(start, stop)
+            bounds = key_schema.encode_bounds(start, stop)
         fields = [*key_schema.schema, *(self.value_schema.field(name) for name in names)]
         schema = pa.schema(fields)
-        batches = self._buckets.scan(schema, names, bounds, reverse)
+        # No key can hold these values, so the range is empty.
+        low, high = (b"", b"") if bounds is None else bounds
+        batches = self._buckets.scan(schema, names, low, high, reverse)
+        if wider is not None:
+            batches = self._hinted(batches, wider, whole)
         return pa.RecordBatchReader.from_batches(schema, self._while_open(batches))
+
+    def _hinted(
+        self,
+        batches: Iterator[pa.RecordBatch],
+        wider: tuple[bytes | None, bytes | None],
+        prefix: tuple[Any, ...],
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield what a prefix finds; if that is nothing, but keys begin so, warn of it."""
+        found = False
+        for batch in batches:
+            found = found or batch.num_rows > 0
+            yield batch
+        if found:
+            return
+        schema = self.key_schema.schema
+        if any(batch.num_rows for batch in self._buckets.scan(schema, [], *wider, False)):
+            name = schema.names[len(prefix) - 1]
+            before = f"prefix={prefix[:-1]!r}, " if prefix[:-1] else ""
+            warnings.warn(
+                f"{self.path}: no row has {name} = {prefix[-1]!r}, but there are some that begin "
+                f"so: prefix= is whole values; for those give {before}starts_with={prefix[-1]!r}",
+                stacklevel=2,
+            )
 
     def bucket_bounds(self) -> dict[int, tuple[bytes, bytes]]:
         """Return the least and the greatest encoded key of each bucket that has rows.
@@ -492,8 +567,8 @@ class LookupStore:
         names = [columns] if isinstance(columns, str) else list(columns)
         for name in names:
             if name not in known:
-                hint = " (a key column, which a lookup already has)" if name in self.key else ""
-                raise KeyError(f"columns: no value column {name!r}{hint}; those are {known}")
+                hint = " (it is a key column, not a value column)" if name in self.key else ""
+                raise KeyError(f"columns: no value column {name!r}{hint}; value columns: {known}")
             if names.count(name) > 1:
                 raise ValueError(f"columns names {name!r} twice")
         return names
@@ -527,12 +602,12 @@ def _reopen(
         store = LookupStore(location, version=version, cache_bytes=cache_bytes, residency=residency)
     except FileNotFoundError as error:
         raise StaleStoreError(
-            f"{error} (replaced since the store was pickled, then {store_id}); open it again"
+            f"{error} (replaced since the store was pickled, as {store_id}); open it again"
         ) from None
     if store.id != store_id:
         store.close()
         raise StaleStoreError(
-            f"{location.uri}: replaced since the store was pickled (then {store_id}, now "
+            f"{location.uri}: replaced since the store was pickled (it was {store_id}, now it is "
             f"{store.id}); open it again"
         )
     return store

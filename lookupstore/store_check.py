@@ -18,7 +18,7 @@ from lookupstore.versions import gone_version, list_names, name_of, named_files
 
 @dataclass(frozen=True)
 class StoreCheck:
-    """Say what `LookupStore.verify` has read and found good.
+    """What `LookupStore.verify` has read and found valid.
 
     Attributes:
         files: number of data files.

@@ -12,7 +12,7 @@ import re
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from lookupstore.errors import (
     CommitConflictError,
@@ -23,6 +23,7 @@ from lookupstore.errors import (
 )
 from lookupstore.location import Location
 from lookupstore.manifest import DATA_FOLDER, Manifest, manifest_bytes, parse_manifest
+from lookupstore.table_folders import TableSearch
 
 VERSIONS_FOLDER = "versions"
 
@@ -34,7 +35,7 @@ LOOKS = 5
 
 
 class VersionName(NamedTuple):
-    """Name a version; the greatest is the current one."""
+    """The name of a version; the greatest is the current one."""
 
     number: int
     id: str
@@ -47,7 +48,7 @@ class VersionName(NamedTuple):
 
 @dataclass(frozen=True)
 class VersionInfo:
-    """Describe a version of a store.
+    """A version of a store.
 
     Attributes:
         number: number of the version.
@@ -76,11 +77,23 @@ class VersionInfo:
         return {**asdict(self), "created": self.created.isoformat(timespec="milliseconds")}
 
 
-def versions(path: str | os.PathLike[str] | Location) -> list[VersionInfo]:
+class HasLocation(Protocol):
+    """What is somewhere, such as a store that is open."""
+
+    @property
+    def location(self) -> Location:
+        """Where it is."""
+
+
+#: Where a store is: a path, a URI, a location, or a store that is open.
+Place: TypeAlias = "str | os.PathLike[str] | Location | HasLocation"
+
+
+def versions(path: Place) -> list[VersionInfo]:
     """List the versions of a store, the oldest first.
 
     Args:
-        path: the store's folder, URI or location.
+        path: the store's folder, URI or location, or the store itself.
 
     Raises:
         FileNotFoundError: there is no such folder.
@@ -113,9 +126,19 @@ def versions(path: str | os.PathLike[str] | Location) -> list[VersionInfo]:
     ]
 
 
-def located(path: str | os.PathLike[str] | Location) -> Location:
-    """Return the location of a path, URI or location."""
-    return path if isinstance(path, Location) else Location(path)
+def located(path: Place) -> Location:
+    """Return the location of a path, URI, location or open store."""
+    if isinstance(path, Location):
+        return path
+    if isinstance(path, (str, os.PathLike)):
+        return Location(path)
+    own = getattr(path, "location", None)
+    if not isinstance(own, Location):
+        raise TypeError(
+            f"path is {type(path).__name__}; give the folder or URI of a store, a Location, or an "
+            "open store"
+        )
+    return own
 
 
 def name_of(manifest: Manifest) -> VersionName:
@@ -206,7 +229,7 @@ def find_version(location: Location, number: int) -> VersionName:
     found = [name for name in names if name.number == number]
     if not found:
         shown = ", ".join(str(name.number) for name in names)
-        raise FileNotFoundError(f"{location.uri}: no version {number}; there is {shown}")
+        raise FileNotFoundError(f"{location.uri}: no version {number}; the store has {shown}")
     return found[-1]
 
 
@@ -247,7 +270,7 @@ def publish_version(location: Location, manifest: Manifest, *, overwrite: bool) 
 def store_exists(location: Location) -> FileExistsError:
     """Return the error that says that a location holds a store already."""
     return FileExistsError(
-        f"{location.uri}: holds a store already; pass overwrite=True to replace it"
+        f"{location.uri}: there is already a store; pass overwrite=True to replace it"
     )
 
 
@@ -279,8 +302,8 @@ def _step(location: Location, manifest: Manifest, *, overwrite: bool, first_of_a
 
 def _conflict(location: Location, ours: VersionName, theirs: VersionName) -> CommitConflictError:
     return CommitConflictError(
-        f"{location.uri}: version {theirs.number} of id {theirs.id} was published in the same "
-        f"moment as ours, of id {ours.id}, which is withdrawn; refresh and retry"
+        f"{location.uri}: version {theirs.number} (id {theirs.id}) was published at the same "
+        f"moment as ours (id {ours.id}), which was withdrawn; refresh and retry"
     )
 
 
@@ -297,8 +320,8 @@ def _withdraw(location: Location, name: VersionName) -> None:
         gone = False
     if not gone:
         raise CommitUnknownError(
-            f"{location.show(name.file)}: could not be taken back, and may be published; look "
-            "with lookupstore.versions before anything is deleted or built again"
+            f"{location.show(name.file)}: could not be withdrawn, and may be published; look "
+            "with lookupstore.versions before you delete or build anything"
         )
     if location.local is not None:
         with suppress(OSError):  # it holds other versions
@@ -316,28 +339,37 @@ def _names_of_store(location: Location) -> list[VersionName]:
         return names
     if location.is_file():
         raise FormatError(
-            f"{location.uri}: is a file, a store is a folder; lookupstore.sst.Reader opens sorted "
-            "files, lookupstore.build makes a store of columnar ones"
+            f"{location.uri}: is a file, but a store is a folder; lookupstore.sst.Reader opens "
+            "sorted files, lookupstore.build builds a store from columnar ones"
         )
     if not location.is_there():
-        raise FileNotFoundError(f"{location.uri}: no such store folder")
+        raise FileNotFoundError(
+            f"{location.uri}: no such store folder; lookupstore.build makes a store"
+        )
     if _FORMER_MANIFEST in location.names():
         raise FormatError(
-            f"{location.uri}: has a {_FORMER_MANIFEST} and no versions, as format version 1, which "
-            "no release has written; build the store again"
+            f"{location.uri}: has a {_FORMER_MANIFEST} but no versions: it is format version 1, "
+            "which no release wrote; build the store again"
+        )
+    filesystem, root = location.resolve("")
+    if (table := TableSearch(filesystem).at(root)) is not None:
+        raise FormatError(
+            f"{location.uri}: no store, but the folder of a table of {table.format.value}; "
+            "lookupstore.build makes a store of its rows"
         )
     raise FormatError(
-        f"{location.uri}: no store: it has no version (a build that did not end leaves none)"
+        f"{location.uri}: not a lookupstore store: no version found (was a build interrupted?); "
+        "lookupstore.build makes a store"
     )
 
 
 def gone_version(location: Location, number: int, version_id: str) -> StaleStoreError:
     """Return the error that says that a version that was open is not there any more."""
     names = list_names(location)
-    now = f"now there is {names[-1].number}" if names else "now there is none"
+    now = f"the newest is {names[-1].number}" if names else "no version is left"
     return StaleStoreError(
-        f"{location.uri}: version {number} (id {version_id}) was replaced since it was opened, and "
-        f"is gone; {now}: open it again"
+        f"{location.uri}: version {number} (id {version_id}) was replaced after it was opened, and "
+        f"removed; {now}: open it again"
     )
 
 

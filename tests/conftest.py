@@ -78,19 +78,32 @@ def golden() -> Path:
 
 @pytest.fixture(scope="session")
 def real_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with tables that Apache Hudi wrote, which tests do not write to."""
-    archives = sorted((FIXTURES / "hudi").glob("*.zip"))
+    """Return a folder with copy-on-write tables of Apache Hudi, which tests do not write to."""
+    return unpacked("v*.zip", tmp_path_factory.mktemp("hudi"))
+
+
+@pytest.fixture(scope="session")
+def merge_on_read_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with merge-on-read tables of Apache Hudi."""
+    return unpacked("mor_*.zip", tmp_path_factory.mktemp("hudi"))
+
+
+def unpacked(pattern: str, folder: Path) -> Path:
+    """Unpack archives of one table each, into folders that are called as they are."""
+    archives = sorted((FIXTURES / "hudi").glob(pattern))
     if not archives:
         pytest.skip(
-            f"no tables of Apache Hudi in {FIXTURES}/hudi; set LOOKUPSTORE_FIXTURES to the folder "
-            "that has hudi/*.zip"
+            f"no {pattern} in {FIXTURES}/hudi; set LOOKUPSTORE_FIXTURES to the folder that has "
+            "tables of Apache Hudi in hudi/*.zip"
         )
-    folder = tmp_path_factory.mktemp("hudi")
     for path in archives:
         with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-            archive.extractall(
-                folder,
-                [name for name in names if "__MACOSX" not in name and not name.endswith(".crc")],
-            )
+            names = [
+                name
+                for name in archive.namelist()
+                if "__MACOSX" not in name and not name.endswith(".crc")
+            ]
+            (top,) = {name.partition("/")[0] for name in names}
+            archive.extractall(folder, names)
+        (folder / top).rename(folder / path.stem)
     return folder

@@ -331,9 +331,8 @@ class Proxy:
         elif not key.endswith("/"):  # a mark of an empty folder
             if "uploadId" in asked:
                 upload = asked["uploadId"][0]
-                content = b"".join(
-                    self._parts[one] for one in sorted(self._parts) if one[0] == upload
-                )
+                own = sorted(one for one in self._parts if one[0] == upload)
+                content = b"".join(self._parts.pop(one) for one in own)
                 body = (
                     b"<CompleteMultipartUploadResult><ETag>0</ETag></CompleteMultipartUploadResult>"
                 )

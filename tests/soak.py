@@ -222,7 +222,7 @@ class Readers:
             for key in range(start, start + 500)
             if (row := row_of(key, version)) is not None
         ]
-        assert store.scan(start, start + 500).read_all().to_pylist() == right
+        assert store.scan(start=start, stop=start + 500).read_all().to_pylist() == right
 
     def reopen(self, store: lookupstore.LookupStore, rng: random.Random) -> None:
         """Open the store anew, and close the old one, or leave it to those who still have it."""

@@ -113,6 +113,62 @@ def test_the_join_runs(tmp_path: Path) -> None:
     }
 
 
+@pytest.fixture
+def readme_lines(bench_modules: None) -> ModuleType:
+    """Give the module that takes the options of lines from the README."""
+    return importlib.import_module("readme_lines")
+
+
+LINES = """
+<!-- needs: spark -->
+```python
+spark = session()
+build_store("users.parquet", "users", key=["region", "id"], {build})
+joined = lookup_join(facts, "users", on={{"user": "id"}}, columns=["name"], {join})
+```
+"""
+
+
+def test_the_lines_of_the_readme_are_as_the_bench_runs_them(readme_lines: ModuleType) -> None:
+    names = {"key": "id", "on": "id", "columns": ["a", "b"]}
+    needed = {"lookupstore.build": {"key"}, "build_store": {"key"}, "lookup_join": {"on"}}
+    for function, own in {"session": set(), **needed}.items():
+        found = readme_lines.options_of(function, names)
+        assert own <= found.keys()
+        assert all(found[name] == names[name] for name in names.keys() & found.keys())
+
+
+def test_a_line_that_gets_an_option_is_measured_with_it(
+    readme_lines: ModuleType, tmp_path: Path
+) -> None:
+    names = {"key": "k", "on": "k", "columns": ["a"], "prefix": "unused"}
+    document = tmp_path / "README.md"
+    document.write_text(LINES.format(build='compression="zstd"', join='how="left", found="f"'))
+    assert readme_lines.options_of("build_store", names, document) == {
+        "key": "k",
+        "compression": "zstd",
+    }
+    assert readme_lines.options_of("lookup_join", names, document) == {
+        "on": "k",
+        "columns": ["a"],
+        "how": "left",
+        "found": "f",
+    }
+    for options, match in (("x=[1][0]", "malformed"), ("**more", r"\*\*options")):
+        document.write_text(LINES.format(build=options, join=options))
+        for function in ("build_store", "lookup_join"):
+            with pytest.raises(ValueError, match=match):
+                readme_lines.options_of(function, names, document)
+    for changed, match in (
+        (LINES.replace('"users.parquet", ', "df, "), "something else first"),
+        (LINES.replace("build_store", "made"), "0 lines with build_store"),
+        (LINES + LINES, "2 lines with build_store"),
+    ):
+        document.write_text(changed.format(build="buckets=2", join="how='left'"))
+        with pytest.raises(ValueError, match=match):
+            readme_lines.options_of("build_store", names, document)
+
+
 @pytest.mark.spark
 def test_every_bar_of_the_joins_is_measured(tmp_path: Path) -> None:
     lines = tmp_path / "joins.jsonl"
@@ -122,7 +178,7 @@ def test_every_bar_of_the_joins_is_measured(tmp_path: Path) -> None:
     )
     found = [json.loads(line) for line in lines.read_text().splitlines()]
     outcomes = [one for one in found if "bar" in one]
-    assert len(outcomes) == shown.count(" >= ") + shown.count(" <= ") >= 11
+    assert len(outcomes) == shown.count(" >= ") + shown.count(" <= ") >= 21
     missing = (": not installed", ": rclone is not installed", ": Arrow UDFs came with Spark 4.1")
     assert all(
         one["verdict"] in ("met", "NOT MET") or one["verdict"].endswith(missing) for one in outcomes
@@ -199,6 +255,12 @@ def test_a_rival_that_is_not_installed_is_said_so(tmp_path: Path) -> None:
     assert verdicts.pop("sorted / numpy") in ("met", "NOT MET")
     assert set(verdicts.values()) == {"lmdb: not installed"}
     assert shown.count("lmdb: not installed") == len(verdicts)
+
+
+def test_imports_are_timed(tmp_path: Path) -> None:
+    shown = python(tmp_path, str(BENCH / "imports.py"), "--rounds", "1")
+    for verb in ("import pyarrow, numpy", "import lookupstore", "lookupstore --version"):
+        assert re.search(rf"^{verb} +\d+ +\d+$", shown, re.MULTILINE)
 
 
 def test_the_table_behind_the_defaults(tmp_path: Path) -> None:

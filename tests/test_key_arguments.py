@@ -171,7 +171,7 @@ def test_a_null_beside_values_for_themselves():
     ("kind", "values"),
     [
         (pa.binary(), ["a", b"b"]),
-        (pa.date32(), [dt.date(1970, 1, 1), dt.datetime(1970, 1, 2, 5)]),
+        (pa.date32(), [dt.date(1970, 1, 1), dt.datetime(1970, 1, 2, 5, tzinfo=UTC)]),
         (pa.timestamp("us", "UTC"), [dt.datetime(1970, 1, 1, tzinfo=UTC), dt.datetime(1970, 1, 1)]),
         (pa.timestamp("us"), [dt.datetime(1970, 1, 1), dt.datetime(1970, 1, 1, tzinfo=UTC)]),
         (pa.time64("us"), [dt.time(1), dt.time(1, tzinfo=UTC)]),

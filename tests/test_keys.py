@@ -19,7 +19,7 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lookupstore._keys import bucket_of
+from lookupstore._keys import bucket_of, by_bucket
 from lookupstore.errors import FormatError
 from lookupstore.keys import KeySchema
 
@@ -720,20 +720,22 @@ def test_encode_one_names_what_is_right():
         schema.encode_one((5, 5))
     with pytest.raises(TypeError, match=r"'b' is int64; found str 'x', give an int"):
         schema.encode_one(("x", "x"))
-    with pytest.raises(TypeError, match=r"is 1 values; give a tuple of its 2 fields \(a, b\)"):
+    with pytest.raises(
+        TypeError, match=r"is a tuple of 1 value; give a tuple of its 2 fields \(a, b\)"
+    ):
         schema.encode_one(("x",))
     with pytest.raises(TypeError, match=r"the key is str 'x'; give a tuple of its 2 fields"):
         schema.encode_one("x")
     with pytest.raises(KeyError, match=r"the key has the names 'a', 'c'; its fields are 'a', 'b'"):
         schema.encode_one({"a": "x", "c": 1})
-    with pytest.raises(TypeError, match="with a zone"):
+    with pytest.raises(TypeError, match="with a time zone"):
         KeySchema(pa.schema([("t", pa.timestamp("us", "UTC"))])).encode_one(dt.datetime(2020, 1, 1))
-    with pytest.raises(TypeError, match="without a zone"):
+    with pytest.raises(TypeError, match="without a time zone"):
         KeySchema(pa.schema([("t", pa.timestamp("us"))])).encode_one(
             dt.datetime(2020, 1, 1, tzinfo=UTC)
         )
     with pytest.raises(TypeError, match=r"give a datetime\.date"):
-        KeySchema(pa.schema([("t", pa.date32())])).encode_one(dt.datetime(2020, 1, 1))
+        KeySchema(pa.schema([("t", pa.date32())])).encode_one("2020-01-01")
     with pytest.raises(TypeError, match="found bool True, give an int"):
         KeySchema(pa.schema([("t", pa.int8())])).encode_one(True)
 
@@ -838,20 +840,25 @@ def test_bounds_cut_what_a_filter_cuts(data):
         )
         assert inside == wanted, (one, start, stop)
     prefix = data.draw(st.sampled_from(rows))[: data.draw(st.integers(0, len(kinds)))]
-    encoded = schema.encode_prefix(prefix)
-    # A last field of text or bytes may go on; every other prefix is exact.
-    text = (pa.string(), pa.binary(), pa.binary(3))
-    open_end = len(prefix) == len(kinds) and kinds[-1] in text
-    if open_end and isinstance(prefix[-1], (str, bytes)):
-        prefix = (*prefix[:-1], prefix[-1][: data.draw(st.integers(0, 4))])
-        encoded = schema.encode_prefix(prefix)
+    low, high = schema.encode_prefix(prefix)
     for one in rows:
-        starts = schema.encode_one(one).startswith(encoded)
-        if open_end and one[-1] is not None and prefix[-1] is not None:
-            wanted = one[:-1] == prefix[:-1] and typed(one[-1])[1].startswith(typed(prefix[-1])[1])
-        else:
-            wanted = one[: len(prefix)] == prefix
-        assert starts == wanted, (one, prefix)
+        key = schema.encode_one(one)
+        inside = key >= low and (high is None or key < high)
+        assert inside == (one[: len(prefix)] == prefix), (one, prefix)
+    texts = [i for i, kind in enumerate(kinds) if kind in (pa.string(), pa.binary(), pa.binary(3))]
+    if not texts:
+        return
+    place = data.draw(st.sampled_from(texts))
+    *prefix, whole = data.draw(st.sampled_from(rows))[: place + 1]
+    if whole is None:
+        return
+    beginning = whole[: data.draw(st.integers(0, 4))]
+    low, high = schema.encode_prefix(tuple(prefix), beginning)
+    for one in rows:
+        key = schema.encode_one(one)
+        inside = key >= low and (high is None or key < high)
+        has = one[:place] == tuple(prefix) and one[place] is not None
+        assert inside == (has and one[place].startswith(beginning)), (one, prefix, beginning)
 
 
 def test_bounds_and_prefixes_of_the_impossible():
@@ -859,16 +866,30 @@ def test_bounds_and_prefixes_of_the_impossible():
     assert schema.encode_prefix((300,)) is None
     assert schema.encode_prefix((None, "x")) is None
     fixed = KeySchema(pa.schema([("a", pa.binary(3)), ("b", pa.binary(3))]))
-    assert fixed.encode_prefix((b"abc", b"xy")) == b"abcxy"
-    assert fixed.encode_prefix((b"abc", b"wxyz")) is None
-    assert fixed.encode_prefix((b"ab",)) is None  # only the last field of the key goes on
+    assert fixed.encode_prefix((b"abc",), b"xy") == (b"abcxy", b"abcxz")
+    assert fixed.encode_prefix((b"abc",), b"wxyz") is None
+    assert fixed.encode_prefix((b"ab",)) is None
+    assert fixed.encode_prefix((b"abc", b"xy")) is None
+    assert fixed.encode_prefix((), b"ab") == (b"ab", b"ac")
+    with pytest.raises(TypeError, match=r"starts_with: the key field 'a' is int8, and only text"):
+        schema.encode_prefix((), "x")
+    with pytest.raises(ValueError, match=r"leave the last one out of prefix"):
+        schema.encode_prefix((1, "x"), "y")
+    for bad in (["x"], {"a": 1}):
+        refused = r"is no key; give a tuple .*: \(a, b\)"
+        with pytest.raises(TypeError, match=refused):
+            schema.encode_prefix(bad)
+        with pytest.raises(TypeError, match=refused):
+            schema.encode_bounds(bad, None)
+        with pytest.raises(TypeError, match=refused):
+            schema.encode_bounds(None, bad)
     assert fixed.encode_one((b"abc", b"xy")) is None
     assert schema.encode_bounds(1000, None) == (b"", b"")
     assert schema.encode_bounds(-1000, 1000) == (b"\0", None)
     assert schema.encode_bounds(None, None) == (None, None)
     with pytest.raises(TypeError, match=r"stop has 3 values; the key has 2 \(a, b\)"):
         schema.encode_bounds(None, (1, "x", 2))
-    with pytest.raises(ValueError, match=r"start\[1\] is None, but .* 'b' is never null"):
+    with pytest.raises(ValueError, match=r"start\[1\] is None, but .* 'b' is not nullable"):
         schema.encode_bounds((1, None), None)
     with pytest.raises(TypeError, match="'a' is int8; found str 'x', give an int"):
         schema.encode_bounds("x", None)
@@ -915,10 +936,10 @@ def test_schema_describes_itself():
     [
         (pa.schema([]), (), ValueError, "no fields"),
         (pa.schema([("a", pa.int8()), ("a", pa.int8())]), (), ValueError, "'a' twice"),
-        (pa.schema([("a", pa.int8())]), ["b"], ValueError, r"'b', which is no key field \(a\)"),
+        (pa.schema([("a", pa.int8())]), ["b"], ValueError, r"'b', which is not a key field \(a\)"),
         (pa.schema([("a", pa.int8())]), "a", TypeError, "nullable is the string 'a'"),
         (pa.schema([pa.field("a", pa.int8(), nullable=False)]), ["a"], ValueError, "as not null"),
-        (pa.schema([("a", pa.list_(pa.int8()))]), (), TypeError, "'a' is list<.*no key order"),
+        (pa.schema([("a", pa.list_(pa.int8()))]), (), TypeError, "'a' is list<.*cannot be a key"),
         (pa.schema([("a", pa.month_day_nano_interval())]), (), TypeError, "'a' is month_day"),
         (pa.schema([("a", pa.null())]), (), TypeError, "'a' is null"),
         (
@@ -963,3 +984,18 @@ def test_bucket_is_xxh64_of_the_key():
     for buckets in (0, -1, 2**32):
         with pytest.raises(ValueError, match=f"buckets is {buckets}"):
             bucket_of(keys, buckets)
+        with pytest.raises(ValueError, match=f"buckets is {buckets}"):
+            by_bucket(keys, buckets)
+
+
+@pytest.mark.parametrize("count", [0, 1, 500])
+@pytest.mark.parametrize("buckets", [1, 2, 7, 1000])
+def test_positions_by_bucket(count, buckets):
+    rng = random.Random(count)
+    given = [None if i % 11 == 3 else rng.randbytes(rng.randrange(40)) for i in range(count)]
+    keys = pa.array(given, pa.binary())
+    held = bucket_of(keys, buckets)
+    positions, starts = by_bucket(keys, buckets)
+    assert positions.dtype == np.uint32
+    assert positions.tolist() == np.argsort(held, kind="stable").tolist()
+    assert starts.tolist() == np.searchsorted(np.sort(held), np.arange(buckets + 1)).tolist()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import email
+import email.policy
 import importlib.metadata
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -14,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import lookupstore
+from lookupstore._built import check_built
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = Path(lookupstore.__file__).parent
@@ -25,8 +29,8 @@ def relative(paths: list[Path]) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def sdist(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """Return the names in a freshly made source archive, without its top folder."""
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a freshly made source archive."""
     if not CAN_BUILD:
         pytest.skip("setuptools and Cython are not installed: not an environment that builds")
     folder = tmp_path_factory.mktemp("sdist")
@@ -39,7 +43,13 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
         text=True,
     )
     assert run.returncode == 0, run.stdout
-    (archive,) = folder.glob("lookupstore-*.tar.gz")
+    (made,) = folder.glob("lookupstore-*.tar.gz")
+    return made
+
+
+@pytest.fixture(scope="module")
+def sdist(archive: Path) -> set[str]:
+    """Return the names in the source archive, without its top folder."""
     with tarfile.open(archive) as tar:
         return {name.split("/", 1)[1] for name in tar.getnames() if "/" in name}
 
@@ -55,11 +65,42 @@ def test_the_sdist_has_all_that_a_build_and_its_tests_need(sdist: set[str]) -> N
             *(path for path in (ROOT / "tests" / "golden").rglob("*") if path.is_file()),
             *(ROOT / "docs").rglob("*.md"),
             *(ROOT / "bench").rglob("*.py"),
+            *(ROOT / "examples").rglob("*.py"),
+            *(ROOT / ".github").rglob("*.yml"),
             *(ROOT / name for name in ("pyproject.toml", "setup.py", "Makefile", ".clang-format")),
             *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE")),
         ]
     )
     assert sorted(wanted - sdist) == []
+
+
+def test_the_sdist_has_every_tracked_file(sdist: set[str]) -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode != 0:
+        pytest.skip("not a clone")
+    tracked = {name for name in listed.stdout.splitlines() if (ROOT / name).exists()}
+    assert len(tracked) > 300
+    assert sorted(tracked - sdist) == []
+
+
+def test_the_metadata_says_who_and_where_and_has_no_relative_link(archive: Path) -> None:
+    with tarfile.open(archive) as tar:
+        (member,) = (one for one in tar if re.fullmatch(r"[^/]+/PKG-INFO", one.name))
+        content = tar.extractfile(member)
+        assert content is not None
+        said = email.message_from_bytes(content.read(), policy=email.policy.default)
+    assert said["Author"] == "lookupstore developers"
+    assert "spark" in said["Keywords"]
+    assert said["Description-Content-Type"] == "text/markdown"
+    urls = dict(line.split(", ") for line in said.get_all("Project-URL"))
+    assert sorted(urls) == ["Changelog", "Documentation", "Homepage", "Repository"]
+    text = said.get_content()
+    links = re.findall(r"\]\(([^)\s]+)", text) + re.findall(r"(?:href|src)=\"([^\"]+)", text)
+    assert len(links) > 5
+    assert [link for link in links if not re.match(r"https://|#", link)] == []
+    # They are files of ours, which are there.
+    ours = [link.split("/blob/main/")[1] for link in links if "/blob/main/" in link]
+    assert [link for link in ours if not (ROOT / link.split("#")[0]).exists()] == []
 
 
 def test_the_sdist_has_nothing_generated(sdist: set[str]) -> None:
@@ -88,6 +129,39 @@ def test_the_command_is_installed() -> None:
         pytest.skip("lookupstore is imported from a work tree that is not installed")
     (command,) = scripts.select(group="console_scripts", name="lookupstore")
     assert callable(command.load())
+
+
+def test_a_checkout_that_is_not_built_says_what_to_run(tmp_path: Path) -> None:
+    sources = {path for kind in ("*.py", "*.pyx") for path in (ROOT / "lookupstore").rglob(kind)}
+    for path in sources:
+        copy = tmp_path / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(path.read_bytes())
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    for code in ("import lookupstore", "from lookupstore.sst import Reader"):
+        run = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+        assert run.stderr.splitlines()[-1] == (
+            f"ImportError: lookupstore is not built for Python {version} in {tmp_path}: run "
+            "'pip install -e .' there, or leave that folder to import an installed one"
+        )
+    # A source without its extension is one too many; none at all is an installation.
+    names = [path.relative_to(ROOT).with_suffix("") for path in sources if path.suffix == ".pyx"]
+    for name in names:
+        (tmp_path / f"{name}{EXTENSION_SUFFIXES[0]}").touch()
+    check_built(tmp_path / "lookupstore")
+    (tmp_path / f"{names[0]}{EXTENSION_SUFFIXES[0]}").unlink()
+    with pytest.raises(ImportError, match="is not built"):
+        check_built(tmp_path / "lookupstore")
+    for name in names:
+        (tmp_path / f"{name}.pyx").unlink()
+    check_built(tmp_path / "lookupstore")
 
 
 def test_types_are_shipped() -> None:

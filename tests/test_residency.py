@@ -251,7 +251,10 @@ def test_a_copy_whose_file_is_being_closed_is_not_given_out(
     """It was, to a thread that asked between the close and the end of the object."""
     copy = hold(residency, store)
     assert copy.wait()
-    (file,) = [held.descriptor for held in open_copies(copy.path)]
+    (held,) = open_copies(copy.path)
+    held.join(60)  # the thread of the download has it, too
+    file = held.descriptor
+    del held
     seen = []
 
     def closing(descriptor: int) -> None:
@@ -530,7 +533,7 @@ def test_what_comes_short_is_asked_for_again() -> None:
     assert (file.nbytes_read, file.requests, file.retries) == (3, 4, 3)
     file = remote.RemoteFile(ShortReads(remote.ATTEMPTS), "x", nbytes=100, uri="x://a:b@x/y?z=c")
     with pytest.raises(
-        OSError, match=r"^x://\*\*\*@x/y\?z=\*\*\*: 3 bytes at offset 5.*: 2 bytes came$"
+        OSError, match=r"^x://\*\*\*@x/y\?z=\*\*\*: 3 bytes at offset 5.*: received 2 bytes$"
     ):
         file.read(5, 3)
 
@@ -646,6 +649,26 @@ sys.stdin.read()
     assert residency.used <= residency.quota
 
 
+def test_a_disk_rounds_up_what_files_take(tmp_path: Path, seed: int) -> None:
+    """Many small files, whose maps and last blocks count, come never to more than the quota."""
+    rng = random.Random(seed)
+    residency = Residency(tmp_path / "copies", quota=100_000)
+    for number in range(40):
+        content = rng.randbytes(rng.choice([1, 4096, 4097, 8000]))
+        path = tmp_path / f"{number}.bytes"
+        path.write_bytes(content)
+        with residency.hold(
+            fs.LocalFileSystem(),
+            str(path),
+            nbytes=len(content),
+            xxh64=xxhash.xxh64_hexdigest(content),
+        ) as copy:
+            assert residency.used <= residency.quota
+            assert copy.wait(60)
+            assert residency.used <= residency.quota
+    assert residency.used > residency.quota - 16_000, "as many as there is room for"
+
+
 def test_a_file_larger_than_the_quota(tmp_path: Path, proxy: Proxy) -> None:
     residency = Residency(tmp_path / "copies", quota=1 << 20)
     size = (proxy.store.folder / "a.sst").stat().st_size
@@ -695,10 +718,17 @@ def test_defaults_come_from_the_environment(
     residency = Residency()
     assert (residency.folder, residency.quota) == (str(tmp_path / "own"), 12345)
     monkeypatch.setenv("LOOKUPSTORE_CACHE_BYTES", "5 GB")
-    with pytest.raises(ValueError, match="LOOKUPSTORE_CACHE_BYTES='5 GB'"):
+    assert Residency().quota == 5 * 10**9
+    assert Residency(tmp_path, quota="1.5MiB").quota == 3 << 19
+    monkeypatch.setenv("LOOKUPSTORE_CACHE_BYTES", "plenty")
+    with pytest.raises(ValueError, match="LOOKUPSTORE_CACHE_BYTES is 'plenty'; give bytes, or a"):
         Residency()
-    with pytest.raises(ValueError, match="quota=0"):
+    with pytest.raises(ValueError, match="quota is 0; give at least 1 bytes"):
         Residency(tmp_path, quota=0)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("LOOKUPSTORE_CACHE", "~/own")
+    assert Residency(quota="1GB").folder == str(tmp_path / "own")
+    assert Residency("~/other", quota="1GB").folder == str(tmp_path / "other")
     with pytest.raises(ValueError, match="retention"):
         Residency(tmp_path, quota=1, retention=timedelta(-1))
 

@@ -539,7 +539,7 @@ def test_bad_rows_name_the_column_and_row():
 
 def test_wrong_arguments():
     rows = RowSchema(pa.schema([("a", pa.int32()), pa.field("b", pa.string(), nullable=False)]))
-    with pytest.raises(TypeError, match="the column 'a' is int64; the schema wants int32"):
+    with pytest.raises(TypeError, match="the column 'a' is int64; in the schema it is int32"):
         rows.pack(pa.table({"a": [1], "b": ["x"]}))
     with pytest.raises(KeyError, match="no single column 'b' among 'a'"):
         rows.pack(pa.table({"a": pa.array([1], pa.int32())}))
@@ -571,9 +571,9 @@ def test_wrong_arguments():
     pa.run_end_encoded(pa.int32(), pa.int8()), pa.dictionary(pa.int8(), pa.decimal32(3, 1)),
 ], ids=str)  # fmt: skip
 def test_types_that_rows_cannot_hold(kind):
-    with pytest.raises(TypeError, match=r"the column 'c' is .*, which rows cannot hold"):
+    with pytest.raises(TypeError, match=r"the column 'c' is .*, which a value column cannot have"):
         RowSchema(pa.schema([("c", kind)]))
-    with pytest.raises(TypeError, match=r"the column 'x' is .*, which rows cannot hold"):
+    with pytest.raises(TypeError, match=r"the column 'x' is .*, which a value column cannot have"):
         RowSchema(pa.schema([("c", pa.list_(pa.struct([("x", kind)])))]))
 
 

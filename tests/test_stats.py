@@ -70,7 +70,7 @@ def test_a_table_that_cannot_be_written_fails_nothing(
     with caplog.at_level(logging.WARNING):
         stats.add(tmp_path, "app", "q", "/s", 1, Counts(tasks=1))
         stats.add(tmp_path / "file" / "below", "app", "q", "/s", 1, Counts(tasks=1))
-    assert [record.message.count("are lost") for record in caplog.records] == [1, 1]
+    assert [record.message.count("could not save") for record in caplog.records] == [1, 1]
     with pytest.raises(OSError, match=r"stats\.sqlite: the statistics cannot be read: file is not"):
         stats.read(tmp_path)
     assert stats.read(tmp_path / "nowhere") == []

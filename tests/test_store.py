@@ -7,17 +7,21 @@ import multiprocessing
 import os
 import pickle
 import random
+import tempfile
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 
+import hypothesis
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
 import xxhash
+from hypothesis import strategies as st
 
 import lookupstore.store
 from lookupstore.build import build
@@ -26,7 +30,7 @@ from lookupstore.key_arguments import encode_keys
 from lookupstore.keys import KeySchema
 from lookupstore.location import Location
 from lookupstore.manifest import manifest_bytes, parse_manifest
-from lookupstore.sst import Writer
+from lookupstore.sst import Reader, Writer
 from lookupstore.store import LookupStore
 from lookupstore.versions import read_newest
 
@@ -152,8 +156,8 @@ def test_composite_keys_in_every_form(pairs, keys):
         ([1, "abc"], TypeError, "'id'"),
         (pa.array(["abc"]), TypeError, "'id'.*int64"),
         ([(1, 2)], TypeError, "2 values"),
-        ((1, 2), TypeError, r"a tuple holds one column for each key field, here \['id'\]"),
-        (([1], [2]), TypeError, "a tuple holds one column"),
+        ((1, 2), TypeError, r"a tuple gives one column per key field, here \['id'\]"),
+        (([1], [2]), TypeError, "a tuple gives one column"),
         ({"idd": [1]}, KeyError, r"no column 'id'; the key has \['id'\], given \['idd'\]"),
         ([{"idd": 1}], KeyError, "idd"),
         ([{"id": 1, "more": 2}], KeyError, "more"),
@@ -176,7 +180,7 @@ def test_wrong_keys_are_named(plain, keys, error, match):
         (["us"], TypeError, "region"),
         ([("us", 1, 2)], TypeError, "3 values"),
         (pa.array(["us"]), TypeError, r"one column of string; the key has 2 fields.*'region', 'n'"),
-        ((["us"],), TypeError, "a tuple holds one column"),
+        ((["us"],), TypeError, "a tuple gives one column"),
         ((["us"], [1, 2]), ValueError, "'n' has 2 values"),
         (pd.MultiIndex.from_arrays([["us"]] * 3), TypeError, "3 levels"),
     ],
@@ -232,9 +236,11 @@ def test_columns_of_a_lookup(plain):
     assert plain.lookup([9], ["tags", "name"]).schema.names == ["tags", "name"]
     assert plain.lookup([9], "name").schema.names == ["name"]
     assert plain.lookup([9, 1], []).num_rows == 2
-    with pytest.raises(KeyError, match=r"no value column 'nmae'; those are \['name', 'tags'\]"):
+    with pytest.raises(
+        KeyError, match=r"no value column 'nmae'; value columns: \['name', 'tags'\]"
+    ):
         plain.lookup([9], ["nmae"])
-    with pytest.raises(KeyError, match=r"'id' \(a key column, which a lookup already has"):
+    with pytest.raises(KeyError, match=r"'id' \(it is a key column, not a value column"):
         plain.lookup([9], ["id"])
     with pytest.raises(ValueError, match="columns names 'name' twice"):
         plain.lookup([9], ["name", "name"])
@@ -287,12 +293,135 @@ def test_scan_against_a_sorted_list(pairs, bounds, reverse):
 
 
 def test_scan_by_one_value(plain, pairs):
-    assert plain.scan(6, 13).read_all()["id"].to_pylist() == [6, 9, 12]
-    assert plain.scan(6.5, 9.5).read_all()["id"].to_pylist() == [9]
+    assert plain.scan(start=6, stop=13).read_all()["id"].to_pylist() == [6, 9, 12]
+    assert plain.scan(start=6.5, stop=9.5).read_all()["id"].to_pylist() == [9]
     assert plain.scan(prefix=9).read_all()["id"].to_pylist() == [9]
-    assert pairs.scan("us").read_all().num_rows == 100
+    assert pairs.scan(start="us").read_all().num_rows == 100
     assert pairs.scan(prefix="us").read_all().num_rows == 100
-    assert pairs.scan(prefix=["us", 1]).read_all().num_rows == 1
+    assert pairs.scan(prefix=("us", 1)).read_all().num_rows == 1
+    assert pairs.scan(starts_with="u").read_all().num_rows == 100
+    assert pairs.scan(prefix=(), starts_with="").read_all().num_rows == len(pairs)
+
+
+TEXTS = {
+    pa.string(): st.text("ab\0\U0010ffff", max_size=4),
+    pa.large_string(): st.text("ab\0\x7f", max_size=4),
+    pa.dictionary(pa.int8(), pa.string()): st.text("ab", max_size=3),
+    pa.binary(): st.binary(max_size=4) | st.lists(st.sampled_from([0, 1, 255])).map(bytes),
+    pa.binary(2): st.lists(st.sampled_from([0, 1, 255]), min_size=2, max_size=2).map(bytes),
+}
+
+
+def by_key(rows: pa.Table) -> dict[tuple, int]:
+    """Return the column `v` by the values of the columns before it."""
+    *keys, values = (column.to_pylist() for column in rows.columns)
+    return dict(zip(zip(*keys, strict=True), values, strict=True))
+
+
+@hypothesis.given(st.data())
+@hypothesis.settings(max_examples=40)
+def test_scans_of_text_keys_against_a_dict(data):
+    """Whole values and beginnings, in the first and the last field, with nulls, NUL and 0xFF."""
+    kinds = data.draw(st.lists(st.sampled_from(list(TEXTS)), min_size=1, max_size=3))
+    names = [f"k{i}" for i in range(len(kinds))]
+    nullable = [name for name in names if data.draw(st.booleans())]
+    cells = [
+        TEXTS[kind] | st.none() if name in nullable else TEXTS[kind]
+        for name, kind in zip(names, kinds, strict=True)
+    ]
+    keys = data.draw(st.lists(st.tuples(*cells), min_size=1, max_size=30, unique=True))
+    model = {key: i for i, key in enumerate(keys)}
+    columns = [
+        pa.array(column, kind) for column, kind in zip(zip(*keys, strict=True), kinds, strict=True)
+    ]
+    table = pa.table([*columns, pa.array(range(len(keys)))], names=[*names, "v"])
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        build(table, f"{folder}/s", key=names, nullable_keys=nullable, buckets=2) as store,
+        warnings.catch_warnings(record=True) as said,
+    ):
+        warnings.simplefilter("always")
+        for _ in range(8):
+            chosen = data.draw(st.sampled_from(keys))
+            count = data.draw(st.integers(0, len(names)))
+            prefix = data.draw(
+                st.sampled_from([chosen[:count], tuple(map(data.draw, cells[:count]))])
+            )
+            wanted = {key: v for key, v in model.items() if key[:count] == prefix}
+            said.clear()
+            found = store.scan(prefix=prefix).read_all()
+            assert by_key(found) == wanted
+            near = (
+                prefix
+                and prefix[-1] is not None
+                and any(
+                    key[: count - 1] == prefix[:-1]
+                    and key[count - 1] is not None
+                    and key[count - 1].startswith(prefix[-1])
+                    for key in keys
+                )
+            )
+            assert bool(said) == (not wanted and bool(near)), (prefix, keys)
+            if count == len(names):
+                continue
+            whole = data.draw(st.sampled_from([chosen[count], data.draw(TEXTS[kinds[count]])]))
+            beginning = (whole or data.draw(TEXTS[kinds[count]]))[: data.draw(st.integers(0, 3))]
+            wanted = {
+                key: v
+                for key, v in model.items()
+                if key[:count] == prefix
+                and key[count] is not None
+                and key[count].startswith(beginning)
+            }
+            found = store.scan(prefix=prefix, starts_with=beginning).read_all()
+            assert by_key(found) == wanted
+
+
+def test_a_prefix_that_is_no_whole_value_says_so(tmp_path):
+    table = pa.table({"city": ["Bath", "Bath", "Bern"], "day": [1, 2, 1]})
+    with build(table, tmp_path / "s", key=["city", "day"]) as store:
+        with pytest.warns(UserWarning, match=r"no row has city = 'Ba', but .*starts_with='Ba'"):
+            assert store.scan(prefix="Ba").read_all().num_rows == 0
+        assert store.scan(starts_with="Ba").read_all().num_rows == 2
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert store.scan(prefix="Rome").read_all().num_rows == 0
+            assert store.scan(prefix=("Bath", 9)).read_all().num_rows == 0
+    table = pa.table({"region": ["eu", "us"], "city": ["Bath", "Reno"]})
+    with build(table, tmp_path / "t", key=["region", "city"]) as store:
+        with pytest.warns(UserWarning, match=r"give prefix=\('eu',\), starts_with='Ba'"):
+            assert store.scan(prefix=("eu", "Ba")).read_all().num_rows == 0
+        found = store.scan(prefix=("eu",), starts_with="Ba").read_all()
+        assert found["city"].to_pylist() == ["Bath"]
+
+
+def test_a_store_reads_like_a_mapping(plain, pairs):
+    assert plain[9] == plain.get(9)
+    assert pairs["us", 1] == pairs.get(("us", 1))
+    assert (9 in plain, 10 in plain, ("us", 1) in pairs) == (True, False, True)
+    with pytest.raises(KeyError, match="no key 10"):
+        plain[10]
+    with pytest.raises(TypeError, match="the key field 'id' is int64; found str 'x'"):
+        _ = "x" in plain
+    assert list(plain) == list(range(0, 3 * COUNT, 3))
+    assert list(pairs) == sorted((row["region"], row["n"]) for row in pair_table().to_pylist())
+
+
+def test_a_scan_takes_keyword_arguments_and_tuples_only(plain, pairs):
+    form = r"scan\(start=\.\.\., stop=\.\.\., prefix=\.\.\., starts_with=\.\.\., columns=\.\.\."
+    with pytest.raises(TypeError, match=f"scan takes keyword arguments only: {form}"):
+        plain.scan(6, 13)
+    with pytest.raises(TypeError, match=f"scan takes keyword arguments only: {form}.*got list"):
+        plain.scan(["tags"])
+    with pytest.raises(TypeError, match=f"scan has no argument 'limit': {form}"):
+        plain.scan(limit=3)
+    for name in ("start", "stop", "prefix"):
+        with pytest.raises(TypeError, match=f"{name} is a list, which is no key; give a tuple"):
+            pairs.scan(**{name: ["us", 1]})
+    with pytest.raises(TypeError, match="the key field 'id' is int64, and only text and bytes"):
+        plain.scan(starts_with="1")
+    with pytest.raises(TypeError, match="the key field 'region' is string; found bytes"):
+        pairs.scan(starts_with=b"u")
 
 
 def test_scan_of_some_columns(plain):
@@ -301,10 +430,10 @@ def test_scan_of_some_columns(plain):
     assert plain.scan(columns=[]).read_all()["id"].to_pylist() == list(range(0, 3 * COUNT, 3))
     with pytest.raises(KeyError, match="no value column 'x'"):
         plain.scan(columns=["x"])
-    with pytest.raises(ValueError, match="prefix is given with start or stop"):
-        plain.scan(1, prefix=2)
+    with pytest.raises(ValueError, match="start or stop is given with prefix"):
+        plain.scan(start=1, prefix=2)
     with pytest.raises(TypeError, match="id"):
-        plain.scan("one")
+        plain.scan(start="one")
 
 
 # --- descriptions
@@ -331,7 +460,7 @@ def test_info_repr_and_html(plain, tmp_path):
 def test_a_file_is_no_store(tmp_path):
     path = tmp_path / "t.parquet"
     path.write_bytes(b"PAR1")
-    with pytest.raises(FormatError, match=r"t\.parquet: is a file, a store is a folder"):
+    with pytest.raises(FormatError, match=r"t\.parquet: is a file, but a store is a folder"):
         lookupstore.open(path)
 
 
@@ -345,7 +474,7 @@ def test_paths(tmp_path, monkeypatch):
             assert store.path == str(tmp_path / "a b")
     with pytest.raises(FileNotFoundError, match="nowhere: no such store folder"):
         LookupStore("nowhere")
-    with pytest.raises(FormatError, match="no store: it has no version"):
+    with pytest.raises(FormatError, match="not a lookupstore store: no version found"):
         LookupStore(tmp_path)
     with pytest.raises(ValueError, match="path 'nfs://host/store': Unrecognized filesystem"):
         LookupStore("nfs://host/store")
@@ -395,7 +524,7 @@ def test_a_pickled_store_that_was_replaced_says_so(tmp_path):
         pickle.loads(pickled)
     assert store.get(9) is not None
     with pytest.raises(
-        StaleStoreError, match="replaced since it was opened, and is gone; now there is 2"
+        StaleStoreError, match="replaced after it was opened, and removed; the newest is 2"
     ):
         store.verify()
     store.close()
@@ -420,7 +549,7 @@ def test_verify_of_a_store_that_is_replaced_meanwhile(tmp_path, monkeypatch, ret
     if retain:
         assert store.verify().num_rows == COUNT
         return
-    with pytest.raises(StaleStoreError, match=r"replaced since it was opened.*open it again"):
+    with pytest.raises(StaleStoreError, match=r"replaced after it was opened.*open it again"):
         store.verify()
 
 
@@ -676,6 +805,31 @@ def test_files_swapped_between_buckets(small):
         store.verify()
 
 
+@pytest.mark.parametrize("bucket", [0, 1])
+def test_rows_that_do_not_fit_name_their_file(small, bucket):
+    """The file is right in itself, but a row in it is too short for the store's columns."""
+    path = data_file(small, bucket)
+    with Reader(path) as reader:
+        records = [tuple(row.values()) for batch in reader.scan() for row in batch.to_pylist()]
+    with Writer(path, overwrite=True) as writer:
+        for i, (key, value) in enumerate(records):
+            writer.put(key, value[:3] if i == 7 else value)
+
+    def change(fields):
+        fields["files"][bucket]["bytes"] = path.stat().st_size
+
+    rewrite(small, change)
+    bad = int.from_bytes(records[7][0], "big") - (1 << 63)
+    with LookupStore(small) as store:
+        for ask in (lambda: store.lookup(list(range(5000))), lambda: store.get(bad)):
+            with pytest.raises(
+                CorruptionError, match="rows of the store's value columns"
+            ) as caught:
+                ask()
+            assert caught.value.path == str(path)
+        assert store.contains([bad]).to_pylist() == [True]
+
+
 @pytest.mark.parametrize("field", ["xxh64", "min_key", "max_key"])
 def test_verify_compares_files_with_the_manifest(small, field):
     def change(fields):
@@ -762,7 +916,7 @@ def test_a_manifest_survives_the_round_trip(small):
 
 def test_a_store_of_the_former_format_says_what_to_do(small):
     manifest_of(small).rename(small / "manifest.json")
-    with pytest.raises(FormatError, match=r"a manifest\.json and no versions.*build the store"):
+    with pytest.raises(FormatError, match=r"a manifest\.json but no versions.*build the store"):
         LookupStore(small)
 
 

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import click
 
-from lookupstore.cli.options import latest_partition_option, names_of, output_option
+from lookupstore.cli.options import (
+    columnar_duplicates_option,
+    latest_partition_option,
+    names_of,
+    output_option,
+)
 from lookupstore.cli.output import counted, write_json
 from lookupstore.columnar import ColumnarFiles
+from lookupstore.columnar.files import Rule
 from lookupstore.columnar.lookup_file import MODES, Mode
 
 
 @click.command()
 @click.argument("source", metavar="SOURCE")
 @click.option("--key", required=True, metavar="A,B", help="Key columns of the files.")
-@click.option("--columns", metavar="A,B", help="Value columns; all if missing.")
+@click.option("--columns", metavar="A,B", help="Value columns (default: all).")
 @click.option("--mode", type=click.Choice(MODES), default="value", show_default=True,
-              help="What lookups will give.")  # fmt: skip
+              help="What lookups return.")  # fmt: skip
 @latest_partition_option
+@columnar_duplicates_option
 @click.option("--threads", type=click.IntRange(1, 64), default=1, show_default=True, metavar="N",
-              help="How many files are made at one time.")  # fmt: skip
+              help="Files built at the same time.")  # fmt: skip
 @output_option("table", "json")
 def publish_lookup_files(
     source: str,
@@ -26,13 +33,14 @@ def publish_lookup_files(
     columns: str | None,
     mode: Mode,
     latest_partition: str | None,
+    on_duplicate: Rule,
     threads: int,
     output: str,
 ) -> None:
-    """Make the lookup files of Parquet or ORC files, and write them beside these.
+    """Build lookup files next to Parquet or ORC files.
 
-    SOURCE is a path, URI, glob or folder. Hosts that look up the same key and columns there fetch
-    what they need, instead of making it. Those that are there stay.
+    SOURCE is a path, URI, glob or folder. Hosts that look up the same key and columns download
+    what they need instead of building it. Existing lookup files are kept.
     """
     with ColumnarFiles(
         source,
@@ -40,6 +48,7 @@ def publish_lookup_files(
         columns=None if columns is None else names_of(columns),
         mode=mode,
         latest_partition=latest_partition,
+        on_duplicate=on_duplicate,
     ) as files:
         written = files.publish(threads=threads)
         if output == "json":
@@ -47,5 +56,5 @@ def publish_lookup_files(
             return
         click.echo(
             f"{files.path}: {counted(written, 'lookup file')} written, "
-            f"{files.num_files - written:,} there already"
+            f"{files.num_files - written:,} already there"
         )

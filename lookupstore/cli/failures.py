@@ -6,11 +6,13 @@ import os
 import re
 import sys
 import traceback
+import warnings
 from typing import Any
 
 import click
 import pyarrow as pa
 
+from lookupstore.cli.lazy import LazyGroup
 from lookupstore.errors import LookupStoreError
 
 # What the person at the keyboard can put right by typing something else.
@@ -26,23 +28,34 @@ _USAGE_ERRORS = (
 # Remedies that the library tells in Python.
 _SPOKEN = {
     r"overwrite=True": "--overwrite",
+    r"allow_empty=True": "--allow-empty",
     r"on_duplicate='first', 'last' or \('max', column\)": (
         "--on-duplicate first, last or max:COLUMN"
     ),
+    r"on_duplicate='first' or 'last'": "--on-duplicate first or last",
     r"nullable_keys=\['([^']*)'\]": r"--nullable-keys \1",
     r"order='(\w+)'": r"--order \1",
-    r"evolve=True": "--evolve",
+    r"pass options=WriteOptions\(evolve=True\)": "give --evolve",
+    r"pass options=WriteOptions\(drop_metadata_table=True\)": "give --drop-metadata-table",
+    r"\btimeline\(\) lists": "'lookupstore hudi timeline' lists",
+    r"temp_dir(=|(?=:))": "--temp-dir",
+    r"prefix=\(([^)]*?),?\), (?=starts_with=)": r"--prefix \1 ",
+    r"prefix= ": "--prefix ",
+    r"starts_with=('[^']*')": r"--starts-with \1",
 }
 
 
-class Main(click.Group):
+class Main(LazyGroup):
     """Run a command, and tell what goes wrong in one line and an exit status."""
 
     def main(self, *args: Any, **options: Any) -> Any:
         """Run and exit, as click does, but with our own words for errors."""
         options = {"prog_name": "lookupstore", **options, "standalone_mode": False}
         try:
-            status = super().main(*args, **options)
+            with warnings.catch_warnings():
+                warnings.simplefilter("default", UserWarning)
+                warnings.showwarning = _show_warning
+                status = super().main(*args, **options)
             sys.stdout.flush()
         except BrokenPipeError:
             status = _reader_has_gone()
@@ -74,6 +87,11 @@ class Main(click.Group):
             raise failure(message_of(error)) from error
 
 
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print what the library warns of in one line."""
+    click.echo(f"Warning: {_spoken(str(message))}", err=True)
+
+
 def _reader_has_gone() -> int:
     """Write to nowhere from now on, and be content: whoever read us has seen enough."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -90,7 +108,7 @@ def _leave_nothing_to_write() -> None:
 
 def _help(error: click.ClickException) -> str:
     if isinstance(error, click.NoSuchOption) and not error.option_name.startswith("--"):
-        return " (put -- before keys if one begins with a minus)"
+        return " (put -- before keys that begin with a minus)"
     if isinstance(error, click.UsageError) and error.ctx is not None:
         return f" (see '{error.ctx.command_path} --help')"
     return ""
@@ -102,10 +120,10 @@ def message_of(error: Exception) -> str:
         return _spoken(str(error.args[0]))
     if isinstance(error, OSError) and error.strerror is not None:
         where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
-        return f"{where}{error.strerror}"
+        return _spoken(f"{where}{error.strerror}")
     if isinstance(error, (LookupStoreError, OSError, ImportError, RuntimeError, *_USAGE_ERRORS)):
         return _spoken(str(error)) or type(error).__name__
-    return f"{type(error).__name__}: {error} (run 'lookupstore --debug ...' for the trace)"
+    return f"{type(error).__name__}: {error} (run 'lookupstore --debug ...' for the traceback)"
 
 
 def _spoken(message: str) -> str:

@@ -1,4 +1,4 @@
-"""``lookupstore hudi ...``: copy-on-write tables in the format of Apache Hudi."""
+"""``lookupstore hudi ...``: what is done with whole tables in the format of Apache Hudi."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import Iterable
 
 import click
 import pyarrow as pa
-import pyarrow.dataset as ds
 
-from lookupstore.cli.hudi_rows import delete, get, tag, upsert
 from lookupstore.cli.options import as_of_option, names_of, output_option
 from lookupstore.cli.output import counted, write_fields, write_json, write_rows
 from lookupstore.hudi import HudiTable, Instant
 from lookupstore.hudi.options import VERSIONS
+from lookupstore.source import open_source
 from lookupstore.uris import shown_uri
 
 _wait = click.option(
@@ -21,29 +20,27 @@ _wait = click.option(
     default=120.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait for the lock of another writer.",
+    help="How long to wait while another writer has the lock.",
 )
 
 
-@click.group()
-def hudi() -> None:
-    """Make, read, change and check Hudi tables (copy on write, versions 6, 8 and 9)."""
-
-
-@hudi.command()
+@click.command()
 @click.argument("path", metavar="TABLE")
-@click.option("--like", required=True, metavar="FILE", help="Parquet or ORC file with its columns.")
-@click.option("--key", required=True, metavar="A,B", help="Columns that identify a row.")
 @click.option(
-    "--partition-by", default="", metavar="A,B", help="Columns that folders are named by."
+    "--like",
+    required=True,
+    metavar="FILE",
+    help="Parquet or ORC file with the columns of the table.",
 )
-@click.option("--ordering", metavar="A", help="Column by which the newer of two rows is known; "
-              "the one that is written later if missing.")  # fmt: skip
+@click.option("--key", required=True, metavar="A,B", help="Columns that identify a row.")
+@click.option("--partition-by", default="", metavar="A,B", help="Partition columns.")
+@click.option("--ordering", metavar="A", help="Ordering (precombine) column; without it, "
+              "the row written last wins.")  # fmt: skip
 @click.option("--table-version", type=click.Choice([str(one) for one in VERSIONS]),
               default=str(max(VERSIONS)), show_default=True,
-              help="6 is for engines with Hudi 0.x.")  # fmt: skip
-@click.option("--name", help="Name of the table; that of its folder if missing.")
-@click.option("--hive-style", is_flag=True, help="Name folders NAME=value.")
+              help="Version 6 is for engines with Hudi 0.x.")  # fmt: skip
+@click.option("--name", help="Name of the table (default: that of its folder).")
+@click.option("--hive-style", is_flag=True, help="Name partition folders NAME=value.")
 @output_option("table", "json")
 def create(
     path: str,
@@ -56,11 +53,10 @@ def create(
     hive_style: bool,
     output: str,
 ) -> None:
-    """Make the empty table TABLE, a folder or URI."""
-    file_format = "orc" if like.endswith(".orc") else "parquet"
+    """Create the empty table TABLE, a folder or URI."""
     table = HudiTable.create(
         path,
-        ds.dataset(like, format=file_format).schema,
+        open_source(like).schema,
         record_key=names_of(key),
         partition_by=names_of(partition_by),
         ordering=ordering,
@@ -71,28 +67,28 @@ def create(
     _write_info(table, output)
 
 
-@hudi.command()
+@click.command()
 @click.argument("path", metavar="TABLE")
 @output_option("table", "json")
 def info(path: str, output: str) -> None:
-    """Print what a table says of itself, and how large it is."""
+    """Print the properties, schema and size of a table."""
     _write_info(HudiTable.open(path), output)
 
 
-@hudi.command()
+@click.command()
 @click.argument("path", metavar="TABLE")
 @output_option("table", "json", "csv", "arrow")
 def timeline(path: str, output: str) -> None:
-    """List what happened to a table, by request time."""
+    """List the actions on a table, by request time."""
     _write_instants(HudiTable.open(path).timeline(), output)
 
 
-@hudi.command()
+@click.command()
 @click.argument("path", metavar="TABLE")
 @as_of_option
 @output_option("table", "json", "csv", "arrow")
 def files(path: str, as_of: str | None, output: str) -> None:
-    """List the base files that hold the rows of a table."""
+    """List the base files of a table."""
     rows = [
         {
             "partition": group.id.partition,
@@ -109,39 +105,34 @@ def files(path: str, as_of: str | None, output: str) -> None:
     _write(pa.Table.from_pylist(rows, pa.schema(kinds)), output)
 
 
-hudi.add_command(get)
-hudi.add_command(tag)
-hudi.add_command(upsert)
-hudi.add_command(delete)
-
-
-@hudi.command()
+@click.command()
 @click.argument("path", metavar="TABLE")
 @click.argument("instant", required=False)
 @_wait
 @output_option("table", "json")
 def rollback(path: str, instant: str | None, wait: float, output: str) -> None:
-    """Take back what dead writers left, and INSTANT: the last commit, or one that is pending.
+    """Roll back what dead writers left, and INSTANT if given.
 
-    Of a pending INSTANT of another program only you know that nobody works on it.
+    INSTANT is the last commit or a pending one. Give a pending one of another program only if you
+    know that its writer is dead.
     """
     _write_done(path, HudiTable.open(path).rollback(instant, wait=wait), output)
 
 
-@hudi.command()
+@click.command()
 @click.argument("path", metavar="TABLE")
 @click.option("--retain-commits", type=click.IntRange(1), metavar="N",
-              help="How many of the last commits stay readable.")  # fmt: skip
+              help="Keep the last N commits readable.")  # fmt: skip
 @click.option("--retain-hours", type=click.FloatRange(0), metavar="HOURS",
-              help="For how long back the table stays readable.")  # fmt: skip
+              help="Keep the table readable as of the last HOURS hours.")  # fmt: skip
 @_wait
 @output_option("table", "json")
 def clean(
     path: str, retain_commits: int | None, retain_hours: float | None, wait: float, output: str
 ) -> None:
-    """Remove files that only readers of older commits need; those of savepoints stay.
+    """Remove files that no retained commit or savepoint needs.
 
-    With both options, whichever retains more.
+    With both options, the one that retains more applies.
     """
     if retain_commits is None and retain_hours is None:
         raise click.UsageError("give --retain-commits, --retain-hours or both")
@@ -150,12 +141,12 @@ def clean(
     _write_done(path, done, output)
 
 
-@hudi.command()
+@click.command()
 @click.argument("path", metavar="TABLE")
 @click.argument("instant", required=False)
 @click.option("--comment", default="", help="Why the commit is kept.")
-@click.option("--delete", "is_deleted", is_flag=True, help="Keep the commit INSTANT no longer.")
-@click.option("--list", "is_listed", is_flag=True, help="List the savepoints there are.")
+@click.option("--delete", "is_deleted", is_flag=True, help="Delete the savepoint of INSTANT.")
+@click.option("--list", "is_listed", is_flag=True, help="List the savepoints.")
 @_wait
 @output_option("table", "json")
 def savepoint(
@@ -167,7 +158,10 @@ def savepoint(
     wait: float,
     output: str,
 ) -> None:
-    """Keep the files of the commit INSTANT, the last one if missing, from cleans and rollbacks."""
+    """Protect a commit from cleans and rollbacks.
+
+    INSTANT is the last commit by default.
+    """
     table = HudiTable.open(path)
     if is_listed:
         rows = [
@@ -189,11 +183,14 @@ def savepoint(
     _write_done(path, [table.savepoint(instant, comment=comment, wait=wait)], output)
 
 
-@hudi.command()
+@click.command()
 @click.argument("path", metavar="TABLE")
 @output_option("table", "json")
 def verify(path: str, output: str) -> int:
-    """Read every byte of a table and check it; exit status 1 if anything is damaged."""
+    """Read every byte of a table and check it.
+
+    The exit status is 1 if anything is damaged.
+    """
     found = HudiTable.open(path).verify()
     if output == "json":
         write_json(found.to_json())

@@ -1,4 +1,4 @@
-"""``lookupstore hudi get | tag | upsert | delete``: rows of Hudi tables, and their keys."""
+"""``lookupstore hudi get | scan | tag | upsert | delete``: rows of Hudi tables, and their keys."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from lookupstore.cli.key_text import parse_keys
 from lookupstore.cli.options import as_of_option, names_of, output_option
-from lookupstore.cli.output import TABLE_ROWS, counted, write_json, write_rows
-from lookupstore.cli.source_errors import named_in_errors
+from lookupstore.cli.output import TABLE_ROWS, counted, write_first_rows, write_json, write_rows
 from lookupstore.hudi import HudiTable, WriteOptions, WriteResult
+from lookupstore.hudi.base_files import META_COLUMNS, PARTITION_PATH
 from lookupstore.source import open_source
 from lookupstore.uris import shown_uri
 
@@ -37,8 +37,7 @@ def _key_option(*, required: bool) -> Callable[[Any], Any]:
         multiple=True,
         required=required,
         metavar="KEY",
-        help="Key of a row, its fields with commas between, as 'lookupstore get' has it; "
-        "repeatable.",
+        help="Key of a row, its fields separated by commas, as for 'lookupstore get'; repeatable.",
     )
 
 
@@ -46,14 +45,14 @@ _keys_file = click.option(
     "--keys",
     "keys_file",
     metavar="FILE",
-    help="Parquet or ORC files with the columns of the key, and those of the partition if these "
+    help="Parquet or ORC files with the key columns, and with the partition columns if they "
     "are known.",
 )
-_dry_run = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+_dry_run = click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 _drop_metadata_table = click.option(
     "--drop-metadata-table",
     is_flag=True,
-    help="Delete the metadata table, if there is one, which would hide what is written.",
+    help="Delete the metadata table, if any; readers that use it would not see the changes.",
 )
 
 
@@ -61,21 +60,23 @@ _drop_metadata_table = click.option(
 @click.argument("path", metavar="TABLE")
 @_key_option(required=True)
 @click.option(
-    "--columns", metavar="A,B", help="Columns, in this order; the data columns if missing."
+    "--columns", metavar="A,B", help="Columns, in this order (default: the data columns)."
 )
 @as_of_option
 @output_option("table", "json", "csv", "arrow")
 def get(
     path: str, keys: tuple[str, ...], columns: str | None, as_of: str | None, output: str
 ) -> int:
-    """Print the rows of keys, of whichever partition; with exit status 1 if one has none."""
+    """Print the rows with these keys, in any partition.
+
+    The exit status is 1 if a key is missing.
+    """
     table = HudiTable.open(path)
     wanted = _parsed(table, keys)
-    data = [name for name in table.schema.names if not name.startswith("_hoodie_")]
-    names = data if columns is None else names_of(columns)
+    names = _data_columns(table.schema) if columns is None else names_of(columns)
     # What is asked for is compared with key columns, which need not be among those shown.
     asked = list(dict.fromkeys([*names, *wanted.column_names]))
-    found = table.scan(asked, filter=_is_one_of(wanted), as_of=as_of)
+    found = table.scan(columns=asked, filter=_is_one_of(wanted), as_of=as_of)
     known = {tuple(row.values()) for row in found.select(wanted.column_names).to_pylist()}
     missing = [
         key
@@ -92,15 +93,41 @@ def get(
 
 @click.command()
 @click.argument("path", metavar="TABLE")
+@click.option(
+    "--columns", metavar="A,B", help="Columns, in this order; the data columns if missing."
+)
+@click.option("--partition", metavar="PATH", help="Only rows of this one, as 'files' shows it.")
+@click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N rows.")
+@as_of_option
+@output_option("table", "json", "csv", "arrow")
+def scan(
+    path: str,
+    columns: str | None,
+    partition: str | None,
+    limit: int | None,
+    as_of: str | None,
+    output: str,
+) -> None:
+    """Print the rows of a table, in the order of its files."""
+    table = HudiTable.open(path)
+    known = table.schema
+    names = _data_columns(known) if columns is None else names_of(columns)
+    where = None if partition is None else pc.field(PARTITION_PATH) == partition
+    batches = table.scan_batches(columns=names, filter=where, as_of=as_of)
+    write_first_rows(pa.schema([known.field(name) for name in names]), batches, output, limit)
+
+
+@click.command()
+@click.argument("path", metavar="TABLE")
 @_key_option(required=False)
 @_keys_file
 @click.option(
     "--index",
     metavar="NAME",
-    help="bloom, global-bloom, simple, in-memory, or a class, package.module.Class. If missing "
-    "bloom, and global-bloom for keys of which no partition is known.",
+    help="bloom, global-bloom, simple, in-memory, or a class, package.module.Class (default: "
+    "bloom, or global-bloom for keys without a partition).",
 )
-@click.option("--explain", is_flag=True, help="Say instead what was looked at.")
+@click.option("--explain", is_flag=True, help="Print instead what was looked at.")
 @output_option("table", "json", "csv", "arrow")
 def tag(
     path: str,
@@ -110,10 +137,10 @@ def tag(
     explain: bool,
     output: str,
 ) -> int:
-    """Print in which base file, and in which row, each key is; exit status 1 if one is nowhere.
+    """Print the base file and row of each key.
 
-    The columns are those of the key, then partition path, file id and instant of the base file, and
-    the row in it, from 0; null if the table does not have the key.
+    The columns are the key, then partition path, file id and instant of the base file, and
+    the row in it, from 0; null if the table does not have the key. Then the exit status is 1.
     """
     if explain and output not in ("table", "json"):
         raise click.UsageError(f"--explain has no --output {output}; give table or json")
@@ -149,9 +176,11 @@ def tag(
 @click.option("--operation", type=click.Choice([*_OPERATIONS]), default="upsert", show_default=True,
               help="What is done with rows: insert refuses keys that are there, bulk_insert does "
               "not look; the others take the place of partitions, or of all.")  # fmt: skip
-@click.option("--evolve", is_flag=True, help="Add columns that the table has not, and widen types.")
+@click.option(
+    "--evolve", is_flag=True, help="Add columns that the table does not have, and widen types."
+)
 @click.option("--index", default="bloom", show_default=True, metavar="NAME",
-              help="What finds keys, as of 'lookupstore hudi tag'.")  # fmt: skip
+              help="Index that finds keys, as for 'lookupstore hudi tag'.")  # fmt: skip
 @_drop_metadata_table
 @_dry_run
 @output_option("table", "json")
@@ -165,15 +194,14 @@ def upsert(
     dry_run: bool,
     output: str,
 ) -> None:
-    """Write the rows of FILE..., changed where their key is there, else new, and commit.
+    """Write rows: update existing keys, insert new ones.
 
-    FILE... are Parquet or ORC files, folders, globs or URIs. A row whose _hoodie_is_deleted is true
-    deletes.
+    FILE... are Parquet or ORC files, folders, globs or URIs. A row with _hoodie_is_deleted true is
+    a deletion.
     """
     options = WriteOptions(evolve=evolve, index=index, drop_metadata_table=drop_metadata_table)
     table = HudiTable.open(path)
-    with named_in_errors(files):
-        result = _OPERATIONS[operation](table, list(files), options=options, dry_run=dry_run)
+    result = _OPERATIONS[operation](table, list(files), options=options, dry_run=dry_run)
     if output == "json":
         fields = {one.name: getattr(result, one.name) for one in dataclasses.fields(result)}
         instant = None if result.instant is None else result.instant.time
@@ -197,9 +225,9 @@ def delete(
     dry_run: bool,
     output: str,
 ) -> None:
-    """Delete the rows of keys; those that are not there will do.
+    """Delete the rows with these keys; missing keys are ignored.
 
-    Of keys without the columns of a partition, in whichever partition they are.
+    Without partition columns, keys are deleted in every partition.
     """
     table = HudiTable.open(path)
     options = WriteOptions(drop_metadata_table=drop_metadata_table)
@@ -218,12 +246,11 @@ def _wanted(table: HudiTable, keys: tuple[str, ...], keys_file: str | None) -> p
         raise click.UsageError("give --key or --keys, one of them")
     if keys_file is None:
         return _parsed(table, keys)
-    with named_in_errors([keys_file]):
-        source = open_source(keys_file)
-        wanted = dict.fromkeys([*table.options.record_key, *table.options.partition_by])
-        names = [name for name in wanted if name in source.schema.names]
-        schema = pa.schema([source.schema.field(name) for name in names])
-        return pa.Table.from_batches(source.batches(names), schema)
+    source = open_source(keys_file)
+    wanted = dict.fromkeys([*table.options.record_key, *table.options.partition_by])
+    names = [name for name in wanted if name in source.schema.names]
+    schema = pa.schema([source.schema.field(name) for name in names])
+    return pa.Table.from_batches(source.batches(names), schema)
 
 
 def _parsed(table: HudiTable, keys: tuple[str, ...]) -> pa.Table:
@@ -231,6 +258,10 @@ def _parsed(table: HudiTable, keys: tuple[str, ...]) -> pa.Table:
     return parse_keys(
         keys, pa.schema([table.schema.field(one) for one in table.options.record_key])
     )
+
+
+def _data_columns(schema: pa.Schema) -> list[str]:
+    return [name for name in schema.names if name not in META_COLUMNS]
 
 
 def _is_one_of(keys: pa.Table) -> pc.Expression:

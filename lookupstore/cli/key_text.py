@@ -40,7 +40,7 @@ def parse_keys(texts: Sequence[str], schema: pa.Schema) -> pa.Table:
         if len(row) != len(schema):
             raise ValueError(
                 f"key {text!r} has {len(row)} of {len(schema)} fields; "
-                f"give all with commas between: {','.join(schema.names)}"
+                f"give all, separated by commas: {','.join(schema.names)}"
             )
     columns = [
         _parse([row[i] for row in rows], field) for i, field in enumerate(schema)
@@ -68,6 +68,28 @@ def parse_bound(text: str, schema: pa.Schema) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
+def parse_beginning(text: str, field: pa.Field) -> str | bytes:
+    """Parse the beginning of a key field: of bytes text, or 0x and hex digits; else the text.
+
+    Raises:
+        ValueError: not hex digits after 0x.
+
+    >>> parse_beginning("0xff", pa.field("raw", pa.binary(16))), parse_beginning(
+    ...     "eu", pa.field("region", pa.string())
+    ... )
+    (b'\\xff', 'eu')
+    """
+    if not _is_binary(_plain(field.type)):
+        return text
+    try:
+        return _bytes(text)
+    except ValueError:
+        raise ValueError(
+            f"{text!r} begins with 0x but is not in hex digits, two a byte; text that begins so is "
+            f"0x{text.encode().hex()}"
+        ) from None
+
+
 def _split(text: str, schema: pa.Schema) -> list[str]:
     if len(schema) == 1:
         return [text]
@@ -75,17 +97,13 @@ def _split(text: str, schema: pa.Schema) -> list[str]:
         return next(csv.reader([text], strict=True), [])
     except csv.Error:
         raise ValueError(
-            f"key {text!r} is no line of CSV; write a field with a comma, a quote or a line break "
-            'in double quotes, and quotes in it twice: "a, ""b""",42'
+            f"key {text!r} is not a line of CSV; put a field with a comma, a quote or a line break "
+            'in double quotes, and double the quotes in it: "a, ""b""",42'
         ) from None
 
 
 def _parse(texts: list[str], field: pa.Field) -> pa.Array:
-    kind = field.type
-    if isinstance(kind, pa.BaseExtensionType):
-        kind = kind.storage_type
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
+    kind = _plain(field.type)
     values = [None if text == NULL else text for text in texts]
     try:
         return _cast(values, kind)
@@ -96,10 +114,17 @@ def _parse(texts: list[str], field: pa.Field) -> pa.Array:
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
                 null = f" (null is {NULL})" if str(value).lower() in ("", "null", "none") else ""
                 raise ValueError(
-                    f"{value!r} is no {kind}, the type of the key field {field.name!r}; "
+                    f"{value!r} is not {kind}, the type of the key field {field.name!r}; "
                     f"write {_wanted(kind)}{null}"
                 ) from None
         raise
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the values that are typed."""
+    if isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _wanted(kind: pa.DataType) -> str:
@@ -118,8 +143,8 @@ def _wanted(kind: pa.DataType) -> str:
     if types.is_timestamp(kind):
         form = f"2013-01-31T05:06:07{_FRACTION[kind.unit]}"
         if kind.tz is None:
-            return f"it without a zone, such as {form}"
-        return f"it with a zone, such as {form}Z or {form}+01:00"
+            return f"one without a time zone, such as {form}"
+        return f"one with a time zone, such as {form}Z or {form}+01:00"
     if types.is_duration(kind):
         return f"a whole number of {kind.unit}"
     if types.is_decimal(kind):

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import pyarrow as pa
 
 import lookupstore
-from lookupstore.cli.key_text import parse_bound, parse_keys
+from lookupstore.cli.key_text import parse_beginning, parse_bound, parse_keys
 from lookupstore.cli.opened import only_files, only_stores, open_store_or_file
 from lookupstore.cli.options import (
+    columnar_duplicates_option,
     columns_option,
     hex_option,
     latest_partition_option,
@@ -21,19 +22,24 @@ from lookupstore.cli.options import (
     output_option,
     version_option,
 )
-from lookupstore.cli.output import TABLE_ROWS, limited, write_rows
+from lookupstore.cli.output import TABLE_ROWS, write_first_rows, write_rows
 from lookupstore.columnar import ColumnarFiles
-from lookupstore.file_search import names_files
+from lookupstore.columnar.files import Rule
+from lookupstore.path_kind import PathKind, kind_of
 from lookupstore.sst import Reader
 from lookupstore.uris import shown_uri
+
+if TYPE_CHECKING:
+    from lookupstore.hudi import TableLookup
 
 
 @click.command()
 @click.argument("path", metavar="STORE_OR_FILE")
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 @columns_option
-@click.option("--key", metavar="A,B", help="Key columns, of Parquet or ORC files.")
+@click.option("--key", metavar="A,B", help="Key columns, of Parquet or ORC files and tables.")
 @latest_partition_option
+@columnar_duplicates_option
 @version_option
 @order_option
 @hex_option
@@ -44,34 +50,48 @@ def get(
     columns: str | None,
     key: str | None,
     latest_partition: str | None,
+    on_duplicate: Rule,
     version: int | None,
     order: str,
     hexadecimal: bool,
     output: str,
 ) -> int:
-    """Print the rows at KEY...; a missing key is told on standard error, with exit status 1.
+    """Print the rows with the given keys.
 
-    A key of several fields is a line of CSV: eu,42, or '"a, b",42' for a text with a comma.
-    A key of one field is its text, as it is. \\N is null. Dates and times are 2013-01-31, 05:06:07
-    and 2013-01-31T05:06:07, with Z or +01:00 where the type has a zone; durations whole numbers of
-    their unit; bytes text, or 0x and hex digits. Put -- before keys if one begins with a minus.
+    Missing keys are reported on stderr, and the exit status is 1.
 
-    JSON has one line for each key, null where it is missing.
+    A key of several fields is a line of CSV: eu,42, or '"a, b",42' for a text with a comma. A key
+    of one field is its plain text. \\N is null. Dates and times are 2013-01-31, 05:06:07 and
+    2013-01-31T05:06:07, with Z or +01:00 where the type has a time zone; durations are whole
+    numbers of their unit; bytes are text, or 0x and hex digits. Put -- before keys that begin with
+    a minus.
+
+    JSON has one line per key, null where it is missing.
 
     STORE_OR_FILE may also be Parquet or ORC files as they are, such as 'users/*.parquet', with
-    --key.
+    --key; or a Hudi table, whose record key is the key if --key is missing.
     """
-    if key is None and names_files(path):
-        raise click.UsageError(f"{path} names columnar files; give --key and their key columns")
+    kind = kind_of(path)
     if key is None and latest_partition is not None:
         raise click.UsageError("--latest-partition is an option of columnar files, with --key")
-    opened: lookupstore.LookupStore | Reader | ColumnarFiles
-    if key is None:
+    if key is None and on_duplicate != "error":
+        raise click.UsageError("--on-duplicate is an option of columnar files, with --key")
+    if key is None and kind is PathKind.COLUMNAR_FILES:
+        raise click.UsageError(f"{path} names columnar files; give --key and their key columns")
+    wanted = None if columns is None else names_of(columns)
+    opened: lookupstore.LookupStore | Reader | ColumnarFiles | TableLookup
+    if key is None and kind is PathKind.HUDI_TABLE:
+        only_stores(version=version)
+        opened = _table_lookup(path, wanted)
+    elif key is None:
         opened = open_store_or_file(path, order, version)
     else:
-        wanted = None if columns is None else names_of(columns)
         opened = ColumnarFiles(
-            path, key=names_of(key), columns=wanted, latest_partition=latest_partition
+            path,
+            key=names_of(key),
+            columns=wanted,
+            on_duplicate=on_duplicate,
+            latest_partition=latest_partition,
         )
     with opened:
         if isinstance(opened, Reader):
@@ -85,7 +105,7 @@ def get(
             only_files(order=order != "bytes", hex=hexadecimal)
             typed = parse_keys(keys, opened.key_schema.schema)
             present = opened.contains(typed)
-            table = opened.lookup(typed, None if columns is None else names_of(columns))
+            table = opened.lookup(typed, wanted)
             for i, name in enumerate(typed.column_names):
                 table = table.add_column(i, name, typed.column(name))
     # Slices, because Arrow filters no columns of views.
@@ -109,12 +129,17 @@ def get(
 
 @click.command()
 @click.argument("path", metavar="STORE_OR_FILE")
-@click.option("--start", metavar="KEY", help="First key wanted, or its first fields.")
-@click.option("--stop", metavar="KEY", help="First key not wanted any more, or its first fields.")
-@click.option("--prefix", metavar="KEY", help="First fields of the keys wanted, whole; of the "
-              "last field of the key, its beginning will do if it is text or bytes.")  # fmt: skip
+@click.option("--start", metavar="KEY", help="Start at this key, or at its first fields.")
+@click.option("--stop", metavar="KEY", help="Stop before this key, or before its first fields.")
+@click.option("--prefix", metavar="KEY", help="First fields of the keys wanted, each whole.")
+@click.option("--starts-with", metavar="TEXT", help="Beginning of the field after those of "
+              "--prefix, or of the first one; of a file, of the keys. Text or bytes.")  # fmt: skip
 @columns_option
-@click.option("--limit", type=click.IntRange(0), help=f"Most rows; a table shows {TABLE_ROWS}.")
+@click.option(
+    "--limit",
+    type=click.IntRange(0),
+    help=f"Print at most this many rows; a table shows {TABLE_ROWS}.",
+)
 @click.option("--reverse", is_flag=True, help="From the last key to the first.")
 @version_option
 @order_option
@@ -125,6 +150,7 @@ def scan(
     start: str | None,
     stop: str | None,
     prefix: str | None,
+    starts_with: str | None,
     columns: str | None,
     limit: int | None,
     reverse: bool,
@@ -133,14 +159,23 @@ def scan(
     hexadecimal: bool,
     output: str,
 ) -> None:
-    """Print rows in key order; 'lookupstore get --help' says how keys are typed."""
+    """Print rows in key order.
+
+    'lookupstore get --help' says how to type keys.
+    """
     bounds = {"start": start, "stop": stop, "prefix": prefix}
     given = {name: value for name, value in bounds.items() if value is not None}
     opened = open_store_or_file(path, order, version)
     with opened:
         batches: Iterator[pa.RecordBatch]
         if isinstance(opened, Reader):
+            if prefix is not None:
+                raise click.UsageError(
+                    "--prefix is an option of a store, whose keys have fields; of a file give "
+                    "--starts-with"
+                )
             only_stores(columns=columns)
+            given |= {} if starts_with is None else {"starts_with": starts_with}
             raw = opened.scan(
                 **{name: _file_key(key, order, hexadecimal) for name, key in given.items()},
                 reverse=reverse,
@@ -155,18 +190,28 @@ def scan(
             only_files(order=order != "bytes", hex=hexadecimal)
             reader = opened.scan(
                 **{name: parse_bound(key, opened.key_schema.schema) for name, key in given.items()},
+                starts_with=_beginning(starts_with, prefix, opened.key_schema.schema),
                 columns=None if columns is None else names_of(columns),
                 reverse=reverse,
             )
             batches, schema = iter(reader), reader.schema
-        if output == "table" and limit is None:
-            # One row more than is shown tells whether there are more.
-            rows = pa.Table.from_batches(limited(batches, TABLE_ROWS + 1), schema)
-            write_rows(schema, rows.slice(0, TABLE_ROWS).to_batches(), output)
-            if rows.num_rows > TABLE_ROWS:
-                click.echo(f"first {TABLE_ROWS} rows; --limit N shows more", err=True)
-        else:
-            write_rows(schema, limited(batches, limit), output)
+        write_first_rows(schema, batches, output, limit)
+
+
+def _table_lookup(path: str, columns: list[str] | None) -> TableLookup:
+    """Return what answers from a Hudi table, by its record key in whichever partition."""
+    from lookupstore.hudi import HudiTable, TableLookup
+
+    return TableLookup(path, key=HudiTable.open(path).options.record_key, columns=columns)
+
+
+def _beginning(text: str | None, prefix: str | None, schema: pa.Schema) -> str | bytes | None:
+    """Return what a key field begins with: text, or bytes for the field that has them."""
+    if text is None:
+        return None
+    place = 0 if prefix is None else len(parse_bound(prefix, schema))
+    # Where there is no such field, the scan says so.
+    return parse_beginning(text, schema.field(place)) if place < len(schema) else text
 
 
 def _file_key(key: str, order: str, hexadecimal: bool) -> bytes:
@@ -175,7 +220,7 @@ def _file_key(key: str, order: str, hexadecimal: bool) -> bytes:
         try:
             return bytes.fromhex(key.removeprefix("0x"))
         except ValueError:
-            raise ValueError(f"key {key!r} is not in hex digits, as --hex says") from None
+            raise ValueError(f"key {key!r} is not in hex digits, which --hex asks for") from None
     if order == "bytes":
         if not key.startswith("0x"):
             return os.fsencode(key)
@@ -183,14 +228,16 @@ def _file_key(key: str, order: str, hexadecimal: bool) -> bytes:
             return bytes.fromhex(key[2:])
         except ValueError:
             raise ValueError(
-                f"key {key!r} begins with 0x but is not in hex digits; text that begins so is "
+                f"key {key!r} begins with 0x but is not in hex digits; text that starts with 0x is "
                 f"0x{os.fsencode(key).hex()}"
             ) from None
     size = int(order.removeprefix("int")) // 8
     try:
         return int(key).to_bytes(size, "little", signed=True)
     except (ValueError, OverflowError):
-        raise ValueError(f"key {key!r} is no number of {8 * size} bits, as --order says") from None
+        raise ValueError(
+            f"key {key!r} is not a number of {8 * size} bits, which --order asks for"
+        ) from None
 
 
 def _shown(rows: Any, order: str, hexadecimal: bool) -> Any:

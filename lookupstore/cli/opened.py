@@ -7,7 +7,9 @@ import os
 import click
 
 import lookupstore
-from lookupstore.cli.output import write_fields, write_json
+from lookupstore.cli.output import size_text, write_fields, write_json
+from lookupstore.home import expanded
+from lookupstore.path_kind import PathKind, kind_of
 from lookupstore.sst import Info, Reader
 from lookupstore.sst.dump import text
 
@@ -16,7 +18,15 @@ def open_store_or_file(
     path: str, order: str, version: int | None
 ) -> lookupstore.LookupStore | Reader:
     """Open a store, or a sorted file in an order."""
-    if os.path.isdir(path) or "://" in path:
+    kind = kind_of(path)
+    if kind is PathKind.HUDI_TABLE:
+        raise click.UsageError(f"{path} is a Hudi table; see 'lookupstore hudi info {path}'")
+    if kind is PathKind.COLUMNAR_FILES:
+        raise click.UsageError(
+            f"{path} names columnar files; 'lookupstore get --key' looks up in them, 'lookupstore "
+            "build' makes a store of them"
+        )
+    if kind is PathKind.STORE and (os.path.isdir(expanded(path)) or "://" in path):
         return lookupstore.open(path, version=version)
     only_stores(version=version)
     return Reader(path, order=order)
@@ -24,25 +34,34 @@ def open_store_or_file(
 
 def only_stores(**given: object) -> None:
     """Refuse options that a file has not."""
-    _refuse("a store, not of a file", given)
+    _refuse("stores, not files", given)
 
 
 def only_files(**given: object) -> None:
     """Refuse options that a store has not."""
-    _refuse("a file, not of a store (where bytes in a key are typed as 0x and hex digits)", given)
+    _refuse("files, not stores (for bytes in a store's key, type 0x and hex digits)", given)
 
 
 def _refuse(of: str, given: dict[str, object]) -> None:
     for name, value in given.items():
         if value:
-            raise click.UsageError(f"--{name} is an option of {of}")
+            raise click.UsageError(f"--{name} is for {of}")
 
 
-def write_info(opened: lookupstore.LookupStore | Reader, output: str) -> None:
-    """Print what a store or file says of itself."""
+def write_info(
+    opened: lookupstore.LookupStore | Reader, output: str, source_bytes: int | None = None
+) -> None:
+    """Print what a store or file says of itself, and the size of the source that it was built from.
+
+    Args:
+        opened: the store or file.
+        output: `table` or `json`.
+        source_bytes: of the source; None: nobody knows.
+    """
     found = opened.info if isinstance(opened, Reader) else opened.info()
     if output == "json":
-        write_json(found.to_json())
+        size = {} if source_bytes is None else {"source_bytes": source_bytes}
+        write_json({**found.to_json(), **size})
         return
     fields: dict[str, object] = {}
     for name, value in found.to_json().items():
@@ -57,5 +76,7 @@ def write_info(opened: lookupstore.LookupStore | Reader, output: str) -> None:
         for name, key in (("min_key", found.min_key), ("max_key", found.max_key)):
             if key is not None:
                 fields[name] = text(key, found.order)
+    if source_bytes is not None and not isinstance(found, Info):
+        fields["size"] = f"{size_text(found.bytes)}, from {size_text(source_bytes)} of source files"
     shown = {name: value for name, value in fields.items() if name != "path" and value != ""}
     write_fields(found.path, shown)

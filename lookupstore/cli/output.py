@@ -7,7 +7,7 @@ import decimal
 import json
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import click
@@ -22,6 +22,9 @@ from lookupstore.sst.dump import text
 
 #: Rows that a table shows unless `--limit` says otherwise.
 TABLE_ROWS = 50
+
+# A cell of fewer letters in a line is a nuisance to read; a date has as many.
+_READABLE = 10
 
 _ISO = (
     (r"^(\d{4,}-\d\d-\d\d) ", r"\1T"),
@@ -46,6 +49,7 @@ class OutputConsole(Console):
 def write_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], output: str) -> None:
     """Print rows as ``table``, ``json`` (one object a line), ``csv`` or ``arrow`` (an IPC stream).
 
+    In a terminal too narrow for the columns beside each other a table has them one below the other.
     Bytes are ``0x`` and hex digits in JSON and CSV, as the commands read them in keys.
 
     Raises:
@@ -56,7 +60,8 @@ def write_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], output: str
             for line in json_lines(batch):
                 click.echo(line)
     elif output == "table":
-        OutputConsole().print(_rows_table(schema, batches))
+        console = OutputConsole()
+        console.print(_rows_table(schema, batches, console.width))
     elif output == "arrow":
         with pa.ipc.new_stream(sys.stdout.buffer, schema) as stream:
             for batch in batches:
@@ -81,6 +86,27 @@ def limited(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa
             return
 
 
+def write_first_rows(
+    schema: pa.Schema, batches: Iterable[pa.RecordBatch], output: str, limit: int | None
+) -> None:
+    """Write rows up to a limit; as a table without one, the first few, and say if there are more.
+
+    Args:
+        schema: of the rows.
+        batches: all of them.
+        output: as of `write_rows`.
+        limit: how many; None: all, unless they are a table.
+    """
+    if output != "table" or limit is not None:
+        write_rows(schema, limited(batches, limit), output)
+        return
+    # One row more than is shown tells whether there are more.
+    rows = pa.Table.from_batches(limited(batches, TABLE_ROWS + 1), schema)
+    write_rows(schema, rows.slice(0, TABLE_ROWS).to_batches(), output)
+    if rows.num_rows > TABLE_ROWS:
+        click.echo(f"first {TABLE_ROWS} rows; --limit N shows more", err=True)
+
+
 def write_json(value: object) -> None:
     """Print one JSON value, indented."""
     click.echo(json.dumps(value, indent=2, default=str, ensure_ascii=False))
@@ -96,6 +122,18 @@ def write_fields(title: str, fields: Mapping[str, object]) -> None:
         table.add_row(name, Text(f"{value:,}" if isinstance(value, int) else str(value)))
     click.echo(title)
     OutputConsole().print(table)
+
+
+def size_text(nbytes: int) -> str:
+    """Return a size for people.
+
+    >>> size_text(999), size_text(9_712_345), size_text(53_000_000_000)
+    ('999 bytes', '9.7 MB', '53.0 GB')
+    """
+    if nbytes < 1000:
+        return counted(nbytes, "byte")
+    power = min((len(str(nbytes)) - 1) // 3, 4)
+    return f"{nbytes / 1000**power:,.1f} {('kB', 'MB', 'GB', 'TB')[power - 1]}"
 
 
 def counted(count: int, noun: str) -> str:
@@ -149,7 +187,7 @@ def _csv_schema(schema: pa.Schema) -> pa.Schema:
             pa_csv.write_csv(pa.table({field.name: pa.nulls(1, kind)}), pa.BufferOutputStream())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             raise ValueError(
-                f"column {field.name!r}: CSV can not hold {field.type}; "
+                f"column {field.name!r}: CSV cannot hold {field.type}; "
                 "choose --columns without it, or --output json or arrow"
             ) from None
         fields.append(pa.field(field.name, kind))
@@ -200,14 +238,38 @@ def _json_column(column: pa.Array) -> pa.Array:
     return shown
 
 
-def _rows_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Table:
+def _rows_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], width: int) -> Table:
+    rows = [
+        [_cell(value) for value in row]
+        for batch in batches
+        for row in zip(
+            *(column.to_pylist() for column in _without_nanoseconds(batch).columns), strict=True
+        )
+    ]
+    longest = [
+        max(len(name), *(min(len(row[i]), _READABLE) for row in rows), 0)
+        for i, name in enumerate(schema.names)
+    ]
+    if rows and sum(longest) + 3 * len(longest) + 1 > width:
+        return _records_table(schema.names, rows)
     table = Table()
     for field in schema:
         number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
         table.add_column(field.name, justify="right" if number else "left", overflow="fold")
-    for batch in batches:
-        for row in _without_nanoseconds(batch).to_pylist():
-            table.add_row(*(_cell(value) for value in row.values()))
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _records_table(names: Sequence[str], rows: Sequence[Sequence[Text]]) -> Table:
+    """Return rows one below the other, each as its names and values."""
+    table = Table(show_header=False)
+    table.add_column(style="bold", overflow="fold")
+    table.add_column(overflow="fold")
+    for row in rows:
+        for name, value in zip(names, row, strict=True):
+            table.add_row(Text(name), value)
+        table.add_section()
     return table
 
 

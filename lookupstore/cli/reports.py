@@ -14,6 +14,7 @@ from lookupstore.cli.opened import open_store_or_file, write_info
 from lookupstore.cli.options import order_option, output_option, version_option
 from lookupstore.cli.output import counted, write_json, write_rows
 from lookupstore.errors import CorruptionError, LookupStoreError
+from lookupstore.home import expanded
 from lookupstore.host_folder import default_folder
 from lookupstore.sst import Info
 from lookupstore.sst.dump import dump_text, hexdump, layout
@@ -28,7 +29,7 @@ from lookupstore.uris import shown_uri
 @order_option
 @output_option("table", "json")
 def info(path: str, version: int | None, order: str, output: str) -> None:
-    """Print what a store or file says of itself."""
+    """Print the schema and properties of a store or file."""
     opened = open_store_or_file(path, order, version)
     with opened:
         write_info(opened, output)
@@ -36,12 +37,16 @@ def info(path: str, version: int | None, order: str, output: str) -> None:
 
 @click.command()
 @click.argument("path", metavar="FILE")
-@click.option("--records", is_flag=True, help="Show every record, too.")
+@click.option("--records", is_flag=True, help="Also show every record.")
 @click.option("--hex", "hexadecimal", is_flag=True, help="Show every byte and its meaning instead.")
 @order_option
 @output_option("table", "json")
 def dump(path: str, records: bool, hexadecimal: bool, order: str, output: str) -> int:
-    """Print every region of one sorted file, checked, as far as a damaged one leads."""
+    """Print every region of a sorted file.
+
+    Each region is checked; a damaged file is printed as far as it can be read.
+    """
+    path = expanded(path)
     if os.path.isdir(path):
         with lookupstore.open(path):
             raise click.UsageError(f"{path} is a store; give one of the files in its data folder")
@@ -88,24 +93,25 @@ def verify(path: str, version: int | None, order: str, output: str) -> None:
             f"{counted(checked.files, 'file')}, {counted(checked.bytes, 'byte')}"
         )
         for name in checked.stray:
-            click.echo(f"{shown_uri(path)}: {name} is no part of the store", err=True)
+            click.echo(f"{shown_uri(path)}: {name} is not part of the store", err=True)
 
 
 @click.command()
 @click.option("--store", metavar="PATH", help="Only lookups in this store, a folder or URI.")
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, metavar="N",
-              help="Most queries, the last ones.")  # fmt: skip
-@click.option("--cache", metavar="FOLDER", help="Cache folder of the host; as processes that look "
-              "up find it if missing: $LOOKUPSTORE_CACHE, or lookupstore in ~/.cache.")  # fmt: skip
+              help="Show the N most recent queries.")  # fmt: skip
+@click.option("--cache", metavar="FOLDER", help="Cache folder of the host (default: "
+              "$LOOKUPSTORE_CACHE, or lookupstore in ~/.cache).")  # fmt: skip
 @output_option("table", "json")
 def stats(store: str | None, limit: int, cache: str | None, output: str) -> None:
-    """Show what lookup joins did on this host in the last week, query by query.
+    """Show the lookup joins on this host in the last week.
 
-    The cache hit rate is the share of keys looked for in a block for which the block did not have
+    There is one row per query and version. The cache hit rate is the share of keys looked up in a
+    block for which the block did not have
     to be read first; bytes fetched came from remote storage.
     """
-    folder = default_folder() if cache is None else cache
-    if cache is not None and not os.path.isdir(cache):
+    folder = default_folder() if cache is None else expanded(cache)
+    if not (cache is None or os.path.isdir(folder)):
         raise click.UsageError(f"--cache {cache}: no such folder")
     wanted = None if store is None else lookupstore.Location(store).uri
     found = read_stats(folder, limit, wanted)

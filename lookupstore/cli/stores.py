@@ -10,16 +10,16 @@ import pyarrow as pa
 import lookupstore
 from lookupstore.cli.opened import write_info
 from lookupstore.cli.options import (
+    allow_empty_option,
     names_of,
     output_option,
     overwrite_option,
     retain_option,
-    seconds_of,
-    size_of,
     version_option,
 )
 from lookupstore.cli.output import counted, write_json, write_rows
-from lookupstore.cli.source_errors import named_in_errors
+from lookupstore.quantities import bytes_of, seconds_of
+from lookupstore.source import open_source
 from lookupstore.uris import shown_uri
 
 
@@ -28,24 +28,32 @@ from lookupstore.uris import shown_uri
 @click.argument("path")
 @click.option("--key", required=True, metavar="A,B", help="Key columns; they sort the store.")
 @click.option(
-    "--columns", metavar="A,B", help="Value columns; all that are not in the key if missing."
+    "--columns", metavar="A,B", help="Value columns (default: all that are not in the key)."
 )
-@click.option("--buckets", type=click.IntRange(1, 1 << 16), help="Data files to spread keys over.")
+@click.option(
+    "--buckets",
+    type=click.IntRange(1, 1 << 16),
+    help="Number of data files to spread the keys over.",
+)
 @click.option(
     "--on-duplicate",
     default="error",
     show_default=True,
     metavar="error|first|last|max:COLUMN",
-    help="Which row of a repeated key stays.",
+    help="Which row of a repeated key to keep.",
 )
-@click.option("--nullable-keys", default="", metavar="A,B", help="Key columns that may hold null.")
-@click.option("--compression", type=click.Choice(["none", "zstd", "lz4"]), default="none",
-              show_default=True, help="Smaller files, slower lookups.")  # fmt: skip
+@click.option("--nullable-keys", default="", metavar="A,B", help="Key columns that may be null.")
+@click.option("--compression", type=click.Choice(["none", "zstd", "lz4"]),
+              help="Codec of the files (default: none in a folder, zstd at a URI).")  # fmt: skip
 @click.option("--memory", default="512MiB", show_default=True, metavar="SIZE",
-              help="Budget for rows in memory; what is beyond is spilled to disk.")  # fmt: skip
+              help="Memory for rows; the rest is spilled to disk.")  # fmt: skip
+@click.option("--temp-dir", metavar="FOLDER",
+              help="Folder for spilled rows and for files on their way to a URI (default: next "
+              "to a local store, otherwise the system's temporary folder).")  # fmt: skip
 @click.option("--threads", type=click.IntRange(1, 64), default=1, show_default=True, metavar="N",
-              help="How many threads read ahead, compress and write.")  # fmt: skip
+              help="Threads that read ahead, compress and write.")  # fmt: skip
 @overwrite_option
+@allow_empty_option
 @retain_option
 @output_option("table", "json")
 def build(
@@ -56,42 +64,51 @@ def build(
     buckets: int | None,
     on_duplicate: str,
     nullable_keys: str,
-    compression: str,
+    compression: str | None,
     memory: str,
+    temp_dir: str | None,
     threads: int,
     overwrite: bool,
+    allow_empty: bool,
     retain: str,
     output: str,
 ) -> None:
-    """Build the store PATH from SOURCE...: Parquet or ORC files, folders, globs or URIs.
+    """Build a store from Parquet or ORC files, or from a Hudi table.
 
-    PATH may be a URI, too. With --overwrite only files of buckets that have changed are written.
+    SOURCE... are files, folders, globs or URIs, or the folder of a Hudi table; PATH is a folder or
+    URI. With --overwrite only the files of changed buckets are written.
     """
-    rule, budget, kept_for = _on_duplicate(on_duplicate), size_of(memory), seconds_of(retain)
-    with named_in_errors(sources):
-        store = lookupstore.build(
-            list(sources),
-            path,
-            key=names_of(key),
-            columns=None if columns is None else names_of(columns),
-            buckets=buckets,
-            on_duplicate=rule,
-            nullable_keys=names_of(nullable_keys),
-            compression=compression,
-            memory=budget,
-            threads=threads,
-            overwrite=overwrite,
-            retain=kept_for,
-        )
+    rule, budget, kept_for = (
+        _on_duplicate(on_duplicate),
+        bytes_of(memory, "--memory"),
+        seconds_of(retain, "--retain"),
+    )
+    source = open_source(list(sources))
+    store = lookupstore.build(
+        source,
+        path,
+        key=names_of(key),
+        columns=None if columns is None else names_of(columns),
+        buckets=buckets,
+        on_duplicate=rule,
+        nullable_keys=names_of(nullable_keys),
+        compression=compression,
+        memory=budget,
+        threads=threads,
+        overwrite=overwrite,
+        allow_empty=allow_empty,
+        retain=kept_for,
+        temp_dir=temp_dir,
+    )
     with store:
-        write_info(store, output)
+        write_info(store, output, source.nbytes)
 
 
 @click.command()
 @click.argument("path", metavar="STORE")
 @output_option("table", "json")
 def versions(path: str, output: str) -> None:
-    """List the versions of a store, the oldest first."""
+    """List the versions of a store, oldest first."""
     found = lookupstore.versions(path)
     if output == "json":
         write_json([one.to_json() for one in found])
@@ -99,7 +116,7 @@ def versions(path: str, output: str) -> None:
     rows = [
         {
             "version": one.number,
-            "created": one.created,
+            "created": f"{one.created:%Y-%m-%d %H:%M:%SZ}",
             "rows": one.num_rows,
             "buckets": one.buckets,
             "files": one.files,
@@ -117,11 +134,11 @@ def versions(path: str, output: str) -> None:
 @click.argument("path", metavar="STORE")
 @retain_option
 @click.option("--keep", type=click.IntRange(1), default=1, show_default=True, metavar="N",
-              help="How many of the newest versions stay in any case.")  # fmt: skip
+              help="Always keep the N newest versions.")  # fmt: skip
 @output_option("table", "json")
 def expire(path: str, retain: str, keep: int, output: str) -> None:
-    """Remove versions that were replaced long enough ago, and leftovers of killed builds."""
-    removed = lookupstore.expire(path, retain=seconds_of(retain), keep=keep)
+    """Remove old versions and leftovers of killed builds."""
+    removed = lookupstore.expire(path, retain=seconds_of(retain, "--retain"), keep=keep)
     if output == "json":
         write_json(removed.to_json())
         return
@@ -136,19 +153,30 @@ def expire(path: str, retain: str, keep: int, output: str) -> None:
 @click.argument("path", metavar="PATH")
 @version_option
 @overwrite_option
+@allow_empty_option
 @retain_option
 @output_option("table", "json")
 def publish(
-    store: str, path: str, version: int | None, overwrite: bool, retain: str, output: str
+    store: str,
+    path: str,
+    version: int | None,
+    overwrite: bool,
+    allow_empty: bool,
+    retain: str,
+    output: str,
 ) -> None:
-    """Copy a version of STORE to PATH, a folder or URI, and publish it there.
+    """Copy a version of a store to another folder or URI.
 
-    Files that are there already are not copied again.
+    Files that PATH already has are not copied again.
     """
     with (
         lookupstore.open(store, version=version) as opened,
         lookupstore.publish(
-            opened, path, overwrite=overwrite, retain=seconds_of(retain)
+            opened,
+            path,
+            overwrite=overwrite,
+            allow_empty=allow_empty,
+            retain=seconds_of(retain, "--retain"),
         ) as published,
     ):
         write_info(published, output)

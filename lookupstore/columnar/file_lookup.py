@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 class FileLookup:
-    """Answer keys from one columnar file; threads may share it.
+    """Lookups in one columnar file; threads may share it.
 
     Args:
         plan: says what is looked up.
@@ -105,7 +105,7 @@ class FileLookup:
         except CorruptionError:
             if not isinstance(self._held, MadeFile):
                 raise
-            _log.warning("%s: damaged; it is made again", reader.path)
+            _log.warning("%s: damaged; building it again", reader.path)
             self._discard(reader)
             return _present(self.made().get_many(wanted))
 
@@ -182,7 +182,7 @@ class FileLookup:
             try:
                 self._use(held, Reader(held.path))
             except (CorruptionError, FormatError) as error:
-                _log.warning("%s; it is made again", error)
+                _log.warning("%s; building it again", error)
                 held.close()
                 self._residency.made.discard(self._name)
 

@@ -32,10 +32,12 @@ from lookupstore.columnar.published import (
 from lookupstore.columnar.source_file import source_files
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.file_reading import fitted
+from lookupstore.file_search import FoundTable, find_source
 from lookupstore.key_arguments import encode_keys
 from lookupstore.keys import KeySchema
 from lookupstore.location import Location
 from lookupstore.progress import progress_bars
+from lookupstore.quantities import Size, bytes_of
 from lookupstore.residency import Residency
 from lookupstore.runs import MIN_MEMORY
 from lookupstore.uris import shown_uri
@@ -60,7 +62,8 @@ class ColumnarFiles(HeldLookups):
     `lookupstore.columnar.evolution`.
 
     Args:
-        source: path, URI, glob or folder of Parquet or ORC files, or a list of these.
+        source: path, URI, glob or folder of Parquet or ORC files, or a list of these; or the
+            folder or URI of a Hudi table: its data columns, in the base files that have its rows.
         key: the key columns, which every file has.
         columns: the value columns; None takes all that are not in the key.
         mode: what is known of a key: `value`: its value columns; `position`: the columns `_file`
@@ -73,7 +76,8 @@ class ColumnarFiles(HeldLookups):
             by number if all values are numbers, else as text: the partition of the last day.
         build: when to make a lookup file: `auto`: when looks into the row groups of the file that
             may hold the keys would cost as much; `always`: at the first key; `never`.
-        memory: budget in bytes for rows that are sorted, at least 64 KiB.
+        memory: budget for rows that are sorted, at least 64 KiB, in bytes or as a text such as
+            `"1GB"`.
         residency: where lookup files of this host are; None takes that of the host.
 
     Raises:
@@ -82,6 +86,8 @@ class ColumnarFiles(HeldLookups):
         TypeError: a key column whose type cannot be ordered, or a value that cannot be stored.
         ValueError: an argument out of range, or columns of several files that do not agree.
         CorruptionError: a footer is damaged.
+        FormatError: the files are those of a table: the error names the line to write instead.
+        ImportError: the source is a Hudi table, and what that needs is not installed.
 
     Source: LookupLevels of Apache Paimon and its processors of values, positions and presence;
     `max_pt()` of its lookup joins.
@@ -108,7 +114,7 @@ class ColumnarFiles(HeldLookups):
         on_duplicate: Rule = "error",
         latest_partition: str | None = None,
         build: Build = "auto",
-        memory: int = _MEMORY,
+        memory: Size = _MEMORY,
         residency: Residency | None = None,
     ) -> None:
         for argument, value, known in (
@@ -118,31 +124,40 @@ class ColumnarFiles(HeldLookups):
         ):
             if value not in known:
                 raise ValueError(f"{argument} is {value!r}; give {', '.join(map(repr, known))}")
-        if not isinstance(memory, int) or memory < MIN_MEMORY:
-            raise ValueError(f"memory is {memory!r}; give at least {MIN_MEMORY} bytes")
+        memory = bytes_of(memory, "memory", least=MIN_MEMORY)
         names = [key] if isinstance(key, str) else list(key)
         values = [columns] if isinstance(columns, str) else columns
-        given = os.fspath(source) if isinstance(source, (str, os.PathLike)) else list(source)
-        sources = source_files(given, latest_partition=latest_partition)
+        paths = _paths(source)
         wanted = [*names, *(values or ())]
-        everything = values is None and mode in ("value", "value_and_position")
-        schema = common_schema(
-            ((file.uri, file.schema) for file in sources), None if everything else wanted
-        )
+        found = find_source(paths)
+        if is_table := isinstance(found, FoundTable):
+            # Imported here: it stands on this module, and needs an extra.
+            from lookupstore.hudi.snapshot import table_files
+
+            schema, sources = table_files(found.path, latest_partition=latest_partition)
+            those = f"the table has {schema.names}"
+            # Rows of files that are older than a key column have a null in it.
+            sources = [file for file in sources if set(names) <= set(file.schema.names)]
+        else:
+            sources = source_files(found, latest_partition=latest_partition)
+            everything = values is None and mode in ("value", "value_and_position")
+            schema = common_schema(
+                ((file.uri, file.schema) for file in sources), None if everything else wanted
+            )
+            those = f"the first one has {sources[0].schema.names}"
         for name in wanted:
             if name not in schema.names:
-                known = sources[0].schema.names
-                raise KeyError(f"the files have no column {name!r}; the first one has {known}")
+                raise KeyError(f"the files have no column {name!r}; {those}")
         plans = [plan_lookup_file(file, names, values, mode, on_duplicate) for file in sources]
-        first = given if isinstance(given, str) else given[0]
         self._start(
-            uri=shown_uri(first),
+            uri=shown_uri(paths[0]),
             mode=mode,
             rule=on_duplicate,
             key=KeySchema(pa.schema([schema.field(name).with_nullable(False) for name in names])),
             values=_value_fields(schema, names, values, mode),
             plans=plans,
-            published=_published(plans),
+            published={} if is_table else _published(plans),
+            is_table=is_table,
             build=build,
             memory=memory,
             residency=residency,
@@ -158,6 +173,7 @@ class ColumnarFiles(HeldLookups):
         values: pa.Schema,
         plans: Sequence[LookupFilePlan],
         published: dict[str, PublishedFile],
+        is_table: bool,
         build: Build,
         memory: int,
         residency: Residency | None,
@@ -169,6 +185,7 @@ class ColumnarFiles(HeldLookups):
         self._values = values
         self._plans = plans
         self._published = published
+        self._is_table = is_table
         self._build = build
         self._memory = memory
         self._residency = residency = Residency() if residency is None else residency
@@ -190,6 +207,7 @@ class ColumnarFiles(HeldLookups):
             "values": self._values,
             "plans": self._plans,
             "published": self._published,
+            "is_table": self._is_table,
             "build": self._build,
             "memory": self._memory,
             "residency": None,
@@ -246,10 +264,13 @@ class ColumnarFiles(HeldLookups):
             StaleStoreError: a file has been written again, or is gone.
             DiskQuotaError: a lookup file does not fit into the quota of the host.
         """
+        columns = [columns] if isinstance(columns, str) else columns
         names = self._values.names if columns is None else list(columns)
         for name in names:
             if name not in self._values.names:
-                raise KeyError(f"columns: no value column {name!r}; there are {self._values.names}")
+                raise KeyError(
+                    f"columns: no value column {name!r}; value columns: {self._values.names}"
+                )
         mark = found if isinstance(found, str) else "found"
         if found and mark in names:
             raise ValueError(
@@ -270,7 +291,7 @@ class ColumnarFiles(HeldLookups):
         return marked if found else marked.select([])
 
     def contains(self, keys: Any) -> pa.BooleanArray:
-        """Say for each of many keys whether a file has it: Arrow booleans, never null.
+        """Return for each of many keys whether a file has it: Arrow booleans, never null.
 
         Raises: what `lookup` does.
         """
@@ -312,7 +333,8 @@ class ColumnarFiles(HeldLookups):
             places[positions] = np.arange(count, count + len(positions))
             parts.append((number, rows))
             count += len(positions)
-        assert places is not None
+        if places is None:  # a table without files
+            places = np.full(len(encode_keys(keys, self._key)), -1, dtype=np.int64)
         return places, parts
 
     def _in_two_files(
@@ -324,8 +346,8 @@ class ColumnarFiles(HeldLookups):
         shown = ", ".join(f"{name}={value!r}" for name, value in values.to_pylist()[0].items())
         return ValueError(
             f"the key {shown} is in {self._plans[first].source.uri} and in "
-            f"{self._plans[number].source.uri}; pass on_duplicate='first' or 'last' to say which "
-            "row counts"
+            f"{self._plans[number].source.uri}; pass on_duplicate='first' or 'last' to choose the "
+            "row to return"
         )
 
     def _gathered(
@@ -352,7 +374,7 @@ class ColumnarFiles(HeldLookups):
         except FormatError as error:
             path = self._lookups[number].made().path
             raise CorruptionError(path, 0, "rows of the file's value columns", error) from None
-        return fitted(column, field, plan.source.uri, "in the files together")
+        return fitted(column, field, plan.source.uri, "in the other files")
 
     def prepare(self, *, threads: int = 1, progress: bool | None = None) -> None:
         """Make or fetch the lookup files of all columnar files on this host.
@@ -363,7 +385,7 @@ class ColumnarFiles(HeldLookups):
 
         Raises: what `lookup` does.
         """
-        self._each(lambda lookup: lookup.made(), threads, progress, "Making lookup files")
+        self._each(lambda lookup: lookup.made(), threads, progress, "Building lookup files")
 
     def publish(self, *, threads: int = 1, progress: bool | None = None) -> int:
         """Write the lookup files beside their columnar files, so that others fetch them.
@@ -380,8 +402,14 @@ class ColumnarFiles(HeldLookups):
 
         Raises:
             OSError: the source's folder cannot be written.
+            FormatError: the source is a Hudi table, whose folder takes nothing but its own files.
             Exception: what `lookup` raises.
         """
+        if self._is_table:
+            raise FormatError(
+                f"{self.path}: is a Hudi table, beside whose files nothing is published; publish a "
+                f"store of it: lookupstore.build({self.path!r}, 'a new folder or URI', key=...)"
+            )
         present = _published(self._plans)
 
         def one(lookup: FileLookup) -> None:
@@ -432,6 +460,18 @@ def _restored(state: dict[str, Any]) -> ColumnarFiles:
     return files
 
 
+def _paths(source: object) -> list[str]:
+    if isinstance(source, (str, os.PathLike)):
+        return [os.fspath(source)]
+    paths = list(source) if isinstance(source, (list, tuple)) else []
+    if paths and all(isinstance(one, (str, os.PathLike)) for one in paths):
+        return [os.fspath(one) for one in paths]
+    raise TypeError(
+        f"source is {type(source).__name__}; give a path, URI, glob or folder of Parquet or ORC "
+        "files, or a list of these; of rows in memory lookupstore.build makes a store"
+    )
+
+
 def _value_fields(
     schema: pa.Schema, key: Sequence[str], columns: Sequence[str] | None, mode: Mode
 ) -> pa.Schema:
@@ -440,7 +480,7 @@ def _value_fields(
         wanted = schema.names if columns is None else columns
         fields = [schema.field(name) for name in wanted if name not in key]
     elif columns is not None:
-        raise ValueError(f"columns is {list(columns)!r}; mode {mode!r} gives no columns of rows")
+        raise ValueError(f"columns is {list(columns)!r}; mode {mode!r} returns no value columns")
     if mode in ("position", "value_and_position"):
         fields += [pa.field(FILE, pa.string()), pa.field(POSITION, pa.int64())]
     return pa.schema([field.with_nullable(True) for field in fields])

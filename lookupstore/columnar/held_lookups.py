@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # in typing since Python 3.11
 
 
 class HeldLookups(ABC):
-    """Hold what answers keys from each of many files; equal ones have one `id`.
+    """The lookups of many files; equal ones have one `id`.
 
     Attributes:
         id: says what is answered, and from which files.
@@ -37,7 +37,7 @@ class HeldLookups(ABC):
         return total
 
     def share_room(self) -> None:
-        """Let go of lookup files, if room for others is getting short on this host.
+        """Release lookup files if room for others is getting short on this host.
 
         The next call holds them again. Who keeps files open and asks them seldom calls this.
         """

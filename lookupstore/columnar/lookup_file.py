@@ -27,6 +27,8 @@ from lookupstore.sst import Writer
 
 Mode = Literal["value", "position", "value_and_position", "presence"]
 
+# Rules for repeated keys that need no column.
+_RULES = "'first' or 'last'"
 MODES: tuple[Mode, ...] = ("value", "position", "value_and_position", "presence")
 #: Column of the row's position in its file, from 0, after Iceberg's metadata column of that name.
 POSITION = "_pos"
@@ -40,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LookupFilePlan:
-    """Say what the lookup file of one columnar file holds.
+    """The contents of the lookup file of one columnar file.
 
     Attributes:
         source: the columnar file.
@@ -70,7 +72,7 @@ class LookupFilePlan:
 
     def repeated(self, key: bytes) -> ValueError:
         """Return the error for a key that comes more than once in the file."""
-        return ValueError(f"{self.source.uri}: {self.build.repeated(key)}")
+        return ValueError(f"{self.source.uri}: {self.build.repeated(key, _RULES)}")
 
     def encoded(self) -> Iterator[pa.RecordBatch]:
         """Yield `key` and `value` of all rows whose key has no null."""
@@ -126,7 +128,7 @@ def plan_lookup_file(
     if mode in ("position", "value_and_position"):
         if POSITION in schema.names:
             raise ValueError(
-                f"mode is {mode!r}, which gives a column {POSITION!r}, but {source.uri} has one"
+                f"mode is {mode!r}, which adds a column {POSITION!r}, but {source.uri} has one"
             )
         schema = schema.append(pa.field(POSITION, pa.int64(), nullable=False))
         values.append(POSITION)
@@ -150,9 +152,9 @@ def write_lookup_file(plan: LookupFilePlan, path: str, room: Room, memory: int) 
         CorruptionError: the source is damaged.
     """
     source = plan.source
-    _log.info("%s: making a lookup file of %d rows", source.uri, source.num_rows)
+    _log.info("%s: building a lookup file of %d rows", source.uri, source.num_rows)
     if not _stream(plan, path, room):
-        _log.info("%s: not in the order of its key: it is sorted", source.uri)
+        _log.info("%s: not sorted by its key: sorting it", source.uri)
         _sort(plan, path, room, memory)
     source.check_unchanged()
 

@@ -28,7 +28,7 @@ _MEMORY = 16 << 20
 
 
 class ParquetProbe:
-    """Look keys up in the row groups of a Parquet file.
+    """Lookups in the row groups of a Parquet file.
 
     Args:
         plan: says which columns are keys and values; the key is stored in the file.

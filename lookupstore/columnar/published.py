@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """Describe a published lookup file.
+    """A published lookup file.
 
     Attributes:
         name: 32 hexadecimal digits, see `LookupFilePlan.name`.

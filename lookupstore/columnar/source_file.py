@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -18,21 +17,23 @@ from pyarrow import fs, orc
 
 from lookupstore.errors import CorruptionError, StaleStoreError
 from lookupstore.file_reading import fitted, read_file
-from lookupstore.file_search import FoundFiles, find_files, format_of
+from lookupstore.file_search import FoundFiles, format_of
 from lookupstore.location import written_ns
 from lookupstore.parquet.footer import footer_of
+from lookupstore.read_errors import is_local, reading, shown_path
 
 # Most footers are shorter: one request of an object store brings one.
 _TAIL_BYTES = 64 << 10
 _PARQUET_END = 8
 # Footers that are read at one time.
 _THREADS = 16
+_GONE = "deleted since the files were listed"
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """Describe a columnar file.
+    """A columnar file.
 
     Attributes:
         filesystem: that has it.
@@ -60,13 +61,11 @@ class SourceFile:
     @property
     def uri(self) -> str:
         """Return what people see of it: the path, or a URI."""
-        if self._is_local:
-            return self.path
-        return f"{self.filesystem.type_name}://{self.path}"
+        return shown_path(self.filesystem, self.path)
 
     @property
     def _is_local(self) -> bool:
-        return isinstance(self.filesystem, fs.LocalFileSystem)
+        return is_local(self.filesystem)
 
     @property
     def below(self) -> str:
@@ -92,21 +91,21 @@ class SourceFile:
         try:
             file = self.filesystem.open_input_file(self.path)
         except FileNotFoundError:
-            raise StaleStoreError(f"{self.uri}: gone since the files were listed") from None
+            raise StaleStoreError(f"{self.uri}: {_GONE}") from None
         if file.size() != self.nbytes:
             file.close()
             raise self._changed()
         return file
 
     def check_unchanged(self) -> None:
-        """Say if the file is not the one any more that was found.
+        """Raise an error if the file has changed since it was found.
 
         Raises:
             StaleStoreError: it has been written again, or is gone.
         """
         info = self.filesystem.get_file_info(self.path)
         if info.type is fs.FileType.NotFound:
-            raise StaleStoreError(f"{self.uri}: gone since the files were listed")
+            raise StaleStoreError(f"{self.uri}: {_GONE}")
         with self.open() as file:
             footer = _footer_hash(_tail(file, self.nbytes, self.file_format, self.uri))
         touched = self.written is not None and _written(self.filesystem, info) != self.written
@@ -115,7 +114,7 @@ class SourceFile:
 
     def _changed(self) -> StaleStoreError:
         return StaleStoreError(
-            f"{self.uri}: written again since the files were listed; list them again"
+            f"{self.uri}: rewritten since the files were listed; list them again"
         )
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -136,21 +135,10 @@ class SourceFile:
         if rows != self.num_rows:
             raise CorruptionError(self.uri, 0, f"{self.num_rows} rows", rows)
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Say what file Arrow's errors are about, and of what kind they are."""
-        try:
-            yield
-        except (pa.ArrowException, OSError) as error:
-            if isinstance(error, FileNotFoundError):
-                raise StaleStoreError(f"{self.uri}: gone since the files were listed") from None
-            if isinstance(error, OSError) and error.errno is not None:
-                raise
-            if isinstance(error, OSError) and not self._is_local:
-                # Of damaged pages and of object stores that fail Arrow says the same.
-                what = f"could not be read, or is damaged: {error}"
-                raise OSError(errno.EIO, what, self.uri) from error
-            raise CorruptionError(self.uri, 0, f"{self.file_format} pages", error) from error
+    def reading(self) -> AbstractContextManager[None]:
+        """Name the file in errors of reading, and give them their kind."""
+        what = f"{self.file_format} pages"
+        return reading(self.uri, what, local=self._is_local, gone=_GONE)
 
     def with_constants(self, batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
         """Return the named columns of rows of the file, those of its folders among them."""
@@ -175,33 +163,31 @@ class _One(NamedTuple):
 
 
 def source_files(
-    source: str | Sequence[str], *, latest_partition: str | None = None
+    found: Sequence[FoundFiles], *, latest_partition: str | None = None
 ) -> list[SourceFile]:
-    """Find columnar files, and read their footers.
+    """Read the footers of columnar files.
 
     Args:
-        source: path, URI, glob or folder of Parquet or ORC files, or several of these.
+        found: the files.
         latest_partition: name of the `name=value` folders of which only the greatest value counts,
             by number if all values are numbers, else as text.
 
     Raises:
-        FileNotFoundError: nothing is there.
-        ValueError: a file is neither Parquet nor ORC; or there are no such folders.
+        ValueError: there are no such folders.
         CorruptionError: a footer is damaged.
 
     >>> import tempfile
+    >>> from lookupstore.file_search import find_source
     >>> folder = tempfile.mkdtemp()
     >>> pq.write_table(pa.table({"id": [1, 2]}), f"{folder}/a.parquet")
-    >>> [file.num_rows for file in source_files(folder)]
+    >>> [file.num_rows for file in source_files(find_source([folder]))]
     [2]
     """
-    paths = [source] if isinstance(source, str) else list(source)
-    wanted: list[_One] = []
-    for path in paths:
-        found = find_files(path)
-        wanted += [_One(found, info, _folders(found, info.path)) for info in found.infos]
+    wanted = [_One(one, info, _folders(one, info.path)) for one in found for info in one.infos]
     if latest_partition is not None:
-        wanted = _latest(wanted, latest_partition, paths)
+        values = [one.folders.get(latest_partition) for one in wanted]
+        latest = latest_value(values, latest_partition, posixpath.dirname(wanted[0].info.path))
+        wanted = [one for one, value in zip(wanted, values, strict=True) if value == latest]
     kinds = _kinds([one.folders for one in wanted])
     with ThreadPoolExecutor(min(_THREADS, len(wanted)), "lookupstore-footer") as pool:
         files = list(pool.map(lambda one: _read(one, kinds), wanted))
@@ -231,7 +217,11 @@ def parquet_source(filesystem: fs.FileSystem, path: str) -> tuple[SourceFile, pq
     >>> source.num_rows, footer.num_row_groups
     (2, 1)
     """
-    with filesystem.open_input_file(path) as file:
+    shown = shown_path(filesystem, path)
+    with (
+        reading(shown, "the parquet footer", local=is_local(filesystem)),
+        filesystem.open_input_file(path) as file,
+    ):
         nbytes = file.size()
         tail = _tail(file, nbytes, "parquet", path)
     schema, metadata = _parquet_footer(tail, path, nbytes)
@@ -261,24 +251,41 @@ def _parquet_footer(tail: bytes, path: str, nbytes: int) -> tuple[pa.Schema, pq.
         raise CorruptionError(path, nbytes, "a parquet footer", error) from error
 
 
+def said_by(folder: str) -> dict[str, str | None]:
+    """Return the values that the `name=value` folders of a path give, by name.
+
+    >>> said_by("day=2026-11-22/region=a%2Fb")
+    {'day': '2026-11-22', 'region': 'a/b'}
+    """
+    pairs = [part.partition("=") for part in folder.split("/") if "=" in part]
+    return {name: None if value == _NULL else unquote(value) for name, _, value in pairs}
+
+
+def latest_value(values: Iterable[str | None], name: str, where: str) -> str:
+    """Return the greatest value of folders: by number if all are numbers, else as text.
+
+    Args:
+        values: of all files; None: a file is in no such folder, or in that for nulls.
+        name: of the folders.
+        where: they are, for errors.
+
+    Raises:
+        ValueError: there are no such folders.
+    """
+    given = {value for value in values if value is not None}
+    if not given:
+        raise ValueError(
+            f"latest_partition is {name!r}, but below {where} there are no folders {name}=..."
+        )
+    numbers = all(map(_is_number, given))
+    return max(given, key=lambda value: (int(value) if numbers else 0, value))
+
+
 def _folders(found: FoundFiles, path: str) -> dict[str, str | None]:
     """Return the values that `name=value` folders above a file give."""
     if found.base is None:
         return {}
-    parts = posixpath.relpath(path, found.base).split("/")[:-1]
-    pairs = [part.partition("=") for part in parts if "=" in part]
-    return {name: None if value == _NULL else unquote(value) for name, _, value in pairs}
-
-
-def _latest(wanted: list[_One], name: str, paths: Sequence[str]) -> list[_One]:
-    values = {one.folders[name] for one in wanted if one.folders.get(name) is not None}
-    if not values:
-        raise ValueError(
-            f"latest_partition is {name!r}, but below {paths[0]} there are no folders {name}=..."
-        )
-    numbers = all(value is not None and _is_number(value) for value in values)
-    latest = max(values, key=lambda value: (int(value or 0) if numbers else 0, value or ""))
-    return [one for one in wanted if one.folders.get(name) == latest]
+    return said_by(posixpath.dirname(posixpath.relpath(path, found.base)))
 
 
 def _is_number(text: str) -> bool:
@@ -301,18 +308,19 @@ def _kinds(folders: Sequence[dict[str, str | None]]) -> dict[str, pa.DataType]:
 def _read(one: _One, kinds: dict[str, pa.DataType]) -> SourceFile:
     found, info, folders = one
     file_format = format_of(info.path)
-    with found.filesystem.open_input_file(info.path) as file:
+    shown = shown_path(found.filesystem, info.path)
+    with (
+        reading(shown, f"the {file_format} footer", local=is_local(found.filesystem)),
+        found.filesystem.open_input_file(info.path) as file,
+    ):
         nbytes = file.size()
         tail = _tail(file, nbytes, file_format, info.path)
         if file_format == "parquet":
             schema, metadata = _parquet_footer(tail, info.path, nbytes)
             num_rows = metadata.num_rows
         else:
-            try:
-                reader = orc.ORCFile(file)
-                schema, num_rows = reader.schema, reader.nrows
-            except (pa.ArrowException, OSError) as error:
-                raise CorruptionError(info.path, nbytes, "an orc footer", error) from error
+            reader = orc.ORCFile(file)
+            schema, num_rows = reader.schema, reader.nrows
     constants = tuple(
         (name, value if value is None or kinds[name] == pa.string() else int(value))
         for name, value in folders.items()

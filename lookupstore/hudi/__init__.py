@@ -6,6 +6,10 @@ among them keys are. `write` says what each write does, `transaction` when its s
 what becomes of a group's rows.
 """
 
+from lookupstore.extras import require as _require
+
+_require("hudi", "lookupstore.hudi")
+
 from lookupstore.hudi.file_groups import FileGroup as FileGroup
 from lookupstore.hudi.file_groups import FileSlice as FileSlice
 from lookupstore.hudi.options import TableOptions as TableOptions

@@ -71,7 +71,7 @@ cdef int check(ls_status status, size_t bad) except -1:
         raise ValueError(f"keys[{bad}] is null; a record key is a string")
     if status == LS_BAD_KEY:
         raise ValueError(f"keys[{bad}] is empty; a record key has at least one byte")
-    raise ValueError(f"keys[{bad}]: the Arrow offsets leave their data buffer")
+    raise ValueError(f"keys[{bad}]: the Arrow offsets point outside their data buffer")
 
 
 cdef class StoredBloom:
@@ -228,7 +228,7 @@ cdef class BloomMaker:
     def continuing(StoredBloom stored not None):
         """Return one that begins with the keys of a filter of one row, and adds no row to it."""
         if stored.rows != 1:
-            raise ValueError(f"a filter of {stored.rows} rows; give one that has one")
+            raise ValueError(f"a filter of {stored.rows} rows; give one of 1 row")
         cdef BloomMaker maker = BloomMaker(1, 1)
         maker.bloom = stored.bloom
         maker.count = stored.last_keys

@@ -61,7 +61,7 @@ def high_characters(BinaryColumn keys not None):
     if not valid:
         raise ValueError(f"keys[{i}] is null; a record key is a string")
     if status != LS_OK:
-        raise ValueError(f"keys[{i}]: the Arrow offsets leave their data buffer")
+        raise ValueError(f"keys[{i}]: the Arrow offsets point outside their data buffer")
     return high
 
 

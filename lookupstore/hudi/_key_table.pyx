@@ -83,5 +83,5 @@ cdef class KeyTable:
 
 cdef int check(ls_status status, size_t bad) except -1:
     if status != LS_OK:
-        raise ValueError(f"keys[{bad}]: the Arrow offsets leave their data buffer")
+        raise ValueError(f"keys[{bad}]: the Arrow offsets point outside their data buffer")
     return 0

@@ -38,5 +38,5 @@ def md5_numbers(BinaryColumn keys not None):
     if status == LS_NULL:
         raise ValueError(f"keys[{bad}] is null; a record key is a string")
     if status != LS_OK:
-        raise ValueError(f"keys[{bad}]: the Arrow offsets leave their data buffer")
+        raise ValueError(f"keys[{bad}]: the Arrow offsets point outside their data buffer")
     return numbers

@@ -9,7 +9,9 @@ import json
 import os
 from typing import Any
 
-from lookupstore.errors import CorruptionError, FormatError
+import fastavro
+
+from lookupstore.errors import CorruptionError
 
 MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
@@ -23,12 +25,10 @@ def read_record(content: bytes, path: str) -> dict[str, Any]:
         path: of the file, for errors.
 
     Raises:
-        FormatError: fastavro is not installed.
         CorruptionError: it is no Avro file, is damaged, or has not one record.
     """
     if not content.startswith(MAGIC):
         raise CorruptionError(path, 0, f"an Avro file, {MAGIC!r}", repr(content[:4]))
-    fastavro = _fastavro()
     stream = io.BytesIO(content)
     try:
         records = list(fastavro.reader(stream))
@@ -48,13 +48,10 @@ def avro_bytes(name: str, record: dict[str, Any]) -> bytes:
     Args:
         name: of the record, one of the schemas in this folder.
         record: to write.
-
-    Raises:
-        FormatError: fastavro is not installed.
     """
     text, schema = _schema(name)
     body = io.BytesIO()
-    _fastavro().schemaless_writer(body, schema, record)
+    fastavro.schemaless_writer(body, schema, record)
     marker = os.urandom(_SYNC_BYTES)
     header = _long(1) + _text(b"avro.schema") + _text(text.encode()) + _long(0)
     return b"".join((MAGIC, header, marker, _long(1), _text(body.getvalue()), marker))
@@ -64,18 +61,7 @@ def avro_bytes(name: str, record: dict[str, Any]) -> bytes:
 def _schema(name: str) -> tuple[str, Any]:
     file = importlib.resources.files("lookupstore.hudi") / "avro" / f"{name}.avsc"
     text = file.read_text(encoding="utf-8").rstrip("\n")
-    return text, _fastavro().parse_schema(json.loads(text))
-
-
-def _fastavro() -> Any:
-    """Return the package, which tables of version 6 do without."""
-    try:
-        import fastavro
-    except ImportError:
-        raise FormatError(
-            "the timeline is in Avro: pip install 'lookupstore[hudi]' to read or write it"
-        ) from None
-    return fastavro
+    return text, fastavro.parse_schema(json.loads(text))
 
 
 def _text(content: bytes) -> bytes:

@@ -90,7 +90,7 @@ def _arrow_type(
 ) -> pa.DataType:
     """Return the Arrow type of an Avro type, and note it if it has a name."""
     if depth > _MAX_DEPTH:
-        raise ValueError(f"more than {_MAX_DEPTH} types inside each other")
+        raise ValueError(f"more than {_MAX_DEPTH} nested types")
 
     def inner(one: Any, space: str = namespace) -> pa.DataType:
         return _arrow_type(one, named, space, where, depth + 1)
@@ -121,7 +121,7 @@ def _arrow_type(
     if kind == "record":
         fields = [pa.field(one["name"], inner(one["type"], space)) for one in given["fields"]]
         if len({field.name for field in fields}) < len(fields):
-            raise ValueError(f"the record {full} has two fields of one name")
+            raise ValueError(f"the record {full} has two fields with the same name")
         made = pa.struct(fields)
     elif logical == "decimal":
         made = pa.decimal128(given["precision"], given.get("scale", 0))
@@ -147,8 +147,8 @@ def _record(fields: list[pa.Field], name: str, namespace: str) -> dict[str, Any]
     for field in fields:
         if not _NAME.fullmatch(field.name):
             raise ValueError(
-                f"the column {field.name!r} has a name that Avro does not take; give letters, "
-                "digits and '_', no digit first"
+                f"the column {field.name!r} has a name that Avro does not allow; use letters, "
+                "digits and '_', and do not start with a digit"
             )
         kind = _avro_type(field.type, field.name, inside)
         stored.append({"name": field.name, "type": ["null", kind], "default": None})
@@ -158,7 +158,8 @@ def _record(fields: list[pa.Field], name: str, namespace: str) -> dict[str, Any]
 def _avro_type(kind: pa.DataType, name: str, namespace: str) -> Any:
     """Return the Avro type of values; records and decimals are named after their column."""
     if isinstance(kind, pa.BaseExtensionType):
-        raise _no_type(kind, name, "its storage type")
+        stored = f"its storage type, {kind.storage_type}, or strings, which can be keys"
+        raise _no_type(kind, name, stored)
     kind, types = plain_type(kind), pa.types
     if types.is_struct(kind):
         return _record(list(kind), name, namespace)
@@ -177,7 +178,7 @@ def _avro_type(kind: pa.DataType, name: str, namespace: str) -> Any:
         if kind.tz is None:
             raise _no_type(kind, name, 'timestamp("us", "UTC")')
         if kind.unit == "ns":
-            raise _no_type(kind, name, 'timestamp("us", "UTC"), which has no nanoseconds')
+            raise _no_type(kind, name, 'timestamp("us", "UTC"), without nanoseconds')
         unit = "micros" if kind.unit == "us" else "millis"
         return {"type": "long", "logicalType": f"timestamp-{unit}"}
     if types.is_date(kind):
@@ -189,7 +190,7 @@ def _avro_type(kind: pa.DataType, name: str, namespace: str) -> Any:
     for avro, stored in _PLAIN.items():
         if kind == stored or (avro in ("string", "bytes") and kind in _large(stored)):
             return avro
-    raise _no_type(kind, name, "a type that a Hudi table has")
+    raise _no_type(kind, name, "a type that Hudi tables support")
 
 
 def _large(kind: pa.DataType) -> tuple[pa.DataType, ...]:
@@ -198,7 +199,7 @@ def _large(kind: pa.DataType) -> tuple[pa.DataType, ...]:
 
 def _decimal(kind: pa.DataType, name: str, namespace: str) -> dict[str, Any]:
     if kind.precision > _MAX_DIGITS or kind.scale < 0 or kind.scale > kind.precision:
-        raise _no_type(kind, name, f"at most {_MAX_DIGITS} digits, the scale among them")
+        raise _no_type(kind, name, f"at most {_MAX_DIGITS} digits, including the scale")
     # The least bytes that hold a number of so many digits, and its sign.
     size = ((10**kind.precision - 1).bit_length() + 8) // 8
     return {

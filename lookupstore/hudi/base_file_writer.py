@@ -38,7 +38,7 @@ _FILE_COLUMNS = META_COLUMNS[3:]
 
 @dataclass(frozen=True)
 class NewFile:
-    """Name a base file that is to be written.
+    """A base file to write.
 
     Attributes:
         partition: folder of it.
@@ -162,7 +162,7 @@ class BaseFileWriter:
         )
 
     def keep_keys(self, said: Mapping[bytes, bytes], path: str, rows: int, more: int) -> None:
-        """Have the keys of the slice before from the start, if that is possible.
+        """Start with the keys of the previous slice, if that is possible.
 
         Args:
             said: entries of its footer, which is one of ours, verified.

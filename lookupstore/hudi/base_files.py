@@ -6,19 +6,19 @@ Arrow's dataset does both, and passes over row groups that a filter excludes.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
+from lookupstore.errors import FormatError
 from lookupstore.location import Location
 from lookupstore.parquet.footer import read_footer
+from lookupstore.read_errors import READ_ERRORS, read_error
 
 COMMIT_TIME = "_hoodie_commit_time"
 RECORD_KEY = "_hoodie_record_key"
@@ -40,6 +40,7 @@ _FORMAT = ds.ParquetFileFormat(
     default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
 )
 
+_GONE = "deleted by a clean or a rollback; read the table again"
 # Footers that are read at one time.
 _FOOTER_THREADS = 16
 # How a scan goes that has one processor, and shares memory with others that have the others.
@@ -119,7 +120,7 @@ class BaseFiles:
             return self.dataset().scanner(columns=list(columns), filter=where, **ahead)
         except (pa.ArrowException, TypeError) as error:
             # A scanner has not read anything yet: only the expression can be wrong.
-            raise ValueError(f"filter: {error}") from None
+            raise ValueError(f"filter: {error}; `schema` says names and types") from None
 
     def _check_footers(self) -> None:
         """Look at the footers whose statistics a filter asks: Arrow ends the process at some."""
@@ -141,11 +142,12 @@ class BaseFiles:
         """Say of Arrow's errors which file they are about, and what is wrong with it."""
         try:
             yield
-        except (pa.ArrowException, OSError, IndexError) as error:
+        except READ_ERRORS as error:
             if isinstance(error, OSError) and self._location.local is None:
-                _tell_remote(error, self._location.uri)
+                # To read all again, file by file, may cost much.
+                raise self._meaning(error, self._location.uri) from error
             self._find_fault()
-            raise error from None
+            raise
 
     def _find_fault(self) -> None:
         """Read file by file, and raise the error of the first that cannot be read."""
@@ -155,33 +157,17 @@ class BaseFiles:
             try:
                 for _ in fragment.to_batches():
                     continue
-            except FileNotFoundError:
-                raise _gone(shown) from None
-            except (pa.ArrowException, OSError, IndexError) as error:
-                if isinstance(error, OSError) and self._location.local is None:
-                    _tell_remote(error, shown)
-                if isinstance(error, OSError) and error.errno is not None:
-                    raise
-                raise CorruptionError(shown, 0, "a Parquet file", error) from error
+            except READ_ERRORS as error:
+                raise self._meaning(error, shown) from error
             try:
                 for _ in fragment.to_batches(schema=self._schema):
                     continue
             except pa.ArrowException as error:
                 raise FormatError(
-                    f"{shown}: a column is not of a type that the schema of the latest commit "
-                    f"widens: {error}"
+                    f"{shown}: a column has a type that cannot be widened to the schema of the "
+                    f"latest commit: {error}"
                 ) from error
 
-
-def _tell_remote(error: OSError, where: str) -> NoReturn:
-    """Say what an error of a remote file system means; to read all again may cost much."""
-    if isinstance(error, FileNotFoundError):
-        raise _gone(f"{where}: {error}") from None
-    if error.errno is not None:
-        raise error
-    # Of damaged pages and of object stores that fail Arrow says the same.
-    raise OSError(errno.EIO, f"could not be read, or is damaged: {error}", where) from error
-
-
-def _gone(what: str) -> StaleStoreError:
-    return StaleStoreError(f"{what}: gone; it was cleaned or rolled back")
+    def _meaning(self, error: Exception, shown: str) -> Exception:
+        is_local = self._location.local is not None
+        return read_error(error, shown, "a Parquet file", local=is_local, gone=_GONE)

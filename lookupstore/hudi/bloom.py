@@ -53,7 +53,7 @@ def bloom_bits(entries: int, error_rate: float) -> int:
     bits = math.ceil(entries * (-math.log(error_rate) / (math.log(2) * math.log(2))))
     if bits > MOST_BITS:
         raise ValueError(
-            f"{entries} keys at error_rate={error_rate} take {bits} bits, Java counts {MOST_BITS}"
+            f"{entries} keys at error_rate={error_rate} take {bits} bits, more than {MOST_BITS}"
         )
     return bits
 
@@ -78,7 +78,7 @@ def entries_with_room(entries: int, error_rate: float) -> int:
 
 
 class BloomFilter:
-    """Hold one stored filter.
+    """One stored filter.
 
     Args:
         data: the stored bytes, not base64.
@@ -98,7 +98,7 @@ class BloomFilter:
 
     def __init__(self, data: bytes, kind: str = "SIMPLE", path: str = "<bloom filter>") -> None:
         if kind not in KINDS:
-            raise FormatError(f"{path}: no bloom filter of the kind {kind!r} is known")
+            raise FormatError(f"{path}: unknown kind of bloom filter: {kind!r}")
         self.kind: Kind = "SIMPLE" if kind == "SIMPLE" else "DYNAMIC_V0"
         self._stored = StoredBloom(data, kind == "DYNAMIC_V0", path)
 
@@ -203,7 +203,7 @@ class BloomFilter:
         return len(self._stored.data)
 
     def test(self, keys: pa.Array | pa.ChunkedArray | BinaryColumn) -> npt.NDArray[np.bool_]:
-        """Tell of each key whether it may be in the file.
+        """Return for each key whether it may be in the file.
 
         Args:
             keys: string, large_string, binary, large_binary or a view of these; or a
@@ -232,7 +232,7 @@ class BloomFilter:
             rows: rows of `keys`, in any order.
 
         Raises:
-            IndexError: a row that `keys` has not.
+            IndexError: a row that `keys` does not have.
             ValueError: a key that is asked for is null or empty.
 
         >>> keys = pa.array(["k0", "k1", "k2"])
@@ -276,7 +276,7 @@ class BloomFilter:
 
 
 class BloomBuilder:
-    """Make a filter from keys that come in batches, by Java's rules for growing.
+    """A filter that grows with batches of keys, by Java's rules.
 
     Args:
         entries: number of keys that a row is sized for.
@@ -308,7 +308,7 @@ class BloomBuilder:
         bits = bloom_bits(entries, error_rate)
         hashes = bloom_hashes(bits, entries)
         if hashes > MOST_HASHES:
-            raise ValueError(f"error_rate={error_rate} takes {hashes} hashes a key")
+            raise ValueError(f"error_rate={error_rate} takes {hashes} hashes per key")
         self._kind: Kind = kind
         if kind == "SIMPLE":
             self._maker = BloomMaker(bits, hashes)

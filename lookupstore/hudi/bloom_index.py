@@ -56,7 +56,7 @@ R = TypeVar("R")
 
 
 class BloomIndex:
-    """Find keys by the footers of base files, and check those that may be there.
+    """An index that finds keys by the footers of base files, and checks those that may be there.
 
     What footers say, and lookup files that were opened, stay for the next batch of keys.
 

@@ -62,7 +62,7 @@ _SAMPLE = 3
 
 @dataclass(frozen=True)
 class Finding:
-    """Say what is wrong with a table, or not as it could be.
+    """One finding: what is wrong with a table, or left over.
 
     Attributes:
         kind: `timeline`, `file`, `filter`, `range`, `row`, `duplicate`, `statistics`, `missing`, or
@@ -83,7 +83,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class TableCheck:
-    """Say what `HudiTable.verify` has read and found.
+    """What `HudiTable.verify` has read and found.
 
     Attributes:
         instants: that were read.
@@ -180,7 +180,7 @@ class _Rows:
         ):
             column = batch.column(batch.schema.names.index(name))
             wrong = pc.invert(pc.fill_null(pc.equal(column, value), False))
-            self._note("row", f"has rows whose {name} is another, such as that of", wrong, keys)
+            self._note("row", f"has rows with a wrong {name}, such as that of", wrong, keys)
         times = batch.column(batch.schema.names.index(COMMIT_TIME))
         late = pc.fill_null(pc.greater(times, self._file.time), True)
         self._note("row", f"has rows of no commit up to {self._file.time}, such as", late, keys)
@@ -188,11 +188,11 @@ class _Rows:
         if self._bloom is not None and len(keys):
             absent = pa.array(~self._bloom.test(keys))
             self._note(
-                "filter", "the filter says that keys are absent that are there,", absent, keys
+                "filter", "the filter rules out keys that the file has, such as", absent, keys
             )
         outside = np.ones(len(keys), bool)
         outside[self._ranges.candidates(keys).rows(0)] = False
-        problem = f"has keys outside of its footer's range, {self._shown_range}, such as"
+        problem = f"has keys outside its footer's range, {self._shown_range}, such as"
         self._note("range", problem, pa.array(outside), keys)
 
     def problems(self) -> Iterator[tuple[str, str]]:
@@ -253,16 +253,18 @@ class _Check:
                     last[file.group] = file
         for file in last.values():
             if file.group not in self._replaced and file.path not in current:
-                self._add("missing", file.path, "committed, the newest of its group, and not there")
+                self._add("missing", file.path, "committed, the newest of its group, but missing")
         for group in groups:
             for file in group.slices:
                 stat = self._stats.get(file.path)
                 if stat is None:
                     # Commits that left the timeline had theirs; that of one that is there counts.
                     if file.time in committed and file.time not in self._unread:
-                        self._add("statistics", file.path, "committed, but its commit names it not")
+                        self._add(
+                            "statistics", file.path, "committed, but its commit does not name it"
+                        )
                 elif stat.file_size_in_bytes != file.bytes:
-                    said = f"{stat.file_size_in_bytes} bytes, as its commit says"
+                    said = f"{stat.file_size_in_bytes} bytes as its commit says"
                     self._add("statistics", file.path, f"has {file.bytes} bytes, not {said}")
 
     def file(self, file: FileSlice, keys: _Keys) -> None:
@@ -286,7 +288,7 @@ class _Check:
                 self._add(kind, file.path, problem)
             stat = self._stats.get(file.path)
             if stat is not None and stat.num_writes != seen.count:
-                said_rows = f"{stat.num_writes} rows, as its commit says"
+                said_rows = f"{stat.num_writes} rows as its commit says"
                 self._add("statistics", file.path, f"has {seen.count} rows, not {said_rows}")
             self.files += 1
             self.rows += seen.count
@@ -307,7 +309,7 @@ class _Check:
                 keys.paths[int(np.searchsorted(ends, row, side="right"))] for row in rows
             )
             key = column[rows[0]].as_py().decode("utf-8", "replace")
-            self._add("duplicate", second, f"the key {key!r} is in {first}, too")
+            self._add("duplicate", second, f"the key {key!r} is also in {first}")
 
     def leftovers(self) -> None:
         """Look for files that are no part of the table."""

@@ -33,7 +33,7 @@ _JSON_COMMIT = ("partitionToWriteStats", "compacted", "extraMetadata", "operatio
 
 @dataclass(frozen=True)
 class RuntimeStats:
-    """Say how many milliseconds a file took."""
+    """How many milliseconds a file took."""
 
     total_scan_time: int | None = 0
     total_create_time: int | None = 0
@@ -42,7 +42,7 @@ class RuntimeStats:
 
 @dataclass(frozen=True)
 class WriteStat:
-    """Describe a file that a commit wrote, or, in an inflight file, what it is going to write.
+    """A file that a commit wrote or, in an inflight file, is going to write.
 
     Fields without a description are those of tables with log files.
 
@@ -95,7 +95,7 @@ class WriteStat:
 
 @dataclass(frozen=True)
 class CommitMetadata:
-    """Say what a commit did, or, in an inflight file, is about to do.
+    """What a commit did or, in an inflight file, is going to do.
 
     Attributes:
         stats: a description of each file, by partition path.

@@ -26,7 +26,7 @@ SAMPLE = 5
 
 @dataclass(frozen=True)
 class Change:
-    """Say what another writer did, or is going to do, to the file groups of a table.
+    """What another writer did, or is going to do, to the file groups of a table.
 
     Attributes:
         instant: by which it did that.
@@ -154,7 +154,7 @@ def check_overwritten(
         return
     for change, file in newer_files(before, now):
         if partitions is None or file.group.partition in partitions:
-            what = "put rows where this write replaces all"
+            what = "added rows to what this write replaces"
             raise _conflict(now, change, what, (file.path,), ())
 
 
@@ -169,7 +169,7 @@ def key_conflict(
         file: in which the keys were found.
         keys: that are in it.
     """
-    what = "has rows with keys that this write inserts"
+    what = "inserted keys that this write inserts, too"
     return _conflict(view, change, what, (file.path,), list(keys[:SAMPLE]))
 
 
@@ -182,7 +182,7 @@ def _conflict(
     sample = f"; keys such as {', '.join(map(repr, keys))}" if keys else ""
     return CommitConflictError(
         f"{view.location.uri}: {instant.action} {instant.time}{writer} {what}{named}{sample}; "
-        "nothing was committed: read the table again, and write again",
+        "nothing was committed: read the table again, then write again",
         instant=instant.time,
         writer=change.writer,
         files=files,

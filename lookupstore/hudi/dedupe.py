@@ -1,7 +1,7 @@
 """Precombine: of the rows of a batch that share a record key, which one is written.
 
 Source: org.apache.hudi.table.action.commit.HoodieWriteHelper (deduplicateRecords),
-OverwriteWithLatestAvroPayload.preCombine, DefaultHoodieRecordPayload.
+OverwriteWithLatestAvroPayload.preCombine, which DefaultHoodieRecordPayload inherits.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ def rows_to_keep(
         if column is not None and len(column) != len(keys):
             raise ValueError(f"{name} has {len(column)} rows, keys {len(keys)}")
         if column is not None and column.null_count:
-            raise ValueError(f"{name} holds a null; every row needs a value")
+            raise ValueError(f"{name} contains a null; every row needs a value")
     if partitions is not None:
         different = pc.count_distinct(partitions.dictionary, mode="all").as_py()
         if different != len(partitions.dictionary):
-            raise ValueError("partitions has a path twice in its dictionary")
+            raise ValueError("partitions repeats a path in its dictionary")
     order, same = sort_keys(as_binary(keys))
     everything = np.arange(len(keys), dtype=np.int64)
     if same is None:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from lookupstore.hudi.base_files import COMMIT_TIME, META_COLUMNS
 from lookupstore.hudi.bloom import DEFAULT_ERROR_RATE
 from lookupstore.parquet.new_file import EncodedFile
+from lookupstore.quantities import bytes_of
 
 #: Rows of a row group, at most.
 MOST_GROUP_ROWS = 1 << 20
@@ -33,12 +34,12 @@ _MORE_BYTES = 256 << 10
 
 @dataclass(frozen=True)
 class FileFormat:
-    """Say how base files are encoded.
+    """How base files are encoded.
 
     Attributes:
         compression: of pages: `none`, `snappy`, `gzip`, `zstd` or `lz4`; `snappy` and `lz4` leave
             out columns that they would make less than a third smaller.
-        row_group_bytes: of rows in memory that make a row group.
+        row_group_bytes: of rows in memory that make a row group; also a text such as `"64MiB"`.
         error_rate: of the filter of keys.
 
     Raises:
@@ -53,6 +54,8 @@ class FileFormat:
         known = ("none", "snappy", "gzip", "zstd", "lz4")
         if self.compression not in known:
             raise ValueError(f"compression is {self.compression!r}; give one of {', '.join(known)}")
+        if isinstance(given := self.row_group_bytes, str):
+            object.__setattr__(self, "row_group_bytes", bytes_of(given, "row_group_bytes"))
         if self.row_group_bytes < 1:
             raise ValueError(f"row_group_bytes is {self.row_group_bytes}; give at least 1")
         if not 0 < self.error_rate < 1:
@@ -61,7 +64,7 @@ class FileFormat:
 
 @dataclass(frozen=True)
 class ColumnEncoding:
-    """Say how Arrow encodes columns.
+    """How Arrow encodes columns.
 
     Attributes:
         repeating: paths of the Parquet columns that get a dictionary.

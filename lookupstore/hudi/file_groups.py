@@ -21,7 +21,7 @@ _NAME = re.compile(r"(?P<file_id>[^_]+)_(?P<token>[^_]+)_(?P<time>\d+)\.parquet"
 
 
 class GroupId(NamedTuple):
-    """Name a file group.
+    """The name of a file group.
 
     Attributes:
         partition: folder of its files, relative to the table; empty for that of the table.
@@ -34,7 +34,7 @@ class GroupId(NamedTuple):
 
 @dataclass(frozen=True)
 class FileSlice:
-    """Describe a base file: all rows of its group, from an instant on.
+    """A base file: all rows of its group, from an instant on.
 
     Attributes:
         group: that it is of.
@@ -56,7 +56,7 @@ class FileSlice:
 
 @dataclass(frozen=True)
 class FileGroup:
-    """Describe a file group as of an instant.
+    """A file group as of an instant.
 
     Attributes:
         id: of the group.

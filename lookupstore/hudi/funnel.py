@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 
 @dataclass(frozen=True)
 class Funnel:
-    """Say what a tag looked at. A pair is a key and a file that it could be in.
+    """What a tag looked at. A pair is a key and a file that it could be in.
 
     A step that an index does not have counts nothing.
 
@@ -75,7 +75,7 @@ class Funnel:
 
 
 class Tally:
-    """Count what becomes a `Funnel`; threads may share it.
+    """The counts that become a `Funnel`; threads may share it.
 
     >>> tally = Tally()
     >>> tally.add(keys=2, files=1)

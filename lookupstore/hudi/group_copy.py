@@ -124,9 +124,11 @@ class GroupCopy:
         stored = footer.groups[group]
         rows = {one.rows for one in stored.columns if len(one.path) == 1}
         if [one.name for one in stored.columns] != [one.name for one in footer.leaves]:
-            raise CorruptionError(self._current.shown, 0, "the columns of the schema", "others")
+            raise CorruptionError(
+                self._current.shown, 0, "the columns of the schema", "other columns"
+            )
         if rows != {stored.rows}:
-            raise CorruptionError(self._current.shown, 0, f"{stored.rows} values a column", rows)
+            raise CorruptionError(self._current.shown, 0, f"{stored.rows} values per column", rows)
         return stored.columns
 
     def _copied(

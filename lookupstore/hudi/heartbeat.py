@@ -148,7 +148,7 @@ class Heartbeats:
             else:
                 # It took longer than the lease, and the heartbeat was one of no instant.
                 folder.delete(instant)
-        raise FileExistsError(f"{self._location.uri}: every time for an instant is taken")
+        raise FileExistsError(f"{self._location.uri}: no free time for a new instant")
 
 
 class Heartbeat:
@@ -175,7 +175,7 @@ class Heartbeat:
         if self._heartbeats.owner(self.instant.time) != self.owner:
             raise CommitConflictError(
                 f"instant {self.instant.time} of {self.owner.name} was rolled back by another "
-                "writer, which did not see a heartbeat of it for too long; write again",
+                "writer, which had seen no heartbeat of it for too long; write again",
                 instant=self.instant.time,
             )
 

@@ -5,7 +5,7 @@ Nothing is looked up here, and nothing written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,8 @@ from lookupstore.hudi.record_keys import partition_paths, record_keys
 from lookupstore.hudi.table_schema import TableSchema, is_wider
 from lookupstore.source import Source, open_source
 
+_EVOLVE = "pass options=WriteOptions(evolve=True)"
+
 #: A column that says of a row that it is to be deleted, in the table or only in what is given.
 IS_DELETED = "_hoodie_is_deleted"
 
@@ -30,7 +32,7 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Incoming:
-    """Hold rows that are to be written.
+    """Rows to write.
 
     Attributes:
         rows: the table's data columns, in its types.
@@ -72,11 +74,11 @@ class Incoming:
 
     def to_keep(self, options: TableOptions) -> Rows:
         """Return the numbers of the rows that stay, ascending; see `deduplicated`."""
-        ordering = ordering_of(options)
+        column = precombine_of(options)
         return rows_to_keep(
             self.keys,
             self.partitions,
-            None if ordering is None else _ordered(self.rows, ordering),
+            None if column is None else _ordered(self.rows, column),
             ties=TIES[options.version],
         )
 
@@ -164,7 +166,7 @@ class IncomingRows:
         columns = []
         for field in self.schema.columns:
             if field.name in table.column_names:
-                columns.append(_cast(table.column(field.name), field))
+                columns.append(_cast("rows", table.column(field.name), field))
             else:
                 columns.append(pa.chunked_array([pa.nulls(table.num_rows, field.type)]))
         rows = pa.Table.from_arrays(columns, schema=self.schema.columns)
@@ -186,22 +188,33 @@ class IncomingRows:
 
 
 def ordering_of(options: TableOptions) -> str | None:
-    """Return the column by which of two rows with one key the newer one is known, if any."""
+    """Return the column by which a row is newer than the stored one; None: it always is."""
     if options.merge_mode == EVENT_TIME and options.ordering:
         return options.ordering[0]
     return None
+
+
+def precombine_of(options: TableOptions) -> str | None:
+    """Return the column whose greatest value stays, of rows of a batch; None: the last row stays.
+
+    In tables of version 6 Hudi compares rows of a batch by it in either merge mode: `preCombine` of
+    `OverwriteWithLatestAvroPayload` does, and only its merge with the stored row does not.
+    """
+    if options.version == 6 and options.ordering:
+        return options.ordering[0]
+    return ordering_of(options)
 
 
 def _schema(source: Source, known: TableSchema, options: TableOptions, evolve: bool) -> TableSchema:
     """Return the columns of the table after rows of a source were written to it."""
     given, columns = source.schema, known.columns
     if len(set(given.names)) < len(given.names):
-        raise ValueError(f"rows have a column twice: {', '.join(given.names)}")
-    ordering = ordering_of(options)
-    needed = {*options.record_key, *options.partition_by, *([ordering] if ordering else [])}
+        raise ValueError(f"rows have a column twice: {', '.join(given.names)}; give each one name")
+    column = precombine_of(options)
+    needed = {*options.record_key, *options.partition_by, *([column] if column else [])}
     for name in columns.names:
         if name in needed and name not in given.names:
-            raise ValueError(f"rows have no column {name!r}, which may not be missing")
+            raise ValueError(f"rows have no column {name!r}, which is required; add it")
     others = []
     for field in given:
         at = columns.get_field_index(field.name)
@@ -218,30 +231,43 @@ def _schema(source: Source, known: TableSchema, options: TableOptions, evolve: b
         for field in others:
             at = columns.get_field_index(field.name)
             if at < 0 or not _may_fit(field.type, columns.field(at).type):
-                raise _refused(field, columns)
+                raise _refused("rows", field, columns, needed)
     if not evolve or not others:
         return known
     # Where wider is not what a type is, the table keeps its own, and the rows do not fit.
     schema = known.evolved(pa.schema(others), needed, "rows")
     for field in others:
         if not _fits(field.type, schema.columns.field(field.name).type):
-            raise _refused(field, columns)
+            raise _no_value_of("rows", field, columns)
     return schema
 
 
-def _refused(field: pa.Field, columns: pa.Schema) -> Exception:
+def _refused(what: str, field: pa.Field, columns: pa.Schema, fixed: Collection[str]) -> Exception:
+    """Return the error of a column that evolving the table may help.
+
+    Args:
+        what: has it: rows.
+        field: the column.
+        columns: of the table.
+        fixed: those of which keys, folders and order are made.
+    """
     at = columns.get_field_index(field.name)
     if at < 0:
         return ValueError(
-            f"rows have a column {field.name!r}, which the table has not; evolve=True adds it"
+            f"{what}: the table has no column {field.name!r}; to add it, {_EVOLVE}; to leave it "
+            f"out, drop it from the {what}"
         )
     kind = columns.field(at).type
-    if is_wider(field.type, kind):
+    if is_wider(field.type, kind, exact=field.name in fixed):
         return TypeError(
-            f"rows: {field.name!r} is {field.type}, in the table {kind}; evolve=True widens it, "
-            "unless keys or folders are made of it"
+            f"{what}: {field.name!r} is {field.type}, in the table {kind}; to widen it, {_EVOLVE}"
         )
-    return TypeError(f"rows: {field.name!r} is {field.type}; give {kind}")
+    return _no_value_of(what, field, columns)
+
+
+def _no_value_of(what: str, field: pa.Field, columns: pa.Schema) -> TypeError:
+    kind = columns.field(field.name).type
+    return TypeError(f"{what}: {field.name!r} is {field.type}; give {kind}")
 
 
 def _may_fit(given: pa.DataType, kind: pa.DataType) -> bool:
@@ -292,15 +318,19 @@ def _fits(given: pa.DataType, kind: pa.DataType) -> bool:
     return False
 
 
-def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+def _cast(what: str, column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     chunks = []
     for chunk in column.chunks:
         plain = unwrap(chunk)
         try:
             chunks.append(plain if plain.type == field.type else plain.cast(field.type))
         except pa.ArrowException as error:
+            # Only integers have a wider type whose values are looked at one by one.
+            widens = what == "rows" and is_wider(plain.type, field.type, exact=True)
+            remedy = f"; to widen the column, {_EVOLVE}" if widens else ""
             raise ValueError(
-                f"rows: {field.name!r} has a value that is no {field.type}: {error}"
+                f"{what}: {field.name!r} has a value that does not fit {field.type}: "
+                f"{error}{remedy}"
             ) from error
     return pa.chunked_array(chunks, field.type)
 
@@ -309,7 +339,9 @@ def _ordered(rows: pa.Table, name: str) -> pa.ChunkedArray:
     column = rows.column(name)
     if column.null_count:
         at = pc.index(column.is_null(), True).as_py()
-        raise ValueError(f"row {at} has no value of {name!r}, by which the newer row is known")
+        raise ValueError(
+            f"row {at}: the ordering column {name!r} is null; give a value, or leave the row out"
+        )
     return column
 
 
@@ -339,21 +371,23 @@ def read_keys(
     says = any(name not in options.record_key for name in partition_by)
     if says and len(partition_by) < len(options.partition_by):
         missing = [name for name in options.partition_by if name not in names]
-        raise ValueError(f"keys have no column {missing[0]!r}; give all columns of a partition")
+        raise ValueError(f"keys have no column {missing[0]!r}; give all partition columns or none")
     if len(partition_by) < len(options.partition_by):
         partition_by = []
     wanted = list(dict.fromkeys([*options.record_key, *partition_by]))
     for name in wanted:
         if name not in names:
-            raise ValueError(f"keys have no column {name!r}")
+            raise ValueError(f"keys have no column {name!r}; give all columns of the record key")
         given_type, kind = source.schema.field(name).type, columns.field(name).type
         if not (_fits(given_type, kind) or _may_fit(given_type, kind)):
-            raise _refused(source.schema.field(name), columns)
+            raise _no_value_of("keys", source.schema.field(name), columns)
     schema = pa.schema([columns.field(name) for name in wanted])
     table = pa.Table.from_batches(
         source.batches(wanted), pa.schema([source.schema.field(name) for name in wanted])
     )
-    table = pa.Table.from_arrays([_cast(table.column(one.name), one) for one in schema], wanted)
+    table = pa.Table.from_arrays(
+        [_cast("keys", table.column(one.name), one) for one in schema], wanted
+    )
     keys = record_keys(table, options.record_key, named=named)
     if len(partition_by) < len(options.partition_by):
         return keys, None
@@ -377,7 +411,15 @@ def _key_table(given: Any, fields: Sequence[str], columns: pa.Schema) -> Any:
     if not (is_column or is_values):
         return given
     if len(fields) > 1:
-        raise TypeError(f"keys is one column; give a table with {', '.join(map(repr, fields))}")
+        raise TypeError(
+            f"keys is a single column; give a table with {', '.join(map(repr, fields))}"
+        )
     if is_values:
-        given = pa.array(given, columns.field(fields[0]).type)
+        try:
+            # Not of the column's type, in which 1.5 would become 1.
+            given = pa.array(given)
+        except (pa.ArrowException, OverflowError) as error:
+            raise TypeError(
+                f"keys: not values of one type ({error}); give {columns.field(fields[0]).type}"
+            ) from error
     return pa.table({fields[0]: given})

@@ -37,7 +37,7 @@ def index_of(index: str | KeyIndex) -> KeyIndex:
     """
     found = _named(index) if isinstance(index, str) else index
     if not callable(getattr(found, "locate", None)) or not hasattr(found, "everywhere"):
-        raise TypeError(f"index is {index!r}, which has not both of `everywhere` and `locate`")
+        raise TypeError(f"index is {index!r}, without `everywhere` or `locate`; give a KeyIndex")
     return found
 
 

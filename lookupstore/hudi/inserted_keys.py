@@ -15,7 +15,7 @@ from lookupstore.hudi.view import TableView
 
 
 class InsertedKeys:
-    """Hold them in memory.
+    """Inserted keys in memory.
 
     Args:
         keys: large_binary or binary, by partition path.

@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class KeyCheck:
-    """Look keys up in one base file; threads may share it.
+    """Lookups of keys in one base file; threads may share it.
 
     Args:
         file: the base file.
@@ -71,7 +71,7 @@ class KeyCheck:
         try:
             self._lookup.made()
         except (DiskQuotaError, ValueError) as error:
-            _log.warning("%s: no lookup file is made: %s", self.file.shown, error)
+            _log.warning("%s: could not build a lookup file: %s", self.file.shown, error)
             self._read = 0
             return False
         return True

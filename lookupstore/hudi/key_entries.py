@@ -45,7 +45,7 @@ _ENDS = (LEAST_KEY, GREATEST_KEY)
 
 
 class KeyChunk(NamedTuple):
-    """Know the chunk of the column of record keys in a row group: PLAIN pages, without nulls.
+    """The chunk of the column of record keys in a row group: PLAIN pages, without nulls.
 
     Attributes:
         offset: of it in the file.
@@ -64,7 +64,7 @@ class KeyChunk(NamedTuple):
 
 @dataclass(frozen=True)
 class OwnEntry:
-    """Hold what a base file of ours says beside the entries of Hudi, which it vouches for.
+    """What a base file of ours says next to the entries of Hudi, which it confirms.
 
     Attributes:
         chunks: of the column of record keys, one a row group; None: its pages are of other kinds.

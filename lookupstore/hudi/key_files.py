@@ -35,7 +35,7 @@ _MOST_CHUNK_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class KeyFile:
-    """Know one base file as far as its keys go.
+    """One base file, as far as its keys go.
 
     Attributes:
         source: the file.
@@ -114,7 +114,9 @@ def read_unverified(location: Location, file: FileSlice) -> tuple[KeyFile, Mappi
     try:
         source, footer = parquet_source(filesystem, path)
     except FileNotFoundError:
-        raise StaleStoreError(f"{shown}: gone; it was cleaned or rolled back") from None
+        raise StaleStoreError(
+            f"{shown}: deleted by a clean or a rollback; read the table again"
+        ) from None
     if RECORD_KEY not in source.schema.names:
         raise CorruptionError(shown, 0, f"a column {RECORD_KEY}", source.schema.names)
     said: Mapping[bytes, bytes] = footer.metadata or {}
@@ -155,7 +157,7 @@ def _checked(chunks: tuple[KeyChunk, ...] | None, known: KeyFile) -> tuple[KeyCh
 
 
 class KnownFiles:
-    """Keep what footers say; threads may share it.
+    """What footers say, kept in memory; threads may share it.
 
     Filters that have no room give way at random: a table is gone through in one order each time,
     so that of the oldest ones, where they are too many, none would be there when it is asked for.

@@ -20,7 +20,7 @@ from lookupstore.hudi.view import TableView
 
 @dataclass(frozen=True, eq=False)
 class Hits:
-    """Hold keys that a base file has.
+    """Keys that a base file has.
 
     Attributes:
         file: number of the file among those that were given.
@@ -34,7 +34,7 @@ class Hits:
 
 
 class KeyIndex(Protocol):
-    """Find keys; what a class must do that is named as the index of a tag.
+    """The protocol of an index: what a class must do that is given as `index=`.
 
     An index of the name `package.module.Class` is made once a process, without arguments, and then
     asked for any number of tables: what it keeps is of files, which never change.
@@ -66,7 +66,7 @@ class KeyIndex(Protocol):
 
 @runtime_checkable
 class PreparedIndex(Protocol):
-    """Know of all files before the first of them is asked for; what an index may do as well."""
+    """The optional part of the protocol: an index that is told of all files first."""
 
     def prepare(self, view: TableView, files: Sequence[FileSlice], tally: Tally) -> None:
         """Get ready for files of all partitions that have keys.

@@ -29,7 +29,7 @@ Rows = npt.NDArray[np.uint32]
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Hold the keys that may be in each file.
+    """The keys that may be in each file.
 
     Attributes:
         keys: a copy of the keys in that order: a file's run is read from front to end, where
@@ -84,7 +84,7 @@ class Candidates:
 
 
 class KeyRanges:
-    """Hold the key ranges of files, to be asked with any number of batches of keys.
+    """The key ranges of files, to compare with any number of batches of keys.
 
     Args:
         least: the least key of each file, string or binary. A file without one, or without a

@@ -14,7 +14,7 @@ _MARKERS = f"{META_FOLDER}/.temp/"
 
 @dataclass(frozen=True)
 class Leftover:
-    """Name a file that is left, or of a writer that is at work now.
+    """A file that is left over, or of a writer that is at work now.
 
     Attributes:
         path: of the file, relative to the table.
@@ -37,20 +37,20 @@ def find_leftovers(view: TableView) -> Iterator[Leftover]:
     for time, instant in pending.items():
         if heartbeats.is_dead(time, None):
             path = f"{view.options.timeline}/{instant.file_name}"
-            yield Leftover(path, "of a writer that is dead: the next one takes it back, or ends it")
+            yield Leftover(path, "of a dead writer: the next writer rolls it back, or completes it")
     for time in heartbeats.times():
         if time not in pending:
-            yield Leftover(heartbeat_name(time), "a heartbeat of no pending instant")
+            yield Leftover(heartbeat_name(time), "a heartbeat without a pending instant")
     writes = timeline.writes()
     committed = {instant.time for instant in writes}
     for file in view.files():
         is_archived = bool(writes) and file.time < writes[0].time
         if file.time not in committed and file.time not in pending and not is_archived:
-            yield Leftover(file.path, "a base file of no instant")
+            yield Leftover(file.path, "a base file without an instant")
     for found in view.location.files(recursive=True):
         name = found.name.rpartition("/")[2]
         marked = found.name.removeprefix(_MARKERS).partition("/")[0]
         if found.name.startswith(_MARKERS) and marked not in pending:
-            yield Leftover(found.name, "a marker of no pending instant")
+            yield Leftover(found.name, "a marker without a pending instant")
         elif name.startswith(".") and name.endswith(".tmp"):
-            yield Leftover(found.name, "a file that was not finished")
+            yield Leftover(found.name, "an unfinished file")

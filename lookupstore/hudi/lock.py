@@ -41,7 +41,7 @@ _CHECKED: set[str] = set()
 
 
 class TableLock:
-    """Hold the lock of a table; made by `table_lock`.
+    """The lock of a table; made by `table_lock`.
 
     Attributes:
         owner: who holds it.
@@ -69,10 +69,10 @@ class TableLock:
             LockLostError: it was not renewed in time, or is another's.
         """
         if os.getpid() != self.owner.pid:
-            raise LockLostError(f"{self._shown}: process {self.owner.pid} holds it, not this one")
+            raise LockLostError(f"{self._shown}: held by process {self.owner.pid}, not by this one")
         with self._mutex:
             if not self._file.is_ours():
-                raise LockLostError(f"{self._shown}: another has it by now")
+                raise LockLostError(f"{self._shown}: another writer has it now")
             # What follows takes time, and on S3 nobody can be kept from taking the lock meanwhile.
             late = time.monotonic() - self._renewed
             if late > self._lease / 2:
@@ -89,7 +89,7 @@ class TableLock:
         return names.get(_NAME)
 
     def acquire(self, wait: float) -> None:
-        """Take the lock, and wait for it if somebody has it.
+        """Take the lock, and wait for it if another writer has it.
 
         Raises:
             LockedError: it was not free, nor its owner known to be dead, in that time.
@@ -128,8 +128,8 @@ class TableLock:
                 return
             if time.monotonic() > end:
                 raise LockedError(
-                    f"{self._shown}: {_who(seen)} has it, and did for {wait:g} s; if that is "
-                    "nobody any more, delete the file"
+                    f"{self._shown}: still locked by {_who(seen)} after {wait:g} s; if that "
+                    "writer is gone, delete the file"
                 )
             time.sleep(pause)
             pause = min(2 * pause, _LAST_PAUSE)
@@ -140,7 +140,7 @@ class TableLock:
             return self._renew()
 
     def release(self) -> None:
-        """Give the lock back; one that is another's by now is not touched."""
+        """Release the lock, unless it belongs to another writer now."""
         with self._mutex:
             # After its lease it may become another's in any moment, also in the one before delete.
             if self._location.local is not None or (
@@ -165,7 +165,7 @@ class TableLock:
 def table_lock(
     location: Location, *, wait: float = WAIT, lease: float = LEASE, owner: Owner | None = None
 ) -> Iterator[TableLock]:
-    """Hold the lock of a table while the block runs; it is not for one who has it already.
+    """Hold the lock of a table while the block runs; it is not reentrant.
 
     Args:
         location: of the table.
@@ -184,7 +184,7 @@ def table_lock(
     ...     lock.check()
     """
     if wait < 0 or lease <= 0:
-        raise ValueError(f"wait is {wait!r}, lease {lease!r}; give seconds, of lease more than 0")
+        raise ValueError(f"wait is {wait!r}, lease {lease!r}; give seconds, more than 0 for lease")
     _check_place(location)
     owner = owner or Owner.here()
     with owner.at_work():
@@ -211,8 +211,8 @@ def table_lock(
 def _check_place(location: Location) -> None:
     if not location.creates_once:
         raise FormatError(
-            f"{location.uri}: no lock for writers there: pyarrow makes no file on this file system "
-            "only if it is not there; write to tables on local disks and on S3"
+            f"{location.uri}: tables cannot be locked here: pyarrow cannot create a file only "
+            "if it does not exist on this file system; write to tables on local disks or S3"
         )
     if location.local is None and location.uri not in _CHECKED:
         location.conditional_puts().check(location.resolve(META_FOLDER)[1])

@@ -27,7 +27,7 @@ from lookupstore.location import Location
 
 @dataclass(frozen=True)
 class LookupPlan:
-    """Say what a `TableLookup` answers; it is pickled where that goes.
+    """What a `TableLookup` looks up; it is pickled with it.
 
     Attributes:
         location: of the table.
@@ -79,7 +79,7 @@ def plan_lookup(
     """Plan lookups in a table; the arguments and what is raised are those of `TableLookup`."""
     options, uri = view.options, view.location.uri
     if not (options.meta_fields and options.record_key):
-        raise FormatError(f"{uri}: base files have no record keys to go by")
+        raise FormatError(f"{uri}: base files have no record keys")
     names, everywhere = _key_names(options, key, uri)
     schema = view.schema
     for name in names:
@@ -87,12 +87,13 @@ def plan_lookup(
         if not (pa.types.is_string(kind) or pa.types.is_signed_integer(kind)):
             raise TypeError(
                 f"key: the column {name!r} is {kind}, whose text in a key depends on settings of "
-                "Hudi; keys are of strings and integers: build a store of the table"
+                "Hudi; keys are of strings and integers. Build a store of the table's rows: "
+                "lookupstore.build(table.scan_batches(), path, key=...)"
             )
     values = [name for name in view.table_schema.columns.names if name not in names]
     if columns is not None:
         if RECORD_KEY in columns:
-            raise KeyError(f"columns: {RECORD_KEY!r} is made of the key; leave it out")
+            raise KeyError(f"columns: {RECORD_KEY!r} is computed from the key; leave it out")
         values = [name for name in view.names(columns) if name not in names]
     files = tuple(group.current for group in view.groups(as_of))
     key_schema = KeySchema(pa.schema([schema.field(name).with_nullable(False) for name in names]))
@@ -148,15 +149,15 @@ def _is_named(
             else:
                 raise FormatError(
                     f"{known.shown}: the record key {stored!r} is not what Hudi's key generators "
-                    f"make of the columns {', '.join(options.record_key)}: build a store of the "
-                    "table"
+                    f"make of the columns {', '.join(options.record_key)}. Build a store of the "
+                    "table's rows: lookupstore.build(table.scan_batches(), path, key=...)"
                 )
             path = None if everywhere else _paths(row, options)[0].as_py()
             if path not in (None, file.group.partition):
                 raise FormatError(
                     f"{known.shown}: the columns {', '.join(options.partition_by)} make the "
-                    f"partition path {path!r} of its first row; give the record key alone, which "
-                    "is looked for in all partitions"
+                    f"partition path {path!r} of its first row, not that of its folder; give the "
+                    "record key alone, which is looked up in all partitions"
                 )
             return named
     return False

@@ -23,7 +23,7 @@ from lookupstore.location import Location
 
 
 class MemoryIndex:
-    """Find keys in hash tables over all keys of the files, which stay in memory.
+    """An index of hash tables over all keys of the files, which stay in memory.
 
     For tables whose keys fit there: a key takes its bytes and about 40 more. Tables of files that
     are not current any more go when their partition is asked again.

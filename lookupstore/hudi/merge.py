@@ -31,7 +31,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """Hold what changes in rows that a file group has.
+    """What changes in the rows of a file group.
 
     Attributes:
         positions: of the rows in the current slice, int64, ascending, each once.
@@ -65,7 +65,7 @@ class Changes:
 
 @dataclass(frozen=True, eq=False)
 class Inserts:
-    """Hold rows that are new: record keys, and data columns."""
+    """New rows: record keys and data columns."""
 
     keys: pa.Array
     rows: pa.RecordBatch
@@ -73,7 +73,7 @@ class Inserts:
 
 @dataclass(frozen=True)
 class RowCounts:
-    """Count the rows of a new slice: all, those that are new, changed, and deleted."""
+    """The row counts of a new slice: all, those that are new, changed, and deleted."""
 
     written: int = 0
     inserted: int = 0
@@ -124,7 +124,7 @@ def merge(
         first += rows
     if len(changes.positions) and changes.positions[-1] >= first:
         raise CorruptionError(
-            current.shown, 0, f"a row {changes.positions[-1]}, which changes", f"{first} rows"
+            current.shown, 0, f"a row {changes.positions[-1]} to change", f"{first} rows"
         )
     write_inserts(inserts, into)
     return RowCounts(into.rows, len(inserts.keys), updated, deleted)

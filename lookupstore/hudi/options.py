@@ -86,7 +86,7 @@ _KNOWN = frozenset(
 
 @dataclass(frozen=True)
 class TableOptions:
-    """Say how a table is laid out, and how rows become files of it.
+    """How a table is laid out, and how rows become files of it.
 
     Attributes:
         name: of the table.
@@ -100,6 +100,7 @@ class TableOptions:
         hive_style: whether folders are called `name=value`.
         url_encode: whether characters are escaped in folders' names.
         key_generator: `SIMPLE`, `COMPLEX`, `NON_PARTITION`, or what else the table says.
+        generator_is_said: whether it says so; if not, that is what Hudi infers.
         timezone: of instants, `UTC` or `LOCAL`; None if the table does not say.
         create_schema: Avro schema of the data columns when the table was made, as JSON.
         metadata_partitions: of the metadata table, those that are being made included; if any,
@@ -124,6 +125,7 @@ class TableOptions:
     hive_style: bool = False
     url_encode: bool = False
     key_generator: str = "NON_PARTITION"
+    generator_is_said: bool = True
     timezone: str | None = None
     create_schema: str | None = None
     metadata_partitions: tuple[str, ...] = ()
@@ -153,7 +155,7 @@ class TableOptions:
         return (f"{META_FOLDER}/{self.others.get(_ARCHIVE, 'archived')}",)
 
     def check_readable(self, path: str) -> None:
-        """Say if rows of the table cannot be read as they are in its base files.
+        """Raise an error if rows of the table cannot be read as they are in its base files.
 
         Args:
             path: of the table, for the error.
@@ -171,7 +173,7 @@ class TableOptions:
             raise _refused(path, _BOOTSTRAP, self.others[_BOOTSTRAP], "no bootstrapped tables")
 
     def check_writable(self, path: str) -> None:
-        """Say if other readers would not see, or not understand, what is written to the table.
+        """Raise an error if other readers would not see, or understand, what is written here.
 
         Args:
             path: of the table, for the error.
@@ -182,14 +184,17 @@ class TableOptions:
         self.check_readable(path)
         if self.from_backup:
             raise FormatError(
-                f"{path}: only {_BACKUP} is there: another writer is changing the table's "
-                "properties, or died doing so; finish that first"
+                f"{path}: only {_BACKUP} exists: another writer is changing the table's "
+                "properties, or died while doing so; finish that first"
             )
         if not self.meta_fields:
             raise _refused(path, _META_FIELDS, "false", "true")
         if self.metadata_partitions:
             named = ",".join(self.metadata_partitions)
-            raise _refused(path, _METADATA, named, "none: readers would not see new files")
+            raise FormatError(
+                f"{path}: {_METADATA} is {named!r}: readers would not see new files; to delete the "
+                "metadata table first, pass options=WriteOptions(drop_metadata_table=True)"
+            )
         if self.key_generator not in _GENERATORS:
             given = self.key_generator
             raise _refused(path, self._generator_property, given, ", ".join(_GENERATORS))
@@ -205,7 +210,7 @@ class TableOptions:
             raise _refused(path, _RECORD_KEY, "", "the columns of a record's key")
 
     def check_same_layout(self, before: TableOptions, path: str) -> None:
-        """Say if a table was changed since a write began, so that its files would be no others'.
+        """Raise an error if a change to the table since a write began invalidates its files.
 
         Args:
             before: options when the write began.
@@ -224,7 +229,7 @@ class TableOptions:
         ):
             if now != then:
                 raise FormatError(
-                    f"{path}: {name} is {now!r}, and was {then!r} when this write began; nothing "
+                    f"{path}: {name} is {now!r}, but was {then!r} when this write began; nothing "
                     "was committed: write again"
                 )
 
@@ -260,10 +265,11 @@ class TableOptions:
                 pairs[name] = ",".join(columns)
         if self.version != 6 and self.merge_from is None:
             pairs[_MERGE_MODE] = self.merge_mode
-        generator = self.key_generator
-        if self.version == 6:
-            generator = _GENERATORS.get(generator, generator)
-        pairs[self._generator_property] = generator
+        if self.generator_is_said:
+            generator = self.key_generator
+            if self.version == 6:
+                generator = _GENERATORS.get(generator, generator)
+            pairs[self._generator_property] = generator
         pairs[_HIVE_STYLE] = _bool_text(self.hive_style)
         pairs[_URL_ENCODE] = _bool_text(self.url_encode)
         pairs[_DROP] = _bool_text(self.drop_partition_columns)
@@ -292,7 +298,7 @@ def new_options(
     hive_style: bool = False,
     url_encode: bool = False,
 ) -> TableOptions:
-    """Return the options of a new table.
+    """Return the options of a new table; a string in place of a list is one column.
 
     Raises:
         ValueError: an argument that no table has, or two that contradict each other.
@@ -302,22 +308,24 @@ def new_options(
     """
     if version not in VERSIONS:
         raise ValueError(f"version is {version!r}; give {_either(VERSIONS)}")
+    record_key = [record_key] if isinstance(record_key, str) else record_key
+    partition_by = [partition_by] if isinstance(partition_by, str) else partition_by
     if not record_key:
         raise ValueError("record_key is empty; give the columns that identify a row")
     for argument, columns in (("record_key", record_key), ("partition_by", partition_by)):
-        if isinstance(columns, str) or len(set(columns)) < len(columns):
-            raise ValueError(f"{argument} is {columns!r}; give a list of different columns")
+        if len(set(columns)) < len(columns):
+            raise ValueError(f"{argument} is {columns!r}; give each column once")
         for column in columns:
             # The properties list columns with commas; Hudi's custom keys have a type after ":".
             if not column or set(column) & set(",:"):
-                raise ValueError(f"{argument} has {column!r}; give names without ',' and ':'")
+                raise ValueError(f"{argument} has {column!r}; give names without ',' or ':'")
     mode = merge_mode or (COMMIT_TIME if ordering is None else EVENT_TIME)
     if mode not in _PAYLOADS:
         raise ValueError(
             f"merge_mode is {mode!r}; give {_either([repr(one) for one in _PAYLOADS])}"
         )
     if mode == EVENT_TIME and ordering is None:
-        raise ValueError(f"merge_mode is {mode!r}, which needs ordering=; give a column")
+        raise ValueError(f"merge_mode is {mode!r}, which needs an ordering column; give ordering=")
     others = {_ARCHIVE: "archived"}
     if version != 6:
         others[_INITIAL_VERSION] = str(version)
@@ -372,7 +380,9 @@ def read_options(location: Location) -> TableOptions:
         return replace(options, from_backup=True) if name == _BACKUP else options
     if damaged is not None:
         raise damaged
-    raise FileNotFoundError(f"{location.uri}: no Hudi table, there is no {_FILE}")
+    raise FileNotFoundError(
+        f"{location.uri}: not a Hudi table: it has no {_FILE}; give the folder that has one"
+    )
 
 
 def write_options(location: Location, options: TableOptions, written: datetime) -> None:
@@ -382,7 +392,7 @@ def write_options(location: Location, options: TableOptions, written: datetime) 
         FileExistsError: a table is there.
     """
     if location.size(_FILE) is not None or location.size(_BACKUP) is not None:
-        raise FileExistsError(f"{location.uri}: a Hudi table is there already")
+        raise FileExistsError(f"{location.uri}: there is already a Hudi table")
     when = written.astimezone(timezone.utc)
     comment = f"Properties saved on {when.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
     location.write(_FILE, [print_properties(options.to_properties(), [comment])])
@@ -459,6 +469,7 @@ def parse_options(content: bytes, path: str) -> TableOptions:
         hive_style=_flag(pairs, _HIVE_STYLE, path, False),
         url_encode=_flag(pairs, _URL_ENCODE, path, False),
         key_generator=_generator(pairs),
+        generator_is_said=bool(pairs.get(_GENERATOR) or pairs.get(_GENERATOR_CLASS)),
         timezone=pairs.get(_ZONE),
         create_schema=pairs.get(_CREATE_SCHEMA),
         metadata_partitions=metadata,

@@ -25,7 +25,7 @@ _AT_WORK_LOCK = threading.Lock()
 
 @dataclass(frozen=True)
 class Owner:
-    """Name somebody who is at work on a table.
+    """A writer that is at work on a table.
 
     Attributes:
         name: for people.
@@ -71,7 +71,7 @@ class Owner:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Be alive as long as the block runs."""
+        """Count as alive while the block runs."""
         with _AT_WORK_LOCK:
             _AT_WORK[self.id] += 1
         try:

@@ -17,14 +17,16 @@ import pyarrow as pa
 
 from lookupstore._arrow import BinaryColumn
 from lookupstore.hudi._md5 import md5_numbers
+from lookupstore.quantities import bytes_of
 
 
 @dataclass(frozen=True)
 class FileSizing:
-    """Hold the sizes that new and small files are filled to.
+    """The sizes that new and small files are filled to.
 
     Attributes:
-        max_file_size: bytes that a file should not pass.
+        max_file_size: bytes that a file should not pass; as the next, also a text such as
+            `"128MiB"`.
         small_file_limit: a file below this is filled up; 0 or less: none is.
         record_size: bytes of a row where no commit tells.
         split_size: rows of a new file, without `auto_split`.
@@ -44,6 +46,9 @@ class FileSizing:
     threshold: float = 1.0
 
     def __post_init__(self) -> None:
+        for name in ("max_file_size", "small_file_limit", "record_size"):
+            if isinstance(given := getattr(self, name), str):
+                object.__setattr__(self, name, bytes_of(given, name))
         for name in ("max_file_size", "record_size", "split_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; give at least 1")
@@ -53,7 +58,7 @@ class FileSizing:
 
 @dataclass(frozen=True)
 class FileSize:
-    """Hold the size in bytes of a file group's current base file."""
+    """The size in bytes of a file group's current base file."""
 
     file_id: str
     size: int
@@ -61,7 +66,7 @@ class FileSize:
 
 @dataclass(frozen=True)
 class Load:
-    """Hold what an upsert brings to one partition: rows to insert, rows to update by file."""
+    """What an upsert brings to one partition: rows to insert, rows to update by file."""
 
     inserts: int = 0
     updates: Mapping[str, int] = field(default_factory=dict)
@@ -69,7 +74,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Bucket:
-    """Hold one file to write.
+    """One file to write.
 
     Attributes:
         number: place in the list of buckets.
@@ -200,7 +205,7 @@ def pack(
 
 @dataclass(frozen=True)
 class Packing:
-    """Hold the files of an upsert, and say which one each row goes to.
+    """The files of an upsert, and which one each row goes to.
 
     Attributes:
         buckets: the files.
@@ -238,7 +243,7 @@ class Packing:
         if len(keys) != len(partitions):
             raise ValueError(f"keys has {len(keys)} rows, partitions {len(partitions)}")
         if keys.null_count:
-            raise ValueError("keys holds a null; a record key is a string")
+            raise ValueError("keys contains a null; a record key is a string")
         groups, rows = _groups(partitions, file_ids)
         numbers = {(bucket.partition, bucket.file_id): bucket.number for bucket in self.buckets}
         bucket_of = np.full(len(groups), -1, np.int32)
@@ -282,7 +287,7 @@ def _groups(
     if len(partitions) != len(file_ids):
         raise ValueError(f"partitions has {len(partitions)} rows, file_ids {len(file_ids)}")
     if partitions.null_count or partitions.dictionary.null_count:
-        raise ValueError("partitions holds a null; a table without partitions has the path ''")
+        raise ValueError("partitions contains a null; a table without partitions has the path ''")
     if isinstance(file_ids, pa.ChunkedArray):
         file_ids = file_ids.combine_chunks()
     if not pa.types.is_dictionary(file_ids.type):

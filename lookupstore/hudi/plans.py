@@ -13,7 +13,7 @@ from lookupstore.hudi.records import from_record, stored, to_record
 
 @dataclass(frozen=True)
 class ClusteringSlice:
-    """Name a file that is to be clustered."""
+    """A file to cluster."""
 
     data_file_path: str | None
     file_id: str | None
@@ -36,7 +36,7 @@ class ClusteringGroup:
 
 @dataclass(frozen=True)
 class ClusteringStrategy:
-    """Name how rows are ordered, and with what parameters."""
+    """How rows are ordered, and with what parameters."""
 
     strategy_class_name: str | None
     strategy_params: Mapping[str, str] | None = field(default_factory=dict)
@@ -45,7 +45,7 @@ class ClusteringStrategy:
 
 @dataclass(frozen=True)
 class ClusteringPlan:
-    """Say which files are to be clustered, and how."""
+    """Which files are to be clustered, and how."""
 
     input_groups: tuple[ClusteringGroup, ...] | None
     strategy: ClusteringStrategy | None
@@ -57,7 +57,7 @@ class ClusteringPlan:
 
 @dataclass(frozen=True)
 class RequestedReplace:
-    """Say what a replacecommit is going to do; all None unless it clusters."""
+    """What a replacecommit is going to do; all None unless it clusters."""
 
     operation_type: str | None = None
     clustering_plan: ClusteringPlan | None = None
@@ -67,7 +67,7 @@ class RequestedReplace:
 
 @dataclass(frozen=True)
 class InstantInfo:
-    """Name an instant."""
+    """The name of an instant."""
 
     commit_time: str
     action: str
@@ -86,7 +86,7 @@ class RollbackRequest:
 
 @dataclass(frozen=True)
 class RollbackPlan:
-    """Say which instant is rolled back, and what is deleted for that."""
+    """Which instant is rolled back, and what is deleted for that."""
 
     instant_to_rollback: InstantInfo | None
     requests: tuple[RollbackRequest, ...] | None = stored("RollbackRequests")
@@ -106,7 +106,7 @@ class RollbackPartition:
 
 @dataclass(frozen=True)
 class RollbackMetadata:
-    """Say what a rollback did."""
+    """What a rollback did."""
 
     start_rollback_time: str
     time_taken_in_millis: int
@@ -119,7 +119,7 @@ class RollbackMetadata:
 
 @dataclass(frozen=True)
 class ActionInstant:
-    """Name an instant and its state."""
+    """An instant and its state."""
 
     timestamp: str
     action: str
@@ -128,7 +128,7 @@ class ActionInstant:
 
 @dataclass(frozen=True)
 class CleanFile:
-    """Name a file that is to be deleted, by its full path."""
+    """A file to delete, by its full path."""
 
     file_path: str | None
     is_bootstrap_base_file: bool | None = False
@@ -136,7 +136,7 @@ class CleanFile:
 
 @dataclass(frozen=True)
 class CleanerPlan:
-    """Say which files a clean deletes, by partition path."""
+    """Which files a clean deletes, by partition path."""
 
     earliest_instant_to_retain: ActionInstant | None
     policy: str
@@ -160,7 +160,7 @@ class CleanPartition:
 
 @dataclass(frozen=True)
 class CleanMetadata:
-    """Say what a clean did."""
+    """What a clean did."""
 
     policy: str
     start_clean_time: str
@@ -183,7 +183,7 @@ class SavepointPartition:
 
 @dataclass(frozen=True)
 class SavepointMetadata:
-    """Say who keeps which files, and why."""
+    """Who keeps which files, and why."""
 
     savepointed_by: str
     savepointed_at: int

@@ -6,6 +6,7 @@ org.apache.hudi.common.util.PartitionPathEncodeUtils.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,6 +22,7 @@ DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 # Hive's set of characters that a folder's name must not have, with their escapes.
 _ESCAPES = {code: f"%{code:02X}" for code in [*range(0x20), 0x7F, *map(ord, "\"#%'*/:=?\\{[]^")]}
+_ESCAPED = re.compile("%([0-9A-F]{2})")
 
 
 def record_keys(
@@ -57,7 +59,9 @@ def record_keys(
     if named is None:
         named = len(fields) > 1
     elif not named and len(fields) > 1:
-        raise ValueError(f"named=False with {len(fields)} fields; only one goes without its name")
+        raise ValueError(
+            f"named=False with {len(fields)} fields; a key of several fields always has their names"
+        )
     parts = []
     row = 0
     for batch in table.to_batches() if isinstance(table, pa.Table) else [table]:
@@ -136,12 +140,41 @@ def partition_paths(
     )
 
 
+def folder_texts(
+    path: str, fields: Sequence[str], *, hive_style: bool, url_encode: bool
+) -> list[str] | None:
+    """Return the texts that `partition_paths` makes a path of; None: nobody can tell.
+
+    Args:
+        path: of a partition.
+        fields: names of the partition fields.
+        hive_style: whether folders are called `name=value`.
+        url_encode: whether characters are escaped in folders' names.
+
+    >>> folder_texts("day=2024%2F05", ["day"], hive_style=True, url_encode=True)
+    ['2024/05']
+    >>> folder_texts("a/b/c", ["region", "day"], hive_style=False, url_encode=False)
+    """
+    folders = path.split("/")
+    if len(folders) != len(fields):  # a value has a "/", and nobody knows which
+        return None
+    texts = []
+    for name, folder in zip(fields, folders, strict=True):
+        text = folder.removeprefix(f"{name}=") if hive_style else folder
+        if url_encode:
+            text = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)
+        if _folder(name, text, hive_style, url_encode) != folder:
+            return None
+        texts.append(text)
+    return texts
+
+
 def _check_names(table: pa.Table | pa.RecordBatch, fields: Sequence[str], what: str) -> None:
     if isinstance(fields, str):
         raise TypeError(f"fields is the string {fields!r}; give a sequence of column names")
     for name in fields:
         if list(fields).count(name) > 1:
-            raise ValueError(f"fields names {name!r} twice; {what} has each field once")
+            raise ValueError(f"fields names {name!r} twice; give each field once")
         if table.schema.get_field_index(name) < 0:
             raise KeyError(
                 f"no single column {name!r} among "
@@ -158,7 +191,7 @@ def _text(array: pa.Array, name: str, what: str) -> pa.Array:
         return unwrap(array).cast(pa.string())
     raise TypeError(
         f"the column {name!r} is {array.type}; {what} is made of strings and signed integers, "
-        "since the text of other types depends on settings: cast it to string"
+        "because the text of other types depends on settings: cast it to string"
     )
 
 
@@ -194,7 +227,7 @@ def _check_path(path: str) -> None:
     for part in parts:
         if part in ("", ".", ".."):
             raise ValueError(
-                f"the partition path {path!r} has the part {part!r}, which names another folder"
+                f"the partition path {path!r} contains {part!r}, which means another folder"
             )
     if parts[0] == ".hoodie":
         raise ValueError(f"the partition path {path!r} is in the folder of the table's own files")

@@ -36,7 +36,7 @@ _MARKERS = f"{META_FOLDER}/.temp"
 
 
 def roll_back(view: TableView, instant: Instant, lock: TableLock) -> Instant:
-    """Take back an instant that is not completed: its files, and itself.
+    """Roll back an instant that is not completed: its files, and itself.
 
     Nobody may be at work on it, but the caller.
 
@@ -67,7 +67,7 @@ def roll_back(view: TableView, instant: Instant, lock: TableLock) -> Instant:
 
 
 def roll_back_last(view: TableView, instant: Instant, lock: TableLock) -> Instant:
-    """Take back the last completed commit: readers see the table as it was before it.
+    """Roll back the last completed commit: readers see the table as it was before it.
 
     From the first step on it is an instant of a dead owner: what is killed in between is ended by
     the next writer.
@@ -92,7 +92,7 @@ def roll_back_last(view: TableView, instant: Instant, lock: TableLock) -> Instan
 
 
 def roll_back_named(view: TableView, time: str, lock: TableLock) -> Instant:
-    """Take back the instant of a request time: one that nobody works on, or the last commit.
+    """Roll back the instant of a request time: one of a dead writer, or the last commit.
 
     Of an instant of another program nobody but the caller knows that it is dead.
 
@@ -108,13 +108,15 @@ def roll_back_named(view: TableView, time: str, lock: TableLock) -> Instant:
     """
     found = [one for one in view.timeline if one.time == time and one.is_write]
     if not found:
-        raise ValueError(f"instant is {time!r}; give the time of a commit of the timeline")
+        raise ValueError(f"instant is {time!r}; give the time of a commit: timeline() lists them")
     if found[0].is_completed:
         return roll_back_last(view, found[0], lock)
     heartbeats = Heartbeats(view.location)
     owner = heartbeats.owner(time)
     if owner is not None and not heartbeats.is_dead(time, lock.now()):
-        raise ValueError(f"{view.folder.path(found[0])}: {owner.name} is, or may be, at work on it")
+        raise ValueError(
+            f"{view.folder.path(found[0])}: {owner.name} is, or may be, still writing it"
+        )
     return roll_back(view, found[0], lock)
 
 
@@ -187,8 +189,7 @@ def check_not_rolled_back(view: TableView, instant: Instant) -> None:
     """
     if not any((one.time, one.is_write) == (instant.time, True) for one in view.timeline.pending()):
         raise CommitConflictError(
-            f"{view.folder.path(instant)}: gone; another writer rolled the instant back, or "
-            "completed it",
+            f"{view.folder.path(instant)}: gone; another writer rolled it back, or completed it",
             instant=instant.time,
         )
     for rollback in view.timeline.pending():
@@ -243,19 +244,17 @@ def _check_last(view: TableView, instant: Instant) -> None:
     shown = view.folder.path(instant)
     writes = view.timeline.writes()
     if instant not in writes:
-        raise ValueError(f"{shown}: no completed commit; give one of the timeline")
+        raise ValueError(f"{shown}: not a completed commit; give one of the timeline")
     later = [one for one in writes if one.time > instant.time or one.position > instant.position]
     if later:
         raise ValueError(
-            f"{shown}: {later[-1].time} came after it, and may rest on it; roll that back first"
+            f"{shown}: {later[-1].time} came after it, and may rest on it; roll that one back first"
         )
     if any((one.time, one.action) == (instant.time, SAVEPOINT) for one in view.timeline):
-        raise ValueError(f"{shown}: a savepoint keeps it; delete that first")
+        raise ValueError(f"{shown}: a savepoint keeps it; delete the savepoint first")
     previous = max((one.time for one in writes if one != instant), default="")
     if earliest_whole(view) > previous:
-        raise ValueError(
-            f"{shown}: a clean removed files that it replaced; the table cannot be as it was before"
-        )
+        raise ValueError(f"{shown}: a clean removed files that it replaced, so it cannot be undone")
     # Other programs clean by other rules.
     there = view.files()
     slices = {(one.group, one.time) for one in there}
@@ -271,8 +270,8 @@ def _check_last(view: TableView, instant: Instant) -> None:
 
 def _gone(shown: str, group: GroupId) -> ValueError:
     return ValueError(
-        f"{shown}: what it replaced in file group {group.file_id} is gone; the table cannot be as "
-        "it was before"
+        f"{shown}: the files that it replaced in file group {group.file_id} are gone, so it "
+        "cannot be undone"
     )
 
 

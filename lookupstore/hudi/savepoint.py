@@ -71,18 +71,20 @@ def make_savepoint(
     """
     writes = view.timeline.writes()
     if not writes:
-        raise ValueError(f"{view.location.uri}: no commit that a savepoint could keep")
+        raise ValueError(f"{view.location.uri}: no commit that a savepoint could keep; write first")
     commit = next((one for one in writes if time in (None, one.time)), None)
     commit = writes[-1] if time is None else commit
     if commit is None:
-        raise ValueError(f"instant is {time!r}; give the time of a completed commit")
+        raise ValueError(
+            f"instant is {time!r}; give the time of a completed commit: timeline() lists them"
+        )
     if commit.time in savepoints(view):
-        raise ValueError(f"{view.folder.path(commit)}: a savepoint keeps it already")
+        raise ValueError(f"{view.folder.path(commit)}: there is already a savepoint of it")
     earliest = earliest_whole(view)
     if earliest > commit.time:
         raise ValueError(
-            f"{view.folder.path(commit)}: files of it were cleaned; commits from {earliest} on "
-            "have all of theirs"
+            f"{view.folder.path(commit)}: a clean removed files of it; commits from {earliest} on "
+            "are complete"
         )
     names: dict[str, list[str]] = {}
     for group in view.groups(commit.time):
@@ -102,7 +104,7 @@ def make_savepoint(
 
 
 def delete_savepoint(view: TableView, time: str, lock: TableLock) -> None:
-    """Keep the files of a commit no longer.
+    """Delete the savepoint of a commit.
 
     Args:
         view: of the table as it is.
@@ -116,7 +118,7 @@ def delete_savepoint(view: TableView, time: str, lock: TableLock) -> None:
     found = [one for one in view.timeline if (one.time, one.action) == (time, SAVEPOINT)]
     if not found:
         known = ", ".join(savepoints(view)) or "none"
-        raise ValueError(f"instant is {time!r}; there are savepoints of: {known}")
+        raise ValueError(f"instant is {time!r}; savepoints: {known}")
     lock.check()
     for instant in found:
         if instant.is_completed:

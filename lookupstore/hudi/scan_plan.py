@@ -5,17 +5,23 @@ A plan is pickled with the location of the table: who reads a part of it asks fo
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.hudi.base_files import BaseFiles, written_at
 from lookupstore.hudi.file_groups import FileSlice
+from lookupstore.hudi.options import TableOptions
+from lookupstore.hudi.partition_pruning import partitions_left
 from lookupstore.hudi.timeline import given_time
 from lookupstore.hudi.view import TableView
 from lookupstore.location import Location
+from lookupstore.uris import shown_uri
+
+_log = logging.getLogger(__name__)
 
 # Bytes that take as long as it takes to open a file, as Spark reckons.
 _OPEN_BYTES = 4 << 20
@@ -23,10 +29,11 @@ _OPEN_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class ScanPlan:
-    """Say which rows of a table are read.
+    """Which rows of a table are read.
 
     Attributes:
         location: of the table.
+        options: of the table.
         schema: all columns of the table at that moment.
         columns: names of those that are wanted, in this order.
         files: base files that have the rows.
@@ -34,6 +41,7 @@ class ScanPlan:
     """
 
     location: Location
+    options: TableOptions
     schema: pa.Schema
     columns: tuple[str, ...]
     files: tuple[FileSlice, ...]
@@ -43,6 +51,29 @@ class ScanPlan:
     def wanted(self) -> pa.Schema:
         """Return the columns that are wanted."""
         return pa.schema([self.schema.field(name) for name in self.columns])
+
+    @property
+    def base_files(self) -> BaseFiles:
+        """Return what reads the files as one table."""
+        return BaseFiles(self.location, [file.path for file in self.files], self.schema)
+
+    def narrowed(self, where: pc.Expression) -> ScanPlan:
+        """Return the plan of those of the rows that a filter leaves, too.
+
+        Files are left out if no row of their partition can be one of these.
+        """
+        paths = (file.group.partition for file in self.files)
+        left = partitions_left(paths, where, self.schema, self.options)
+        files = tuple(file for file in self.files if file.group.partition in left)
+        if len(files) < len(self.files):
+            _log.info(
+                "%s: reading %d of %d files; the filter leaves out the partitions of the others",
+                shown_uri(self.location.uri),
+                len(files),
+                len(self.files),
+            )
+        both = where if self.where is None else self.where & where
+        return replace(self, files=files, where=both)
 
     def parts(self, nbytes: int, tasks: int = 1) -> list[tuple[FileSlice, ...]]:
         """Return the files in groups, each for a task of its own.
@@ -83,40 +114,62 @@ def plan_scan(
     filter: pc.Expression | None = None,
     *,
     as_of: str | None = None,
-    since: str | None = None,
-    until: str | None = None,
 ) -> ScanPlan:
-    """Plan what `HudiTable.scan` reads, or, with `since` or `until`, `HudiTable.incremental`.
+    """Plan what `HudiTable.scan` reads.
 
     Args:
         view: the table.
         columns: that are wanted, in this order; None: the meta columns, then the data columns.
         filter: which rows, as an expression of `pyarrow.compute`.
         as_of: request time of the last instant that counts; None: the latest.
-        since: position of the last instant whose rows are known already.
-        until: position of the last instant whose rows are wanted.
 
     Raises:
-        KeyError: a column that the table has not.
-        ValueError: a time is none of an instant, `as_of` is given with another time, or `filter`
-            does not fit the columns.
-        FormatError: the table is of a kind that is not read; or its rows do not say when they
-            changed.
+        KeyError: a column that the table does not have.
+        ValueError: `as_of` is no instant's time, or `filter` does not fit the columns.
+        FormatError: the table is of a kind that is not read.
         CorruptionError: the timeline is damaged.
     """
     names = view.names(columns)
-    where = filter
-    as_of, since, until = (
-        given_time(argument, time)
-        for argument, time in (("as_of", as_of), ("since", since), ("until", until))
-    )
-    if since is None and until is None:
-        files = [group.current for group in view.groups(as_of)]
-    elif as_of is not None:
-        raise ValueError("as_of is given with since or until; give one or the others")
-    else:
-        files, times = view.changed(since, until)
-        where = written_at(times) if filter is None else written_at(times) & filter
-    if where is not None:
-        BaseFiles(view.location, [], view.schema).table(names, where)  # says what is wrong with it
-    return ScanPlan(view.location, view.schema, tuple(names), tuple(files), where)
+    as_of = given_time("as_of", as_of)
+    return _planned(view, names, [group.current for group in view.groups(as_of)], None, filter)
+
+
+def plan_changes(
+    view: TableView,
+    columns: Sequence[str] | None = None,
+    filter: pc.Expression | None = None,
+    *,
+    since: str | None = None,
+    until: str | None = None,
+) -> ScanPlan:
+    """Plan what `HudiTable.incremental` reads.
+
+    Args:
+        view: the table.
+        columns: as of `plan_scan`.
+        filter: as of `plan_scan`.
+        since: position of the last instant whose rows are known already; None: there is none.
+        until: position of the last instant whose rows are wanted; None: of all.
+
+    Raises:
+        KeyError, ValueError, CorruptionError: as of `plan_scan`.
+        FormatError: the rows of the table do not say when they changed.
+    """
+    names = view.names(columns)
+    since, until = given_time("since", since), given_time("until", until)
+    files, times = view.changed(since, until)
+    return _planned(view, names, files, written_at(times), filter)
+
+
+def _planned(
+    view: TableView,
+    names: Sequence[str],
+    files: Sequence[FileSlice],
+    where: pc.Expression | None,
+    filter: pc.Expression | None,
+) -> ScanPlan:
+    plan = ScanPlan(view.location, view.options, view.schema, tuple(names), tuple(files), where)
+    if filter is None:
+        return plan
+    BaseFiles(view.location, [], view.schema).table(names, filter)  # says what is wrong with it
+    return plan.narrowed(filter)

@@ -18,7 +18,7 @@ from lookupstore.hudi.wanted_keys import WantedKeys
 
 
 class SimpleIndex:
-    """Find keys without anything that is kept: all keys of the files are read.
+    """An index that keeps nothing: all keys of the files are read.
 
     Exact, and what others are compared with. Memory is that of the keys that are looked for.
 

@@ -6,18 +6,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lookupstore.arrow_types import concat
-from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
+from lookupstore.errors import FormatError
 from lookupstore.hudi.file_groups import FileSlice
 from lookupstore.hudi.key_entries import own_entry
 from lookupstore.location import Location
 from lookupstore.parquet.footer import ColumnChunk, read_footer
+from lookupstore.read_errors import is_local, reading
 
 # Of a batch: rows, or fewer if they are wide.
 _BATCH_ROWS = 1 << 15
@@ -42,6 +43,7 @@ class SliceRows:
     Raises:
         StaleStoreError: it is gone.
         CorruptionError: it is damaged.
+        OSError: it could not be read; of a remote file, also that it may be damaged.
     """
 
     def __init__(
@@ -52,7 +54,8 @@ class SliceRows:
         #: Path of the file, for errors.
         self.shown = location.show(file.path)
         filesystem, path = location.resolve(file.path)
-        with self._telling():
+        self._is_local = is_local(filesystem)
+        with self._reading():
             self._stream = filesystem.open_input_file(path)
             #: What the file says of itself.
             self.footer = read_footer(self._stream, self.shown)
@@ -65,7 +68,7 @@ class SliceRows:
                 metadata=first.metadata,
                 read_dictionary=[*names, *self.shared],
                 pre_buffer=False,
-                buffer_size=_BUFFER_BYTES if location.local is not None else 0,
+                buffer_size=_BUFFER_BYTES if self._is_local else 0,
                 page_checksum_verification=True,
             )
         #: Columns that are read, and how.
@@ -91,7 +94,7 @@ class SliceRows:
 
     def read_chunk(self, chunk: ColumnChunk) -> bytes:
         """Read the bytes of a column chunk."""
-        with self._telling():
+        with self._reading():
             data: bytes = self._stream.read_at(chunk.nbytes, chunk.offset)
         return data
 
@@ -102,7 +105,7 @@ class SliceRows:
             CorruptionError: the file is damaged.
             FormatError: a column has a type that the schema does not widen.
         """
-        with self._telling():
+        with self._reading():
             table = self._file.read_row_group(group, list(names), use_threads=self._threads)
         fields = [self.schema.field(name) for name in names]
         return {
@@ -122,12 +125,12 @@ class SliceRows:
         stored = set(self._file.schema_arrow.names)
         names = [name for name in self.schema.names if name in stored]
         most = min(_BATCH_ROWS, max(1, int(_BATCH_BYTES / self._row_bytes)))
-        with self._telling():
+        with self._reading():
             batches = self._file.iter_batches(
                 most, row_groups=[group], columns=names, use_threads=self._threads
             )
         while True:
-            with self._telling():
+            with self._reading():
                 batch = next(batches, None)
             if batch is None:
                 return
@@ -152,20 +155,17 @@ class SliceRows:
             return column if column.type == field.type else column.cast(field.type)
         except pa.ArrowException as error:
             raise FormatError(
-                f"{self.shown}: the column {field.name!r} is {column.type}, which "
-                f"{field.type} does not widen: {error}"
+                f"{self.shown}: the column {field.name!r} is {column.type}, which cannot "
+                f"be widened to {field.type}: {error}"
             ) from error
 
-    @contextmanager
-    def _telling(self) -> Iterator[None]:
-        try:
-            yield
-        except FileNotFoundError:
-            raise StaleStoreError(f"{self.shown}: gone; it was cleaned or rolled back") from None
-        except (pa.ArrowException, OSError, IndexError) as error:
-            if isinstance(error, OSError) and error.errno is not None:
-                raise
-            raise CorruptionError(self.shown, 0, "a Parquet file", error) from error
+    def _reading(self) -> AbstractContextManager[None]:
+        return reading(
+            self.shown,
+            "a Parquet file",
+            local=self._is_local,
+            gone="deleted by a clean or a rollback; read the table again",
+        )
 
 
 def _shared_texts(file: pq.ParquetFile, schema: pa.Schema) -> frozenset[str]:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from lookupstore.hudi.avro_schema import avro_schema
-from lookupstore.hudi.base_files import META_COLUMNS, BaseFiles, written_at
+from lookupstore.hudi.base_files import META_COLUMNS
 from lookupstore.hudi.check import TableCheck, check_table
 from lookupstore.hudi.clean import clean
 from lookupstore.hudi.commit import CommitMetadata
@@ -23,6 +23,7 @@ from lookupstore.hudi.file_groups import FileGroup
 from lookupstore.hudi.funnel import Funnel
 from lookupstore.hudi.key_index import KeyIndex
 from lookupstore.hudi.lock import WAIT, TableLock, table_lock
+from lookupstore.hudi.new_columns import check_columns, columns_of
 from lookupstore.hudi.options import (
     TableOptions,
     avro_json,
@@ -33,6 +34,7 @@ from lookupstore.hudi.options import (
 from lookupstore.hudi.plans import SavepointMetadata
 from lookupstore.hudi.rollback import roll_back_named, roll_back_pending
 from lookupstore.hudi.savepoint import delete_savepoint, make_savepoint, savepoints
+from lookupstore.hudi.scan_plan import plan_changes, plan_scan
 from lookupstore.hudi.tag_rows import tag_rows
 from lookupstore.hudi.timeline import Instant, TimelineFolder, given_time
 from lookupstore.hudi.view import TableView
@@ -68,10 +70,10 @@ class HudiTable:
     def create(
         cls,
         path: Path,
-        schema: pa.Schema,
+        schema: Any,
         *,
-        record_key: Sequence[str],
-        partition_by: Sequence[str] = (),
+        record_key: str | Sequence[str],
+        partition_by: str | Sequence[str] = (),
         ordering: str | None = None,
         merge_mode: str | None = None,
         version: int = 9,
@@ -84,9 +86,10 @@ class HudiTable:
 
         Args:
             path: folder or URI of it; made if missing, else without files.
-            schema: of the data columns; each may be null, whatever it says.
-            record_key: columns that identify a row, within its partition.
-            partition_by: columns whose values are the folders that files are in.
+            schema: of the data columns, each of which may be null, whatever it says; or rows that
+                have these columns, as `upsert` takes them: none of them is written.
+            record_key: columns that identify a row, within its partition: of strings or integers.
+            partition_by: columns whose values are the folders that files are in: the same.
             ordering: column by which of two rows with one key the newer one is known; None: the
                 one that is written later.
             merge_mode: `EVENT_TIME_ORDERING` or `COMMIT_TIME_ORDERING`; None: the first if there
@@ -99,24 +102,21 @@ class HudiTable:
 
         Raises:
             FileExistsError: there is a table, or anything else.
-            KeyError: a column that `schema` has not.
-            TypeError: a column has a type that Hudi tables do not have.
+            KeyError: a column that `schema` does not have.
+            TypeError: `schema` says no columns; or a column has a type that Hudi tables do not
+                have, or that no write takes for what it is to be.
             ValueError: an argument is out of range, or contradicts another.
 
         Source: HoodieTableMetaClient.PropertyBuilder of Apache Hudi.
         """
         location = path if isinstance(path, Location) else Location(path)
-        for argument, columns in (
-            ("record_key", record_key),
-            ("partition_by", partition_by),
-            ("ordering", () if ordering is None else (ordering,)),
-        ):
-            for column in columns if not isinstance(columns, str) else (columns,):
-                if schema.get_field_index(column) < 0:
-                    raise KeyError(f"{argument}: there is no one column {column!r} in the schema")
+        schema = columns_of(schema)
         for column in schema.names:
             if column in META_COLUMNS or schema.names.count(column) > 1:
-                raise ValueError(f"schema has {column!r}; give names that are no others'")
+                raise ValueError(
+                    f"schema: the name {column!r} is one of Hudi's own, or there twice; rename it, "
+                    "or leave it out"
+                )
         options = new_options(
             name=_folder_name(location) if name is None else name,
             record_key=record_key,
@@ -130,9 +130,12 @@ class HudiTable:
         )
         avro = avro_schema(schema, options.record_name, options.namespace)
         options = replace(options, create_schema=avro_json(avro))
+        check_columns(options, location.uri)
         options.check_writable(location.uri)
         if location.is_file() or location.files(recursive=True):
-            raise FileExistsError(f"{location.uri}: not empty; give the folder of a new table")
+            raise FileExistsError(
+                f"{location.uri}: not empty; give an empty folder, or one that is not there"
+            )
         for folder in options.folders:
             location.make_folder(folder)
         # Last: who sees it sees a table.
@@ -186,6 +189,7 @@ class HudiTable:
 
     def scan(
         self,
+        *,
         columns: Sequence[str] | None = None,
         filter: pc.Expression | None = None,
         as_of: str | None = None,
@@ -195,30 +199,33 @@ class HudiTable:
         Types are those of the latest commit, also of older rows.
 
         Args:
-            columns: that are wanted, in this order; None: the meta columns, then the data columns.
-            filter: which rows, as an expression of `pyarrow.compute`.
+            columns: that are wanted, in this order, or the name of one; None: the meta columns,
+                then the data columns.
+            filter: which rows, as an expression of `pyarrow.compute`. Files of partitions that it
+                leaves out are not opened.
             as_of: request time of the last instant that counts; None: the latest.
 
         Raises:
-            KeyError: a column that the table has not.
+            KeyError: a column that the table does not have.
             ValueError: `as_of` is no instant's time, or `filter` does not fit the columns.
             CorruptionError: the timeline or a base file is damaged.
             FormatError: the table, or a type in it, is of a kind that is not read.
             StaleStoreError: files went while they were read: a clean came between.
             OSError: a remote file could not be read, or is damaged.
         """
-        files, names = self._files(columns, as_of)
-        return files.table(names, filter)
+        plan = plan_scan(self._view(), columns, filter, as_of=as_of)
+        return plan.base_files.table(plan.columns, plan.where)
 
     def scan_batches(
         self,
+        *,
         columns: Sequence[str] | None = None,
         filter: pc.Expression | None = None,
         as_of: str | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Return the rows of the table a few at a time; see `scan`."""
-        files, names = self._files(columns, as_of)
-        return files.batches(names, filter)
+        plan = plan_scan(self._view(), columns, filter, as_of=as_of)
+        return plan.base_files.batches(plan.columns, plan.where)
 
     def dataset(self, as_of: str | None = None) -> ds.Dataset:
         """Return the current base files as a dataset of Arrow, for engines that read these.
@@ -226,7 +233,7 @@ class HudiTable:
         Args:
             as_of: request time of the last instant that counts; None: the latest.
         """
-        return self._files(None, as_of)[0].dataset()
+        return plan_scan(self._view(), as_of=as_of).base_files.dataset()
 
     def incremental(
         self,
@@ -252,24 +259,17 @@ class HudiTable:
             FormatError: the rows of the table do not say when they changed.
             StaleStoreError: a file that was written then is gone: it was cleaned.
         """
-        view = self._view()
-        names = view.names(columns)
-        since, until = given_time("since", since), given_time("until", until)
-        files, times = view.changed(since, until)
-        where = written_at(times)
-        if filter is not None:
-            where = where & filter
-        paths = [file.path for file in files]
-        return BaseFiles(self._location, paths, view.schema).table(names, where)
+        plan = plan_changes(self._view(), columns, filter, since=since, until=until)
+        return plan.base_files.table(plan.columns, plan.where)
 
     def upsert(
         self, rows: Any, *, options: WriteOptions | None = None, dry_run: bool = False
     ) -> WriteResult:
         """Change the rows whose keys are in the table, and insert the others.
 
-        Of rows with one key, and of a row and the one that is there, the one with the greater
-        ordering value stays, if the table has such a column. A row whose `_hoodie_is_deleted` is
-        true deletes, if it stays.
+        Of rows with one key, the one with the greatest ordering value stays, and takes the place of
+        the stored one unless that has a greater value; `docs/hudi-tables.md` says what each version
+        and merge mode does. A row whose `_hoodie_is_deleted` is true deletes, if it stays.
 
         Args:
             rows: an Arrow table, record batches, or anything with `__arrow_c_stream__`; columns in
@@ -312,7 +312,7 @@ class HudiTable:
     def delete(
         self, keys: Any, *, options: WriteOptions | None = None, dry_run: bool = False
     ) -> WriteResult:
-        """Delete the rows of keys, whatever their ordering values; those not there will do.
+        """Delete the rows of keys, whatever their ordering values; keys may be missing.
 
         Args:
             keys: rows with the columns of the record key, and those of the partition: without
@@ -342,7 +342,7 @@ class HudiTable:
 
     def delete_partition(
         self,
-        partitions: Sequence[str],
+        partitions: str | Sequence[str],
         *,
         options: WriteOptions | None = None,
         dry_run: bool = False,
@@ -350,7 +350,7 @@ class HudiTable:
         """Delete all rows of partitions; see `upsert`.
 
         Args:
-            partitions: paths of them, as `file_groups()` shows.
+            partitions: paths of them, as `file_groups()` shows, or one of these.
             options: how it is done.
             dry_run: only say what would be done.
 
@@ -409,14 +409,6 @@ class HudiTable:
         """Tag rows, and return what that looked at; see `tag`. Printed, it has a line a step."""
         return tag_rows(self._view(), rows, index)[1]
 
-    def _files(
-        self, columns: Sequence[str] | None, as_of: str | None
-    ) -> tuple[BaseFiles, list[str]]:
-        view = self._view()
-        names = view.names(columns)
-        paths = [group.current.path for group in view.groups(given_time("as_of", as_of))]
-        return BaseFiles(self._location, paths, view.schema), names
-
     def _view(self) -> TableView:
         """Return the table as it is now; another writer may have changed its version."""
         self._options = read_options(self._location)
@@ -424,7 +416,7 @@ class HudiTable:
         return TableView(self._options, folder, folder.load(), self._location, self._commits)
 
     def rollback(self, instant: str | None = None, *, wait: float = WAIT) -> list[Instant]:
-        """Take back what dead writers left, and one instant if it is named.
+        """Roll back what dead writers left, and one instant if it is named.
 
         Readers see the table as it was before that instant as soon as its completed file is gone.
 
@@ -458,7 +450,7 @@ class HudiTable:
         user: str | None = None,
         wait: float = WAIT,
     ) -> Instant:
-        """Keep the table as it is as of a commit: no clean removes its files, no rollback it.
+        """Protect the table as of a commit: no clean removes its files, no rollback undoes it.
 
         Args:
             instant: request time of the commit; None: the last one.
@@ -482,7 +474,7 @@ class HudiTable:
         return savepoints(self._view())
 
     def delete_savepoint(self, instant: str, *, wait: float = WAIT) -> None:
-        """Keep the files of a commit no longer.
+        """Delete the savepoint of a commit.
 
         Args:
             instant: request time of the commit.

@@ -71,7 +71,7 @@ class TableLookup(HeldLookups):
 
     Raises:
         FileNotFoundError: there is no such table.
-        KeyError: a column that the table has not; or `key` lacks columns, or has others.
+        KeyError: a column that the table does not have; or `key` lacks columns, or has others.
         TypeError: a key column is neither string nor integer: its text depends on settings of Hudi.
         ValueError: an argument is out of range.
         FormatError: the table is of a kind that is not read; or its record keys, or partition
@@ -152,7 +152,7 @@ class TableLookup(HeldLookups):
         return sum(file.bytes for file in self._plan.files)
 
     def lookup(
-        self, keys: Any, columns: Sequence[str] | None = None, *, found: bool | str = False
+        self, keys: Any, columns: str | Sequence[str] | None = None, *, found: bool | str = False
     ) -> pa.Table:
         """Return the value columns at many keys: row i answers key i, nulls where it is missing.
 
@@ -174,10 +174,11 @@ class TableLookup(HeldLookups):
             DiskQuotaError: a lookup file does not fit into the quota of the host.
         """
         schema = self._plan.values
-        names = schema.names if columns is None else list(columns)
+        names = [columns] if isinstance(columns, str) else columns
+        names = schema.names if names is None else list(names)
         for name in names:
             if name not in schema.names:
-                raise KeyError(f"columns: no value column {name!r}; there are {schema.names}")
+                raise KeyError(f"columns: no value column {name!r}; value columns: {schema.names}")
         mark = found if isinstance(found, str) else "found"
         if found and mark in names:
             raise ValueError(
@@ -198,7 +199,7 @@ class TableLookup(HeldLookups):
         return marked if found else marked.select([])
 
     def contains(self, keys: Any) -> pa.BooleanArray:
-        """Say for each of many keys whether the table has it: Arrow booleans, never null.
+        """Return for each of many keys whether the table has it: Arrow booleans, never null.
 
         Raises: what `lookup` does.
         """
@@ -335,7 +336,7 @@ class TableLookup(HeldLookups):
         except pa.ArrowException as error:
             raise FormatError(
                 f"{lookup.plan.source.uri}: the column {field.name!r} is {column.type}, which "
-                f"{field.type} does not widen: {error}"
+                f"cannot be widened to {field.type}: {error}"
             ) from error
 
     def _lookup_of(self, number: int, file: KeyFile) -> FileLookup:
@@ -376,7 +377,8 @@ class TableLookup(HeldLookups):
         named = ", ".join(map(repr, self._plan.options.partition_by))
         return FormatError(
             f"the record key {text!r} is in {show(one.path)} and in {show(two.path)}: in this "
-            f"table keys are of their partitions; give the partition columns {named} as well"
+            f"table a key is unique only within its partition; also give the partition columns "
+            f"{named}"
         )
 
     def _asked(self) -> Iterable[FileLookup]:

@@ -21,7 +21,7 @@ _JSON_SEPARATORS = (",", ":")
 
 @dataclass(frozen=True)
 class TableSchema:
-    """Hold the data columns of a table.
+    """The data columns of a table.
 
     Attributes:
         columns: their names and types.

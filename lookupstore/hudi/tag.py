@@ -26,7 +26,7 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Tagged:
-    """Say where keys are.
+    """Where keys are.
 
     Attributes:
         slices: base files that were looked at, by partition path and file id.
@@ -77,7 +77,7 @@ def tag(
     """
     chosen = index_of(index)
     if not view.options.meta_fields:
-        raise FormatError(f"{view.location.uri}: base files have no record keys to go by")
+        raise FormatError(f"{view.location.uri}: base files have no record keys")
     column = _checked(keys)
     codes, paths = _coded(partitions, len(column))
     tally = Tally()
@@ -152,7 +152,8 @@ class _Places:
             )
         return FormatError(
             f"the record key {key!r} is in {show(one.path)} and in {show(other.path)}: in this "
-            "table keys are of their partitions; take an index that is not for all"
+            "table a key is unique only within its partition; pass index='bloom', and the "
+            "partition's columns"
         )
 
 
@@ -176,7 +177,7 @@ def _coded(
     if len(partitions) != count:
         raise ValueError(f"partitions has {len(partitions)} rows, keys {count}")
     if partitions.null_count:
-        raise ValueError("partitions holds a null; every key is of a partition")
+        raise ValueError("partitions contains a null; every key is in a partition")
     if not pa.types.is_dictionary(partitions.type):
         partitions = partitions.dictionary_encode()
     if isinstance(partitions, pa.ChunkedArray):
@@ -185,7 +186,7 @@ def _coded(
         return np.zeros(0, np.int64), []
     paths = partitions.dictionary.to_pylist()
     if None in paths:
-        raise ValueError("partitions holds a null; every key is of a partition")
+        raise ValueError("partitions contains a null; every key is in a partition")
     numbers = {path: number for number, path in enumerate(dict.fromkeys(paths))}
     of_path = np.array([numbers[path] for path in paths], np.int64)
     codes = partitions.indices.to_numpy(zero_copy_only=False)

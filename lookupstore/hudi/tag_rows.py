@@ -47,7 +47,7 @@ def tag_rows(view: TableView, given: Any, index: str | KeyIndex) -> tuple[pa.Tab
     rows = _table(given, view.options.record_key)
     for name in PLACE_COLUMNS:
         if name in rows.column_names:
-            raise ValueError(f"rows have a column {name!r}, which a tag gives; rename it")
+            raise ValueError(f"rows have a column {name!r}, which tagging adds; rename it")
     chosen = index_of(index)
     named = None if RECORD_KEY in rows.column_names else named_key(view)
     keys = keys_of(rows, view.options, named)
@@ -150,11 +150,13 @@ def _table(given: Any, key: Sequence[str]) -> pa.Table:
     if is_column or isinstance(given, list):
         if len(key) > 1:
             names = ", ".join(map(repr, key))
-            raise TypeError(f"rows is one column, but a key has {names}; give a table of these")
+            raise TypeError(
+                f"rows is a single column, but a key has {names}; give a table with these"
+            )
         return pa.table({key[0]: given})
     try:
         return pa.table(given)
     except TypeError as error:
         raise TypeError(
-            f"rows is {type(given).__name__}; give an Arrow table, or what has one's columns"
+            f"rows is {type(given).__name__}; give an Arrow table, or an object with its columns"
         ) from error

@@ -56,7 +56,7 @@ _PROGRESS = tuple(State)
 
 @dataclass(frozen=True)
 class Instant:
-    """Name something that happens, or happened, to a table.
+    """An action on a table, finished or not.
 
     Attributes:
         time: when it was requested, which identifies it: 17 digits, in old tables 14.
@@ -127,14 +127,14 @@ def parse_instant(name: str, path: str, version: int) -> Instant | None:
         if time is not None and not is_time(time):
             raise CorruptionError(path, 0, "a date and time of 14 or 17 digits", time)
     if (match["completed"] is not None) != (state is State.COMPLETED and version != 6):
-        wanted = "request time only" if version == 6 else "request and completion time"
+        wanted = "a request time only" if version == 6 else "a request and a completion time"
         raise CorruptionError(path, 0, f"the name of version {version}, {wanted}", name)
     return Instant(match["time"], action, state, match["completed"])
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """Hold the instants of a table at one moment, by request time.
+    """The instants of a table at one moment, by request time.
 
     Attributes:
         instants: each in its last state.
@@ -235,7 +235,9 @@ class TimelineFolder:
         for time in self.free_times():
             with suppress(FileExistsError):
                 return self.request_at(time, action, content)
-        raise FileExistsError(f"{self._location.show(self._folder)}: every time is taken")
+        raise FileExistsError(
+            f"{self._location.show(self._folder)}: no free time for a new instant"
+        )
 
     def free_times(self) -> Iterator[str]:
         """Yield times that are greater than every one of an instant, as long as it takes."""
@@ -271,7 +273,7 @@ class TimelineFolder:
     def start_savepoint(self, time: str) -> Instant:
         """Write down that a commit is about to be kept; that is nothing that is requested.
 
-        One that is there already will do: its writer died.
+        Does nothing if it exists: its writer died.
         """
         instant = Instant(time, SAVEPOINT, State.INFLIGHT)
         with suppress(FileExistsError):
@@ -288,7 +290,7 @@ class TimelineFolder:
             inflight = replace(instant, action=action, state=State.INFLIGHT, completed=None)
             if self._location.size(self._name(inflight)) is not None:
                 return inflight
-        raise ValueError(f"{self.path(instant)}: there is no inflight file of it")
+        raise ValueError(f"{self.path(instant)}: it has no inflight file")
 
     def delete(self, instant: Instant) -> None:
         """Delete the file of an instant, in the state that it is given in, for good."""
@@ -299,7 +301,7 @@ class TimelineFolder:
     def complete(
         self, instant: Instant, content: bytes, check: Callable[[], None] | None = None
     ) -> Instant:
-        """Let everybody see what an inflight instant did.
+        """Make visible what an inflight instant did.
 
         The caller holds the table's lock: since version 8 the name has a time that is taken here,
         so that it does not keep another writer from completing the instant as well.
@@ -323,7 +325,7 @@ class TimelineFolder:
                 one.is_completed and (one.time, one.action) == (instant.time, action)
                 for one in timeline
             ):
-                raise FileExistsError(f"{self.path(instant)}: completed already")
+                raise FileExistsError(f"{self.path(instant)}: already completed")
             completed = next_time(timeline.last_time, self._clock())
         try:
             return self._advance(
@@ -331,8 +333,8 @@ class TimelineFolder:
             )
         except FileNotFoundError as error:
             raise LockLostError(
-                f"{self.path(instant)}: not completed; another has the table's lock by now, and "
-                "deleted what was about to be the completed file"
+                f"{self.path(instant)}: not completed; another writer has the table's lock, and "
+                "deleted the file that was about to be named"
             ) from error
 
     def _advance(
@@ -349,8 +351,8 @@ class TimelineFolder:
             raise ValueError(f"instant {instant.time} is {instant.state.value}, not {before.value}")
         if self._location.size(self._name(instant)) is None:
             raise CommitConflictError(
-                f"{self.path(instant)}: gone; the instant was rolled back by another writer, which "
-                "took this one for dead; write again",
+                f"{self.path(instant)}: the instant was rolled back by another writer, which "
+                "assumed that this one was dead; write again",
                 instant=instant.time,
             )
         advanced = replace(instant, state=after, action=action, completed=completed)
@@ -389,7 +391,9 @@ def given_time(argument: str, time: str | None) -> str | None:
     '20240418173550988'
     """
     if time is not None and not (isinstance(time, str) and is_time(time)):
-        raise ValueError(f"{argument} is {time!r}; give the time of an instant, 17 digits")
+        raise ValueError(
+            f"{argument} is {time!r}; give the time of an instant, 17 digits: timeline() lists them"
+        )
     return time
 
 

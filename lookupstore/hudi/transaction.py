@@ -38,7 +38,7 @@ _TRIES = 3
 
 
 class KeysToInsert(Protocol):
-    """Know the keys of rows that are new, wherever they are."""
+    """The keys of new rows, wherever they are."""
 
     def found_in(
         self, view: TableView, files: Sequence[FileSlice]
@@ -53,7 +53,7 @@ class KeysToInsert(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """Say what a write has done, for those who look at it before it counts, and after.
+    """What a write has done, for checks before and after it commits.
 
     Attributes:
         stats: of the files that it wrote.
@@ -109,7 +109,7 @@ class Transaction:
         self._beat.check()
 
     def complete(self, outcome: Outcome, extra: Mapping[str, str]) -> Instant:
-        """Let everybody see what was written.
+        """Make visible what was written.
 
         Args:
             outcome: what that is.
@@ -145,7 +145,7 @@ class Transaction:
                 raise
             except OSError as error:
                 raise CommitUnknownError(
-                    f"{self._view.folder.path(self._instant)}: may be completed or not: {error}"
+                    f"{self._view.folder.path(self._instant)}: may or may not be completed: {error}"
                 ) from error
 
     def roll_back_now(self) -> None:

@@ -35,7 +35,7 @@ from lookupstore.location import Location
 
 @dataclass(frozen=True)
 class TableView:
-    """Know a table as it was when its timeline was read.
+    """A table as it was when its timeline was read.
 
     Files are listed after that: those of later commits do not count.
 
@@ -66,7 +66,7 @@ class TableView:
             try:
                 content = self.folder.read(instant)
             except FileNotFoundError:
-                raise StaleStoreError(f"{path}: gone since the timeline was listed") from None
+                raise StaleStoreError(f"{path}: deleted since the timeline was listed") from None
             known = self.commits[instant] = parse_commit(content, path)
         return known
 
@@ -87,7 +87,9 @@ class TableView:
             (self.location.uri, self.options.create_schema),
         )
         if text is None:
-            raise FormatError(f"{where}: neither a commit nor the properties say the columns")
+            raise FormatError(
+                f"{where}: neither a commit nor the table's properties have the columns"
+            )
         return parse_table_schema(text, where, META_COLUMNS)
 
     @property
@@ -106,8 +108,8 @@ class TableView:
         names = [columns] if isinstance(columns, str) else list(columns)
         for name in names:
             if name not in self.schema.names:
-                known = self.schema.names
-                raise KeyError(f"columns: the table has no column {name!r}, but {known}")
+                known = ", ".join(map(repr, self.schema.names))
+                raise KeyError(f"columns: the table has no column {name!r}; it has {known}")
         return names
 
     def groups(self, as_of: str | None) -> list[FileGroup]:
@@ -173,7 +175,7 @@ class TableView:
             CorruptionError: the timeline is damaged.
         """
         if not self.options.meta_fields:
-            raise FormatError(f"{self.location.uri}: rows have no meta columns to go by")
+            raise FormatError(f"{self.location.uri}: rows have no meta columns")
         slices: dict[GroupId, FileSlice] = {}
         replaced: set[GroupId] = set()
         times = []

@@ -13,7 +13,7 @@ from lookupstore.hudi.key_files import KeyFile
 
 
 class WantedKeys:
-    """Hold keys in a hash table, to go through files with.
+    """Keys in a hash table, to compare with those of files.
 
     Args:
         keys: binary or large_binary, no nulls.

@@ -46,7 +46,7 @@ from lookupstore.location import Location
 
 @dataclass(frozen=True)
 class WriteResult:
-    """Say what a write did, or is going to do.
+    """What a write did, or would do.
 
     Attributes:
         instant: of the commit; None: it was only tried.
@@ -172,8 +172,8 @@ def groups_to_cluster(view: TableView) -> dict[str, set[str]]:
 def keys_are_there(count: int, keys: Sequence[str]) -> ValueError:
     """Return the error of an insert whose keys are in the table, with a few of these."""
     return ValueError(
-        f"{count} rows have keys that are in the table, such as {', '.join(map(repr, keys))}: "
-        "upsert changes rows that are there"
+        f"{count} rows have keys that the table already has, such as {', '.join(map(repr, keys))}; "
+        "to change these rows, upsert them"
     )
 
 
@@ -181,8 +181,8 @@ def keys_in_other_partitions(index: str | KeyIndex) -> ValueError:
     """Return the error of a write whose index finds keys in other partitions than their own."""
     # A row that moves to another partition would have to be deleted from its own.
     return ValueError(
-        f"index is {index!r}, which finds keys in other partitions; give one that does not: a key "
-        "is one row in each partition"
+        f"index is {index!r}, which finds keys in other partitions; give one that does not, such "
+        "as 'bloom': a key is one row in each partition"
     )
 
 
@@ -226,7 +226,7 @@ class Write:
         return self._merge("INSERT", incoming, places, schema)
 
     def delete(self, given: Any) -> WriteResult:
-        """Delete the rows of keys; those that are not there will do."""
+        """Delete the rows of keys, which may be missing."""
         view = self._view
         with self._step("read"):
             schema = view.table_schema
@@ -287,15 +287,15 @@ class Write:
         overwritten = None if whole_table else paths
         return self._write(operation, incoming, plan, schema, replaced, overwritten=overwritten)
 
-    def delete_partitions(self, partitions: Sequence[str]) -> WriteResult:
+    def delete_partitions(self, partitions: str | Sequence[str]) -> WriteResult:
         """Delete all rows of partitions."""
-        if isinstance(partitions, str):
-            raise TypeError(f"partitions is {partitions!r}; give a list of paths")
+        partitions = [partitions] if isinstance(partitions, str) else partitions
         groups = [group.current for group in self._view.groups(None)]
         known = {one.group.partition for one in groups}
         for path in partitions:
             if path not in known:
-                raise KeyError(f"partitions: there is no {path!r} in the table")
+                some = ", ".join(map(repr, sorted(known)[:SAMPLE])) or "none"
+                raise KeyError(f"partitions: the table has no partition {path!r}; it has {some}")
         replaced = [one for one in groups if one.group.partition in partitions]
         schema = self._view.table_schema
         incoming = Incoming(

@@ -19,10 +19,10 @@ def new_file_id() -> str:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """Say how a write is done.
+    """How a write is done.
 
     Attributes:
-        evolve: add columns that the table has not, and widen types.
+        evolve: add columns that the table does not have, and widen types.
         drop_metadata_table: delete the metadata table of a table that has one, which would hide
             what is written; Java builds it again.
         index: finds keys: a name that `tag` takes, or an index.

@@ -33,7 +33,7 @@ _NO_ROWS = np.empty(0, np.int64)
 
 @dataclass(frozen=True, eq=False)
 class FilePlan:
-    """Say what one new base file is made of.
+    """What one new base file is made of.
 
     Attributes:
         partition: folder of it.
@@ -54,7 +54,7 @@ class FilePlan:
 
 @dataclass(frozen=True, eq=False)
 class WritePlan:
-    """Say what a write is going to do.
+    """What a write is going to do.
 
     Attributes:
         files: that it writes; their numbers are those of its tasks.
@@ -72,7 +72,7 @@ class WritePlan:
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Say where rows are in a table, as a tag finds it.
+    """Where rows are in a table, as a tag finds them.
 
     Attributes:
         slices: current base files.

@@ -101,7 +101,7 @@ cdef class _Pages:
             self.fail(f"a page of {size} bytes", f"{self.end - cursor} bytes to the chunk's end")
         self.stored = memoryview(self.data)[cursor - self.start:cursor - self.start + size]
         if self.header.has_checksum and crc32(self.stored) != self.header.checksum:
-            self.fail(f"a page with the checksum {self.header.checksum:#010x}", "another")
+            self.fail(f"a page with the checksum {self.header.checksum:#010x}", "another checksum")
         self.cursor = cursor + size
         return 1
 
@@ -332,7 +332,7 @@ cdef class PlainChunk:
             next = stop
         self.check_rows(pages, first)
         if next != <size_t>places.shape[0] or new.size:
-            raise ValueError("places and fresh are not as many, or leave the chunk")
+            raise ValueError("places and fresh differ in length, or places are outside the chunk")
         return found, total, least, greatest
 
 

@@ -59,7 +59,7 @@ _MOST_STATISTICS = 4096
 
 @dataclass(frozen=True, eq=False)
 class ColumnChunk:
-    """Hold what a footer says of a column chunk.
+    """What a footer says about a column chunk.
 
     Attributes:
         meta: the struct ColumnMetaData.
@@ -179,7 +179,7 @@ class ColumnChunk:
 
 @dataclass(frozen=True, eq=False)
 class RowGroup:
-    """Hold what a footer says of a row group."""
+    """What a footer says about a row group."""
 
     rows: int
     columns: list[ColumnChunk]
@@ -191,7 +191,7 @@ class RowGroup:
 
 
 class Leaf(NamedTuple):
-    """Know what a schema says of a Parquet column.
+    """What a schema says about a Parquet column.
 
     Attributes:
         name: of it, as it is stored.
@@ -208,7 +208,7 @@ class Leaf(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Footer:
-    """Hold the footer of a file.
+    """The footer of a file.
 
     Attributes:
         meta: the struct FileMetaData, without row groups and entries.
@@ -345,7 +345,7 @@ def _chunk(struct: Struct) -> ColumnChunk:
     chunk = ColumnChunk(get(struct, _COLUMN, STRUCT) or {})
     # What nobody can do without is asked for now, so that it is there later.
     if min(chunk.rows, chunk.offset, chunk.nbytes, chunk.plain_bytes) < 0 or not chunk.path:
-        raise ValueError("a chunk without a place, or without a column")
+        raise ValueError("a column chunk without an offset, or without a column")
     return chunk
 
 

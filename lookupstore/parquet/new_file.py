@@ -21,7 +21,7 @@ EncodedChunk = tuple[ColumnChunk, Sequence[Any]]
 
 
 class EncodedFile:
-    """Hold a small Parquet file in memory, as Arrow has written it.
+    """A small Parquet file in memory, as Arrow has written it.
 
     Args:
         data: the file.

@@ -5,23 +5,36 @@ a store, `lookup_join` joins a DataFrame with a store, and `explain_join` says h
 `read_table` reads a Hudi table, `tag_location` finds keys in one, `upsert` writes to one, and
 `hudi_sink` does for a stream. `register` gives any session the formats `lookupstore`, for
 `spark.read` and `df.write`, and `lookupstore.hudi`. This is the only folder of the package that
-needs PySpark.
+needs PySpark. What is of Hudi tables is imported when it is asked for, since it needs the extra
+`hudi`, too, and joins with stores do not.
 """
 
-try:
-    import pyspark as _pyspark  # noqa: F401
-except ImportError:
-    raise ImportError("lookupstore.spark needs PySpark: pip install 'lookupstore[spark]'") from None
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING
+
+from lookupstore.extras import require as _require
+
+_require("spark", "lookupstore.spark")
 
 from lookupstore.spark.build import build_store
 from lookupstore.spark.explain import HostResidency, JoinExplanation, explain_join
-from lookupstore.spark.hudi_read import read_table
-from lookupstore.spark.hudi_sink import hudi_sink
-from lookupstore.spark.hudi_tag import tag_location
-from lookupstore.spark.hudi_write import upsert
 from lookupstore.spark.join import lookup_join
 from lookupstore.spark.metrics import LookupMetrics
 from lookupstore.spark.session import register, session
+
+if TYPE_CHECKING:
+    from lookupstore.spark.hudi_read import read_table as read_table
+    from lookupstore.spark.hudi_stream import hudi_sink as hudi_sink
+    from lookupstore.spark.hudi_tag import tag_location as tag_location
+    from lookupstore.spark.hudi_write import upsert as upsert
+
+# Not in `__all__`: `import *` would need their extra.
+_OF_HUDI = {
+    "hudi_sink": "lookupstore.spark.hudi_stream",
+    "read_table": "lookupstore.spark.hudi_read",
+    "tag_location": "lookupstore.spark.hudi_tag",
+    "upsert": "lookupstore.spark.hudi_write",
+}
 
 __all__ = [
     "HostResidency",
@@ -29,11 +42,18 @@ __all__ = [
     "LookupMetrics",
     "build_store",
     "explain_join",
-    "hudi_sink",
     "lookup_join",
-    "read_table",
     "register",
     "session",
-    "tag_location",
-    "upsert",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Import what is of Hudi tables; without its extra an ImportError says what to install."""
+    if name not in _OF_HUDI:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(_import_module(_OF_HUDI[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_OF_HUDI})

@@ -11,7 +11,6 @@ import logging
 import os
 import re
 from collections.abc import Sequence
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import unquote
@@ -26,22 +25,27 @@ from lookupstore.build import (
     BuildPlan,
     FileOptions,
     OnDuplicate,
+    file_options,
     files_to_keep,
     new_manifest,
     plan_build,
 )
 from lookupstore.expiry import HOUR, delete_unneeded, mark_name
-from lookupstore.file_search import FORMATS
+from lookupstore.file_search import FORMATS, FoundTable, find_source
+from lookupstore.home import expanded
 from lookupstore.location import Location
 from lookupstore.manifest import DATA_FOLDER, DataFile
 from lookupstore.new_version import NewVersion
+from lookupstore.quantities import Duration, Size, bytes_of
 from lookupstore.source import open_source
 from lookupstore.spark.buckets import BUCKET, has_a_task_each, in_buckets
 from lookupstore.spark.build_task import ENTRY, BuildTask, encode_batches, write_batches
 from lookupstore.spark.jobs import watched_jobs
+from lookupstore.spark.paths import PATTERN, check_files, is_table
 from lookupstore.spark.raised import raised_in
 from lookupstore.spark.session import parallelism, session
 from lookupstore.spark.types import TIME_SETTING, arrow_schema, column_named
+from lookupstore.spark.unread import naming_files
 from lookupstore.store import LookupStore
 from lookupstore.uris import shown_uri
 from lookupstore.versions import located
@@ -53,9 +57,6 @@ DATAFRAME = "Spark DataFrame"
 
 _log = logging.getLogger(__name__)
 
-# What makes a path a pattern for Spark.
-_GLOB = frozenset("*?[]{}\\")
-
 
 def build_store(
     df_or_path: DataFrame | Paths,
@@ -66,19 +67,20 @@ def build_store(
     buckets: int | None = None,
     on_duplicate: OnDuplicate = "error",
     nullable_keys: str | Sequence[str] = (),
-    compression: str = "zstd",
+    compression: str | None = None,
     level: int | None = None,
-    block_size: int = 65536,
+    block_size: Size = 65536,
     bloom_fpp: float = 0.05,
     overwrite: bool = False,
-    retain: timedelta | float = HOUR,
+    allow_empty: bool = False,
+    retain: Duration = HOUR,
     spark: SparkSession | None = None,
 ) -> LookupStore:
     """Build a store with Spark and open it on the driver.
 
     Args:
         df_or_path: a DataFrame; or Parquet or ORC as Spark reads it: a file, folder, glob or URI,
-            or a list of these.
+            or a list of these; or the folder or URI of a Hudi table, whose current rows these are.
         path: folder of the store, on a file system that the driver and all executors share; or a
             URI or location, to which executors upload what they wrote in temporary folders.
         key: the key columns, in the order that sorts the store.
@@ -91,21 +93,27 @@ def build_store(
             and in a file that of its rows; for a DataFrame it is Spark's: by partition, then as
             they come, which is the order written only if nothing has shuffled them.
         nullable_keys: key columns that may hold nulls, which sort first.
-        compression: `"zstd"` and `"lz4"` make files smaller, which is what counts where they are
-            shipped; `"none"` lets lookups use the blocks where they are.
+        compression: `"none"` lets lookups use the blocks where they are; `"zstd"` and `"lz4"` make
+            files smaller, of which hosts make plain copies for their lookups. None is `"none"` in a
+            local folder, whose files are looked up in place, and `"zstd"` elsewhere.
         level: level of the compression; None is its default.
         block_size: size of a block of a data file before compression, in bytes.
         bloom_fpp: false positive rate of the filter of a data file; 0 writes no filter.
         overwrite: replace the store at `path`; until the new version is complete the old one
             answers. Files of buckets that have not changed stay.
-        retain: how long replaced versions stay, a timedelta or seconds; see `lookupstore.expire`.
+        allow_empty: let a version without rows replace one that has some.
+        retain: how long replaced versions stay, a timedelta, seconds, or a text such as `"1h"`; see
+            `lookupstore.expire`.
         spark: the session that reads paths; None takes the active one, or starts `session()`.
 
     Raises:
         KeyError: a column that the source does not have.
-        ValueError: a null or repeated key, or an argument out of range; the error says the remedy.
+        ValueError: a null or repeated key, no rows where there were some, or an argument out of
+            range; the error says the remedy.
         TypeError: a source or column type that cannot be stored.
         FileExistsError: `path` holds a store or something else.
+        FormatError: the paths are files of a table; the error names the line to write instead.
+        CorruptionError: a file is damaged.
         FileNotFoundError: the source does not exist, or an executor did not write to the folder
             that the driver sees.
         CommitConflictError: another build of the same store was published in the same moment.
@@ -121,9 +129,14 @@ def build_store(
     else:
         paths = _paths(df_or_path)
         spark = spark or session()
-        df = _read(spark, paths)
         first = shown_uri(paths[0])
-        source = first if len(paths) == 1 else f"{first} and {len(paths) - 1} more"
+        if is_table(paths):
+            df, source, paths = _read_rows(spark, paths[0]), f"{first} (Hudi table)", []
+        else:
+            with naming_files():
+                df = _read(spark, paths)
+            check_files(paths, df)
+            source = first if len(paths) == 1 else f"{first} and {len(paths) - 1} more"
     buckets = parallelism(spark) if buckets is None else buckets
     if not isinstance(buckets, int) or not 1 <= buckets <= MAX_BUCKETS:
         raise ValueError(f"buckets is {buckets!r}; give a number from 1 to {MAX_BUCKETS}, or None")
@@ -135,14 +148,21 @@ def build_store(
         on_duplicate=on_duplicate,
         nullable_keys=nullable_keys,
     )
-    options = FileOptions(compression, level, block_size, bloom_fpp)
+    options = file_options(
+        location, compression, level, bytes_of(block_size, "block_size"), bloom_fpp
+    )
     files_in_order = () if plan.keep == "error" else _files_in_order(spark, paths)
     try:
         with (
-            NewVersion(location, overwrite=overwrite, retain=retain) as new,
+            naming_files(),
+            NewVersion(
+                location, overwrite=overwrite, allow_empty=allow_empty, retain=retain
+            ) as new,
             watched_jobs(spark, f"lookupstore: build {location.uri}", "Building") as written,
         ):
-            _log.info("%s: building %d buckets of %s", location.uri, buckets, source)
+            size = _size(paths)
+            known = "" if size is None else f", {size} bytes"
+            _log.info("%s: building %d buckets of %s%s", location.uri, buckets, source, known)
             task = task_of(new, plan, schema, buckets, options, files_in_order, written)
             run = functools.partial(write_batches, task)
             entries = _packed_rows(df, task).mapInArrow(run, ENTRY)
@@ -190,8 +210,8 @@ def check_seen(location: Location, names: Sequence[str]) -> None:
     for name in names:
         if name not in seen:
             raise FileNotFoundError(
-                f"{location.show(name)}: an executor wrote it, and the driver does not see it; "
-                "give a path on a file system that they share"
+                f"{location.show(name)}: an executor wrote it, but the driver does not see it; "
+                "give a path on a file system that both share"
             )
 
 
@@ -205,7 +225,7 @@ def publish_files(new: NewVersion, task: BuildTask, files: Sequence[DataFile], s
     """
     buckets = [file.bucket for file in files]
     if len(set(buckets)) != len(buckets):
-        raise RuntimeError(f"{task.location.uri}: Spark gave a bucket twice: {sorted(buckets)}")
+        raise RuntimeError(f"{task.location.uri}: Spark wrote a bucket twice: {sorted(buckets)}")
     listed = {file.name for file in files} | {mark_name(task.store_id)}
     for found in task.location.files(DATA_FOLDER):
         if f"{task.store_id}-" in found.name and found.name not in listed:
@@ -219,7 +239,13 @@ def publish_files(new: NewVersion, task: BuildTask, files: Sequence[DataFile], s
         source=source,
     )
     new.publish(manifest)
-    _log.info("%s: %d rows in %d files", new.location.uri, manifest.num_rows, len(files))
+    _log.info(
+        "%s: %d rows in %d files, %d bytes",
+        new.location.uri,
+        manifest.num_rows,
+        len(files),
+        manifest.bytes,
+    )
 
 
 def _packed_rows(df: DataFrame, task: BuildTask) -> DataFrame:
@@ -244,14 +270,27 @@ def _paths(given: Paths) -> list[str]:
         if not isinstance(item, (str, os.PathLike)):
             found = f"{type(item).__module__}.{type(item).__qualname__}".removeprefix("builtins.")
             raise TypeError(f"df_or_path: found a {found}; {remedy}")
-        paths.append(os.fspath(item))
+        paths.append(expanded(os.fspath(item)))
     if not listed:
         raise TypeError(f"df_or_path is empty; {remedy}")
     for path in paths:
         # Asked here: Spark logs a long trace first. What a glob or a URI means is for Spark to say.
-        if "://" not in path and _GLOB.isdisjoint(path) and not os.path.exists(path):
+        if "://" not in path and PATTERN.isdisjoint(path) and not os.path.exists(path):
             raise FileNotFoundError(f"df_or_path: {path}: no such file or folder")
     return paths
+
+
+def _size(paths: Sequence[str]) -> int | None:
+    """Return the bytes of local files, as Spark finds them; None: nobody knows without it."""
+    if not paths or any("://" in path for path in paths):
+        return None
+    try:
+        found = find_source(paths)
+    except (OSError, ValueError):  # a pattern that means something else to Spark
+        return None
+    if isinstance(found, FoundTable):
+        return None
+    return sum(int(info.size) for one in found for info in one.infos)
 
 
 def _read(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
@@ -263,12 +302,23 @@ def _read(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
             raise FileNotFoundError(f"df_or_path: {shown}: no such file or folder") from None
         if "UNSUPPORTED_TIME_TYPE" in str(error):
             raise TypeError(
-                f"df_or_path: {shown}: a column is a time, and this Spark session has times off; "
+                f"df_or_path: {shown}: a column is a time, but this Spark session has times off; "
                 f"set {TIME_SETTING} to true"
             ) from None
         if "PARQUET_TYPE_ILLEGAL" in str(error):
             raise _not_for_spark(paths) from None
         raise
+
+
+def _read_rows(spark: SparkSession, path: str) -> DataFrame:
+    """Read the current rows of a Hudi table, in its data columns."""
+    # Imported here: they need an extra.
+    from lookupstore.hudi import HudiTable
+    from lookupstore.hudi.snapshot import data_columns
+    from lookupstore.spark.hudi_read import hudi_view, read_table
+
+    table = HudiTable.open(path)
+    return read_table(spark, table, columns=data_columns(hudi_view(table)))
 
 
 def _not_for_spark(paths: Sequence[str]) -> TypeError:
@@ -285,11 +335,11 @@ def _not_for_spark(paths: Sequence[str]) -> TypeError:
     ]
     if not names:
         return TypeError(
-            f"df_or_path: {shown}: a column is of a Parquet type that Spark does not read; build "
+            f"df_or_path: {shown}: a column has a Parquet type that Spark cannot read; build "
             "with lookupstore.build"
         )
     return TypeError(
-        f"df_or_path: {shown}: Spark does not read timestamps in nanoseconds, as of the columns "
+        f"df_or_path: {shown}: Spark cannot read timestamps in nanoseconds, as in the columns "
         f"{', '.join(names)}; build with lookupstore.build, or write them in microseconds"
     )
 

@@ -57,7 +57,7 @@ _PACKED_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class BuildTask:
-    """Hold what an executor has to know of a build.
+    """What an executor has to know about a build.
 
     Attributes:
         plan: what becomes of each batch.

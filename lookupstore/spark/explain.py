@@ -20,6 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lookupstore.location import Location
 from lookupstore.manifest import DataFile
+from lookupstore.quantities import Duration
+from lookupstore.recode import plain_size
 from lookupstore.residency import Residency
 from lookupstore.spark import join
 from lookupstore.spark.freshness import Freshness
@@ -27,6 +29,7 @@ from lookupstore.spark.jobs import named_jobs
 from lookupstore.spark.plan import JoinPlan, freshness_of, plan_join
 from lookupstore.spark.session import parallelism
 from lookupstore.spark.task import Dimension
+from lookupstore.sst import Reader
 from lookupstore.store import LookupStore
 from lookupstore.versions import VersionName, list_names, read_version
 
@@ -37,7 +40,7 @@ _TASKS_EACH = 2
 _STAY = 0.1
 _HOST = (
     "host string, cache string, quota bigint, used bigint, files int, bytes bigint, "
-    "coming_files int, coming_bytes bigint, sees_store boolean"
+    "plain_files int, coming_files int, coming_bytes bigint, sees_store boolean"
 )
 _HOST_TYPES = pa.schema(
     [
@@ -47,6 +50,7 @@ _HOST_TYPES = pa.schema(
         ("used", pa.int64()),
         ("files", pa.int32()),
         ("bytes", pa.int64()),
+        ("plain_files", pa.int32()),
         ("coming_files", pa.int32()),
         ("coming_bytes", pa.int64()),
         ("sees_store", pa.bool_()),
@@ -56,7 +60,7 @@ _HOST_TYPES = pa.schema(
 
 @dataclass(frozen=True)
 class HostResidency:
-    """Describe what executors of one host have of a store.
+    """What executors of one host have of a store.
 
     Attributes:
         host: its name.
@@ -66,6 +70,8 @@ class HostResidency:
         files: the store's data files that are complete on this host; of a local store, those that
             it sees in their right size.
         bytes: their size.
+        plain_files: the store's data files whose blocks lookups use where they are on this host:
+            complete and plain, or with a plain copy.
         coming_files: the store's data files of which a part has come.
         coming_bytes: how much has.
         sees_store: whether the host sees the folder of a local store; None: the store is remote.
@@ -77,6 +83,7 @@ class HostResidency:
     used: int
     files: int
     bytes: int
+    plain_files: int
     coming_files: int
     coming_bytes: int
     sees_store: bool | None
@@ -84,7 +91,7 @@ class HostResidency:
 
 @dataclass(frozen=True, repr=False)
 class JoinExplanation:
-    """Say how a lookup join would be done; `explain_join` makes it.
+    """How a lookup join would run; made by `explain_join`.
 
     Print it, let a notebook show it, or take `to_json`.
 
@@ -108,6 +115,7 @@ class JoinExplanation:
         versions: numbers of the versions of now among which it is chosen; newer ones will be, too.
         max_staleness: most seconds since the version was published; None: any.
         transport: what goes through Python.
+        lookups: where lookups find the blocks of the store; what makes them slow, with the remedy.
         hosts: what each host has of the version; None: nobody asked, or it has no version: then a
             host makes lookup files when they are needed.
     """
@@ -130,7 +138,13 @@ class JoinExplanation:
     versions: tuple[int, ...]
     max_staleness: float | None
     transport: str
+    lookups: str
     hosts: tuple[HostResidency, ...] | None
+
+    @property
+    def warm(self) -> bool:
+        """Return whether all hosts that answered have all that lookups use from now on."""
+        return bool(self.hosts) and all(one.plain_files == self.files for one in self.hosts or ())
 
     def to_json(self) -> dict[str, Any]:
         """Return the explanation as plain JSON values."""
@@ -175,6 +189,7 @@ class JoinExplanation:
             ("versions", ", ".join(map(str, self.versions)) or "none"),
             ("staleness", "any" if self.max_staleness is None else f"at most {allowed}"),
             ("Python", self.transport),
+            ("lookups", self.lookups),
         ]
 
     def _host_rows(self) -> list[tuple[str, ...]]:
@@ -185,6 +200,7 @@ class JoinExplanation:
                 f"{host.used:,} of {host.quota:,}",
                 f"{host.files:,} of {self.files:,}",
                 f"{host.bytes:,} of {self.bytes:,}",
+                f"{host.plain_files:,} of {self.files:,}",
                 f"{host.coming_bytes:,} in {host.coming_files:,} files",
                 {None: "remote", True: "seen", False: "NOT SEEN"}[host.sees_store],
             )
@@ -192,7 +208,16 @@ class JoinExplanation:
         ]
 
 
-_HEADS = ("host", "cache folder", "bytes used", "files here", "bytes here", "coming", "store")
+_HEADS = (
+    "host",
+    "cache folder",
+    "bytes used",
+    "files here",
+    "bytes here",
+    "plain",
+    "coming",
+    "store",
+)
 
 
 def explain_join(
@@ -206,7 +231,7 @@ def explain_join(
     found: str | None = None,
     strategy: str = "auto",
     refresh: str | float | timedelta = "never",
-    max_staleness: float | timedelta | None = None,
+    max_staleness: Duration | None = None,
     on_miss: str | tuple[str, int, float | timedelta] = "null",
     residents: bool = True,
 ) -> JoinExplanation:
@@ -257,7 +282,7 @@ def explain_join(
 
 
 def residents_of(
-    location: Location, files: Sequence[DataFile], batches: Iterable[pa.RecordBatch]
+    location: Location, files: Sequence[DataFile], codec: str, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Yield what this host has of data files, in a task of which only the place counts."""
     for _ in batches:
@@ -266,6 +291,10 @@ def residents_of(
     residency = Residency()
     here = [_is_here(location, file, residency) for file in files]
     coming = [nbytes for complete, nbytes in here if nbytes and not complete]
+    plain = [
+        complete and (codec == "none" or residency.has_plain(nbytes=one.bytes, xxh64=one.xxh64))
+        for one, (complete, _) in zip(files, here, strict=True)
+    ]
     host = HostResidency(
         host=socket.gethostname(),
         cache=residency.folder,
@@ -273,6 +302,7 @@ def residents_of(
         used=residency.used,
         files=sum(complete for complete, _ in here),
         bytes=sum(nbytes for complete, nbytes in here if complete),
+        plain_files=sum(plain),
         coming_files=len(coming),
         coming_bytes=sum(coming),
         sees_store=None if location.local is None else os.path.isdir(location.local),
@@ -304,6 +334,7 @@ def _explanation(
     planned: dict[str, Any]
     if isinstance(store, LookupStore):
         info = store.info()
+        hosts = _hosts(spark, store) if residents else None
         planned = {
             "version": info.version,
             "created": info.created,
@@ -311,11 +342,16 @@ def _explanation(
             "bytes": info.bytes,
             "files": info.files,
             "versions": _choices(store, freshness),
-            "hosts": _hosts(spark, store) if residents else None,
+            "lookups": _lookups(store, plan.strategy, hosts or ()),
+            "hosts": hosts,
         }
     else:
         planned = dict.fromkeys(("version", "created", "age", "hosts"))
         planned |= {"bytes": store.nbytes, "files": store.num_files, "versions": ()}
+        planned["lookups"] = (
+            "in lookup files, which a host makes of a file when a key may be in it for the first "
+            "time, as long as its quota has room (LOOKUPSTORE_CACHE_BYTES)"
+        )
     return JoinExplanation(
         store=store.path,
         id=store.id,
@@ -333,9 +369,51 @@ def _explanation(
     )
 
 
+def _lookups(store: LookupStore, strategy: str, hosts: Sequence[HostResidency]) -> str:
+    """Say where lookups find blocks, and which host has no room for what would make them fast."""
+    codec = _codec(store)
+    local = store.location.local is not None
+    files = _files(store)
+    if codec == "none":
+        if local:
+            return "in place, in the files of the store"
+        text, sizes = "in place, in local copies of the store's files", [one.bytes for one in files]
+        remedy = ""
+    else:
+        text = f"in plain copies on each host, since the files are {codec}"
+        remedy = ", or build the store with compression='none'"
+        # How large plain copies of remote files become is not known here: not smaller than these.
+        sizes = [one.bytes for one in files]
+        if local:
+            text += "; made when lookups have decompressed as many blocks as a file has"
+            sizes = [_plain_size(store.location, one) for one in files]
+    # With buckets a host needs its own only, but each of them whole.
+    needed = max(sizes, default=0) if strategy == "bucketed" else sum(sizes)
+    small = next((host for host in hosts if host.quota < needed), None)
+    if small is None:
+        return text
+    return (
+        f"slow on {small.host}: local copies there may take {small.quota:,} bytes, and those of "
+        f"the store take {needed:,} or more; set LOOKUPSTORE_CACHE_BYTES to more there{remedy}"
+    )
+
+
+def _codec(store: LookupStore) -> str:
+    return str(store.info().options.get("compression", "none"))
+
+
+def _files(store: LookupStore) -> tuple[DataFile, ...]:
+    return read_version(store.location, VersionName(store.version, store.id)).files
+
+
+def _plain_size(location: Location, file: DataFile) -> int:
+    with Reader(location.show(file.name)) as reader:
+        return plain_size(reader.info) or 0
+
+
 def _refresh(freshness: Freshness) -> str:
     if freshness.every is None:
-        return "never: what was planned answers"
+        return "never: the planned version answers"
     if freshness.every == 0:
         return "per_batch: the newest version when a query or micro-batch starts"
     return f"the newest version at the last multiple of {freshness.every:g} s"
@@ -350,9 +428,9 @@ def _choices(store: LookupStore, freshness: Freshness) -> tuple[int, ...]:
 
 def _hosts(spark: SparkSession, store: LookupStore) -> tuple[HostResidency, ...]:
     location = store.location
-    files = read_version(location, VersionName(store.version, store.id)).files
+    files = _files(store)
     tasks = _TASKS_EACH * parallelism(spark)
-    ask = functools.partial(residents_of, location, files)
+    ask = functools.partial(residents_of, location, files, _codec(store))
     with named_jobs(spark, f"lookupstore: what hosts have of {location.uri}"):
         rows = spark.range(0, tasks, 1, tasks).mapInArrow(ask, _HOST).collect()
     found = {(row.host, row.cache): HostResidency(**row.asDict()) for row in rows}

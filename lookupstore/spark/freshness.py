@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class Chosen(NamedTuple):
-    """Name a version of a store, and say how it was found."""
+    """A version of a store, and how it was found."""
 
     number: int
     id: str
@@ -39,7 +39,7 @@ class Chosen(NamedTuple):
 
 @dataclass(frozen=True)
 class Freshness:
-    """Say how new the version of a store has to be.
+    """How new the version of a store has to be.
 
     Attributes:
         every: seconds between two looks for a newer version; 0 looks once a query or micro-batch,
@@ -82,7 +82,7 @@ class Freshness:
             raise StaleStoreError(
                 f"{location.uri}: version {chosen.number} was published {timedelta(seconds=age)} "
                 f"before the query, max_staleness is {timedelta(seconds=self.max_staleness or 0)}; "
-                "publish a newer version, or allow more"
+                "publish a newer version, or raise max_staleness"
             )
 
 
@@ -108,7 +108,7 @@ class _Seen:
             except (OSError, LookupStoreError) as error:
                 failed = True
                 _log.warning(
-                    "%s: could not look for a newer version: %s", self._location.uri, error
+                    "%s: could not check for a newer version: %s", self._location.uri, error
                 )
             chosen = planned._replace(refreshed=not failed, failed=failed)
             for name in sorted(self._names, reverse=True):

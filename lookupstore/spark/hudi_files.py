@@ -49,7 +49,7 @@ _WRITTEN = pa.schema(
 
 @dataclass(frozen=True)
 class PlannedFile:
-    """Name a base file that is to be written.
+    """A base file to write.
 
     Attributes:
         partition: folder of it.
@@ -64,7 +64,7 @@ class PlannedFile:
 
 @dataclass(frozen=True)
 class FileTask:
-    """Say which base files executors write.
+    """Which base files executors write.
 
     Attributes:
         rows: what is known of the rows.
@@ -83,7 +83,7 @@ class FileTask:
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """Say what a task wrote.
+    """What a task wrote.
 
     Attributes:
         bucket: number of the file.

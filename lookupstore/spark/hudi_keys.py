@@ -19,7 +19,7 @@ from lookupstore.arrow_types import concat
 from lookupstore.hudi.conflict import SAMPLE
 from lookupstore.hudi.dedupe import rows_to_keep
 from lookupstore.hudi.file_groups import FileSlice
-from lookupstore.hudi.incoming import IS_DELETED, IncomingRows, ordering_of, read_keys
+from lookupstore.hudi.incoming import IS_DELETED, IncomingRows, precombine_of, read_keys
 from lookupstore.hudi.index_names import index_of
 from lookupstore.hudi.table_schema import TableSchema
 from lookupstore.hudi.tag import Tagged, tag
@@ -36,7 +36,7 @@ _TEXT = pa.string()
 
 @dataclass(frozen=True)
 class KeyTask:
-    """Say which keys executors look for, and where.
+    """Which keys executors look for, and where.
 
     Attributes:
         view: the table as it was planned on.
@@ -66,7 +66,7 @@ class KeyTask:
 
 @dataclass(frozen=True)
 class RowTask(KeyTask):
-    """Say which rows are going to be written, too.
+    """Which rows are going to be written, too.
 
     Attributes:
         operation: `upsert`, `insert` or `delete`.
@@ -79,7 +79,7 @@ class RowTask(KeyTask):
     def reader(self) -> IncomingRows:
         """Return what reads of rows just what says where they go, and which one stays."""
         options = self.view.options
-        needed = {*options.record_key, *options.partition_by, ordering_of(options)}
+        needed = {*options.record_key, *options.partition_by, precombine_of(options)}
         known = pa.schema([one for one in self.schema.columns if one.name in needed])
         given = pa.schema([one for one in self.columns if one.name in {*needed, IS_DELETED}])
         return IncomingRows(

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from lookupstore.hudi import FileSlice, HudiTable
-from lookupstore.hudi.scan_plan import ScanPlan, plan_scan
+from lookupstore.hudi.scan_plan import ScanPlan, plan_changes, plan_scan
 from lookupstore.hudi.view import TableView, read_view
 from lookupstore.location import Location
 from lookupstore.spark.session import parallelism
@@ -43,8 +43,8 @@ def read_table(
         path: folder or URI of the table, which executors must see, too; or the table.
         columns: that are wanted, in this order; None: the meta columns, then the data columns.
             Nothing else is read of the files: Spark does not tell what a query needs.
-        filter: which rows, as an expression of `pyarrow.compute`; row groups without any are not
-            read.
+        filter: which rows, as an expression of `pyarrow.compute`; files of partitions that it
+            leaves out are not opened, and row groups without any are not read.
         as_of: request time of the last instant that counts; None: the latest.
         since: position of the last instant whose rows are known already: its completion time, in
             tables of version 6 its request time.
@@ -56,7 +56,7 @@ def read_table(
 
     Raises:
         FileNotFoundError: there is no such table.
-        KeyError: a column that the table has not.
+        KeyError: a column that the table does not have.
         TypeError: a column for which Spark has no type: leave it out.
         ValueError: a time is none of an instant, `as_of` is given with another time, or `filter`
             does not fit the columns.
@@ -68,12 +68,32 @@ def read_table(
 
     `docs/hudi-tables.md` shows it in use.
     """
-    plan = plan_scan(hudi_view(path), columns, filter, as_of=as_of, since=since, until=until)
+    plan = planned_read(hudi_view(path), columns, filter, as_of=as_of, since=since, until=until)
     schema = spark_columns(plan.wanted)
     parts = plan.parts(_TASK_BYTES, parallelism(spark))
     # A column in which the tasks find the numbers of their parts: one each.
     numbers = spark.range(0, len(parts), 1, max(1, len(parts)))
     return numbers.mapInArrow(functools.partial(_rows, plan, parts, arrow_schema(schema)), schema)
+
+
+def planned_read(
+    view: TableView,
+    columns: Sequence[str] | None = None,
+    filter: pc.Expression | None = None,
+    *,
+    as_of: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+) -> ScanPlan:
+    """Plan what `read_table` reads: changes if `since` or `until` is given, else all rows.
+
+    Raises: what `read_table` does.
+    """
+    if since is None and until is None:
+        return plan_scan(view, columns, filter, as_of=as_of)
+    if as_of is not None:
+        raise ValueError("as_of cannot be combined with since or until; give one or the others")
+    return plan_changes(view, columns, filter, since=since, until=until)
 
 
 def hudi_view(table: str | os.PathLike[str] | Location | HudiTable) -> TableView:
@@ -92,7 +112,7 @@ def spark_columns(schema: pa.Schema) -> StructType:
             twice.
     """
     if not schema.names:
-        raise ValueError("columns is empty; name one at least")
+        raise ValueError("columns is empty; name at least one column")
     for name in schema.names:
         if schema.names.count(name) > 1:
             raise ValueError(f"columns names {name!r} twice")

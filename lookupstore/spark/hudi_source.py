@@ -1,4 +1,4 @@
-"""``spark.read.format("lookupstore.hudi")``: a Hudi table as a DataFrame.
+"""What ``spark.read.format("lookupstore.hudi")`` reads: the files of a plan, by tasks.
 
 Spark asks for partitions on the driver, in a Python process of its own, and reads each of them in
 a worker of an executor. Both go by the plan of the moment when the DataFrame was made.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import operator
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -19,15 +18,13 @@ import pyarrow.compute as pc
 from pyspark.sql import datasource
 from pyspark.sql.types import StructType
 
-from lookupstore.hudi.base_files import PARTITION_PATH
 from lookupstore.hudi.file_groups import FileSlice
-from lookupstore.hudi.scan_plan import ScanPlan, plan_scan
-from lookupstore.spark.hudi_read import hudi_view, part_rows, spark_columns
+from lookupstore.hudi.scan_plan import ScanPlan
+from lookupstore.spark.hudi_read import hudi_view, part_rows, planned_read, spark_columns
 from lookupstore.spark.sink_options import given_names
 from lookupstore.spark.source import SCANS_ARE_SEPARATE
 from lookupstore.spark.types import arrow_schema
 
-FORMAT = "lookupstore.hudi"
 READ_OPTIONS = ("path", "columns", "as_of", "since", "until", "pushdown")
 # Most bytes of files that one task reads, if they are several: fewer than Spark's own, since who
 # plans here is not told how many tasks run at one time.
@@ -42,51 +39,42 @@ _COMPARISONS: Mapping[str, Callable[[pc.Expression, pa.Scalar], pc.Expression]] 
 }
 
 
-class HudiSource(datasource.DataSource):
-    """Be the data source that Spark makes by the name ``lookupstore.hudi``."""
+def planned_scan(options: Mapping[str, str]) -> ScanPlan:
+    """Plan what the options of a read name.
 
-    _pinned: bytes | None = None
+    Raises: what `read_table` does; ValueError: an option that there is not.
+    """
+    return _planned(options, given_names(options, "columns"))
 
-    @classmethod
-    def name(cls) -> str:
-        """Return the name of the format."""
-        return FORMAT
 
-    def schema(self) -> StructType:
-        """Return the columns that are read.
+def reader_of(
+    options: Mapping[str, str], schema: StructType, pinned: ScanPlan | None
+) -> datasource.DataSourceReader:
+    """Return what reads the columns of `schema`, of the plan that was made before if there is one.
 
-        Raises: what `read_table` does; ValueError: an option that there is not.
-        """
-        plan = _planned(self.options, given_names(self.options, "columns"))
-        self._pinned = pickle.dumps(plan)
-        return spark_columns(plan.wanted)
-
-    def reader(self, schema: StructType) -> datasource.DataSourceReader:
-        """Return what reads the columns of `schema`.
-
-        Raises:
-            KeyError: a column that the table does not have.
-            TypeError: a column of another type than in the table.
-            ValueError: an option that there is not, or of a bad value.
-        """
-        if self._pinned is None:
-            plan = _planned(self.options, schema.names)
-        else:
-            plan = replace(pickle.loads(self._pinned), columns=tuple(schema.names))
-        for given, right in zip(schema, spark_columns(plan.wanted), strict=True):
-            if given.dataType != right.dataType:
-                raise TypeError(
-                    f"schema: the column {given.name!r} is {given.dataType.simpleString()}; "
-                    f"in the table it is {right.dataType.simpleString()}"
-                )
-        scan = HudiScan(plan, arrow_schema(schema))
-        pushes = self.options.get("pushdown", str(SCANS_ARE_SEPARATE)).lower()
-        return PushingHudiReader(scan) if pushes == "true" else HudiReader(scan)
+    Raises:
+        KeyError: a column that the table does not have.
+        TypeError: a column of another type than in the table.
+        ValueError: an option that there is not, or of a bad value.
+    """
+    if pinned is None:
+        plan = _planned(options, schema.names)
+    else:
+        plan = replace(pinned, columns=tuple(schema.names))
+    for given, right in zip(schema, spark_columns(plan.wanted), strict=True):
+        if given.dataType != right.dataType:
+            raise TypeError(
+                f"schema: the column {given.name!r} is {given.dataType.simpleString()}; "
+                f"in the table it is {right.dataType.simpleString()}"
+            )
+    scan = HudiScan(plan, arrow_schema(schema))
+    pushes = options.get("pushdown", str(SCANS_ARE_SEPARATE)).lower()
+    return PushingHudiReader(scan) if pushes == "true" else HudiReader(scan)
 
 
 @dataclass(frozen=True)
 class HudiScan:
-    """Hold what is read, and the columns as Spark takes them."""
+    """What is read, and the columns as Spark takes them."""
 
     plan: ScanPlan
     schema: pa.Schema
@@ -94,7 +82,7 @@ class HudiScan:
 
 @dataclass
 class FilesPartition(datasource.InputPartition):
-    """Hold the files that one task reads."""
+    """The files that one task reads."""
 
     files: tuple[FileSlice, ...]
 
@@ -123,22 +111,10 @@ class PushingHudiReader(HudiReader):
     ) -> Iterable[datasource.Filter]:
         """Take what filters say of files and row groups; Spark checks rows by all of them."""
         plan = self.scan.plan
-        wanted = [] if plan.where is None else [plan.where]
-        of_partition = []
-        for one in filters:
-            expression = arrow_filter(plan.schema, one)
-            if expression is not None:
-                wanted.append(expression)
-                # A file has one value; where the column is null, it is no folder's name.
-                if _column_of(one) == PARTITION_PATH and getattr(one, "value", None) is not None:
-                    of_partition.append(expression)
+        known = [arrow_filter(plan.schema, one) for one in filters]
+        wanted = [one for one in known if one is not None]
         if wanted:
-            plan = replace(plan, where=functools.reduce(operator.and_, wanted))
-        if of_partition:
-            paths = pa.array([file.group.partition for file in plan.files], pa.string())
-            places = pa.table({PARTITION_PATH: paths, "at": range(len(paths))})
-            left = places.filter(functools.reduce(operator.and_, of_partition))["at"]
-            plan = replace(plan, files=tuple(plan.files[at] for at in left.to_pylist()))
+            plan = plan.narrowed(functools.reduce(operator.and_, wanted))
         self.scan = replace(self.scan, plan=plan)
         return filters
 
@@ -211,4 +187,4 @@ def _planned(options: Mapping[str, str], columns: Sequence[str] | None) -> ScanP
     if "path" not in options:
         raise ValueError("no path; give load() the folder or URI of a Hudi table")
     times = {name: options.get(name) for name in ("as_of", "since", "until")}
-    return plan_scan(hudi_view(options["path"]), columns, **times)
+    return planned_read(hudi_view(options["path"]), columns, **times)

@@ -66,7 +66,7 @@ def tag_location(df: DataFrame, table: Table, *, index: str = "bloom") -> DataFr
     names = df.columns
     for name in PLACE_COLUMNS:
         if name in names:
-            raise ValueError(f"df has a column {name!r}, which a tag gives; rename it")
+            raise ValueError(f"df has a column {name!r}, which tagging adds; rename it")
     view = read_view(location_of(table))
     task = key_task(view, index, named_key(view), arrow_schema(df.schema))
     empty = task.columns.empty_table()
@@ -105,7 +105,7 @@ def key_task(view: TableView, index: str, named: bool | None, columns: pa.Schema
         ValueError: there is no such index.
     """
     if not isinstance(index, str):
-        raise TypeError(f"index is {index!r}; give a name, by which executors make one themselves")
+        raise TypeError(f"index is {index!r}; give a name, so that executors can create it")
     index_of(index)
     slices = tuple(group.current for group in view.groups(None))
     return KeyTask(replace(view, commits={}), slices, index, named, columns)

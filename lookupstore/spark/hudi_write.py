@@ -146,8 +146,7 @@ class _SparkWrite:
         # The class of an index is looked for before anything is done.
         if not isinstance(options.index, str):
             raise TypeError(
-                f"options.index is {options.index!r}; give a name, by which executors make one "
-                "themselves"
+                f"options.index is {options.index!r}; give a name, so that executors can create it"
             )
         if index_of(options.index).everywhere and operation != "delete":
             raise keys_in_other_partitions(options.index)
@@ -333,7 +332,7 @@ def _check_counts(
     ):
         raise ValueError(
             "df had other rows when Spark computed it again, so that nothing was committed; write "
-            "what stays the same: df.checkpoint(), or what it was saved to"
+            "what stays the same: df.localCheckpoint(), or what it was saved to"
         )
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import timedelta
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -25,9 +25,8 @@ from pyspark.sql.types import (
 )
 
 from lookupstore.columnar import ColumnarFiles
-from lookupstore.errors import FormatError
-from lookupstore.file_search import names_files
-from lookupstore.hudi import HudiTable, TableLookup
+from lookupstore.path_kind import PathKind, kind_of
+from lookupstore.quantities import Duration
 from lookupstore.spark.buckets import in_buckets
 from lookupstore.spark.metrics import LookupMetrics
 from lookupstore.spark.plan import (
@@ -50,16 +49,20 @@ from lookupstore.spark.worker import (
 )
 from lookupstore.store import LookupStore
 
+if TYPE_CHECKING:  # joins with stores need nothing of Hudi
+    from lookupstore.hudi import HudiTable, TableLookup
+
 try:
     from pyspark.sql.pandas.functions import arrow_udf
 except ImportError:  # before Spark 4.1
     arrow_udf = None  # type: ignore[assignment]
 
 _BUCKET = "__lookupstore_bucket"
+# One of them is in the folder of every Hudi table, the second while somebody changes the first.
 
 #: What `lookup_join` takes as the dimension.
 JoinedWith: TypeAlias = (
-    str | os.PathLike[str] | LookupStore | ColumnarFiles | HudiTable | TableLookup
+    "str | os.PathLike[str] | LookupStore | ColumnarFiles | HudiTable | TableLookup"
 )
 
 
@@ -74,7 +77,7 @@ def lookup_join(
     found: str | None = None,
     strategy: str = "auto",
     refresh: str | float | timedelta = "never",
-    max_staleness: float | timedelta | None = None,
+    max_staleness: Duration | None = None,
     on_miss: str | tuple[str, int, float | timedelta] = "null",
     metrics: LookupMetrics | None = None,
 ) -> DataFrame:
@@ -87,7 +90,7 @@ def lookup_join(
     Args:
         df: the facts.
         store: a store, or its path or URI, which executors must see, too; or columnar files as
-            they are: `ColumnarFiles`, or a path, URI or glob that names them, such as
+            they are: `ColumnarFiles`, or a path, URI, folder or glob of them, such as
             `s3://bucket/users/*.parquet`: then `on` says their key; or a Hudi table: `HudiTable`,
             its path or URI, or a `TableLookup`: then `on` names its record key, and the columns of
             the partition if keys are looked for there only.
@@ -126,6 +129,8 @@ def lookup_join(
         ValueError: an unknown `how` or `strategy`, or a name that facts and store share; the error
             says the remedy.
         FileNotFoundError: there is no such store.
+        FormatError: the path is of none of these, or of files of a table: the error names the line
+            to write instead.
 
     A store that is replaced between planning and running raises `StaleStoreError` in the tasks
     that have not opened it yet, and stored bytes that are wrong raise `CorruptionError` there.
@@ -163,29 +168,41 @@ def dimension_of(
     columns: Sequence[str] | None = None,
 ) -> Dimension:
     """Return what answers a join: `store` itself, or what its path names, opened."""
-    if isinstance(store, (LookupStore, ColumnarFiles, TableLookup)):
+    if isinstance(store, (LookupStore, ColumnarFiles)):
         return store
-    if not isinstance(store, (str, os.PathLike, HudiTable)):
-        raise TypeError(
-            f"store is a {type(store).__name__}; give a LookupStore, ColumnarFiles, a HudiTable or "
-            "a TableLookup, or a path"
-        )
     key = [name for _, name in name_pairs(on)]
     presence = how_of(how) in ("semi", "anti")
     values = () if presence else columns
-    if isinstance(store, HudiTable):
-        return TableLookup(store.location, key=key, columns=values)
+    if not isinstance(store, (str, os.PathLike)):
+        return _dimension_of_hudi(store, key, values)
     path = os.fspath(store)
-    if names_files(path):
+    kind = kind_of(path)
+    if kind is PathKind.HUDI_TABLE:
+        from lookupstore.hudi import TableLookup
+
+        return TableLookup(path, key=key, columns=values)
+    if kind is PathKind.COLUMNAR_FILES:
         if presence:
             return ColumnarFiles(path, key=key, mode="presence")
         return ColumnarFiles(path, key=key, columns=columns)
-    try:
-        return LookupStore(path)
-    except (FileNotFoundError, FormatError) as error:
-        with suppress(FileNotFoundError):
-            return TableLookup(path, key=key, columns=values)
-        raise error  # it is no Hudi table either
+    return LookupStore(path)  # which says so if it is none
+
+
+def _dimension_of_hudi(
+    store: HudiTable | TableLookup, key: Sequence[str], columns: Sequence[str] | None
+) -> TableLookup:
+    """Return what answers for a table that the caller has opened."""
+    if "lookupstore.hudi" in sys.modules:  # whoever has a table has imported it
+        from lookupstore.hudi import HudiTable, TableLookup
+
+        if isinstance(store, TableLookup):
+            return store
+        if isinstance(store, HudiTable):
+            return TableLookup(store.location, key=key, columns=columns)
+    raise TypeError(
+        f"store is a {type(store).__name__}; give a LookupStore, ColumnarFiles, a HudiTable or a "
+        "TableLookup, or a path"
+    )
 
 
 def _by_arrow_udf(df: DataFrame, plan: JoinPlan) -> DataFrame:

@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 
 from pyspark.sql import datasource
 
-from lookupstore.key_values import successor
 from lookupstore.keys import KeySchema
 
 # Bytes before which, or from which on, keys are: b"" is before all keys, None is behind them.
@@ -34,7 +33,7 @@ _COMPARISONS = (
 
 @dataclass(frozen=True)
 class KeyRanges:
-    """Say which encoded keys a scan has to read.
+    """Which encoded keys a scan has to read.
 
     Attributes:
         ranges: where keys may be: from the first position on, and before the second; ascending,
@@ -84,8 +83,8 @@ def behind(keys: KeySchema, values: tuple[Any, ...]) -> Position:
     if len(values) == len(keys.names):
         key = keys.encode_one(values)
         return before(keys, values) if key is None else key + b"\x00"
-    prefix = keys.encode_prefix(values)
-    return before(keys, values) if prefix is None else successor(prefix)
+    found = keys.encode_prefix(values)
+    return before(keys, values) if found is None else found[1]
 
 
 def push(
@@ -139,9 +138,7 @@ def _equality(
 
 
 def _can_hold(keys: KeySchema, prefix: tuple[Any, ...], value: Any) -> bool:
-    values = (*prefix, value)
-    whole = len(values) == len(keys.names)
-    return (keys.encode_one(values) if whole else keys.encode_prefix(values)) is not None
+    return keys.encode_prefix((*prefix, value)) is not None
 
 
 def _compared(
@@ -185,12 +182,10 @@ def _range(
         return b"", before(keys, values)
     if kind == "LessThanOrEqual":
         return b"", behind(keys, values)
-    beginning = keys.encode_prefix(values)
-    if beginning is None:
+    found = keys.encode_prefix(prefix, value)
+    if found is None:
         raise ValueError("no key holds such text")
-    if len(values) < len(keys.names):
-        beginning = beginning[:-2]  # the end of the text: it may go on
-    return beginning, successor(beginning)
+    return found
 
 
 def _common(

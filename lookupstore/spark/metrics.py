@@ -33,7 +33,7 @@ class LookupMetrics:
         except PySparkException:
             raise TypeError(
                 "spark is a Spark Connect session, which has no accumulators; see the same counts "
-                "by `lookupstore stats` on the hosts of the executors"
+                "with `lookupstore stats` on the hosts of the executors"
             ) from None
         self._sum = context.accumulator(Counts(), _CountsParam())
 

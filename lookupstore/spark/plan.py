@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -15,6 +15,7 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.keys import KeySchema
+from lookupstore.quantities import Duration, seconds_of
 from lookupstore.spark.freshness import Chosen, Freshness
 from lookupstore.spark.task import AsPlanned, Dimension, Lookup, PlannedStore, Retry, Sum
 from lookupstore.spark.types import TIME_SETTING, arrow_schema, spark_type
@@ -35,7 +36,7 @@ REPLICATED_BYTES = 4 << 30
 
 @dataclass(frozen=True)
 class JoinPlan:
-    """Hold a join that has been checked.
+    """A join that has been checked.
 
     Attributes:
         lookup: what the workers look up.
@@ -80,7 +81,7 @@ def plan_join(
         for argument, value in (("columns", columns), ("prefix", prefix), ("found", found)):
             if value is not None:
                 raise ValueError(
-                    f"{argument} is {value!r}; a {kind} join appends no columns: leave it out"
+                    f"{argument} is {value!r}; a {kind} join adds no columns: leave it out"
                 )
     miss = _miss(on_miss, kind)
     if on_miss == "drop":
@@ -130,13 +131,11 @@ def check_facts(df: object) -> None:
     if not isinstance(df, DataFrame):
         raise TypeError(
             f"df is a {type(df).__module__}.{type(df).__qualname__}; give a Spark DataFrame "
-            "(spark.createDataFrame makes one of a pandas DataFrame or an Arrow table)"
+            "(spark.createDataFrame makes one from a pandas DataFrame or an Arrow table)"
         )
 
 
-def freshness_of(
-    refresh: str | float | timedelta, max_staleness: float | timedelta | None
-) -> Freshness:
+def freshness_of(refresh: str | float | timedelta, max_staleness: Duration | None) -> Freshness:
     """Return what `refresh` and `max_staleness` of `lookup_join` ask for.
 
     Raises:
@@ -153,32 +152,32 @@ def freshness_of(
         if not every:
             known = ", ".join(map(repr, _REFRESHES))
             raise ValueError(
-                f"refresh is {refresh!r}; give {known}, or a number of seconds or timedelta of "
-                "more than 0"
+                f"refresh is {refresh!r}; give {known}, or a time of more than 0: seconds, a "
+                "timedelta, or a text such as '1m'"
             )
     allowed = None if max_staleness is None else _seconds(max_staleness)
     if max_staleness is not None and allowed is None:
         raise ValueError(
-            f"max_staleness is {max_staleness!r}; give a number of seconds or a timedelta of 0 or "
-            "more, or None"
+            f"max_staleness is {max_staleness!r}; give a number of seconds, a timedelta, or a time "
+            "such as '1h'; None is any"
         )
     return Freshness(every, allowed)
 
 
-def _seconds(time: object) -> float | None:
-    """Return a time in seconds; None if it is none."""
-    if isinstance(time, timedelta):
-        time = time.total_seconds()
-    if isinstance(time, (int, float)) and not isinstance(time, bool) and 0 <= time < math.inf:
-        return float(time)
-    return None
+def _seconds(time: Any) -> float | None:
+    """Return a time in seconds; None if it is none, or has no end."""
+    try:
+        seconds = seconds_of(time, "time")
+    except (TypeError, ValueError):
+        return None
+    return seconds if seconds < math.inf else None
 
 
 def _miss(on_miss: object, how: How) -> Retry | Literal["raise"] | None:
     if on_miss == "null":
         return None
     if how not in ("left", "inner"):
-        raise ValueError(f"on_miss is {on_miss!r}, which a {how} join does not have; leave it out")
+        raise ValueError(f"on_miss is {on_miss!r}, which is not for a {how} join; leave it out")
     if on_miss == "drop":
         return None
     if on_miss == "raise":
@@ -197,13 +196,13 @@ def _check_versionless(freshness: Freshness, miss: object) -> None:
     """Raise ValueError if something was asked that only versions of a store can do."""
     if freshness.needs_moment:
         raise ValueError(
-            "refresh and max_staleness are for stores, whose versions have times; columnar files "
-            "and Hudi tables answer as they are when lookup_join is called: call it in "
+            "refresh and max_staleness are for stores, which have versions; columnar files "
+            "and Hudi tables are read as they are when lookup_join is called: call it in "
             "foreachBatch, or build a store of them"
         )
     if isinstance(miss, Retry):
         raise ValueError(
-            "on_miss is 'retry', which looks into newer versions of a store; for columnar files "
+            "on_miss is 'retry', which looks in newer versions of a store; for columnar files "
             "and Hudi tables give 'null', 'drop' or 'raise', or build a store of them"
         )
 
@@ -228,7 +227,7 @@ def _strategy(asked: str, store: Dimension) -> tuple[Literal["replicated", "buck
     if asked == "bucketed":
         return "bucketed", "asked for"
     if not isinstance(store, LookupStore):
-        return "replicated", f"{_kind(store)}: a host has the lookup files that its tasks ask for"
+        return "replicated", f"{_kind(store)}: each host builds the lookup files that its tasks use"
     info = store.info()
     size = f"the store has {info.bytes:,} bytes"
     limit = f"{REPLICATED_BYTES:,}"
@@ -269,8 +268,8 @@ def _key_columns(
             raise ValueError(f"on: the facts have more than one column {fact!r}; rename them")
         if key not in keys.names:
             raise KeyError(
-                f"on: the store has no key column {key!r}; its key is {keys.names}; for other "
-                "names give a dict from fact column to key column"
+                f"on: the store has no key column {key!r}; its key is {keys.names}; if the names "
+                "differ, give a dict from fact column to key column"
             )
         if key in fact_of:
             raise ValueError(f"on: the key column {key!r} is given twice")

@@ -22,7 +22,7 @@ JAVA_MIN = 17
 
 _INSTALL = (
     f"install Java {JAVA_MIN} or later (Debian and Ubuntu: apt install openjdk-17-jre-headless; "
-    "macOS: brew install openjdk@17), or set JAVA_HOME to where it is"
+    "macOS: brew install openjdk@17), or set JAVA_HOME to its folder"
 )
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
@@ -58,7 +58,9 @@ def session(
     active = SparkSession.getActiveSession()
     if active is not None:
         if conf:
-            _log.warning("a Spark session is active; these settings do nothing: %s", sorted(conf))
+            _log.warning(
+                "a Spark session is already active; these settings have no effect: %s", sorted(conf)
+            )
         return _with_source(active)
     check_java()
     os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
@@ -84,7 +86,7 @@ def session(
 
 
 def register(spark: SparkSession) -> None:
-    """Give a session the data sources ``lookupstore`` and, to read, ``lookupstore.hudi``.
+    """Register in a session the data sources ``lookupstore`` and, to read, ``lookupstore.hudi``.
 
     Doing so again does nothing. Where Spark can push filters down (4.1 and later), the session is
     set to do it: `spark.sql.python.filterPushdown.enabled`.
@@ -97,10 +99,10 @@ def register(spark: SparkSession) -> None:
     """
     if not _has_sources():
         raise RuntimeError(
-            f"data sources in Python came with Spark 4.0, and this is {pyspark.__version__}; "
-            "build_store and lookup_join work without"
+            f"data sources in Python need Spark 4.0, but this is {pyspark.__version__}; "
+            "build_store and lookup_join work without them"
         )
-    from lookupstore.spark.hudi_source import HudiSource
+    from lookupstore.spark.hudi_format import HudiSource
     from lookupstore.spark.source import StoreSource
 
     if spark.conf.get(_REGISTERED, "") == "true":
@@ -155,7 +157,7 @@ def check_java() -> str:
     version = _VERSION.search(shown)
     if version is None or int(version[1]) < JAVA_MIN:
         found = shown.partition("\n")[0].strip() or "nothing"
-        raise RuntimeError(f"{java} says {found}, too old for Spark; {_INSTALL}")
+        raise RuntimeError(f"{java} is {found}, too old for Spark; {_INSTALL}")
     return java
 
 
@@ -164,9 +166,9 @@ def _find_java() -> str:
     if home:
         java = os.path.join(home, "bin", "java")
         if not os.access(java, os.X_OK):
-            raise RuntimeError(f"JAVA_HOME is {home}, where there is no bin/java; {_INSTALL}")
+            raise RuntimeError(f"JAVA_HOME is {home}, which has no bin/java; {_INSTALL}")
         return java
     found = shutil.which("java")
     if found is None:
-        raise RuntimeError(f"Spark needs Java, and there is none on PATH; {_INSTALL}")
+        raise RuntimeError(f"Spark needs Java, but there is none on PATH; {_INSTALL}")
     return found

@@ -44,7 +44,7 @@ _FAN_IN = 64
 
 @dataclass(frozen=True)
 class RunPart:
-    """Say where the rows of one bucket are in the file of a run."""
+    """Where the rows of one bucket are in the file of a run."""
 
     first_batch: int
     batches: int
@@ -53,7 +53,7 @@ class RunPart:
 
 @dataclass
 class WrittenRun(datasource.WriterCommitMessage):
-    """Tell the driver what one task wrote: the file in the store, if it had rows, and its parts."""
+    """What one task wrote, for the driver: the file in the store, if it had rows, and its parts."""
 
     file: str | None
     parts: dict[int, RunPart]
@@ -94,8 +94,10 @@ class StoreWriter(datasource.DataSourceArrowWriter):
             on_duplicate=parsed.on_duplicate,
             nullable_keys=parsed.nullable_keys,
         )
-        location = Location(parsed.path)
-        new = NewVersion(location, overwrite=overwrite, retain=parsed.retain)
+        location = parsed.location
+        new = NewVersion(
+            location, overwrite=overwrite, allow_empty=parsed.allow_empty, retain=parsed.retain
+        )
         with _modes_named(location):
             new.begin()
         try:
@@ -118,8 +120,8 @@ class StoreWriter(datasource.DataSourceArrowWriter):
         mark = mark_name(task.store_id)
         if task.location.size(mark) is None:
             raise FileNotFoundError(
-                f"{task.location.show(mark)}: the driver wrote this file, and an executor does not "
-                "see it; give a path on a file system that they share"
+                f"{task.location.show(mark)}: the driver wrote this file, but an executor does not "
+                "see it; give a path on a file system that both share"
             )
         try:
             with (
@@ -259,6 +261,6 @@ def _modes_named(location: Location) -> Iterator[None]:
         if str(error) != str(store_exists(location)):
             raise
         raise FileExistsError(
-            f"{location.uri}: holds a store already, and a store is built whole, so that nothing "
-            "can be appended to it; mode('overwrite') publishes its next version"
+            f"{location.uri}: there is already a store, and nothing can be appended to it: "
+            "mode('overwrite') publishes its next version"
         ) from None

@@ -6,8 +6,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lookupstore.build import MAX_BUCKETS, FileOptions, OnDuplicate
+from lookupstore.build import MAX_BUCKETS, FileOptions, OnDuplicate, file_options
 from lookupstore.expiry import HOUR
+from lookupstore.location import Location
+from lookupstore.quantities import bytes_of, seconds_of
 
 WRITE_OPTIONS = (
     "path",
@@ -21,14 +23,15 @@ WRITE_OPTIONS = (
     "block_size",
     "bloom_fpp",
     "retain",
+    "allow_empty",
 )
 
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """Hold what a write was asked, as `build_store` takes it."""
+    """The options of a write, as `build_store` takes them."""
 
-    path: str
+    location: Location
     key: list[str]
     columns: list[str] | None
     buckets: int
@@ -36,6 +39,7 @@ class SinkOptions:
     nullable_keys: list[str]
     files: FileOptions
     retain: float
+    allow_empty: bool
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
@@ -57,28 +61,29 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         raise ValueError("no path; give save() the folder or URI of the store")
     key = given_names(options, "key")
     if not key:
-        raise ValueError("no key; give option('key', 'a,b'): the key columns, in their order")
+        raise ValueError("no key; give option('key', 'a,b'): the key columns, in order")
     buckets = given_number(options, "buckets")
     buckets = 1 if buckets is None else buckets
     if not 1 <= buckets <= MAX_BUCKETS:
         raise ValueError(f"buckets is {buckets}; give a number from 1 to {MAX_BUCKETS}")
-    block_size = given_number(options, "block_size")
-    usual = FileOptions(compression="zstd")  # what `build_store` writes, too
-    files = FileOptions(
-        options.get("compression", usual.compression),
+    location = Location(options["path"])
+    files = file_options(
+        location,
+        options.get("compression"),
         given_number(options, "level"),
-        usual.block_size if block_size is None else block_size,
-        _fraction(options, "bloom_fpp", usual.bloom_fpp),
+        bytes_of(options.get("block_size", FileOptions.block_size), "block_size"),
+        _fraction(options, "bloom_fpp", FileOptions.bloom_fpp),
     )
     return SinkOptions(
-        options["path"],
+        location,
         key,
         given_names(options, "columns"),
         buckets,
         _rule(options.get("on_duplicate", "error")),
         given_names(options, "nullable_keys") or [],
         files,
-        _fraction(options, "retain", HOUR.total_seconds()),
+        seconds_of(options.get("retain", HOUR), "retain"),
+        _truth(options, "allow_empty"),
     )
 
 
@@ -99,7 +104,7 @@ def given_names(options: Mapping[str, str], option: str) -> list[str] | None:
     try:
         names = json.loads(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"{option} is {text!r}, which is no JSON list: {error}") from None
+        raise ValueError(f"{option} is {text!r}, which is not a JSON list: {error}") from None
     if not all(isinstance(name, str) for name in names):
         raise ValueError(f"{option} is {text!r}; give a list of names")
     return list(names)
@@ -129,6 +134,13 @@ def _rule(text: str) -> OnDuplicate:
         if text == rule:
             return rule
     raise ValueError(f"on_duplicate is {text!r}; give error, first, last or max:column")
+
+
+def _truth(options: Mapping[str, str], option: str) -> bool:
+    text = options.get(option, "false").lower()
+    if text not in ("true", "false"):
+        raise ValueError(f"{option} is {text!r}; give true or false")
+    return text == "true"
 
 
 def _fraction(options: Mapping[str, str], option: str, usual: float) -> float:

@@ -22,7 +22,6 @@ from pyspark.sql.types import StructField, StructType
 from lookupstore._keys import bucket_of
 from lookupstore.arrow_types import family_of, plain_type
 from lookupstore.errors import StaleStoreError
-from lookupstore.key_values import successor
 from lookupstore.keys import KeySchema
 from lookupstore.spark.key_ranges import KeyRanges, before, push
 from lookupstore.spark.sink import StoreWriter
@@ -31,7 +30,9 @@ from lookupstore.spark.types import arrow_schema, spark_type, to_spark
 from lookupstore.store import LookupStore
 
 FORMAT = "lookupstore"
-READ_OPTIONS = ("path", "version", "columns", "prefix", "start", "stop", "pushdown")
+READ_OPTIONS = (
+    "path", "version", "columns", "prefix", "starts_with", "start", "stop", "pushdown",
+)  # fmt: skip
 # Until the release that has limits pushed down, Spark keeps what one scan pushed for all scans of
 # the same loaded DataFrame, so that they give wrong rows (SPARK-58551 has mended it).
 SCANS_ARE_SEPARATE = hasattr(datasource.DataSourceReader, "pushLimit")
@@ -40,7 +41,7 @@ _STORES_KEPT = 16
 
 
 class StoreSource(datasource.DataSource):
-    """Be the data source that Spark makes by the name ``lookupstore``."""
+    """The data source that Spark creates for the format ``lookupstore``."""
 
     _pinned: bytes | None = None
 
@@ -93,7 +94,7 @@ class StoreSource(datasource.DataSource):
 
 @dataclass(frozen=True)
 class StoreScan:
-    """Hold what is read of a store, wherever it is read.
+    """What is read of a store, wherever it is read.
 
     Attributes:
         pinned: the pickled store.
@@ -110,7 +111,7 @@ class StoreScan:
 
 @dataclass
 class BucketPartition(datasource.InputPartition):
-    """Hold what one task reads: ranges of the keys of one bucket."""
+    """What one task reads: ranges of the keys of one bucket."""
 
     bucket: int
     ranges: tuple[tuple[bytes, bytes | None], ...]
@@ -216,10 +217,11 @@ def spark_schema(
 
 
 def ranges_of_options(keys: KeySchema, options: Mapping[str, str]) -> KeyRanges:
-    """Return the range of keys that the options `prefix`, `start` and `stop` name.
+    """Return the range of keys that the options `prefix`, `starts_with`, `start`, `stop` name.
 
     Raises:
-        ValueError: a text that is no JSON, or no values of the key; or `prefix` with another.
+        ValueError: a text that is no JSON, or no values of the key; or options that exclude each
+            other.
         TypeError: a value of another kind than its field.
 
     >>> keys = KeySchema(pa.schema({"region": pa.string(), "id": pa.uint8()}))
@@ -231,13 +233,18 @@ def ranges_of_options(keys: KeySchema, options: Mapping[str, str]) -> KeyRanges:
         for name in ("prefix", "start", "stop")
         if name in options
     }
-    if "prefix" in given:
-        if len(given) > 1:
-            raise ValueError("prefix is given with start or stop; give one or the other")
-        beginning = keys.encode_prefix(given["prefix"])
-        if beginning is None:
-            return KeyRanges(())
-        return KeyRanges().within(beginning, successor(beginning))
+    beginning: Any = options.get("starts_with")
+    if "prefix" in given or beginning is not None:
+        if "start" in given or "stop" in given:
+            raise ValueError(
+                "start or stop is given with prefix or starts_with; give one or the other"
+            )
+        prefix = given.get("prefix", ())
+        if beginning is not None and len(prefix) < len(keys.names):
+            # Text as it is: it needs no JSON.
+            beginning = _typed(keys.schema.field(len(prefix)), "starts_with", beginning)
+        found = keys.encode_prefix(prefix, beginning)
+        return KeyRanges(()) if found is None else KeyRanges().within(*found)
     start = before(keys, given["start"]) if "start" in given else b""
     stop = before(keys, given["stop"]) if "stop" in given else None
     return KeyRanges(()) if start is None else KeyRanges().within(start, stop)
@@ -248,8 +255,8 @@ def _key_values(keys: KeySchema, option: str, text: str) -> tuple[Any, ...]:
         parsed = json.loads(text)
     except json.JSONDecodeError as error:
         raise ValueError(
-            f"{option} is {text!r}, which is no JSON ({error}); give a JSON list of the values of "
-            f"the first key columns, which are {keys.names}; text goes in double quotes"
+            f"{option} is {text!r}, which is not JSON ({error}); give a JSON list of the values of "
+            f"the first key columns, which are {keys.names}; put text in double quotes"
         ) from None
     values = tuple(parsed) if isinstance(parsed, list) else (parsed,)
     if len(values) > len(keys.names):
@@ -270,7 +277,7 @@ def _typed(field: pa.Field, option: str, value: Any) -> Any:
         return pa.scalar(value).cast(plain)
     except pa.ArrowException as error:
         raise ValueError(
-            f"{option}: {value!r} is no value of the key column {field.name!r}, which is "
+            f"{option}: {value!r} is not a value of the key column {field.name!r}, which is "
             f"{field.type}: {error}"
         ) from None
 

@@ -6,7 +6,7 @@ import functools
 import time
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -15,25 +15,27 @@ from lookupstore import stats
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.errors import StaleStoreError
 from lookupstore.host_folder import default_folder
-from lookupstore.hudi import TableLookup
 from lookupstore.keys import KeySchema
 from lookupstore.location import Location
 from lookupstore.spark.freshness import Chosen, Freshness
 from lookupstore.stats import Counts
 from lookupstore.store import LookupStore
 
+if TYPE_CHECKING:  # joins with stores need nothing of Hudi
+    from lookupstore.hudi import TableLookup
+
 # A worker serves many queries; the files of stores that it no longer uses are closed.
 _STORES_KEPT = 16
 
 
 #: What answers keys as it was when the join was planned: it is pickled as that.
-AsPlanned: TypeAlias = ColumnarFiles | TableLookup
+AsPlanned: TypeAlias = "ColumnarFiles | TableLookup"
 #: What answers the keys of a join.
-Dimension: TypeAlias = LookupStore | AsPlanned
+Dimension: TypeAlias = "LookupStore | AsPlanned"
 
 
 class Sum(Protocol):
-    """Take counts, as an accumulator of Spark does."""
+    """Counts that add up, as an accumulator of Spark."""
 
     def add(self, term: Counts) -> None:
         """Add the counts of a task."""
@@ -41,7 +43,7 @@ class Sum(Protocol):
 
 @dataclass(frozen=True)
 class Retry:
-    """Say how often missing keys are looked up again in newer versions, and after how long.
+    """How often missing keys are looked up again in newer versions, and after how long.
 
     Attributes:
         attempts: how often at most.
@@ -54,7 +56,7 @@ class Retry:
 
 @dataclass(frozen=True)
 class PlannedStore:
-    """Name a store, and the version of it that a join was planned on."""
+    """A store, and the version of it that a join was planned on."""
 
     location: Location
     version: Chosen
@@ -62,7 +64,7 @@ class PlannedStore:
 
 @dataclass(frozen=True)
 class Lookup:
-    """Say what a worker looks up.
+    """What a worker looks up.
 
     Attributes:
         dimension: where.
@@ -84,7 +86,7 @@ class Lookup:
 
 
 class Task:
-    """Give what answers a task, and report what was done with it.
+    """What answers the lookups of a task, and the report of what was done.
 
     Use it in a ``with`` block: what it counted is reported at the end, also if the query needs no
     more rows.
@@ -231,7 +233,7 @@ def _opened(location: Location, version: int, store_id: str) -> LookupStore:
     if store.id != store_id:
         store.close()
         raise StaleStoreError(
-            f"{location.uri}: replaced since the join was planned (then {store_id}, now "
+            f"{location.uri}: replaced since the join was planned (it was {store_id}, now it is "
             f"{store.id}); call lookup_join again"
         )
     return store

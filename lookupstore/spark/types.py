@@ -128,7 +128,7 @@ def to_spark(array: pa.Array, kind: pa.DataType, column: str) -> pa.Array:
         return array.cast(kind)
     except pa.ArrowInvalid as error:
         raise ValueError(
-            f"column {column!r} of the store is {array.type}, of which Spark cannot hold all "
+            f"column {column!r} of the store is {array.type}, and Spark cannot hold all of its "
             f"values: {error}; leave it out with columns=, or store it in microseconds"
         ) from None
 
@@ -148,7 +148,7 @@ def _time_type(kind: pa.DataType, column: str, times: bool) -> tuple[sql.DataTyp
         raise _unknown(kind, column)
     if not times:
         raise TypeError(
-            f"column {column!r} of the store is {kind}, and this Spark session has times off; set "
+            f"column {column!r} of the store is {kind}, but this Spark session has times off; set "
             f"{TIME_SETTING} to true, or leave the column out with columns="
         )
     return sql.TimeType(), pa.time64("ns")
@@ -211,7 +211,7 @@ def _arrow_type(kind: sql.DataType, column: str) -> pa.DataType:
         return pa.time64("ns")
     if type(kind) not in _TO_ARROW:
         raise TypeError(
-            f"column {column!r} is {kind.simpleString()}, which Spark does not give to Arrow; "
+            f"column {column!r} is {kind.simpleString()}, which Spark cannot give to Arrow; "
             "cast it or leave it out"
         )
     return _TO_ARROW[type(kind)]

@@ -1,6 +1,8 @@
 from collections.abc import Callable
 from typing import Any, TypeVar, final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from typing_extensions import Self, disjoint_base
 
@@ -35,6 +37,8 @@ class Lookup:
     @property
     def in_place(self) -> bool: ...
     @property
+    def is_copy(self) -> bool: ...
+    @property
     def filter_negatives(self) -> int: ...
     @property
     def blocks_read(self) -> int: ...
@@ -58,6 +62,18 @@ class Found(Answers):
 class Values(Answers):
     def __new__(cls, length: int) -> Self: ...
     def array(self) -> pa.LargeBinaryArray: ...
+
+@final
+class Spread:
+    def __new__(cls, length: int) -> Self: ...
+    @property
+    def length(self) -> int: ...
+    def part(self, places: npt.NDArray[np.uint32]) -> Part: ...
+    def answer(self, answers: Answers) -> None: ...
+
+@final
+class Part(Answers):
+    def __new__(cls, length: int, whole: Spread, places: npt.NDArray[np.uint32]) -> Self: ...
 
 @disjoint_base
 class Batch:

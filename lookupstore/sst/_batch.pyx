@@ -8,7 +8,7 @@ cimport cython
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 import pyarrow as pa
 
@@ -40,6 +40,10 @@ from lookupstore.sst._table cimport (
     ls_ready_get,
     ls_ready_use,
 )
+
+
+cdef extern from "ls_bytes.h":
+    void LS_PREFETCH(const void *address) noexcept nogil
 
 
 cdef extern from "ls_hash.h":
@@ -181,6 +185,11 @@ cdef class Lookup:
         """Whether all blocks are used where they are, in the map of the file."""
         return self.table.pins == NULL
 
+    @property
+    def is_copy(self):
+        """Whether the file is a local copy, which may still be coming."""
+        return self.fill is not None
+
     cdef ReadyBlock ready_block(self, size_t number):
         """Load a block and make it ready."""
         self.blocks_read += 1
@@ -251,6 +260,7 @@ cdef class Lookup:
     def answer(self, BinaryColumn keys not None, Answers answers not None):
         """Find keys, and give what is at them to `answers`, which has room for as many."""
         cdef Batch batch = Batch(self, keys, answers)
+        answers.begin(self)
         batch.find()
         self.filter_negatives += batch.negatives
         self.block_uses += batch.routed_keys
@@ -261,6 +271,10 @@ cdef class Answers:
 
     def __cinit__(self, size_t length, *given):
         self.length = length
+
+    cdef int begin(self, lookup) except -1:
+        """Take note of the lookup whose answers come next."""
+        return 0
 
     cdef bint take(self, const ls_slice *answers, size_t start, size_t count) noexcept nogil:
         """Copy the answers to keys `start` and following, and count `missing`; False: not yet.
@@ -341,6 +355,108 @@ cdef class Values(Answers):
             null_count=self.missing)
 
 
+@cython.final
+cdef class Spread:
+    """Where the values of `length` keys lie, which are looked for in several files.
+
+    Each file answers to a `part` of the keys. Values that lie in the map of a file are not copied,
+    unless it is a local copy.
+    """
+
+    cdef readonly size_t length
+    cdef object owner
+    cdef ls_slice *answers  # of all keys, in their order
+    cdef list lookups       # that keep what is pointed to
+    cdef list arenas        # copies of what nobody keeps
+
+    def __cinit__(self, size_t length):
+        self.length = length
+        self.owner = allocate(length * sizeof(ls_slice))
+        self.answers = <ls_slice *>buffer_data(self.owner)
+        memset(self.answers, 0, length * sizeof(ls_slice))
+        self.lookups, self.arenas = [], []
+
+    def part(self, const uint32_t[::1] places not None):
+        """Return what takes the answers of one file, the first of which is to key `places[0]`."""
+        return Part(places.shape[0], self, places)
+
+    def answer(self, Answers answers not None):
+        """Give what is at each key to `answers`, when all files have answered."""
+        cdef size_t start = 0, count, i
+        cdef Lookup lookup
+        if answers.length != self.length:
+            raise ValueError(f"room for {answers.length} answers to {self.length} keys")
+        try:
+            while start < self.length:
+                with nogil:
+                    while start < self.length:
+                        count = min(PIECE, self.length - start)
+                        # They were found bucket by bucket, and are no longer in the caches.
+                        for i in range(start, start + count):
+                            LS_PREFETCH(self.answers[i].data)
+                        if not answers.take(self.answers + start, start, count):
+                            break
+                        start += count
+                if start < self.length:
+                    answers.prepare(self.answers + start, start, count)
+        finally:
+            for lookup in self.lookups:
+                lookup.check_file()
+
+
+@cython.final
+cdef class Part(Answers):
+    """The answers of one file, each put where it belongs among those of all files."""
+
+    cdef Spread whole
+    cdef const uint32_t[::1] places
+    cdef bint stay           # what is found is kept by who finds it
+    cdef uint8_t *arena      # else it is copied to here
+    cdef size_t room
+
+    def __cinit__(self, size_t length, Spread whole not None, const uint32_t[::1] places not None):
+        cdef size_t i
+        self.whole = whole
+        self.places = places
+        for i in range(length):
+            if places[i] >= whole.length:
+                raise IndexError(f"place {places[i]} of {whole.length}")
+
+    cdef int begin(self, lookup) except -1:
+        # A local copy in use keeps its room from others: it is not kept until all have answered.
+        self.stay = lookup.in_place and not lookup.is_copy
+        if self.stay:
+            self.whole.lookups.append(lookup)
+        return 0
+
+    cdef bint take(self, const ls_slice *answers, size_t start, size_t count) noexcept nogil:
+        cdef ls_slice *answer
+        cdef size_t i
+        # A value without bytes needs no room, but an address.
+        if not self.stay and (
+                self.arena == NULL or ls_batch_size(answers, count) > self.room):
+            return False
+        for i in range(count):
+            answer = self.whole.answers + self.places[start + i]
+            answer[0] = answers[i]
+            if answer.data == NULL:
+                self.missing += 1
+            elif not self.stay:
+                memcpy(self.arena, answer.data, answer.size)
+                answer.data = self.arena
+                self.arena += answer.size
+                self.room -= answer.size
+        return True
+
+    cdef int prepare(self, const ls_slice *answers, size_t start, size_t count) except -1:
+        cdef size_t needed = ls_batch_size(answers, count)
+        arena = allocate(needed + 1)
+        self.whole.arenas.append(arena)
+        self.arena = <uint8_t *>buffer_data(arena)
+        self.room = needed
+        return 0
+
+
 def hash_keys(BinaryColumn keys not None):
     """Hash keys, and let them keep their hashes: lookups in several files need these once."""
     cdef size_t count = keys.column.length, bad = 0
@@ -353,7 +469,7 @@ def hash_keys(BinaryColumn keys not None):
     with nogil:
         status = ls_hash_column(&keys.column, 0, count, hashes, &bad)
     if status != LS_OK:
-        raise ValueError(f"keys[{bad}]: the Arrow offsets leave their data buffer")
+        raise ValueError(f"keys[{bad}]: the Arrow offsets point outside their data buffer")
     keys.hashes = owner
     keys.column.hashes = hashes
 
@@ -575,4 +691,4 @@ cdef class Batch:
         if self.status == LS_BAD_KEY:
             ls_column_get(&self.keys.column, self.bad_key, &key)
             check_key(self.order, key, f"keys[{self.bad_key}]")
-        raise ValueError(f"keys[{self.bad_key}]: the Arrow offsets leave their data buffer")
+        raise ValueError(f"keys[{self.bad_key}]: the Arrow offsets point outside their data buffer")

@@ -3,6 +3,7 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_CLEAR, Py_INCREF
+from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
@@ -28,6 +29,7 @@ from lookupstore._arrow cimport (
     bytes_of,
     ls_column_get,
     ls_column_is_valid,
+    ls_get_varint64,
 )
 
 from lookupstore.errors import CorruptionError
@@ -72,7 +74,7 @@ cdef ls_order order_of(str name) except? LS_ORDER_BYTES:
         return LS_ORDER_INT32
     if name == "int64":
         return LS_ORDER_INT64
-    raise ValueError(f"order={name!r} is none of 'bytes', 'int8', 'int16', 'int32', 'int64'")
+    raise ValueError(f"order must be 'bytes', 'int8', 'int16', 'int32' or 'int64', not {name!r}")
 
 
 cdef str status_text(ls_status status):
@@ -89,7 +91,7 @@ cdef str status_text(ls_status status):
     if status == LS_BAD_ORDER:
         return "a key that does not come after the one before it"
     if status == LS_BAD_KEY:
-        return "a key of a size that the key order does not know"
+        return "a key whose size does not fit the key order"
     return f"status {<int>status}"
 
 
@@ -224,7 +226,7 @@ cdef class BlockBuilder:
             which = "keys" if not ls_column_is_valid(&keys.column, row) else "values"
             raise ValueError(f"{which}[{row}] is null; a file has no null keys or values")
         if status == LS_BAD_COLUMN:
-            raise ValueError(f"row {row}: the Arrow offsets leave their data buffer")
+            raise ValueError(f"row {row}: the Arrow offsets point outside their data buffer")
         ls_column_get(&keys.column, row, &key)
         if status == LS_BAD_KEY:
             check_key(self.order, key, f"keys[{row}]")
@@ -305,6 +307,31 @@ cdef class Block:
             raise IndexError(f"record {i} of {self.block.count}")
         self.fail(ls_block_record(&self.block, i, &key, &value), f"record {i} of the block")
         return (<char *>key.data)[:key.size], (<char *>value.data)[:value.size]
+
+    def handles(self, size_t end, size_t trailer):
+        """Return (offset, size) of each block that an index names: end to end, and before `end`."""
+        cdef ls_slice key, value
+        cdef const uint8_t *at
+        cdef uint64_t offset, size
+        cdef size_t expected = 0
+        cdef uint32_t i
+        cdef list found = []
+        for i in range(self.block.count):
+            self.fail(ls_block_record(&self.block, i, &key, &value), f"record {i} of the block")
+            at = value.data
+            if (ls_get_varint64(&at, value.data + value.size, &offset) != LS_OK
+                    or ls_get_varint64(&at, value.data + value.size, &size) != LS_OK
+                    or at != value.data + value.size):
+                raise CorruptionError(
+                    self.path, self.offset, f"handle of block {i}",
+                    (<char *>value.data)[:value.size].hex() or "no bytes")
+            if offset != expected or trailer > end - expected or size > end - expected - trailer:
+                raise CorruptionError(
+                    self.path, self.offset, f"block {i} at offset {expected}, before the index",
+                    f"offset {offset} and size {size}")
+            found.append((offset, size))
+            expected += size + trailer
+        return found
 
     def lower_bound(self, bytes key not None):
         """Return the position of the first record whose key is not smaller."""

@@ -190,15 +190,15 @@ cdef class Filter:
         self.filter.size = bytes.size
         if self.filter.kind == LS_FILTER_SPLIT_BLOCK:
             if len(data) == 0 or len(data) % 32 != 0:
-                raise ValueError(f"{len(data)} bytes, which is no multiple of 32")
+                raise ValueError(f"{len(data)} bytes, which is not a multiple of 32")
         elif self.filter.kind == LS_FILTER_PAIMON:
             if len(data) == 0 or len(data) > MOST_PAIMON_BYTES:
-                raise ValueError(f"{len(data)} bytes, which Java can not make")
+                raise ValueError(f"{len(data)} bytes, which Java cannot write")
             if entries == 0 or entries > <uint64_t>9223372036854775807:
                 raise ValueError(f"{entries} expected entries")
             self.filter.hashes = ls_paimon_filter_hashes(len(data), entries)
             if self.filter.hashes > MOST_HASHES:
-                raise ValueError(f"{self.filter.hashes} positions a key")
+                raise ValueError(f"{self.filter.hashes} positions per key")
 
     @property
     def data(self):
@@ -232,4 +232,4 @@ cdef ls_filter_kind kind_of(str kind) except? LS_FILTER_NONE:
         return LS_FILTER_SPLIT_BLOCK
     if kind == "paimon-murmur3":
         return LS_FILTER_PAIMON
-    raise ValueError(f"kind={kind!r} is no filter")
+    raise ValueError(f"kind={kind!r} is not a kind of filter")

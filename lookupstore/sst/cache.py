@@ -22,13 +22,13 @@ LOOKS = 8
 
 
 class Table(Protocol):
-    """Hold blocks that a cache counts."""
+    """Blocks that a cache counts."""
 
     def release(self, number: int) -> bool:
-        """Let go of a block unless it is in use or was used since the last call."""
+        """Release a block unless it is in use or was used since the last call."""
 
     def forget(self) -> None:
-        """Let go of all blocks, whatever uses them."""
+        """Release all blocks, whatever uses them."""
 
 
 class BlockCache:
@@ -106,7 +106,7 @@ class BlockCache:
             self._shrink(LOOKS)
 
     def trim(self) -> None:
-        """Let go of what was in use when its time had come."""
+        """Release what was in use when it should have been evicted."""
         if self._nbytes > self._capacity:
             with self._lock:
                 self._shrink()

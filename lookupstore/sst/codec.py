@@ -13,6 +13,7 @@ import pyarrow as pa
 import zstandard
 
 from lookupstore.errors import FormatError
+from lookupstore.extras import require
 from lookupstore.sst.format import CODEC_IDS, CODECS, MAX_BLOCK, pack_varint, unpack_varint
 
 _LENGTHS = struct.Struct("<ii")
@@ -38,9 +39,9 @@ class Compressor:
 
     def __init__(self, codec: str, level: int | None, *, java: bool) -> None:
         if codec not in ("none", "zstd", "lz4"):
-            raise ValueError(f"compression={codec!r} is none of 'none', 'zstd', 'lz4'")
+            raise ValueError(f"compression must be 'none', 'zstd' or 'lz4', not {codec!r}")
         if level is not None and codec != "zstd":
-            raise ValueError(f"level={level} goes with compression='zstd', not {codec!r}")
+            raise ValueError(f"level={level} needs compression='zstd', not {codec!r}")
         if level is not None and not -131072 <= level <= zstandard.MAX_COMPRESSION_LEVEL:
             raise ValueError(f"level={level} is beyond zstd's {zstandard.MAX_COMPRESSION_LEVEL}")
         self._codec = codec
@@ -129,11 +130,11 @@ def _decode_lz4(body: bytes | memoryview, plain: int) -> bytes:
 
 def _decode_lzo(body: bytes | memoryview, plain: int) -> bytes:
     try:
-        from lzallright import LZOCompressor, LZOError
-    except ImportError:
-        raise FormatError(
-            "codec lzo: pip install 'lookupstore[lzo]' to read it (Python 3.11 or later)"
-        ) from None
+        require("lzo", "codec lzo")
+    except ImportError as error:
+        raise FormatError(f"{error} (Python 3.11 or later)") from None
+    from lzallright import LZOCompressor, LZOError
+
     try:
         block: bytes = LZOCompressor.decompress(bytes(body), output_size_hint=plain)
     except LZOError as error:

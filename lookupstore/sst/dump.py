@@ -82,7 +82,7 @@ def layout(path: str | os.PathLike[str], order: str = "bytes", *, records: bool 
         [('data block 0', 0, 33), ('filter', 33, 37), ('index block', 70, 18)]
     """
     if order not in KEY_ORDERS:
-        raise ValueError(f"order={order!r} is none of {', '.join(map(repr, KEY_ORDERS))}")
+        raise ValueError(f"order must be one of {', '.join(map(repr, KEY_ORDERS))}, not {order!r}")
     path = os.path.abspath(os.fspath(path))
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -92,7 +92,7 @@ def layout(path: str | os.PathLike[str], order: str = "bytes", *, records: bool 
         if dialect is None:
             raise FormatError(f"{path}: not a sorted lookup file ({size} bytes, no known magic)")
         if dialect is NATIVE and order != "bytes":
-            raise ValueError(f"order={order!r}: {path} is native and says its own order, 'bytes'")
+            raise ValueError(f"order={order!r}: {path} is a native file, whose order is 'bytes'")
         return _Survey(file, path, size, dialect, order, records).layout(tail)
 
 
@@ -252,7 +252,7 @@ class _Survey:
         if self.dialect is NATIVE:
             region.fields["blocks"] = len(bits) // 32
         else:
-            region.fields |= {"expected entries": entries, "positions a key": filter.hashes}
+            region.fields |= {"expected entries": entries, "positions per key": filter.hashes}
         region.fields["bits set"] = ones
         return None if region.errors else filter
 

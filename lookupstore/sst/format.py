@@ -33,7 +33,7 @@ MAX_BLOCK = 2**31 - 1
 
 @dataclass(frozen=True)
 class Dialect:
-    """Hold what differs between two kinds of file with the same blocks."""
+    """What differs between two kinds of file with the same blocks."""
 
     name: str
     magic: int
@@ -59,7 +59,7 @@ _TRAILER = struct.Struct("<BI")
 
 @dataclass(frozen=True)
 class Footer:
-    """Hold the handles at the end of a file: (offset, size without trailer) of each region."""
+    """The handles at the end of a file: (offset, size without trailer) of each region."""
 
     index: tuple[int, int]
     filter: tuple[int, int] | None = None
@@ -178,7 +178,7 @@ def block_checksum(dialect: Dialect, codec: int, payload: bytes | memoryview) ->
 
 @dataclass(frozen=True)
 class Info:
-    """Describe a file: what its footer, properties and block trailers say.
+    """A description of a file: what its footer, properties and block trailers say.
 
     Attributes:
         path: of the file.
@@ -304,7 +304,7 @@ def unpack_properties(properties: Mapping[bytes, bytes]) -> dict[str, Any]:
         try:
             return None if value is None else pa.ipc.read_schema(pa.py_buffer(value))
         except (pa.ArrowInvalid, OSError) as error:
-            raise ValueError(f"property {name.decode()} is no Arrow schema: {error}") from None
+            raise ValueError(f"property {name.decode()} is not an Arrow schema: {error}") from None
 
     order = text(b"key.order")
     if order not in KEY_ORDERS:

@@ -15,7 +15,7 @@ _SPLIT_BLOCK = 32
 
 @dataclass(frozen=True)
 class Piece:
-    """Hold bytes that mean one thing, and what they mean."""
+    """Bytes that mean one thing, and what they mean."""
 
     offset: int
     data: bytes
@@ -137,7 +137,7 @@ class _Cutter:
             for number, one in enumerate(region.contents):
                 self.take(4, f"record {number} is at {one.offset}")
         (number,) = struct.unpack_from("<i", self.data, end - 5)
-        self.take(4, f"{number} bytes a record" if region.aligned else f"{number} records")
+        self.take(4, f"{number} bytes per record" if region.aligned else f"{number} records")
         self.take(1, "aligned" if region.aligned else "unaligned")
 
     def value(self, value: bytes) -> str:

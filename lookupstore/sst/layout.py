@@ -46,7 +46,7 @@ FOOTER_FIELDS: Mapping[str, tuple[tuple[str, str], ...]] = {
 
 @dataclass(frozen=True)
 class Checksum:
-    """Hold the checksum that is stored with a region and the one that its bytes have."""
+    """The checksum that is stored with a region and the one that its bytes have."""
 
     name: str
     stored: int
@@ -54,13 +54,13 @@ class Checksum:
 
     @property
     def ok(self) -> bool:
-        """Tell whether both are the same."""
+        """Whether both are the same."""
         return self.stored == self.found
 
 
 @dataclass(frozen=True)
 class Record:
-    """Hold one record of a block: where it starts in the decoded block, key and value."""
+    """One record of a block: where it starts in the decoded block, key and value."""
 
     offset: int
     key: bytes
@@ -69,7 +69,7 @@ class Record:
 
 @dataclass
 class Region:
-    """Describe one stretch of the file.
+    """One stretch of the file.
 
     Attributes:
         kind: ``data block``, ``null bitmap``, ``filter``, ``index block``, ``properties``,
@@ -137,7 +137,7 @@ class Region:
 
 @dataclass(frozen=True)
 class IndexEntry:
-    """Hold one record of the index: the last key of a data block and the block's handle."""
+    """One record of the index: the last key of a data block and the block's handle."""
 
     last_key: bytes
     offset: int
@@ -146,7 +146,7 @@ class IndexEntry:
 
 @dataclass(frozen=True)
 class Layout:
-    """Describe a file region by region.
+    """A file, region by region.
 
     Attributes:
         path: of the file.
@@ -166,7 +166,7 @@ class Layout:
 
     @property
     def ok(self) -> bool:
-        """Tell whether no region has an error."""
+        """Whether no region has an error."""
         return not any(region.errors for region in self.regions)
 
     def region(self, kind: str) -> Region | None:

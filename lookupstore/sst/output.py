@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import uuid
+from collections.abc import Iterator
 
 from lookupstore.sst._writeback import start_writeback
 
@@ -16,8 +18,19 @@ PIECE = 2 << 20
 WRITEBACK = 4 << 20
 
 
+@contextlib.contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Let errors of writing name the file: those of an open file, such as a full disk, do not."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = path
+        raise
+
+
 class Output:
-    """Write a file that is seen, complete and synced, after `publish`, and not at all before.
+    """A file that is visible, complete and synced, after `publish`, and not at all before.
 
     Temporary name, fsync, link (rename with `overwrite`), fsync of the folder. One thread at a
     time may write.
@@ -33,6 +46,8 @@ class Output:
         if not overwrite and os.path.lexists(path):
             raise FileExistsError(f"{path} exists; pass overwrite=True to replace it")
         folder, name = os.path.split(path)
+        if not os.path.isdir(folder):
+            raise FileNotFoundError(errno.ENOENT, "no such folder; make it first", folder)
         self._temporary = os.path.join(folder, f".{name}.{uuid.uuid4().hex}.tmp")
         # Our own buffer and not Python's, which a child of fork would flush, too.
         self._piece = memoryview(bytearray(PIECE))
@@ -59,8 +74,9 @@ class Output:
 
     def _flush(self) -> None:
         rest = self._piece[: self._filled]
-        while rest:
-            rest = rest[self._file.write(rest) :]
+        with naming(self.path):
+            while rest:
+                rest = rest[self._file.write(rest) :]
         self._filled = 0
         if self.offset - self._writeback_from >= WRITEBACK:
             size = self.offset - self._writeback_from
@@ -74,8 +90,9 @@ class Output:
             FileExistsError: the file has appeared meanwhile and `overwrite` is False.
         """
         self._flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
+        with naming(self.path):
+            os.fsync(self._file.fileno())
+            self._file.close()
         if self._overwrite:
             os.replace(self._temporary, self.path)
             self._sync_folder()
@@ -84,7 +101,7 @@ class Output:
                 os.link(self._temporary, self.path)
             except FileExistsError:
                 raise FileExistsError(
-                    f"{self.path} has appeared meanwhile; pass overwrite=True to replace it"
+                    f"{self.path} was created meanwhile; pass overwrite=True to replace it"
                 ) from None
             try:
                 os.unlink(self._temporary)

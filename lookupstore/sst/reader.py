@@ -12,6 +12,8 @@ import pyarrow as pa
 
 from lookupstore._arrow import BinaryColumn
 from lookupstore.errors import ClosedError, CorruptionError
+from lookupstore.home import expanded
+from lookupstore.keyword_only import keyword_only
 from lookupstore.sst._batch import Answers, Lookup, hash_keys
 from lookupstore.sst._block import Block
 from lookupstore.sst._filter import Filter
@@ -23,7 +25,6 @@ from lookupstore.sst.format import (
     NATIVE,
     TRAILER_SIZE,
     Info,
-    unpack_handle,
     unpack_properties,
 )
 from lookupstore.sst.stored import AHEAD, Fill, StoredFile
@@ -56,7 +57,7 @@ def hashed_keys(keys: Any) -> BinaryColumn:
 
 
 class Reader:
-    """Answer what is at a key of one sorted file.
+    """One open sorted file, which answers what is at a key.
 
     Both dialects open, told apart by their magic. Threads may share a reader; a child of fork may
     use its parent's; a pickled reader opens the file again.
@@ -83,7 +84,7 @@ class Reader:
         >>> reader = Reader("ages.sst")
         >>> reader.get(b"alan"), reader.get(b"bob"), len(reader)
         (b'41', None, 3)
-        >>> [key for key, _ in reader.items(prefix=b"a")]
+        >>> [key for key, _ in reader.items(starts_with=b"a")]
         [b'ada', b'alan']
 
     Source: SortLookupStoreReader of Apache Paimon; docs/format.md.
@@ -98,22 +99,25 @@ class Reader:
         fill: Fill | None = None,
     ) -> None:
         if order not in KEY_ORDERS:
-            raise ValueError(f"order={order!r} is none of {', '.join(map(repr, KEY_ORDERS))}")
+            raise ValueError(
+                f"order must be one of {', '.join(map(repr, KEY_ORDERS))}, not {order!r}"
+            )
         self._order = order
         self._cache = shared_cache if cache is None else cache
-        file = StoredFile(os.path.abspath(os.fspath(path)), fill)
+        file = StoredFile(os.path.abspath(expanded(os.fspath(path))), fill)
         self._path = file.path
         self._filled = fill is not None
         if file.dialect is NATIVE and order != "bytes":
             raise ValueError(
-                f"order={order!r}: {self._path} is native and says its own order, 'bytes'"
+                f"order={order!r}: {self._path} is a native file, whose order is 'bytes'"
             )
         footer = file.footer
         regions = (footer.null_bitmap, footer.filter, footer.index, footer.properties)
         file.fill_blocks([handle for handle in regions if handle is not None])
         self._index = file.block(file.footer.index, "index block", order)
         self._index.validate(file.dialect is not NATIVE)
-        self._handles = self._load_handles(file)
+        # Of all data blocks, which lie end to end from offset 0.
+        self._handles = self._index.handles(file.footer.index[0], TRAILER_SIZE)
         self._filter = self._load_filter(file)
         self._check_null_bitmap(file)
         self._info = self._load_info(file)
@@ -121,28 +125,6 @@ class Reader:
         self._lookup: Lookup | None = self._start_lookup(file)
 
     # -- opening
-
-    def _load_handles(self, file: StoredFile) -> list[tuple[int, int]]:
-        """Return the handles of all data blocks, which lie end to end from offset 0."""
-        handles = []
-        offset = 0
-        for number in range(len(self._index)):
-            try:
-                handle = unpack_handle(self._index.record(number)[1])
-            except ValueError as error:
-                raise CorruptionError(
-                    self._path, self._index.offset, f"handle of block {number}", error
-                ) from None
-            if handle[0] != offset or offset + handle[1] + TRAILER_SIZE > file.footer.index[0]:
-                raise CorruptionError(
-                    self._path,
-                    self._index.offset,
-                    f"block {number} at offset {offset}, before the index",
-                    f"offset {handle[0]} and size {handle[1]}",
-                )
-            handles.append(handle)
-            offset += handle[1] + TRAILER_SIZE
-        return handles
 
     def _load_filter(self, file: StoredFile) -> Filter:
         handle = file.footer.filter
@@ -306,7 +288,7 @@ class Reader:
         return self._search().get_many(keys)
 
     def answer(self, keys: Any, answers: Answers) -> None:
-        """Give the values of many keys to `answers`, each where it lies, and copy none.
+        """Pass the values of many keys to `answers`, each where it lies, without a copy.
 
         Args:
             keys: as for `get_many`.
@@ -324,37 +306,42 @@ class Reader:
         """Return which of many keys are there, as a boolean array of length n."""
         return self._search().contains_many(BinaryColumn(keys, "keys"))
 
+    @keyword_only
     def scan(
         self,
+        *,
         start: bytes | None = None,
         stop: bytes | None = None,
-        prefix: bytes | None = None,
+        starts_with: bytes | None = None,
         reverse: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         """Yield records in key order as batches with columns ``key`` and ``value`` (large_binary).
 
         Args:
             start: first key wanted.
-            stop: first key not wanted any more.
-            prefix: only keys that start so; in place of start and stop.
+            stop: stop before this key.
+            starts_with: only keys that begin so; in place of start and stop.
             reverse: from the last record to the first.
 
         Raises:
             ClosedError: the reader is closed, or closed while the scan goes on.
             CorruptionError: a block in the range is damaged.
-            TypeError: start, stop or prefix are no bytes.
-            ValueError: prefix with start or stop, or with an integer key order.
+            TypeError: start, stop or starts_with are no bytes, or have no name.
+            ValueError: starts_with with start or stop, or with an integer key order.
         """
         self._check_open()
-        for name, bound in (("start", start), ("stop", stop), ("prefix", prefix)):
+        for name, bound in (("start", start), ("stop", stop), ("starts_with", starts_with)):
             if bound is not None and not isinstance(bound, bytes):
                 raise TypeError(f"{name} is {type(bound).__name__}; give bytes")
-        if prefix is not None:
+        if starts_with is not None:
             if start is not None or stop is not None:
-                raise ValueError("give prefix, or start and stop, not both")
+                raise ValueError("give starts_with, or start and stop, not both")
             if self._order != "bytes":
-                raise ValueError(f"prefix needs the key order 'bytes'; this one is {self._order!r}")
-            start, stop = prefix, _after_prefix(prefix)
+                raise ValueError(
+                    f"starts_with needs the key order 'bytes'; this one is {self._order!r}; give "
+                    "start and stop"
+                )
+            start, stop = starts_with, _after_prefix(starts_with)
         return self._scan(start, stop, reverse)
 
     def _scan(
@@ -386,15 +373,17 @@ class Reader:
             if low < high:
                 yield pa.RecordBatch.from_arrays([keys, values], schema=SCAN_SCHEMA)
 
+    @keyword_only
     def items(
         self,
+        *,
         start: bytes | None = None,
         stop: bytes | None = None,
-        prefix: bytes | None = None,
+        starts_with: bytes | None = None,
         reverse: bool = False,
     ) -> Iterator[tuple[bytes, bytes]]:
         """Yield (key, value) pairs of bytes in key order; arguments as of `scan`."""
-        for batch in self.scan(start, stop, prefix, reverse):
+        for batch in self.scan(start=start, stop=stop, starts_with=starts_with, reverse=reverse):
             yield from zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
 
     def __iter__(self) -> Iterator[bytes]:
@@ -467,7 +456,7 @@ class Reader:
         return self._info
 
     def close(self) -> None:
-        """Let go of the file; closing a closed reader does nothing.
+        """Close the file; closing a closed reader does nothing.
 
         Calls that other threads are in finish first.
         """
@@ -488,7 +477,9 @@ class Reader:
     def __reduce__(self) -> tuple[Any, ...]:
         self._check_open()
         if self._filled:
-            raise TypeError(f"{self._path}: the reader of a copy that is filled cannot be pickled")
+            raise TypeError(
+                f"{self._path}: the reader of a copy that is being filled cannot be pickled"
+            )
         return _reopen, (self._path, self._order)
 
     def __repr__(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -52,7 +53,7 @@ class Fill(Protocol):
 
 
 class StoredFile:
-    """Read regions and blocks of one file, checking every handle and checksum.
+    """The regions and blocks of one file, with every handle and checksum verified.
 
     The file is mapped: what is read of it is a view of the map, not a copy. Threads and children of
     fork may share it. It is closed when the last user lets go, which makes closing a reader safe
@@ -71,6 +72,10 @@ class StoredFile:
         self.path = path if fill is None else fill.name
         self._fill = fill
         if fill is None:
+            if os.path.isdir(path):
+                raise IsADirectoryError(
+                    errno.EISDIR, "a folder and no sorted file; lookupstore.open opens stores", path
+                )
             self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         else:
             self._descriptor = fill.open()
@@ -144,18 +149,18 @@ class StoredFile:
         """Raise CorruptionError if the file has been cut since it was opened."""
         if self.map is not None and self.map.broken:
             size = os.fstat(self._descriptor).st_size
-            found = f"{size}" if size < self.size else f"{size}, cut in between or not readable"
+            found = f"{size}" if size < self.size else f"{size}, truncated meanwhile or unreadable"
             raise CorruptionError(
                 self.path, min(size, self.size), f"a file of {self.size} bytes", found
             )
 
     def fill(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Have the bytes of all ranges that lie in the file there: one call where many are read."""
+        """Fill the bytes of all ranges that lie in the file: one call where many are read."""
         if self._fill is not None:
             self._fill([(at, size) for at, size in ranges if 0 <= at < at + size <= self.size])
 
     def fill_blocks(self, handles: Sequence[tuple[int, int]]) -> None:
-        """Have blocks there, with their trailers."""
+        """Fill blocks, with their trailers."""
         if self._fill is not None:
             self.fill([(offset, size + TRAILER_SIZE) for offset, size in handles])
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from lookupstore._arrow import BinaryColumn
 from lookupstore._version import __version__
 from lookupstore.errors import ClosedError
+from lookupstore.home import expanded
+from lookupstore.quantities import Size, bytes_of
 from lookupstore.sst._block import BlockBuilder
 from lookupstore.sst._filter import FilterBuilder, paimon_size, split_block_size
 from lookupstore.sst.codec import Compressor
@@ -40,7 +42,7 @@ MAX_THREADS = 64
 
 
 class Writer:
-    """Write a sorted file once, in key order.
+    """A writer of one sorted file, in key order.
 
     The file appears under its name when `close` has written and synced all of it, and not before:
     temporary name, fsync, link (rename with `overwrite`), fsync of the folder. An exception inside
@@ -91,7 +93,7 @@ class Writer:
         path: str | os.PathLike[str],
         *,
         dialect: str = "native",
-        block_size: int = 65536,
+        block_size: Size = 65536,
         compression: str = "none",
         level: int | None = None,
         bloom_fpp: float = 0.05,
@@ -106,19 +108,22 @@ class Writer:
         threads: int = 1,
     ) -> None:
         if dialect not in ("native", "paimon"):
-            raise ValueError(f"dialect={dialect!r} is none of 'native', 'paimon'")
+            raise ValueError(f"dialect must be 'native' or 'paimon', not {dialect!r}")
+        block_size = bytes_of(block_size, "block_size")
         if not 1 <= block_size <= MAX_BLOCK:
-            raise ValueError(f"block_size={block_size} is not from 1 to {MAX_BLOCK} bytes")
+            raise ValueError(f"block_size must be from 1 to {MAX_BLOCK} bytes, not {block_size}")
         if bloom_fpp != 0 and not LOWEST_FPP <= bloom_fpp < 1:
             raise ValueError(
-                f"bloom_fpp={bloom_fpp} is not a rate from {LOWEST_FPP} to below 1; 0 is no filter"
+                f"bloom_fpp={bloom_fpp}; give a rate from {LOWEST_FPP} to below 1, or 0 for none"
             )
         if expected_entries is not None and expected_entries < 1:
             raise ValueError(f"expected_entries={expected_entries}; give at least 1, or None")
         if order not in KEY_ORDERS:
-            raise ValueError(f"order={order!r} is none of {', '.join(map(repr, KEY_ORDERS))}")
+            raise ValueError(
+                f"order must be one of {', '.join(map(repr, KEY_ORDERS))}, not {order!r}"
+            )
         if not isinstance(threads, int) or not 1 <= threads <= MAX_THREADS:
-            raise ValueError(f"threads={threads!r} is not a number from 1 to {MAX_THREADS}")
+            raise ValueError(f"threads must be a number from 1 to {MAX_THREADS}, not {threads!r}")
         properties = (key_schema, value_schema, source, metadata)
         if dialect == "native" and (order != "bytes" or allow_repeats):
             raise ValueError(
@@ -130,7 +135,7 @@ class Writer:
                 "a paimon file has no properties; "
                 "key_schema=, value_schema=, source= and metadata= are for dialect='native'"
             )
-        self._path = os.path.abspath(os.fspath(path))
+        self._path = os.path.abspath(expanded(os.fspath(path)))
         self._dialect = NATIVE if dialect == "native" else PAIMON
         self._order = order
         self._bloom_fpp = bloom_fpp
@@ -190,7 +195,9 @@ class Writer:
     def info(self) -> Info:
         """Return the description of the file; there is one after `close`."""
         if self._info is None:
-            raise ValueError(f"{self._path} has not been closed; there is no file to describe yet")
+            raise ValueError(
+                f"{self._path} has not been closed, so there is no file to describe yet"
+            )
         return self._info
 
     def _check_open(self) -> None:
@@ -211,9 +218,11 @@ class Writer:
         Between the builder and the filter an error would leave a key that no lookup finds.
         """
         if self._process != os.getpid():
-            raise RuntimeError(f"{self._path}: a writer stays in the process that made it")
+            raise RuntimeError(f"{self._path}: use a writer only in the process that made it")
         if not self._turn.acquire(blocking=False):
-            raise RuntimeError(f"{self._path}: a writer is used by one thread at a time")
+            raise RuntimeError(
+                f"{self._path}: another thread is using this writer; use it from one at a time"
+            )
         try:
             self._check_open()
             step(*arguments)
@@ -253,7 +262,7 @@ class Writer:
         self._check_open()
         keys, values = BinaryColumn(keys, "keys"), BinaryColumn(values, "values")
         if len(keys) != len(values):
-            raise ValueError(f"{len(keys)} keys and {len(values)} values; give one value a key")
+            raise ValueError(f"{len(keys)} keys and {len(values)} values; give one value per key")
         self._run(self._put_many, keys, values)
 
     def _put_many(self, keys: BinaryColumn, values: BinaryColumn) -> None:
@@ -394,8 +403,8 @@ class Writer:
         size = paimon_size(entries, self._bloom_fpp)
         if size == 0:
             raise ValueError(
-                f"a filter for {entries} entries at bloom_fpp={self._bloom_fpp} is beyond what "
-                "Paimon can make; raise bloom_fpp, or pass bloom_fpp=0 for none"
+                f"a filter for {entries} entries at bloom_fpp={self._bloom_fpp} is larger than "
+                "Paimon supports; raise bloom_fpp, or pass bloom_fpp=0 for none"
             )
         return size
 

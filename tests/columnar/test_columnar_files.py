@@ -26,7 +26,7 @@ from lookupstore.errors import CorruptionError, DiskQuotaError, StaleStoreError
 from lookupstore.parquet.structs import I32, I64, STRUCT, Struct
 from lookupstore.residency import Residency
 
-MAKING = "making a lookup file"
+MAKING = "building a lookup file"
 
 
 @pytest.fixture
@@ -218,7 +218,7 @@ def test_repeated_keys(tmp_path: Path, residency: Residency, build: file_lookup.
 
     assert files("first").lookup([5, 1, 7, 2])["v"].to_pylist() == [10, 11, 21, None]
     assert files("last").lookup([5, 1, 7, 2])["v"].to_pylist() == [12, 20, 21, None]
-    with pytest.raises(ValueError, match=r"1\.parquet: the key id=5 comes more than once"):
+    with pytest.raises(ValueError, match=r"1\.parquet: the key id=5 occurs more than once"):
         files("error").lookup([5])
     # In one file each, so only who asks for it learns that there are two.
     write(tmp_path / "b" / "1.parquet", pa.table({"id": [5, 1], "v": [10, 11]}))
@@ -274,7 +274,9 @@ def test_a_wider_type_never_changes_a_value(tmp_path: Path, residency: Residency
     write(tmp_path / "2.parquet", pa.table({"id": [2], "v": [0.5]}))
     files = ColumnarFiles(tmp_path, key="id", residency=residency)
     assert files.lookup([2])["v"].to_pylist() == [0.5]
-    with pytest.raises(ValueError, match=r"1\.parquet: the column 'v' is int64, in the files tog"):
+    with pytest.raises(
+        ValueError, match=r"1\.parquet: the column 'v' is int64, but in the other f"
+    ):
         files.lookup([1])
 
 
@@ -341,14 +343,14 @@ def test_files_that_change_after_they_were_listed(
     assert os.stat(path).st_size == written.st_size
     for later in (0, 1):  # under its old time, and not
         os.utime(path, ns=(written.st_atime_ns, written.st_mtime_ns + later))
-        with pytest.raises(StaleStoreError, match="written again since the files were listed"):
+        with pytest.raises(StaleStoreError, match="rewritten since the files were listed"):
             same.lookup([1])
     listed = ColumnarFiles(path, key="id", build=build, residency=residency)
     write(path, pa.table({"id": [1, 2], "v": [2, 2]}))
-    with pytest.raises(StaleStoreError, match=r"a\.parquet: written again since the files were"):
+    with pytest.raises(StaleStoreError, match=r"a\.parquet: rewritten since the files were"):
         listed.lookup([1])
     path.unlink()
-    with pytest.raises(StaleStoreError, match=r"a\.parquet: gone since the files were listed"):
+    with pytest.raises(StaleStoreError, match=r"a\.parquet: deleted since the files were listed"):
         listed.lookup([1])
 
 

@@ -19,7 +19,7 @@ from lookupstore.errors import CorruptionError
 from lookupstore.location import Location
 from lookupstore.residency import Residency
 
-MAKING = "making a lookup file"
+MAKING = "building a lookup file"
 ROWS = 30_000
 UNREADABLE = 1_700_000_000_120_000_000  # nanoseconds since 1970
 

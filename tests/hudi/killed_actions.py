@@ -89,7 +89,7 @@ def make(path: Path, version: int) -> HudiTable:
 
 def values(table: HudiTable) -> Values:
     """Return the rows as we see them."""
-    found = table.scan(["id", "value"])
+    found = table.scan(columns=["id", "value"])
     return dict(zip(found["id"].to_pylist(), found["value"].to_pylist(), strict=True))
 
 

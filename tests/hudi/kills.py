@@ -129,7 +129,7 @@ class WatchedDisk(FaultyDisk):
 
 def rows_of(path: Path, as_of: str | None = None) -> Rows:
     """Return the rows as both readers see them."""
-    ours = HudiTable.open(path).scan(["id", "value"], as_of=as_of)
+    ours = HudiTable.open(path).scan(columns=["id", "value"], as_of=as_of)
     theirs = other_scan(path, as_of)
     found: Rows = dict(zip(ours["id"].to_pylist(), ours["value"].to_pylist(), strict=True))
     assert len(found) == ours.num_rows

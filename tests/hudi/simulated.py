@@ -620,7 +620,7 @@ class Simulation:
         except (CommitConflictError, LockedError, LockLostError, StaleStoreError, InjectedError):
             one.told = "no"
         except ValueError as error:
-            if "have keys that are in the table" not in str(error):
+            if "have keys that the table already has" not in str(error):
                 raise
             one.told = "no"
         finally:
@@ -633,7 +633,7 @@ class Simulation:
             self.turns.sleep(self.turns.random.expovariate(0.2))
             before = len(self.changes)
             try:
-                found = HudiTable.open(location).scan(["id", "value"])
+                found = HudiTable.open(location).scan(columns=["id", "value"])
             except (StaleStoreError, InjectedError):
                 continue
             self.looks.append(Look(before, len(self.changes), self._as_dict(found)))
@@ -652,7 +652,7 @@ class Simulation:
         if self.problems:
             return
         table = HudiTable.open(self.table.location())
-        rows = self._as_dict(table.scan(["id", "value"]))
+        rows = self._as_dict(table.scan(columns=["id", "value"]))
         if rows != states[-1]:
             self.problems.append(f"the rows are {rows}, by the timeline {states[-1]}")
         for look in self.looks:

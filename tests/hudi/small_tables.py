@@ -129,7 +129,7 @@ class SmallTable:
 
     def values(self, as_of: str | None = None) -> dict[int, Any]:
         """Return the table's rows as a dict."""
-        rows = HudiTable.open(self.path).scan(["id", "value"], as_of=as_of)
+        rows = HudiTable.open(self.path).scan(columns=["id", "value"], as_of=as_of)
         found = dict(zip(rows["id"].to_pylist(), rows["value"].to_pylist(), strict=True))
         assert len(found) == rows.num_rows
         return found

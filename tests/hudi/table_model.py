@@ -52,6 +52,17 @@ class Layout:
     hive_style: bool
     ordering: str | None
     url_encode: bool
+    merge_mode: str | None = None
+
+    @property
+    def compares_stored(self) -> bool:
+        """Say whether a row must be as new as the stored one to take its place."""
+        return self.ordering is not None and self.merge_mode != "COMMIT_TIME_ORDERING"
+
+    @property
+    def compares_batch(self) -> bool:
+        """Say whether of rows of a batch the greatest stays: in version 6 in either merge mode."""
+        return self.compares_stored or (self.ordering is not None and self.version == 6)
 
 
 @dataclass(frozen=True)
@@ -118,7 +129,7 @@ class Model:
         kept: Rows = {}
         for row in rows:
             held = kept.get(self.key(row))
-            if held is not None and self.layout.ordering is not None:
+            if held is not None and self.layout.compares_batch:
                 if row["ts"] < held["ts"]:
                     continue
                 if row["ts"] == held["ts"] and self.layout.version == 6:
@@ -148,7 +159,7 @@ class Model:
         now = {key: row for key, row in now.items() if key[0] not in partitions}
         for key, row in kept.items():
             held = now.get(key)
-            if held is not None and self.layout.ordering is not None and row["ts"] < held["ts"]:
+            if held is not None and self.layout.compares_stored and row["ts"] < held["ts"]:
                 continue
             if row["_hoodie_is_deleted"]:
                 now.pop(key, None)

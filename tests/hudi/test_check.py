@@ -127,16 +127,21 @@ OTHER_FILTER = BloomFilter.of(pa.array(["other"])).footer()[FILTER_KEY]
 @pytest.mark.parametrize(
     ("change", "footer", "kind", "problem"),
     [
-        (None, {FILTER_KEY.decode(): OTHER_FILTER}, "filter", "keys are absent that are there"),
+        (
+            None,
+            {FILTER_KEY.decode(): OTHER_FILTER},
+            "filter",
+            "the filter rules out keys that the file has",
+        ),
         (None, {FILTER_KEY.decode(): b"AAAA"}, "filter", "expected"),
         (None, {OWN_KEY.decode(): b"{}"}, "filter", "a file and chunks in b'lookupstore.record"),
         (None, {LEAST_KEY.decode(): b"2"}, "range", "such as '1'"),
         (None, {GREATEST_KEY.decode(): b"7"}, "range", "such as '8'"),
-        (swapped(META_COLUMNS[4], "x"), {}, "row", "_hoodie_file_name is another"),
-        (swapped(META_COLUMNS[3], "x"), {}, "row", "_hoodie_partition_path is another"),
+        (swapped(META_COLUMNS[4], "x"), {}, "row", "a wrong _hoodie_file_name"),
+        (swapped(META_COLUMNS[3], "x"), {}, "row", "a wrong _hoodie_partition_path"),
         (swapped(META_COLUMNS[0], "3"), {}, "row", "of no commit up to"),
         (without(META_COLUMNS[2]), {}, "row", "without a record key, such as None"),
-        (swapped(META_COLUMNS[2], "2"), {}, "duplicate", "the key '2' is in day=d/"),
+        (swapped(META_COLUMNS[2], "2"), {}, "duplicate", "the key '2' is also in day=d/"),
     ],
 )
 def test_what_is_wrong_in_a_file(
@@ -207,7 +212,7 @@ def test_a_file_that_its_commit_does_not_name(table: HudiTable) -> None:
     other.write_bytes(path.read_bytes())
     problems = [one for one in table.verify().findings if one.kind == "statistics"]
     assert [Path(one.path).name for one in problems] == [other.name]
-    assert "its commit names it not" in problems[0].problem
+    assert "its commit does not name it" in problems[0].problem
 
 
 def test_two_files_of_a_group_and_instant(table: HudiTable) -> None:
@@ -249,11 +254,11 @@ def test_what_is_left(tmp_path: Path) -> None:
     found = table.table.verify()
     assert found.is_ok
     assert {one.path: one.problem.partition(":")[0] for one in found.findings} == {
-        f".hoodie/timeline/{one.instant.file_name}": "of a writer that is dead",
-        f".hoodie/.heartbeat/{gone}": "a heartbeat of no pending instant",
-        f"b-0_0-1-2_{gone}.parquet": "a base file of no instant",
-        f".hoodie/.temp/{gone}/a.marker": "a marker of no pending instant",
-        ".a.parquet.0.tmp": "a file that was not finished",
+        f".hoodie/timeline/{one.instant.file_name}": "of a dead writer",
+        f".hoodie/.heartbeat/{gone}": "a heartbeat without a pending instant",
+        f"b-0_0-1-2_{gone}.parquet": "a base file without an instant",
+        f".hoodie/.temp/{gone}/a.marker": "a marker without a pending instant",
+        ".a.parquet.0.tmp": "an unfinished file",
     }
     table.table.rollback()
     assert len(table.table.verify().findings) == 3

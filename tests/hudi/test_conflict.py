@@ -164,7 +164,7 @@ def test_two_writers_that_insert_one_key(tmp_path: Path) -> None:
     error = key_conflict(before, change, file, [str(key) for key in range(7, 20)])
     assert (error.instant, error.files) == (first.time, (file.path,))
     assert error.keys == ("7", "8", "9", "10", "11")
-    assert "has rows with keys that this write inserts" in str(error)
+    assert "inserted keys that this write inserts, too" in str(error)
 
 
 def test_the_other_writer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ def test_the_flights_as_a_table(tmp_path: Path) -> None:
             if one["carrier"] == "HA" and one["dep_time"] != "NA"
         )
     rows = HudiTable.open(tmp_path / "run" / "flights").scan(
-        ["carrier", "month", "day", "flight", "dep_time"]
+        columns=["carrier", "month", "day", "flight", "dep_time"]
     )
     found = [tuple(row.values())[1:] for row in rows.to_pylist() if row["carrier"] == "HA"]
     assert sorted(found) == wanted

@@ -76,7 +76,7 @@ class History:
             del self.live[key]
             if moves:
                 moved = f"{GROUPS[group]}x{self.made}"
-                before = HudiTable.open(self.table.path).scan(["id", "_hoodie_commit_time"])
+                before = HudiTable.open(self.table.path).scan(columns=["id", "_hoodie_commit_time"])
                 times = [
                     row["_hoodie_commit_time"]
                     for row in before.to_pylist()

@@ -28,6 +28,13 @@ ROWS = {
         "20260307162545400": 8, "20260307162546580": 10, "20260307162548096": 12,
         "20260307162549239": 12, "20260307162550266": 14,
     },
+    "v8_nonpartitioned": {"20250713010535797": 3, "20250713010536861": 4},
+    "v9_txns_complex_meta": {
+        "20260307162504409": 8, "20260307162510692": 8, "20260307162512677": 7,
+        "20260307162514316": 7, "20260307162515958": 6, "20260307162517629": 6,
+        "20260307162518815": 8, "20260307162520620": 6, "20260307162522041": 8,
+        "20260307162523110": 10, "20260307162524292": 10, "20260307162525778": 12,
+    },
 }  # fmt: skip
 EVERY_INSTANT = [(name, time) for name, times in ROWS.items() for time in times]
 
@@ -91,14 +98,14 @@ def test_every_range_is_what_hudi_rs_says_changed(real_tables: Path, name: str) 
 
 def test_columns_and_filters(real_tables: Path) -> None:
     table = HudiTable.open(real_tables / "v9_txns_simple_nometa")
-    ours = table.scan(["amount", "txn_id"], pc.field("region") == "us")
+    ours = table.scan(columns=["amount", "txn_id"], filter=pc.field("region") == "us")
     assert ours.schema.names == ["amount", "txn_id"]
     everything = table.scan()
     expected = everything.filter(pc.field("region") == "us").select(["amount", "txn_id"])
     assert 0 < ours.num_rows < everything.num_rows
     assert ours.equals(expected)
-    assert table.scan([]).num_rows == everything.num_rows
-    assert table.scan("txn_id").schema.names == ["txn_id"]
+    assert table.scan(columns=[]).num_rows == everything.num_rows
+    assert table.scan(columns="txn_id").schema.names == ["txn_id"]
     first = everything["_hoodie_commit_time"][0].as_py()
     some = table.scan(filter=pc.field("_hoodie_commit_time") == first)
     assert some.num_rows == everything["_hoodie_commit_time"].to_pylist().count(first)
@@ -109,7 +116,7 @@ def test_columns_and_filters(real_tables: Path) -> None:
 def test_arguments_that_mean_nothing(real_tables: Path) -> None:
     table = HudiTable.open(real_tables / "v6_nonpartitioned")
     with pytest.raises(KeyError, match="no column 'nam'"):
-        table.scan(["nam"])
+        table.scan(columns=["nam"])
     with pytest.raises(ValueError, match="filter: "):
         table.scan(filter=pc.field("nam") == 1)
     with pytest.raises(ValueError, match="ailed to parse string"):

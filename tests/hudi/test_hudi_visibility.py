@@ -452,17 +452,17 @@ def test_a_commit_while_a_table_is_read_does_not_disturb(
 
     monkeypatch.setattr(view, "list_base_files", listing)
     monkeypatch.setattr(base_files.BaseFiles, "dataset", opening)
-    assert opened.scan(["value"])["value"].to_pylist() == ["one"]
+    assert opened.scan(columns=["value"])["value"].to_pylist() == ["one"]
     monkeypatch.undo()
     assert len(commits) == 3
-    assert opened.scan(["value"])["value"].to_pylist() == ["un", "two"]
+    assert opened.scan(columns=["value"])["value"].to_pylist() == ["un", "two"]
 
 
 def test_an_open_table_is_pickled(tmp_path: Path) -> None:
     table = SmallTable(tmp_path / "t", 9)
     table.commit("a-0", [row(1, "one")])
     opened = pickle.loads(pickle.dumps(HudiTable.open(table.path)))
-    assert opened.scan(["value"]).to_pylist() == [{"value": "one"}]
+    assert opened.scan(columns=["value"]).to_pylist() == [{"value": "one"}]
 
 
 def test_bytes_of_batches_are_bounded(tmp_path: Path) -> None:
@@ -471,7 +471,7 @@ def test_bytes_of_batches_are_bounded(tmp_path: Path) -> None:
         instant = table.begin()
         stat = table.write(instant.time, group, [row(key, "x") for key in range(1000)])
         table.finish(instant, [stat])
-    sizes = [batch.num_rows for batch in HudiTable.open(table.path).scan_batches(["id"])]
+    sizes = [batch.num_rows for batch in HudiTable.open(table.path).scan_batches(columns=["id"])]
     assert sum(sizes) == 2000
     assert len(sizes) >= 2
 

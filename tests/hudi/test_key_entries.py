@@ -355,5 +355,5 @@ def test_files_of_other_writers_are_read_and_written_through_arrow(
     table.upsert(numbered(range(8, 20), 1), options=options)
     assert {one.kind for one in table.verify().findings} <= {"statistics"}  # of the first file
     expected = {f"k{at}": int(8 <= at < 20) for at in range(5001) if at != 7}
-    found = table.scan(["id", "value"]).to_pydict()
+    found = table.scan(columns=["id", "value"]).to_pydict()
     assert dict(zip(found["id"], found["value"], strict=True)) == expected

@@ -80,7 +80,7 @@ def test_a_workload_counts_rows_by_partition_and_file() -> None:
     assert workload(paths[:0], files[:0]) == {}
     with pytest.raises(ValueError, match="6 rows, file_ids 5"):
         workload(paths, files[1:])
-    with pytest.raises(ValueError, match="partitions holds a null"):
+    with pytest.raises(ValueError, match="partitions contains a null"):
         workload(pa.array(["a", None]).dictionary_encode(), files[:2])
 
 
@@ -274,7 +274,7 @@ def test_rows_that_were_not_planned() -> None:
         assign("p", None)
     with pytest.raises(KeyError, match="the file 'f' of 'q'"):
         assign("q", "f")
-    with pytest.raises(ValueError, match="keys holds a null"):
+    with pytest.raises(ValueError, match="keys contains a null"):
         assign("q", None, None)
     with pytest.raises(ValueError, match="keys has 1 rows, partitions 0"):
         packing.assign(pa.array([""])[:0].dictionary_encode(), pa.array([""])[:0], pa.array(["k"]))

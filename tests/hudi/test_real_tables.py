@@ -14,12 +14,16 @@ from kills import leftovers
 from oracle import assert_same_rows, other_scan
 from written import check_files
 
+import lookupstore
+from lookupstore.errors import FormatError
 from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.hudi.base_files import META_COLUMNS
 
 NAMES = [
     "v6_complexkeygen_hivestyle",
     "v6_nonpartitioned",
+    "v8_nonpartitioned",
+    "v9_txns_complex_meta",
     "v9_txns_nonpart_meta",
     "v9_txns_simple_nometa",
 ]
@@ -53,6 +57,21 @@ def opened(path: Path) -> HudiTable:
     table = HudiTable.open(path)
     table.delete(table.scan().slice(0, 0), options=WriteOptions(drop_metadata_table=True))
     return table
+
+
+@pytest.mark.parametrize("name", ["mor_v6_nonpartitioned", "mor_v9_txns_nonpart_nometa"])
+def test_merge_on_read_tables_of_apache_hudi_are_refused(
+    merge_on_read_tables: Path, name: str, tmp_path: Path
+) -> None:
+    path = merge_on_read_tables / name
+    for ask in (
+        lambda: HudiTable.open(path).scan(),
+        lambda: lookupstore.build(path, tmp_path / "store", key="id"),
+        lambda: lookupstore.ColumnarFiles(path, key="id"),
+    ):
+        with pytest.raises(FormatError, match="MERGE_ON_READ"):
+            ask()
+    assert not (tmp_path / "store").exists()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -96,7 +115,7 @@ def test_tables_of_apache_hudi_take_every_operation(
 
     states = {time: both(path, time) for time in commits(table)[-2:]}
     saved = table.savepoint(commits(table)[-2], user="me").time
-    with pytest.raises(ValueError, match="have keys that are in the table"):
+    with pytest.raises(ValueError, match="have keys that the table already has"):
         table.insert(first)
     for verb in ("insert", "bulk_insert"):
         assert table.delete(first).rows_deleted == 1

@@ -17,6 +17,8 @@ from lookupstore.hudi.record_keys import partition_paths, record_keys
 TABLES = {
     "v6_complexkeygen_hivestyle": (["id", "name"], ["byteField", "shortField"]),
     "v6_nonpartitioned": (["id"], []),
+    "v8_nonpartitioned": (["id"], []),
+    "v9_txns_complex_meta": (["txn_id", "account_id"], ["region"]),
     "v9_txns_nonpart_meta": (["txn_id"], []),
     "v9_txns_simple_nometa": (["txn_id"], ["region"]),
 }
@@ -192,7 +194,5 @@ def test_paths_of_a_table_without_partitions() -> None:
     "value", ["..", "a/..", "../a", "/etc", "a//b", "a/", ".", ".hoodie", ".hoodie/x"]
 )
 def test_paths_that_lead_elsewhere_are_refused(value: str) -> None:
-    with pytest.raises(
-        ValueError, match=r"the partition path '.*' (has the part|is in the folder)"
-    ):
+    with pytest.raises(ValueError, match=r"the partition path '.*' (contains|is in the folder)"):
         partition_paths(pa.table({"p": ["fine", value]}), ["p"])

@@ -46,7 +46,7 @@ def table(tmp_path: Path, request: pytest.FixtureRequest) -> HudiTable:
 
 
 def values(table: HudiTable) -> dict[int, str]:
-    found = table.scan(["id", "value"])
+    found = table.scan(columns=["id", "value"])
     ids = found["id"].to_pylist()
     assert len(ids) == len(set(ids))
     return dict(zip(ids, found["value"].to_pylist(), strict=True))
@@ -71,7 +71,7 @@ def test_rows_that_come_while_all_are_replaced(
     other = HudiTable.open(table.location)
     before_it_ends(monkeypatch, lambda: other.bulk_insert(rows([3], "other")))
     given = ["a"] if verb == "delete_partition" else rows([3], "mine")
-    with pytest.raises(CommitConflictError, match="put rows where this write replaces all") as told:
+    with pytest.raises(CommitConflictError, match="added rows to what this write replaces") as told:
         getattr(table, verb)(given)
     assert told.value.instant == other.timeline()[-2].time
     assert values(table) == {1: "first", 2: "first", 3: "other"}
@@ -120,7 +120,7 @@ def test_a_commit_whose_lock_another_takes_in_the_last_moment(
         HudiTable.open(location).upsert(rows([2], "other"))
 
     before_it_ends(monkeypatch, lambda: monkeypatch.setattr(TableLock, "check", check))
-    with pytest.raises(LockLostError, match="another has the table's lock by now"):
+    with pytest.raises(LockLostError, match="another writer has the table's lock"):
         table.upsert(rows([1, 2], "mine"))
     assert values(table) == {1: "first", 2: "other"}
     assert table.verify().is_ok

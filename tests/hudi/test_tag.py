@@ -191,7 +191,7 @@ def test_an_index_is_told_of_all_files_before_it_is_asked(tmp_path: Path) -> Non
     [
         (["a", None], ["", ""], r"keys\[1\] is null"),
         (["a", "", "b"], ["", "", ""], r"keys\[1\] is empty"),
-        (["a"], [None], "partitions holds a null"),
+        (["a"], [None], "partitions contains a null"),
         (["a"], ["", ""], "partitions has 2 rows, keys 1"),
     ],
 )
@@ -206,7 +206,7 @@ def test_keys_that_are_none(
 def test_a_null_in_the_dictionary_of_partitions(tmp_path: Path) -> None:
     view = SmallTable(tmp_path / "t", 9, SCHEMA).view()
     partitions = pa.DictionaryArray.from_arrays(pa.array([1]), pa.array(["", None]))
-    with pytest.raises(ValueError, match="partitions holds a null"):
+    with pytest.raises(ValueError, match="partitions contains a null"):
         tag(view, partitions, pa.array(["k"]))
 
 
@@ -238,7 +238,7 @@ def test_a_file_that_a_clean_took_away(tmp_path: Path) -> None:
     groups = view.groups(None)
     (tmp_path / "t" / groups[0].current.path).unlink()
     object.__setattr__(view, "groups", lambda as_of: groups)
-    with pytest.raises(StaleStoreError, match=r"/a-0_.*gone"):
+    with pytest.raises(StaleStoreError, match=r"/a-0_.*deleted by a clean"):
         tag(view, pa.array([""]), pa.array(["k"]))
 
 

@@ -327,7 +327,7 @@ def test_a_base_file_that_was_written_again_is_noticed(
     content = path.read_bytes()
     assert content.count(b"parquet-cpp") == 1
     path.write_bytes(content.replace(b"parquet-cpp", b"parquet-CPP"))
-    with pytest.raises(StaleStoreError, match=r"/b-0_.*written again"):
+    with pytest.raises(StaleStoreError, match=r"/b-0_.*rewritten since"):
         tagged(table, ["k00100"], index)
 
 
@@ -584,7 +584,7 @@ def test_a_class_of_ones_own(tmp_path: Path) -> None:
         ("no.such.Module", ValueError, "No module named 'no'"),
         ("collections.NoSuchName", ValueError, "NoSuchName"),
         ("nothing", ValueError, "give 'in-memory', 'simple', 'bloom', 'global-bloom' or the name"),
-        ("collections.OrderedDict", TypeError, "has not both of `everywhere` and `locate`"),
+        ("collections.OrderedDict", TypeError, "without `everywhere` or `locate`; give a KeyIndex"),
     ],
 )
 def test_names_of_no_index(tmp_path: Path, name: str, error: type[Exception], message: str) -> None:

@@ -53,6 +53,7 @@ def layouts(version: int) -> st.SearchStrategy[Layout]:
         st.booleans(),
         st.sampled_from([None, "ts"]),
         st.booleans(),
+        st.sampled_from([None, "COMMIT_TIME_ORDERING"]),
     )
 
 
@@ -132,6 +133,7 @@ class History:
             record_key=layout.record_key,
             partition_by=layout.partition_by,
             ordering=layout.ordering,
+            merge_mode=layout.merge_mode,
             version=layout.version,
             hive_style=layout.hive_style,
             url_encode=layout.url_encode,
@@ -200,7 +202,7 @@ class History:
             given = arrow(rows, level)
             done, refusal = self._told(verb, lambda: table.insert(given, options=options))
             assert done is None
-            assert refusal is None or "have keys that are in the table" in refusal
+            assert refusal is None or "have keys that the table already has" in refusal
             return
         if verb == "bulk_insert":
             rows = [row for key, row in model.distinct(rows).items() if key not in before]
@@ -268,7 +270,7 @@ class History:
         time = times[-1 - number % len(times)]
         _, refusal = self._told("savepoint", lambda: self.table.savepoint(time, user="me"))
         if refusal is not None:
-            assert "files of it were cleaned" in refusal
+            assert "a clean removed files of it" in refusal
             assert time < model.cleaned_to
         if time in self.table.savepoints():
             model.saved.add(time)

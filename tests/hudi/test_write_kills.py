@@ -233,7 +233,7 @@ def test_a_metadata_table_that_goes_in_two_steps(
     real_tables: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     template = real_tables / "v9_txns_nonpart_meta"
-    before = HudiTable.open(template).scan(["txn_id", "amount"])
+    before = HudiTable.open(template).scan(columns=["txn_id", "amount"])
     one = HudiTable.open(template).scan().slice(0, 1)
     options = WriteOptions(threads=1, drop_metadata_table=True)
 
@@ -241,7 +241,7 @@ def test_a_metadata_table_that_goes_in_two_steps(
         table.upsert(one, options=options)
 
     def check(path: Path) -> None:
-        now = HudiTable.open(path).scan(["txn_id", "amount"])
+        now = HudiTable.open(path).scan(columns=["txn_id", "amount"])
         assert now.sort_by("txn_id").equals(before.sort_by("txn_id"))
 
     def check_end(path: Path) -> None:

@@ -248,8 +248,8 @@ def test_values_that_do_not_fit_their_places() -> None:
     one = plain(pa.array([7]))
     for places, fresh, said in (
         ([0, 1], one, "fewer values"),
-        ([0], one + one, "not as many"),
-        ([3], one, "not as many, or leave"),
+        ([0], one + one, "differ in length"),
+        ([3], one, "differ in length, or places are outside"),
     ):
         with pytest.raises(ValueError, match=said):
             pages.replace(np.array(places), fresh)

@@ -115,7 +115,7 @@ def test_equal_to_one_process(spark, tmp_path, seed, on_duplicate):
     # Sizes that grow, because Spark reads large files first and our order is by name.
     write_files(rows_of(rng, 900, 250), source, [10, 90, 300, 500])
     arguments = {"key": ["region", "id"], "on_duplicate": on_duplicate, "buckets": 3}
-    alone = lookupstore.build(source, tmp_path / "alone", compression="zstd", **arguments)
+    alone = lookupstore.build(source, tmp_path / "alone", **arguments)
     spark.conf.set("spark.sql.files.maxPartitionBytes", 16384)
     try:
         store = build_store(str(source), tmp_path / "store", **arguments)
@@ -271,7 +271,10 @@ def test_attempts_that_both_end_leave_one_file_a_bucket(spark, tmp_path, monkeyp
 @pytest.mark.parametrize(
     ("sql", "message"),
     [
-        ("id % 50 AS id", r"the key id=\d+ comes more than once in the source; pass on_duplicate="),
+        (
+            "id % 50 AS id",
+            r"the key id=\d+ occurs more than once in the source; pass on_duplicate=",
+        ),
         ("nullif(id, 77) AS id", "key column 'id' is null in a row of the source; pass nullable_"),
     ],
     ids=["repeated", "null"],
@@ -311,7 +314,7 @@ def test_files_that_the_driver_does_not_see(spark, tmp_path, monkeypatch):
             yield batch
 
     monkeypatch.setattr(spark_build, "write_batches", elsewhere)
-    with pytest.raises(FileNotFoundError, match="a file system that they share"):
+    with pytest.raises(FileNotFoundError, match="a file system that both share"):
         build_store(spark.range(10), tmp_path / "store", key="id")
 
 
@@ -320,7 +323,7 @@ def test_errors_before_anything_runs(spark, tmp_path):
     path = tmp_path / "store"
     with pytest.raises(KeyError, match=r"no column 'nope'; it has \['id', 's'\]"):
         build_store(df.drop("i"), path, key="nope")
-    with pytest.raises(TypeError, match="column 'i' is interval, which Spark does not give"):
+    with pytest.raises(TypeError, match="column 'i' is interval, which Spark cannot give"):
         build_store(df, path, key="id")
     with pytest.raises(TypeError, match="key field 's' is struct"):
         build_store(df.drop("i"), path, key="s")
@@ -445,7 +448,7 @@ def test_a_store_that_is_not_local(spark, tmp_path, seed):
         assert len(stored_files(tmp_path / "there")) == 4
     left = {name for name in set(os.listdir(tempfile.gettempdir())) - before if "lookupst" in name}
     assert left == set()
-    with pytest.raises(ValueError, match="comes more than once"):
+    with pytest.raises(ValueError, match="occurs more than once"):
         build_store(df.union(df), remote, key="id", buckets=3, overwrite=True)
     assert len(stored_files(tmp_path / "there")) == 4
 

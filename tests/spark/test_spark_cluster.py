@@ -272,7 +272,7 @@ def test_a_bucket_larger_than_the_quota_is_one_error(
 ) -> None:
     put(server, "large", 1, 2 * quota // KEYS, buckets=1)
     line = the_error(lookup_join(facts.coalesce(1), server.uri("large"), "id"), "DiskQuotaError")
-    assert f"is {quota}; set LOOKUPSTORE_CACHE_BYTES to more" in line
+    assert f"is {quota} bytes; raise LOOKUPSTORE_CACHE_BYTES" in line
 
 
 def test_buckets_that_fit_the_quota_one_by_one(

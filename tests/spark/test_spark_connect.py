@@ -202,11 +202,11 @@ def test_hudi_tables_over_connect(server: str, tmp_path: Path) -> None:
     assert found["tagged"] == [list(row.values()) for row in tagged.to_pylist()]
     assert found["counts"] == [1, 2, 2]
     there, no_key = found["refused"]
-    assert "have keys that are in the table" in there
+    assert "have keys that the table already has" in there
     assert "is null or empty" in no_key
     expected |= dict.fromkeys((3, 40, 41), "third")
     del expected[0], expected[1]
-    rows = table.scan(["id", "value"]).to_pydict()
+    rows = table.scan(columns=["id", "value"]).to_pydict()
     assert dict(zip(rows["id"], rows["value"], strict=True)) == expected
     assert len(rows["id"]) == len(expected)
     assert table.verify().is_ok

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import socket
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,6 +24,7 @@ import lookupstore
 from lookupstore.location import Location
 from lookupstore.residency import Residency
 from lookupstore.spark import JoinExplanation, explain_join, lookup_join
+from lookupstore.spark import explain as spark_explain
 from lookupstore.spark import join as spark_join
 from lookupstore.spark.explain import residents_of
 
@@ -85,7 +88,7 @@ def test_refresh_says_which_versions_it_looks_at(spark: SparkSession, tmp_path: 
         lookupstore.build(PEOPLE[:size], tmp_path / "s", key="id", overwrite=True).close()
     second = lookupstore.open(tmp_path / "s", version=2)
     asked: dict[Any, tuple[str, tuple[int, ...]]] = {
-        "never": ("never: what was planned", (2,)),
+        "never": ("never: the planned version", (2,)),
         "per_batch": ("per_batch", (2, 3)),
         timedelta(minutes=1): ("the newest version at the last multiple of 60 s", (2, 3)),
     }
@@ -123,7 +126,7 @@ def test_hosts_see_a_local_store(spark: SparkSession, store: lookupstore.LookupS
 def test_a_host_that_does_not_see_the_folder_says_so(
     store: lookupstore.LookupStore, tmp_path: Path
 ) -> None:
-    batches = residents_of(Location(tmp_path / "nowhere"), (), iter(()))
+    batches = residents_of(Location(tmp_path / "nowhere"), (), "none", iter(()))
     (found,) = pa.Table.from_batches(batches).to_pylist()
     assert (found["sees_store"], found["files"]) == (False, 0)
 
@@ -154,6 +157,39 @@ def test_hosts_tell_copies_of_a_remote_store(
     assert sum(sizes) <= after.used <= after.quota
 
 
+def test_lookups_in_compressed_files(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are warm when the host has plain copies, which joins make; and slow without room."""
+    filesystem = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    facts = spark.range(4000, numPartitions=2).selectExpr("id * 7919 % 4000 AS id")
+    places = {"near": Location(tmp_path / "near"), "far": Location("far", filesystem=filesystem)}
+    for name, place in places.items():
+        # Equal files would share their copies.
+        names = [f"{i} {name} {tmp_path}" for i in range(4000)]
+        rows = pa.table({"id": range(4000), "name": names})
+        with lookupstore.build(
+            rows, place, key="id", buckets=2, compression="zstd", block_size=1024
+        ) as store:
+            said = explain_join(facts, store, "id")
+            assert said.lookups.startswith("in plain copies on each host, since the files are zstd")
+            assert ("decompressed as many blocks" in said.lookups) == (name == "near")
+            assert not said.warm
+            for _ in range(100):
+                assert lookup_join(facts, store, "id", how="inner").count() == 4000
+                if explain_join(facts, store, "id").warm:
+                    break
+            else:
+                pytest.fail("no plain copies")
+            hosts = explain_join(facts, store, "id").hosts or ()
+            small = [dataclasses.replace(one, quota=100) for one in hosts]
+            with monkeypatch.context() as patch:
+                patch.setattr(spark_explain, "_hosts", Mock(return_value=tuple(small)))
+                slow = explain_join(facts, store, "id").lookups
+            assert slow.startswith(f"slow on {socket.gethostname()}: ")
+            assert "set LOOKUPSTORE_CACHE_BYTES to more" in slow
+
+
 def test_columnar_files(spark: SparkSession, tmp_path: Path) -> None:
     for i in range(2):
         pq.write_table(PEOPLE[i * 100 : i * 100 + 100], tmp_path / f"{i}.parquet")
@@ -168,6 +204,8 @@ def test_columnar_files(spark: SparkSession, tmp_path: Path) -> None:
     )
     assert str(said).startswith(f"lookup join with {tmp_path}/*.parquet\n")
     assert "columnar files, as they are now" in str(said)
+    assert said.lookups.startswith("in lookup files, which a host makes")
+    assert not said.warm
 
 
 def test_texts(spark: SparkSession, store: lookupstore.LookupStore) -> None:
@@ -176,11 +214,15 @@ def test_texts(spark: SparkSession, store: lookupstore.LookupStore) -> None:
     lines = str(said).splitlines()
     assert repr(said) == str(said)
     assert lines[0] == f"lookup join with {store.path}, version 1"
-    named = dict(line.split(None, 1) for line in lines[1:12])
+    named = dict(line.split(None, 1) for line in lines[1:13])
+    assert named["lookups"] == "in place, in the files of the store"
+    assert said.warm
     assert named["key"] == "<b> = id"
     assert named["appends"] == "name string"
     heads, host = lines[-2:]
-    assert heads.index("files here") == host.index("3 of 3")
+    # The bytes of the disk may hold these digits too: "1,830,933 of 3,145,728".
+    counts = [found.start() for found in re.finditer(r"(?<!\d)3 of 3(?!,)", host)]
+    assert counts == [heads.index("files here"), heads.index("plain")]
     assert host.endswith("seen")
     assert "&lt;b&gt; = id" in said._repr_html_()
     assert "<b>" not in said._repr_html_()

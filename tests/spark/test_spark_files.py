@@ -114,17 +114,17 @@ def test_errors(spark: SparkSession, facts: DataFrame, dim: Path, tmp_path: Path
     for options in ({"refresh": "per_batch"}, {"max_staleness": 5}):
         with pytest.raises(ValueError, match="call it in foreachBatch, or build a store of them"):
             lookup_join(facts, f"{dim}/*.parquet", "user", **options)
-    with pytest.raises(ValueError, match="on_miss is 'retry', which looks into newer versions"):
+    with pytest.raises(ValueError, match="on_miss is 'retry', which looks in newer versions"):
         lookup_join(facts, f"{dim}/*.parquet", "user", on_miss=("retry", 1, 0))
     with pytest.raises(ValueError, match="bucketed', but columnar files have none; build a store"):
         lookup_join(facts, f"{dim}/*.parquet", "user", strategy="bucketed")
     with pytest.raises(KeyError, match="the files have no column 'n'"):
         lookup_join(facts, f"{dim}/*.parquet", "n")
-    with pytest.raises(PythonException, match=r"MissingKeyError: .*has no rows at"):
+    with pytest.raises(PythonException, match=r"MissingKeyError: .*has no rows for"):
         lookup_join(facts, f"{dim}/*.parquet", "user", on_miss="raise").collect()
     copy = tmp_path / "copy.parquet"
     pq.write_table(pa.table({"user": [1], "v": [1]}), copy)
     planned = lookup_join(facts, copy, "user")
     pq.write_table(pa.table({"user": [1, 2], "v": [1, 1]}), copy)
-    with pytest.raises(PythonException, match=r"StaleStoreError: .*written again since the files"):
+    with pytest.raises(PythonException, match=r"StaleStoreError: .*rewritten since the files"):
         planned.collect()

@@ -8,6 +8,8 @@ import re
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -63,11 +65,16 @@ def test_nothing_is_shown_elsewhere(
 ) -> None:
     assert isinstance(caplog, pytest.LogCaptureFixture)
     with caplog.at_level(logging.INFO, "lookupstore.spark.build"):
-        build_store(spark.range(10), tmp_path / "s", key="id", buckets=2).close()
+        store = build_store(spark.range(10), tmp_path / "s", key="id", buckets=2)
+        store.close()
+        path = tmp_path / "t.parquet"
+        pq.write_table(pa.table({"id": [1, 2]}), path)
+        build_store(path, tmp_path / "t", key="id", buckets=1, spark=spark).close()
     assert capsys.readouterr() == ("", "")
-    assert caplog.messages == [
+    assert caplog.messages[:-1] == [
         f"{tmp_path}/s: building 2 buckets of Spark DataFrame",
-        f"{tmp_path}/s: 10 rows in 2 files",
+        f"{tmp_path}/s: 10 rows in 2 files, {store.info().bytes} bytes",
+        f"{tmp_path}/t: building 1 buckets of {path}, {path.stat().st_size} bytes",
     ]
 
 
@@ -84,7 +91,7 @@ def test_a_build_that_fails_ends_its_bar(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     terminal = on_terminal(monkeypatch)
-    with pytest.raises(ValueError, match="comes more than once"):
+    with pytest.raises(ValueError, match="occurs more than once"):
         build_store(spark.range(9).selectExpr("id % 3 AS id"), tmp_path / "s", key="id", buckets=1)
     assert terminal.getvalue().endswith("\x1b[?25h"), "the cursor is back"
 

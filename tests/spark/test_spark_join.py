@@ -10,11 +10,14 @@ import random
 import signal
 import uuid
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark import TaskContext
 from pyspark.errors import PythonException
@@ -24,7 +27,7 @@ from pyspark.sql import types as sql_types
 
 import lookupstore
 from lookupstore.spark import join as spark_join
-from lookupstore.spark import lookup_join
+from lookupstore.spark import lookup_join, worker
 from lookupstore.spark import plan as spark_plan
 from lookupstore.spark import task as spark_task
 from lookupstore.spark.plan import HOWS, plan_join
@@ -553,7 +556,9 @@ def test_arguments_of_another_kind(spark: SparkSession, small):
 def test_parts_of_microseconds_are_an_error(spark: SparkSession, tmp_path):
     table = pa.table({"id": [1], "at": pa.array([1001], pa.timestamp("ns"))})
     store = lookupstore.build(table, tmp_path / "store", key="id")
-    with pytest.raises(Exception, match=r"column 'at' of the store is timestamp\[ns\], of which"):
+    with pytest.raises(
+        Exception, match=r"column 'at' of the store is timestamp\[ns\], and Spark cannot"
+    ):
         lookup_join(spark.range(3), store, on="id").collect()
 
 
@@ -575,7 +580,7 @@ def test_errors_when_planned(spark: SparkSession, small, tmp_path):
         (ValueError, "columns names 'found' twice", {"on": "id", "columns": ["found", "found"]}),
         (ValueError, "how is 'outer'; give one of 'left', 'inner', 'semi', 'anti'",
          {"on": "id", "how": "outer"}),
-        (ValueError, "a semi join appends no columns", {"on": "id", "how": "semi", "prefix": "x"}),
+        (ValueError, "a semi join adds no columns", {"on": "id", "how": "semi", "prefix": "x"}),
     ]  # fmt: skip
     taken = facts.withColumn("found", F.lit(1))
     for kind, message, arguments in cases:
@@ -591,3 +596,32 @@ def test_errors_when_planned(spark: SparkSession, small, tmp_path):
         TypeError, match=r"'d' of the store is decimal256\(60, 0\), for which Spark"
     ):
         lookup_join(spark.range(1), lookupstore.build(wide, tmp_path / "wide", key="id"), on="id")
+
+
+def test_batches_are_looked_up_together(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Few calls, whose answers come batch by batch; wide answers are of fewer keys."""
+    rng = random.Random(seed)
+    sizes = [rng.choice([0, 1, 700, 10_000]) for _ in range(300)]
+    numbers = iter(range(10**9))
+    batches = [pa.array([next(numbers) for _ in range(size)], pa.int64()) for size in sizes]
+    for width in (1, 2000):
+        calls: list[int] = []
+
+        def answered(
+            task: Any, lookup: Any, keys: Any, width: int = width, calls: list[int] = calls
+        ) -> Any:
+            calls.append(len(keys[0]))
+            found = pa.array([key % 3 != 0 for key in keys[0].to_pylist()], pa.bool_())
+            return found, [keys[0], pa.repeat("x" * width, len(keys[0]))]
+
+        monkeypatch.setattr(worker, "Task", lambda lookup: nullcontext())
+        monkeypatch.setattr(worker, "_answers", answered)
+        lookup = SimpleNamespace(columns=("a", "b"))
+        found = list(worker.rows_at(lookup, False, iter(batches)))  # type: ignore[arg-type]
+        assert [len(answers) for answers in found] == sizes
+        for keys, answers in zip(batches, found, strict=True):
+            expected = [None if key % 3 == 0 else key for key in keys.to_pylist()]
+            assert pc.struct_field(answers, "c0").to_pylist() == expected
+        most = min(worker.CALL_KEYS, worker.CALL_BYTES // width)
+        assert max(calls) < most + 10_000
+        assert len(calls) < sum(sizes) / most + 10

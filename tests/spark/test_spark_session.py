@@ -73,14 +73,14 @@ def test_pyspark_missing_says_what_to_install():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.strip().endswith(
-        "ImportError: lookupstore.spark needs PySpark: pip install 'lookupstore[spark]'"
+        "ImportError: lookupstore.spark needs pyspark: pip install 'lookupstore[spark]'"
     )
 
 
 def test_a_spark_without_data_sources_says_so(spark, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setattr("pyspark.__version__", "3.5.9")
-    with pytest.raises(RuntimeError, match=r"came with Spark 4\.0, and this is 3\.5\.9; .* work"):
+    with pytest.raises(RuntimeError, match=r"need Spark 4\.0, but this is 3\.5\.9; .* work"):
         register(spark)
     assert session() is spark
 

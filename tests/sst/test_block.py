@@ -145,7 +145,7 @@ def test_full() -> None:
 @pytest.mark.parametrize("bad", ["utf8", "", "int128"])
 def test_unknown_orders(bad: str) -> None:
     for make in (lambda: BlockBuilder(bad, False, 1), lambda: Block(bytes(5), "p", 0, bad)):
-        with pytest.raises(ValueError, match="is none of 'bytes', 'int8', 'int16'"):
+        with pytest.raises(ValueError, match="order must be 'bytes', 'int8', 'int16'"):
             make()
 
 

@@ -67,7 +67,9 @@ def examine(path: Path) -> dict[str, Outcome]:
     outcomes["get_many"] = attempt(lambda: reader.get_many(ASKED).to_pylist())
     outcomes["contains_many"] = attempt(lambda: reader.contains_many(ASKED).to_pylist())
     outcomes["items"] = attempt(lambda: list(reader.items()))
-    outcomes["reverse"] = attempt(lambda: list(reader.items(b"k03", b"k11", reverse=True)))
+    outcomes["reverse"] = attempt(
+        lambda: list(reader.items(start=b"k03", stop=b"k11", reverse=True))
+    )
     outcomes["len"] = attempt(lambda: len(reader))
     outcomes["verify"] = attempt(lambda: reader.verify())
     return outcomes
@@ -364,7 +366,7 @@ def test_data_blocks(path: Path, dialect: Any, payload: bytes) -> None:
         attempt(lambda key=key: reader.get(key))
         attempt(lambda key=key: reader.get_many([key, b"a", b"b"]))
     attempt(lambda: list(reader.items()))
-    attempt(lambda: list(reader.items(b"a", b"b", reverse=True)))
+    attempt(lambda: list(reader.items(start=b"a", stop=b"b", reverse=True)))
     attempt(lambda: len(reader))
     assert isinstance(attempt(reader.verify), CorruptionError)
 

@@ -108,8 +108,8 @@ def test_random_access_is_that_of_a_dict(copy: SparseCopy, seed: int) -> None:
             case 3:
                 high = min(high, low[:4] + b"99")
                 within = [(key, MODEL[key]) for key in sorted(MODEL) if low <= key < high]
-                assert list(reader.items(low, high)) == within
-                assert list(reader.items(low, high, reverse=True)) == within[::-1]
+                assert list(reader.items(start=low, stop=high)) == within
+                assert list(reader.items(start=low, stop=high, reverse=True)) == within[::-1]
             case 4:
                 values = Values(len(some))
                 reader.answer(some, values)

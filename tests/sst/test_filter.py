@@ -95,7 +95,7 @@ def test_paimon(
 ) -> None:
     hashes = max(1, math.floor(8.0 * size / entries * math.log(2) + 0.5))
     if hashes > 1100:
-        with pytest.raises(ValueError, match="positions a key"):
+        with pytest.raises(ValueError, match="positions per key"):
             Filter("paimon-murmur3", bytes(size), entries)
         return
     assert paimon_hashes(size, entries) == hashes
@@ -139,9 +139,9 @@ def test_no_filter_lets_all_pass() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(ValueError, match="kind='bloom' is no filter"):
+    with pytest.raises(ValueError, match="kind='bloom' is not a kind of filter"):
         Filter("bloom")
-    with pytest.raises(ValueError, match="kind='bloom' is no filter"):
+    with pytest.raises(ValueError, match="kind='bloom' is not a kind of filter"):
         FilterBuilder("bloom")
     for size in (0, 31, 33):
         with pytest.raises(ValueError, match="multiple of 32"):

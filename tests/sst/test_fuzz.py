@@ -159,7 +159,7 @@ def use(path: Path, keys: list[bytes]) -> list[str]:
     call("contains_many", lambda: reader.contains_many(keys))
     for batch in call("scan", lambda: list(reader.scan())) or []:
         batch.validate(full=True)
-    call("reverse", lambda: list(reader.scan(keys[1], keys[-2], reverse=True)))
+    call("reverse", lambda: list(reader.scan(start=keys[1], stop=keys[-2], reverse=True)))
     call("len", lambda: len(reader))
     found = call("verify", lambda: reader.verify())
     if found is not None:  # a file that contradicts itself nowhere

@@ -141,7 +141,9 @@ def test_layout(entry: dict[str, Any]) -> None:
 
 def test_lzo_without_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lzallright", None)
-    reader_error = r"fixed-lzo\.sst: offset \d+: (index block|data block 0): codec lzo: pip install"
+    reader_error = (
+        r"fixed-lzo\.sst: offset \d+: (index block|data block 0): codec lzo needs lzallright: pip"
+    )
     with pytest.raises(FormatError, match=reader_error):
         list(fresh(GOLDEN / "sst" / "fixed-lzo.sst").items())
 
@@ -182,7 +184,7 @@ def test_same_bytes_as_java(tmp_path: Path, many: bool) -> None:
         codec = entry["options"]["compression"]
         if codec in NOT_REPRODUCED:
             other[name] = NOT_REPRODUCED[codec]
-            with pytest.raises(ValueError, match="compression='lzo' is none of"):
+            with pytest.raises(ValueError, match=r"compression must be .*, not 'lzo'"):
                 rewritten(entry, tmp_path / f"{number}.sst", many)
             continue
         if rewritten(entry, tmp_path / f"{number}.sst", many) == (GOLDEN / name).read_bytes():
@@ -280,7 +282,10 @@ def test_btree_scans_in_the_order_of_the_numbers() -> None:
     assert numbers[0] < 0 < numbers[-1]
     low, high = numbers[100], numbers[1500]
     start, stop = (n.to_bytes(8, "little", signed=True) for n in (low, high))
-    found = [int.from_bytes(key, "little", signed=True) for key, _ in reader.items(start, stop)]
+    found = [
+        int.from_bytes(key, "little", signed=True)
+        for key, _ in reader.items(start=start, stop=stop)
+    ]
     assert found == numbers[100:1500]
     missing = next(n for n in range(low, high) if n not in set(numbers))
     assert reader.get(missing.to_bytes(8, "little", signed=True)) is None
@@ -290,5 +295,5 @@ def test_btree_in_the_wrong_order() -> None:
     """Bytes are not the order of little-endian numbers, and the index shows it at once."""
     with pytest.raises(CorruptionError, match="a key that does not come after"):
         fresh(GOLDEN / "btree" / "bigint.index")
-    with pytest.raises(CorruptionError, match="size that the key order does not know"):
+    with pytest.raises(CorruptionError, match="key whose size does not fit the key order"):
         fresh(GOLDEN / "btree" / "string-nulls-bloom.index", "int32")

@@ -280,9 +280,9 @@ def check_cut(reader: Reader, path: Path, records: list[tuple[bytes, bytes]], se
         ("contains_many", lambda: reader.contains_many(asked).to_pylist(),
          [key in model for key in asked]),
         ("scan", lambda: list(reader.items()), records),
-        ("range", lambda: list(reader.items(low, high)), within),
-        ("reverse", lambda: list(reader.items(low, high, reverse=True)), within[::-1]),
-        ("prefix", lambda: list(reader.items(prefix=low)), [(low, model[low])]),
+        ("range", lambda: list(reader.items(start=low, stop=high)), within),
+        ("reverse", lambda: list(reader.items(start=low, stop=high, reverse=True)), within[::-1]),
+        ("prefix", lambda: list(reader.items(starts_with=low)), [(low, model[low])]),
         ("verify", lambda: reader.verify().num_records, len(records)),
     ]  # fmt: skip
     rng.shuffle(calls)
@@ -357,7 +357,9 @@ def test_a_file_cut_and_grown_again_under_a_reader(tmp_path: Path) -> None:
     warm(reader, RECORDS)
     os.truncate(path, 5000)
     os.truncate(path, size)
-    with pytest.raises(CorruptionError, match=f"a file of {size} bytes, found .*cut") as caught:
+    with pytest.raises(
+        CorruptionError, match=f"a file of {size} bytes, found .*truncated"
+    ) as caught:
         reader.get(RECORDS[0][0])
     assert caught.value.path == str(path)
 
@@ -387,7 +389,7 @@ def test_a_file_cut_between_two_batches_of_a_scan(
     reader = fresh(path)
     warm(reader, records)
     start, stop = (None if at is None else records[at][0] for at in bounds)
-    batches = reader.scan(start, stop)
+    batches = reader.scan(start=start, stop=stop)
     next(batches)
     os.truncate(path, 0)
     with pytest.raises(CorruptionError, match="found 0"):
@@ -402,7 +404,7 @@ def test_a_range_of_a_file_of_one_block_that_is_cut(tmp_path: Path, size: int) -
     os.truncate(path, size)
     for start, stop in ((EVEN[7][0], None), (EVEN[7][0], EVEN[9][0]), (None, EVEN[9][0])):
         with pytest.raises(CorruptionError, match=f"found {size}"):
-            list(reader.items(start, stop))
+            list(reader.items(start=start, stop=stop))
 
 
 def test_a_file_cut_while_it_is_being_opened(tmp_path: Path, monkeypatch: Any) -> None:

@@ -93,12 +93,12 @@ def check_scans(reader: Reader, model: dict[bytes, bytes], bounds: list[bytes]) 
         assert list(reader.items(start=low)) == [one for one in everything if one[0] >= low]
         assert list(reader.items(stop=low)) == [one for one in everything if one[0] < low]
         prefixed = [one for one in everything if one[0].startswith(low)]
-        assert list(reader.items(prefix=low)) == prefixed
-        assert list(reader.items(prefix=low, reverse=True)) == prefixed[::-1]
+        assert list(reader.items(starts_with=low)) == prefixed
+        assert list(reader.items(starts_with=low, reverse=True)) == prefixed[::-1]
         for high in bounds:
             within = [one for one in everything if low <= one[0] < high]
-            assert list(reader.items(low, high)) == within
-            assert list(reader.items(low, high, reverse=True)) == within[::-1]
+            assert list(reader.items(start=low, stop=high)) == within
+            assert list(reader.items(start=low, stop=high, reverse=True)) == within[::-1]
 
 
 @MODEL
@@ -193,7 +193,7 @@ def test_integer_orders(
         assert reader.get_many(keys).to_pylist() == expected
         for low in asked[:3]:
             for high in asked[:3]:
-                found = [int(value) for _, value in reader.items(key(low), key(high))]
+                found = [int(value) for _, value in reader.items(start=key(low), stop=key(high))]
                 assert found == [n for n in ordered if low <= n < high]
         reader.verify()
 

@@ -156,7 +156,7 @@ def test_threads_share_a_reader(path: Path, seed: int) -> None:
             assert reader.contains_many(asked).to_pylist() == [key in MODEL for key in asked]
             assert [reader.get(key) for key in asked[:40]] == expected[:40]
             start = asked[0]
-            batch = next(reader.scan(start), None)
+            batch = next(reader.scan(start=start), None)
             if batch is not None:
                 assert batch.column(0)[0].as_py() == min(key for key in MODEL if key >= start)
 
@@ -174,7 +174,7 @@ def check_closing(reader: Reader) -> None:
             try:
                 assert reader.get_many(ASKED[::100]).to_pylist() == ANSWERS[::100]
                 assert reader.get(ASKED[3]) == ANSWERS[3]
-                assert len(list(reader.items(b"01", b"011"))) > 5
+                assert len(list(reader.items(start=b"01", stop=b"011"))) > 5
             except ClosedError as error:
                 refused.append(error)
                 return

@@ -43,31 +43,41 @@ def test_bad_keys(reader: Reader) -> None:
 
 def test_bad_ranges(reader: Reader) -> None:
     for bounds in ({"start": b"a"}, {"stop": b"a"}, {"start": b"a", "stop": b"b"}):
-        with pytest.raises(ValueError, match="give prefix, or start and stop, not both"):
-            reader.scan(prefix=b"a", **bounds)
+        with pytest.raises(ValueError, match="give starts_with, or start and stop, not both"):
+            reader.scan(starts_with=b"a", **bounds)
     bad: Any
     for bad in ("a", 7):
-        for name in ("start", "stop", "prefix"):
+        for name in ("start", "stop", "starts_with"):
             with pytest.raises((TypeError, AttributeError)):
                 list(reader.scan(**{name: bad}))
 
 
 def test_bad_order(tmp_path: Path) -> None:
     path = written(tmp_path / "r.sst", RECORDS)
-    with pytest.raises(ValueError, match="order='utf8' is none of 'bytes', 'int8'"):
+    with pytest.raises(ValueError, match=r"order must be one of 'bytes', 'int8', .*, not 'utf8'"):
         Reader(path, order="utf8")
     with pytest.raises(
-        ValueError, match=r"order='int8': .*r\.sst is native and says its own order"
+        ValueError, match=r"order='int8': .*r\.sst is a native file, whose order is"
     ):
         Reader(path, order="int8")
     path = written(tmp_path / "n.sst", [(b"1", b"")], dialect="paimon", order="int8")
-    with pytest.raises(ValueError, match="prefix needs the key order 'bytes'; this one is 'int8'"):
-        fresh(path, "int8").scan(prefix=b"1")
+    with pytest.raises(ValueError, match="starts_with needs the key order 'bytes'; this one"):
+        fresh(path, "int8").scan(starts_with=b"1")
+
+
+def test_a_scan_takes_keyword_arguments_only(reader: Reader) -> None:
+    form = r"\(start=..., stop=..., starts_with=..., reverse=...\)"
+    for name, call in (("scan", reader.scan), ("items", reader.items)):
+        message = f"{name} takes keyword arguments only: {name}{form}; got bytes b'a' without"
+        with pytest.raises(TypeError, match=message):
+            call(b"a")  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match=f"{name} has no argument 'prefix': {name}{form}"):
+            call(prefix=b"a")  # type: ignore[call-arg]
 
 
 def test_prefixes(reader: Reader) -> None:
     def keys(prefix: bytes) -> list[bytes]:
-        return [key for key, _ in reader.items(prefix=prefix)]
+        return [key for key, _ in reader.items(starts_with=prefix)]
 
     assert keys(b"") == [key for key, _ in RECORDS]
     assert keys(b"a") == [b"a", b"ab", b"ab\xff", b"ac"]
@@ -80,9 +90,9 @@ def test_prefixes(reader: Reader) -> None:
 
 
 def test_a_range_that_is_empty_or_backwards(reader: Reader) -> None:
-    assert list(reader.scan(b"b", b"b")) == []
-    assert list(reader.scan(b"ac", b"a")) == []
-    assert list(reader.scan(b"ac", b"a", reverse=True)) == []
+    assert list(reader.scan(start=b"b", stop=b"b")) == []
+    assert list(reader.scan(start=b"ac", stop=b"a")) == []
+    assert list(reader.scan(start=b"ac", stop=b"a", reverse=True)) == []
 
 
 def test_defaults(reader: Reader) -> None:
@@ -149,7 +159,7 @@ def test_arrow_answers_are_whole(reader: Reader) -> None:
     assert reader.contains_many([b"a"] * 9).type == pa.bool_()
 
 
-@pytest.mark.parametrize("name", ["start", "stop", "prefix"])
+@pytest.mark.parametrize("name", ["start", "stop", "starts_with"])
 def test_bounds_of_a_scan_are_bytes(tmp_path: Path, name: str) -> None:
     reader = Reader(written(tmp_path / "a.sst", [(b"a", b"1")]))
     with pytest.raises(TypeError, match=f"{name} is str; give bytes"):

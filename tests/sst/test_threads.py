@@ -70,7 +70,7 @@ def scan(reader: Reader, rng: random.Random) -> None:
     start = rng.randrange(len(RECORDS))
     wanted = RECORDS[start : start + 200]
     stop = RECORDS[start + 200][0] if start + 200 < len(RECORDS) else None
-    assert list(reader.items(wanted[0][0], stop)) == wanted
+    assert list(reader.items(start=wanted[0][0], stop=stop)) == wanted
 
 
 def resize(reader: Reader, rng: random.Random) -> None:

@@ -244,7 +244,7 @@ def test_a_child_of_fork_leaves_the_threads_of_its_parent_alone(
         try:
             writer.put_many(keys[2000:], values[2000:])
         except RuntimeError as error:
-            told = "a writer stays in the process that made it" in str(error)
+            told = "use a writer only in the process that made it" in str(error)
         writer.abort()
         writer.__del__()
         writer._blocks.stop()
@@ -284,6 +284,6 @@ def test_a_writer_that_is_never_closed_does_not_keep_the_interpreter(tmp_path: P
 
 @pytest.mark.parametrize("threads", [0, -1, 65, 1.5, "2", None])
 def test_bad_numbers_of_threads(tmp_path: Path, threads: Any) -> None:
-    with pytest.raises(ValueError, match=r"threads=.* is not a number from 1 to 64"):
+    with pytest.raises(ValueError, match=r"threads must be a number from 1 to 64, not"):
         Writer(tmp_path / "x.sst", threads=threads)
     assert os.listdir(tmp_path) == []

@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class HudiSink:
-    """Write one batch after the other; made by `hudi_sink`."""
+    """A writer of one batch after the other; made by `hudi_sink`."""
 
     def __init__(
         self, table: Table, operation: Operation, options: WriteOptions, query: str | None
@@ -49,7 +49,7 @@ class HudiSink:
         committed = committed_batch(read_view(self._table.location), query)
         if committed is not None and committed >= batch_id:
             _log.info(
-                "%s: batch %d of %s is committed; passed over",
+                "%s: batch %d of %s is already committed; skipped",
                 self._table.location.uri,
                 batch_id,
                 query,
@@ -118,6 +118,7 @@ def _query_of(df: DataFrame) -> str:
         query = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
     if not query:
         raise ValueError(
-            "query: nobody says which streaming query this batch is of; give hudi_sink a name"
+            "query: cannot tell which streaming query this batch belongs to; pass query='a name' "
+            "to hudi_sink"
         )
     return str(query)

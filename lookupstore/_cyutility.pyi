@@ -1,0 +1,1 @@
+# The code of Cython itself that the other extensions share; it has nothing to import.

@@ -1,0 +1,44 @@
+"""Groups of commands that are imported when they are run, so that no command waits for others."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and one line each, and imports those that are run.
+
+    Args:
+        lazy: of each command the module, in which it has its name with underscores, and the line.
+    """
+
+    def __init__(
+        self, *args: Any, lazy: Mapping[str, tuple[str, str]] | None = None, **options: Any
+    ) -> None:
+        super().__init__(*args, **options)
+        self.lazy = dict(lazy or {})
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands, sorted."""
+        return sorted(self.lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command; None: there is none of that name.
+
+        Raises:
+            ImportError: it needs an extra that is not installed; says which.
+        """
+        if cmd_name not in self.lazy:
+            return None
+        module = importlib.import_module(self.lazy[cmd_name][0])
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self.lazy[name][1]) for name in self.list_commands(ctx)])

@@ -1,0 +1,111 @@
+"""Frames of pandas and polars as Arrow, and which of their columns Arrow does not have.
+
+Neither library is imported here: who gives a frame has it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pyarrow as pa
+
+# Polars writes the first as addresses, which mean nothing, and the others in no type of Arrow.
+_REMEDIES = {
+    "Object": "of Python objects; make it text, or leave it out: .drop(NAME)",
+    "Int128": "which Arrow does not have; .cast it to pl.Int64 or pl.Decimal(38, 0)",
+    "UInt128": "which Arrow does not have; .cast it to pl.UInt64 or pl.Decimal(38, 0)",
+}
+
+
+def is_lazy(value: object) -> bool:
+    """Tell whether a value is a polars LazyFrame, which has no rows yet."""
+    polars = sys.modules.get("polars")
+    return polars is not None and isinstance(value, polars.LazyFrame)
+
+
+def check_polars(value: Any, what: str) -> None:
+    """Refuse columns of a polars DataFrame or Series that Arrow does not have; pass all else.
+
+    Args:
+        value: anything.
+        what: what to call it in an error.
+
+    Raises:
+        TypeError: such a column; the error names it and what to do.
+
+    >>> import polars as pl
+    >>> check_polars(pl.DataFrame({"n": [1]}).cast(pl.Int128), "source")
+    Traceback (most recent call last):
+    TypeError: source: the column 'n' is Int128, which Arrow does not have; ...
+    """
+    polars = sys.modules.get("polars")
+    if polars is None:
+        return
+    if isinstance(value, polars.Series):
+        columns = [(value.name, value.dtype)]
+    elif isinstance(value, polars.DataFrame):
+        columns = list(value.schema.items())
+    else:
+        return
+    for name, kind in columns:
+        found = _without_arrow(kind)
+        if found is not None:
+            where = f"is {found}" if found == str(kind) else f"is {kind}, with {found} in it"
+            remedy = _REMEDIES[found].replace("NAME", repr(name))
+            raise TypeError(f"{what}: the column {name!r} {where}, {remedy}")
+
+
+def _without_arrow(kind: Any) -> str | None:
+    """Return the name of a type, or of one inside it, that Arrow does not have."""
+    if (own := str(kind)) in _REMEDIES:
+        return own
+    inner = [field.dtype for field in getattr(kind, "fields", ())]
+    if getattr(kind, "inner", None) is not None:
+        inner.append(kind.inner)
+    return next((found for one in inner if (found := _without_arrow(one)) is not None), None)
+
+
+def pandas_table(frame: Any, what: str) -> pa.Table:
+    """Return a pandas DataFrame as a table, with its index if that has names.
+
+    Args:
+        frame: a pandas DataFrame.
+        what: what to call it in an error.
+
+    Raises:
+        TypeError: a column that Arrow does not have; the error names it.
+        ValueError: two columns of one name, or integers beyond 64 bits.
+
+    >>> import pandas as pd
+    >>> pandas_table(pd.DataFrame({"n": [2**70]}), "source")
+    Traceback (most recent call last):
+    ValueError: source: the column 'n' has integers beyond 64 bits, such as ...
+    """
+    repeated = frame.columns[frame.columns.duplicated()]
+    if len(repeated):
+        raise ValueError(f"{what}: two columns have the name {repeated[0]!r}; rename one of them")
+    named = all(name is not None for name in frame.index.names)
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=named)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        for name in frame.columns:
+            _check_pandas_column(frame[name], name, what)
+        raise TypeError(f"{what}: pandas gives no Arrow table: {error}") from None
+
+
+def _check_pandas_column(column: Any, name: object, what: str) -> None:
+    try:
+        pa.Array.from_pandas(column)
+    except OverflowError:
+        beyond = next(value for value in column if isinstance(value, int) and abs(value) >= 2**63)
+        raise ValueError(
+            f"{what}: the column {name!r} has integers beyond 64 bits, such as {beyond}; make them "
+            "decimal.Decimal or text"
+        ) from None
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        reason = error.args[0] if error.args else error
+        raise TypeError(
+            f"{what}: the column {name!r} of dtype {column.dtype} has no type of Arrow: "
+            f"{reason}; give it one type, such as .astype(str)"
+        ) from None

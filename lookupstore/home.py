@@ -1,0 +1,38 @@
+"""The home folder of who runs this: `~` at the beginning of a path, and whether there is one."""
+
+from __future__ import annotations
+
+import os
+
+
+def expanded(path: str) -> str:
+    """Return a path with the home folder for a `~` at its beginning, as a shell does.
+
+    A URI, and a `~` elsewhere, stay as they are.
+
+    Raises:
+        ValueError: the path begins with `~/`, and nobody says which folder that is.
+
+    >>> import os
+    >>> expanded("~/stores") == os.path.join(os.path.expanduser("~"), "stores")
+    True
+    >>> expanded("stores/~old"), expanded("s3://bucket/~/users")
+    ('stores/~old', 's3://bucket/~/users')
+    """
+    if not path.startswith("~"):
+        return path
+    found = os.path.expanduser(path)
+    if found == path and (path == "~" or path.startswith("~/")):
+        raise ValueError(f"path {path!r}: this user has no home folder; set HOME, or give the path")
+    return found
+
+
+def home_folder() -> str | None:
+    """Return the home folder, or None: in a container there may be none, or one only by name.
+
+    >>> home_folder() != "/"
+    True
+    """
+    home = os.path.expanduser("~")
+    # "/" is what containers say for "nowhere".
+    return home if home not in ("~", "/") and os.path.isdir(home) else None

@@ -1,0 +1,46 @@
+"""Methods whose arguments have to be named, and that say so to who does not name them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def keyword_only(method: Callable[P, R]) -> Callable[P, R]:
+    """Make a method with keyword arguments alone name them when it is called another way.
+
+    >>> class Shelf:
+    ...     @keyword_only
+    ...     def scan(self, *, start=None, stop=None):
+    ...         return start, stop
+    >>> Shelf().scan(stop=7)
+    (None, 7)
+    >>> Shelf().scan(7)  # doctest: +NORMALIZE_WHITESPACE
+    Traceback (most recent call last):
+    TypeError: scan takes keyword arguments only: scan(start=..., stop=...);
+        got int 7 without a name
+    >>> Shelf().scan(end=7)
+    Traceback (most recent call last):
+    TypeError: scan has no argument 'end': scan(start=..., stop=...)
+    """
+    names = list(inspect.signature(method).parameters)[1:]
+    form = f"{method.__name__}({', '.join(f'{name}=...' for name in names)})"
+
+    @functools.wraps(method)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        if len(args) > 1:
+            raise TypeError(
+                f"{method.__name__} takes keyword arguments only: {form}; got "
+                f"{type(args[1]).__name__} {args[1]!r} without a name"
+            )
+        for name in kwargs:
+            if name not in names:
+                raise TypeError(f"{method.__name__} has no argument {name!r}: {form}")
+        return method(*args, **kwargs)
+
+    return checked

@@ -1,0 +1,89 @@
+"""Sizes and times as people give them: `1GB` and `30m`, besides plain numbers."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import timedelta
+from typing import TypeAlias
+
+#: Bytes: a number, or a text such as "512MiB", "1GB" or "2G".
+Size: TypeAlias = "int | str"
+#: A span of time: a timedelta, seconds, or a text such as "90s", "30m", "1h" or "7d".
+Duration: TypeAlias = "timedelta | float | str"
+
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
+_BYTES = {"": 1, "B": 1}
+for _power, _letter in enumerate("KMGT", start=1):
+    # As the GNU tools read them: GB is decimal, G and GiB are binary.
+    _BYTES |= {f"{_letter}B": 1000**_power, _letter: 1024**_power, f"{_letter}IB": 1024**_power}
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def bytes_of(size: Size, argument: str, *, least: int = 0) -> int:
+    """Return a size in bytes.
+
+    Args:
+        size: bytes, or a text: `512MiB` and `512M` are 512 x 2**20 bytes, `512MB` 512 x 10**6.
+        argument: what to call it in an error.
+        least: smaller sizes are refused.
+
+    Raises:
+        TypeError: neither a whole number nor a text.
+        ValueError: a text that is no size, or one below `least`.
+
+    >>> bytes_of("2 MiB", "memory"), bytes_of("1.5GB", "memory"), bytes_of(7, "memory")
+    (2097152, 1500000000, 7)
+    >>> bytes_of("much", "memory")
+    Traceback (most recent call last):
+    ValueError: memory is 'much'; give bytes, or a size such as 512MiB or 1GB
+    """
+    if isinstance(size, str):
+        match = _AMOUNT.fullmatch(size.strip())
+        unit = _BYTES.get(match[2].upper()) if match else None
+        if match is None or unit is None:
+            raise ValueError(f"{argument} is {size!r}; give bytes, or a size such as 512MiB or 1GB")
+        found = int(match[1]) * unit if match[1].isdecimal() else int(float(match[1]) * unit)
+    elif isinstance(size, int) and not isinstance(size, bool):
+        found = size
+    else:
+        raise TypeError(
+            f"{argument} is {size!r}; give a whole number of bytes, or a size such as '1GB'"
+        )
+    if found < least:
+        raise ValueError(f"{argument} is {size!r}; give at least {least} bytes")
+    return found
+
+
+def seconds_of(duration: Duration, argument: str) -> float:
+    """Return a span of time in seconds.
+
+    Args:
+        duration: a timedelta, seconds, or a text: a number and `s`, `m`, `h` or `d`, or nothing for
+            seconds.
+        argument: what to call it in an error.
+
+    Raises:
+        TypeError: neither a number nor a timedelta nor a text.
+        ValueError: a text that is no time, or a negative one.
+
+    >>> seconds_of("1.5h", "retain"), seconds_of(timedelta(days=1), "retain")
+    (5400.0, 86400.0)
+    """
+    if isinstance(duration, str):
+        match = _AMOUNT.fullmatch(duration.strip())
+        unit = _SECONDS.get(match[2].lower()) if match else None
+        if match is None or unit is None:
+            raise ValueError(
+                f"{argument} is {duration!r}; give seconds, or a time such as 30m, 1h or 7d"
+            )
+        return float(match[1]) * unit
+    seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
+    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool):
+        raise TypeError(
+            f"{argument} is {duration!r}; give a timedelta, a number of seconds, or a time such "
+            "as '1h'"
+        )
+    if math.isnan(seconds) or seconds < 0:
+        raise ValueError(f"{argument} is {duration!r}; give a time of 0 or more")
+    return float(seconds)

@@ -1,0 +1,65 @@
+"""Files that Spark cannot read: which one it is, in place of a trace of a hundred lines."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import unquote, urlsplit
+
+from py4j.protocol import Py4JError
+from pyarrow import fs
+from pyspark.errors import PySparkException
+
+from lookupstore.errors import FormatError, LookupStoreError
+from lookupstore.file_reading import check_file
+from lookupstore.file_search import format_of, names_files
+from lookupstore.read_errors import READ_ERRORS, reading
+from lookupstore.uris import shown_uri
+
+_FILE = re.compile(
+    r"\[(?:FAILED_READ_FILE\.)?(?P<kind>\w+)\] (?:Encountered error while reading file|Could not "
+    r"read footer for file:?) (?P<uri>\S+?)\.(?:\s+(?P<why>.*?))?(?:\s*SQLSTATE.*)?$",
+    re.MULTILINE,
+)
+_CAUSE = re.compile(r"^Caused by: (?P<cause>.*)$", re.MULTILINE)
+_OTHER_TYPE = "PARQUET_COLUMN_DATA_TYPE_MISMATCH"
+
+
+@contextmanager
+def naming_files() -> Iterator[None]:
+    """Let errors of files that Spark cannot read name the file.
+
+    Raises:
+        CorruptionError: a file is damaged.
+        FormatError: a column of a file is of another type than in the others.
+        OSError: a file could not be read.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        match = _FILE.search(str(error))
+        if match is None:
+            raise
+        raise _unread_error(match, str(error)) from None
+
+
+def _unread_error(match: re.Match[str], text: str) -> Exception:
+    uri = match["uri"]
+    local = urlsplit(uri).scheme in ("", "file")
+    path = unquote(urlsplit(uri).path) if local else shown_uri(uri)
+    if match["kind"] == _OTHER_TYPE:
+        return FormatError(f"{path}: {match['why']}; give files whose types agree")
+    if local and names_files(path):
+        # Spark says the same of damage and of a disk that fails: who reads it again knows.
+        try:
+            with (
+                reading(path, f"a {format_of(path)} file", local=True),
+                fs.LocalFileSystem().open_input_file(path) as file,
+            ):
+                check_file(file, format_of(path))
+        except (*READ_ERRORS, LookupStoreError) as error:
+            return error
+    causes = [found["cause"] for found in _CAUSE.finditer(text)]
+    return OSError(errno.EIO, f"Spark could not read it: {(causes or [match['why']])[-1]}", path)

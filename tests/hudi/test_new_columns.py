@@ -1,0 +1,121 @@
+"""What `HudiTable.create` takes for columns, and which it refuses since no write takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.orc as orc
+import pyarrow.parquet as pq
+import pytest
+
+from lookupstore.hudi import HudiTable, TableLookup
+
+ROWS = pa.table({"id": [1, 2], "day": ["mo", "tu"], "n": pa.array([1, None], pa.int8())})
+
+
+def of(package: str, make: Callable[[Any], Any]) -> Callable[[Path], Any]:
+    return lambda folder: make(pytest.importorskip(package))
+
+
+def parquet_file(folder: Path) -> str:
+    pq.write_table(ROWS, folder / "rows.parquet")
+    return str(folder / "rows.parquet")
+
+
+def orc_file(folder: Path) -> Path:
+    orc.write_table(ROWS, folder / "rows.orc")
+    return folder / "rows.orc"
+
+
+KINDS: dict[str, Callable[[Path], Any]] = {
+    "schema": lambda folder: ROWS.schema,
+    "table": lambda folder: ROWS,
+    "batch": lambda folder: ROWS.to_batches()[0],
+    "batches": lambda folder: ROWS.to_batches(),
+    "reader": lambda folder: ROWS.to_reader(),
+    "dataset": lambda folder: ds.dataset(ROWS),
+    "pandas": of("pandas", lambda pandas: ROWS.to_pandas()),
+    "polars": of("polars", lambda polars: polars.from_arrow(ROWS)),
+    "duckdb": of("duckdb", lambda duckdb: duckdb.from_arrow(ROWS)),
+    "parquet": parquet_file,
+    "orc": orc_file,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_of_every_kind_say_the_columns(tmp_path: Path, kind: str) -> None:
+    given = KINDS[kind](tmp_path)
+    table = HudiTable.create(tmp_path / "t", given, record_key="id", partition_by="day")
+    assert table.schema.names[5:] == ["id", "day", "n"]
+    assert table.scan().num_rows == 0
+    # A reader still has its rows.
+    table.insert(ROWS if kind == "schema" else given)
+    assert table.scan(columns=["id", "day", "n"]).sort_by("id").to_pydict() == ROWS.to_pydict()
+
+
+TEXTS = [
+    pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())
+]  # fmt: skip
+INTEGERS = [
+    pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32()
+]  # fmt: skip
+OTHERS: dict[pa.DataType, list[Any]] = {
+    pa.bool_(): [True, False],
+    pa.float32(): [1, 2],
+    pa.float64(): [1, 2],
+    pa.binary(): [b"a", b"b"],
+    pa.binary(2): [b"aa", b"ab"],
+    pa.decimal128(5, 2): [Decimal(1), Decimal(2)],
+    pa.date32(): [date(2024, 5, 1), date(1960, 1, 1)],
+    pa.timestamp("us", "UTC"): [1, 2],
+    pa.time64("us"): [1, 2],
+}
+NESTED = [pa.list_(pa.int32()), pa.struct({"x": pa.int32()}), pa.map_(pa.string(), pa.int32())]
+
+
+@pytest.mark.parametrize("role", ["record_key", "partition_by", "ordering"])
+@pytest.mark.parametrize("kind", [*TEXTS, *INTEGERS, *OTHERS, *NESTED], ids=str)
+def test_what_can_be_made_can_be_written(tmp_path: Path, kind: pa.DataType, role: str) -> None:
+    """A table is refused, or rows are written to it: none is made that takes none."""
+    schema = pa.schema({"id": pa.int64(), "x": kind})
+    arguments: dict[str, Any] = {"record_key": ["id"], role: "x"}
+    if kind in NESTED or (kind in OTHERS and role != "ordering"):
+        with pytest.raises(TypeError, match=f"{role}: the column 'x' is "):
+            HudiTable.create(tmp_path / "t", schema, **arguments)
+        assert not (tmp_path / "t").exists()
+        return
+    table = HudiTable.create(tmp_path / "t", schema, **arguments)
+    values = OTHERS.get(kind, [1, 2] if kind in INTEGERS else ["a", "b"])
+    x = pa.array(values, kind) if kind in OTHERS else pa.array(values).cast(kind)
+    rows = pa.table({"id": [1, 2], "x": x})
+    table.insert(rows)
+    table.upsert(rows)
+    assert table.scan().num_rows == 2
+
+
+def test_a_string_is_one_column(tmp_path: Path) -> None:
+    table = HudiTable.create(tmp_path / "t", ROWS, record_key="id", partition_by="day")
+    assert (table.options.record_key, table.options.partition_by) == (("id",), ("day",))
+    table.insert(ROWS)
+    assert table.scan(columns="day").schema.names == ["day"]
+    assert table.incremental(columns="day").schema.names == ["day"]
+    with TableLookup(tmp_path / "t", key="id", columns="day") as lookup:
+        assert lookup.lookup([2], "day").to_pydict() == {"day": ["tu"]}
+    assert table.delete_partition("mo").files_replaced
+    assert table.scan(columns="id")["id"].to_pylist() == [2]
+
+
+def test_a_key_that_is_no_integer_deletes_nothing(tmp_path: Path) -> None:
+    table = HudiTable.create(tmp_path / "t", ROWS, record_key="id")
+    table.insert(ROWS)
+    for keys in ([1.5], ["1"], [2**70], [1, "2"]):
+        with pytest.raises(TypeError, match="give int64"):
+            table.delete(keys)
+    assert table.delete([]).rows_deleted == 0
+    assert table.scan().num_rows == 2

@@ -1,0 +1,119 @@
+"""Keys of several files in one answer; the model is a dict."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lookupstore.errors import CorruptionError
+from lookupstore.sst import Reader, Writer
+from lookupstore.sst._batch import Spread, Values
+from lookupstore.sst.cache import BlockCache
+
+FILES = 3
+
+
+class Fill:
+    """A local copy, all of which is here."""
+
+    name = "object"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def open(self) -> int:
+        return os.open(self.path, os.O_RDONLY)
+
+    def __call__(self, ranges: Sequence[tuple[int, int]]) -> None:
+        return
+
+    def repair(self, *_: Any) -> bool:
+        return False
+
+
+def write(path: Path, number: int, count: int, **options: Any) -> dict[bytes, bytes]:
+    """Write a file of keys that belong to it; return what it has."""
+    rng = random.Random(number)
+    keys = [b"%07d" % (FILES * i + number) for i in range(count)]
+    rows = {key: rng.randbytes(rng.choice([0, 1, 30, 200])) for key in keys}
+    with Writer(path, **options) as writer:
+        writer.put_many(list(rows), list(rows.values()))
+    return rows
+
+
+def spread_over(readers: Sequence[Reader], keys: list[bytes | None]) -> list[bytes | None]:
+    """Ask each reader for the keys that are its own, and return all answers."""
+    owners = np.array([0 if key is None else int(key) % FILES for key in keys])
+    rows = Spread(len(keys))
+    for number, reader in enumerate(readers):
+        places = np.flatnonzero(owners == number).astype(np.uint32)
+        reader.answer(pa.array(keys, pa.binary()).take(pa.array(places)), rows.part(places))
+    answers = Values(len(keys))
+    rows.answer(answers)
+    found: list[bytes | None] = answers.array().to_pylist()
+    return found
+
+
+@pytest.mark.parametrize("kind", ["in place", "cached", "copy"])
+@pytest.mark.parametrize("count", [0, 1, 20_000])
+def test_answers_come_in_the_order_of_the_keys(
+    tmp_path: Path, kind: str, count: int, seed: int
+) -> None:
+    rng = random.Random(seed)
+    model: dict[bytes | None, bytes] = {}
+    readers = []
+    for number in range(FILES):
+        path = tmp_path / f"{number}.sst"
+        codec = "zstd" if kind == "cached" else "none"
+        model |= write(path, number, 5000, compression=codec, block_size=1000)
+        # The blocks of a call do not fit into the cache.
+        cache = BlockCache(100_000)
+        readers.append(Reader(path, cache=cache, fill=Fill(path) if kind == "copy" else None))
+    keys = [*model, None, *(b"%07d" % rng.randrange(90_000) for _ in range(5000))]
+    asked = rng.choices(keys, k=count)
+    assert spread_over(readers, asked) == [model.get(key) for key in asked]
+    for reader in readers:
+        reader.close()
+
+
+def test_files_may_be_closed_before_all_have_answered(tmp_path: Path, seed: int) -> None:
+    """What has been found is kept; of a copy, whose file may go with its room, it is copied."""
+    rng = random.Random(seed)
+    for kind in ("in place", "copy"):
+        path = tmp_path / f"{kind}.sst"
+        model = write(path, 0, 5000, compression="none")
+        keys = rng.choices(list(model), k=2000)
+        rows = Spread(len(keys))
+        reader = Reader(path, fill=Fill(path) if kind == "copy" else None)
+        reader.answer(keys, rows.part(np.arange(len(keys), dtype=np.uint32)))
+        reader.close()
+        path.unlink()
+        answers = Values(len(keys))
+        rows.answer(answers)
+        assert answers.array().to_pylist() == [model[key] for key in keys]
+
+
+def test_a_file_that_is_cut_before_all_have_answered(tmp_path: Path) -> None:
+    path = tmp_path / "a.sst"
+    model = write(path, 0, 50_000, compression="none")
+    rows = Spread(len(model))
+    with Reader(path) as reader:
+        reader.answer(list(model), rows.part(np.arange(len(model), dtype=np.uint32)))
+        os.truncate(path, path.stat().st_size // 2)
+        with pytest.raises(CorruptionError, match=r"a\.sst.*found"):
+            rows.answer(Values(len(model)))
+
+
+def test_room_and_places_are_checked() -> None:
+    rows = Spread(3)
+    with pytest.raises(IndexError, match="place 3 of 3"):
+        rows.part(np.array([0, 3], dtype=np.uint32))
+    with pytest.raises(ValueError, match="room for 2 answers to 3 keys"):
+        rows.answer(Values(2))

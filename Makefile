@@ -167,7 +167,7 @@ tsan: PRELOAD = $(shell $(CC) -print-file-name=libtsan.so) $(shell $(CC) -print-
 tsan: build/test_threads .venv-tsan/.built  ## Run the tests of threads under ThreadSanitizer, C's first
 	build/test_threads
 	export LD_PRELOAD="$(PRELOAD)" PYTHONMALLOC=malloc ARROW_DEFAULT_MEMORY_POOL=system \
-	    TSAN_OPTIONS=exitcode=66; \
+	    TSAN_OPTIONS=exitcode=66:suppressions=$(ROOT)/tests/tsan_suppressions.txt; \
 	cd $$(mktemp -d) && $(ROOT)/.venv-tsan/bin/pytest -c $(ROOT)/pyproject.toml -p no:cacheprovider \
 	    -k threads $(PYTEST_ARGS) $(ROOT)/tests/sst/test_threads.py $(ROOT)/tests/sst/test_processes.py
 

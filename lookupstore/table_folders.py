@@ -28,6 +28,9 @@ _ICEBERG = "metadata"
 _ICEBERG_FILE = re.compile(r"v?(\d+)\b.*\.metadata\.json(?:\.gz)?")
 _MARKS = (_HUDI, _DELTA, _ICEBERG)
 
+#: Folders beside the data of tables, each with a pattern of what is in it.
+METADATA = ((_HUDI, "hoodie.properties*"), (_DELTA, "*.json"), (_ICEBERG, "*.metadata.json*"))
+
 
 class TableFormat(Enum):
     """The table formats that are known by their folders, by the names that people know."""

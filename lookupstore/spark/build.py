@@ -41,7 +41,7 @@ from lookupstore.source import open_source
 from lookupstore.spark.buckets import BUCKET, has_a_task_each, in_buckets
 from lookupstore.spark.build_task import ENTRY, BuildTask, encode_batches, write_batches
 from lookupstore.spark.jobs import watched_jobs
-from lookupstore.spark.paths import PATTERN, check_files, is_table
+from lookupstore.spark.paths import PATTERN, check_files, check_unseen, is_table
 from lookupstore.spark.raised import raised_in
 from lookupstore.spark.session import parallelism, session
 from lookupstore.spark.types import TIME_SETTING, arrow_schema, column_named
@@ -133,6 +133,7 @@ def build_store(
         if is_table(paths):
             df, source, paths = _read_rows(spark, paths[0]), f"{first} (Hudi table)", []
         else:
+            check_unseen(paths, spark)
             with naming_files():
                 df = _read(spark, paths)
             check_files(paths, df)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import logging
+import itertools
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from urllib.parse import unquote, urlsplit
 
+from py4j.protocol import Py4JError
 from pyarrow import fs
-from pyspark.sql import DataFrame
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from lookupstore.errors import FormatError
 from lookupstore.file_search import FoundTable, find_source
 from lookupstore.read_errors import is_local
-from lookupstore.table_folders import TableSearch, table_error
+from lookupstore.table_folders import METADATA, TableFolder, TableSearch, table_error, tables_among
 from lookupstore.uris import open_uri, shown_uri
 
 #: What makes a path a pattern for Spark.
@@ -21,10 +23,6 @@ PATTERN = frozenset("*?[]{}\\")
 
 # What only Spark knows of these.
 _ONLY_SPARK = frozenset("{}\\")
-# A column of each base file of a Hudi table.
-_HUDI_COLUMN = "_hoodie_record_key"
-
-_log = logging.getLogger(__name__)
 
 
 def is_table(paths: Sequence[str]) -> bool:
@@ -48,24 +46,33 @@ def is_table(paths: Sequence[str]) -> bool:
     return False
 
 
+def check_unseen(paths: Sequence[str], spark: SparkSession) -> None:
+    """Check that what only Spark can open is neither a table nor inside of one.
+
+    Raises:
+        FormatError: it is; the error names the line to write instead.
+    """
+    for path in paths:
+        if not _can_open(path):
+            whole = _address(path).split("/")
+            named = itertools.takewhile(lambda part: PATTERN.isdisjoint(part), whole)
+            _check_by_spark(spark, _above_partitions(["/".join(named)]), [path])
+
+
 def check_files(paths: Sequence[str], df: DataFrame) -> None:
-    """Check that none of the files that Spark found by patterns is a table's.
+    """Check that none of the files that Spark found is a table's, where nobody else has looked.
+
+    Args:
+        paths: that Spark reads.
+        df: what it reads from them.
 
     Raises:
         FormatError: one is; the error names the line to write instead.
     """
-    for path in paths:
-        if not _can_open(path):
-            if _HUDI_COLUMN in df.columns:
-                raise FormatError(
-                    f"df_or_path: {shown_uri(path)} has files of a Hudi table, and is where only "
-                    "Spark can read; give a DataFrame: "
-                    f"spark.read.format('hudi').load({shown_uri(path)!r})"
-                )
-            _log.warning(
-                "%s: only Spark opens it, so nobody has looked whether its files are a table's",
-                shown_uri(path),
-            )
+    unseen = [path for path in paths if not _can_open(path)]
+    if unseen:
+        folders = {unquote(posixpath.dirname(file)) for file in df.inputFiles()}
+        _check_by_spark(df.sparkSession, _above_partitions(folders), unseen)
     patterns = [path for path in paths if not PATTERN.isdisjoint(_address(path))]
     if not patterns:
         return
@@ -81,6 +88,46 @@ def check_files(paths: Sequence[str], df: DataFrame) -> None:
         if table is not None:
             shown = table.path if is_local(filesystem) else f"{uri.scheme}://{table.path}"
             raise table_error(table, ", ".join(map(shown_uri, patterns)), shown)
+
+
+def _check_by_spark(spark: SparkSession, folders: Iterable[str], paths: Sequence[str]) -> None:
+    """Check that no folder is a table's, by what Spark finds in it."""
+    for folder in folders:
+        table = _table_by_spark(spark, folder)
+        if table is None:
+            continue
+        given, uri, name = ", ".join(map(shown_uri, paths)), shown_uri(folder), table.format.value
+        raise FormatError(
+            f"df_or_path: {given} has files of the {name} table {uri}, and is where only Spark "
+            f"can read; give a DataFrame: spark.read.format({name.lower()!r}).load({uri!r})"
+        )
+
+
+def _above_partitions(folders: Iterable[str]) -> list[str]:
+    """Return folders and those above them, of which partitions are left out."""
+    found = set()
+    for folder in folders:
+        scheme, mark, path = folder.rstrip("/").partition("://")
+        while path.count("/"):
+            found.add(f"{scheme}{mark}{path}")
+            path = posixpath.dirname(path)
+    return sorted(folder for folder in found if "=" not in posixpath.basename(folder))
+
+
+def _table_by_spark(spark: SparkSession, folder: str) -> TableFolder | None:
+    marks = [
+        found for mark, names in METADATA for found in _files(spark, f"{folder}/{mark}", names)
+    ]
+    return next(iter(tables_among(marks, folder)), None)
+
+
+def _files(spark: SparkSession, folder: str, names: str) -> list[str]:
+    """Return the files of a folder whose names match a pattern; none if Spark may not look."""
+    found = spark.read.format("binaryFile").option("pathGlobFilter", names)
+    try:
+        return list(map(unquote, found.load(folder).inputFiles()))
+    except (PySparkException, Py4JError):
+        return []
 
 
 def _address(path: str) -> str:

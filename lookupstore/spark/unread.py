@@ -20,7 +20,7 @@ from lookupstore.uris import shown_uri
 
 _FILE = re.compile(
     r"\[(?:FAILED_READ_FILE\.)?(?P<kind>\w+)\] (?:Encountered error while reading file|Could not "
-    r"read footer for file:?) (?P<uri>\S+?)\.(?:\s+(?P<why>.*?))?(?:\s*SQLSTATE.*)?$",
+    r"read footer for file:?) (?P<uri>.+?)\.(?:\s+(?P<why>.*?))?(?:\s*SQLSTATE.*)?$",
     re.MULTILINE,
 )
 _CAUSE = re.compile(r"^Caused by: (?P<cause>.*)$", re.MULTILINE)

@@ -121,14 +121,14 @@ def test_a_folder_of_files_is_joined_as_they_are(spark: SparkSession, tmp_path: 
 def test_one_damaged_file_of_many_is_named(
     spark: SparkSession, tmp_path: Path, number: int
 ) -> None:
-    (tmp_path / "in").mkdir()
+    (tmp_path / "in here").mkdir()
     for at in range(20):
         rows = pa.table({"id": range(at * 1000, at * 1000 + 1000)})
-        pq.write_table(rows, tmp_path / "in" / f"{at:02}.parquet")
-    bad = tmp_path / "in" / f"{number:02}.parquet"
+        pq.write_table(rows, tmp_path / "in here" / f"{at:02}.parquet")
+    bad = tmp_path / "in here" / f"{number:02}.parquet"
     bad.write_bytes(bad.read_bytes()[: bad.stat().st_size // 2])
     with pytest.raises(CorruptionError, match=bad.name) as raised:
-        build_store(tmp_path / "in", tmp_path / "store", key="id", spark=spark)
+        build_store(tmp_path / "in here", tmp_path / "store", key="id", spark=spark)
     assert raised.value.path == str(bad)
     assert not (tmp_path / "store").exists()
 
@@ -141,3 +141,53 @@ def test_a_file_of_another_type_is_named(spark: SparkSession, tmp_path: Path) ->
     with pytest.raises(FormatError, match=r"3\.parquet.*id") as raised:
         build_store(tmp_path / "in", tmp_path / "store", key="id", spark=spark)
     assert "STRING" in str(raised.value).upper() or "BINARY" in str(raised.value).upper()
+
+
+#: A file system that Spark can open, and pyarrow cannot.
+MOUNTED = "viewfs://lookupstore"
+
+
+@pytest.fixture
+def mounted(spark: SparkSession, tmp_path: Path) -> str:
+    conf: Any = spark.sparkContext._jsc.hadoopConfiguration()
+    conf.set("fs.viewfs.mounttable.lookupstore.link./w", f"file://{tmp_path}/w")
+    conf.set("fs.viewfs.impl.disable.cache", "true")
+    return f"{MOUNTED}/w"
+
+
+@pytest.mark.parametrize("kind", ["hudi", "delta", "iceberg"])
+def test_a_table_that_only_spark_can_read_is_refused(
+    spark: SparkSession, tmp_path: Path, mounted: str, kind: str
+) -> None:
+    folder = tmp_path / "w" / "all users"
+    if kind == "hudi":
+        written(folder, 1)
+    elif kind == "delta":
+        deltalake = pytest.importorskip("deltalake")
+        rows = pa.table({"id": [1, 2], "day": ["1", "2"]})
+        deltalake.write_deltalake(str(folder), rows, partition_by=["day"])
+    else:  # what Iceberg's readers find a table by
+        (folder / "metadata").mkdir(parents=True)
+        (folder / "data" / "day=1").mkdir(parents=True)
+        pq.write_table(pa.table({"id": [1]}), folder / "data" / "day=1" / "1.parquet")
+        (folder / "metadata" / "00001-x.metadata.json").write_text("{}")
+    table = f"{mounted}/all users"
+    base = sorted(folder.rglob("*.parquet"))[0].relative_to(folder)
+    glob = "/".join(["*" for _ in base.parts] + ["*.parquet"])
+    paths = [table, f"{table}/{base.parent}", f"{table}/{base}", f"{mounted}/{glob}"]
+    for path in paths:
+        with pytest.raises(FormatError) as raised:
+            build_store(path, tmp_path / "store", key="id", spark=spark)
+        assert f"spark.read.format('{kind}').load('{table}')" in str(raised.value), path
+        assert not (tmp_path / "store").exists()
+
+
+def test_files_that_only_spark_can_read_are_a_source(
+    spark: SparkSession, tmp_path: Path, mounted: str
+) -> None:
+    for day in range(3):
+        folder = tmp_path / "w" / "files" / f"day={day}"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"id": [day]}), folder / "1.parquet")
+    with build_store(f"{mounted}/files", tmp_path / "store", key="id", spark=spark) as store:
+        assert store.get(2) == {"day": 2}

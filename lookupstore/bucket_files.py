@@ -37,7 +37,7 @@ from lookupstore.host_folder import with_room
 from lookupstore.location import Location
 from lookupstore.manifest import DataFile, Manifest
 from lookupstore.recode import Rent, plain_size
-from lookupstore.residency import Copy, Residency
+from lookupstore.residency import Copy, Residency, warn_slow
 from lookupstore.sst import Reader
 from lookupstore.sst.cache import BlockCache
 from lookupstore.stats import Counts
@@ -97,6 +97,7 @@ class BucketFiles:
         self._counting = threading.Lock()  # over both of these
         self._opened: dict[int, _Open] = {}
         self._past = Counts()  # of the files that were let go of
+        self._copied: set[int] = set()  # buckets whose local copies were needed
         self._closed = False
         # Of a local store: its files, and what lookups have paid for those that are compressed.
         self._in_place: dict[int, Reader] = {}
@@ -328,6 +329,7 @@ class BucketFiles:
                 opened = _Open(reader, None, False, _read_with(reader))
             return opened
         recode = self._manifest.options.get("compression") != "none"
+        self._check_room(file)
         copy = self._hold(file, recode=recode)
         recoded = copy.recoded
         try:
@@ -336,6 +338,19 @@ class BucketFiles:
             if not recoded:
                 raise
         return self._open_copy(file, self._hold(file, recode=recode))
+
+    def _check_room(self, file: DataFile) -> None:
+        """Say it, once, if the local copies that lookups need cannot be there at one time."""
+        with self._counting:
+            self._copied.add(file.bucket)
+            needed = sum(self._entries[bucket].bytes for bucket in self._copied)
+        quota = self._residency.quota
+        if needed > quota:
+            warn_slow(
+                self._location.uri,
+                f"local copies on this host may take {quota:,} bytes, and those of the store take "
+                f"{needed:,} or more; set LOOKUPSTORE_CACHE_BYTES to more",
+            )
 
     def _open_plain(self, file: DataFile) -> _Open | None:
         """Open the plain copy of a compressed file of a local store, if there is a good one."""

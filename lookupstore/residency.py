@@ -534,10 +534,12 @@ class Residency:
         except FileNotFoundError:
             _log.info("%s: a file has gone with its version; no plain copy", store)
         except DiskQuotaError as error:
-            _warn_slow(store, f"{error.args[0]}, or build the store with compression='none'")
+            warn_slow(
+                store, f"{_NO_PLAIN}: {error.args[0]}, or build the store with compression='none'"
+            )
         except Exception as error:
             remedy = "build the store with compression='none', whose files need no copies"
-            _warn_slow(store, f"{error}; {remedy}")
+            warn_slow(store, f"{_NO_PLAIN}: {error}; {remedy}")
         else:
             return True
         return False
@@ -551,17 +553,16 @@ _recoders: dict[str, threading.Thread] = {}
 _slow: set[str] = set()
 
 
-def _warn_slow(store: str, why: str) -> None:
-    """Say once why lookups in a store decompress a block for nearly every key."""
+_NO_PLAIN = "this host has no plain copies of its compressed files"
+
+
+def warn_slow(store: str, why: str) -> None:
+    """Say once why lookups in a store decompress, or fetch, a block for nearly every key."""
     with _open_lock:
         if store in _slow:
             return
         _slow.add(store)
-    _log.warning(
-        "%s: lookups stay slow, since this host has no plain copies of its compressed files: %s",
-        store,
-        why,
-    )
+    _log.warning("%s: lookups stay slow, since %s", store, why)
 
 
 # A map must be open once a process: see `ChunkMap`.

@@ -29,7 +29,7 @@ _ICEBERG_FILE = re.compile(r"v?(\d+)\b.*\.metadata\.json(?:\.gz)?")
 _MARKS = (_HUDI, _DELTA, _ICEBERG)
 
 #: Folders beside the data of tables, each with a pattern of what is in it.
-METADATA = ((_HUDI, "hoodie.properties*"), (_DELTA, "*.json"), (_ICEBERG, "*.metadata.json*"))
+METADATA = ((_HUDI, "*.properties*"), (_DELTA, "*.json"), (_ICEBERG, "*.metadata.json*"))
 
 
 class TableFormat(Enum):

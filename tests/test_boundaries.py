@@ -318,7 +318,7 @@ ALLOWED = {
     ),
     "spark.packs": "pyarrow numpy",
     "spark.unread": "py4j pyspark pyarrow file_reading file_search read_errors uris",
-    "spark.paths": "pyspark pyarrow file_search read_errors table_folders uris",
+    "spark.paths": "pyspark py4j pyarrow file_search read_errors table_folders uris",
     "spark.buckets": "pyspark pyarrow numpy",
     "spark.jobs": "pyspark py4j rich progress",
     "spark.raised": "pyspark",

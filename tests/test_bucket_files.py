@@ -255,7 +255,13 @@ def test_verify_reads_the_files_and_not_what_was_made_of_them(
         check(store, rng)  # from copies that are right
 
 
-def test_more_buckets_than_have_room(remote: SlowRemote, tmp_path: Path, seed: int) -> None:
+def test_more_buckets_than_have_room(
+    remote: SlowRemote,
+    tmp_path: Path,
+    seed: int,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rng = random.Random(seed)
     sizes = [path.stat().st_size for path in build(remote.location())]
     # Copies that are coming count in full, with their maps.
@@ -267,6 +273,15 @@ def test_more_buckets_than_have_room(remote: SlowRemote, tmp_path: Path, seed: i
         before = store.counts()
         check(store, rng)
         assert store.counts().bytes_fetched > before.bytes_fetched
+    (told,) = [one.message for one in caplog.records if "stay slow" in one.message]
+    assert f"may take {residency.quota:,} bytes" in told
+    assert "set LOOKUPSTORE_CACHE_BYTES to more" in told
+    caplog.clear()
+    enough = Residency(tmp_path / "enough", quota=sum(sizes) + 65536)
+    monkeypatch.setattr("lookupstore.residency._slow", set())
+    with LookupStore(remote.location(), residency=enough) as store:
+        check(store, rng)
+    assert "stay slow" not in caplog.text
     small = Residency(tmp_path / "small", quota=max(sizes) // 2)
     with LookupStore(remote.location(), residency=small) as store:
         started = time.monotonic()

@@ -9,7 +9,7 @@ cdef class Answers:
     cdef size_t missing     # of those that were taken
     cdef uint8_t *present   # bitmap of keys that are there
 
-    cdef int begin(self, lookup) except -1
+    cdef bint begin(self, batch) except -1
     cdef bint take(self, const ls_slice *answers, size_t start, size_t count) noexcept nogil
     cdef int prepare(self, const ls_slice *answers, size_t start, size_t count) except -1
     cdef size_t ahead(self, size_t needed, size_t end) noexcept

@@ -116,6 +116,10 @@ GROUP_BYTES = 32 << 20
 # the processor's caches when it is copied. A multiple of 8, the bits of a byte of a bitmap.
 cdef size_t PIECE = 1024
 
+# Files that are asked together have so many pieces of keys between them, at most: their values are
+# to be in the processor's caches when they are read.
+cdef size_t MOST_TOGETHER = 8
+
 # Bytes of answers for which there may be room before they come. Other keys may have no such values.
 cdef size_t MOST_AHEAD = 256 << 20
 
@@ -260,10 +264,15 @@ cdef class Lookup:
     def answer(self, BinaryColumn keys not None, Answers answers not None):
         """Find keys, and give what is at them to `answers`, which has room for as many."""
         cdef Batch batch = Batch(self, keys, answers)
-        answers.begin(self)
-        batch.find()
+        if answers.begin(batch):
+            batch.find()
+            self.count(batch)
+
+    cdef int count(self, Batch batch) except -1:
+        """Count what a batch has done, which ends here."""
         self.filter_negatives += batch.negatives
         self.block_uses += batch.routed_keys
+        return 0
 
 
 cdef class Answers:
@@ -272,9 +281,9 @@ cdef class Answers:
     def __cinit__(self, size_t length, *given):
         self.length = length
 
-    cdef int begin(self, lookup) except -1:
-        """Take note of the lookup whose answers come next."""
-        return 0
+    cdef bint begin(self, batch) except -1:
+        """Take note of the batch whose answers come next; return whether they are to come now."""
+        return True
 
     cdef bint take(self, const ls_slice *answers, size_t start, size_t count) noexcept nogil:
         """Copy the answers to keys `start` and following, and count `missing`; False: not yet.
@@ -359,14 +368,15 @@ cdef class Values(Answers):
 cdef class Spread:
     """Where the values of `length` keys lie, which are looked for in several files.
 
-    Each file answers to a `part` of the keys. Values that lie in the map of a file are not copied,
-    unless it is a local copy.
+    Each file answers to a `part` of the keys. Those that are used in place are asked together, a
+    piece of the keys after the other, and their values are not copied. Others answer one by one.
     """
 
     cdef readonly size_t length
     cdef object owner
     cdef ls_slice *answers  # of all keys, in their order
-    cdef list lookups       # that keep what is pointed to
+    cdef list batches       # of files that are asked together
+    cdef void **pointers    # to these, for code without the GIL
     cdef list arenas        # copies of what nobody keeps
 
     def __cinit__(self, size_t length):
@@ -374,34 +384,67 @@ cdef class Spread:
         self.owner = allocate(length * sizeof(ls_slice))
         self.answers = <ls_slice *>buffer_data(self.owner)
         memset(self.answers, 0, length * sizeof(ls_slice))
-        self.lookups, self.arenas = [], []
+        self.batches, self.arenas = [], []
+
+    def __dealloc__(self):
+        free(self.pointers)
 
     def part(self, const uint32_t[::1] places not None):
-        """Return what takes the answers of one file, the first of which is to key `places[0]`."""
+        """Return what takes the answers of one file: to the keys at `places`, which ascend."""
         return Part(places.shape[0], self, places)
 
     def answer(self, Answers answers not None):
-        """Give what is at each key to `answers`, when all files have answered."""
-        cdef size_t start = 0, count, i
-        cdef Lookup lookup
+        """Give what is at each key to `answers`, when all files have been asked."""
+        cdef size_t start = 0, end = 0, at = 0, count, i
+        cdef size_t files = len(self.batches)
+        cdef size_t together = PIECE * min(files, MOST_TOGETHER)
+        cdef Need need = NOTHING
+        cdef Batch batch
         if answers.length != self.length:
             raise ValueError(f"room for {answers.length} answers to {self.length} keys")
+        self.point_at_batches()
         try:
             while start < self.length:
                 with nogil:
                     while start < self.length:
-                        count = min(PIECE, self.length - start)
-                        # They were found bucket by bucket, and are no longer in the caches.
+                        if start == end:
+                            end = self.length if files == 0 else min(start + together, self.length)
+                            at = 0
+                        while at < files:
+                            need = (<Batch>self.pointers[at]).go_on_to(end)
+                            if need != NOTHING:
+                                break
+                            at += 1
+                        if at < files:
+                            break
+                        count = min(PIECE, end - start)
+                        # They were found file by file, and may no longer be in the caches.
                         for i in range(start, start + count):
                             LS_PREFETCH(self.answers[i].data)
                         if not answers.take(self.answers + start, start, count):
                             break
                         start += count
-                if start < self.length:
+                if at < files:
+                    batch = self.batches[at]
+                    batch.provide(need)
+                elif start < self.length:
                     answers.prepare(self.answers + start, start, count)
         finally:
-            for lookup in self.lookups:
-                lookup.check_file()
+            for batch in self.batches:
+                batch.lookup.check_file()
+        for batch in self.batches:
+            batch.lookup.count(batch)
+        self.batches = []
+
+    cdef int point_at_batches(self) except -1:
+        cdef size_t i, files = len(self.batches)
+        free(self.pointers)
+        self.pointers = <void **>malloc((files + 1) * sizeof(void *))
+        if self.pointers == NULL:
+            raise MemoryError()
+        for i in range(files):
+            self.pointers[i] = <void *>self.batches[i]
+        return 0
 
 
 @cython.final
@@ -421,13 +464,17 @@ cdef class Part(Answers):
         for i in range(length):
             if places[i] >= whole.length:
                 raise IndexError(f"place {places[i]} of {whole.length}")
+            if i > 0 and places[i] <= places[i - 1]:
+                raise ValueError(f"places do not ascend: {places[i - 1]}, then {places[i]}")
 
-    cdef int begin(self, lookup) except -1:
+    cdef bint begin(self, batch) except -1:
+        cdef Lookup lookup = (<Batch>batch).lookup
         # A local copy in use keeps its room from others: it is not kept until all have answered.
         self.stay = lookup.in_place and not lookup.is_copy
         if self.stay:
-            self.whole.lookups.append(lookup)
-        return 0
+            (<Batch>batch).wait(self.places)
+            self.whole.batches.append(batch)
+        return not self.stay
 
     cdef bint take(self, const ls_slice *answers, size_t start, size_t count) noexcept nogil:
         cdef ls_slice *answer
@@ -496,6 +543,8 @@ cdef class Batch:
     cdef const ls_fences *fences
     cdef const ls_filter *file_filter
     cdef const ls_filter *filter  # asked for the piece
+    cdef const uint32_t[::1] places  # of keys among those of other files, if it waits for these
+    cdef size_t until           # keys to find before it waits
     cdef size_t start, end      # the piece
     cdef bint routed            # the piece has its items
     cdef size_t room            # keys that the next two arrays hold
@@ -527,6 +576,13 @@ cdef class Batch:
         if taker.length != length:
             raise ValueError(f"room for {taker.length} answers to {length} keys")
         self.taker = taker
+        self.until = length
+
+    cdef int wait(self, const uint32_t[::1] places) except -1:
+        """Find no key before `go_on_to` says so; `places` says where they are among all keys."""
+        self.places = places
+        self.until = 0
+        return 0
 
     def __dealloc__(self):
         free(self.items)
@@ -553,7 +609,7 @@ cdef class Batch:
         """Find pieces until all are done, or Python is needed."""
         cdef size_t left = 0
         cdef Need need
-        while self.start < self.keys.column.length:
+        while self.start < self.until:
             if not self.routed:
                 need = self.route()
                 if need != NOTHING:
@@ -569,9 +625,15 @@ cdef class Batch:
                 return ANSWERS
         return NOTHING
 
+    cdef Need go_on_to(self, size_t end) noexcept nogil:
+        """Find the keys whose places are before `end`, or say what Python is needed for."""
+        while self.until < self.keys.column.length and self.places[self.until] < end:
+            self.until += 1
+        return self.go_on()
+
     cdef Need route(self) noexcept nogil:
         """Start a piece: which of its keys may be there, and in which blocks."""
-        cdef size_t rest = self.keys.column.length - self.start
+        cdef size_t rest = self.until - self.start
         # Where blocks may go, each is looked at once for all its keys.
         cdef size_t length = rest if self.evictable else min(rest, PIECE)
         if length > self.room:

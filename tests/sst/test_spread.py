@@ -115,5 +115,40 @@ def test_room_and_places_are_checked() -> None:
     rows = Spread(3)
     with pytest.raises(IndexError, match="place 3 of 3"):
         rows.part(np.array([0, 3], dtype=np.uint32))
+    for wrong in ([1, 1], [2, 0]):
+        with pytest.raises(ValueError, match="places do not ascend"):
+            rows.part(np.array(wrong, dtype=np.uint32))
     with pytest.raises(ValueError, match="room for 2 answers to 3 keys"):
         rows.answer(Values(2))
+
+
+@pytest.mark.parametrize("damaged", range(FILES))
+def test_a_damaged_file_is_named(tmp_path: Path, damaged: int, seed: int) -> None:
+    """Files that are used in place are asked together, and go on where they waited."""
+    rng = random.Random(seed)
+    model: dict[bytes | None, bytes] = {}
+    for number in range(FILES):
+        model |= write(tmp_path / f"{number}.sst", number, 5000, compression="none")
+    path = tmp_path / f"{damaged}.sst"
+    content = bytearray(path.read_bytes())
+    content[100] ^= 1
+    path.write_bytes(content)
+    readers = [Reader(tmp_path / f"{number}.sst") for number in range(FILES)]
+    keys = rng.choices(list(model), k=20_000)
+    with pytest.raises(CorruptionError, match=path.name):
+        spread_over(readers, keys)
+    others = [key for key in keys if int(key or 0) % FILES != damaged]
+    assert spread_over(readers, others) == [model[key] for key in others]
+    for reader in readers:
+        reader.close()
+
+
+def test_lookups_are_counted(tmp_path: Path) -> None:
+    readers = []
+    for number in range(FILES):
+        path = tmp_path / f"{number}.sst"
+        model = write(path, number, 5000, compression="none")
+        readers.append(Reader(path))
+    keys: list[bytes | None] = [*model] * 2  # all of the last file
+    assert spread_over(readers, keys) == [model[key] for key in keys if key]
+    assert [reader.block_uses for reader in readers] == [0, 0, len(keys)]

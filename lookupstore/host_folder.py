@@ -98,11 +98,18 @@ class HostFolder:
         """Return the most bytes that all files may take."""
         if self._quota is not None:
             return self._quota
-        return _half_of_disk(self.path, self.used)
+        return _half_of_disk(self.path, self._used())
 
     @property
     def used(self) -> int:
         """Return the bytes that all files take, those that are still coming in full."""
+        with ExitStack() as stack:
+            # Without the lock, what goes and what comes in its place could both be seen.
+            with suppress(FileNotFoundError, PermissionError):
+                stack.enter_context(flock(os.path.join(self.path, _LOCK), os.O_RDWR))
+            return self._used()
+
+    def _used(self) -> int:
         return sum(entry.nbytes for entry in self._entries()) + self._rooms()
 
     @contextmanager

@@ -78,6 +78,10 @@ class Room:
             self._folder.give_room(self._path, self._name, nbytes)
             self._nbytes = nbytes
 
+    def release(self) -> None:
+        """Give the room back; who has the folder alone puts the file itself in its place."""
+        os.unlink(self._path)
+
 
 class MadeFiles:
     """Files that were made on this host, with names that identify their contents.
@@ -149,6 +153,7 @@ class MadeFiles:
                 room.ensure(needed)
                 write(path, room)
                 with self._folder.locked():
+                    room.release()  # both would count until the folder has gone
                     os.rename(path, target)
                     sync_folder(self._folder.path)
             finally:

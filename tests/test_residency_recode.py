@@ -15,6 +15,8 @@ import xxhash
 from pyarrow import fs
 
 from lookupstore.errors import CorruptionError
+from lookupstore.host_folder import HostFolder, room_of
+from lookupstore.made_files import MadeFiles, Room
 from lookupstore.residency import Copy, Residency
 from lookupstore.sst import Reader, Writer
 from lookupstore.sst.cache import BlockCache
@@ -159,3 +161,22 @@ def test_a_plain_copy_whose_bits_rot(residency: Residency, source: Path, seed: i
         assert not copy.recoded
         assert opened(copy).get_many(list(MODEL)).to_pylist() == list(MODEL.values())
         wait_for_plain(copy)
+
+
+def test_a_plain_copy_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The room for it goes before it counts itself, so that both never exceed the quota."""
+    folder = HostFolder(tmp_path / "copies", quota=1 << 20)
+    files = MadeFiles(folder)
+    seen: list[int] = []
+
+    def look(path: str) -> None:
+        seen.append(folder._used())  # the lock is held
+
+    def write(path: str, room: Room) -> None:
+        look(path)
+        Path(path).write_bytes(random.Random(1).randbytes(700_000))
+
+    monkeypatch.setattr("lookupstore.made_files.sync_folder", look)
+    with files.make("0" * 32, 900_000, write):
+        assert seen == [room_of(900_000), room_of(700_000)]
+        assert folder.used == room_of(700_000)

@@ -16,7 +16,6 @@ from lookupstore.errors import CorruptionError, FormatError, printable
 # Most names are right: looked at in one step. Then it is said what is wrong with the others.
 _SUSPICIOUS = re.compile(r"\x00|\\|(?:^|/)(?:\.{0,2}|[A-Za-z]:)(?:/|$)")
 _DRIVE = re.compile(r"[A-Za-z]:")
-_READABLE = (stat.S_IFREG, stat.S_IFDIR)
 
 
 def fault_of(name: str) -> str | None:
@@ -83,11 +82,7 @@ def local_path(root: str, name: str) -> str:
     """
     path = entry_path(root, name)
     if name:
-        found = _kind(path)
-        if found == stat.S_IFLNK:
-            raise link_error(path)
-        if found is not None and found not in _READABLE:
-            raise FormatError(f"{printable(path)}: neither a file nor a folder; remove it")
+        _check_kind(path)
     return path
 
 
@@ -99,15 +94,9 @@ def entry_path(root: str, name: str) -> str:
         OSError: the system does not say what is there.
     """
     path = joined(root, name)
-    at = name.find("/")
-    base = len(path) - len(name)
-    while at >= 0:
-        found = _kind(path[: base + at])
-        if found == stat.S_IFLNK:
-            raise link_error(path[: base + at])
-        if found is None:
-            break
-        at = name.find("/", at + 1)
+    at = path.find("/", len(path) - len(name))
+    while at >= 0 and _check_kind(path[:at]):
+        at = path.find("/", at + 1)
     return path
 
 
@@ -119,9 +108,14 @@ def link_error(path: str) -> FormatError:
     )
 
 
-def _kind(path: str) -> int | None:
-    """Return what kind of file is at a path, links not followed; None: nothing is."""
+def _check_kind(path: str) -> bool:
+    """Return whether there is a file or folder at a path; other kinds, and links, are errors."""
     try:
-        return stat.S_IFMT(os.lstat(path).st_mode)
+        mode = os.lstat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
-        return None
+        return False
+    if stat.S_ISLNK(mode):
+        raise link_error(path)
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise FormatError(f"{printable(path)}: neither a file nor a folder; remove it")
+    return True

@@ -227,7 +227,7 @@ def _check_path(path: str) -> None:
     fault = fault_of(path) if path else "it is empty"
     if fault is not None:
         raise ValueError(
-            f"the partition path {path!r} contains what leads to another folder: {fault}"
+            f"the partition path {path!r} contains a part which means another folder: {fault}"
         )
     if path.partition("/")[0] == ".hoodie":
         raise ValueError(f"the partition path {path!r} is in the folder of the table's own files")

@@ -510,16 +510,16 @@ class Location:
         return sorted(files, key=lambda file: file.name)
 
     def _entries(self, folder: str, complete: bool) -> list[os.DirEntry[str]]:
-        """Return what is in a local folder, without links; none if there is no such folder."""
+        """Return what is in a local folder, none if there is no such; `complete` as of `files`."""
         try:
             with os.scandir(self._path(folder)) as entries:
                 found = list(entries)
         except (FileNotFoundError, NotADirectoryError):
             return []
-        links = [entry for entry in found if entry.is_symlink()]
-        if links and complete:
-            raise link_error(links[0].path)
-        return [entry for entry in found if not entry.is_symlink()] if links else found
+        for entry in found if complete else ():
+            if entry.is_symlink():
+                raise link_error(entry.path)
+        return found
 
     def _relative(self, path: str) -> str:
         return path[len(self._root.rstrip("/")) + 1 :].rstrip("/")

@@ -215,7 +215,6 @@ def local_folder(
 ) -> Iterator[str]:
     """Yield a local folder with a data folder: the store's own, or a temporary one."""
     if location.local is not None:
-        location.resolve(DATA_FOLDER)  # which is inside, and no link to another folder
         yield location.local
         return
     folder = tempfile.mkdtemp(prefix="lookupstore-", dir=temp_dir)

@@ -284,7 +284,7 @@ OWN_PLACES = {
     "sst.dump": "opens the file whose path it is given",
     "sst.stored": "opens the file whose path it is given",
     "sst.hexdump": "opens the file whose path it is given",
-    "build": "the data folder of `local_folder`, which has been looked at; names of its own",
+    "build": "the data folder of a store, in which `Location` put the mark before; its own names",
     "new_version": "the same",
     "spark.sink": "a temporary folder, or the same; names of tasks of the same job",
     "versions": "removes its empty folder of versions: `rmdir` follows no link",

@@ -28,6 +28,7 @@ from lookupstore.hudi.plans import (
     RequestedReplace,
     RollbackPlan,
     RollbackRequest,
+    parse_plan,
     plan_bytes,
 )
 from lookupstore.hudi.timeline import CLEAN, CLUSTERING, COMMIT, ROLLBACK, is_time, next_time
@@ -96,6 +97,14 @@ def test_the_action_of_a_rollback_plan(table: SmallTable, action: str) -> None:
     dead(table, LATER, ROLLBACK, plan_bytes(plan))
     with pytest.raises(CorruptionError, match="instantToRollback"):
         table.table.rollback()
+
+
+def test_actions_are_looked_at_in_plans_that_others_follow() -> None:
+    plan = plan_bytes(RollbackPlan(InstantInfo("20240101000000001", "../commit"), ()))
+    with pytest.raises(CorruptionError, match="a known action"):
+        parse_plan(RollbackPlan, plan, "a plan")
+    plan = plan_bytes(RollbackPlan(InstantInfo("20240101000000001", "deltacommit"), ()))
+    assert parse_plan(RollbackPlan, plan, "a plan").instant_to_rollback is not None
 
 
 def test_a_rollback_plan_without_an_instant(table: SmallTable) -> None:

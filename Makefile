@@ -203,6 +203,10 @@ hudi-soak: $(VENV)/.built  ## Let 2, then 8 processes write to one Hudi table fo
 hudi-sim: $(VENV)/.built  ## The same with simulated writers, slow and with wrong clocks: SEEDS of runs
 	$(BIN)/python tests/hudi_soak.py --seeds $(SEEDS)
 
+.PHONY: hostile
+hostile: $(VENV)/.built  ## Do every verb to trees that are made to do harm, and print what came of each
+	$(BIN)/pytest -s tests/hostile
+
 .PHONY: bench
 bench: $(VENV)/.built  ## Time every verb beside its rivals
 	$(BIN)/pytest bench $(BENCH_ARGS)

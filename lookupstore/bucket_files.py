@@ -285,7 +285,7 @@ class BucketFiles:
 
     def _open_in_place(self, bucket: int, file: DataFile) -> None:
         """Open a file of a local store."""
-        path = self._location.show(file.name)
+        _, path = self._location.resolve(file.name)
         try:
             size = os.stat(path).st_size
             if size != file.bytes:

@@ -10,6 +10,21 @@ import functools
 from typing import Any
 
 
+def printable(text: str, *, but: str = "") -> str:
+    """Return a text as a terminal shows it, characters escaped that would change what it shows.
+
+    Args:
+        text: that may be of anybody.
+        but: characters that stay as they are.
+
+    >>> printable("a" + chr(27) + "[2J"), printable("é b")
+    ('a\\\\x1b[2J', 'é b')
+    """
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one in but else ascii(one)[1:-1] for one in text)
+
+
 class LookupStoreError(Exception):
     """Base class of lookupstore's errors."""
 
@@ -37,7 +52,8 @@ class CorruptionError(LookupStoreError):
         super().__init__(self.path, self.offset, self.expected, self.found)
 
     def __str__(self) -> str:
-        return f"{self.path}: offset {self.offset}: expected {self.expected}, found {self.found}"
+        said = f"offset {self.offset}: expected {self.expected}, found {self.found}"
+        return f"{printable(self.path)}: {printable(said, but=chr(10))}"
 
 
 class ClosedError(LookupStoreError):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pyarrow import fs
 
-from lookupstore.errors import FormatError
+from lookupstore.errors import FormatError, printable
 from lookupstore.home import expanded
 from lookupstore.read_errors import is_local
 from lookupstore.table_folders import (
@@ -94,7 +94,8 @@ def find_source(paths: Sequence[str]) -> list[FoundFiles] | FoundTable:
         FileNotFoundError: a path names nothing, or no Parquet or ORC file is below it.
         ValueError: a path names a file that is neither Parquet nor ORC.
         FormatError: a path names files of a table, whatever the format: the folder of a Delta or
-            Iceberg table, something inside a table, or a folder that has a table below it.
+            Iceberg table, something inside a table, or a folder that has a table below it; or a
+            local folder has a symbolic link to a folder in it, which is not followed.
     """
     searches: list[tuple[fs.FileSystem, TableSearch]] = []
     files = []
@@ -152,6 +153,8 @@ class _Search:
         files: dict[str, fs.FileInfo] = {}
         for match in self._filesystem.get_file_info(matches):
             if match.type == fs.FileType.Directory:
+                if is_local(self._filesystem) and os.path.islink(match.path):
+                    raise self._link_error(match.path)
                 files.update((info.path, info) for info in self._files_below(match.path))
             else:
                 format_of(match.path)
@@ -176,6 +179,8 @@ class _Search:
 
     def _files_below(self, folder: str) -> tuple[fs.FileInfo, ...]:
         selector = fs.FileSelector(folder, recursive=True)
+        if is_local(self._filesystem):
+            selector = self._paths_below(folder)
         below = self._filesystem.get_file_info(selector)
         for table in tables_among((info.path for info in below), folder):
             if table.path == folder or _visible(table.path, folder):
@@ -190,6 +195,26 @@ class _Search:
                 f"{', '.join(FORMATS)}{other}"
             )
         return files
+
+    def _paths_below(self, folder: str) -> list[str]:
+        """Return the paths of all that is below a local folder; links to folders go in circles."""
+        folders, files = [folder], []
+        for one in folders:  # which grows meanwhile
+            with os.scandir(one) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                    elif not entry.is_dir():
+                        files.append(entry.path)
+                    elif _visible(entry.path, folder):
+                        raise self._link_error(entry.path)
+        return folders[1:] + files
+
+    def _link_error(self, path: str) -> FormatError:
+        return FormatError(
+            f"source: {shown_uri(self._path)}: {printable(path)} is a symbolic link to a folder, "
+            "which is not followed; give what it leads to as a path of its own"
+        )
 
     def _error(self, table: TableFolder, part: str = "") -> FormatError:
         uri = shown_uri(_uri_of(self._path, self._root, table.path))
@@ -265,7 +290,7 @@ def _matching(
             continue
         folder = info.type == fs.FileType.Directory
         if first == "**":
-            if folder:
+            if folder and not (is_local(filesystem) and os.path.islink(info.path)):
                 yield from _matching(filesystem, info.path, parts, walked)
         elif fnmatch.fnmatchcase(name, first) and (folder or not rest):
             yield from _matching(filesystem, info.path, rest, walked)

@@ -1,8 +1,8 @@
 """Where a store lives: a folder of this machine, or of any file system that pyarrow has.
 
-Names inside a location are relative, with `/`. A file of a store never changes once it is named, so
-there are few operations, and each is one that local disks, object stores and HDFS can keep: list,
-read, write a new file in one step, delete.
+Names inside a location are relative, with `/`, and lead nowhere else: see `lookupstore.inside`. A
+file of a store never changes once it is named, so there are few operations, and each is one that
+local disks, object stores and HDFS can keep: list, read, write a new file in one step, delete.
 
 A URI may carry credentials: see `lookupstore.uris`.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import stat
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -25,6 +26,7 @@ from pyarrow import fs
 from lookupstore.conditional_puts import ConditionalPuts
 from lookupstore.errors import FormatError
 from lookupstore.home import expanded
+from lookupstore.inside import entry_path, joined, link_error, local_path
 from lookupstore.sst._writeback import start_writeback
 from lookupstore.sst.output import WRITEBACK, naming
 from lookupstore.uris import open_uri, shown_uri, without_credentials
@@ -165,8 +167,23 @@ class Location:
         names = (self._relative(info.path) for info in found if info.type != fs.FileType.NotFound)
         return sorted(name for name in names if name)
 
-    def files(self, folder: str = "", *, recursive: bool = False) -> list[FoundFile]:
-        """Return the files in a folder, by name; none if there is no such folder."""
+    def files(
+        self, folder: str = "", *, recursive: bool = False, complete: bool = False
+    ) -> list[FoundFile]:
+        """Return the files in a folder, by name; none if there is no such folder.
+
+        On a local disk symbolic links are passed over, so that no listing goes in circles.
+
+        Args:
+            folder: whose files are wanted.
+            recursive: whether those in folders below it are wanted, too.
+            complete: whether a link is an error: what it leads to would be missing.
+
+        Raises:
+            FormatError: there is one.
+        """
+        if self.local is not None:
+            return self._local_files(folder, recursive, complete)
         with self._telling(folder):
             found = self._filesystem.get_file_info(
                 fs.FileSelector(self._path(folder), allow_not_found=True, recursive=recursive)
@@ -179,8 +196,15 @@ class Location:
                 files.append(FoundFile(self._relative(info.path), info.size, modified))
         return sorted(files, key=lambda file: file.name)
 
-    def folders(self, folder: str = "") -> list[str]:
-        """Return the names of the folders in a folder, sorted; none if there is no such folder."""
+    def folders(self, folder: str = "", *, complete: bool = False) -> list[str]:
+        """Return the names of the folders in a folder, sorted; see `files`."""
+        if self.local is not None:
+            entries = self._entries(folder, complete)
+            return sorted(
+                f"{folder}/{entry.name}" if folder else entry.name
+                for entry in entries
+                if entry.is_dir(follow_symlinks=False)
+            )
         with self._telling(folder):
             found = self._filesystem.get_file_info(
                 fs.FileSelector(self._path(folder), allow_not_found=True)
@@ -423,27 +447,41 @@ class Location:
         return True
 
     def delete(self, name: str) -> None:
-        """Delete a file, if it exists."""
+        """Delete a file, if it exists; of a symbolic link, not what it leads to."""
         if self.local is not None:
             with suppress(FileNotFoundError):
-                os.unlink(self._path(name))
+                os.unlink(entry_path(self.local, name))
             folder, slash, _ = name.partition("/")
             # Left by `write_first`; others may be about to write into any other folder.
             if slash and folder.startswith(".") and folder.endswith(".tmp"):
                 with suppress(OSError):
-                    os.rmdir(self._path(folder))
+                    os.rmdir(entry_path(self.local, folder))
             return
         with self._telling(name), suppress(FileNotFoundError):
             self._filesystem.delete_file(self._path(name))
 
     def delete_folder(self, folder: str) -> None:
-        """Delete a folder that nobody writes to, and all that is in it."""
-        for file in self.files(folder, recursive=True):
-            self.delete(file.name)
-        if self.local is not None:
-            for path, _, _ in os.walk(self._path(folder), topdown=False):
-                with suppress(OSError):
-                    os.rmdir(path)
+        """Delete a folder that nobody writes to, and all that is in it; links are not followed."""
+        if self.local is None:
+            for file in self.files(folder, recursive=True):
+                self.delete(file.name)
+            return
+        path = entry_path(self.local, folder)
+        if not os.path.isdir(path) or os.path.islink(path):
+            self.delete(folder)
+            return
+        folders = [path]
+        for below in folders:  # which grows meanwhile
+            with os.scandir(below) as entries:
+                for entry in sorted(entries, key=lambda one: one.name):
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                        continue
+                    with suppress(FileNotFoundError):
+                        os.unlink(entry.path)
+        for below in reversed(folders):
+            with suppress(OSError):
+                os.rmdir(below)
 
     def sync(self, folder: str = "") -> None:
         """Put the names in a local folder on disk; elsewhere a name lasts when it is written."""
@@ -451,7 +489,37 @@ class Location:
             sync_folder(self._path(folder))
 
     def _path(self, name: str) -> str:
-        return f"{self._root.rstrip('/')}/{name}" if name else self._root
+        """Return the path of a name on the file system: each that is read or written goes here."""
+        return joined(self._root, name) if self.local is None else local_path(self.local, name)
+
+    def _local_files(self, folder: str, recursive: bool, complete: bool) -> list[FoundFile]:
+        files = []
+        folders = [folder]
+        for below in folders:  # which grows meanwhile
+            for entry in self._entries(below, complete):
+                name = f"{below}/{entry.name}" if below else entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    if recursive:
+                        folders.append(name)
+                    continue
+                with suppress(FileNotFoundError):  # it went while the folder was read
+                    found = entry.stat(follow_symlinks=False)
+                    if stat.S_ISREG(found.st_mode):
+                        written = found.st_mtime_ns / 1e9 or None
+                        files.append(FoundFile(name, found.st_size, written))
+        return sorted(files, key=lambda file: file.name)
+
+    def _entries(self, folder: str, complete: bool) -> list[os.DirEntry[str]]:
+        """Return what is in a local folder, none if there is no such; `complete` as of `files`."""
+        try:
+            with os.scandir(self._path(folder)) as entries:
+                found = list(entries)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        for entry in found if complete else ():
+            if entry.is_symlink():
+                raise link_error(entry.path)
+        return found
 
     def _relative(self, path: str) -> str:
         return path[len(self._root.rstrip("/")) + 1 :].rstrip("/")

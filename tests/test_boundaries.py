@@ -85,7 +85,8 @@ ALLOWED = {
     "key_arguments": "numpy pyarrow frames keys",
     "conditional_puts": "pyarrow obstore",
     "uris": "pyarrow",
-    "location": "pyarrow xxhash conditional_puts sst._writeback sst.output uris",
+    "inside": "",
+    "location": "pyarrow xxhash conditional_puts inside sst._writeback sst.output uris",
     "read_errors": "pyarrow",
     "table_folders": "pyarrow read_errors",
     "file_search": "pyarrow read_errors table_folders uris",
@@ -148,10 +149,10 @@ ALLOWED = {
     "hudi.properties": "",
     "hudi.records": "",
     "hudi.avro_file": "fastavro",
-    "hudi.commit": "hudi.avro_file hudi.records",
-    "hudi.plans": "hudi.avro_file hudi.records",
+    "hudi.commit": "hudi.avro_file hudi.file_groups hudi.records",
+    "hudi.plans": "hudi.avro_file hudi.file_groups hudi.records hudi.timeline",
     "hudi.timeline": "location",
-    "hudi.file_groups": "hudi.options hudi.timeline location",
+    "hudi.file_groups": "hudi.options hudi.timeline inside location",
     "hudi.avro_schema": "pyarrow arrow_types",
     "hudi.base_files": "pyarrow location parquet.footer read_errors",
     "hudi.owner": "",
@@ -229,7 +230,7 @@ ALLOWED = {
         "numpy pyarrow hudi.base_files hudi.funnel hudi.index_names hudi.key_files hudi.key_index "
         "hudi.options hudi.record_keys hudi.tag hudi.view"
     ),
-    "hudi.record_keys": "numpy pyarrow arrow_types",
+    "hudi.record_keys": "numpy pyarrow arrow_types inside",
     "hudi.dedupe": "numpy pyarrow _arrow _sort keys",
     "hudi.partitioner": "numpy pyarrow _arrow hudi._md5",
     "hudi.table_schema": ("pyarrow arrow_types hudi.avro_schema"),
@@ -294,7 +295,7 @@ ALLOWED = {
         "hudi.plans hudi.rollback hudi.savepoint hudi.scan_plan hudi.tag_rows hudi.timeline "
         "hudi.view hudi.write hudi.write_options location"
     ),
-    "hudi.options": ("hudi.properties location"),
+    "hudi.options": "hudi.properties inside location",
     "hudi.new_columns": "pyarrow hudi.avro_schema hudi.options keys source",
     "hudi": (
         "hudi.file_groups hudi.options hudi.table hudi.table_lookup hudi.timeline "

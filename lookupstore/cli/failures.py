@@ -13,7 +13,7 @@ import click
 import pyarrow as pa
 
 from lookupstore.cli.lazy import LazyGroup
-from lookupstore.errors import LookupStoreError
+from lookupstore.errors import LookupStoreError, printable
 
 # What the person at the keyboard can put right by typing something else.
 _USAGE_ERRORS = (
@@ -60,10 +60,11 @@ class Main(LazyGroup):
         except BrokenPipeError:
             status = _reader_has_gone()
         except OSError as error:  # what was left to write finds a full disk
-            click.echo(f"Error: {message_of(error)}", err=True)
+            click.echo(f"Error: {printable(message_of(error))}", err=True)
             status = 1
         except click.ClickException as error:
-            click.echo(f"Error: {' '.join(error.format_message().split())}{_help(error)}", err=True)
+            said = printable(" ".join(error.format_message().split()))
+            click.echo(f"Error: {said}{_help(error)}", err=True)
             status = error.exit_code
         except (click.Abort, KeyboardInterrupt):
             status = 130
@@ -89,7 +90,7 @@ class Main(LazyGroup):
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     """Print what the library warns of in one line."""
-    click.echo(f"Warning: {_spoken(str(message))}", err=True)
+    click.echo(f"Warning: {printable(_spoken(str(message)))}", err=True)
 
 
 def _reader_has_gone() -> int:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from lookupstore.cli.options import as_of_option, names_of, output_option
 from lookupstore.cli.output import counted, write_fields, write_json, write_rows
+from lookupstore.errors import printable
 from lookupstore.hudi import HudiTable, Instant
 from lookupstore.hudi.options import VERSIONS
 from lookupstore.source import open_source
@@ -196,7 +197,7 @@ def verify(path: str, output: str) -> int:
         write_json(found.to_json())
         return 0 if found.is_ok else 1
     for one in found.findings:
-        click.echo(f"{one.kind}: {one.path}: {one.problem}", err=True)
+        click.echo(printable(f"{one.kind}: {one.path}: {one.problem}"), err=True)
     said = (
         f"{shown_uri(path)}: {counted(found.rows, 'row')} in {counted(found.files, 'file')}, "
         f"{counted(found.bytes, 'byte')}, {counted(found.instants, 'instant')}"

@@ -13,7 +13,7 @@ from lookupstore.cli.failures import message_of
 from lookupstore.cli.opened import open_store_or_file, write_info
 from lookupstore.cli.options import order_option, output_option, version_option
 from lookupstore.cli.output import counted, write_json, write_rows
-from lookupstore.errors import CorruptionError, LookupStoreError
+from lookupstore.errors import CorruptionError, LookupStoreError, printable
 from lookupstore.home import expanded
 from lookupstore.host_folder import default_folder
 from lookupstore.sst import Info
@@ -93,7 +93,7 @@ def verify(path: str, version: int | None, order: str, output: str) -> None:
             f"{counted(checked.files, 'file')}, {counted(checked.bytes, 'byte')}"
         )
         for name in checked.stray:
-            click.echo(f"{shown_uri(path)}: {name} is not part of the store", err=True)
+            click.echo(f"{shown_uri(path)}: {printable(name)} is not part of the store", err=True)
 
 
 @click.command()

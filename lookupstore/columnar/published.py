@@ -42,8 +42,8 @@ class PublishedFile:
 
 
 def location_of(source: SourceFile) -> Location:
-    """Return where lookup files of a columnar file are published."""
-    return Location(f"{source.base.rstrip('/')}/{FOLDER}", filesystem=source.filesystem)
+    """Return the folder of a columnar file that lookup files of it are published in."""
+    return Location(source.base, filesystem=source.filesystem)
 
 
 def published_files(location: Location, names: Iterable[str]) -> dict[str, PublishedFile]:
@@ -52,7 +52,7 @@ def published_files(location: Location, names: Iterable[str]) -> dict[str, Publi
     Raises:
         CorruptionError: a description is damaged.
     """
-    present = {file.name for file in location.files()}
+    present = {file.name for file in location.files(FOLDER)}
     return {
         name: _read(location, name)
         for name in names
@@ -78,8 +78,8 @@ def forget_old(location: Location, sources: Iterable[str], current: Iterable[str
     """
     known, kept = set(sources), set(current)
     removed = []
-    for file in location.files():
-        name, _, extension = file.name.partition(".")
+    for file in location.files(FOLDER):
+        name, _, extension = file.name.removeprefix(f"{FOLDER}/").partition(".")
         if extension != "json" or name in kept:
             continue
         old = file.modified is not None and time.time() - file.modified > KEPT_SECONDS
@@ -108,9 +108,9 @@ def _read(location: Location, name: str) -> PublishedFile:
 
 
 def _described(name: str) -> str:
-    return f"{name}.json"
+    return f"{FOLDER}/{name}.json"
 
 
 def data_name(name: str) -> str:
-    """Return the path of a published lookup file in its folder."""
-    return f"{name}.sst"
+    """Return the path of a published lookup file."""
+    return f"{FOLDER}/{name}.sst"

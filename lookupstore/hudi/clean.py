@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from lookupstore.errors import CorruptionError
 from lookupstore.hudi.file_groups import FileSlice, GroupId, file_groups_at
 from lookupstore.hudi.heartbeat import Heartbeats
 from lookupstore.hudi.lock import TableLock
@@ -22,6 +23,7 @@ from lookupstore.hudi.plans import (
     CleanFile,
     CleanMetadata,
     CleanPartition,
+    check_deleted,
     parse_plan,
     plan_bytes,
 )
@@ -153,6 +155,7 @@ def _finish_pending(view: TableView, lock: TableLock) -> list[Instant]:
         requested = replace(instant, state=State.REQUESTED)
         path = view.folder.path(requested)
         plan = parse_plan(CleanerPlan, view.folder.read(requested), path)
+        check_deleted(plan, path)
         if instant.state is State.REQUESTED:
             instant = view.folder.start(instant)
         done.append(_finish(view, instant, plan, lock))
@@ -163,7 +166,11 @@ def _finish_pending(view: TableView, lock: TableLock) -> list[Instant]:
 def _finish(view: TableView, started: Instant, plan: CleanerPlan, lock: TableLock) -> Instant:
     """Do what a plan says, or what is left of it and still right."""
     began = clock.monotonic()
-    assert plan.earliest_instant_to_retain is not None, "a plan of ours has it"
+    writes = view.timeline.writes()
+    if plan.earliest_instant_to_retain is None or not writes:
+        path = view.folder.path(replace(started, state=State.REQUESTED))
+        expected = "earliestInstantToRetain: a commit of the table"
+        raise CorruptionError(path, 0, expected, plan.earliest_instant_to_retain)
     earliest = plan.earliest_instant_to_retain.timestamp
     planned = {
         partition: [file.file_path or "" for file in files]
@@ -186,7 +193,7 @@ def _finish(view: TableView, started: Instant, plan: CleanerPlan, lock: TableLoc
         time_taken_in_millis=round((clock.monotonic() - began) * 1000),
         total_files_deleted=sum(len(one.success_delete_files) for one in partitions.values()),
         earliest_commit_to_retain=earliest,
-        last_completed_commit_timestamp=view.timeline.writes()[-1].time,
+        last_completed_commit_timestamp=writes[-1].time,
         partition_metadata=partitions,
     )
     return view.folder.complete(started, plan_bytes(metadata), lock.check)

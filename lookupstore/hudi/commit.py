@@ -12,6 +12,7 @@ from typing import Any
 
 from lookupstore.errors import CorruptionError
 from lookupstore.hudi.avro_file import MAGIC, avro_bytes, read_record
+from lookupstore.hudi.file_groups import check_file_id, check_partition
 from lookupstore.hudi.records import from_record, stored, to_record
 
 #: In `extra_metadata`: Avro schema of the data columns, on every commit that Hudi writes.
@@ -132,7 +133,7 @@ def parse_commit(content: bytes, path: str) -> CommitMetadata:
         path: of the file, for errors.
 
     Raises:
-        CorruptionError: it is damaged.
+        CorruptionError: it is damaged, or names what is no partition or file group of a table.
 
     >>> parse_commit(b'{"operationType": "UPSERT"}', "20240418173550988.commit").operation
     'UPSERT'
@@ -146,9 +147,11 @@ def parse_commit(content: bytes, path: str) -> CommitMetadata:
             offset = getattr(error, "pos", 0)
             raise CorruptionError(path, offset, "Avro, or a JSON object", error) from error
     try:
-        return from_record(CommitMetadata, record)
+        metadata = from_record(CommitMetadata, record)
     except ValueError as error:
         raise CorruptionError(path, 0, "metadata of a commit", error) from error
+    _check_names(metadata, path)
+    return metadata
 
 
 def commit_bytes(metadata: CommitMetadata, version: int) -> bytes:
@@ -168,6 +171,19 @@ def commit_bytes(metadata: CommitMetadata, version: int) -> bytes:
         return avro_bytes("HoodieReplaceCommitMetadata", record)
     del record["partitionToReplaceFileIds"]
     return avro_bytes("HoodieCommitMetadata", record)
+
+
+def _check_names(metadata: CommitMetadata, path: str) -> None:
+    """Check what says where files are; that of a file itself is looked at when it is read."""
+    for partition, stats in (metadata.stats or {}).items():
+        check_partition(partition, path)
+        for stat in stats:
+            if stat.partition_path != partition:
+                check_partition(stat.partition_path or "", path)
+    for partition, file_ids in (metadata.replaced or {}).items():
+        check_partition(partition, path)
+        for file_id in file_ids:
+            check_file_id(file_id, path)
 
 
 def _json_record(record: dict[str, Any]) -> dict[str, Any]:

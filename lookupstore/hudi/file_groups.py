@@ -14,10 +14,16 @@ from typing import NamedTuple
 from lookupstore.errors import CorruptionError
 from lookupstore.hudi.options import META_FOLDER
 from lookupstore.hudi.timeline import Timeline, is_time
+from lookupstore.inside import check_name
 from lookupstore.location import FoundFile, Location
 
 _SUFFIX = ".parquet"
-_NAME = re.compile(r"(?P<file_id>[^_]+)_(?P<token>[^_]+)_(?P<time>\d+)\.parquet")
+_ID = re.compile(r"[A-Za-z0-9-]+")
+_NAME = re.compile(rf"(?P<file_id>{_ID.pattern})_(?P<token>\d+-\d+-\d+)_(?P<time>\d+)\.parquet")
+# Tables of this kind have none, but plans that Java made while it was of another may name some.
+_LOG_NAME = re.compile(
+    rf"\.(?P<file_id>{_ID.pattern})_(?P<time>\d+)\.log\.\d+(_\d+-\d+-\d+)?(\.cdc)?"
+)
 
 
 class GroupId(NamedTuple):
@@ -103,10 +109,64 @@ def parse_base_file(path: str, nbytes: int, shown: str) -> FileSlice:
     partition, _, name = path.rpartition("/")
     match = _NAME.fullmatch(name)
     if match is None or not is_time(match["time"]):
-        raise CorruptionError(shown, 0, "a base file, <file id>_<token>_<instant>.parquet", name)
-    if path.startswith("/") or ".." in partition.split("/"):
-        raise CorruptionError(shown, 0, "a path below the table", path)
+        found = name if name.isprintable() else repr(name)
+        raise CorruptionError(shown, 0, "a base file, <file id>_<token>_<instant>.parquet", found)
+    check_partition(path, shown, "a path below the table")
     return FileSlice(GroupId(partition, match["file_id"]), match["time"], name, nbytes)
+
+
+def check_partition(
+    partition: str, holder: str, expected: str = "a partition below the table"
+) -> None:
+    """Check the path of a partition that a file holds.
+
+    Args:
+        partition: path of its folder, relative to the table; empty for that of the table.
+        holder: path of the file, for errors.
+        expected: what it should be, for errors.
+
+    Raises:
+        CorruptionError: it is no folder of the table that base files may be in.
+    """
+    if not partition:
+        return
+    check_name(partition, holder, expected)
+    if partition.partition("/")[0] == META_FOLDER:
+        raise CorruptionError(holder, 0, f"{expected}, not in {META_FOLDER}", repr(partition))
+
+
+def check_file_id(file_id: str, holder: str) -> None:
+    """Check the id of a file group that a file holds.
+
+    Raises:
+        CorruptionError: no file group has such an id.
+    """
+    if _ID.fullmatch(file_id) is None:
+        raise CorruptionError(holder, 0, "the file id of a file group", repr(file_id))
+
+
+def check_planned_file(path: str, partition: str, time: str | None, holder: str, what: str) -> None:
+    """Check the path of a file that a plan deletes.
+
+    Args:
+        path: of the file: its name, or all of its URI.
+        partition: that the plan has it in.
+        time: of the instant that wrote it; None: of any.
+        holder: path of the plan, for errors.
+        what: of the plan has it, for errors.
+
+    Raises:
+        CorruptionError: it is no base or log file of the partition, or is of another instant.
+    """
+    check_partition(partition, holder)
+    name = path.rpartition("/")[2]
+    match = _NAME.fullmatch(name) or _LOG_NAME.fullmatch(name)
+    below = f"/{partition}/{name}" if partition else f"/{name}"
+    is_file = match is not None and is_time(match["time"]) and f"/{path}".endswith(below)
+    if match is None or not is_file or time not in (None, match["time"]):
+        of = "" if time is None else f" of {time}"
+        wanted = f"{what}: files{of} in the partition {partition!r}"
+        raise CorruptionError(holder, 0, wanted, repr(path))
 
 
 def list_base_files(location: Location, *, partitioned: bool) -> list[FileSlice]:
@@ -118,13 +178,14 @@ def list_base_files(location: Location, *, partitioned: bool) -> list[FileSlice]
 
     Raises:
         CorruptionError: a Parquet file is called otherwise.
+        FormatError: there is a symbolic link, which is not followed: rows would be missing.
     """
     found: list[FoundFile] = []
     if not partitioned:
-        found += location.files()
-    for folder in location.folders() if partitioned else ():
+        found += location.files(complete=True)
+    for folder in location.folders(complete=True) if partitioned else ():
         if folder != META_FOLDER:
-            found += location.files(folder, recursive=True)
+            found += location.files(folder, recursive=True, complete=True)
     return [
         parse_base_file(file.name, file.bytes, location.show(file.name))
         for file in found

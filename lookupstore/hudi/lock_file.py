@@ -64,7 +64,7 @@ class LocalLockFile:
     def __init__(self, location: Location, name: str) -> None:
         self._location = location
         self._name = name
-        self._path = f"{location.local}/{name}"
+        self._path = location.resolve(name)[1]
         self._descriptor = -1
 
     def create(self, content: bytes) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hudi.properties import parse_properties, print_properties
+from lookupstore.inside import check_name
 from lookupstore.location import Location
 
 #: Folder of a table in which everything is that is not data.
@@ -455,8 +456,8 @@ def parse_options(content: bytes, path: str) -> TableOptions:
     mode, mode_from = _merge_mode(pairs, version, bool(ordering))
     timeline, history = META_FOLDER, None
     if version != 6:
-        timeline = f"{META_FOLDER}/{pairs.get(_TIMELINE) or 'timeline'}"
-        history = f"{timeline}/{pairs.get(_HISTORY) or 'history'}"
+        timeline = f"{META_FOLDER}/{_folder(pairs, _TIMELINE, path, 'timeline')}"
+        history = f"{timeline}/{_folder(pairs, _HISTORY, path, 'history')}"
     metadata = (*_names(pairs.get(_METADATA)), *_names(pairs.get(_METADATA_INFLIGHT)))
     options = TableOptions(
         name=name,
@@ -545,6 +546,12 @@ def _flag(pairs: Mapping[str, str], name: str, path: str, default: bool) -> bool
     if text not in ("true", "false"):
         raise CorruptionError(path, 0, f"{name}=true or false", repr(pairs[name]))
     return text == "true"
+
+
+def _folder(pairs: Mapping[str, str], name: str, path: str, default: str) -> str:
+    folder = pairs.get(name) or default
+    check_name(folder, path, f"{name}: a folder below {META_FOLDER}")
+    return folder
 
 
 def _bool_text(value: bool) -> str:

@@ -8,7 +8,9 @@ from typing import TypeVar
 
 from lookupstore.errors import CorruptionError
 from lookupstore.hudi.avro_file import avro_bytes, read_record
+from lookupstore.hudi.file_groups import check_file_id, check_partition, check_planned_file
 from lookupstore.hudi.records import from_record, stored, to_record
+from lookupstore.hudi.timeline import ACTIONS, is_time
 
 
 @dataclass(frozen=True)
@@ -211,7 +213,7 @@ Plan = TypeVar(
 
 
 def parse_plan(kind: type[Plan], content: bytes, path: str) -> Plan:
-    """Return a plan or result that a file holds.
+    """Return a plan or result that a file holds, whose names and times are such of a table.
 
     Args:
         kind: of plan that it should be.
@@ -219,13 +221,48 @@ def parse_plan(kind: type[Plan], content: bytes, path: str) -> Plan:
         path: of the file, for errors.
 
     Raises:
-        CorruptionError: it is damaged, or something else.
+        CorruptionError: it is damaged, or something else, or names what is not the table's.
     """
     record = read_record(content, path)
     try:
-        return from_record(kind, record)
+        plan = from_record(kind, record)
     except ValueError as error:
         raise CorruptionError(path, 0, _SCHEMAS[kind], error) from error
+    if isinstance(plan, RollbackPlan) and plan.instant_to_rollback is not None:
+        _check_time(plan.instant_to_rollback.commit_time, "instantToRollback", path)
+        if plan.instant_to_rollback.action not in ACTIONS:
+            action = repr(plan.instant_to_rollback.action)
+            raise CorruptionError(path, 0, "instantToRollback: a known action", action)
+    elif isinstance(plan, CleanerPlan) and plan.earliest_instant_to_retain is not None:
+        time = plan.earliest_instant_to_retain.timestamp
+        _check_time(time, "earliestInstantToRetain", path)
+    elif isinstance(plan, CleanMetadata):
+        _check_time(plan.earliest_commit_to_retain or None, "earliestCommitToRetain", path)
+    elif isinstance(plan, RequestedReplace):
+        _check_clustering(plan, path)
+    return plan
+
+
+def check_deleted(plan: RollbackPlan | CleanerPlan, path: str) -> None:
+    """Check what a plan of another deletes, before that is done.
+
+    Args:
+        plan: of a rollback, which deletes files of its instant, or of a clean.
+        path: of its file, for errors.
+
+    Raises:
+        CorruptionError: it names what is no base or log file of the table.
+    """
+    if isinstance(plan, RollbackPlan):
+        time = plan.instant_to_rollback.commit_time if plan.instant_to_rollback else None
+        for request in plan.requests or ():
+            for file in request.files_to_be_deleted:
+                check_planned_file(file, request.partition_path, time, path, "RollbackRequests")
+        return
+    for partition, files in (plan.files or {}).items():
+        for one in files:
+            what = "filePathsToBeDeletedPerPartition"
+            check_planned_file(one.file_path or "", partition, None, path, what)
 
 
 def plan_bytes(plan: Plan) -> bytes:
@@ -236,3 +273,17 @@ def plan_bytes(plan: Plan) -> bytes:
     True
     """
     return avro_bytes(_SCHEMAS[type(plan)], to_record(plan))
+
+
+def _check_clustering(plan: RequestedReplace, path: str) -> None:
+    groups = plan.clustering_plan.input_groups if plan.clustering_plan is not None else ()
+    for group in groups or ():
+        for one in group.slices or ():
+            check_partition(one.partition_path or "", path)
+            if one.file_id:
+                check_file_id(one.file_id, path)
+
+
+def _check_time(time: str | None, what: str, path: str) -> None:
+    if time is not None and not is_time(time):
+        raise CorruptionError(path, 0, f"{what}: the time of an instant", repr(time))

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.arrow_types import plain_type, unwrap
+from lookupstore.inside import fault_of
 
 NULL_TEXT = "__null__"
 EMPTY_TEXT = "__empty__"
@@ -223,11 +224,10 @@ def _folder(name: str, value: str | None, hive_style: bool, url_encode: bool) ->
 
 
 def _check_path(path: str) -> None:
-    parts = path.split("/")
-    for part in parts:
-        if part in ("", ".", ".."):
-            raise ValueError(
-                f"the partition path {path!r} contains {part!r}, which means another folder"
-            )
-    if parts[0] == ".hoodie":
+    fault = fault_of(path) if path else "it is empty"
+    if fault is not None:
+        raise ValueError(
+            f"the partition path {path!r} contains a part which means another folder: {fault}"
+        )
+    if path.partition("/")[0] == ".hoodie":
         raise ValueError(f"the partition path {path!r} is in the folder of the table's own files")

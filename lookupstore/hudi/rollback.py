@@ -13,7 +13,7 @@ import time as clock
 from collections.abc import Iterable
 from dataclasses import replace
 
-from lookupstore.errors import CommitConflictError
+from lookupstore.errors import CommitConflictError, CorruptionError
 from lookupstore.hudi.commit import NO_COMMIT
 from lookupstore.hudi.file_groups import FileSlice, GroupId
 from lookupstore.hudi.heartbeat import Heartbeats
@@ -25,6 +25,7 @@ from lookupstore.hudi.plans import (
     RollbackPartition,
     RollbackPlan,
     RollbackRequest,
+    check_deleted,
     parse_plan,
     plan_bytes,
 )
@@ -156,6 +157,7 @@ def roll_back_pending(view: TableView, lock: TableLock) -> list[Instant]:
                     view.folder.delete(replace(rollback, state=state))
                 heartbeats.delete(rollback.time)
                 continue
+            check_deleted(plan, view.folder.path(replace(rollback, state=State.REQUESTED)))
             started = rollback
             if rollback.state is State.REQUESTED:
                 started = view.folder.start(rollback)
@@ -207,7 +209,9 @@ def _finish(view: TableView, rollback: Instant, plan: RollbackPlan, lock: TableL
     began = clock.monotonic()
     lock.check()
     target = plan.instant_to_rollback
-    assert target is not None, "a plan of ours names its instant"
+    if target is None or not Instant(target.commit_time, target.action, State.INFLIGHT).is_write:
+        path = view.folder.path(replace(rollback, state=State.REQUESTED))
+        raise CorruptionError(path, 0, "instantToRollback: one that writes files", target)
     # Those that came after the plan was made are found, too.
     files = _files_of(view, target.commit_time)
     for file in files:

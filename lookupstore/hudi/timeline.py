@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 
-from lookupstore.errors import CommitConflictError, CorruptionError, LockLostError
+from lookupstore.errors import CommitConflictError, CorruptionError, FormatError, LockLostError
 from lookupstore.location import Location
 
 COMMIT = "commit"
@@ -29,12 +29,15 @@ WRITES = frozenset({COMMIT, REPLACE})
 _OTHERS = (
     "deltacommit", "compaction", "logcompaction", "indexing", "restore", "schemacommit",
 )  # fmt: skip
-_ACTIONS = "|".join((COMMIT, REPLACE, CLUSTERING, ROLLBACK, CLEAN, SAVEPOINT, *_OTHERS))
+#: All actions that an instant may have.
+ACTIONS = frozenset((COMMIT, REPLACE, CLUSTERING, ROLLBACK, CLEAN, SAVEPOINT, *_OTHERS))
 _NAME = re.compile(
     rf"(?P<time>\d+)(?:_(?P<completed>\d+))?"
-    rf"(?:\.(?P<action>{_ACTIONS}))?(?:\.(?P<state>requested|inflight))?"
+    rf"(?:\.(?P<action>{'|'.join(sorted(ACTIONS))}))?(?:\.(?P<state>requested|inflight))?"
 )
 _LENGTHS = (14, 17)
+# No dates, but what Hudi calls the beginning of a table, and the instants of a bootstrap.
+_BOOTSTRAPS = frozenset(f"{number:014d}" for number in range(3))
 _SECONDS = "%Y%m%d%H%M%S"
 _MILLISECOND = timedelta(milliseconds=1)
 # Others may take the next time as well; who loses this often has a clock that stands.
@@ -243,7 +246,7 @@ class TimelineFolder:
         """Yield times that are greater than every one of an instant, as long as it takes."""
         after = ""
         for _ in range(_ATTEMPTS):
-            after = next_time(max(after, self.load().last_time), self._clock())
+            after = self._next_time(self.load(), after)
             yield after
 
     def is_taken(self, time: str) -> bool:
@@ -326,7 +329,7 @@ class TimelineFolder:
                 for one in timeline
             ):
                 raise FileExistsError(f"{self.path(instant)}: already completed")
-            completed = next_time(timeline.last_time, self._clock())
+            completed = self._next_time(timeline)
         try:
             return self._advance(
                 instant, State.INFLIGHT, State.COMPLETED, action, content, completed, check
@@ -359,6 +362,22 @@ class TimelineFolder:
         self._location.create(self._name(advanced), content, check)
         return advanced
 
+    def _next_time(self, timeline: Timeline, after: str = "") -> str:
+        """Return a time that is greater than all of a timeline, and than one more.
+
+        Raises:
+            FormatError: there is none.
+        """
+        last = max(after, timeline.last_time)
+        try:
+            return next_time(last, self._clock())
+        except OverflowError:
+            shown = [self.path(one) for one in timeline if last in (one.time, one.completed)]
+            raise FormatError(
+                f"{(shown or [self._location.show(self._folder)])[0]}: there is no later time, so "
+                "nothing can be written after it; if no writer made it, delete the file"
+            ) from None
+
     def _create(self, instant: Instant, content: bytes) -> None:
         self._location.create(self._name(instant), content)
 
@@ -367,13 +386,15 @@ class TimelineFolder:
 
 
 def is_time(text: str) -> bool:
-    """Return whether a text is the time of an instant.
+    """Return whether a text is the time of an instant: a moment, or one of a bootstrap's.
 
     >>> is_time("20240418173550988"), is_time("20240418173560988")
     (True, False)
     """
     if len(text) not in _LENGTHS or not (text.isascii() and text.isdigit()):
         return False
+    if text in _BOOTSTRAPS:
+        return True
     try:
         _parse(text)
     except ValueError:
@@ -409,6 +430,9 @@ def print_time(moment: datetime) -> str:
 
 def next_time(after: str, now: datetime) -> str:
     """Return a time for a new instant: now, or a millisecond after the last one if that is later.
+
+    Raises:
+        OverflowError: the last one is at the end of the year 9999.
 
     >>> next_time("20260307135657999", datetime(2026, 3, 7, tzinfo=timezone.utc))
     '20260307135658000'

@@ -407,7 +407,7 @@ def _files(store: LookupStore) -> tuple[DataFile, ...]:
 
 
 def _plain_size(location: Location, file: DataFile) -> int:
-    with Reader(location.show(file.name)) as reader:
+    with Reader(location.resolve(file.name)[1]) as reader:
         return plain_size(reader.info) or 0
 
 

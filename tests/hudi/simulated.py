@@ -76,13 +76,15 @@ class _Place(Location):
         self.turns.step("list .")
         return super().names()
 
-    def files(self, folder: str = "", *, recursive: bool = False) -> list[FoundFile]:
+    def files(
+        self, folder: str = "", *, recursive: bool = False, complete: bool = False
+    ) -> list[FoundFile]:
         self.turns.step(f"list {folder}")
-        return super().files(folder, recursive=recursive)
+        return super().files(folder, recursive=recursive, complete=complete)
 
-    def folders(self, folder: str = "") -> list[str]:
+    def folders(self, folder: str = "", *, complete: bool = False) -> list[str]:
         self.turns.step(f"list {folder}")
-        return super().folders(folder)
+        return super().folders(folder, complete=complete)
 
     def size(self, name: str) -> int | None:
         self.turns.step(f"look at {name}")

@@ -203,6 +203,10 @@ hudi-soak: $(VENV)/.built  ## Let 2, then 8 processes write to one Hudi table fo
 hudi-sim: $(VENV)/.built  ## The same with simulated writers, slow and with wrong clocks: SEEDS of runs
 	$(BIN)/python tests/hudi_soak.py --seeds $(SEEDS)
 
+.PHONY: store-sim
+store-sim: $(VENV)/.built  ## Let publishers, expirers and readers of a store meet in 100,000 orders
+	PYTHONPATH=tests $(BIN)/python tests/store_sim.py $(STORE_SIM_ARGS)
+
 .PHONY: bench
 bench: $(VENV)/.built  ## Time every verb beside its rivals
 	$(BIN)/pytest bench $(BENCH_ARGS)

@@ -27,7 +27,6 @@ from lookupstore.quantities import Duration, seconds_of
 from lookupstore.versions import (
     VERSIONS_FOLDER,
     Place,
-    VersionName,
     files_of,
     list_names,
     located,
@@ -126,27 +125,28 @@ def mark_name(build_id: str, version_id: str | None = None) -> str:
     return f"{DATA_FOLDER}/.{both}-runs"
 
 
-def names_in_use(
-    location: Location, before: Sequence[VersionName], own_mark: str | None = None
-) -> set[str] | None:
-    """Return the names of files that versions name; None if a build may be about to name others.
+def names_all_in_use(
+    location: Location, manifests: Sequence[Manifest], own_mark: str | None = None
+) -> bool:
+    """Return whether some versions name all data files that are, or will be, in use.
 
     Args:
         location: where the store is.
-        before: the versions that there were before the caller looked for files.
+        manifests: all versions that there were before the caller looked for files.
         own_mark: of a build of the caller.
     """
     if _running(location, own_mark):
         _log.info("%s: a build is running, so data files are kept", location.uri)
-        return None
-    if not list_names(location):
-        return set()
-    manifests = read_versions(location)
-    if not {name_of(manifest) for manifest in manifests} <= set(before):
-        # A build that has begun since the marks were read may use a version that came and went.
-        _log.info("%s: a version was published meanwhile, so data files are kept", location.uri)
-        return None
-    return files_of(manifests)
+        return False
+    # A build that has begun since the marks were read may use a version that came, and even went,
+    # after ours were read. As long as the newest of ours is there, none that came has gone.
+    names = list_names(location)
+    if not set(names) <= {name_of(manifest) for manifest in manifests} or (
+        manifests and location.size(name_of(manifests[-1]).file) is None
+    ):
+        _log.info("%s: versions came or went meanwhile, so data files are kept", location.uri)
+        return False
+    return True
 
 
 def _replaced(
@@ -201,8 +201,7 @@ def _unnamed(
     if not old:
         return []
     # After the look for files: whoever made one of them had its mark before.
-    named = names_in_use(location, [name_of(manifest) for manifest in manifests])
-    return [] if named is None else [file for file in old if file.name not in named]
+    return old if names_all_in_use(location, manifests) else []
 
 
 def _is_older(file: FoundFile, moment: float) -> bool:

@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from types import TracebackType
 
 from lookupstore.errors import CommitUnknownError, CorruptionError, FormatError, LookupStoreError
-from lookupstore.expiry import expire, mark_name, names_in_use
+from lookupstore.expiry import expire, mark_name, names_all_in_use
 from lookupstore.location import Location, file_chunks, sync_folder
 from lookupstore.manifest import DATA_FOLDER, DataFile, Manifest
 from lookupstore.quantities import Duration, seconds_of
@@ -26,9 +26,11 @@ from lookupstore.versions import (
     LOOKS,
     VERSIONS_FOLDER,
     cleaned_up_error,
+    files_of,
     list_names,
     publish_version,
     read_newest,
+    read_versions,
     store_exists,
 )
 
@@ -203,18 +205,19 @@ class NewVersion:
         """
         location = self.location
         may_be_used = self._tried or bool(self.written)
-        before = list_names(location) if may_be_used else []
+        manifests = read_versions(location) if may_be_used and list_names(location) else []
+        named = files_of(manifests)
         files = [
             file.name
             for file in location.files(DATA_FOLDER)
             # A writer's temporary file has its final name inside its own.
-            if f"{self.id}-" in file.name or file.name in self.written
+            if (f"{self.id}-" in file.name or file.name in self.written)
+            and file.name not in named
+            and file.name != self._mark
         ]
-        named = names_in_use(location, before, self._mark) if may_be_used else set()
-        if named is not None:
+        if not may_be_used or names_all_in_use(location, manifests, self._mark):
             for name in files:
-                if name not in named and name != self._mark:
-                    location.delete(name)
+                location.delete(name)
 
 
 @contextmanager

@@ -456,6 +456,7 @@ class Simulation:
         # of them, and the current one.
         self._there: dict[str, float] = {}
         self._written: dict[str, float] = {}
+        self._written_by: dict[str, Actor] = {}
         self._all: list[tuple[str, ...]] = [()]
         self._current: list[str | None] = [None]
         self._changed_by: list[str] = [""]
@@ -555,6 +556,7 @@ class Simulation:
                 self._by_file[name] = self._manifests[self._content(name)]
                 if steps.actor is not None:
                     steps.actor.ours.add(name)
+                    self._written_by[name] = steps.actor
                 for file in self._by_file[name].files:
                     if file.name not in self._data:
                         self.problems.append(f"{name} names {file.name}, which is not there")
@@ -663,7 +665,11 @@ class Simulation:
             steps.note(f"told {told}")
             self.told[told] += 1
         if told not in ("yes", "unknown"):
-            left = [one for one in actor.ours if one in self._there and one not in self._published]
+            left = [
+                one
+                for one in actor.ours - self._published
+                if one in self._there and self._written_by[one] is actor
+            ]
             if left:
                 self.problems.append(f"{actor.name} was told {told}, but {left} are there")
 
@@ -726,12 +732,15 @@ class Simulation:
 
     def _check_opened(self) -> None:
         for name, who, began, end in self._opened:
-            # A listing may have missed one that was withdrawn while the next one came.
-            published = (
+            # One that is withdrawn later may be opened for the moments that it is there; and while
+            # one is withdrawn and the next one comes, a listing may miss both.
+            possible = {
                 max((one for one in there if one not in self._withdrawn), default=None)
                 for there in self._all[began:end]
-            )
-            if name not in self._current[began:end] and name not in published:
+            }
+            if name in self._withdrawn:
+                possible.update(*self._all[began:end])
+            if name not in self._current[began:end] and name not in possible:
                 self.problems.append(f"{who} opened {name}, which was not current")
 
     def _check_removed(self) -> None:

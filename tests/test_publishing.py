@@ -152,6 +152,26 @@ def test_who_stood_still_is_told_of_those_that_came_between(place, monkeypatch, 
         assert store.verify().stray == ()
 
 
+def test_a_listing_that_misses_those_that_came_between(place, monkeypatch):
+    """It shows what was there when it began, and nothing that came or went since."""
+    make(place, 1)
+    old = place.files("versions")
+
+    def others() -> None:
+        make(place, 2, retain=0)
+        make(place, 3, retain=0)
+
+    def late() -> list[FoundFile]:
+        ours = [file for file in place.files("versions") if "/0000000002-" in file.name]
+        assert len(ours) == 1
+        return [*old, *ours]
+
+    around_the_write(monkeypatch, others, lambda: next_listing(monkeypatch, late))
+    with pytest.raises(CommitConflictError, match=r"version 3 .*withdrawn; refresh and retry"):
+        make(place, 4)
+    assert (numbers(place), value_of(place)) == ([3], 3)
+
+
 def test_one_empty_listing_says_nothing(place, monkeypatch):
     """A version that is replaced and removed while a folder is read can hide the next one, too."""
     make(place, 1)

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import importlib
-import itertools
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +17,7 @@ from lookupstore import expiry
 from lookupstore.location import FoundFile, Location
 from lookupstore.manifest import Manifest
 from lookupstore.new_version import NewVersion
-from lookupstore.versions import VersionName, files_of, list_names, name_of, read_versions
+from lookupstore.versions import VersionName, list_names, name_of
 
 # The package gives a function under the name of the module.
 versions: Any = importlib.import_module("lookupstore.versions")
@@ -40,29 +39,17 @@ def rivals_of_the_same_number_only(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(versions, "_find_rival", find_rival)
 
 
-def no_look_at_the_version_before(patch: pytest.MonkeyPatch) -> None:
-    def find_rival(
-        location: Location, ours: VersionName, held: list[VersionName], *, overwrite: bool
-    ) -> VersionName | None:
-        others = [name for name in list_names(location) if name != ours]
-        return others[-1] if others and (others[-1] > ours or not overwrite) else None
-
-    patch.setattr(versions, "_find_rival", find_rival)
-
-
 def withdrawal_without_a_look(patch: pytest.MonkeyPatch) -> None:
     """Let versions go in favour of one that may be withdrawn, which is withdrawn at once."""
+    real = expiry._running
 
-    def replaced(location: Location, now: float, seconds: float, keep: int) -> Any:
-        manifests = read_versions(location)
-        pairs = list(itertools.pairwise(manifests))[: max(0, len(manifests) - keep)]
-        gone = [old for old, new in pairs if now - new.created_at.timestamp() >= seconds]
-        return manifests, gone
+    def running(location: Location, *own_mark: Any) -> dict[str, str]:
+        return real(location, *own_mark) if own_mark else {}
 
     def withdraw(location: Location, manifest: Manifest, held: list[VersionName]) -> None:
         location.delete(name_of(manifest).file)
 
-    patch.setattr(expiry, "_replaced", replaced)
+    patch.setattr(expiry, "_running", running)
     patch.setattr(versions, "_withdraw", withdraw)
 
 
@@ -73,11 +60,10 @@ def marks_are_passed_over(patch: pytest.MonkeyPatch) -> None:
 def no_second_look_at_versions(patch: pytest.MonkeyPatch) -> None:
     """Let data files go that a version named which came and went since the first look."""
 
-    def names_in_use(location: Location, before: Any, own_mark: Any = None) -> set[str] | None:
-        manifests = read_versions(location)
-        return None if expiry._running(location, own_mark) else files_of(manifests)
+    def names_all_in_use(location: Location, manifests: Any, own_mark: Any = None) -> bool:
+        return not expiry._running(location, own_mark)
 
-    patch.setattr(expiry, "names_in_use", names_in_use)
+    patch.setattr(expiry, "names_all_in_use", names_all_in_use)
 
 
 def a_mark_that_goes_before_its_version_is_there(patch: pytest.MonkeyPatch) -> None:
@@ -126,7 +112,6 @@ PLANTS = {
     plant.__name__.replace("_", " "): plant
     for plant in (
         rivals_of_the_same_number_only,
-        no_look_at_the_version_before,
         withdrawal_without_a_look,
         marks_are_passed_over,
         no_second_look_at_versions,

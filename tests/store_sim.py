@@ -732,16 +732,11 @@ class Simulation:
 
     def _check_opened(self) -> None:
         for name, who, began, end in self._opened:
-            # One that is withdrawn later may be opened for the moments that it is there; and while
-            # one is withdrawn and the next one comes, a listing may miss both.
-            possible = {
-                max((one for one in there if one not in self._withdrawn), default=None)
-                for there in self._all[began:end]
-            }
-            if name in self._withdrawn:
-                possible.update(*self._all[began:end])
-            if name not in self._current[began:end] and name not in possible:
-                self.problems.append(f"{who} opened {name}, which was not current")
+            # One that its publisher does not keep may be opened for the moments that it is there.
+            there = self._all[began:end]
+            newest = max((one for one in there[0] if one in self._published), default="")
+            if name < newest or not any(name in names for names in there):
+                self.problems.append(f"{who} opened {name}, but there was {newest or None} before")
 
     def _check_removed(self) -> None:
         for one in self._removed:

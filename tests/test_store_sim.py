@@ -17,7 +17,7 @@ from lookupstore import expiry
 from lookupstore.location import FoundFile, Location
 from lookupstore.manifest import Manifest
 from lookupstore.new_version import NewVersion
-from lookupstore.versions import VersionName, list_names, name_of
+from lookupstore.versions import VersionName, list_names
 
 # The package gives a function under the name of the module.
 versions: Any = importlib.import_module("lookupstore.versions")
@@ -40,17 +40,17 @@ def rivals_of_the_same_number_only(patch: pytest.MonkeyPatch) -> None:
 
 
 def withdrawal_without_a_look(patch: pytest.MonkeyPatch) -> None:
-    """Let versions go in favour of one that may be withdrawn, which is withdrawn at once."""
-    real = expiry._running
+    """Let versions go in favour of one that may be withdrawn, which is withdrawn nevertheless."""
+    running, withdraw = expiry._running, versions._withdraw
 
-    def running(location: Location, *own_mark: Any) -> dict[str, str]:
-        return real(location, *own_mark) if own_mark else {}
+    def only_own(location: Location, *own_mark: Any) -> dict[str, str]:
+        return running(location, *own_mark) if own_mark else {}
 
-    def withdraw(location: Location, manifest: Manifest, held: list[VersionName]) -> None:
-        location.delete(name_of(manifest).file)
+    def at_once(location: Location, manifest: Manifest, held: list[VersionName]) -> None:
+        withdraw(location, manifest, [])
 
-    patch.setattr(expiry, "_running", running)
-    patch.setattr(versions, "_withdraw", withdraw)
+    patch.setattr(expiry, "_running", only_own)
+    patch.setattr(versions, "_withdraw", at_once)
 
 
 def marks_are_passed_over(patch: pytest.MonkeyPatch) -> None:

@@ -207,6 +207,10 @@ hudi-sim: $(VENV)/.built  ## The same with simulated writers, slow and with wron
 hostile: $(VENV)/.built  ## Do every verb to trees that are made to do harm, and print what came of each
 	$(BIN)/pytest -s tests/hostile
 
+.PHONY: store-sim
+store-sim: $(VENV)/.built  ## Let publishers, expirers and readers of a store meet in 100,000 orders
+	PYTHONPATH=tests $(BIN)/python tests/store_sim.py $(STORE_SIM_ARGS)
+
 .PHONY: bench
 bench: $(VENV)/.built  ## Time every verb beside its rivals
 	$(BIN)/pytest bench $(BENCH_ARGS)

@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -401,15 +402,20 @@ class Location:
             self._puts = ConditionalPuts(self._filesystem)
         return self._puts
 
-    def touch(self, name: str) -> bool:
+    def touch(self, name: str, moment: datetime | None = None) -> bool:
         """Let a file be written now, as it is; return False if it is not there.
+
+        Args:
+            name: of the file.
+            moment: what time it is, on a local disk; None asks the system.
 
         Raises:
             FormatError: it is neither on a local disk nor on S3.
         """
         if self.local is not None:
+            times = None if moment is None else (moment.timestamp(),) * 2
             try:
-                os.utime(self._path(name))
+                os.utime(self._path(name), times)
             except FileNotFoundError:
                 return False
             return True

@@ -18,16 +18,19 @@ from contextlib import ExitStack, contextmanager, suppress
 from types import TracebackType
 
 from lookupstore.errors import CommitUnknownError, CorruptionError, FormatError, LookupStoreError
-from lookupstore.expiry import builds_run, expire, mark_name
+from lookupstore.expiry import expire, mark_name, names_all_in_use
 from lookupstore.location import Location, file_chunks, sync_folder
 from lookupstore.manifest import DATA_FOLDER, DataFile, Manifest
 from lookupstore.quantities import Duration, seconds_of
 from lookupstore.versions import (
+    LOOKS,
     VERSIONS_FOLDER,
+    cleaned_up_error,
+    files_of,
     list_names,
-    named_files,
     publish_version,
     read_newest,
+    read_versions,
     store_exists,
 )
 
@@ -46,7 +49,7 @@ class NewVersion:
         allow_empty: whether a version without rows may replace one that has some.
         retain: how long the replaced version stays; see `lookupstore.expire`.
         temp_dir: where the files of a remote store are written first.
-
+        version_id: identity of the version, if that was given to it elsewhere.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class NewVersion:
         allow_empty: bool = False,
         retain: Duration,
         temp_dir: str | os.PathLike[str] | None = None,
+        version_id: str | None = None,
     ) -> None:
         self._retain = seconds_of(retain, "retain")
         self._overwrite = overwrite
@@ -68,8 +72,9 @@ class NewVersion:
         self._made: list[str] = []
         self._stack = ExitStack()
         self.location = location
-        #: Identity of the version, which begins the names of its files.
+        #: Identity of the build, and of its version, which begins the names of its files.
         self.id = uuid.uuid4().hex
+        self._mark = mark_name(self.id, version_id)
         #: Names of files that were written and do not begin with the id.
         self.written: list[str] = []
         #: Local folder whose data folder takes the files that are written.
@@ -83,18 +88,23 @@ class NewVersion:
         Raises:
             FileExistsError: a store is there and `overwrite` is False, or the folder is something
                 else.
+            CommitConflictError: others remove the folders again and again.
         """
         location = self.location
         if list_names(location) and not self._overwrite:
             raise store_exists(location)
         _check_is_ours(location)
-        self._made = _make_folders(location)
         try:
-            location.write(mark_name(self.id), [])
+            for _ in range(LOOKS):
+                with suppress(FileNotFoundError):  # a build that fails removes what it made
+                    _make_folders(location, self._made)
+                    location.write(self._mark, [])
+                    self._begun = True
+                    return
+            raise cleaned_up_error(location, self._mark)
         except BaseException:
             self._leave()
             raise
-        self._begun = True
 
     def __enter__(self) -> NewVersion:
         if not self._begun:
@@ -132,7 +142,7 @@ class NewVersion:
 
     def _leave(self) -> None:
         with suppress(OSError):  # a mark that stays holds back others for a day
-            self.location.delete(mark_name(self.id))
+            self.location.delete(self._mark)
         if not self._published:
             for folder in self._made:
                 with suppress(OSError):  # another build's files are in it
@@ -170,7 +180,7 @@ class NewVersion:
         self._published = True
         if self._overwrite:
             with suppress(OSError):  # a mark that stays holds back others for a day
-                self.location.delete(mark_name(self.id))
+                self.location.delete(self._mark)
             try:
                 expire(self.location, retain=self._retain)
             except (LookupStoreError, OSError) as error:
@@ -190,23 +200,24 @@ class NewVersion:
     def _remove(self) -> None:
         """Delete the files of a version that is not to be.
 
-        Once it was to be published others may have seen it, and go on using its files: the rule is
-        then that of `expire`.
+        Once others may have seen it, or files of other names, they may go on using these: the rule
+        is then that of `expire`.
         """
         location = self.location
-        files = location.files(DATA_FOLDER)
-        if self._tried and builds_run(files, mark_name(self.id)):
-            _log.info(
-                "%s: a build is running, so files of a withdrawn version are kept", location.uri
-            )
-            return
-        is_alone = not (self._tried or self.written)
-        named = set() if is_alone or not list_names(location) else named_files(location)
-        for file in files:
+        may_be_used = self._tried or bool(self.written)
+        manifests = read_versions(location) if may_be_used and list_names(location) else []
+        named = files_of(manifests)
+        files = [
+            file.name
+            for file in location.files(DATA_FOLDER)
             # A writer's temporary file has its final name inside its own.
-            is_ours = f"{self.id}-" in file.name or file.name in self.written
-            if is_ours and file.name not in named and file.name != mark_name(self.id):
-                location.delete(file.name)
+            if (f"{self.id}-" in file.name or file.name in self.written)
+            and file.name not in named
+            and file.name != self._mark
+        ]
+        if not may_be_used or names_all_in_use(location, manifests, self._mark):
+            for name in files:
+                location.delete(name)
 
 
 @contextmanager
@@ -294,17 +305,17 @@ def _check_is_ours(location: Location) -> None:
             )
 
 
-def _make_folders(location: Location) -> list[str]:
-    """Make the folders of a local store; return those that are new, the innermost first."""
-    made: list[str] = []
+def _make_folders(location: Location, made: list[str]) -> None:
+    """Make the folders of a local store; list those that are new, the innermost first."""
     if location.local is None:
-        return made
-    missing = os.path.join(location.local, DATA_FOLDER)
-    while not os.path.isdir(missing):
-        made.append(missing)
-        missing = os.path.dirname(missing)
-    for path in reversed(made):
+        return
+    missing = []
+    folder = os.path.join(location.local, DATA_FOLDER)
+    while not os.path.isdir(folder):
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    for path in reversed(missing):
         with suppress(FileExistsError):
             os.mkdir(path)
+        made.insert(0, path)
         sync_folder(os.path.dirname(path))
-    return made

@@ -12,7 +12,7 @@ import xxhash
 from lookupstore.bucket_files import missing_file, wrong_hash, wrong_size
 from lookupstore.expiry import HOUR
 from lookupstore.location import Location
-from lookupstore.manifest import DataFile, Manifest
+from lookupstore.manifest import DATA_FOLDER, DataFile, Manifest
 from lookupstore.new_version import NewVersion, check_size, is_whole
 from lookupstore.quantities import Duration
 from lookupstore.store import LookupStore
@@ -23,6 +23,7 @@ from lookupstore.versions import (
     located,
     read_newest,
     read_version,
+    read_versions,
     store_exists,
 )
 
@@ -76,15 +77,40 @@ def publish(
         return LookupStore(target)
     if names and not overwrite:
         raise store_exists(target)
-    with NewVersion(target, overwrite=overwrite, allow_empty=allow_empty, retain=retain) as new:
+    with NewVersion(
+        target,
+        overwrite=overwrite,
+        allow_empty=allow_empty,
+        retain=retain,
+        version_id=manifest.id,
+    ) as new:
+        # With the mark there, files that versions name stay; any other may be about to go.
+        there = _named_by_content(target)
+        files = []
         for file in manifest.files:
-            if not is_whole(target, file):
-                target.delete(file.name)  # a local file is not written over
-                new.written.append(file.name)
-                target.write(file.name, _checked(source, manifest, file))
-                check_size(target, file)
-        new.publish(replace(manifest, rewritten_buckets=len(new.written)))
+            name = f"{DATA_FOLDER}/{new.id}-{file.bucket:05d}.sst"
+            copy = there.get(_content(file)) or replace(file, name=name)
+            if copy.name == name or not is_whole(target, copy):
+                if copy.name != name:
+                    target.delete(copy.name)  # a local file is not written over
+                new.written.append(copy.name)
+                target.write(copy.name, _checked(source, manifest, file))
+                check_size(target, copy)
+            files.append(copy)
+        new.publish(replace(manifest, files=tuple(files), rewritten_buckets=len(new.written)))
     return LookupStore(target)
+
+
+def _named_by_content(location: Location) -> dict[tuple[int, int, str], DataFile]:
+    """Return the data files that versions name, the newest of each content."""
+    if not list_names(location):
+        return {}
+    manifests = read_versions(location)
+    return {_content(file): file for manifest in manifests for file in manifest.files}
+
+
+def _content(file: DataFile) -> tuple[int, int, str]:
+    return file.bucket, file.bytes, file.xxh64
 
 
 def _version_of(

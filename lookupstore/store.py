@@ -29,6 +29,7 @@ from lookupstore.store_check import StoreCheck, check_store
 from lookupstore.versions import (
     LOOKS,
     find_version,
+    gone_version,
     list_names,
     located,
     name_of,
@@ -580,7 +581,10 @@ def _open_files(
     """Open the files of one version, or of the current one, which may change meanwhile."""
     if version is not None:
         name = find_version(location, version)
-        manifest = read_version(location, name)
+        try:
+            manifest = read_version(location, name)
+        except FileNotFoundError:
+            raise gone_version(location, name.number, name.id) from None
         return manifest, BucketFiles(location, manifest, cache, residency)
     for _ in range(LOOKS):
         manifest = read_newest(location)

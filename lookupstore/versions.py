@@ -3,12 +3,16 @@
 A version is one file, `versions/<number>-<id>.json`, its manifest, which is never written again.
 The current version is the one with the greatest number, and among rivals the greatest id. There is
 no pointer to it, so publishing is one step: to write that file.
+
+A listing is not one moment: what comes or goes meanwhile is in it or not. So a listing that finds
+nothing is not believed at once, and neither is one that shows a new version alone.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
@@ -32,6 +36,8 @@ _FILE = re.compile(r"(\d{10})-([0-9a-f]{32})\.json")
 _FORMER_MANIFEST = "manifest.json"
 # A version may be expired or withdrawn between two looks; the next look finds the newest.
 LOOKS = 5
+# So many listings that find nothing say that there is nothing.
+_EMPTY_LOOKS = 3
 
 
 class VersionName(NamedTuple):
@@ -148,6 +154,13 @@ def name_of(manifest: Manifest) -> VersionName:
 
 def list_names(location: Location) -> list[VersionName]:
     """Return the names of the versions at a location, the current one last; none is no store."""
+    for _ in range(_EMPTY_LOOKS):
+        if names := _listed(location):
+            return names
+    return []
+
+
+def _listed(location: Location) -> list[VersionName]:
     found = (
         _FILE.fullmatch(file.name.rpartition("/")[2]) for file in location.files(VERSIONS_FOLDER)
     )
@@ -210,8 +223,13 @@ def read_versions(location: Location) -> list[Manifest]:
 
 def named_files(location: Location) -> set[str]:
     """Return the names of all files that belong to versions, their own among them."""
+    return files_of(read_versions(location))
+
+
+def files_of(manifests: Iterable[Manifest]) -> set[str]:
+    """Return the names of all files that belong to some versions, their own among them."""
     names = set()
-    for manifest in read_versions(location):
+    for manifest in manifests:
         names.add(name_of(manifest).file)
         names.update(file.name for file in manifest.files)
     return names
@@ -236,9 +254,10 @@ def find_version(location: Location, number: int) -> VersionName:
 def publish_version(location: Location, manifest: Manifest, *, overwrite: bool) -> Manifest:
     """Make a new version the current one, in one step and to last when this returns.
 
-    The data files must be complete and synced. The version gets the number after the newest, and
-    the present time. Of those who publish the same number at once, the one with the greatest id
-    stays; who is told that it is published was current at that moment.
+    The data files must be complete and synced, and the mark of the build must be there: until it is
+    gone, `expire` removes nothing in favour of this version, which may be withdrawn. The version
+    gets the number after the newest, and the present time. Who is told that it is published was
+    current at that moment; who finds a greater number, or an equal one with a greater id, is not.
 
     An error before or after the step leaves the location as it was.
 
@@ -257,13 +276,13 @@ def publish_version(location: Location, manifest: Manifest, *, overwrite: bool) 
         raise store_exists(location)
     if not held and location.local is not None:
         first = _numbered(manifest, 1)
-        if _step(location, first, overwrite=overwrite, first_of_all=True):
+        if _write_first(location, first):
             return first
         held = list_names(location)
         if held and not overwrite:
             raise store_exists(location)
     new = _numbered(manifest, held[-1].number + 1 if held else 1)
-    _step(location, new, overwrite=overwrite, first_of_all=False)
+    _step(location, new, held, overwrite=overwrite)
     return new
 
 
@@ -274,48 +293,120 @@ def store_exists(location: Location) -> FileExistsError:
     )
 
 
+def cleaned_up_error(location: Location, name: str) -> CommitConflictError:
+    """Return the error that says that others remove a folder while a file is written to it."""
+    return CommitConflictError(
+        f"{location.show(name)}: others removed its folder or its temporary file {LOOKS} times "
+        "while it was written; retry when nobody cleans up there"
+    )
+
+
 def _numbered(manifest: Manifest, number: int) -> Manifest:
-    created = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-    return replace(manifest, version=number, created=created)
+    return replace(manifest, version=number, created=_now().isoformat(timespec="milliseconds"))
 
 
-def _step(location: Location, manifest: Manifest, *, overwrite: bool, first_of_all: bool) -> bool:
-    """Write the file of a version, and look for rivals; return False if it is not the first."""
-    ours, content = name_of(manifest), manifest_bytes(manifest)
+def _now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+def _write_first(location: Location, manifest: Manifest) -> bool:
+    """Make the folder of versions with the first one in it; return False if there are some."""
+    ours = name_of(manifest)
     try:
-        if first_of_all:
-            return location.write_first(VERSIONS_FOLDER, os.path.basename(ours.file), content)
-        location.write(ours.file, [content])
-        rivals = [name for name in list_names(location) if name.number == ours.number]
+        return location.write_first(
+            VERSIONS_FOLDER, os.path.basename(ours.file), manifest_bytes(manifest)
+        )
+    except BaseException:
+        _withdraw(location, manifest, [])
+        raise
+
+
+def _step(
+    location: Location, manifest: Manifest, held: list[VersionName], *, overwrite: bool
+) -> None:
+    """Write the file of a version that comes after others, and look for rivals."""
+    ours = name_of(manifest)
+    try:
+        _write(location, ours.file, manifest_bytes(manifest))
     except FileExistsError:
         # Only who publishes the same content twice at once meets its own name.
         raise _conflict(location, ours, ours) from None
     except BaseException:
-        _withdraw(location, ours)
+        _withdraw(location, manifest, held)
         raise
-    winner = max([ours, *rivals])
-    if winner == ours and (overwrite or rivals in ([ours], [])):
-        return True
-    _withdraw(location, ours)
-    raise _conflict(location, ours, next(name for name in reversed(rivals) if name != ours))
+    try:
+        if location.local is not None:
+            # Who stood still since `created` has replaced others now, and not before.
+            location.touch(ours.file, _now())
+        rival = _find_rival(location, ours, held, overwrite=overwrite)
+    except BaseException:
+        _withdraw(location, manifest, held)
+        raise
+    if rival is not None:
+        _withdraw(location, manifest, held)
+        raise _conflict(location, ours, rival)
+
+
+def _write(location: Location, name: str, content: bytes) -> None:
+    for _ in range(LOOKS):
+        with suppress(FileNotFoundError):  # whoever withdraws a version removes an empty folder
+            location.write(name, [content])
+            return
+    raise cleaned_up_error(location, name)
+
+
+def _find_rival(
+    location: Location, ours: VersionName, held: list[VersionName], *, overwrite: bool
+) -> VersionName | None:
+    """Return a version because of which ours is not to be; None if ours was the current one.
+
+    As long as the newest of the others is there, none that came between it and ours has gone: the
+    oldest go first, and none goes in favour of one that its publisher may withdraw, as ours is.
+
+    Raises:
+        CommitConflictError: others come and go too fast to tell, or have removed ours.
+    """
+    alone = 0
+    for _ in range(LOOKS):
+        names = list_names(location)
+        others = [name for name in names if name != ours]
+        if others and (others[-1] > ours or not overwrite):
+            return others[-1]
+        if ours not in names:
+            continue
+        if others:
+            if location.size(others[-1].file) is not None:
+                return None
+        else:
+            alone += 1
+            if not held or alone == _EMPTY_LOOKS:
+                return None  # those that there were had been withdrawn
+    raise CommitConflictError(
+        f"{location.uri}: others published while version {ours.number} (id {ours.id}) was, which "
+        "was withdrawn; refresh and retry"
+    )
 
 
 def _conflict(location: Location, ours: VersionName, theirs: VersionName) -> CommitConflictError:
     return CommitConflictError(
-        f"{location.uri}: version {theirs.number} (id {theirs.id}) was published at the same "
-        f"moment as ours (id {ours.id}), which was withdrawn; refresh and retry"
+        f"{location.uri}: version {theirs.number} (id {theirs.id}) was published before ours (id "
+        f"{ours.id}) was the current one, which was withdrawn; refresh and retry"
     )
 
 
-def _withdraw(location: Location, name: VersionName) -> None:
+def _withdraw(location: Location, manifest: Manifest, held: list[VersionName]) -> None:
     """Take a version back that was, or may have been, written.
 
     Raises:
-        CommitUnknownError: nobody knows whether it is there.
+        CommitUnknownError: nobody knows whether it is there, or no other one is.
     """
+    name = name_of(manifest)
     try:
-        location.delete(name.file)
-        gone = name not in list_names(location)
+        # The last version of a store is never taken away, whoever removed the others.
+        is_last = bool(held) and all(other == name for other in list_names(location))
+        if not is_last and _is_there(location, manifest):
+            location.delete(name.file)
+        gone = not _is_there(location, manifest)
     except OSError:
         gone = False
     if not gone:
@@ -326,6 +417,17 @@ def _withdraw(location: Location, name: VersionName) -> None:
     if location.local is not None:
         with suppress(OSError):  # it holds other versions
             os.rmdir(os.path.join(location.local, VERSIONS_FOLDER))
+
+
+def _is_there(location: Location, manifest: Manifest) -> bool:
+    """Return whether the file of a version is the one that we wrote.
+
+    Another process that publishes the same content may have the same name, and be published.
+    """
+    try:
+        return location.read(name_of(manifest).file) == manifest_bytes(manifest)
+    except FileNotFoundError:
+        return False
 
 
 def _names_of_store(location: Location) -> list[VersionName]:

@@ -846,8 +846,8 @@ def test_a_damaged_copy_is_copied_again(tmp_path, monkeypatch):
     there = tmp_path / "there"
     with build(table_of(1), tmp_path / "here", key="id", buckets=2) as store:
         publish(store, there).close()
+        path = there / read_newest(Location(there)).files[0].name
         build(table_of(2), there, key="id", overwrite=True).close()
-        path = there / read_newest(Location(tmp_path / "here")).files[0].name
         good = path.read_bytes()
 
         def damage() -> None:

@@ -1,0 +1,295 @@
+"""Publishers, expirers and readers that meet at one step: who is told what, and what stays.
+
+`tests/test_store_sim.py` tries all steps in any order; these are the ones that went wrong once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from remote import KINDS, Remote
+
+import lookupstore
+from lookupstore import (
+    CommitConflictError,
+    CommitUnknownError,
+    Location,
+    StaleStoreError,
+    build,
+    expire,
+    publish,
+)
+from lookupstore.location import FoundFile
+from lookupstore.versions import list_names, read_newest
+
+# The package gives functions under the names of some modules.
+location_module: Any = importlib.import_module("lookupstore.location")
+store_module: Any = importlib.import_module("lookupstore.store")
+
+
+@pytest.fixture(autouse=True)
+def own_copies(tmp_path, monkeypatch):
+    """Keep a test from finding the local copies of another one, which has the same content."""
+    monkeypatch.setenv("LOOKUPSTORE_CACHE", str(tmp_path / "copies-of-this-test"))
+
+
+@pytest.fixture(params=["local", *KINDS])
+def place(request, tmp_path) -> Location:
+    if request.param == "local":
+        return Location(tmp_path / "store")
+    return Remote(tmp_path, request.param).location()
+
+
+def make(place: Location, value: int, retain: float = 3600) -> None:
+    """Build a version whose rows all say a value."""
+    table = pa.table({"id": range(9), "v": [value] * 9})
+    build(table, place, key="id", overwrite=True, retain=retain).close()
+
+
+def value_of(place: Location) -> int:
+    with lookupstore.open(place) as store:
+        assert store.verify().num_rows == 9
+        return store.get(7)["v"]
+
+
+def numbers(place: Location) -> list[int]:
+    return [name.number for name in list_names(place)]
+
+
+def around_the_write(
+    patch: pytest.MonkeyPatch,
+    before: Callable[[], object] | None = None,
+    after: Callable[[], object] | None = None,
+) -> None:
+    """Let something be done right before, or after, the next file of a version is written."""
+    real = Location.write
+
+    def write(location: Location, name: str, chunks: Any) -> None:
+        if not name.startswith("versions/"):
+            return real(location, name, chunks)
+        patch.setattr(Location, "write", real)
+        if before is not None:
+            before()
+        real(location, name, chunks)
+        if after is not None:
+            after()
+        return None
+
+    patch.setattr(Location, "write", write)
+
+
+def next_listing(patch: pytest.MonkeyPatch, does: Callable[[], list[FoundFile]]) -> None:
+    """Let the next listing of versions be something else."""
+    real = Location.files
+
+    def files(location: Location, folder: str = "", **named: Any) -> list[FoundFile]:
+        if folder != "versions":
+            return real(location, folder, **named)
+        patch.setattr(Location, "files", real)
+        return does()
+
+    patch.setattr(Location, "files", files)
+
+
+def fail() -> list[FoundFile]:
+    raise OSError("no listing now")
+
+
+def test_what_is_withdrawn_has_replaced_nothing(place, monkeypatch):
+    """An expirer between the write and the look of a publisher, whose look then fails."""
+    make(place, 1)
+
+    def others() -> None:
+        assert expire(place, retain=0).versions == ()
+        next_listing(monkeypatch, fail)
+
+    around_the_write(monkeypatch, after=others)
+    with pytest.raises(OSError, match="no listing now"):
+        make(place, 2)
+    assert (numbers(place), value_of(place)) == ([1], 1)
+    make(place, 3, retain=0)
+    assert (numbers(place), value_of(place)) == ([2], 3)
+
+
+def test_the_last_version_is_not_withdrawn(place, monkeypatch):
+    """Whoever removed the one before did not ask: then nobody knows, and nothing is deleted."""
+    make(place, 1)
+    before = list_names(place)[0].file
+
+    def others() -> None:
+        place.delete(before)
+        next_listing(monkeypatch, fail)
+
+    around_the_write(monkeypatch, after=others)
+    with pytest.raises(CommitUnknownError, match="may be published"):
+        make(place, 2)
+    assert (numbers(place), value_of(place)) == ([2], 2)
+
+
+@pytest.mark.parametrize("retain", [0, 3600])
+def test_who_stood_still_is_told_of_those_that_came_between(place, monkeypatch, retain):
+    """Two others publish between the look of a publisher for the newest version and its write."""
+    make(place, 1)
+
+    def others() -> None:
+        make(place, 2, retain)
+        make(place, 3, retain)
+
+    around_the_write(monkeypatch, before=others)
+    with pytest.raises(CommitConflictError, match=r"version 3 .*withdrawn; refresh and retry"):
+        make(place, 4, retain)
+    assert numbers(place) == ([3] if retain == 0 else [1, 2, 3])
+    assert value_of(place) == 3
+    with lookupstore.open(place) as store:
+        # The last of the others left what it might have used.
+        expire(place, retain=0)
+        assert store.verify().stray == ()
+
+
+def test_a_listing_that_misses_those_that_came_between(place, monkeypatch):
+    """It shows what was there when it began, and nothing that came or went since."""
+    make(place, 1)
+    old = place.files("versions")
+
+    def others() -> None:
+        make(place, 2, retain=0)
+        make(place, 3, retain=0)
+
+    def late() -> list[FoundFile]:
+        ours = [file for file in place.files("versions") if "/0000000002-" in file.name]
+        assert len(ours) == 1
+        return [*old, *ours]
+
+    around_the_write(monkeypatch, others, lambda: next_listing(monkeypatch, late))
+    with pytest.raises(CommitConflictError, match=r"version 3 .*withdrawn; refresh and retry"):
+        make(place, 4)
+    assert (numbers(place), value_of(place)) == ([3], 3)
+
+
+def test_one_empty_listing_says_nothing(place, monkeypatch):
+    """A version that is replaced and removed while a folder is read can hide the next one, too."""
+    make(place, 1)
+    ways: list[Callable[[], object]] = [
+        lambda: value_of(place),
+        lambda: lookupstore.versions(place),
+        lambda: expire(place, retain=0),
+        lambda: make(place, 1),
+    ]
+    for way in ways:
+        next_listing(monkeypatch, list)
+        way()
+        assert value_of(place) == 1
+    next_listing(monkeypatch, list)
+    with pytest.raises(FileExistsError, match="already a store"):
+        build(pa.table({"id": [1]}), place, key="id")
+    # Nothing is there if no listing shows anything.
+    with pytest.raises(FileNotFoundError, match="no such store folder"):
+        lookupstore.open(str(place.local) + "-none" if place.local else "/no/such/store")
+
+
+def test_young_temporary_files_are_nobodys_to_remove(tmp_path, monkeypatch):
+    """An expirer between a temporary file of a build, its first included, and the link to it."""
+    place = Location(tmp_path / "s")
+    make(place, 1)
+    real, links = os.link, []
+
+    def link(source: str, target: str) -> None:
+        if not links or links[-1] != target:
+            links.append(target)
+            expire(tmp_path / "s", retain=0)
+        real(source, target)
+
+    monkeypatch.setattr(location_module.os, "link", link)
+    make(place, 2, retain=0)
+    assert value_of(place) == 2
+    assert any(name.endswith("-runs") for name in links)
+    assert any("/versions/" in name for name in links)
+
+
+@pytest.mark.parametrize("times", [1, 99])
+def test_folders_that_another_build_removes(tmp_path, monkeypatch, times):
+    """A build that fails removes the folders that it made, before another has files there."""
+    real, left = os.link, [times]
+
+    def link(source: str, target: str) -> None:
+        if left[0] and target.endswith("-runs"):
+            left[0] -= 1
+            os.unlink(source)
+            os.rmdir(tmp_path / "s" / "data")
+            os.rmdir(tmp_path / "s")
+        real(source, target)
+
+    monkeypatch.setattr(location_module.os, "link", link)
+    if times == 1:
+        make(Location(tmp_path / "s"), 1)
+        assert value_of(Location(tmp_path / "s")) == 1
+    else:
+        with pytest.raises(CommitConflictError, match="others removed its folder"):
+            make(Location(tmp_path / "s"), 1)
+        assert os.listdir(tmp_path) == []
+
+
+def test_a_version_that_goes_while_it_is_opened_by_its_number(place, monkeypatch):
+    make(place, 1)
+    real = store_module.read_version
+
+    def late(*given: Any) -> Any:
+        make(place, 2, retain=0)
+        return real(*given)
+
+    monkeypatch.setattr(store_module, "read_version", late)
+    with pytest.raises(StaleStoreError, match=r"version 1 .*the newest is 2: open it again"):
+        lookupstore.open(place, version=1)
+
+
+def test_a_copy_that_another_published_is_not_withdrawn(tmp_path, monkeypatch):
+    """Two publish one store to one folder; the one whose write fails leaves the other's."""
+    make(Location(tmp_path / "a"), 1)
+    make(Location(tmp_path / "b"), 2)
+    place = Location(tmp_path / "a")
+
+    def other() -> None:
+        publish(tmp_path / "b", place, overwrite=True).close()
+        raise OSError("the disk is going")
+
+    around_the_write(monkeypatch, before=other)
+    with pytest.raises(OSError, match="the disk is going"):
+        publish(tmp_path / "b", place, overwrite=True)
+    assert (numbers(place), value_of(place)) == ([1, 2], 2)
+    assert lookupstore.open(place).verify().stray == ()
+
+
+def test_a_copy_names_no_file_that_may_be_about_to_go(place, tmp_path):
+    """A file that no version names belongs to whoever expires, whatever is in it."""
+    make(Location(tmp_path / "a"), 1)
+    publish(tmp_path / "a", place).close()
+    (orphan,) = read_newest(place).files
+    place.delete(list_names(place)[0].file)
+    with publish(tmp_path / "a", place) as store:
+        assert store.info().rewritten_buckets == 1
+        assert store.verify().stray == (orphan.name,)
+    assert value_of(place) == 1
+
+
+def test_a_build_that_stood_still_replaced_when_it_wrote(tmp_path, monkeypatch):
+    """What it replaces stays for `retain` from then on, whatever time the new version states."""
+    make(Location(tmp_path), 1)
+    versions_module = importlib.import_module("lookupstore.versions")
+    real = versions_module._numbered
+
+    def long_ago(manifest: Any, number: int) -> Any:
+        numbered = real(manifest, number)
+        return versions_module.replace(numbered, created="2001-02-03T04:05:06.789+00:00")
+
+    monkeypatch.setattr(versions_module, "_numbered", long_ago)
+    make(Location(tmp_path), 2)
+    assert numbers(Location(tmp_path)) == [1, 2]
+    (path,) = Path(tmp_path, "versions").glob("*2-*.json")
+    os.utime(path, (0, 0))
+    assert expire(tmp_path).versions == (1,)

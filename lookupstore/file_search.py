@@ -153,7 +153,7 @@ class _Search:
         for match in self._filesystem.get_file_info(matches):
             if match.type == fs.FileType.Directory:
                 files.update((info.path, info) for info in self._files_below(match.path))
-            else:
+            elif match.is_file:
                 format_of(match.path)
                 files[match.path] = match
         if not files:

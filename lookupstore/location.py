@@ -25,6 +25,7 @@ from pyarrow import fs
 from lookupstore.conditional_puts import ConditionalPuts
 from lookupstore.errors import FormatError
 from lookupstore.home import expanded
+from lookupstore.regular_file import check_regular, open_regular
 from lookupstore.sst._writeback import start_writeback
 from lookupstore.sst.output import WRITEBACK, naming
 from lookupstore.uris import open_uri, shown_uri, without_credentials
@@ -207,9 +208,13 @@ class Location:
         Raises:
             FileNotFoundError: there is none.
         """
-        with self._telling(name), self._filesystem.open_input_stream(self._path(name)) as stream:
-            while chunk := stream.read(_CHUNK_BYTES):
-                yield chunk
+        path = self._path(name)
+        with self._telling(name):
+            if self.local is not None:
+                check_regular(path)
+            with self._filesystem.open_input_stream(path) as stream:
+                while chunk := stream.read(_CHUNK_BYTES):
+                    yield chunk
 
     def read(self, name: str) -> bytes:
         """Read a whole file.
@@ -531,7 +536,7 @@ def file_hash(path: str | os.PathLike[str]) -> str:
 
 def file_chunks(path: str | os.PathLike[str]) -> Iterator[bytes]:
     """Read a local file, a piece at a time."""
-    with open(path, "rb") as file:
+    with open(open_regular(os.fspath(path)), "rb") as file:
         while chunk := file.read(_CHUNK_BYTES):
             yield chunk
 

@@ -81,7 +81,10 @@ def write_plain(source: Reader, path: str) -> None:
             if info.plain_bytes is not None and plain_bytes > info.plain_bytes:
                 expected = f"records of at most {info.plain_bytes} bytes"
                 raise CorruptionError(info.path, 0, expected, f"{plain_bytes} and more")
-            writer.put_many(batch.column(0), batch.column(1))
+            try:
+                writer.put_many(batch.column(0), batch.column(1))
+            except ValueError as error:
+                raise CorruptionError(info.path, 0, "records in key order", error) from error
             records += batch.num_rows
         if records != info.num_records:
             raise CorruptionError(info.path, 0, f"{info.num_records} records", records)

@@ -9,6 +9,9 @@ BENCH_SPARK_ARGS ?=
 BENCH_TPCH_ARGS ?=
 SOAK_ARGS ?=
 HUDI_SOAK_ARGS ?=
+FUZZ_SECONDS ?= 300
+FUZZ_SEED ?=
+FUZZ_ONLY ?=
 SEEDS ?= 3000
 
 SHELL := /bin/bash
@@ -202,6 +205,11 @@ hudi-soak: $(VENV)/.built  ## Let 2, then 8 processes write to one Hudi table fo
 .PHONY: hudi-sim
 hudi-sim: $(VENV)/.built  ## The same with simulated writers, slow and with wrong clocks: SEEDS of runs
 	$(BIN)/python tests/hudi_soak.py --seeds $(SEEDS)
+
+.PHONY: fuzz
+fuzz: $(VENV)/.built  ## Change files of every kind at random for 5 minutes, and use them; FUZZ_SECONDS
+	$(BIN)/python tests/fuzz/run.py --seconds $(FUZZ_SECONDS) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED)) \
+	    $(if $(FUZZ_ONLY),--only $(FUZZ_ONLY))
 
 .PHONY: bench
 bench: $(VENV)/.built  ## Time every verb beside its rivals

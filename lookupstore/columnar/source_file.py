@@ -150,7 +150,11 @@ class SourceFile:
                 value = pa.scalar(constants[name], field.type)
                 columns.append(pa.repeat(value, batch.num_rows))
             else:
-                columns.append(fitted(batch.column(name), field, self.uri, "in its schema"))
+                at = batch.schema.get_field_index(name)
+                if at < 0:
+                    expected = f"a column {name!r} in its pages"
+                    raise CorruptionError(self.uri, 0, expected, "none, or several")
+                columns.append(fitted(batch.column(at), field, self.uri, "in its schema"))
         return pa.RecordBatch.from_arrays(
             columns, schema=pa.schema([self.schema.field(name) for name in names])
         )

@@ -322,14 +322,14 @@ def footer_of(data: bytes, path: str, offset: int) -> Footer:
 
 
 def _is_of(group: RowGroup, leaves: Sequence[Leaf]) -> bool:
-    """Return whether chunks have the types of a schema, whole bounds, and sizes of all its levels.
+    """Return whether chunks have names and types of a schema, whole bounds, sizes of all levels.
 
     Arrow ends the process, at some places, if they have not.
 
     Source: Arrow, parquet/metadata.cc (ColumnChunkMetaDataImpl), parquet/size_statistics.cc
     (SizeStatistics::Validate), parquet/statistics.cc (TypedStatisticsImpl::PlainDecode).
     """
-    if [one.kind for one in group.columns] != [leaf.kind for leaf in leaves]:
+    if [(one.kind, one.name) for one in group.columns] != [(it.kind, it.name) for it in leaves]:
         return False
     for chunk, leaf in zip(group.columns, leaves, strict=True):
         bounds: Struct = get(chunk.meta, _STATISTICS, STRUCT) or {}

@@ -51,7 +51,9 @@ Input = Callable[[random.Random], int]
 
 # Errors that are no `LookupStoreError`, as they name what was wrong with an argument: a changed
 # footer may have other columns than were asked for.
-_ARGUMENT = re.compile(r"'?(keys?|source|columns|filter|values|value_columns|nullable_keys)\b")
+_ARGUMENT = re.compile(
+    r"['\"]?(the files have no column|keys?|source|columns|filter|values|value_columns)\b"
+)
 # A path that a text says, and that leads nowhere.
 _NO_FILE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG}
 

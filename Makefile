@@ -9,6 +9,9 @@ BENCH_SPARK_ARGS ?=
 BENCH_TPCH_ARGS ?=
 SOAK_ARGS ?=
 HUDI_SOAK_ARGS ?=
+FUZZ_SECONDS ?= 300
+FUZZ_SEED ?=
+FUZZ_ONLY ?=
 SEEDS ?= 3000
 
 SHELL := /bin/bash
@@ -210,6 +213,11 @@ hostile: $(VENV)/.built  ## Do every verb to trees that are made to do harm, and
 .PHONY: store-sim
 store-sim: $(VENV)/.built  ## Let publishers, expirers and readers of a store meet in 100,000 orders
 	PYTHONPATH=tests $(BIN)/python tests/store_sim.py $(STORE_SIM_ARGS)
+
+.PHONY: fuzz
+fuzz: $(VENV)/.built  ## Change files of every kind at random for 5 minutes, and use them; FUZZ_SECONDS
+	$(BIN)/python tests/fuzz/run.py --seconds $(FUZZ_SECONDS) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED)) \
+	    $(if $(FUZZ_ONLY),--only $(FUZZ_ONLY))
 
 .PHONY: bench
 bench: $(VENV)/.built  ## Time every verb beside its rivals

@@ -25,7 +25,7 @@ from lookupstore.expiry import HOUR
 from lookupstore.home import expanded
 from lookupstore.keys import KeySchema
 from lookupstore.location import Location, file_hash
-from lookupstore.manifest import DATA_FOLDER, WRITER, DataFile, Manifest
+from lookupstore.manifest import DATA_FOLDER, MAX_BUCKETS, WRITER, DataFile, Manifest
 from lookupstore.new_version import NewVersion, is_whole, settle
 from lookupstore.progress import progress_bars
 from lookupstore.quantities import Duration, Size, bytes_of
@@ -38,7 +38,6 @@ from lookupstore.versions import located
 
 OnDuplicate = Literal["error", "first", "last"] | tuple[Literal["max"], str]
 
-MAX_BUCKETS = 1 << 16
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 

@@ -156,7 +156,7 @@ class _Search:
                 if is_local(self._filesystem) and os.path.islink(match.path):
                     raise self._link_error(match.path)
                 files.update((info.path, info) for info in self._files_below(match.path))
-            else:
+            elif match.is_file:
                 format_of(match.path)
                 files[match.path] = match
         if not files:

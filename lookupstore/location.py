@@ -28,6 +28,7 @@ from lookupstore.conditional_puts import ConditionalPuts
 from lookupstore.errors import FormatError
 from lookupstore.home import expanded
 from lookupstore.inside import entry_path, joined, link_error, local_path
+from lookupstore.regular_file import open_regular
 from lookupstore.sst._writeback import start_writeback
 from lookupstore.sst.output import WRITEBACK, naming
 from lookupstore.uris import open_uri, shown_uri, without_credentials
@@ -605,7 +606,7 @@ def file_hash(path: str | os.PathLike[str]) -> str:
 
 def file_chunks(path: str | os.PathLike[str]) -> Iterator[bytes]:
     """Read a local file, a piece at a time."""
-    with open(path, "rb") as file:
+    with open(open_regular(os.fspath(path)), "rb") as file:
         while chunk := file.read(_CHUNK_BYTES):
             yield chunk
 

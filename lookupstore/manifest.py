@@ -18,13 +18,20 @@ import xxhash
 
 from lookupstore._version import __version__
 from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.json_text import parse_json
 from lookupstore.keys import KeySchema
 from lookupstore.rows import RowSchema
 
 DATA_FOLDER = "data"
 FORMAT_VERSION = 2
+#: Buckets of a store, at most: a batch of lookups takes some bytes for each.
+MAX_BUCKETS = 1 << 16
 BUCKET_FUNCTION = "xxh64"
 WRITER = f"lookupstore {__version__}"
+
+# Of a manifest: that of all buckets, with keys of a kilobyte.
+_MOST_BYTES = 256 << 20
+_MOST_NUMBER = (1 << 63) - 1
 
 _DATA_NAME = re.compile(rf"{DATA_FOLDER}/[A-Za-z0-9_][A-Za-z0-9_.-]*\.sst")
 _HASH = re.compile(r"[0-9a-f]{16}")
@@ -150,12 +157,7 @@ def parse_manifest(path: str, content: bytes) -> Manifest:
         FormatError: it is of an unknown format version.
         CorruptionError: it contradicts itself; `expected` names the field.
     """
-    try:
-        fields = json.loads(content)
-    except UnicodeDecodeError as error:
-        raise CorruptionError(path, error.start, "UTF-8 text", error.reason) from None
-    except json.JSONDecodeError as error:
-        raise CorruptionError(path, error.pos, "JSON", error.msg) from None
+    fields = parse_json(content, path, "a manifest", most_bytes=_MOST_BYTES)
     return _parse(_Fields(path, "", fields))
 
 
@@ -197,10 +199,10 @@ class _Fields:
             raise self.wrong(name, expected, value)
         return value
 
-    def number(self, name: str, least: int) -> int:
-        expected = f"an integer of at least {least}"
+    def number(self, name: str, least: int, most: int = _MOST_NUMBER) -> int:
+        expected = f"an integer from {least} to {most}"
         value = int(self.take(name, int, expected))
-        if value < least:
+        if not least <= value <= most:
             raise self.wrong(name, expected, value)
         return value
 
@@ -224,7 +226,7 @@ def _parse(fields: _Fields) -> Manifest:
     function = fields.text("bucket_function")
     if function != BUCKET_FUNCTION:
         raise fields.wrong("bucket_function", BUCKET_FUNCTION, function)
-    buckets = fields.number("buckets", 1)
+    buckets = fields.number("buckets", 1, MAX_BUCKETS)
     manifest = Manifest(
         version=fields.number("version", 1),
         id=fields.pattern("id", re.compile(r"[0-9a-f]{32}"), "32 hexadecimal digits"),
@@ -237,7 +239,7 @@ def _parse(fields: _Fields) -> Manifest:
         source=fields.text("source"),
         source_fingerprint=_parse_fingerprint(fields, "source_fingerprint"),
         options=fields.take("options", dict, "an object"),
-        rewritten_buckets=fields.number("rewritten_buckets", 0),
+        rewritten_buckets=fields.number("rewritten_buckets", 0, buckets),
         files=tuple(
             _parse_file(_Fields(fields.path, f"files[{i}].", file), buckets)
             for i, file in enumerate(fields.take("files", list, "a list"))

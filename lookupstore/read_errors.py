@@ -16,8 +16,9 @@ from pyarrow import fs
 
 from lookupstore.errors import CorruptionError, StaleStoreError
 
-#: What Arrow raises while it reads a file, whatever the reason.
-READ_ERRORS = (pa.ArrowException, OSError, IndexError)
+#: What Arrow raises while it reads a file, whatever the reason: also of names that are no text, and
+#: of numbers that are none of their type.
+READ_ERRORS = (pa.ArrowException, OSError, IndexError, UnicodeDecodeError, OverflowError)
 
 
 def is_local(filesystem: fs.FileSystem) -> bool:

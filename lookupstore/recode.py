@@ -8,6 +8,8 @@ it would have cost with the best choice.
 
 from __future__ import annotations
 
+import pyarrow.compute as pc
+
 from lookupstore.errors import CorruptionError
 from lookupstore.sst import Reader, Writer
 from lookupstore.sst.format import Info
@@ -73,9 +75,16 @@ def write_plain(source: Reader, path: str) -> None:
         source=info.source,
         metadata=info.metadata,
     ) as writer:
-        records = 0
+        records = plain_bytes = 0
         for batch in source.scan():
-            writer.put_many(batch.column(0), batch.column(1))
+            plain_bytes += sum(pc.sum(pc.binary_length(column)).as_py() for column in batch.columns)
+            if info.plain_bytes is not None and plain_bytes > info.plain_bytes:
+                expected = f"records of at most {info.plain_bytes} bytes"
+                raise CorruptionError(info.path, 0, expected, f"{plain_bytes} and more")
+            try:
+                writer.put_many(batch.column(0), batch.column(1))
+            except ValueError as error:
+                raise CorruptionError(info.path, 0, "records in key order", error) from error
             records += batch.num_rows
         if records != info.num_records:
             raise CorruptionError(info.path, 0, f"{info.num_records} records", records)

@@ -15,11 +15,15 @@ from dataclasses import asdict, dataclass
 
 from lookupstore.columnar.source_file import SourceFile
 from lookupstore.errors import CorruptionError
+from lookupstore.json_text import parse_json
 from lookupstore.location import Location, file_chunks, file_hash
 
 FOLDER = "_lookup"
 #: Seconds for which a lookup file stays after its source has changed: queries may have planned it.
 KEPT_SECONDS = 24 * 3600.0
+
+# Of a description.
+_MOST_BYTES = 1 << 20
 
 _log = logging.getLogger(__name__)
 
@@ -96,8 +100,11 @@ def _read(location: Location, name: str) -> PublishedFile:
     path = _described(name)
     content = location.read(path)
     try:
-        file = PublishedFile(**json.loads(content))
-    except (ValueError, TypeError) as error:
+        said = parse_json(
+            content, location.show(path), "a description of a lookup file", most_bytes=_MOST_BYTES
+        )
+        file = PublishedFile(**said)
+    except TypeError as error:
         raise CorruptionError(
             location.show(path), 0, "a description of a lookup file", error
         ) from None

@@ -20,7 +20,7 @@ from lookupstore.file_reading import fitted, read_file
 from lookupstore.file_search import FoundFiles, format_of
 from lookupstore.location import written_ns
 from lookupstore.parquet.footer import footer_of
-from lookupstore.read_errors import is_local, reading, shown_path
+from lookupstore.read_errors import READ_ERRORS, is_local, reading, shown_path
 
 # Most footers are shorter: one request of an object store brings one.
 _TAIL_BYTES = 64 << 10
@@ -150,7 +150,11 @@ class SourceFile:
                 value = pa.scalar(constants[name], field.type)
                 columns.append(pa.repeat(value, batch.num_rows))
             else:
-                columns.append(fitted(batch.column(name), field, self.uri, "in its schema"))
+                at = batch.schema.get_field_index(name)
+                if at < 0:
+                    expected = f"a column {name!r} in its pages"
+                    raise CorruptionError(self.uri, 0, expected, "none, or several")
+                columns.append(fitted(batch.column(at), field, self.uri, "in its schema"))
         return pa.RecordBatch.from_arrays(
             columns, schema=pa.schema([self.schema.field(name) for name in names])
         )
@@ -247,7 +251,7 @@ def _parquet_footer(tail: bytes, path: str, nbytes: int) -> tuple[pa.Schema, pq.
         # megabytes, until garbage is collected.
         with pq.ParquetFile(pa.BufferReader(tail)) as file:
             return file.schema_arrow, file.metadata
-    except (pa.ArrowException, OSError) as error:
+    except READ_ERRORS as error:
         raise CorruptionError(path, nbytes, "a parquet footer", error) from error
 
 

@@ -6,7 +6,6 @@ at them: `uuid`, and timestamps without a zone.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +14,7 @@ import pyarrow as pa
 
 from lookupstore.arrow_types import plain_type
 from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.json_text import parse_json
 
 _PLAIN: Mapping[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -34,10 +34,14 @@ _LOGICAL: Mapping[tuple[str, str], pa.DataType] = {
 }
 _REFUSED = frozenset({"uuid", "local-timestamp-millis", "local-timestamp-micros"})
 _MAX_DIGITS = 38
-# Deeper than any table, and shallow enough for Python's stack.
+# Deeper than any table, and shallow enough for Python's stack; more types than any table has, with
+# those that names stand for; longer than any fixed value.
 _MAX_DEPTH = 64
+_MAX_TYPES = 100_000
+_MAX_FIXED = 1 << 20
+_MAX_BYTES = 16 << 20
 # What JSON of another shape ends in.
-_WRONG = (ValueError, KeyError, TypeError, AttributeError, RecursionError, pa.ArrowException)
+_WRONG = (ValueError, KeyError, TypeError, AttributeError, OverflowError, pa.ArrowException)
 _NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -57,8 +61,10 @@ def arrow_schema(text: str, where: str) -> pa.Schema:
     DataType(int64)
     """
     try:
-        given = json.loads(text)
-        kind = _arrow_type(given, {}, "", where, 0)
+        given = parse_json(
+            text.encode(), where, "the Avro schema of a table", most_bytes=_MAX_BYTES
+        )
+        kind = _Types(where).of(given, "", 0)
     except _WRONG as error:
         found = f"{type(error).__name__}: {error}"
         raise CorruptionError(where, 0, "the Avro schema of a table", found) from error
@@ -85,51 +91,76 @@ def avro_schema(schema: pa.Schema, name: str, namespace: str) -> dict[str, Any]:
     return _record(list(schema), name, namespace)
 
 
-def _arrow_type(
-    given: Any, named: dict[str, pa.DataType], namespace: str, where: str, depth: int
-) -> pa.DataType:
-    """Return the Arrow type of an Avro type, and note it if it has a name."""
-    if depth > _MAX_DEPTH:
-        raise ValueError(f"more than {_MAX_DEPTH} nested types")
+class _Types:
+    """The Arrow types of one Avro schema, and their names."""
 
-    def inner(one: Any, space: str = namespace) -> pa.DataType:
-        return _arrow_type(one, named, space, where, depth + 1)
+    def __init__(self, where: str) -> None:
+        self._where = where
+        # With how many types each is made of, and how many are in each other.
+        self._named: dict[str, tuple[pa.DataType, int, int]] = {}
+        self._count = 0
+        self._deepest = 0
 
-    if isinstance(given, list):
-        kinds = [one for one in given if one != "null"]
-        if len(kinds) != 1:
-            raise ValueError(f"a union of {len(kinds)} types")
-        return inner(kinds[0])
-    if isinstance(given, str):
-        if given in _PLAIN:
-            return _PLAIN[given]
-        return named[given if "." in given or not namespace else f"{namespace}.{given}"]
-    kind, logical = given["type"], given.get("logicalType")
-    if not isinstance(kind, str):
-        return inner(kind)
-    if logical in _REFUSED:
-        raise FormatError(f"{where}: the Avro type {logical} is not supported")
-    if (kind, logical) in _LOGICAL:
-        return _LOGICAL[kind, logical]
-    if kind == "array":
-        return pa.list_(pa.field("element", inner(given["items"])))
-    if kind == "map":
-        return pa.map_(pa.string(), inner(given["values"]))
-    if kind not in ("record", "fixed", "bytes"):
-        return inner(kind)
-    full, space = _full_name(given, namespace)
-    if kind == "record":
-        fields = [pa.field(one["name"], inner(one["type"], space)) for one in given["fields"]]
-        if len({field.name for field in fields}) < len(fields):
-            raise ValueError(f"the record {full} has two fields with the same name")
-        made = pa.struct(fields)
-    elif logical == "decimal":
-        made = pa.decimal128(given["precision"], given.get("scale", 0))
-    else:
-        made = pa.binary(given["size"]) if kind == "fixed" else pa.binary()
-    if kind != "bytes":
-        named[full] = made
-    return made
+    def of(self, given: Any, namespace: str, depth: int) -> pa.DataType:
+        """Return the Arrow type of an Avro type, and note it if it has a name."""
+        self._add(1, depth)
+
+        def inner(one: Any, space: str = namespace) -> pa.DataType:
+            return self.of(one, space, depth + 1)
+
+        if isinstance(given, list):
+            kinds = [one for one in given if one != "null"]
+            if len(kinds) != 1:
+                raise ValueError(f"a union of {len(kinds)} types")
+            return inner(kinds[0])
+        if isinstance(given, str):
+            if given in _PLAIN:
+                return _PLAIN[given]
+            full = given if "." in given or not namespace else f"{namespace}.{given}"
+            known, count, height = self._named[full]
+            self._add(count, depth + height)
+            return known
+        kind, logical = given["type"], given.get("logicalType")
+        if not isinstance(kind, str):
+            return inner(kind)
+        if logical in _REFUSED:
+            raise FormatError(f"{self._where}: the Avro type {logical} is not supported")
+        if (kind, logical) in _LOGICAL:
+            return _LOGICAL[kind, logical]
+        if kind == "array":
+            return pa.list_(pa.field("element", inner(given["items"])))
+        if kind == "map":
+            return pa.map_(pa.string(), inner(given["values"]))
+        if kind not in ("record", "fixed", "bytes"):
+            return inner(kind)
+        before, above, self._deepest = self._count, self._deepest, depth
+        full, space = _full_name(given, namespace)
+        if kind == "record":
+            fields = [pa.field(one["name"], inner(one["type"], space)) for one in given["fields"]]
+            if len({field.name for field in fields}) < len(fields):
+                raise ValueError(f"the record {full} has two fields with the same name")
+            made = pa.struct(fields)
+        elif logical == "decimal":
+            made = pa.decimal128(given["precision"], given.get("scale", 0))
+        else:
+            made = pa.binary(_fixed_size(given)) if kind == "fixed" else pa.binary()
+        if kind != "bytes":
+            self._named[full] = made, self._count - before, self._deepest - depth
+        self._deepest = max(above, self._deepest)
+        return made
+
+    def _add(self, count: int, depth: int) -> None:
+        self._count += count
+        self._deepest = max(self._deepest, depth)
+        if self._count > _MAX_TYPES or depth > _MAX_DEPTH:
+            raise ValueError(f"more than {_MAX_TYPES} types, or {_MAX_DEPTH} in each other")
+
+
+def _fixed_size(given: Mapping[str, Any]) -> int:
+    size = given["size"]
+    if type(size) is not int or not 0 < size <= _MAX_FIXED:
+        raise ValueError(f"fixed values of {size!r} bytes")
+    return size
 
 
 def _full_name(given: Mapping[str, Any], namespace: str) -> tuple[str, str]:

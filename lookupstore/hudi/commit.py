@@ -14,11 +14,15 @@ from lookupstore.errors import CorruptionError
 from lookupstore.hudi.avro_file import MAGIC, avro_bytes, read_record
 from lookupstore.hudi.file_groups import check_file_id, check_partition
 from lookupstore.hudi.records import from_record, stored, to_record
+from lookupstore.json_text import parse_json
 
 #: In `extra_metadata`: Avro schema of the data columns, on every commit that Hudi writes.
 SCHEMA = "schema"
 #: What `prev_commit` says of a file that replaces none.
 NO_COMMIT = "null"
+
+# Of JSON: that of some hundred thousand files.
+_MOST_BYTES = 256 << 20
 
 # The fields of version 6, in its order.
 _JSON_STAT = (
@@ -41,7 +45,8 @@ class RuntimeStats:
     total_upsert_time: int | None = 0
 
 
-@dataclass(frozen=True)
+# Slots: a dictionary of as many names as these takes five times the memory.
+@dataclass(frozen=True, slots=True)
 class WriteStat:
     """A file that a commit wrote or, in an inflight file, is going to write.
 
@@ -141,11 +146,7 @@ def parse_commit(content: bytes, path: str) -> CommitMetadata:
     if content.startswith(MAGIC):
         record: Any = read_record(content, path)
     else:
-        try:
-            record = json.loads(content)
-        except (ValueError, RecursionError) as error:
-            offset = getattr(error, "pos", 0)
-            raise CorruptionError(path, offset, "Avro, or a JSON object", error) from error
+        record = parse_json(content, path, "metadata of a commit", most_bytes=_MOST_BYTES)
     try:
         metadata = from_record(CommitMetadata, record)
     except ValueError as error:

@@ -35,6 +35,7 @@ from lookupstore.hudi.bloom import (
     bloom_bits,
     entries_with_room,
 )
+from lookupstore.json_text import parse_json
 from lookupstore.parquet.footer import CODECS
 
 #: Entries of a base file's footer: the least and the greatest key, which a file without rows has
@@ -88,10 +89,12 @@ def own_entry(said: Mapping[bytes, bytes], name: str, path: str) -> OwnEntry | N
     if stored is None:
         return None
     try:
-        text = json.loads(stored[9:])
+        text = parse_json(
+            stored[9:], path, f"a file and chunks in {OWN_KEY!r}", most_bytes=len(stored)
+        )
         is_ours = text["file"] == name
         chunks = text["chunks"]
-    except (ValueError, TypeError, LookupError, RecursionError) as error:
+    except (TypeError, LookupError) as error:
         raise CorruptionError(path, 0, f"a file and chunks in {OWN_KEY!r}", error) from None
     if not is_ours:
         return None

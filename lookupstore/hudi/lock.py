@@ -19,11 +19,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from lookupstore.errors import FormatError, LockedError, LockLostError
+from lookupstore.errors import CorruptionError, FormatError, LockedError, LockLostError
 from lookupstore.hudi.lock_file import LocalLockFile, LockFile, ObjectLockFile, SeenLock
 from lookupstore.hudi.options import META_FOLDER
-from lookupstore.hudi.owner import Owner, parse_owner
+from lookupstore.hudi.owner import MOST_BYTES, Owner, parse_owner
 from lookupstore.hudi.renewal import renewed
+from lookupstore.json_text import parse_json
 from lookupstore.location import Location
 
 #: How long one waits for the lock of another, in seconds.
@@ -227,8 +228,8 @@ def _is_dead(seen: SeenLock, unchanged: float) -> bool:
 
 
 def _lease(seen: SeenLock) -> float:
-    with suppress(TypeError, ValueError):
-        return float(json.loads(seen.content)["lease"])
+    with suppress(CorruptionError, TypeError, ValueError, OverflowError, LookupError):
+        return float(parse_json(seen.content, "", "a lock", most_bytes=MOST_BYTES)["lease"])
     return LEASE
 
 

@@ -16,6 +16,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from lookupstore.location import Location
+from lookupstore.regular_file import open_regular
+
+# What is longer is no lock of ours, and is told from others by its beginning.
+_MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ class LocalLockFile:
 
     def look(self) -> SeenLock | None:
         """Return the lock that somebody has."""
-        with suppress(FileNotFoundError), open(self._path, "rb") as file:
+        with suppress(FileNotFoundError), open(open_regular(self._path), "rb") as file:
             return _seen(file.fileno())
         return None
 
@@ -202,7 +206,7 @@ class ObjectLockFile:
 
 def _seen(descriptor: int) -> SeenLock:
     found = os.fstat(descriptor)
-    content = os.pread(descriptor, found.st_size, 0)
+    content = os.pread(descriptor, min(found.st_size, _MOST_BYTES), 0)
     return SeenLock(content, (found.st_dev, found.st_ino, found.st_mtime_ns))
 
 

@@ -18,11 +18,17 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from lookupstore.errors import CorruptionError
+from lookupstore.json_text import parse_json
+
+#: Of the file of a lock or heartbeat; what is longer is of another program.
+MOST_BYTES = 1 << 16
+# Above it the system has no processes, and does not take the number.
+_MOST_PID = (1 << 31) - 1
+
 # Owners of this process that are at work: one whose thread was left by an error is not.
 _AT_WORK: Counter[str] = Counter()
 _AT_WORK_LOCK = threading.Lock()
-# Above it the system has no processes, and does not take the number.
-_MOST_PIDS = 1 << 31
 
 
 @dataclass(frozen=True)
@@ -97,13 +103,13 @@ class Owner:
 def parse_owner(content: bytes) -> Owner | None:
     """Return the owner that a file names; None if another program wrote it."""
     try:
-        record = json.loads(content)
+        record = parse_json(content, "", "an owner", most_bytes=MOST_BYTES)
         values = {one.name: record["owner"][one.name] for one in fields(Owner)}
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (CorruptionError, TypeError, KeyError):
         return None
     if not all(type(value) is (int if name == "pid" else str) for name, value in values.items()):
         return None
-    return Owner(**values) if 0 < values["pid"] < _MOST_PIDS else None
+    return Owner(**values) if 0 < values["pid"] <= _MOST_PID else None
 
 
 def _machine(host: str) -> str:

@@ -11,12 +11,22 @@ import dataclasses
 import types
 import typing
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
+
+class _Field(NamedTuple):
+    """A field of a dataclass: its name, its annotation, and types of values that need no look."""
+
+    attribute: str
+    annotation: Any
+    plain: frozenset[type]
+
+
 # Reading annotations takes longer than a record.
-_KNOWN: dict[Any, Mapping[str, tuple[str, Any]]] = {}
+_KNOWN: dict[Any, Mapping[str, _Field]] = {}
+_PLAIN = (str, int, float, bool, type(None))
 
 
 def stored(name: str, **options: Any) -> Any:
@@ -34,10 +44,8 @@ def to_record(value: Any) -> Any:
     {'fileId': 'a-0'}
     """
     if dataclasses.is_dataclass(value):
-        names = _stored_names(type(value))
-        return {
-            name: to_record(getattr(value, attribute)) for attribute, (name, _) in names.items()
-        }
+        fields = _stored_fields(type(value))
+        return {name: to_record(getattr(value, one.attribute)) for name, one in fields.items()}
     if isinstance(value, Mapping):
         return {key: to_record(item) for key, item in value.items()}
     if isinstance(value, tuple):
@@ -59,31 +67,40 @@ def from_record(kind: type[T], record: Any) -> T:
     """
     if not isinstance(record, Mapping):
         raise ValueError(f"{kind.__name__} is {_shown(record)}, not a record")
+    fields = _stored_fields(kind)
     values = {}
-    for attribute, (name, annotation) in _stored_names(kind).items():
-        if name in record:
-            values[attribute] = _checked(annotation, record[name], f"{kind.__name__}.{name}")
+    for name, value in record.items():
+        field = fields.get(name)
+        if field is None:
+            continue
+        if type(value) not in field.plain:
+            value = _checked(field.annotation, value, f"{kind.__name__}.{name}")
+        values[field.attribute] = value
     try:
         return kind(**values)
     except TypeError as error:
         raise ValueError(str(error)) from None
 
 
-def _stored_names(kind: Any) -> Mapping[str, tuple[str, Any]]:
-    """Return the stored name and the annotation of each field of a dataclass."""
+def _stored_fields(kind: Any) -> Mapping[str, _Field]:
+    """Return the fields of a dataclass by their stored names."""
     if kind not in _KNOWN:
-        _KNOWN[kind] = _read_names(kind)
+        _KNOWN[kind] = _read_fields(kind)
     return _KNOWN[kind]
 
 
-def _read_names(kind: Any) -> Mapping[str, tuple[str, Any]]:
+def _read_fields(kind: Any) -> Mapping[str, _Field]:
     hints = typing.get_type_hints(kind)
-    names = {}
+    fields = {}
     for one in dataclasses.fields(kind):
         first, *others = one.name.split("_")
         camel = first + "".join(part.capitalize() for part in others)
-        names[one.name] = one.metadata.get("stored", camel), hints[one.name]
-    return names
+        annotation = hints[one.name]
+        # A union's, or the annotation alone.
+        kinds = frozenset(typing.get_args(annotation) or [annotation])
+        plain = kinds if kinds <= set(_PLAIN) else frozenset[type]()
+        fields[one.metadata.get("stored", camel)] = _Field(one.name, annotation, plain)
+    return fields
 
 
 def _checked(annotation: Any, value: Any, where: str) -> Any:

@@ -32,7 +32,7 @@ _TAIL = 8
 # Fields of FileMetaData.
 _SCHEMA, _ROWS, _GROUPS, _ENTRIES, _CREATED_BY = 2, 3, 4, 5, 6
 # Fields of SchemaElement, and its repetitions that are not once.
-_KIND, _REPETITION, _NAME, _CHILDREN = 1, 3, 4, 5
+_KIND, _WIDTH, _REPETITION, _NAME, _CHILDREN = 1, 2, 3, 4, 5
 _OPTIONAL, _REPEATED = 1, 2
 # Fields of RowGroup.
 _COLUMNS, _GROUP_BYTES, _GROUP_ROWS, _GROUP_OFFSET, _GROUP_STORED, _ORDINAL = 1, 2, 3, 5, 6, 7
@@ -48,6 +48,9 @@ _INDEX_OFFSET, _FILTER_OFFSET, _FILTER_BYTES, _SIZE_STATISTICS = 10, 14, 15, 16
 _OLD_GREATEST, _OLD_LEAST, _NULLS, _GREATEST, _LEAST, _EXACT = 1, 2, 3, 5, 6, (7, 8)
 # Fields of SizeStatistics, and the type of values that have the first.
 _TEXT_BYTES, _REPETITION_LEVELS, _DEFINITION_LEVELS, _BYTE_ARRAY = 1, 2, 3, 6
+# Bytes of a value by its type; of a fixed-length one the schema says them, of text nobody does.
+_WIDTHS, _FIXED = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}, 7
+_BOUNDS = (_OLD_GREATEST, _OLD_LEAST, _GREATEST, _LEAST)
 # Of a page, or of values in it.
 _DATA_PAGE, _PLAIN = 0, 0
 
@@ -196,12 +199,14 @@ class Leaf(NamedTuple):
     Attributes:
         name: of it, as it is stored.
         kind: physical type.
+        width: bytes of a value; 0 if values differ in that.
         definition: greatest definition level.
         repetition: greatest repetition level.
     """
 
     name: bytes
     kind: int
+    width: int
     definition: int
     repetition: int
 
@@ -248,7 +253,8 @@ class Footer:
                 above.append((children, definition, repetition))
             else:
                 name, kind = get(one, _NAME, BINARY), get(one, _KIND, I32)
-                leaves.append(Leaf(name, kind, definition, repetition))
+                width = (get(one, _WIDTH, I32) or 0) if kind == _FIXED else _WIDTHS.get(kind, 0)
+                leaves.append(Leaf(name, kind, width, definition, repetition))
         return leaves
 
     @cached_property
@@ -316,16 +322,20 @@ def footer_of(data: bytes, path: str, offset: int) -> Footer:
 
 
 def _is_of(group: RowGroup, leaves: Sequence[Leaf]) -> bool:
-    """Return whether chunks have the types of a schema, and as many sizes as it has levels.
+    """Return whether chunks have names and types of a schema, whole bounds, sizes of all levels.
 
     Arrow ends the process, at some places, if they have not.
 
     Source: Arrow, parquet/metadata.cc (ColumnChunkMetaDataImpl), parquet/size_statistics.cc
-    (SizeStatistics::Validate).
+    (SizeStatistics::Validate), parquet/statistics.cc (TypedStatisticsImpl::PlainDecode).
     """
-    if [one.kind for one in group.columns] != [leaf.kind for leaf in leaves]:
+    if [(one.kind, one.name) for one in group.columns] != [(it.kind, it.name) for it in leaves]:
         return False
     for chunk, leaf in zip(group.columns, leaves, strict=True):
+        bounds: Struct = get(chunk.meta, _STATISTICS, STRUCT) or {}
+        for field in _BOUNDS:
+            if field in bounds and len(get(bounds, field, BINARY) or b"") < leaf.width:
+                return False
         sizes: Struct = get(chunk.meta, _SIZE_STATISTICS, STRUCT) or {}
         if _TEXT_BYTES in sizes and leaf.kind != _BYTE_ARRAY:
             return False

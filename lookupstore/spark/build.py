@@ -21,7 +21,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from lookupstore.build import (
-    MAX_BUCKETS,
     BuildPlan,
     FileOptions,
     OnDuplicate,
@@ -34,7 +33,7 @@ from lookupstore.expiry import HOUR, delete_unneeded, mark_name
 from lookupstore.file_search import FORMATS, FoundTable, find_source
 from lookupstore.home import expanded
 from lookupstore.location import Location
-from lookupstore.manifest import DATA_FOLDER, DataFile
+from lookupstore.manifest import DATA_FOLDER, MAX_BUCKETS, DataFile
 from lookupstore.new_version import NewVersion
 from lookupstore.quantities import Duration, Size, bytes_of
 from lookupstore.source import open_source

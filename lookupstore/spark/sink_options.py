@@ -6,9 +6,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lookupstore.build import MAX_BUCKETS, FileOptions, OnDuplicate, file_options
+from lookupstore.build import FileOptions, OnDuplicate, file_options
 from lookupstore.expiry import HOUR
 from lookupstore.location import Location
+from lookupstore.manifest import MAX_BUCKETS
 from lookupstore.quantities import bytes_of, seconds_of
 
 WRITE_OPTIONS = (

@@ -22,6 +22,9 @@ _LENGTHS = struct.Struct("<ii")
 # 128 KiB (RFC 8878, 3.1.1.2); LZ4 and LZO1X lengths grow by 255 a byte. A larger claim is a lie,
 # and refused before memory is asked for.
 _MOST_EXPANSION = {"zstd": 1 << 15, "lz4": 255, "lzo": 255}
+# A block that is larger than this is a few large records, of which one byte stands for less.
+_LARGE = 256 << 20
+_LARGE_EXPANSION = 1 << 10
 
 # zstandard's contexts are not to be shared between threads.
 _local = threading.local()
@@ -74,8 +77,15 @@ class Compressor:
         return CODEC_IDS[self._codec], prefix + body
 
 
-def decompress(codec: int, payload: bytes | memoryview) -> bytes | memoryview:
+def decompress(
+    codec: int, payload: bytes | memoryview, most: int | None = None
+) -> bytes | memoryview:
     """Return the block in a payload; that of codec 0 is the payload itself.
+
+    Args:
+        codec: its id.
+        payload: as it is stored.
+        most: bytes that the block may have; None: nobody knows.
 
     Raises:
         FormatError: no library for this codec.
@@ -89,6 +99,8 @@ def decompress(codec: int, payload: bytes | memoryview) -> bytes | memoryview:
     plain, at = unpack_varint(payload, 0)
     if plain > MAX_BLOCK:
         raise ValueError(f"a block of {plain} bytes")
+    if most is not None and plain > most:
+        raise ValueError(f"a block of {plain} bytes in a file that holds {most}")
     if name != "zstd":
         if len(payload) - at < _LENGTHS.size:
             raise ValueError("a payload without its two lengths")
@@ -99,7 +111,8 @@ def decompress(codec: int, payload: bytes | memoryview) -> bytes | memoryview:
                 f"lengths {packed} and {original} for {len(payload) - at} and {plain} bytes"
             )
     body = payload[at:]
-    if plain > _MOST_EXPANSION[name] * (len(body) + 64):
+    expanded = _MOST_EXPANSION[name] * (len(body) + 64)
+    if plain > min(expanded, max(_LARGE, _LARGE_EXPANSION * len(body))):
         raise ValueError(f"{len(body)} bytes that claim to be {plain}")
     block = _DECODERS[name](body, plain)
     if len(block) != plain:

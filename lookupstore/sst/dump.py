@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from lookupstore._arrow import BinaryColumn
 from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.regular_file import open_regular
 from lookupstore.sst._block import Block
 from lookupstore.sst._filter import Filter
 from lookupstore.sst.codec import decompress
@@ -84,7 +85,7 @@ def layout(path: str | os.PathLike[str], order: str = "bytes", *, records: bool 
     if order not in KEY_ORDERS:
         raise ValueError(f"order must be one of {', '.join(map(repr, KEY_ORDERS))}, not {order!r}")
     path = os.path.abspath(os.fspath(path))
-    with open(path, "rb") as file:
+    with open(open_regular(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(max(0, size - LONGEST_FOOTER))
         tail = file.read()

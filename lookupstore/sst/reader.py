@@ -121,6 +121,7 @@ class Reader:
         self._filter = self._load_filter(file)
         self._check_null_bitmap(file)
         self._info = self._load_info(file)
+        file.plain_bytes = self._info.plain_bytes
         self._file: StoredFile | None = file
         self._lookup: Lookup | None = self._start_lookup(file)
 
@@ -175,7 +176,7 @@ class Reader:
         )
         if file.dialect is not NATIVE:
             if blocks:
-                first = file.block(self._handles[0], "data block 0", self._order)
+                first = file.data_block(self._handles[0], 0, self._order)
                 info = replace(info, min_key=first.record(0)[0])
             return info
         assert file.footer.properties is not None
@@ -209,7 +210,7 @@ class Reader:
         """Return a decoded data block, the one of the lookups if it is ready."""
         block = self._search().table.block(number)
         if block is None:
-            block = file.block(self._handles[number], f"data block {number}", self._order)
+            block = file.data_block(self._handles[number], number, self._order)
         return block
 
     def _start_lookup(self, file: StoredFile) -> Lookup:
@@ -226,7 +227,7 @@ class Reader:
         handles, order = self._handles, self._order
 
         def load(number: int) -> Block:
-            return file.block(handles[number], f"data block {number}", order)
+            return file.data_block(handles[number], number, order)
 
         def fill(numbers: list[int]) -> None:
             file.fill_blocks([handles[number] for number in numbers])

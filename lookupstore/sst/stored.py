@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.regular_file import open_regular
 from lookupstore.sst._block import Block
 from lookupstore.sst._map import FileMap
 from lookupstore.sst.codec import decompress
@@ -66,7 +67,11 @@ class StoredFile:
     Attributes:
         path: what errors call the file.
         map: of the whole file; None where its file system cannot map files.
+        plain_bytes: of all data blocks before compression, once the file has been asked; None: it
+            does not say.
     """
+
+    plain_bytes: int | None = None
 
     def __init__(self, path: str, fill: Fill | None = None) -> None:
         self.path = path if fill is None else fill.name
@@ -76,7 +81,7 @@ class StoredFile:
                 raise IsADirectoryError(
                     errno.EISDIR, "a folder and no sorted file; lookupstore.open opens stores", path
                 )
-            self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+            self._descriptor = open_regular(path)
         else:
             self._descriptor = fill.open()
         status = os.fstat(self._descriptor)
@@ -225,11 +230,24 @@ class StoredFile:
         """Return a decoded block."""
         return self.coded_block(handle, what, order)[1]
 
-    def coded_block(self, handle: tuple[int, int], what: str, order: str) -> tuple[str, Block]:
-        """Return the name of the codec that a block was stored with, and the decoded block."""
+    def data_block(self, handle: tuple[int, int], number: int, order: str) -> Block:
+        """Return a decoded data block, which is no more than the file says that all of them are."""
+        return self.coded_block(handle, f"data block {number}", order, self.plain_bytes)[1]
+
+    def coded_block(
+        self, handle: tuple[int, int], what: str, order: str, most: int | None = None
+    ) -> tuple[str, Block]:
+        """Return the name of the codec that a block was stored with, and the decoded block.
+
+        Args:
+            handle: of the block.
+            what: it is, for errors.
+            order: of its keys.
+            most: bytes of it; None: nobody knows.
+        """
         codec, payload = self.payload(handle, what)
         try:
-            data = decompress(codec, payload)
+            data = decompress(codec, payload, most)
         except FormatError as error:
             raise FormatError(f"{self.path}: offset {handle[0]}: {what}: {error}") from None
         except ValueError as error:

@@ -29,7 +29,9 @@ def measure(
     for number, handle in enumerate(handles):
         if number % AHEAD == 0:
             file.fill_blocks(handles[number : number + AHEAD])
-        codec, block = file.coded_block(handle, f"data block {number}", info.order)
+        codec, block = file.coded_block(
+            handle, f"data block {number}", info.order, file.plain_bytes
+        )
         codecs[codec] = codecs.get(codec, 0) + 1
         records += len(block)
         plain += block.nbytes
@@ -53,7 +55,7 @@ def verify(
     def load(number: int) -> Block:
         if current is not None and current[0] == number:
             return current[1]
-        return file.block(handles[number], f"data block {number}", info.order)
+        return file.data_block(handles[number], number, info.order)
 
     table = BlockTable(len(handles))
     lookup = Lookup(index, filter, table, load)

@@ -23,7 +23,7 @@ from pyarrow import orc
 from lookupstore import host_folder
 from lookupstore.columnar import ColumnarFiles, file_lookup
 from lookupstore.errors import CorruptionError, DiskQuotaError, StaleStoreError
-from lookupstore.parquet.structs import I32, I64, STRUCT, Struct
+from lookupstore.parquet.structs import BINARY, I32, I64, STRUCT, Struct
 from lookupstore.residency import Residency
 
 MAKING = "building a lookup file"
@@ -376,7 +376,11 @@ def test_a_lookup_file_whose_bits_rot_is_made_again(
         assert made(caplog) == ["a.parquet"]
 
 
-@pytest.mark.parametrize("field", [{1: (I32, 1)}, {16: (STRUCT, {1: (I64, 5)})}])
+@pytest.mark.parametrize(
+    "field",
+    [{1: (I32, 1)}, {16: (STRUCT, {1: (I64, 5)})}, {12: (STRUCT, {5: (BINARY, b"\1")})}],
+    ids=["type", "sizes", "bounds"],
+)
 def test_footers_at_which_arrow_ends_the_process(
     tmp_path: Path, residency: Residency, field: Struct
 ) -> None:

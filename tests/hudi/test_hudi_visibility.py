@@ -23,7 +23,7 @@ from lookupstore.hudi import HudiTable, base_files, view
 from lookupstore.hudi.base_files import META_COLUMNS
 from lookupstore.hudi.timeline import next_time
 from lookupstore.location import Location
-from lookupstore.parquet.structs import I32, I64, LIST, STRUCT, Struct
+from lookupstore.parquet.structs import BINARY, I32, I64, LIST, STRUCT, Struct
 
 VERSIONS = [6, 8, 9]
 OLD = "20200101000000000"
@@ -374,6 +374,27 @@ def test_footers_at_which_arrow_ends_the_process(tmp_path: Path, field: Struct) 
         assert caught.value.path == str(file)
     assert opened.scan(filter=where, as_of=first.time).num_rows == 1
     assert opened.verify().findings
+
+
+def test_bounds_at_which_arrow_ends_the_process(tmp_path: Path) -> None:
+    table = SmallTable(tmp_path / "t", 9)
+    table.commit("a-0", [row(key, str(key)) for key in range(3000)])
+    file = damaged(table, "a-0*.parquet")
+    short = {12: (STRUCT, {5: (BINARY, b"\1"), 6: (BINARY, b"\1")})}
+    file.write_bytes(
+        with_footer(file.read_bytes(), lambda _, path: short if path == ("id",) else {})
+    )
+    opened = HudiTable.open(table.path)
+    rows = pa.table({"id": [7], "value": ["new"]}, SCHEMA)
+    for action in (
+        lambda: opened.scan(filter=pc.field("id") == 7),
+        lambda: list(opened.scan_batches(filter=pc.field("id") == 7)),
+        lambda: opened.tag(rows),
+        lambda: opened.upsert(rows),
+    ):
+        with pytest.raises(CorruptionError) as caught:
+            action()
+        assert caught.value.path == str(file)
 
 
 def test_names_of_base_files(tmp_path: Path) -> None:

@@ -157,6 +157,12 @@ def test_levels_are_those_that_arrow_knows() -> None:
         ("number", 16, (STRUCT, {2: (LIST, (I64, [2, 1]))})),
         ("number", 16, (STRUCT, {3: (LIST, (I64, [2]))})),
         ("text", 16, (STRUCT, {3: (LIST, (I32, [2, 1, 0]))})),
+        # Bounds that are shorter than a value: of 4 bytes, 8, 4 that the schema says, and one bit.
+        *[
+            (name, 12, (STRUCT, {field: (BINARY, b"\1\0\0\0\0\0\0"[:short])}))
+            for name, short in (("number", 3), ("when", 7), ("price", 3), ("flag", 0))
+            for field in (1, 2, 5, 6)
+        ],
     ],
 )
 def test_chunks_at_which_arrow_ends_the_process(name: str, field: int, value: Any) -> None:
@@ -167,6 +173,18 @@ def test_chunks_at_which_arrow_ends_the_process(name: str, field: int, value: An
         assert isinstance(found, CorruptionError) == bool(changed)
     assert isinstance(found, CorruptionError)
     assert found.expected == "column chunks as the schema has them"
+
+
+def test_bounds_as_wide_as_values_are_taken() -> None:
+    whole = b"\1\0\0\0\0\0\0\0"
+    for name, width in (("number", 4), ("when", 8), ("price", 4), ("flag", 1), ("text", 0)):
+        bounds: Struct = {12: (STRUCT, {field: (BINARY, whole[:width]) for field in (1, 2, 5, 6)})}
+
+        def changes(_: int, path: tuple[str, ...], of: str = name, new: Struct = bounds) -> Struct:
+            return new if path[0] == of else {}
+
+        made = with_footer(file_of(ROWS), changes)
+        assert isinstance(footer_or_error(made), Footer)
 
 
 @pytest.mark.parametrize("by", [-1, 1])

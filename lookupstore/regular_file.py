@@ -1,0 +1,54 @@
+"""Local files that are opened: regular ones. A pipe waits for a writer, a device has no end."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from lookupstore.errors import FormatError
+
+_KINDS = (
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+# Without waiting for the other end of a pipe; of a regular file it says nothing.
+_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
+def open_regular(path: str) -> int:
+    """Open a file for reading, and return its descriptor.
+
+    Raises:
+        FileNotFoundError: there is none.
+        IsADirectoryError: it is a folder.
+        FormatError: it is a pipe, a socket or a device.
+    """
+    try:
+        descriptor = os.open(path, _FLAGS)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a socket, which only connects
+            check_regular(path)
+        raise
+    try:
+        _check(os.fstat(descriptor).st_mode, path)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def check_regular(path: str) -> None:
+    """Check that a file that others are going to open is a regular one; see `open_regular`."""
+    _check(os.stat(path).st_mode, path)
+
+
+def _check(mode: int, path: str) -> None:
+    if stat.S_ISREG(mode):
+        return
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "a folder, not a file", path)
+    kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "of an unknown kind")
+    raise FormatError(f"{path}: {kind}, not a regular file")

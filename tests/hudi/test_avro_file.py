@@ -1,0 +1,223 @@
+"""What an Avro file may make of a reader: its own schema decides, and is not trusted."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from typing import Any
+
+import fastavro
+import pytest
+
+from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.hudi.avro_file import MAGIC, avro_bytes, read_record
+from lookupstore.hudi.commit import CommitMetadata, RuntimeStats, WriteStat, commit_bytes
+from lookupstore.hudi.file_schema import checked_schema
+from lookupstore.hudi.records import to_record
+
+MARKER = b"0123456789abcdef"
+MANY = 1 << 27
+
+
+def long(number: int) -> bytes:
+    """Return a number as Avro has it."""
+    number = (number << 1) ^ (number >> 63)
+    digits = bytearray()
+    while number > 0x7F:
+        digits.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*digits, number])
+
+
+def text(content: bytes) -> bytes:
+    return long(len(content)) + content
+
+
+def avro(schema: Any, body: bytes, *, codec: bytes | None = None, count: int = 1) -> bytes:
+    """Return an Avro file."""
+    stored = schema if isinstance(schema, bytes) else json.dumps(schema).encode()
+    pairs = [text(b"avro.schema") + text(stored)]
+    if codec is not None:
+        pairs.append(text(b"avro.codec") + text(codec))
+    header = long(len(pairs)) + b"".join(pairs) + long(0)
+    return b"".join((MAGIC, header, MARKER, long(count), text(body), MARKER))
+
+
+def record(*fields: Any, name: str = "r") -> dict[str, Any]:
+    """Return a record of fields of these types."""
+    stored = [{"name": f"f{at}", "type": kind} for at, kind in enumerate(fields)]
+    return {"type": "record", "name": name, "fields": stored}
+
+
+def doubled(depth: int) -> Any:
+    """Return records of which each has two of the one before: 2 to the power of `depth`."""
+    fields: list[Any] = [record("long", name="n0")]
+    fields += [record(f"n{at}", f"n{at}", name=f"n{at + 1}") for at in range(depth)]
+    return record(*fields)
+
+
+def below(kind: Any, depth: int) -> Any:
+    """Return arrays in each other."""
+    for _ in range(depth):
+        kind = {"type": "array", "items": kind}
+    return kind
+
+
+def named_chain(length: int) -> Any:
+    """Return types of which each names the one before: no deep text, and a deep value."""
+    kinds: list[Any] = [record("long", name="n0")]
+    kinds += [record(["null", f"n{at}"], "long", name=f"n{at + 1}") for at in range(length)]
+    return record(*([["null", kind] for kind in kinds]))
+
+
+@pytest.mark.parametrize(
+    ("schema", "body"),
+    [
+        # A record that holds itself, in 116 bytes: the end of the stack.
+        (record("r"), b""),
+        (record(["null", {"type": "array", "items": "r"}]), long(1) + long(1)),
+        (record(record("r", name="inner")), b""),
+        (record(named_chain(70)), b""),
+        (record(below("long", 70)), b""),
+        # Much that takes no bytes.
+        (record({"type": "array", "items": "null"}), long(MANY) + long(0)),
+        (record({"type": "array", "items": record(name="empty")}), long(MANY) + long(0)),
+        (record({"type": "array", "items": {"type": "fixed", "name": "x", "size": 0}}), long(MANY)),
+        (record({"type": "array", "items": record("null", name="n")}), long(MANY) + long(0)),
+        (record("long", "null"), b"\0"),
+        (record({"type": "map", "values": record(record("int", name="a"), name="b")}), b"\0"),
+        (record({"type": "array", "items": ["null", doubled(3)]}), b"\0"),
+        (doubled(30), bytes(64)),
+        # Sizes and counts beyond the file.
+        (record({"type": "array", "items": "long"}), long(1 << 62) + b"\0"),
+        (record({"type": "array", "items": "long"}), long(-(1 << 62)) + long(0) + b"\0"),
+        (record({"type": "map", "values": "long"}), long(1 << 40)),
+        (record("bytes"), long(1 << 62)),
+        (record("string"), long(-1) + b"\0"),
+        (record({"type": "fixed", "name": "x", "size": 1 << 40}), b"\0"),
+        (record({"type": "fixed", "name": "x", "size": -1}), b"\0"),
+        # No schema, or no value of it.
+        (record("string"), text(b"\xff\xfe")),
+        (record(["null", "long"]), long(7)),
+        (record({"type": "enum", "name": "e", "symbols": ["A"]}), long(3)),
+        (record({"type": "enum", "name": "e", "symbols": []}), long(0)),
+        (record("other"), b""),
+        (record([]), b""),
+        (record({"type": "r"}), b""),
+        ("long", long(1)),
+        (b"[" * 100_000, b""),
+        (b'{"type": 1' + b"0" * 5000 + b"}", b""),
+        (b"\xff\xfe", b""),
+        (record("long"), b"\0\0"),
+    ],
+)
+def test_schemas_that_do_harm(schema: Any, body: bytes) -> None:
+    with pytest.raises(CorruptionError) as caught:
+        read_record(avro(schema, body), "a.commit")
+    assert caught.value.path == "a.commit"
+
+
+def test_a_schema_of_more_than_a_megabyte() -> None:
+    wide = record("long") | {"doc": "x" * (1 << 20)}
+    with pytest.raises(CorruptionError, match="1048576 bytes"):
+        read_record(avro(wide, b"\0"), "a.commit")
+    wide["doc"] = wide["doc"][:1_000_000]
+    assert read_record(avro(wide, b"\0"), "a.commit") == {"f0": 0}
+
+
+def test_codecs_are_those_of_hudi() -> None:
+    assert read_record(avro(record("long"), b"\2", codec=b"null"), "a") == {"f0": 1}
+    for codec in (b"deflate", b"snappy", b"zstandard", b"\xff"):
+        with pytest.raises(FormatError, match=r"^a: an Avro file with the codec"):
+            read_record(avro(record("long"), b"\2", codec=codec), "a")
+
+
+@pytest.mark.parametrize("count", [0, 2, -1, 1 << 40])
+def test_one_record(count: int) -> None:
+    with pytest.raises(CorruptionError, match="one Avro record"):
+        read_record(avro(record("long"), b"\2\2", count=count), "a")
+
+
+def test_blocks_with_their_bytes_and_what_follows() -> None:
+    """A header whose pairs say their bytes is right; a second block, or another marker, is not."""
+    stored = text(b"avro.schema") + text(json.dumps(record("long")).encode())
+    header = long(-1) + long(len(stored)) + stored + long(0)
+    content = MAGIC + header + MARKER + long(1) + text(b"\2") + MARKER
+    assert read_record(content, "a") == {"f0": 1}
+    for wrong in (content + long(1), content[:-1] + b"x", content + content[4:]):
+        with pytest.raises(CorruptionError):
+            read_record(wrong, "a")
+
+
+def test_schemas_of_others_are_read() -> None:
+    """Logical types, defaults, documents, names in spaces: what is stored is what is returned."""
+    inner = {
+        "type": "record",
+        "name": "b.inner",
+        "fields": [{"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}}],
+    }
+    schema = {
+        "type": "record",
+        "name": "outer",
+        "namespace": "a",
+        "doc": "of a later version",
+        "fields": [
+            {"name": "one", "type": ["null", inner], "default": None},
+            {"name": "two", "type": {"type": "map", "values": ["null", "b.inner"]}},
+            {"name": "kind", "type": {"type": "enum", "name": "k", "symbols": ["X", "Y"]}},
+            {"name": "same", "type": "k", "default": "X"},
+            {"name": "hash", "type": {"type": "fixed", "name": "h", "size": 2}},
+        ],
+    }
+    value = {
+        "one": {"at": 5},
+        "two": {"x": {"at": 6}, "y": None},
+        "kind": "Y",
+        "same": "X",
+        "hash": b"ab",
+    }
+    body = io.BytesIO()
+    fastavro.schemaless_writer(body, fastavro.parse_schema(checked_schema(schema)), value)
+    assert read_record(avro(schema, body.getvalue()), "a") == value
+
+
+def test_what_we_write_is_read_as_fastavro_reads_it() -> None:
+    stat = WriteStat(file_id="f", runtime_stats=RuntimeStats(1, 2, 3), cdc_stats={"x": 1})
+    metadata = CommitMetadata(stats={"p": (stat, stat)}, extra_metadata={"a": "ä"})
+    content = commit_bytes(metadata, 9)
+    (said,) = fastavro.reader(io.BytesIO(content))
+    assert read_record(content, "a") == said
+    assert said["partitionToWriteStats"]["p"][0] == to_record(stat)
+
+
+def test_changed_files_are_errors_of_ours(seed: int) -> None:
+    """Any bytes are a record or a `CorruptionError` with the path, for text and numbers changed."""
+    chosen = random.Random(seed)
+    plan = {"timestamp": "1", "action": "commit", "state": "COMPLETED"}
+    content = avro_bytes(
+        "HoodieCleanerPlan",
+        {
+            "earliestInstantToRetain": plan,
+            "policy": "p",
+            "filePathsToBeDeletedPerPartition": {"p": [{"filePath": "f"}] * 3},
+        },
+    )
+    answered = 0
+    told = []
+    for _ in range(800):
+        changed = bytearray(content)
+        for _ in range(chosen.randint(1, 4)):
+            at = chosen.randrange(4, len(changed))
+            if chosen.random() < 0.5:
+                changed[at] = chosen.randrange(256)
+            else:
+                changed[at : at + chosen.randrange(4)] = chosen.randbytes(chosen.randrange(4))
+        try:
+            read_record(bytes(changed), "broken")
+            answered += 1
+        except (CorruptionError, FormatError) as error:
+            told.append(str(error))
+    assert answered > 8
+    assert len(told) > 80
+    assert all(one.startswith("broken") for one in told)

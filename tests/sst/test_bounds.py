@@ -1,0 +1,91 @@
+"""What a compressed file may become in memory and on disk: what it says, and no more."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lookupstore.errors import CorruptionError
+from lookupstore.recode import write_plain
+from lookupstore.sst import Reader, Writer
+from lookupstore.sst.codec import Compressor, decompress
+from lookupstore.sst.format import NATIVE, TRAILER_SIZE, pack_trailer, pack_varint
+
+RECORDS = [(b"%04d" % key, bytes(100_000)) for key in range(40)]
+
+
+def says(path: Path, name: bytes, number: int) -> None:
+    """Let the properties of a file say another number, under a right checksum."""
+    with Reader(path) as reader:
+        offset, size = reader._check_open().footer.properties or (0, 0)
+        codec, _ = reader._check_open().payload((offset, size), "properties")
+    assert codec == 0
+    content = bytearray(path.read_bytes())
+    payload = bytes(content[offset : offset + size])
+    found = re.search(re.escape(name) + rb".(\d+)", payload, re.DOTALL)
+    assert found is not None
+    told = b"%0*d" % (len(found[1]), number)
+    assert len(told) == len(found[1])
+    payload = payload[: found.start(1)] + told + payload[found.end(1) :]
+    content[offset : offset + size + TRAILER_SIZE] = payload + pack_trailer(NATIVE, codec, payload)
+    path.write_bytes(content)
+
+
+def made(path: Path, compression: str = "zstd") -> Path:
+    with Writer(path, compression=compression, block_size=1000) as writer:
+        for key, value in RECORDS:
+            writer.put(key, value)
+    return path
+
+
+def test_a_block_is_no_larger_than_what_the_file_holds(tmp_path: Path) -> None:
+    path = made(tmp_path / "a.sst")
+    assert path.stat().st_size < 65_000
+    says(path, b"data.plain_bytes", 1000)
+    with Reader(path) as reader:
+        for use in (
+            lambda: reader.get(b"0001"),
+            lambda: reader.get_many([b"0001", b"0030"]),
+            lambda: list(reader.scan()),
+            reader.verify,
+            lambda: write_plain(reader, str(tmp_path / "plain.sst")),
+        ):
+            with pytest.raises(CorruptionError, match="in a file that holds 1000"):
+                use()
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["a.sst"]
+
+
+def test_a_plain_copy_is_no_larger_than_what_the_file_holds(tmp_path: Path) -> None:
+    """Each block is one that the file may hold, all of them are not."""
+    path = made(tmp_path / "a.sst")
+    says(path, b"data.plain_bytes", 150_000)
+    with Reader(path) as reader:
+        assert reader.get(b"0001") == RECORDS[1][1]
+        with pytest.raises(CorruptionError, match="records of at most 150000 bytes"):
+            write_plain(reader, str(tmp_path / "plain.sst"))
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["a.sst"]
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd", "lz4"])
+def test_files_as_they_are_written(tmp_path: Path, compression: str) -> None:
+    path = made(tmp_path / "a.sst", compression)
+    with Reader(path) as reader:
+        write_plain(reader, str(tmp_path / "plain.sst"))
+    with Reader(tmp_path / "plain.sst") as plain:
+        assert list(plain.items()) == RECORDS
+
+
+def test_what_a_byte_may_stand_for() -> None:
+    """Blocks of zeros are as small as zstd makes them; beyond 256 MiB a byte stands for less."""
+    block = bytes(20 << 20)
+    codec, payload = Compressor("zstd", None, java=True).compress(block)
+    assert len(payload) < 3000
+    assert decompress(codec, payload) == block
+    lying = pack_varint(300 << 20) + bytes(1 << 16)
+    with pytest.raises(ValueError, match="bytes that claim to be 314572800"):
+        decompress(codec, lying)
+    frame = pack_varint(len(block) - 1) + payload[4:]
+    with pytest.raises(ValueError, match=r"where 20971519 were promised|broken zstd frame"):
+        decompress(codec, frame)

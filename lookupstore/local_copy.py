@@ -117,6 +117,7 @@ class LocalCopy:
         self._settle = settle
         self._replace = replace
         self._complete = chunks is None
+        self._is_right = False  # as far as this process has looked
         self._thread: threading.Thread | None = None
         self._rest_until = 0.0
         _copies.add(self)
@@ -308,7 +309,7 @@ class LocalCopy:
                 while self._wanted():
                     missing = chunks.missing()
                     if not missing:
-                        right = self._hash_is_right()
+                        right = self.is_right()
                         if right:
                             os.fsync(self.descriptor)
                         self._settle(self, right)
@@ -340,11 +341,14 @@ class LocalCopy:
                 time.monotonic() - started,
             )
 
-    def _hash_is_right(self) -> bool:
-        digest = xxhash.xxh64()
-        for offset in range(0, self.remote.nbytes, _HASH_BYTES):
-            digest.update(os.pread(self.descriptor, _HASH_BYTES, offset))
-        return digest.hexdigest() == self.xxh64
+    def is_right(self) -> bool:
+        """Return whether all of it has the hash that it must have; it is read once for that."""
+        if not self._is_right:
+            digest = xxhash.xxh64()
+            for offset in range(0, self.remote.nbytes, _HASH_BYTES):
+                digest.update(os.pread(self.descriptor, _HASH_BYTES, offset))
+            self._is_right = digest.hexdigest() == self.xxh64
+        return self._is_right
 
     def join(self, timeout: float) -> None:
         """Wait until the download of this process has ended."""

@@ -226,18 +226,23 @@ class Location:
             digest.update(chunk)
         return digest.hexdigest()
 
-    def write(self, name: str, chunks: Iterable[bytes]) -> None:
+    def write(self, name: str, chunks: Iterable[bytes], *, mode: int = 0o666) -> None:
         """Write a new file, which is seen whole or not at all, and lasts when this returns.
 
         On a local disk: hidden temporary name, fsync, link, fsync of the folder. An object store
         keeps an object when its stream is closed. Elsewhere: hidden temporary name, then a move.
+
+        Args:
+            name: of the file.
+            chunks: its bytes.
+            mode: most that a local file lets others do.
 
         Raises:
             FileExistsError: the file is there already, on a local disk; elsewhere names of files
                 must be such that nobody else writes them.
         """
         if self.local is not None:
-            self._write_local(name, chunks)
+            self._write_local(name, chunks, mode=mode)
             return
         path = self._path(name)
         if self._filesystem.type_name.removeprefix("py::") in _ONE_PUT:
@@ -475,9 +480,19 @@ class Location:
             stream.close()
 
     def _write_local(
-        self, name: str, chunks: Iterable[bytes], check: Callable[[], None] | None = None
+        self,
+        name: str,
+        chunks: Iterable[bytes],
+        check: Callable[[], None] | None = None,
+        mode: int = 0o666,
     ) -> None:
-        with self._new_local(name, check) as temporary, open(temporary, "xb") as file:
+        def opener(path: str, how: int) -> int:
+            return os.open(path, how, mode)
+
+        with (
+            self._new_local(name, check) as temporary,
+            open(temporary, "xb", opener=opener) as file,
+        ):
             for chunk in chunks:
                 file.write(chunk)
 

@@ -26,6 +26,7 @@ from lookupstore.errors import ClosedError, CorruptionError, DiskQuotaError
 from lookupstore.host_folder import (
     COPY,
     COPY_NAME,
+    RECODE_LOCK,
     RETENTION,
     HostFolder,
     flock,
@@ -38,13 +39,13 @@ from lookupstore.host_folder import (
 from lookupstore.local_copy import WHOLE_ATTEMPTS, LocalCopy
 from lookupstore.location import file_hash, sync_folder
 from lookupstore.made_files import MadeFiles
+from lookupstore.own_folder import NotOwnError, is_shared, open_own
 from lookupstore.quantities import Size
 from lookupstore.recode import plain_size, write_plain
 from lookupstore.remote import RemoteFile
 from lookupstore.sst import Reader
 
 _PLAIN = "-plain"
-_RECODE_LOCK = "recode.lock"
 
 _log = logging.getLogger(__name__)
 
@@ -308,6 +309,10 @@ class Residency:
                 return plain
         remote = RemoteFile(filesystem, path, nbytes=nbytes, uri=uri)
         held = self._hold(remote, xxh64, 0)
+        while is_shared() and held.complete and not held.is_right():
+            _log.warning("%s: its XXH64 is not %s; removed", held.path, xxh64)
+            self._settle(held, False)
+            held = self._hold(remote, xxh64, 0)
         copy = Copy(held)
         held.download()
         if recode:
@@ -399,8 +404,12 @@ class Residency:
     ) -> LocalCopy | None:
         """Return the copy if there is a good one, locked against eviction."""
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            descriptor = open_own(path)
         except FileNotFoundError:
+            return None
+        except NotOwnError as error:
+            _log.warning("%s", error)
+            remove(path)
             return None
         try:
             status = os.fstat(descriptor)
@@ -416,7 +425,12 @@ class Residency:
                 _log.warning("%s: the local copy has the wrong size; removed", path)
                 remove(path)
                 return None
-            chunks = None if map_size is None else ChunkMap(map_of(path), count)
+            try:
+                chunks = None if map_size is None else ChunkMap(map_of(path), count)
+            except NotOwnError as error:
+                _log.warning("%s", error)
+                remove(path)
+                return None
             if chunks is not None and chunks.state == WRONG:
                 remove(path)
                 return None
@@ -463,7 +477,7 @@ class Residency:
             os.unlink(map_of(path))
         ChunkMap.create(map_of(path), chunks_of(remote.nbytes), attempt)
         sync_folder(self.folder)
-        with open(path, "xb") as file:
+        with open(open_own(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
             file.truncate(remote.nbytes)
 
     def _settle(self, held: LocalCopy, right: bool) -> None:
@@ -521,8 +535,8 @@ class Residency:
         In a background thread: what fails is logged, and lookups go on without the copy.
         """
         try:
-            os.makedirs(self.folder, exist_ok=True)
-            with flock(os.path.join(self.folder, _RECODE_LOCK)):
+            self._host.make()
+            with flock(os.path.join(self.folder, RECODE_LOCK)):
                 if os.path.exists(plain):
                     return False
                 with opened() as reader:

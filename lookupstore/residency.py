@@ -122,6 +122,11 @@ class Copy:
         return not held.recoded and os.path.exists(_plain_of(held.path))
 
     @property
+    def descriptors(self) -> int:
+        """Return how many descriptors it takes: of the file, its map, and the object."""
+        return 1 if self._held().chunks is None else 3
+
+    @property
     def error(self) -> Exception | None:
         """Return what ended the last download of this process, if it failed."""
         try:
@@ -318,7 +323,7 @@ class Residency:
         if recode:
             threading.Thread(
                 target=self._recode_when_complete,
-                args=(held, uri if store is None else store),
+                args=(weakref.ref(held), uri if store is None else store),
                 name="lookupstore-recode",
                 daemon=True,
             ).start()
@@ -509,15 +514,27 @@ class Residency:
 
     # -- recoding
 
-    def _recode_when_complete(self, held: LocalCopy, store: str) -> None:
-        while held.users and not held.complete:
+    def _recode_when_complete(self, reference: weakref.ref[LocalCopy], store: str) -> None:
+        # While it waits, also for its turn, it keeps nothing open that has given way.
+        while (held := reference()) is not None and held.users and not held.complete:
+            del held
             time.sleep(0.05)
-        if not held.users:
+        if held is None or not held.users:
             return
-        plain = _plain_of(held.path)
-        if self._recode(plain, lambda: Reader(held.path, fill=held), store):
+        path = held.path
+        del held
+
+        def opened() -> Reader:
+            held = reference()
+            if held is None:
+                raise FileNotFoundError(errno.ENOENT, "let go of meanwhile", path)
+            return Reader(path, fill=held)
+
+        if self._recode(_plain_of(path), opened, store):
             with self._host.locked():
-                touch(held.descriptor, 0)  # it is the first to go
+                held = reference()
+                if held is not None:
+                    touch(held.descriptor, 0)  # it is the first to go
 
     def _recode_local(self, path: str, plain: str, xxh64: str, store: str) -> None:
         def opened() -> Reader:
@@ -536,7 +553,8 @@ class Residency:
         """
         try:
             self._host.make()
-            with flock(os.path.join(self.folder, RECODE_LOCK)):
+            # One at a time in this process: who waits in line has no file open for that.
+            with _recoding, flock(os.path.join(self.folder, RECODE_LOCK)):
                 if os.path.exists(plain):
                     return False
                 with opened() as reader:
@@ -583,11 +601,12 @@ _open_copies: weakref.WeakValueDictionary[tuple[str, int], LocalCopy] = (
     weakref.WeakValueDictionary()
 )
 _open_lock = threading.Lock()
+_recoding = threading.Lock()
 
 
 def _after_fork() -> None:
-    global _open_lock
-    _open_lock = threading.Lock()
+    global _open_lock, _recoding
+    _open_lock, _recoding = threading.Lock(), threading.Lock()
 
 
 os.register_at_fork(after_in_child=_after_fork)

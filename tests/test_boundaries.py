@@ -49,7 +49,8 @@ ALLOWED = {
     "sst._map": "",
     "sst._table": "sst._block",
     "sst._batch": "pyarrow sst._block sst._filter sst._map sst._table",
-    "sst.stored": "sst._block sst._map sst.codec sst.format",
+    "sst.descriptors": "",
+    "sst.stored": "sst._block sst._map sst.codec sst.descriptors sst.format",
     "sst.verify": "_arrow sst._batch sst._block sst._filter sst._table sst.format sst.stored",
     "sst._writeback": "",
     "parquet": "",
@@ -107,8 +108,10 @@ ALLOWED = {
     "host_folder": "own_folder stats",
     "made_files": "host_folder location own_folder",
     "residency": "chunks host_folder local_copy location made_files own_folder recode remote sst",
-    "bucket_files": "pyarrow host_folder location manifest recode residency sst sst.cache stats "
-    "versions",
+    "bucket_files": (
+        "pyarrow host_folder location manifest recode residency sst sst.cache sst.descriptors "
+        "stats versions"
+    ),
     "store_check": "numpy _keys bucket_files location manifest sst versions",
     "bucket_reads": "numpy pyarrow xxhash _keys bucket_files location manifest runs sst sst._batch",
     "store": (
@@ -135,8 +138,8 @@ ALLOWED = {
     ),
     "columnar.published": "columnar.source_file location",
     "columnar.file_lookup": (
-        "numpy pyarrow _arrow columnar.lookup_file columnar.probe columnar.published host_folder "
-        "made_files residency sst stats"
+        "numpy pyarrow _arrow columnar.lookup_file columnar.probe columnar.published "
+        "host_folder made_files residency sst sst.descriptors stats"
     ),
     "columnar.held_lookups": "typing_extensions columnar.file_lookup residency stats",
     "columnar.files": (

@@ -27,7 +27,7 @@ from lookupstore.errors import FormatError
 from lookupstore.home import expanded
 from lookupstore.sst._writeback import start_writeback
 from lookupstore.sst.output import WRITEBACK, naming
-from lookupstore.uris import open_uri, shown_uri, without_credentials
+from lookupstore.uris import check_path, open_uri, shown_uri, without_credentials
 
 # What is written there is seen whole or not at all, when the stream is closed; renaming copies.
 _ONE_PUT = frozenset({"s3", "gcs", "abfs"})
@@ -61,7 +61,7 @@ class Location:
 
     Raises:
         TypeError: `path` is no path.
-        ValueError: `path` is empty, or a URI that pyarrow does not know.
+        ValueError: `path` is empty, or a URI that pyarrow does not know or that lacks its slashes.
 
     >>> Location("file:///data/users").local
     '/data/users'
@@ -76,6 +76,7 @@ class Location:
         if not text:
             raise ValueError("path is empty; give the folder or URI of a store")
         if filesystem is None:
+            check_path(text)
             text = expanded(text)
         self._given = (text, filesystem)
         self._opened: tuple[fs.FileSystem, str] | None = None

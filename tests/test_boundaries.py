@@ -86,9 +86,10 @@ ALLOWED = {
     "rows": "pyarrow _rows arrow_types row_layout",
     "key_arguments": "numpy pyarrow frames keys",
     "conditional_puts": "pyarrow obstore",
-    "uris": "pyarrow",
+    "azure_credentials": "",
+    "uris": "pyarrow azure_credentials",
     "location": "pyarrow xxhash conditional_puts sst._writeback sst.output uris",
-    "read_errors": "pyarrow",
+    "read_errors": "pyarrow uris",
     "table_folders": "pyarrow read_errors",
     "file_search": "pyarrow read_errors table_folders uris",
     "file_reading": "pyarrow",
@@ -386,7 +387,7 @@ ALLOWED = {
     "cli.demo": "demo click",
     "cli.hudi_group": "click cli.lazy",
     "cli.options": "click",
-    "cli.opened": ". path_kind sst sst.dump cli.output click",
+    "cli.opened": ". path_kind sst sst.dump uris cli.output click",
     "cli.stores": ". source uris cli.opened cli.options cli.output click pyarrow",
     "cli.lookups": (
         ". columnar columnar.files hudi path_kind uris sst cli.key_text cli.opened cli.options "

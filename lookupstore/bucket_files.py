@@ -10,7 +10,8 @@ come; of a local one when lookups have paid for it (`recode.Rent`). From then on
 answers, and the file itself again if the copy is damaged.
 
 An open copy is in use, and keeps its room from others. So copies are let go of when there is no
-room for one that is needed; who is in a call with one keeps it until the call returns.
+room for one that is needed, or when this process has too many files open; who is in a call with one
+keeps it until the call returns.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from lookupstore.location import Location
 from lookupstore.manifest import DataFile, Manifest
 from lookupstore.recode import Rent, plain_size
 from lookupstore.residency import Copy, Residency, warn_slow
-from lookupstore.sst import Reader
+from lookupstore.sst import Reader, descriptors
 from lookupstore.sst.cache import BlockCache
 from lookupstore.stats import Counts
 from lookupstore.versions import gone_version, list_names, name_of
@@ -49,17 +50,24 @@ AT_ONCE = 8
 _log = logging.getLogger(__name__)
 
 A = TypeVar("A")
-P = TypeVar("P", pa.Array, pa.RecordBatch)
 
 
-@dataclass(frozen=True, eq=False)
-class _Open:
+@dataclass(eq=False)
+class _Open(descriptors.Holder):
     """The reader of a bucket, the local copy that it reads, and what it had read before that."""
 
     reader: Reader
     copy: Copy | None
     recoded: bool
+    bucket: int
+    files: weakref.ref[BucketFiles]
     before: Counts = field(default_factory=Counts)
+
+    def give_way(self) -> None:
+        """Release the copy, which the next lookup pins again."""
+        files = self.files()
+        if files is not None:
+            files.let_go_of(self.bucket, self)
 
     def counts(self) -> Counts:
         """Return what was read with the reader, and fetched since the copy was held."""
@@ -157,25 +165,42 @@ class BucketFiles:
                 answers[bucket] = self.ask(bucket, question)
         return answers
 
-    def pieces(self, bucket: int, question: Callable[[Reader], Iterator[P]]) -> Iterator[P]:
-        """Yield what the reader of a bucket answers piece by piece; raises what `ask` raises."""
-        given = 0
+    def pieces(
+        self, bucket: int, question: Callable[[Reader, bytes | None], Iterator[pa.RecordBatch]]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield what the reader of a bucket answers piece by piece; raises what `ask` raises.
+
+        Args:
+            bucket: which must have a file.
+            question: gives records, keys first, from behind a key, or from the first one; it is
+                asked again where another reader goes on.
+        """
+        last: bytes | None = None
         try:
-            opened = self._ready(bucket)
-            try:
-                for piece in question(opened.reader):
-                    yield piece
-                    given += len(piece)
-                return
-            except CorruptionError as error:
-                self._leave_damaged(bucket, opened, error)
-            # The other copy has the same records in the same order.
-            for piece in question(self._ready(bucket).reader):
-                if given < len(piece):
-                    yield piece.slice(given)
-                given = max(0, given - len(piece))
+            while True:
+                opened: _Open | None = self._ready(bucket)
+                assert opened is not None
+                try:
+                    for piece in question(opened.reader, last):
+                        last = piece.column(0)[-1].as_py()
+                        if self._are_many:
+                            break
+                        yield piece
+                    else:
+                        return
+                except CorruptionError as error:
+                    # The other copy has the same records in the same order.
+                    self._leave_damaged(bucket, opened, error)
+                    continue
+                opened = None  # while others are asked, it may give way
+                yield piece
         except FileNotFoundError:
             raise self._missing(bucket) from None
+
+    @property
+    def _are_many(self) -> bool:
+        """Return whether this process may not have the local copies of all buckets open at once."""
+        return self._location.local is None and 3 * len(self._entries) > descriptors.most()
 
     @contextmanager
     def original(self, bucket: int, *, whole: bool) -> Iterator[Reader]:
@@ -219,14 +244,20 @@ class BucketFiles:
 
     def let_go(self) -> None:
         """Release the local copies; the next lookup pins them again."""
-        for bucket, lock in self._locks.items():
-            if lock.acquire(blocking=False):  # else somebody is opening it, who needs it
-                try:
-                    opened = self._opened.get(bucket)
-                    if opened is not None and opened.copy is not None:
-                        self._drop(bucket)
-                finally:
-                    lock.release()
+        for bucket in self._locks:
+            opened = self._opened.get(bucket)
+            if opened is not None and opened.copy is not None:
+                self.let_go_of(bucket, opened)
+
+    def let_go_of(self, bucket: int, opened: _Open) -> None:
+        """Release one local copy unless somebody is opening that bucket, who needs it."""
+        lock = self._locks[bucket]
+        if lock.acquire(blocking=False):
+            try:
+                if self._opened.get(bucket) is opened:
+                    self._drop(bucket)
+            finally:
+                lock.release()
 
     def close(self) -> None:
         """Close all files, and let go of their local copies."""
@@ -268,6 +299,7 @@ class BucketFiles:
         if isinstance(error, CorruptionError):
             # What was answered before may have been of another file: it must not go on.
             raise CorruptionError(*error.args)
+        descriptors.used(opened)
         return self._open(bucket) if outdated else opened
 
     def _open(self, bucket: int) -> _Open:
@@ -281,6 +313,8 @@ class BucketFiles:
                 opened = self._open_file(self._entries[bucket])
                 with self._counting:
                     self._opened[bucket] = opened
+                if opened.copy is not None:
+                    descriptors.took(opened, opened.copy.descriptors)
         return opened
 
     def _open_in_place(self, bucket: int, file: DataFile) -> None:
@@ -326,7 +360,8 @@ class BucketFiles:
             opened = self._open_plain(file) if file.bucket in self._rents else None
             if opened is None:
                 reader = self._in_place[file.bucket]
-                opened = _Open(reader, None, False, _read_with(reader))
+                before = _read_with(reader)
+                opened = _Open(reader, None, False, file.bucket, weakref.ref(self), before)
             return opened
         recode = self._manifest.options.get("compression") != "none"
         self._check_room(file)
@@ -377,7 +412,7 @@ class BucketFiles:
                 copy.discard()
             copy.close()
             raise
-        return _Open(reader, copy, copy.recoded)
+        return _Open(reader, copy, copy.recoded, file.bucket, weakref.ref(self))
 
     def _hold(self, file: DataFile, *, recode: bool) -> Copy:
         """Hold the local copy of a file, others being let go of where its room is in use."""
@@ -413,6 +448,7 @@ class BucketFiles:
                 self._past += opened.counts()
                 if opened.copy is not None:
                     opened.copy.close()
+                    descriptors.gave(opened)
         return opened
 
     def _missing(self, bucket: int) -> LookupStoreError:

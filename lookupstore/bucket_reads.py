@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import NoReturn, TypeAlias, TypeVar
 
 import numpy as np
@@ -126,9 +127,7 @@ class BucketReads:
             CorruptionError: the stored bytes are wrong, or a key is in two buckets.
         """
 
-        def part(reader: Reader) -> Iterator[pa.RecordBatch]:
-            return reader.scan(start=start, stop=stop, reverse=reverse)
-
+        part = partial(_records, start, stop, reverse)
         runs = [self._files.pieces(bucket, part) for bucket in self._files]
         batches = runs[0] if len(runs) == 1 else merge(runs, "error", reverse=reverse)
         while True:
@@ -154,13 +153,13 @@ class BucketReads:
         if bucket not in self._files:
             return
 
-        def scan(reader: Reader) -> Iterator[pa.RecordBatch]:
-            for start, stop in ranges:
-                yield from reader.scan(start=start, stop=stop)
-
         held: list[pa.RecordBatch] = []
         size = 0
-        for batch in self._files.pieces(bucket, scan):
+        parts = (
+            self._files.pieces(bucket, partial(_records, start, stop, False))
+            for start, stop in ranges
+        )
+        for batch in chain.from_iterable(parts):
             held.append(batch)
             size += batch.nbytes
             if size >= BATCH_BYTES:
@@ -218,6 +217,17 @@ class BucketReads:
     def _corrupt(self, bucket: int, expected: str, found: object) -> NoReturn:
         file = next(file for file in self._manifest.files if file.bucket == bucket)
         raise CorruptionError(self._location.show(file.name), 0, expected, found)
+
+
+def _records(
+    start: bytes | None, stop: bytes | None, reverse: bool, reader: Reader, last: bytes | None
+) -> Iterator[pa.RecordBatch]:
+    """Return the records of a range of keys, or those of it that come after a key."""
+    if last is None:
+        return reader.scan(start=start, stop=stop, reverse=reverse)
+    if reverse:
+        return reader.scan(start=start, stop=last, reverse=True)
+    return reader.scan(start=last + b"\0", stop=stop)
 
 
 def _one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

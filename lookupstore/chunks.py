@@ -15,6 +15,8 @@ import os
 import threading
 from collections.abc import Iterable, Sequence
 
+from lookupstore.own_folder import open_own
+
 #: Bytes of a chunk, as measured: docs/decisions/0009-residency.md.
 CHUNK_BYTES = 64 << 10
 
@@ -41,7 +43,7 @@ class ChunkMap:
 
     def __init__(self, path: str, count: int) -> None:
         self.count = count
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        self._descriptor = open_own(path)
         self.after_fork()
 
     def __del__(self) -> None:
@@ -52,7 +54,7 @@ class ChunkMap:
     def create(path: str, count: int, attempt: int) -> None:
         """Write the map of a file that has no chunk yet."""
         # All its bytes are written: a later one never finds the disk full.
-        with open(path, "xb") as file:
+        with open(open_own(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
             file.write(bytes([COMING, attempt]) + bytes(count))
 
     @staticmethod

@@ -8,6 +8,7 @@ import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
 from pyarrow import fs
 
 from lookupstore.errors import FormatError, printable
@@ -21,7 +22,13 @@ from lookupstore.table_folders import (
     table_error,
     tables_among,
 )
-from lookupstore.uris import open_uri, shown_uri
+from lookupstore.uris import (
+    check_path,
+    open_uri,
+    shown_uri,
+    tells_secrets,
+    without_credentials,
+)
 
 FORMATS = {".parquet": "parquet", ".parq": "parquet", ".pq": "parquet", ".orc": "orc"}
 
@@ -107,7 +114,12 @@ def find_source(paths: Sequence[str]) -> list[FoundFiles] | FoundTable:
             search = TableSearch(filesystem)
             searches.append((filesystem, search))
         one = _Search(path, filesystem, root.rstrip("/") or "/", search)
-        found = one.find(alone=len(paths) == 1)
+        try:
+            found = one.find(alone=len(paths) == 1)
+        except (OSError, pa.ArrowException) as error:
+            if is_local(filesystem) or not tells_secrets(str(error), path):
+                raise
+            raise without_credentials(error, shown_uri(path), path) from None
         if isinstance(found, FoundTable):
             return found
         files.append(found)
@@ -247,6 +259,7 @@ def _uri_of(path: str, root: str, folder: str) -> str:
 
 def _open_filesystem(path: str) -> tuple[fs.FileSystem, str]:
     if "://" not in path:
+        check_path(path)
         return fs.LocalFileSystem(), os.path.abspath(expanded(path))
     # In a URI a `*` would not survive parsing everywhere; the part before the first glob does.
     address, mark, query = path.partition("?")

@@ -28,7 +28,9 @@ from typing import TypeVar
 
 from lookupstore.errors import DiskQuotaError
 from lookupstore.home import expanded, home_folder
+from lookupstore.own_folder import VARIABLE, NotOwnError, make_own_folder, open_own, own_part
 from lookupstore.quantities import Size, bytes_of
+from lookupstore.stats import FILE_NAME
 
 #: Time after which a copy that nobody has opened is removed, whether or not its room is needed.
 RETENTION = timedelta(days=30)
@@ -49,9 +51,8 @@ MADE_NAME = re.compile(r"[0-9a-f]{32}")
 
 H = TypeVar("H")
 
-_LOCK = "lock"
-#: Of the environment: the folder; with `_BYTES` its quota.
-VARIABLE = "LOOKUPSTORE_CACHE"
+#: Files that are locked: for steps in the folder, and by who recodes.
+LOCK, RECODE_LOCK = "lock", "recode.lock"
 
 _log = logging.getLogger(__name__)
 
@@ -81,11 +82,12 @@ class HostFolder:
         quota: Size | None,
         retention: timedelta | None = RETENTION,
     ) -> None:
-        self._given = None if path is None else os.path.abspath(expanded(os.fspath(path)))
+        self._given = None if path is None else own_part(os.path.abspath(expanded(os.fspath(path))))
         self._quota = _default_quota() if quota is None else bytes_of(quota, "quota", least=1)
         if retention is not None and retention < timedelta():
             raise ValueError(f"retention={retention} is negative")
         self.retention = retention
+        self._is_made = False
 
     @functools.cached_property
     def path(self) -> str:
@@ -112,20 +114,43 @@ class HostFolder:
     def _used(self) -> int:
         return sum(entry.nbytes for entry in self._entries()) + self._rooms()
 
+    def make(self) -> None:
+        """Make the folder unless it exists, and see to it that it is of this user alone.
+
+        Raises:
+            NotOwnError: others may change what is in it.
+            OSError: it cannot be made.
+        """
+        with self._telling():
+            mode = make_own_folder(self.path)
+            if not self._is_made:
+                # An earlier version has made folders that others may read.
+                if mode & 0o077 and all(map(_is_of_cache, os.listdir(self.path))):
+                    os.chmod(self.path, 0o700)
+                self._is_made = True
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the folder's exclusive lock."""
+        self.make()
         with ExitStack() as stack:
-            try:
-                os.makedirs(self.path, exist_ok=True)
-                stack.enter_context(flock(os.path.join(self.path, _LOCK)))
-            except OSError as error:
-                reason = (
-                    f"{error.strerror}: no folder for local copies of remote files; set "
-                    f"{VARIABLE} to one that can be written"
-                )
-                raise type(error)(error.errno, reason, self.path) from None
+            with self._telling():
+                stack.enter_context(flock(os.path.join(self.path, LOCK)))
             yield
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Let errors of the folder say what it is for, and what helps."""
+        try:
+            yield
+        except NotOwnError:
+            raise
+        except OSError as error:
+            reason = (
+                f"{error.strerror}: no folder for local copies of remote files; set "
+                f"{VARIABLE} to one that can be written"
+            )
+            raise type(error)(error.errno, reason, self.path) from None
 
     def evict(self, needed: int) -> int:
         """Remove copies until there is room, and those past retention; return the bytes left."""
@@ -170,8 +195,11 @@ class HostFolder:
         with self.locked():
             had = size_of(path) or 0
             self.reserve(nbytes - had, name, "it takes", "split it into smaller files")
-            with open(path, "ab") as file:
-                file.truncate(nbytes)
+            descriptor = open_own(path, os.O_RDWR | os.O_CREAT)
+            try:
+                os.ftruncate(descriptor, nbytes)
+            finally:
+                os.close(descriptor)
 
     def make_room(self, needed: int) -> None:
         """Remove copies that nobody uses, for a disk that is full before the quota is."""
@@ -259,14 +287,15 @@ def default_folder() -> str:
 
     It is `$LOOKUPSTORE_CACHE`; else `lookupstore` in `$XDG_CACHE_HOME` or `~/.cache`; else, where
     that cannot be written, as in a container without a home folder, one of this user alone in the
-    temporary folder, which is logged once.
+    temporary folder, which is logged once. With `$LOOKUPSTORE_CACHE_SHARED` it is one of this user
+    inside the first of these.
 
     Raises:
         OSError: there is none of these.
     """
     given = os.environ.get(VARIABLE)
     if given:
-        return expanded(given)
+        return own_part(expanded(given))
     caches = os.environ.get("XDG_CACHE_HOME")
     home = home_folder()
     if caches:
@@ -274,7 +303,7 @@ def default_folder() -> str:
     elif home is not None:
         caches = os.path.join(home, ".cache")
     if caches and _can_be_written(caches):
-        return os.path.join(caches, "lookupstore")
+        return own_part(os.path.join(caches, "lookupstore"))
     return _temporary_folder(caches)
 
 
@@ -288,12 +317,12 @@ def _can_be_written(path: str) -> bool:
 @functools.cache
 def _temporary_folder(caches: str | None) -> str:
     """Make the folder of this user in the temporary folder, and say once that it is used."""
-    path = os.path.join(tempfile.gettempdir(), f"lookupstore-{os.getuid()}")
+    path = os.path.join(tempfile.gettempdir(), f"lookupstore-{os.geteuid()}")
     with suppress(FileExistsError):
         os.mkdir(path, 0o700)
     found = os.lstat(path)
     # The temporary folder is everybody's: what another has put there is not believed.
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
         raise PermissionError(
             errno.EACCES,
             f"no folder of this user alone; set {VARIABLE} to a folder that can be written",
@@ -307,6 +336,14 @@ def _temporary_folder(caches: str | None) -> str:
         VARIABLE,
     )
     return path
+
+
+def _is_of_cache(name: str) -> bool:
+    """Return whether a name is one of those that a folder of copies has."""
+    stem, extension = os.path.splitext(name)
+    if extension in (COPY, MAP):
+        return bool(COPY_NAME.fullmatch(stem) or MADE_NAME.fullmatch(stem))
+    return name in (LOCK, RECODE_LOCK, MAKING) or name.startswith(FILE_NAME)
 
 
 def _default_quota() -> int | None:
@@ -323,7 +360,7 @@ def _half_of_disk(folder: str, used: int) -> int:
 @contextmanager
 def flock(path: str, how: int = os.O_RDWR | os.O_CREAT, wait: int = 0) -> Iterator[int]:
     """Hold the exclusive lock of a file or folder; yield its inode."""
-    descriptor = os.open(path, how | os.O_CLOEXEC, 0o666)
+    descriptor = open_own(path, how)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | wait)
         try:
@@ -368,9 +405,12 @@ def remove(path: str) -> None:
 def _remove_unused(path: str) -> bool:
     """Remove a copy unless someone has it locked; whether it went."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = open_own(path)
     except FileNotFoundError:
         return True  # someone cleaned up by hand
+    except NotOwnError:
+        remove(path)  # nobody who may use the folder uses it
+        return True
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -117,6 +117,7 @@ class LocalCopy:
         self._settle = settle
         self._replace = replace
         self._complete = chunks is None
+        self._is_right = False  # as far as this process has looked
         self._thread: threading.Thread | None = None
         self._rest_until = 0.0
         _copies.add(self)
@@ -293,36 +294,46 @@ class LocalCopy:
         ):
             return
         self.error = None
-        self._thread = threading.Thread(
-            target=self._download, args=(chunks,), name="lookupstore-download", daemon=True
-        )
-        self._thread.start()
+        with _turns_lock:
+            waiting = _turns.get(self.path)
+            if waiting is None:
+                self._thread = threading.Thread(
+                    target=_download_in_turn,
+                    args=(self.path,),
+                    name="lookupstore-download",
+                    daemon=True,
+                )
+                self._thread.start()
+            else:
+                self._thread = waiting[0]
+            _turns[self.path] = self._thread, weakref.ref(self)
 
     def _wanted(self) -> bool:
         return bool(self.users) and not _stopping.is_set()
 
-    def _download(self, chunks: ChunkMap) -> None:
+    def _download(self) -> None:
+        chunks = self.chunks
+        assert chunks is not None
         started, before = time.monotonic(), self.remote.nbytes_read
         try:
-            with _slots:
-                while self._wanted():
-                    missing = chunks.missing()
-                    if not missing:
-                        right = self._hash_is_right()
-                        if right:
-                            os.fsync(self.descriptor)
-                        self._settle(self, right)
-                        self._complete = right
-                        self.latest()
+            while self._wanted():
+                missing = chunks.missing()
+                if not missing:
+                    right = self.is_right()
+                    if right:
+                        os.fsync(self.descriptor)
+                    self._settle(self, right)
+                    self._complete = right
+                    self.latest()
+                    break
+                _stand_back()
+                for at in range(0, len(missing), REQUESTS * REQUEST_CHUNKS):
+                    mine = chunks.claim(missing[at : at + REQUESTS * REQUEST_CHUNKS])
+                    if mine:
+                        self._fetch(chunks, mine)
                         break
-                    _stand_back()
-                    for at in range(0, len(missing), REQUESTS * REQUEST_CHUNKS):
-                        mine = chunks.claim(missing[at : at + REQUESTS * REQUEST_CHUNKS])
-                        if mine:
-                            self._fetch(chunks, mine)
-                            break
-                    else:  # lookups fetch all that is left
-                        time.sleep(0.01)
+                else:  # lookups fetch all that is left
+                    time.sleep(0.01)
         except Exception as error:
             self.error = error
             self._rest_until = time.monotonic() + REST
@@ -340,11 +351,14 @@ class LocalCopy:
                 time.monotonic() - started,
             )
 
-    def _hash_is_right(self) -> bool:
-        digest = xxhash.xxh64()
-        for offset in range(0, self.remote.nbytes, _HASH_BYTES):
-            digest.update(os.pread(self.descriptor, _HASH_BYTES, offset))
-        return digest.hexdigest() == self.xxh64
+    def is_right(self) -> bool:
+        """Return whether all of it has the hash that it must have; it is read once for that."""
+        if not self._is_right:
+            digest = xxhash.xxh64()
+            for offset in range(0, self.remote.nbytes, _HASH_BYTES):
+                digest.update(os.pread(self.descriptor, _HASH_BYTES, offset))
+            self._is_right = digest.hexdigest() == self.xxh64
+        return self._is_right
 
     def join(self, timeout: float) -> None:
         """Wait until the download of this process has ended."""
@@ -377,10 +391,23 @@ def _write_all(descriptor: int, data: bytes, offset: int) -> None:
 
 _copies: weakref.WeakSet[LocalCopy] = weakref.WeakSet()
 _slots = threading.Semaphore(DOWNLOADS)
+# By path: who waits for a slot, and what is to be downloaded then. It may go meanwhile, with all
+# that it has open: nobody else keeps it.
+_turns: dict[str, tuple[threading.Thread, weakref.ref[LocalCopy]]] = {}
+_turns_lock = threading.Lock()
 _stopping = threading.Event()
 _lookups = 0  # that wait for chunks
 _last_lookup = 0.0  # when the last one had them
 _lookups_lock = threading.Lock()
+
+
+def _download_in_turn(path: str) -> None:
+    with _slots:
+        with _turns_lock:
+            _, reference = _turns.pop(path)
+        copy = reference()
+        if copy is not None:
+            copy._download()
 
 
 @contextmanager
@@ -406,8 +433,9 @@ def _stand_back() -> None:
 
 
 def _after_fork() -> None:
-    global _slots, _lookups, _lookups_lock
-    _slots = threading.Semaphore(DOWNLOADS)
+    global _slots, _turns_lock, _lookups, _lookups_lock
+    _slots, _turns_lock = threading.Semaphore(DOWNLOADS), threading.Lock()
+    _turns.clear()
     _lookups, _lookups_lock = 0, threading.Lock()
     for copy in list(_copies):
         copy.after_fork()

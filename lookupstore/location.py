@@ -31,7 +31,7 @@ from lookupstore.inside import entry_path, joined, link_error, local_path
 from lookupstore.regular_file import open_regular
 from lookupstore.sst._writeback import start_writeback
 from lookupstore.sst.output import WRITEBACK, naming
-from lookupstore.uris import open_uri, shown_uri, without_credentials
+from lookupstore.uris import check_path, open_uri, shown_uri, without_credentials
 
 # What is written there is seen whole or not at all, when the stream is closed; renaming copies.
 _ONE_PUT = frozenset({"s3", "gcs", "abfs"})
@@ -65,7 +65,7 @@ class Location:
 
     Raises:
         TypeError: `path` is no path.
-        ValueError: `path` is empty, or a URI that pyarrow does not know.
+        ValueError: `path` is empty, or a URI that pyarrow does not know or that lacks its slashes.
 
     >>> Location("file:///data/users").local
     '/data/users'
@@ -80,6 +80,7 @@ class Location:
         if not text:
             raise ValueError("path is empty; give the folder or URI of a store")
         if filesystem is None:
+            check_path(text)
             text = expanded(text)
         self._given = (text, filesystem)
         self._opened: tuple[fs.FileSystem, str] | None = None
@@ -252,18 +253,23 @@ class Location:
             digest.update(chunk)
         return digest.hexdigest()
 
-    def write(self, name: str, chunks: Iterable[bytes]) -> None:
+    def write(self, name: str, chunks: Iterable[bytes], *, mode: int = 0o666) -> None:
         """Write a new file, which is seen whole or not at all, and lasts when this returns.
 
         On a local disk: hidden temporary name, fsync, link, fsync of the folder. An object store
         keeps an object when its stream is closed. Elsewhere: hidden temporary name, then a move.
+
+        Args:
+            name: of the file.
+            chunks: its bytes.
+            mode: most that a local file lets others do.
 
         Raises:
             FileExistsError: the file is there already, on a local disk; elsewhere names of files
                 must be such that nobody else writes them.
         """
         if self.local is not None:
-            self._write_local(name, chunks)
+            self._write_local(name, chunks, mode=mode)
             return
         path = self._path(name)
         if self._filesystem.type_name.removeprefix("py::") in _ONE_PUT:
@@ -550,9 +556,19 @@ class Location:
             stream.close()
 
     def _write_local(
-        self, name: str, chunks: Iterable[bytes], check: Callable[[], None] | None = None
+        self,
+        name: str,
+        chunks: Iterable[bytes],
+        check: Callable[[], None] | None = None,
+        mode: int = 0o666,
     ) -> None:
-        with self._new_local(name, check) as temporary, open(temporary, "xb") as file:
+        def opener(path: str, how: int) -> int:
+            return os.open(path, how, mode)
+
+        with (
+            self._new_local(name, check) as temporary,
+            open(temporary, "xb", opener=opener) as file,
+        ):
             for chunk in chunks:
                 file.write(chunk)
 

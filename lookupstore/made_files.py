@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -21,6 +22,9 @@ from lookupstore.host_folder import (
     touch,
 )
 from lookupstore.location import sync_folder
+from lookupstore.own_folder import NotOwnError, open_own
+
+_log = logging.getLogger(__name__)
 
 
 class MadeFile:
@@ -100,8 +104,12 @@ class MadeFiles:
             name: that it was made under.
         """
         try:
-            descriptor = os.open(self._path(name), os.O_RDWR | os.O_CLOEXEC)
+            descriptor = open_own(self._path(name))
         except FileNotFoundError:
+            return None
+        except NotOwnError as error:
+            _log.warning("%s", error)
+            self.discard(name)
             return None
         # Whoever evicts has the folder alone, so this does not wait for long.
         with self._folder.locked():
@@ -152,6 +160,7 @@ class MadeFiles:
                 room = Room(self._folder, os.path.join(folder, ROOM), name)
                 room.ensure(needed)
                 write(path, room)
+                os.chmod(path, 0o600)
                 with self._folder.locked():
                     room.release()  # both would count until the folder has gone
                     os.rename(path, target)
@@ -166,11 +175,12 @@ class MadeFiles:
     def _maker_of(self, name: str) -> Iterator[str]:
         """Be the only one that makes a file; give the folder to make it in."""
         folder = os.path.join(self._folder.path, MAKING, name)
+        self._folder.make()
         with ExitStack() as stack:
             inode = None
             while inode is None or inode != inode_of(folder):  # it goes when its maker has finished
                 stack.close()
-                os.makedirs(folder, exist_ok=True)
+                os.makedirs(folder, mode=0o700, exist_ok=True)
                 with suppress(FileNotFoundError):
                     inode = stack.enter_context(flock(folder, os.O_RDONLY | os.O_DIRECTORY))
             yield folder

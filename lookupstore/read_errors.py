@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from lookupstore.errors import CorruptionError, StaleStoreError
+from lookupstore.uris import hide_urls
 
 #: What Arrow raises while it reads a file, whatever the reason: also of names that are no text, and
 #: of numbers that are none of their type.
@@ -59,7 +60,7 @@ def reading(where: str, what: str, *, local: bool, gone: str | None = None) -> I
         meant = read_error(error, where, what, local=local, gone=gone)
         if meant is error:
             raise
-        raise meant from error
+        raise meant from (error if hide_urls(str(error)) == str(error) else None)
 
 
 def read_error(
@@ -75,5 +76,6 @@ def read_error(
             named = error.filename is not None or where in str(error)
             return error if named else OSError(error.errno, error.strerror or str(error), where)
         if not local:
-            return OSError(errno.EIO, f"could not be read, or is damaged: {error}", where)
-    return CorruptionError(where, 0, what, error)
+            reason = f"could not be read, or is damaged: {hide_urls(str(error))}"
+            return OSError(errno.EIO, reason, where)
+    return CorruptionError(where, 0, what, hide_urls(str(error)))

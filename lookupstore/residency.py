@@ -26,6 +26,7 @@ from lookupstore.errors import ClosedError, CorruptionError, DiskQuotaError
 from lookupstore.host_folder import (
     COPY,
     COPY_NAME,
+    RECODE_LOCK,
     RETENTION,
     HostFolder,
     flock,
@@ -38,13 +39,13 @@ from lookupstore.host_folder import (
 from lookupstore.local_copy import WHOLE_ATTEMPTS, LocalCopy
 from lookupstore.location import file_hash, sync_folder
 from lookupstore.made_files import MadeFiles
+from lookupstore.own_folder import NotOwnError, is_shared, open_own
 from lookupstore.quantities import Size
 from lookupstore.recode import plain_size, write_plain
 from lookupstore.remote import RemoteFile
 from lookupstore.sst import Reader
 
 _PLAIN = "-plain"
-_RECODE_LOCK = "recode.lock"
 
 _log = logging.getLogger(__name__)
 
@@ -119,6 +120,11 @@ class Copy:
         """Return whether the next `hold` gives a recoded copy in place of this one."""
         held = self._held()
         return not held.recoded and os.path.exists(_plain_of(held.path))
+
+    @property
+    def descriptors(self) -> int:
+        """Return how many descriptors it takes: of the file, its map, and the object."""
+        return 1 if self._held().chunks is None else 3
 
     @property
     def error(self) -> Exception | None:
@@ -308,12 +314,16 @@ class Residency:
                 return plain
         remote = RemoteFile(filesystem, path, nbytes=nbytes, uri=uri)
         held = self._hold(remote, xxh64, 0)
+        while is_shared() and held.complete and not held.is_right():
+            _log.warning("%s: its XXH64 is not %s; removed", held.path, xxh64)
+            self._settle(held, False)
+            held = self._hold(remote, xxh64, 0)
         copy = Copy(held)
         held.download()
         if recode:
             threading.Thread(
                 target=self._recode_when_complete,
-                args=(held, uri if store is None else store),
+                args=(weakref.ref(held), uri if store is None else store),
                 name="lookupstore-recode",
                 daemon=True,
             ).start()
@@ -399,8 +409,12 @@ class Residency:
     ) -> LocalCopy | None:
         """Return the copy if there is a good one, locked against eviction."""
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            descriptor = open_own(path)
         except FileNotFoundError:
+            return None
+        except NotOwnError as error:
+            _log.warning("%s", error)
+            remove(path)
             return None
         try:
             status = os.fstat(descriptor)
@@ -416,7 +430,12 @@ class Residency:
                 _log.warning("%s: the local copy has the wrong size; removed", path)
                 remove(path)
                 return None
-            chunks = None if map_size is None else ChunkMap(map_of(path), count)
+            try:
+                chunks = None if map_size is None else ChunkMap(map_of(path), count)
+            except NotOwnError as error:
+                _log.warning("%s", error)
+                remove(path)
+                return None
             if chunks is not None and chunks.state == WRONG:
                 remove(path)
                 return None
@@ -463,7 +482,7 @@ class Residency:
             os.unlink(map_of(path))
         ChunkMap.create(map_of(path), chunks_of(remote.nbytes), attempt)
         sync_folder(self.folder)
-        with open(path, "xb") as file:
+        with open(open_own(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
             file.truncate(remote.nbytes)
 
     def _settle(self, held: LocalCopy, right: bool) -> None:
@@ -495,15 +514,27 @@ class Residency:
 
     # -- recoding
 
-    def _recode_when_complete(self, held: LocalCopy, store: str) -> None:
-        while held.users and not held.complete:
+    def _recode_when_complete(self, reference: weakref.ref[LocalCopy], store: str) -> None:
+        # While it waits, also for its turn, it keeps nothing open that has given way.
+        while (held := reference()) is not None and held.users and not held.complete:
+            del held
             time.sleep(0.05)
-        if not held.users:
+        if held is None or not held.users:
             return
-        plain = _plain_of(held.path)
-        if self._recode(plain, lambda: Reader(held.path, fill=held), store):
+        path = held.path
+        del held
+
+        def opened() -> Reader:
+            held = reference()
+            if held is None:
+                raise FileNotFoundError(errno.ENOENT, "let go of meanwhile", path)
+            return Reader(path, fill=held)
+
+        if self._recode(_plain_of(path), opened, store):
             with self._host.locked():
-                touch(held.descriptor, 0)  # it is the first to go
+                held = reference()
+                if held is not None:
+                    touch(held.descriptor, 0)  # it is the first to go
 
     def _recode_local(self, path: str, plain: str, xxh64: str, store: str) -> None:
         def opened() -> Reader:
@@ -521,8 +552,9 @@ class Residency:
         In a background thread: what fails is logged, and lookups go on without the copy.
         """
         try:
-            os.makedirs(self.folder, exist_ok=True)
-            with flock(os.path.join(self.folder, _RECODE_LOCK)):
+            self._host.make()
+            # One at a time in this process: who waits in line has no file open for that.
+            with _recoding, flock(os.path.join(self.folder, RECODE_LOCK)):
                 if os.path.exists(plain):
                     return False
                 with opened() as reader:
@@ -570,11 +602,12 @@ _open_copies: weakref.WeakValueDictionary[tuple[str, int], LocalCopy] = (
     weakref.WeakValueDictionary()
 )
 _open_lock = threading.Lock()
+_recoding = threading.Lock()
 
 
 def _after_fork() -> None:
-    global _open_lock
-    _open_lock = threading.Lock()
+    global _open_lock, _recoding
+    _open_lock, _recoding = threading.Lock(), threading.Lock()
 
 
 os.register_at_fork(after_in_child=_after_fork)

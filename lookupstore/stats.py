@@ -18,6 +18,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from lookupstore.own_folder import make_own_file, make_own_folder
+
 FILE_NAME = "stats.sqlite"
 KEPT_SECONDS = 7 * 24 * 3600.0
 # Another process writes for microseconds; a task does not wait for a host that hangs.
@@ -144,7 +146,8 @@ def add(
     places = ", ".join("?" * len(_COLUMNS))
     row = (now, application, query, store, version, *_numbers(counts))
     try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
+        make_own_folder(os.fspath(folder))
+        make_own_file(os.path.join(folder, FILE_NAME))
         with _table(Path(folder), "rwc") as table:
             # A host that loses its power may lose the last rows; waiting for the disk costs more.
             table.execute("PRAGMA synchronous = OFF")

@@ -35,7 +35,8 @@ ALLOWED = {
     "quantities": "",
     "frames": "pyarrow",
     "progress": "rich",
-    "stats": "",
+    "stats": "own_folder",
+    "own_folder": "",
     # layer 1: the doors to csrc
     "_arrow": "pyarrow",
     "_sort": "numpy pyarrow",
@@ -50,7 +51,8 @@ ALLOWED = {
     "sst._map": "",
     "sst._table": "sst._block",
     "sst._batch": "pyarrow sst._block sst._filter sst._map sst._table",
-    "sst.stored": "sst._block sst._map sst.codec sst.format",
+    "sst.descriptors": "",
+    "sst.stored": "sst._block sst._map sst.codec sst.descriptors sst.format",
     "sst.verify": "_arrow sst._batch sst._block sst._filter sst._table sst.format sst.stored",
     "sst._writeback": "",
     "parquet": "",
@@ -86,10 +88,11 @@ ALLOWED = {
     "rows": "pyarrow _rows arrow_types row_layout",
     "key_arguments": "numpy pyarrow frames keys",
     "conditional_puts": "pyarrow obstore",
-    "uris": "pyarrow",
+    "azure_credentials": "",
+    "uris": "pyarrow azure_credentials",
     "inside": "",
     "location": "pyarrow xxhash conditional_puts inside sst._writeback sst.output uris",
-    "read_errors": "pyarrow",
+    "read_errors": "pyarrow uris",
     "table_folders": "pyarrow read_errors",
     "file_search": "pyarrow read_errors table_folders uris",
     "file_reading": "pyarrow",
@@ -103,14 +106,16 @@ ALLOWED = {
     "new_version": "expiry location manifest versions",
     "runs": "numpy pyarrow _sort sst.output",
     "remote": "uris",
-    "chunks": "",
+    "chunks": "own_folder",
     "local_copy": "xxhash chunks remote",
     "recode": "pyarrow sst sst.format",
-    "host_folder": "",
-    "made_files": "host_folder location",
-    "residency": "chunks host_folder local_copy location made_files recode remote sst",
-    "bucket_files": "pyarrow host_folder location manifest recode residency sst sst.cache stats "
-    "versions",
+    "host_folder": "own_folder stats",
+    "made_files": "host_folder location own_folder",
+    "residency": "chunks host_folder local_copy location made_files own_folder recode remote sst",
+    "bucket_files": (
+        "pyarrow host_folder location manifest recode residency sst sst.cache sst.descriptors "
+        "stats versions"
+    ),
     "store_check": "numpy _keys bucket_files location manifest sst versions",
     "bucket_reads": "numpy pyarrow xxhash _keys bucket_files location manifest runs sst sst._batch",
     "store": (
@@ -137,8 +142,8 @@ ALLOWED = {
     ),
     "columnar.published": "columnar.source_file location",
     "columnar.file_lookup": (
-        "numpy pyarrow _arrow columnar.lookup_file columnar.probe columnar.published host_folder "
-        "made_files residency sst stats"
+        "numpy pyarrow _arrow columnar.lookup_file columnar.probe columnar.published "
+        "host_folder made_files residency sst sst.descriptors stats"
     ),
     "columnar.held_lookups": "typing_extensions columnar.file_lookup residency stats",
     "columnar.files": (
@@ -386,7 +391,7 @@ ALLOWED = {
     "cli.demo": "demo click",
     "cli.hudi_group": "click cli.lazy",
     "cli.options": "click",
-    "cli.opened": ". path_kind sst sst.dump cli.output click",
+    "cli.opened": ". path_kind sst sst.dump uris cli.output click",
     "cli.stores": ". source uris cli.opened cli.options cli.output click pyarrow",
     "cli.lookups": (
         ". columnar columnar.files hudi path_kind uris sst cli.key_text cli.opened cli.options "

@@ -804,7 +804,7 @@ def test_a_real_full_disk(tmp_path: Path, store: ObjectStore, seed: int) -> None
     folder = tmp_path / "small"
     folder.mkdir()
     size = (store.folder / "a.sst").stat().st_size
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size // 2}", "tmpfs", str(folder)]
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size // 2},mode=700", "tmpfs", str(folder)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
         pytest.skip("only root may mount a small disk")
     try:

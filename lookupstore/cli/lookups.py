@@ -77,7 +77,9 @@ def get(
     if key is None and on_duplicate != "error":
         raise click.UsageError("--on-duplicate is an option of columnar files, with --key")
     if key is None and kind is PathKind.COLUMNAR_FILES:
-        raise click.UsageError(f"{path} names columnar files; give --key and their key columns")
+        raise click.UsageError(
+            f"{shown_uri(path)} names columnar files; give --key and their key columns"
+        )
     wanted = None if columns is None else names_of(columns)
     opened: lookupstore.LookupStore | Reader | ColumnarFiles | TableLookup
     if key is None and kind is PathKind.HUDI_TABLE:

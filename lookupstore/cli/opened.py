@@ -12,6 +12,7 @@ from lookupstore.home import expanded
 from lookupstore.path_kind import PathKind, kind_of
 from lookupstore.sst import Info, Reader
 from lookupstore.sst.dump import text
+from lookupstore.uris import shown_uri
 
 
 def open_store_or_file(
@@ -20,11 +21,12 @@ def open_store_or_file(
     """Open a store, or a sorted file in an order."""
     kind = kind_of(path)
     if kind is PathKind.HUDI_TABLE:
-        raise click.UsageError(f"{path} is a Hudi table; see 'lookupstore hudi info {path}'")
+        shown = shown_uri(path)
+        raise click.UsageError(f"{shown} is a Hudi table; see 'lookupstore hudi info {shown}'")
     if kind is PathKind.COLUMNAR_FILES:
         raise click.UsageError(
-            f"{path} names columnar files; 'lookupstore get --key' looks up in them, 'lookupstore "
-            "build' makes a store of them"
+            f"{shown_uri(path)} names columnar files; 'lookupstore get --key' looks up in them, "
+            "'lookupstore build' makes a store of them"
         )
     if kind is PathKind.STORE and (os.path.isdir(expanded(path)) or "://" in path):
         return lookupstore.open(path, version=version)

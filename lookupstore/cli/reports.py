@@ -49,7 +49,9 @@ def dump(path: str, records: bool, hexadecimal: bool, order: str, output: str) -
     path = expanded(path)
     if os.path.isdir(path):
         with lookupstore.open(path):
-            raise click.UsageError(f"{path} is a store; give one of the files in its data folder")
+            raise click.UsageError(
+                f"{shown_uri(path)} is a store; give one of the files in its data folder"
+            )
     found = layout(path, order, records=records or hexadecimal)
     if output == "json":
         write_json(found.to_json())

@@ -25,7 +25,7 @@ from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.host_folder import with_room
 from lookupstore.made_files import MadeFile
 from lookupstore.residency import Copy, FetchCounts, Residency
-from lookupstore.sst import Reader
+from lookupstore.sst import Reader, descriptors
 from lookupstore.stats import Counts
 
 Build = Literal["auto", "always", "never"]
@@ -39,8 +39,10 @@ LARGE_LOOK = 0.25
 _log = logging.getLogger(__name__)
 
 
-class FileLookup:
+class FileLookup(descriptors.Holder):
     """Lookups in one columnar file; threads may share it.
+
+    Its files give way where this process has too many open.
 
     Args:
         plan: says what is looked up.
@@ -93,6 +95,7 @@ class FileLookup:
         """
         if encoded.null_count == len(encoded):
             return np.zeros(0, dtype=np.int64), pa.array([], pa.large_binary())
+        descriptors.used(self)
         reader = self._ready()
         if reader is None:
             found = self._looked_up(encoded)
@@ -154,8 +157,20 @@ class FileLookup:
                 self._reader = self._held = None
                 if held is not None:
                     held.close()
+                self._count()
             finally:
                 self._lock.release()
+
+    def give_way(self) -> None:
+        """Close all files unless somebody opens them or looks into row groups."""
+        if self._lock.acquire(blocking=False):
+            try:
+                if self._probe is not None:
+                    self._probe.close()
+                    self._probe = None
+            finally:
+                self._lock.release()
+        self.let_go()
 
     def close(self) -> None:
         """Close files; the next lookup opens them again."""
@@ -164,6 +179,18 @@ class FileLookup:
                 if one is not None:
                     one.close()
             self._reader = self._held = self._probe = None
+            self._count()
+
+    def _count(self) -> None:
+        """Tell how many descriptors are open."""
+        held = self._held
+        count = held.descriptors if isinstance(held, Copy) else int(held is not None)
+        if self._probe is not None:
+            count += 1
+        if count:
+            descriptors.took(self, count)
+        else:
+            descriptors.gave(self)
 
     def _ready(self) -> Reader | None:
         """Return a reader of the lookup file if it is on this host or published."""
@@ -208,12 +235,14 @@ class FileLookup:
         if self._probe is not None:  # it has done what it was for
             self._probe.close()
             self._probe = None
+        self._count()
 
     def _discard(self, reader: Reader) -> None:
         with self._lock:
             if self._reader is reader:
                 self._residency.made.discard(self._name)
                 self._reader = self._held = None
+                self._count()
 
     def _looked_up(self, encoded: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array] | None:
         """Answer by a look into row groups; None if the lookup file should be made."""
@@ -222,6 +251,7 @@ class FileLookup:
         with self._lock:
             if self._probe is None:
                 self._probe = ParquetProbe(self.plan)
+                self._count()
             probe = self._probe
             groups = probe.candidates(encoded)
             cost, whole = probe.cost(groups), probe.cost(probe.groups)

@@ -65,10 +65,12 @@ def published_files(location: Location, names: Iterable[str]) -> dict[str, Publi
 
 
 def publish_file(location: Location, name: str, source: SourceFile, path: str) -> PublishedFile:
-    """Publish a lookup file that this host has at a path."""
+    """Publish a lookup file that this host has at a path; who may not read its source may not read
+    it."""
     file = PublishedFile(name, source.below, os.path.getsize(path), file_hash(path))
-    location.write(data_name(name), file_chunks(path))
-    location.write(_described(name), [json.dumps(asdict(file)).encode() + b"\n"])
+    mode = 0o666 if location.local is None else os.stat(source.path).st_mode & 0o666
+    location.write(data_name(name), file_chunks(path), mode=mode)
+    location.write(_described(name), [json.dumps(asdict(file)).encode() + b"\n"], mode=mode)
     return file
 
 

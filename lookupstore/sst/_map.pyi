@@ -2,6 +2,8 @@ from typing import Any
 
 from typing_extensions import Self, disjoint_base
 
+def maps_open() -> int: ...
+
 @disjoint_base
 class FileMap:
     def __new__(cls, descriptor: int, size: int) -> Self: ...

@@ -130,6 +130,12 @@ cdef extern from * nogil:
     void *lookupstore_map_start(const void *map) noexcept
 
 cdef bint watching = False
+cdef Py_ssize_t opened = 0
+
+
+def maps_open():
+    """Return how many files are mapped in this process."""
+    return opened
 
 
 cdef class FileMap:
@@ -139,7 +145,7 @@ cdef class FileMap:
     """
 
     def __cinit__(self, int descriptor, size_t size):
-        global watching
+        global opened, watching
         if size == 0:
             raise ValueError("size=0: an empty file cannot be mapped")
         if not watching:
@@ -149,12 +155,15 @@ cdef class FileMap:
         self.map = lookupstore_map_open(descriptor, size)
         if self.map == NULL:
             PyErr_SetFromErrno(OSError)
+        opened += 1
         self.size = size
         self.end = lookupstore_map_end(self.map, size)
 
     def __dealloc__(self):
+        global opened
         if self.map != NULL:
             lookupstore_map_close(self.map)
+            opened -= 1
 
     def __getbuffer__(self, Py_buffer *view, int flags):
         PyBuffer_FillInfo(

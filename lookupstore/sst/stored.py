@@ -6,12 +6,14 @@ import errno
 import os
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Protocol
 
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.regular_file import open_regular
+from lookupstore.sst import descriptors
 from lookupstore.sst._block import Block
-from lookupstore.sst._map import FileMap
+from lookupstore.sst._map import FileMap, maps_open
 from lookupstore.sst.codec import decompress
 from lookupstore.sst.format import (
     CODECS,
@@ -53,12 +55,37 @@ class Fill(Protocol):
         """Fetch bytes again that are wrong, and write them if they are right now; whether so."""
 
 
-class StoredFile:
+class _Descriptor:
+    """An open file, which is closed when its last user lets go."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        os.close(self.number)
+
+
+@cache
+def most_maps() -> int:
+    """Return how many files are mapped at most: half of the maps that a process may have.
+
+    Without a map left, memory could not be had either.
+    """
+    try:
+        with open("/proc/sys/vm/max_map_count") as file:
+            return int(file.read()) // 2
+    except (OSError, ValueError):  # not on Linux
+        return 1 << 15
+
+
+class StoredFile(descriptors.Holder):
     """The regions and blocks of one file, with every handle and checksum verified.
 
-    The file is mapped: what is read of it is a view of the map, not a copy. Threads and children of
-    fork may share it. It is closed when the last user lets go, which makes closing a reader safe
-    while another thread is inside a call.
+    The file is mapped: what is read of it is a view of the map, not a copy, and no descriptor is
+    needed for it. Threads and children of fork may share it. It is closed when the last user lets
+    go, which makes closing a reader safe while another thread is inside a call.
+
+    A file that cannot be mapped is read through a descriptor, which gives way to others.
 
     Args:
         path: local file.
@@ -66,7 +93,7 @@ class StoredFile:
 
     Attributes:
         path: what errors call the file.
-        map: of the whole file; None where its file system cannot map files.
+        map: of the whole file; None where its file system cannot map files, or too many are.
         plain_bytes: of all data blocks before compression, once the file has been asked; None: it
             does not say.
     """
@@ -76,15 +103,13 @@ class StoredFile:
     def __init__(self, path: str, fill: Fill | None = None) -> None:
         self.path = path if fill is None else fill.name
         self._fill = fill
-        if fill is None:
-            if os.path.isdir(path):
-                raise IsADirectoryError(
-                    errno.EISDIR, "a folder and no sorted file; lookupstore.open opens stores", path
-                )
-            self._descriptor = open_regular(path)
-        else:
-            self._descriptor = fill.open()
-        status = os.fstat(self._descriptor)
+        if fill is None and os.path.isdir(path):
+            raise IsADirectoryError(
+                errno.EISDIR, "a folder and no sorted file; lookupstore.open opens stores", path
+            )
+        self._descriptor: _Descriptor | None = self._open()
+        status = os.fstat(self._descriptor.number)
+        self._file = status.st_dev, status.st_ino
         self.size = status.st_size
         tail_size = min(self.size, LONGEST_FOOTER)
         tail = self._open_tail(tail_size)
@@ -109,10 +134,39 @@ class StoredFile:
             tail[-self.dialect.footer_size :],
             object() if young else None,
         )
+        if self.map is None:
+            descriptors.took(self, 1)
+        else:
+            self._descriptor = None
 
     def __del__(self) -> None:
-        if hasattr(self, "_descriptor"):
-            os.close(self._descriptor)
+        if self.descriptors:
+            descriptors.gave(self)
+
+    def give_way(self) -> None:
+        """Close the file; the next read opens it again."""
+        self._descriptor = None
+        descriptors.gave(self)
+
+    def _open(self) -> _Descriptor:
+        if self._fill is not None:
+            return _Descriptor(self._fill.open())
+        return _Descriptor(open_regular(self.path))
+
+    def _opened(self) -> _Descriptor:
+        """Return the open file, which is opened again if it has given way."""
+        descriptor = self._descriptor
+        if descriptor is not None:
+            descriptors.used(self)
+            return descriptor
+        descriptor = self._open()
+        status = os.fstat(descriptor.number)
+        if (status.st_dev, status.st_ino) != self._file:
+            raise FileNotFoundError(errno.ENOENT, "replaced since it was opened", self.path)
+        if self.map is None:
+            self._descriptor = descriptor
+            descriptors.took(self, 1)
+        return descriptor
 
     def _open_tail(self, size: int) -> bytes:
         """Map the file, whose end must be there before, and return its last bytes."""
@@ -145,16 +199,24 @@ class StoredFile:
         return True
 
     def _open_map(self) -> FileMap | None:
+        if not self.size or maps_open() >= most_maps():
+            return None
         try:
-            return FileMap(self._descriptor, self.size) if self.size else None
+            descriptor = self._opened()
+            return FileMap(descriptor.number, self.size)
         except OSError:
             return None  # ENODEV: some network and FUSE file systems
 
     def check_whole(self) -> None:
         """Raise CorruptionError if the file has been cut since it was opened."""
         if self.map is not None and self.map.broken:
-            size = os.fstat(self._descriptor).st_size
-            found = f"{size}" if size < self.size else f"{size}, truncated meanwhile or unreadable"
+            size, found = self.size, "truncated meanwhile or unreadable"
+            try:
+                descriptor = self._opened()
+                size = os.fstat(descriptor.number).st_size
+                found = f"{size}" if size < self.size else f"{size}, {found}"
+            except OSError:  # its name leads to another file, or nowhere
+                pass
             raise CorruptionError(
                 self.path, min(size, self.size), f"a file of {self.size} bytes", found
             )
@@ -174,10 +236,11 @@ class StoredFile:
         self.fill([(offset, size)])
         if self.map is not None:
             return memoryview(self.map)[offset : offset + size]
+        descriptor = self._opened()
         parts = []
         have = 0
         while have < size:  # reads of more than 2 GiB come in parts
-            part = os.pread(self._descriptor, size - have, offset + have)
+            part = os.pread(descriptor.number, size - have, offset + have)
             if not part:
                 raise CorruptionError(self.path, offset, f"{what} of {size} bytes", f"{have}")
             parts.append(part)

@@ -263,12 +263,15 @@ def test_answers_outlive_reader_and_cache(path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors in /proc")
-def test_descriptors_are_given_back(path: Path) -> None:
+def test_descriptors_are_given_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gc.collect()
     before = len(os.listdir("/proc/self/fd"))
     readers = [fresh(path) for _ in range(10)]
+    assert len(os.listdir("/proc/self/fd")) == before, "a map needs none"
+    monkeypatch.setattr("lookupstore.sst.stored.most_maps", lambda: 0)
+    readers += [fresh(path) for _ in range(10)]
     assert len(os.listdir("/proc/self/fd")) == before + 10
-    for reader in readers[:5]:
+    for reader in readers[5:15]:
         reader.close()
     del readers, reader
     gc.collect()

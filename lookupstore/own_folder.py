@@ -1,0 +1,132 @@
+"""A folder and files of this user alone, whatever others put in their place.
+
+What is in the cache folder of a host answers lookups. So nobody else may write it: the folder has
+mode 0700, its files 0600, and both are looked at before they are used. Where several users have one
+folder, each has one of his own in it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import tempfile
+from contextlib import suppress
+
+#: Of the environment: the cache folder; `1` where others may write it.
+VARIABLE = "LOOKUPSTORE_CACHE"
+SHARED = f"{VARIABLE}_SHARED"
+
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+class NotOwnError(PermissionError):
+    """A folder or file that is not of this user alone."""
+
+
+def is_shared() -> bool:
+    """Return whether others may write the cache folder.
+
+    Raises:
+        ValueError: the variable that says it is neither `1` nor `0`.
+    """
+    given = os.environ.get(SHARED, "")
+    if given not in ("", "0", "1"):
+        raise ValueError(f"{SHARED} is {given!r}; give 1 or 0")
+    return given == "1"
+
+
+def own_part(folder: str) -> str:
+    """Return the folder of this user: the one given, or one inside it where it is shared."""
+    return os.path.join(folder, f"user-{os.geteuid()}") if is_shared() else folder
+
+
+def make_own_folder(path: str) -> int:
+    """Make a folder of this user alone unless it exists; return its mode.
+
+    Raises:
+        NotOwnError: it is another user's, or others may write it or change what it leads to.
+        OSError: it cannot be made.
+    """
+    path = os.path.abspath(path)
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        os.makedirs(path, mode=stat.S_IRWXU, exist_ok=True)
+        status = os.lstat(path)
+    if stat.S_ISLNK(status.st_mode):
+        above = os.stat(os.path.dirname(path))
+        if above.st_mode & _OTHERS_WRITE or above.st_uid not in (0, os.geteuid()):
+            raise _refused(path, "this is a link that others may change")
+        status = os.stat(path)
+    if not stat.S_ISDIR(status.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+    if status.st_uid != os.geteuid():
+        owner = f"it belongs to user {status.st_uid}, and this is user {os.geteuid()}"
+        raise _refused(path, owner)
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & _OTHERS_WRITE:
+        remedy = f"if all in it is yours, run chmod 700 {path}; else "
+        raise _refused(path, f"others may write it (mode {mode:o})", remedy)
+    return mode
+
+
+def _refused(path: str, why: str, remedy: str = "") -> NotOwnError:
+    share = f", or {SHARED}=1 to use a folder of this user inside it"
+    reason = (
+        f"local copies in this folder can not be trusted: {why}; {remedy}set {VARIABLE} to a "
+        f"folder of this user alone{'' if is_shared() else share}"
+    )
+    return NotOwnError(errno.EACCES, reason, path)
+
+
+def open_own(path: str, how: int = os.O_RDWR) -> int:
+    """Open a file, or a folder, of this user alone; return its descriptor.
+
+    Args:
+        path: of the file.
+        how: flags of `os.open`; a file that is made can be read and written by this user only.
+
+    Raises:
+        NotOwnError: it is a link, another user's, or others may write it.
+        OSError: it cannot be opened.
+    """
+    try:
+        descriptor = os.open(path, how | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EACCES, errno.EPERM):
+            raise _not_own(path) from None
+        raise
+    if not _is_own(os.fstat(descriptor)):
+        os.close(descriptor)
+        raise _not_own(path)
+    return descriptor
+
+
+def make_own_file(path: str) -> None:
+    """Make an empty file of this user alone unless it exists, and open none that does.
+
+    Whoever closes a file gives up all record locks that its process has on it.
+
+    Raises:
+        NotOwnError: it is a link, another user's, or others may write it.
+        OSError: it cannot be made.
+    """
+    if not os.path.lexists(path):
+        descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(path))  # of mode 0600
+        os.close(descriptor)
+        try:
+            with suppress(FileExistsError):
+                os.link(temporary, path)
+        finally:
+            os.unlink(temporary)
+    if not _is_own(os.lstat(path)):  # the mode of a link is 0777
+        raise _not_own(path)
+
+
+def _is_own(status: os.stat_result) -> bool:
+    return status.st_uid == os.geteuid() and not status.st_mode & _OTHERS_WRITE
+
+
+def _not_own(path: str) -> NotOwnError:
+    return NotOwnError(errno.EACCES, "not a file of this user alone; remove it", path)

@@ -108,7 +108,7 @@ class HostFolder:
         with ExitStack() as stack:
             # Without the lock, what goes and what comes in its place could both be seen.
             with suppress(FileNotFoundError, PermissionError):
-                stack.enter_context(flock(os.path.join(self.path, _LOCK), os.O_RDWR))
+                stack.enter_context(flock(os.path.join(self.path, LOCK), os.O_RDWR))
             return self._used()
 
     def _used(self) -> int:

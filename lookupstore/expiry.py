@@ -158,7 +158,7 @@ def _replaced(
     its own, is one that its publisher does not take back any more.
     """
     before = {file.name: file.modified for file in location.files(VERSIONS_FOLDER)}
-    made = _running(location) if len(before) > keep else {}
+    made = _running(location) if len(before) >= keep else {}
     manifests = read_versions(location)
     gone: list[Manifest] = []
     newer, replaced = 0, math.inf

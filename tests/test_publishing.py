@@ -25,6 +25,7 @@ from lookupstore import (
     expire,
     publish,
 )
+from lookupstore.expiry import names_all_in_use
 from lookupstore.location import FoundFile
 from lookupstore.versions import list_names, read_newest
 
@@ -101,17 +102,23 @@ def fail() -> list[FoundFile]:
     raise OSError("no listing now")
 
 
-def test_what_is_withdrawn_has_replaced_nothing(place, monkeypatch):
+@pytest.mark.parametrize("verb", ["build", "publish"])
+def test_what_is_withdrawn_has_replaced_nothing(place, monkeypatch, tmp_path, verb):
     """An expirer between the write and the look of a publisher, whose look then fails."""
     make(place, 1)
+    make(Location(tmp_path / "elsewhere"), 2)
 
     def others() -> None:
         assert expire(place, retain=0).versions == ()
         next_listing(monkeypatch, fail)
 
     around_the_write(monkeypatch, after=others)
+    verbs: dict[str, Callable[[], object]] = {
+        "build": lambda: make(place, 2),
+        "publish": lambda: publish(tmp_path / "elsewhere", place, overwrite=True),
+    }
     with pytest.raises(OSError, match="no listing now"):
-        make(place, 2)
+        verbs[verb]()
     assert (numbers(place), value_of(place)) == ([1], 1)
     make(place, 3, retain=0)
     assert (numbers(place), value_of(place)) == ([2], 3)
@@ -152,8 +159,9 @@ def test_who_stood_still_is_told_of_those_that_came_between(place, monkeypatch, 
         assert store.verify().stray == ()
 
 
-def test_a_listing_that_misses_those_that_came_between(place, monkeypatch):
-    """It shows what was there when it began, and nothing that came or went since."""
+@pytest.mark.parametrize("shown", ["old and ours", "ours", "old"])
+def test_a_listing_that_misses_those_that_came_between(place, monkeypatch, shown):
+    """It shows what was there when it began, or ours, and nothing else that came or went since."""
     make(place, 1)
     old = place.files("versions")
 
@@ -164,7 +172,7 @@ def test_a_listing_that_misses_those_that_came_between(place, monkeypatch):
     def late() -> list[FoundFile]:
         ours = [file for file in place.files("versions") if "/0000000002-" in file.name]
         assert len(ours) == 1
-        return [*old, *ours]
+        return [*(old if "old" in shown else []), *(ours if "ours" in shown else [])]
 
     around_the_write(monkeypatch, others, lambda: next_listing(monkeypatch, late))
     with pytest.raises(CommitConflictError, match=r"version 3 .*withdrawn; refresh and retry"):
@@ -210,6 +218,23 @@ def test_young_temporary_files_are_nobodys_to_remove(tmp_path, monkeypatch):
     assert value_of(place) == 2
     assert any(name.endswith("-runs") for name in links)
     assert any("/versions/" in name for name in links)
+
+
+def test_the_folder_of_versions_goes_while_one_is_written(tmp_path, monkeypatch):
+    """The only version that there was is withdrawn, and the next one is the first to stay."""
+    place = Location(tmp_path)
+    make(place, 1)
+    real = os.link
+
+    def link(source: str, target: str) -> None:
+        if "/versions/" in target and numbers(place) == [1]:
+            place.delete(list_names(place)[0].file)
+            os.rmdir(tmp_path / "versions")
+        real(source, target)
+
+    monkeypatch.setattr(location_module.os, "link", link)
+    make(place, 2)
+    assert (numbers(place), value_of(place)) == ([2], 2)
 
 
 @pytest.mark.parametrize("times", [1, 99])
@@ -293,3 +318,34 @@ def test_a_build_that_stood_still_replaced_when_it_wrote(tmp_path, monkeypatch):
     (path,) = Path(tmp_path, "versions").glob("*2-*.json")
     os.utime(path, (0, 0))
     assert expire(tmp_path).versions == (1,)
+
+
+def test_newer_versions_stay_where_an_older_one_cannot_be_removed(place, monkeypatch):
+    for value in (1, 2, 3):
+        make(place, value)
+    oldest = list_names(place)[0].file
+    real = Location.delete
+
+    def delete(location: Location, name: str) -> None:
+        if name == oldest:
+            raise PermissionError("not yours")
+        real(location, name)
+
+    monkeypatch.setattr(Location, "delete", delete)
+    assert expire(place, retain=0).versions == ()
+    assert numbers(place) == [1, 2, 3]
+    monkeypatch.setattr(Location, "delete", real)
+    assert expire(place, retain=0).versions == (1, 2)
+
+
+def test_no_data_file_goes_if_versions_come_and_go_meanwhile(place, monkeypatch):
+    """A look that shows what was known before does not say that nothing else came."""
+    make(place, 1)
+    known, old = [read_newest(place)], place.files("versions")
+    assert names_all_in_use(place, known)
+    make(place, 2)
+    assert not names_all_in_use(place, known)
+    expire(place, retain=0)
+    next_listing(monkeypatch, lambda: old)
+    assert not names_all_in_use(place, known)
+    assert names_all_in_use(place, [read_newest(place)])

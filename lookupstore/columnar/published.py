@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -20,6 +21,8 @@ from lookupstore.location import Location, file_chunks, file_hash
 FOLDER = "_lookup"
 #: Seconds for which a lookup file stays after its source has changed: queries may have planned it.
 KEPT_SECONDS = 24 * 3600.0
+
+_HASH = re.compile("[0-9a-f]{16}")
 
 _log = logging.getLogger(__name__)
 
@@ -102,6 +105,7 @@ def _read(location: Location, name: str) -> PublishedFile:
             location.show(path), 0, "a description of a lookup file", error
         ) from None
     right = isinstance(file.bytes, int) and file.bytes > 0 and isinstance(file.xxh64, str)
+    right = right and _HASH.fullmatch(file.xxh64) is not None  # a copy on the host is named by it
     if file.name != name or not right:
         raise CorruptionError(location.show(path), 0, f"a description of {name}", file)
     return file

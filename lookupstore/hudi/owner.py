@@ -22,7 +22,7 @@ from pathlib import Path
 _AT_WORK: Counter[str] = Counter()
 _AT_WORK_LOCK = threading.Lock()
 # Above it the system has no processes, and does not take the number.
-_MOST_PIDS = 1 << 31
+_MOST_PID = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def parse_owner(content: bytes) -> Owner | None:
         return None
     if not all(type(value) is (int if name == "pid" else str) for name, value in values.items()):
         return None
-    return Owner(**values) if 0 < values["pid"] < _MOST_PIDS else None
+    return Owner(**values) if 0 < values["pid"] <= _MOST_PID else None
 
 
 def _machine(host: str) -> str:

@@ -485,7 +485,7 @@ class Location:
             return
         folders = [path]
         for below in folders:  # which grows meanwhile
-            with os.scandir(below) as entries:
+            with suppress(FileNotFoundError), os.scandir(below) as entries:
                 for entry in sorted(entries, key=lambda one: one.name):
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(entry.path)

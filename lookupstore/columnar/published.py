@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -24,6 +25,7 @@ KEPT_SECONDS = 24 * 3600.0
 
 # Of a description.
 _MOST_BYTES = 1 << 20
+_HASH = re.compile("[0-9a-f]{16}")
 
 _log = logging.getLogger(__name__)
 
@@ -111,6 +113,7 @@ def _read(location: Location, name: str) -> PublishedFile:
             location.show(path), 0, "a description of a lookup file", error
         ) from None
     right = isinstance(file.bytes, int) and file.bytes > 0 and isinstance(file.xxh64, str)
+    right = right and _HASH.fullmatch(file.xxh64) is not None  # a copy on the host is named by it
     if file.name != name or not right:
         raise CorruptionError(location.show(path), 0, f"a description of {name}", file)
     return file

@@ -50,7 +50,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
         [sys.executable, _HERE / "verbs.py", *map(str, folders.values())],
         env=environment,
         check=True,
-        timeout=600,
+        timeout=1800,
     )
     told = {}
     for name, folder in folders.items():

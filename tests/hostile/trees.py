@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -67,8 +68,6 @@ def make_templates(folder: Path) -> None:
         table.upsert(ROWS.slice(0, 1))
     (folder / "files" / "day=1").mkdir(parents=True)
     pq.write_table(ROWS, folder / "files" / "day=1" / "a.parquet")
-    with ColumnarFiles(folder / "files", key="id") as files:
-        files.publish()
 
 
 def make_beside(beside: Path) -> None:
@@ -120,6 +119,27 @@ def _file(name: str, content: bytes) -> Trick:
         path.write_bytes(content)
 
     return trick
+
+
+def _published(trick: Trick) -> Trick:
+    """Publish lookup files of a folder, whose names are of this folder alone, before a trick."""
+
+    def both(tree: Path, beside: Path) -> None:
+        with ColumnarFiles(tree, key="id") as files:
+            files.publish()
+        trick(tree, beside)
+
+    return both
+
+
+def _described(**fields: object) -> Trick:
+    """Let the description of a lookup file say something else."""
+
+    def trick(tree: Path, beside: Path) -> None:
+        for path in (tree / "_lookup").glob("*.json"):
+            path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+    return _published(trick)
 
 
 def _loops(*names: str) -> Trick:
@@ -257,7 +277,10 @@ def _savepoint(partition: str, name: str) -> bytes:
 
 def _bytes_name(tree: Path, beside: Path) -> None:
     """Put files with names that are no Unicode, or that a terminal would act on, into a table."""
-    for name in (b"\xff\xfe.parquet", b"a\x1b[2J.parquet", b"\xff/\n.parquet"):
+    names = [b"a\x1b[2J.parquet", b"\x1b/\n.parquet"]
+    if sys.platform == "linux":  # others refuse such names
+        names += [b"\xff\xfe.parquet", b"\xff/\n.parquet"]
+    for name in names:
         path = os.path.join(os.fsencode(tree), name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "wb") as file:
@@ -443,7 +466,17 @@ TREES: dict[str, tuple[str, Trick]] = {
     "files: noise": ("files", _file("day=1/b.parquet", b"PAR1" + b"\xff" * 300 + b"PAR1")),
     "files: names of no text": ("files", _bytes_name),
     "files: lookup files a link": ("files", _link("_lookup", OUT)),
-    "files: a lookup file a link": ("files", _link("_lookup/*.sst", f"{OUT}/secret.parquet")),
-    "files: a description a link": ("files", _link("_lookup/*.json", f"{OUT}/inner/kept")),
-    "files: a description of noise": ("files", _file("_lookup/*.json", _DEEP.encode())),
+    "files: a lookup file a link": (
+        "files",
+        _published(_link("_lookup/*.sst", f"{OUT}/secret.parquet")),
+    ),
+    "files: a lookup file a pipe": ("files", _published(_pipe("_lookup/*.sst"))),
+    "files: a description a link": (
+        "files",
+        _published(_link("_lookup/*.json", f"{OUT}/inner/kept")),
+    ),
+    "files: a description of noise": ("files", _published(_file("_lookup/*.json", b"\xff{"))),
+    "files: a description of a path": ("files", _described(xxh64=f"../../{OUT}/new")),
+    "files: a description of a size": ("files", _described(bytes=10**30)),
+    "files: a description of a name": ("files", _described(name=f"../{OUT}/new")),
 }

@@ -75,6 +75,13 @@ def test_a_plain_copy_is_no_larger_than_what_the_file_holds(tmp_path: Path) -> N
     assert sorted(one.name for one in tmp_path.iterdir()) == ["a.sst"]
 
 
+def test_a_plain_copy_of_keys_in_no_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Reader(made(tmp_path / "a.sst")) as reader:
+        monkeypatch.setattr(reader, "scan", lambda: Reader.scan(reader, reverse=True))
+        with pytest.raises(CorruptionError, match=r"a\.sst: .*records in key order"):
+            write_plain(reader, str(tmp_path / "plain.sst"))
+
+
 @pytest.mark.parametrize("compression", ["none", "zstd", "lz4"])
 def test_files_as_they_are_written(tmp_path: Path, compression: str) -> None:
     path = made(tmp_path / "a.sst", compression)

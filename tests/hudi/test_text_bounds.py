@@ -84,6 +84,7 @@ def chained(length: int) -> dict[str, Any]:
         record(["r"]),
         record([{"type": "fixed", "name": "x", "size": -1}]),
         record([{"type": "fixed", "name": "x", "size": 1 << 40}]),
+        record([{"type": "fixed", "name": "x", "size": (1 << 20) + 1}]),
         record([{"type": "fixed", "name": "x", "size": True}]),
         record([{"type": "fixed", "name": "x", "size": 8, "logicalType": "decimal",
                  "precision": 1 << 70}]),

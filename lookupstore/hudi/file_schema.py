@@ -69,8 +69,6 @@ class _Checked:
 
     def of(self, given: Any, space: str, depth: int) -> _Type:
         """Return a type; `space` is where its names are, `depth` how many types hold it."""
-        if depth > _MOST_DEPTH:
-            raise ValueError(f"more than {_MOST_DEPTH} types in each other")
         if isinstance(given, list):
             made = self._union([self.of(one, space, depth + 1) for one in given])
         elif isinstance(given, str):
@@ -142,7 +140,7 @@ class _Checked:
     @staticmethod
     def _many(what: str, kind: str, item: _Type, key: int) -> _Type:
         if item.least + key < max(1, _RECORD_BYTES * item.records):
-            raise ValueError(f"an {kind} of what takes too few bytes")
+            raise ValueError(f"{kind} items that take too few bytes")
         return _around({"type": kind, what: item.schema}, [item], 1, 0)
 
     @staticmethod

@@ -96,8 +96,8 @@ def _read_fields(kind: Any) -> Mapping[str, _Field]:
         first, *others = one.name.split("_")
         camel = first + "".join(part.capitalize() for part in others)
         annotation = hints[one.name]
-        # A union's, or the annotation alone.
-        kinds = frozenset(typing.get_args(annotation) or [annotation])
+        is_union = typing.get_origin(annotation) in (types.UnionType, typing.Union)
+        kinds = frozenset(typing.get_args(annotation) if is_union else [annotation])
         plain = kinds if kinds <= set(_PLAIN) else frozenset[type]()
         fields[one.metadata.get("stored", camel)] = _Field(one.name, annotation, plain)
     return fields

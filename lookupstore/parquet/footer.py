@@ -252,7 +252,7 @@ class Footer:
             if children:
                 above.append((children, definition, repetition))
             else:
-                name, kind = get(one, _NAME, BINARY), get(one, _KIND, I32)
+                name, kind = get(one, _NAME, BINARY) or b"", get(one, _KIND, I32)
                 width = (get(one, _WIDTH, I32) or 0) if kind == _FIXED else _WIDTHS.get(kind, 0)
                 leaves.append(Leaf(name, kind, width, definition, repetition))
         return leaves
@@ -265,7 +265,8 @@ class Footer:
         for one in self.columns:
             children = get(one, _CHILDREN, I32) or 0
             if not inner and not children and get(one, _REPETITION, I32) == _OPTIONAL:
-                found.add(get(one, _NAME, BINARY).decode("utf-8", "surrogateescape"))
+                name = get(one, _NAME, BINARY) or b""
+                found.add(name.decode("utf-8", "surrogateescape"))
             inner = max(0, inner - 1) + children
         return frozenset(found)
 

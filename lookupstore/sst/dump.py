@@ -406,7 +406,7 @@ def _property(name: bytes, value: bytes) -> Any:
     if name in (b"key.schema", b"value.schema"):
         try:
             schema = pa.ipc.read_schema(pa.py_buffer(value))
-        except (pa.ArrowInvalid, OSError):
+        except (pa.ArrowException, OSError, ValueError):
             return value.hex()
         return [f"{one.name}: {one.type}{'' if one.nullable else ' not null'}" for one in schema]
     if name in (b"key.min", b"key.max") or name.startswith(b"user."):

@@ -27,6 +27,9 @@ CODEC_IDS = {name: number for number, name in CODECS.items()}
 
 TRAILER_SIZE = 5
 
+# Of a number in properties: fewer than C's integers have.
+_DIGITS = 18
+
 #: A block's length is an int in Java, and so are positions in it.
 MAX_BLOCK = 2**31 - 1
 
@@ -291,8 +294,8 @@ def unpack_properties(properties: Mapping[bytes, bytes]) -> dict[str, Any]:
 
     def number(name: bytes) -> int:
         text = properties.get(name, b"")
-        if not text.isdigit():
-            raise ValueError(f"property {name.decode()} is {text!r}, not a number")
+        if not text.isdigit() or len(text) > _DIGITS:
+            raise ValueError(f"property {name.decode()} is {text[:40]!r}, not a number")
         return int(text)
 
     def text(name: bytes) -> str | None:
@@ -303,7 +306,7 @@ def unpack_properties(properties: Mapping[bytes, bytes]) -> dict[str, Any]:
         value = properties.get(name)
         try:
             return None if value is None else pa.ipc.read_schema(pa.py_buffer(value))
-        except (pa.ArrowInvalid, OSError) as error:
+        except (pa.ArrowException, OSError, ValueError) as error:
             raise ValueError(f"property {name.decode()} is not an Arrow schema: {error}") from None
 
     order = text(b"key.order")

@@ -78,6 +78,21 @@ def _answers(uses: list[Callable[[], Any]]) -> int:
     return answered
 
 
+_ROWS = pa.table(
+    {
+        "id": pa.array(range(400), pa.int64()),
+        "text": [f"k{at % 50}" for at in range(400)],
+        "price": pa.array(range(400), pa.int32()).cast(pa.decimal128(20, 2)),
+        "at": pa.array(range(400), pa.timestamp("us", "UTC")),
+        "list": [[at, None] for at in range(400)],
+        "struct": [{"a": at, "b": None if at % 2 else "x"} for at in range(400)],
+        "map": pa.array([[("a", at)] for at in range(400)], pa.map_(pa.string(), pa.int32())),
+        "half": pa.array([1.0] * 400, pa.float16()),
+        "flag": [at % 3 == 0 for at in range(400)],
+    }
+)
+
+
 def sorted_files(folder: Path) -> Input:
     """Change parts of sorted files under right checksums."""
     seeds = []
@@ -93,6 +108,10 @@ def sorted_files(folder: Path) -> Input:
             path = written(folder / f"{dialect}-{codec}", records, dialect=dialect,
                            compression=codec, block_size=300, bloom_fpp=0.1)  # fmt: skip
             seeds.append((Taken(path), codec))
+    # A file of a store has schemas among its properties.
+    lookupstore.build(_ROWS.select(["id", "text", "price"]), folder / "store", key="id").close()
+    (data,) = (folder / "store" / "data").iterdir()
+    seeds.append((Taken(data), "none"))
     keys = [key for key, _ in records[::7]] + [b"no", b""]
     path = folder / "input.sst"
 
@@ -140,21 +159,6 @@ def manifests(folder: Path) -> Input:
         return _answers([look])
 
     return run
-
-
-_ROWS = pa.table(
-    {
-        "id": pa.array(range(400), pa.int64()),
-        "text": [f"k{at % 50}" for at in range(400)],
-        "price": pa.array(range(400), pa.int32()).cast(pa.decimal128(20, 2)),
-        "at": pa.array(range(400), pa.timestamp("us", "UTC")),
-        "list": [[at, None] for at in range(400)],
-        "struct": [{"a": at, "b": None if at % 2 else "x"} for at in range(400)],
-        "map": pa.array([[("a", at)] for at in range(400)], pa.map_(pa.string(), pa.int32())),
-        "half": pa.array([1.0] * 400, pa.float16()),
-        "flag": [at % 3 == 0 for at in range(400)],
-    }
-)
 
 
 def _columnar(folder: Path, make: Callable[[bytes, random.Random], bytes]) -> Input:

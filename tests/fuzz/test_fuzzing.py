@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux")
+
 RUN = Path(__file__).with_name("run.py")
 
 

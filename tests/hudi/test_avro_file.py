@@ -78,7 +78,7 @@ def named_chain(length: int) -> Any:
         (record("r"), b""),
         (record(["null", {"type": "array", "items": "r"}]), long(1) + long(1)),
         (record(record("r", name="inner")), b""),
-        (record(named_chain(70)), b""),
+        (record(named_chain(70), name="top"), b""),
         (record(below("long", 70)), b""),
         # Much that takes no bytes.
         (record({"type": "array", "items": "null"}), long(MANY) + long(0)),
@@ -87,7 +87,7 @@ def named_chain(length: int) -> Any:
         (record({"type": "array", "items": record("null", name="n")}), long(MANY) + long(0)),
         (record("long", "null"), b"\0"),
         (record({"type": "map", "values": record(record("int", name="a"), name="b")}), b"\0"),
-        (record({"type": "array", "items": ["null", doubled(3)]}), b"\0"),
+        (record({"type": "array", "items": ["null", doubled(3)]}, name="top"), b"\0"),
         (doubled(30), bytes(64)),
         # Sizes and counts beyond the file.
         (record({"type": "array", "items": "long"}), long(1 << 62) + b"\0"),
@@ -118,6 +118,37 @@ def test_schemas_that_do_harm(schema: Any, body: bytes) -> None:
     assert caught.value.path == "a.commit"
 
 
+def of_items(*fields: Any) -> Any:
+    """Return a record with many records of these fields, each of which may be null."""
+    return record({"type": "array", "items": ["null", record(*fields, name="n")]})
+
+
+@pytest.mark.parametrize(
+    ("schema", "found"),
+    [
+        (named_chain(70), "more than 64 types in each other"),
+        (record(below("long", 64)), "more than 64 types in each other"),
+        (doubled(13), "more than 10000 types"),
+        (record(record("long", name="n"), record("long", name="n")), "n, which it says twice"),
+        (record("r"), "r, which holds itself"),
+        (record("long", "null"), "a field that takes no bytes"),
+        (of_items(record(record("int", name="a"), name="b")), "records that take too few bytes"),
+        (record({"type": "map", "values": record(record("int", name="a"), name="b")}),
+         "map items that take too few bytes"),
+        *[(record({"type": "fixed", "name": "x", "size": size}), f"values of {size!r} bytes")
+          for size in (0, -1, True, "4", 1.5)],
+    ],
+)  # fmt: skip
+def test_what_is_wrong_in_a_schema(schema: Any, found: str) -> None:
+    with pytest.raises(ValueError, match=found):
+        checked_schema(schema)
+
+
+def test_schemas_at_the_bounds() -> None:
+    for schema in (named_chain(28), record(below("long", 60)), doubled(10), of_items("int", "int")):
+        checked_schema(schema)
+
+
 def test_a_schema_of_more_than_a_megabyte() -> None:
     wide = record("long") | {"doc": "x" * (1 << 20)}
     with pytest.raises(CorruptionError, match="1048576 bytes"):
@@ -136,7 +167,7 @@ def test_codecs_are_those_of_hudi() -> None:
 @pytest.mark.parametrize("count", [0, 2, -1, 1 << 40])
 def test_one_record(count: int) -> None:
     with pytest.raises(CorruptionError, match="one Avro record"):
-        read_record(avro(record("long"), b"\2\2", count=count), "a")
+        read_record(avro(record("long"), b"\2", count=count), "a")
 
 
 def test_blocks_with_their_bytes_and_what_follows() -> None:
@@ -155,7 +186,10 @@ def test_schemas_of_others_are_read() -> None:
     inner = {
         "type": "record",
         "name": "b.inner",
-        "fields": [{"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}}],
+        "fields": [
+            {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+            {"name": "kind", "type": {"type": "enum", "name": "deep", "symbols": ["Z"]}},
+        ],
     }
     schema = {
         "type": "record",
@@ -167,12 +201,14 @@ def test_schemas_of_others_are_read() -> None:
             {"name": "two", "type": {"type": "map", "values": ["null", "b.inner"]}},
             {"name": "kind", "type": {"type": "enum", "name": "k", "symbols": ["X", "Y"]}},
             {"name": "same", "type": "k", "default": "X"},
+            {"name": "other", "type": "b.deep"},
             {"name": "hash", "type": {"type": "fixed", "name": "h", "size": 2}},
         ],
     }
     value = {
-        "one": {"at": 5},
-        "two": {"x": {"at": 6}, "y": None},
+        "one": {"at": 5, "kind": "Z"},
+        "two": {"x": {"at": 6, "kind": "Z"}, "y": None},
+        "other": "Z",
         "kind": "Y",
         "same": "X",
         "hash": b"ab",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -15,8 +17,26 @@ from lookupstore.hudi.lock import LEASE, _lease
 from lookupstore.hudi.lock_file import SeenLock
 from lookupstore.hudi.owner import Owner, parse_owner
 from lookupstore.hudi.properties import parse_properties
+from lookupstore.hudi.records import from_record
 
 DEEP = b"[" * 900 + b"]" * 900
+
+
+@dataclasses.dataclass
+class Kinds:
+    """Fields that could be taken for each other."""
+
+    texts: Mapping[str, str]
+    number: int | None = None
+    ratio: float | None = None
+
+
+def test_values_are_of_their_kind() -> None:
+    assert from_record(Kinds, {"texts": {"a": "b"}, "ratio": 1}) == Kinds({"a": "b"}, None, 1.0)
+    for wrong in ({"texts": "a"}, {"texts": None}, {"texts": {}, "number": True},
+                  {"texts": {}, "number": 1.0}, {"texts": {"a": 1}}, {}):  # fmt: skip
+        with pytest.raises(ValueError, match=r"Kinds\.|missing"):
+            from_record(Kinds, wrong)
 
 
 def test_owners() -> None:
@@ -64,6 +84,7 @@ def chained(length: int) -> dict[str, Any]:
         record(["r"]),
         record([{"type": "fixed", "name": "x", "size": -1}]),
         record([{"type": "fixed", "name": "x", "size": 1 << 40}]),
+        record([{"type": "fixed", "name": "x", "size": (1 << 20) + 1}]),
         record([{"type": "fixed", "name": "x", "size": True}]),
         record([{"type": "fixed", "name": "x", "size": 8, "logicalType": "decimal",
                  "precision": 1 << 70}]),

@@ -317,3 +317,22 @@ def test_structs_in_each_other_without_end() -> None:
         read_struct(b"\x1c" * 100_000, "f", 7)
     with pytest.raises(CorruptionError, match="f: offset 7: expected the footer"):
         footer_of(bytes(write_struct({4: (LIST, (STRUCT, [{}]))})), "f", 7)
+
+
+def test_a_schema_without_names() -> None:
+    """What Thrift lets be missing is missing, and no `AttributeError`."""
+    meta = read_struct(footer_in(file_of(ROWS)), "f", 0)
+    for one in meta[2][1][1]:
+        one.pop(4, None)
+    meta[4] = LIST, (STRUCT, [])
+    footer = footer_of(bytes(write_struct(meta)), "f", 0)
+    assert footer.nullable == {""}
+    assert {leaf.name for leaf in footer.leaves} == {b""}
+
+
+def test_a_chunk_of_another_name() -> None:
+    data = file_of(ROWS)
+    made = with_footer(
+        data, lambda _, path: {3: (LIST, (BINARY, [b"other"]))} if path == ("number",) else {}
+    )
+    assert isinstance(footer_or_error(made), CorruptionError)

@@ -11,7 +11,14 @@ from lookupstore.errors import CorruptionError
 from lookupstore.recode import write_plain
 from lookupstore.sst import Reader, Writer
 from lookupstore.sst.codec import Compressor, decompress
-from lookupstore.sst.format import NATIVE, TRAILER_SIZE, pack_trailer, pack_varint
+from lookupstore.sst.format import (
+    NATIVE,
+    TRAILER_SIZE,
+    pack_properties,
+    pack_trailer,
+    pack_varint,
+    unpack_properties,
+)
 
 RECORDS = [(b"%04d" % key, bytes(100_000)) for key in range(40)]
 
@@ -68,6 +75,13 @@ def test_a_plain_copy_is_no_larger_than_what_the_file_holds(tmp_path: Path) -> N
     assert sorted(one.name for one in tmp_path.iterdir()) == ["a.sst"]
 
 
+def test_a_plain_copy_of_keys_in_no_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Reader(made(tmp_path / "a.sst")) as reader:
+        monkeypatch.setattr(reader, "scan", lambda: Reader.scan(reader, reverse=True))
+        with pytest.raises(CorruptionError, match=r"a\.sst: .*records in key order"):
+            write_plain(reader, str(tmp_path / "plain.sst"))
+
+
 @pytest.mark.parametrize("compression", ["none", "zstd", "lz4"])
 def test_files_as_they_are_written(tmp_path: Path, compression: str) -> None:
     path = made(tmp_path / "a.sst", compression)
@@ -89,3 +103,19 @@ def test_what_a_byte_may_stand_for() -> None:
     frame = pack_varint(len(block) - 1) + payload[4:]
     with pytest.raises(ValueError, match=r"where 20971519 were promised|broken zstd frame"):
         decompress(codec, frame)
+
+
+def test_numbers_in_properties(tmp_path: Path) -> None:
+    """A number of more digits than C has is none, whatever the checksum says."""
+    path = tmp_path / "a.sst"
+    with Writer(path, metadata={"x": bytes(64)}) as writer:
+        writer.put(b"k", b"v")
+    with Reader(path) as reader:
+        properties = pack_properties(reader.info)
+    assert unpack_properties(properties)["num_records"] == 1
+    for wrong in (b"9" * 19, b"1" * 5000, b"-1", b"", "²".encode()):
+        with pytest.raises(ValueError, match=r"property records is .*, not a number"):
+            unpack_properties({**properties, b"records": wrong})
+    for schema in (b"", b"\xff" * 40, bytes(8)):
+        with pytest.raises(ValueError, match=r"property key\.schema is not an Arrow schema"):
+            unpack_properties({**properties, b"key.schema": schema})

@@ -161,6 +161,8 @@ class MadeFiles:
                 room.ensure(needed)
                 write(path, room)
                 os.chmod(path, 0o600)
+                # On a disk without owners or modes it would be made again and again.
+                os.close(open_own(path))
                 with self._folder.locked():
                     room.release()  # both would count until the folder has gone
                     os.rename(path, target)

@@ -231,4 +231,5 @@ def _secrets(uri: str, shown: str) -> set[str]:
         found |= {value.partition("=")[2] for value in re.split("[?&]", form)}
         found |= set(re.split(r"[:/@?&=#;+\\\s]+", form))
     # A shorter one is part of every sentence; what is shown is none.
-    return {one for one in found if len(one) > 3 and one.lower() not in shown.lower()}
+    told = f"{shown} {unquote(shown)}".lower()
+    return {one for one in found if len(one) > 3 and one.lower() not in told}

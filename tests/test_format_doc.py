@@ -51,10 +51,11 @@ def test_the_document_names_real_files() -> None:
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
-def test_the_guarantees_name_real_tests() -> None:
-    text = (ROOT / "docs" / "guarantees.md").read_text()
+@pytest.mark.parametrize(("document", "least"), [("guarantees.md", 30), ("trust.md", 15)])
+def test_the_guarantees_name_real_tests(document: str, least: int) -> None:
+    text = (ROOT / "docs" / document).read_text()
     named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text)
-    assert len(named) > 30
+    assert len(named) > least
     for path, name in named:
         assert f"def {name}(" in (ROOT / path).read_text(), f"{path}::{name}"
 

@@ -205,6 +205,13 @@ def test_random_uris_are_shown_without_their_secret(uri: str) -> None:
         assert not has_secret(f"{told!r} {told}")
 
 
+def test_what_is_shown_stays_in_messages() -> None:
+    uri = f"s3://KEY1:{SECRET}@bucket/caf%C3%A9/f%20older?region=eu-west-1"
+    message = "no café/f older in bucket of eu-west-1: https://host:9000/bucket/café is gone"
+    for said, kept in ((message, message), (f"KEY1 {SECRET} is wrong", "*** *** is wrong")):
+        assert str(without_credentials(OSError(5, said), "x", uri)) == f"[Errno 5] {kept}: 'x'"
+
+
 @settings(max_examples=15)
 @given(secret_uris())
 def test_random_uris_leave_no_secret_in_any_text(uri: str) -> None:

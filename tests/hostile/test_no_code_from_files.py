@@ -1,0 +1,103 @@
+"""What a file says is never run: no pickle is read from one, and no class is found by its name."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import lookupstore
+from lookupstore import LookupStoreError
+from lookupstore.hudi import HudiTable
+
+PACKAGE = Path(lookupstore.__file__).parent
+# Calls that run what they are given: who makes them, and what with.
+RUNNING = {
+    "pickle.loads": {
+        "remote.py": "what was pickled in the same line",
+        "spark/source.py": "a store that the driver pickled into the plan of a query",
+        "spark/hudi_format.py": "a scan that the driver pickled into the plan of a query",
+    },
+    "import_module": {
+        "hudi/index_names.py": "the index= of a caller, in the test below",
+        "cli/lazy.py": "the list of commands",
+        "spark/__init__.py": "the list of names that are of Hudi",
+    },
+}
+NEVER = {
+    "pickle.load", "pickle.Unpickler", "Unpickler", "marshal.loads", "marshal.load", "shelve.open",
+    "eval", "exec", "compile", "__import__", "os.system", "os.popen", "subprocess.run",
+    "subprocess.Popen", "subprocess.call", "subprocess.check_output", "dill.loads",
+    "cloudpickle.loads", "joblib.load", "yaml.load", "runpy.run_path", "ctypes.CDLL",
+}  # fmt: skip
+
+# Programs of fixed names: the demo fetches its flights with pip, Spark's session asks for Java.
+PROGRAMS = {("demo.py", "subprocess.run"), ("spark/session.py", "subprocess.run")}
+
+
+def calls(path: Path) -> Iterator[tuple[str, ast.Call]]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func), node
+
+
+def test_who_runs_what_it_is_given() -> None:
+    found: dict[str, set[str]] = {name: set() for name in RUNNING}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        where = str(path.relative_to(PACKAGE))
+        for name, call in calls(path):
+            assert name not in NEVER or (where, name) in PROGRAMS, f"{where}:{call.lineno}: {name}"
+            last = name.rpartition(".")[2].lstrip("_")
+            key = "pickle.loads" if name.endswith("pickle.loads") else last
+            if key in found:
+                found[key].add(where)
+            for keyword in call.keywords:
+                assert keyword.arg != "allow_pickle", f"{where}:{call.lineno}"
+    assert found == {name: set(known) for name, known in RUNNING.items()}
+    for path in PACKAGE.rglob("*.pyx"):
+        assert "pickle.load" not in path.read_text()
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "hoodie.index.class",
+        "hoodie.index.type",
+        "hoodie.table.index.class",
+        "hoodie.compaction.payload.class",
+        "hoodie.datasource.write.payload.class",
+        "hoodie.record.merge.strategy.id",
+        "hoodie.table.keygenerator.class",
+        "hoodie.datasource.write.keygenerator.class",
+        "hoodie.write.lock.provider",
+    ],
+)
+def test_a_class_that_a_table_names_is_not_imported(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = f"stranger_{abs(hash(option))}"
+    (tmp_path / f"{module}.py").write_text("class Index:\n    pass\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    schema = pa.schema({"id": pa.int64(), "v": pa.int64()})
+    HudiTable.create(str(tmp_path / "t"), schema, record_key=["id"], name="t").insert(
+        pa.table({"id": [1], "v": [1]})
+    )
+    caller = HudiTable.open(str(tmp_path / "t"))
+    properties = tmp_path / "t" / ".hoodie" / "hoodie.properties"
+    lines = [line for line in properties.read_text().splitlines() if not line.startswith(option)]
+    properties.write_text("\n".join([*lines, f"{option}={module}.Index", ""]))
+    try:
+        table = HudiTable.open(str(tmp_path / "t"))
+        table.upsert(pa.table({"id": [1, 2], "v": [2, 3]}))
+        assert table.scan().num_rows == 2
+    except (LookupStoreError, ValueError):  # of a kind that is not read or written
+        pass
+    assert module not in sys.modules
+    # As the argument of a caller it is.
+    with pytest.raises(TypeError, match="give a KeyIndex"):
+        caller.tag(pa.table({"id": [1]}), index=f"{module}.Index")
+    assert module in sys.modules

@@ -602,6 +602,7 @@ TEXTS = sorted(
 HUDI_OPTIONS = {
     PACKAGE / "hudi" / "options.py",
     ROOT / "tests" / "hudi" / "test_hudi_options.py",
+    ROOT / "tests" / "hostile" / "test_no_code_from_files.py",
 }
 
 

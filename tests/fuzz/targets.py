@@ -351,7 +351,7 @@ def properties(folder: Path) -> Input:
     """Change the options of a table."""
     table = SmallTable(folder / "table", 9)
     table.commit("a-0", [row(1, "one")])
-    path = table.path / ".hoodie" / "hoodie.properties"
+    (path,) = (table.path / ".hoodie").glob("*.properties")
     content = path.read_bytes()
 
     def run(rng: random.Random) -> int:

@@ -144,7 +144,7 @@ def _shown_address(scheme: str, address: str) -> str:
     # A secret with a sign in it that ends the user, which must not be shown all the same.
     user = ":" in before or "%" in before or (at and not named)
     cut = "@" in path and (user or (":" in host and not named) or _in_path(host, path, named))
-    if cut or not _HOST.fullmatch(after) or (at and not after):
+    if cut or not _HOST.fullmatch(after):
         before, at, after = address.rpartition("@")
         if not at or not _HOST.fullmatch(after.partition("/")[0]):
             return _HIDDEN

@@ -26,6 +26,7 @@ from pyarrow import fs
 import lookupstore
 from lookupstore import Location, columnar, uris
 from lookupstore.cli import main
+from lookupstore.hudi import HudiTable
 from lookupstore.path_kind import kind_of
 from lookupstore.read_errors import reading
 from lookupstore.uris import open_uri, shown_uri, without_credentials
@@ -45,6 +46,9 @@ ODD = [
     f"s3://KEY:ab@{SECRET}:cd@bucket/x",
     f"s3://KEY:ab#{SECRET}@bucket/x",
     f"s3://KEY:ab?{SECRET}@bucket/x",
+    f"s3://KEY:@{SECRET}?@bucket/x",
+    f"s3://{SECRET}?:@bucket/x",
+    f"s3://KEY:@/{SECRET}@bucket/x",
     f"s3://bucket/x#{SECRET}",
     f"s3://bucket/x?region=eu-west-1#secret={SECRET}",
     f"s3://bucket/x?{SECRET}",
@@ -231,6 +235,17 @@ def test_a_manifest_says_where_it_was_built_from_without_secrets(tmp_path: Path)
     assert len(written) >= 2
     for path in written:
         assert SECRET.encode() not in path.read_bytes()
+
+
+def test_what_is_no_store_is_named_without_secrets(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1], "v": [2]}), tmp_path / "x.parquet")
+    HudiTable.create(str(tmp_path / "t"), pa.schema({"id": pa.int64()}), record_key=["id"])
+    for name, kind in (("x.parquet", "columnar files"), ("t", "is a Hudi table")):
+        for command in (["info"], ["verify"], ["scan"]):
+            uri = f"file://{tmp_path}/{name}?token={SECRET}"
+            done = CliRunner().invoke(main, [*command, uri])
+            assert kind in done.output, (command, done.output)
+            assert not has_secret(done.output), (command, done.output)
 
 
 @pytest.mark.parametrize("local", [False, True])

@@ -65,15 +65,15 @@ def test_who_runs_what_it_is_given() -> None:
 @pytest.mark.parametrize(
     "option",
     [
-        "hoodie.index.class",
-        "hoodie.index.type",
-        "hoodie.table.index.class",
-        "hoodie.compaction.payload.class",
-        "hoodie.datasource.write.payload.class",
-        "hoodie.record.merge.strategy.id",
-        "hoodie.table.keygenerator.class",
-        "hoodie.datasource.write.keygenerator.class",
-        "hoodie.write.lock.provider",
+        "index.class",
+        "index.type",
+        "table.index.class",
+        "compaction.payload.class",
+        "datasource.write.payload.class",
+        "record.merge.strategy.id",
+        "table.keygenerator.class",
+        "datasource.write.keygenerator.class",
+        "write.lock.provider",
     ],
 )
 def test_a_class_that_a_table_names_is_not_imported(
@@ -87,9 +87,11 @@ def test_a_class_that_a_table_names_is_not_imported(
         pa.table({"id": [1], "v": [1]})
     )
     caller = HudiTable.open(str(tmp_path / "t"))
-    properties = tmp_path / "t" / ".hoodie" / "hoodie.properties"
-    lines = [line for line in properties.read_text().splitlines() if not line.startswith(option)]
-    properties.write_text("\n".join([*lines, f"{option}={module}.Index", ""]))
+    folder = tmp_path / "t" / ".hoodie"
+    name = f"{folder.name[1:]}.{option}"
+    (properties,) = folder.glob("*.properties")
+    lines = [line for line in properties.read_text().splitlines() if not line.startswith(name)]
+    properties.write_text("\n".join([*lines, f"{name}={module}.Index", ""]))
     try:
         table = HudiTable.open(str(tmp_path / "t"))
         table.upsert(pa.table({"id": [1, 2], "v": [2, 3]}))

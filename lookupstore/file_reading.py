@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -98,21 +98,20 @@ def _parquet_batches(
     metadata = reader.metadata
     size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
     rows = min(_BATCH_ROWS, max(1, _BATCH_BYTES * metadata.num_rows // max(1, size)))
-    present = [name for name in names if name in reader.schema_arrow.names]
-    if not present:
-        return _without_columns(metadata.num_rows)
-    return iter(reader.iter_batches(rows, columns=present))
+    there = reader.schema_arrow.names
+    present = [name for name in names if name in there]
+    batches = iter(reader.iter_batches(rows, columns=present or there[:1]))
+    return batches if present else _without_columns(batches)
 
 
 def _orc_batches(file: pa.NativeFile, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     reader = orc.ORCFile(file)
-    present = [name for name in names if name in reader.schema.names]
-    if not present:
-        return _without_columns(reader.nrows)
-    return (reader.read_stripe(i, columns=present) for i in range(reader.nstripes))
+    there = reader.schema.names
+    present = [name for name in names if name in there]
+    stripes = (reader.read_stripe(i, columns=present or there[:1]) for i in range(reader.nstripes))
+    return stripes if present else _without_columns(stripes)
 
 
-def _without_columns(rows: int) -> Iterator[pa.RecordBatch]:
-    for start in range(0, rows, _BATCH_ROWS):
-        batch = pa.record_batch({"": pa.nulls(min(_BATCH_ROWS, rows - start))})
-        yield batch.select([])
+def _without_columns(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield as many rows as batches have: what a footer says of their number may be anything."""
+    return (batch.select([]) for batch in batches)

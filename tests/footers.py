@@ -38,3 +38,11 @@ def with_footer(
         groups.append((group.rows, chunks))
     end = len(data) - 8 - len(footer_in(data))
     return data[:end] + footer_bytes(footer, groups, entries or footer.entries)
+
+
+def with_rows(data: bytes, rows: int) -> bytes:
+    """Return a file whose footer claims so many rows in each row group."""
+    footer = read_footer(pa.BufferReader(data), "f")
+    groups = [(rows, [one.moved(one.offset) for one in group.columns]) for group in footer.groups]
+    end = len(data) - 8 - len(footer_in(data))
+    return data[:end] + footer_bytes(footer, groups, footer.entries)

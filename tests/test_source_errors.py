@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import random
 import tempfile
@@ -15,13 +16,15 @@ import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from pyarrow import fs
+from footers import with_rows
+from pyarrow import fs, orc
 from remote import Remote
 
 import lookupstore
 from lookupstore import CorruptionError, file_search, runs
 from lookupstore.cli import main
 from lookupstore.columnar import ColumnarFiles
+from lookupstore.file_reading import read_file
 from lookupstore.residency import Residency
 from lookupstore.sst import output
 
@@ -208,3 +211,20 @@ def test_a_disk_that_is_full_while_a_store_is_written(
         assert str(raised.value.filename).startswith(str(tmp_path / "s"))
         assert "temp_dir" not in str(raised.value)
     assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc"])
+def test_rows_without_columns_are_those_that_there_are(tmp_path: Path, kind: str) -> None:
+    """A footer may claim any number of rows; a file lacks all columns that are asked for."""
+    path = tmp_path / f"f.{kind}"
+    rows = pa.table({"a": range(70_000)})
+    if kind == "orc":
+        orc.write_table(rows, path)
+        content = path.read_bytes()
+    else:
+        pq.write_table(rows, path)
+        content = with_rows(path.read_bytes(), 1 << 62)
+    batches = read_file(pa.BufferReader(content), kind, ["b"])
+    counts = [(batch.num_rows, batch.num_columns) for batch in itertools.islice(batches, 1000)]
+    assert sum(rows for rows, _ in counts) == 70_000
+    assert {columns for _, columns in counts} == {0}

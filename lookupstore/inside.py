@@ -12,6 +12,7 @@ import re
 import stat
 
 from lookupstore.errors import CorruptionError, FormatError, printable
+from lookupstore.regular_file import kind_error
 
 # Most names are right: looked at in one step. Then it is said what is wrong with the others.
 _SUSPICIOUS = re.compile(r"\x00|\\|(?:^|/)(?:\.{0,2}|[A-Za-z]:)(?:/|$)")
@@ -117,5 +118,5 @@ def _check_kind(path: str) -> bool:
     if stat.S_ISLNK(mode):
         raise link_error(path)
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise FormatError(f"{printable(path)}: neither a file nor a folder; remove it")
+        raise kind_error(mode, path)
     return True

@@ -227,6 +227,10 @@ def _parse(fields: _Fields) -> Manifest:
     if function != BUCKET_FUNCTION:
         raise fields.wrong("bucket_function", BUCKET_FUNCTION, function)
     buckets = fields.number("buckets", 1, MAX_BUCKETS)
+    files = tuple(
+        _parse_file(_Fields(fields.path, f"files[{i}].", file), buckets)
+        for i, file in enumerate(fields.take("files", list, "a list"))
+    )
     manifest = Manifest(
         version=fields.number("version", 1),
         id=fields.pattern("id", re.compile(r"[0-9a-f]{32}"), "32 hexadecimal digits"),
@@ -240,10 +244,7 @@ def _parse(fields: _Fields) -> Manifest:
         source_fingerprint=_parse_fingerprint(fields, "source_fingerprint"),
         options=fields.take("options", dict, "an object"),
         rewritten_buckets=fields.number("rewritten_buckets", 0, buckets),
-        files=tuple(
-            _parse_file(_Fields(fields.path, f"files[{i}].", file), buckets)
-            for i, file in enumerate(fields.take("files", list, "a list"))
-        ),
+        files=files,
     )
     fields.end()
     held = [file.bucket for file in manifest.files]

@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 
-from lookupstore.errors import FormatError
+from lookupstore.errors import FormatError, printable
 
 _KINDS = (
     (stat.S_ISFIFO, "a named pipe"),
@@ -45,10 +45,14 @@ def check_regular(path: str) -> None:
     _check(os.stat(path).st_mode, path)
 
 
+def kind_error(mode: int, path: str) -> FormatError:
+    """Return the error for what is neither a regular file nor a folder."""
+    kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "of an unknown kind")
+    return FormatError(f"{printable(path)}: {kind}, not a regular file")
+
+
 def _check(mode: int, path: str) -> None:
-    if stat.S_ISREG(mode):
-        return
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, "a folder, not a file", path)
-    kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "of an unknown kind")
-    raise FormatError(f"{path}: {kind}, not a regular file")
+    if not stat.S_ISREG(mode):
+        raise kind_error(mode, path)

@@ -95,6 +95,7 @@ class Actor:
     is_done: bool = False
     ours: set[str] = field(default_factory=set)
     turn: Any = field(default_factory=threading.Lock)
+    thread: threading.Thread | None = None
 
 
 class Steps:
@@ -124,6 +125,7 @@ class Steps:
         self.trace: list[tuple[float, str, str]] = []
         self.errors: list[BaseException] = []
         self._actors: list[Actor] = []
+        self._threads = {threading.current_thread()}
         self._end = threading.Lock()
         self._began = self.now
 
@@ -131,6 +133,7 @@ class Steps:
         """Let actors act until all have come to their ends."""
         self._actors = list(actors)
         threads = [threading.Thread(target=self._body, args=(one,), daemon=True) for one in actors]
+        self._threads.update(threads)
         for actor, thread in zip(actors, threads, strict=True):
             actor.turn.acquire()
             thread.start()
@@ -153,8 +156,8 @@ class Steps:
             InjectedError: the operation fails.
         """
         actor = self.actor
-        if actor is None:
-            return
+        if actor is None or not self.is_acting():
+            return  # also of what a test before has left in the background
         if actor.is_dead:
             raise Killed(actor.name)
         chance = self.random
@@ -182,14 +185,22 @@ class Steps:
 
     def answer(self, what: str) -> None:
         """Lose the answer of what was done, perhaps."""
-        if self.actor is not None and self.random.random() < self.fail:
+        if self.is_acting() and self.random.random() < self.fail:
             self.note(f"answer lost: {what}")
             raise InjectedError(5, f"answer lost: {what}")
 
     def note(self, what: str) -> None:
         """Write down what the actor whose turn it is does."""
-        if self.actor is not None:
+        if self.actor is not None and self.is_acting():
             self.trace.append((self.now, self.actor.name, what))
+
+    def is_ours(self) -> bool:
+        """Return whether this thread is an actor, or the one that simulates."""
+        return threading.current_thread() in self._threads
+
+    def is_acting(self) -> bool:
+        """Return whether this thread is the actor whose turn it is."""
+        return self.actor is not None and self.actor.thread is threading.current_thread()
 
     def _go_on(self, before: Actor | None) -> None:
         able = [one for one in self._actors if one.still <= self.count]
@@ -201,6 +212,7 @@ class Steps:
                 before.turn.acquire()
 
     def _body(self, actor: Actor) -> None:
+        actor.thread = threading.current_thread()
         actor.turn.acquire()
         try:
             actor.run(actor)
@@ -323,12 +335,15 @@ class _System:
     def __init__(self, sim: Simulation) -> None:
         self._sim = sim
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(os, name)
+    def __getattribute__(self, name: str) -> Any:
+        # A thread that a test before has left in the background has files of its own.
+        is_known = name.startswith("_") or (hasattr(_System, name) and self._sim.steps.is_ours())
+        return object.__getattribute__(self, name) if is_known else getattr(os, name)
 
     def open_file(self, path: str, mode: str, **named: Any) -> Any:
         file = open(path, mode, **named)  # noqa: SIM115
-        self._sim.files[self._short(path)] = 0, self._sim.steps.now
+        if self._sim.steps.is_ours():
+            self._sim.files[self._short(path)] = 0, self._sim.steps.now
         return file
 
     def _short(self, path: str) -> str:
@@ -524,7 +539,8 @@ class Simulation:
             system = _System(self)
             for name in ("location", "new_version", "versions"):
                 patch.setattr(_modules[name], "os", system)
-            patch.setattr(_modules["location"], "open", system.open_file, raising=False)
+            opened = object.__getattribute__(system, "open_file")
+            patch.setattr(_modules["location"], "open", opened, raising=False)
         if self._plant is not None:
             self._plant(patch)
 

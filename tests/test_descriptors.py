@@ -140,10 +140,11 @@ class Files(descriptors.Holder):
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> int:
-    """Let all files that are open take 16 descriptors; those of other tests are closed before."""
-    gc.collect()
+    """Let all files that are open take 16 descriptors; those of other tests do not count."""
     most = 16
     monkeypatch.setattr(descriptors, "most", lambda: most)
+    monkeypatch.setattr(descriptors, "_holders", {})
+    monkeypatch.setattr(descriptors, "_total", 0)
     return most
 
 

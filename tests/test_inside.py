@@ -210,7 +210,7 @@ def test_listings_are_those_of_arrow(tmp_path: Path) -> None:
 def test_a_pipe_is_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for call in ("read", "size", "hash", "resolve", "touch"):
-        with pytest.raises(FormatError, match="neither a file nor a folder"):
+        with pytest.raises(FormatError, match="not a regular file"):
             CALLS[call](Location(tmp_path), "pipe")
 
 

@@ -753,7 +753,7 @@ def test_a_manifest_of_another_format(small):
         with pytest.raises(CorruptionError, match=match):
             LookupStore(small)
     manifest_of(small).write_bytes(b'{"a": "\xff"}')
-    with pytest.raises(CorruptionError, match="offset 7: expected UTF-8 text"):
+    with pytest.raises(CorruptionError, match="offset 7: expected a manifest, in UTF-8"):
         LookupStore(small)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,9 @@ def test_others_fetch_what_is_published(
     assert len(dim.published(".sst")) == 3
     # What is of the file before goes after a day, and nothing else does.
     monkeypatch.setattr(published, "KEPT_SECONDS", -60)
+    # One listed time in ten has two digits after the point, which Arrow does not read.
+    now = time.time_ns()
+    monkeypatch.setattr("lookupstore.location.written_ns", lambda info: info.mtime_ns or now)
     changed.publish()
     assert len(dim.published(".sst")) == len(dim.published(".json")) == 2
     third = dim.files(tmp_path / "c")

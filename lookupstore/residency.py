@@ -531,10 +531,12 @@ class Residency:
             return Reader(path, fill=held)
 
         if self._recode(_plain_of(path), opened, store):
-            with self._host.locked():
-                held = reference()
-                if held is not None:
-                    touch(held.descriptor, 0)  # it is the first to go
+            with self._host.locked(), suppress(FileNotFoundError, NotOwnError):
+                descriptor = open_own(path)  # also if its users have let go of it meanwhile
+                try:
+                    touch(descriptor, 0)  # it is the first to go
+                finally:
+                    os.close(descriptor)
 
     def _recode_local(self, path: str, plain: str, xxh64: str, store: str) -> None:
         def opened() -> Reader:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import math
 import os
 import resource
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -177,9 +179,16 @@ def limit() -> None:
     # A sanitizer takes more from the beginning, and other systems do not know the limit.
     if sys.platform == "linux" and "san" not in os.environ.get("LD_PRELOAD", ""):
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-    resource.setrlimit(resource.RLIMIT_CPU, (_PROCESSOR_SECONDS, _PROCESSOR_SECONDS))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    limit_time()
+
+
+def limit_time() -> None:
+    """Take as much time as a verb may, from now on."""
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)
+    used = math.ceil(time.process_time())
+    resource.setrlimit(resource.RLIMIT_CPU, (used + _PROCESSOR_SECONDS, most))
     signal.alarm(_SECONDS)
 
 
@@ -197,6 +206,7 @@ def main_process(folders: list[str]) -> None:
                 for one in results(folder):
                     file.write(json.dumps(one) + "\n")
                     file.flush()
+                    limit_time()
             os._exit(0)
         running[child] = folder
     while running:

@@ -75,6 +75,7 @@ MODULES = {
     "lookupstore._sort": ["ls_gather", "ls_sort", "ls_order"],
     "lookupstore._keys": ["ls_keys", "ls_hash"],
     "lookupstore._rows": ["ls_rows"],
+    "lookupstore.parquet._claims": ["ls_page"],
     "lookupstore.parquet._pages": ["ls_page"],
     "lookupstore.parquet._structs": [],
     "lookupstore.hudi._bloom": ["ls_hadoop_bloom"],

@@ -1,6 +1,8 @@
 #include "ls_page.h"
 #include "ls_compact.h"
 
+#include <stdbool.h>
+
 /* A header nests three deep; what goes deeper is none. */
 enum { MOST_DEPTH = 8 };
 
@@ -82,23 +84,24 @@ static ls_status get_i32(const uint8_t **cursor, const uint8_t *end, int32_t *va
     return LS_OK;
 }
 
-static ls_status read_data_header(const uint8_t **cursor, const uint8_t *end,
-                                  ls_page_header *header) {
-    int32_t *fields[] = {&header->values, &header->encoding, &header->definition_encoding,
-                         &header->repetition_encoding};
+/* Reads a struct, and those of its fields that have a place: numbers, all of which it must have. */
+static ls_status read_numbers(const uint8_t **cursor, const uint8_t *end, int32_t *const places[],
+                              int64_t most) {
     int64_t id = 0;
     int type;
-    unsigned seen = 0;
+    unsigned seen = 0, wanted = 0;
+    for (int64_t i = 0; i < most; i++)
+        wanted |= places[i] ? 1u << i : 0;
     for (;;) {
         ls_status status = ls_compact_field(cursor, end, &id, &type);
         if (status != LS_OK)
             return status;
         if (type == LS_COMPACT_STOP)
-            return seen == 15 && header->values >= 0 ? LS_OK : LS_BAD_HEADER;
-        if (id >= 1 && id <= 4) {
+            return seen == wanted ? LS_OK : LS_BAD_HEADER;
+        if (id >= 1 && id <= most && places[id - 1]) {
             if (type != LS_COMPACT_I32)
                 return LS_BAD_HEADER;
-            status = get_i32(cursor, end, fields[id - 1]);
+            status = get_i32(cursor, end, places[id - 1]);
             seen |= 1u << (id - 1);
         } else if (type != LS_COMPACT_TRUE && type != LS_COMPACT_FALSE) {
             status = skip(cursor, end, type, 1);
@@ -108,10 +111,17 @@ static ls_status read_data_header(const uint8_t **cursor, const uint8_t *end,
     }
 }
 
+/* Values and encoding, as the header of a page of one type says them. */
+typedef struct {
+    int32_t values;
+    int32_t encoding;
+} claim;
+
 ls_status ls_page_header_read(const uint8_t **cursor, const uint8_t *end, ls_page_header *header) {
     int64_t id = 0;
     int type;
     unsigned seen = 0;
+    claim data = {-1, 0}, dictionary = {-1, 0}, second = {-1, 0};
     *header = (ls_page_header){.values = -1};
     for (;;) {
         ls_status status = ls_compact_field(cursor, end, &id, &type);
@@ -134,7 +144,15 @@ ls_status ls_page_header_read(const uint8_t **cursor, const uint8_t *end, ls_pag
             else
                 header->checksum = (uint32_t)value;
         } else if (id == 5 && type == LS_COMPACT_STRUCT) {
-            status = read_data_header(cursor, end, header);
+            int32_t *const places[] = {&data.values, &data.encoding, &header->definition_encoding,
+                                       &header->repetition_encoding};
+            status = read_numbers(cursor, end, places, 4);
+        } else if (id == 7 && type == LS_COMPACT_STRUCT) {
+            int32_t *const places[] = {&dictionary.values, &dictionary.encoding};
+            status = read_numbers(cursor, end, places, 2);
+        } else if (id == 8 && type == LS_COMPACT_STRUCT) {
+            int32_t *const places[] = {&second.values, NULL, NULL, &second.encoding};
+            status = read_numbers(cursor, end, places, 4);
         } else if (type != LS_COMPACT_TRUE && type != LS_COMPACT_FALSE) {
             status = skip(cursor, end, type, 0);
         }
@@ -144,6 +162,65 @@ ls_status ls_page_header_read(const uint8_t **cursor, const uint8_t *end, ls_pag
     header->has_checksum = (seen & 8) != 0;
     if ((seen & 7) != 7 || header->uncompressed < 0 || header->compressed < 0)
         return LS_BAD_HEADER;
+    if (header->type != LS_DATA_PAGE && header->type != LS_DICTIONARY_PAGE &&
+        header->type != LS_DATA_PAGE_V2)
+        return LS_OK;
+    claim said = header->type == LS_DATA_PAGE         ? data
+                 : header->type == LS_DICTIONARY_PAGE ? dictionary
+                                                      : second;
+    header->values = said.values;
+    header->encoding = said.encoding;
+    return LS_OK;
+}
+
+/* Whether the values of a data page take no more bytes than the page, or are numbers of others. */
+static bool is_bounded(int32_t encoding) {
+    enum {
+        PLAIN_DICTIONARY = 2,
+        DELTA_BINARY_PACKED = 5,
+        DELTA_LENGTH_BYTE_ARRAY = 6,
+        RLE_DICTIONARY = 8,
+        BYTE_STREAM_SPLIT = 9
+    };
+    return encoding == LS_ENCODING_PLAIN || encoding == PLAIN_DICTIONARY ||
+           encoding == LS_ENCODING_RLE || encoding == DELTA_BINARY_PACKED ||
+           encoding == DELTA_LENGTH_BYTE_ARRAY || encoding == RLE_DICTIONARY ||
+           encoding == BYTE_STREAM_SPLIT;
+}
+
+ls_status ls_chunk_claims_read(ls_slice chunk, uint64_t values, ls_chunk_claims *claims) {
+    const uint8_t *cursor = chunk.data, *end = chunk.data + chunk.size;
+    *claims = (ls_chunk_claims){0};
+    while (cursor < end && claims->values < values) {
+        ls_page_header header;
+        ls_status status = ls_page_header_read(&cursor, end, &header);
+        if (status != LS_OK)
+            return status;
+        uint32_t size = (uint32_t)header.uncompressed;
+        size_t left = (size_t)(end - cursor);
+        size_t stored = (size_t)header.compressed < left ? (size_t)header.compressed : left;
+        if (header.type == LS_DICTIONARY_PAGE) {
+            if (claims->stored_dictionary.data || header.values < 0)
+                return LS_BAD_HEADER;
+            claims->dictionary = size;
+            claims->dictionary_values = (uint32_t)header.values;
+            claims->stored_dictionary = (ls_slice){cursor, stored};
+        } else {
+            if (header.type == LS_DATA_PAGE || header.type == LS_DATA_PAGE_V2) {
+                if (header.values < 0)
+                    return LS_BAD_HEADER;
+                claims->values += (uint64_t)header.values;
+                claims->plain += size;
+                if (!is_bounded(header.encoding) && size > claims->shared)
+                    claims->shared = size;
+            }
+            /* Of a page of another type, too: whoever passes it over may decompress it first. */
+            if (size > claims->largest)
+                claims->largest = size;
+        }
+        /* Old writers forgot the header of the dictionary when they measured the chunk. */
+        cursor += stored;
+    }
     return LS_OK;
 }
 
@@ -196,6 +273,20 @@ static inline ls_status next_bytes(const uint8_t **cursor, const uint8_t *end, l
         return LS_TRUNCATED;
     *value = (ls_slice){*cursor, size};
     *cursor += size;
+    return LS_OK;
+}
+
+ls_status ls_plain_longest(ls_slice values, size_t count, uint32_t *longest) {
+    const uint8_t *cursor = values.data, *end = values.data + values.size;
+    *longest = 0;
+    for (size_t i = 0; i < count; i++) {
+        ls_slice value;
+        ls_status status = next_bytes(&cursor, end, &value);
+        if (status != LS_OK)
+            return status;
+        if (value.size > *longest)
+            *longest = (uint32_t)value.size;
+    }
     return LS_OK;
 }
 

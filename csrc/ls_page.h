@@ -8,7 +8,13 @@
 #include "ls_bytes.h"
 #include "ls_column.h"
 
-enum { LS_DATA_PAGE = 0, LS_ENCODING_PLAIN = 0, LS_ENCODING_RLE = 3 };
+enum {
+    LS_DATA_PAGE = 0,
+    LS_DICTIONARY_PAGE = 2,
+    LS_DATA_PAGE_V2 = 3,
+    LS_ENCODING_PLAIN = 0,
+    LS_ENCODING_RLE = 3
+};
 
 typedef struct {
     int32_t type;
@@ -16,9 +22,10 @@ typedef struct {
     int32_t compressed;
     int32_t has_checksum;
     uint32_t checksum; /* CRC-32 of the compressed bytes */
-    /* Of a data page, version 1; `values` is -1 if the header says nothing of that kind. */
+    /* Of data and dictionary pages; `values` is -1 if the header says nothing of its kind. */
     int32_t values;
     int32_t encoding;
+    /* Of a data page, version 1. */
     int32_t definition_encoding;
     int32_t repetition_encoding;
 } ls_page_header;
@@ -31,6 +38,20 @@ ls_status ls_page_header_read(const uint8_t **cursor, const uint8_t *end, ls_pag
 
 /* Writes the header of a data page, and returns the end of it. */
 uint8_t *ls_page_header_write(const ls_page_header *header, uint8_t *out);
+
+/* What the headers of the pages of a chunk claim; sizes are those of pages without compression. */
+typedef struct {
+    uint64_t values;  /* of all data pages */
+    uint64_t plain;   /* bytes of all data pages */
+    uint32_t largest; /* bytes of the largest data page */
+    uint32_t shared;  /* the same, of those whose values may be longer than the page, together */
+    uint32_t dictionary;
+    uint32_t dictionary_values;
+    ls_slice stored_dictionary; /* as it is in the chunk; NULL: there is none */
+} ls_chunk_claims;
+
+/* Reads the headers of a chunk, as far as pages have the values that the footer says. */
+ls_status ls_chunk_claims_read(ls_slice chunk, uint64_t values, ls_chunk_claims *claims);
 
 typedef enum {
     LS_PLAIN_INT32,
@@ -49,6 +70,9 @@ typedef struct {
 
 /* Bytes that `count` PLAIN values take at the beginning of some bytes. */
 ls_status ls_plain_size(ls_plain_kind kind, ls_slice values, size_t count, size_t *size);
+
+/* Bytes of the longest of some PLAIN values that are bytes. */
+ls_status ls_plain_longest(ls_slice values, size_t count, uint32_t *longest);
 
 /* Bytes that ls_plain_texts may write behind the last value. */
 enum { LS_TEXTS_SLACK = 32 };

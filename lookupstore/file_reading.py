@@ -8,6 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
 
+from lookupstore.parquet.claims import look_at_claims
+
 _BATCH_ROWS = 1 << 16
 _BATCH_BYTES = 4 << 20
 # What one read asks for: of a disk little, since it is held for each column; of an object store
@@ -17,7 +19,7 @@ _REMOTE_STREAM_BYTES = 4 << 20
 
 
 def read_file(
-    file: pa.NativeFile, file_format: str, names: Sequence[str], *, remote: bool = False
+    file: pa.NativeFile, file_format: str, names: Sequence[str], path: str, *, remote: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """Yield those of the named columns that a file has, a few megabytes of rows at a time.
 
@@ -26,21 +28,22 @@ def read_file(
         file_format: `parquet` or `orc`.
         names: of columns; names that the file lacks are left out, so that batches may have rows
             but no columns.
+        path: of the file, for errors.
         remote: whether it is on an object store.
     """
     if file_format == "orc":
         return _orc_batches(file, names)
-    return _parquet_batches(file, names, _REMOTE_STREAM_BYTES if remote else _STREAM_BYTES)
+    return _parquet_batches(file, names, path, _REMOTE_STREAM_BYTES if remote else _STREAM_BYTES)
 
 
-def check_file(file: pa.NativeFile, file_format: str) -> None:
+def check_file(file: pa.NativeFile, file_format: str, path: str) -> None:
     """Read all of a file, for the errors that that raises."""
     names = (
         orc.ORCFile(file).schema.names
         if file_format == "orc"
         else pq.ParquetFile(file).schema_arrow.names
     )
-    for _ in read_file(file, file_format, names):
+    for _ in read_file(file, file_format, names, path):
         continue
 
 
@@ -89,8 +92,9 @@ def is_kindred(given: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _parquet_batches(
-    file: pa.NativeFile, names: Sequence[str], stream_bytes: int
+    stream: pa.NativeFile, names: Sequence[str], path: str, stream_bytes: int
 ) -> Iterator[pa.RecordBatch]:
+    file, claims = look_at_claims(stream, names, path)
     # Streams of pages, not whole column chunks; no pre-buffering, which holds the file compressed.
     reader = pq.ParquetFile(
         file, pre_buffer=False, buffer_size=stream_bytes, page_checksum_verification=True
@@ -100,6 +104,9 @@ def _parquet_batches(
     rows = min(_BATCH_ROWS, max(1, _BATCH_BYTES * metadata.num_rows // max(1, size)))
     there = reader.schema_arrow.names
     present = [name for name in names if name in there]
+    if not present:
+        _, claims = look_at_claims(stream, there[:1], path)
+    rows = claims.rows_at_once(rows)
     batches = iter(reader.iter_batches(rows, columns=present or there[:1]))
     return batches if present else _without_columns(batches)
 

@@ -268,7 +268,7 @@ def _read_file(
         with _reading(fragment.filesystem, fragment.path, file_format):
             file = stack.enter_context(fragment.filesystem.open_input_file(fragment.path))
             remote = not is_local(fragment.filesystem)
-            batches = read_file(file, file_format, names, remote=remote)
+            batches = read_file(file, file_format, names, shown, remote=remote)
         while True:
             # Around each read alone: what is done with a batch is not the file's fault.
             with _reading(fragment.filesystem, fragment.path, file_format):

@@ -60,6 +60,8 @@ ALLOWED = {
     "parquet._structs": "",
     "parquet.structs": "parquet._structs",
     "parquet.footer": "parquet.structs",
+    "parquet._claims": "pyarrow _arrow",
+    "parquet.claims": "pyarrow parquet._claims parquet.footer",
     "parquet.new_file": "pyarrow parquet.footer parquet.structs",
     "sst.output": "sst._writeback",
     "sst.pipeline": "sst._block sst.codec sst.format sst.output",
@@ -95,7 +97,7 @@ ALLOWED = {
     "read_errors": "pyarrow uris",
     "table_folders": "pyarrow read_errors",
     "file_search": "pyarrow read_errors table_folders uris",
-    "file_reading": "pyarrow",
+    "file_reading": "pyarrow parquet.claims",
     "source": (
         "pyarrow xxhash file_reading file_search frames hudi.snapshot location read_errors uris"
     ),
@@ -138,7 +140,8 @@ ALLOWED = {
     ),
     "columnar.parquet_filter": "pyarrow _arrow sst._filter",
     "columnar.probe": (
-        "numpy pyarrow arrow_types columnar.lookup_file columnar.parquet_filter runs sst._filter"
+        "numpy pyarrow arrow_types columnar.lookup_file columnar.parquet_filter "
+        "parquet.claims runs sst._filter"
     ),
     "columnar.published": "columnar.source_file location",
     "columnar.file_lookup": (
@@ -162,7 +165,7 @@ ALLOWED = {
     "hudi.timeline": "location",
     "hudi.file_groups": "hudi.options hudi.timeline inside location",
     "hudi.avro_schema": "pyarrow arrow_types",
-    "hudi.base_files": "pyarrow location parquet.footer read_errors",
+    "hudi.base_files": "pyarrow location parquet.claims parquet.footer read_errors",
     "hudi.owner": "",
     "hudi.renewal": "",
     "hudi.lock_file": "location",
@@ -248,7 +251,8 @@ ALLOWED = {
     ),
     "hudi.encoding": ("pyarrow hudi.base_files hudi.bloom parquet.new_file"),
     "hudi.slice_rows": (
-        "pyarrow arrow_types hudi.file_groups hudi.key_entries location parquet.footer read_errors"
+        "pyarrow arrow_types hudi.file_groups hudi.key_entries location parquet.claims "
+        "parquet.footer read_errors"
     ),
     "hudi.group_copy": (
         "numpy pyarrow arrow_types hudi.base_file_writer hudi.base_files hudi.encoding "

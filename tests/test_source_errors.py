@@ -224,7 +224,7 @@ def test_rows_without_columns_are_those_that_there_are(tmp_path: Path, kind: str
     else:
         pq.write_table(rows, path)
         content = with_rows(path.read_bytes(), 1 << 62)
-    batches = read_file(pa.BufferReader(content), kind, ["b"])
+    batches = read_file(pa.BufferReader(content), kind, ["b"], "f")
     counts = [(batch.num_rows, batch.num_columns) for batch in itertools.islice(batches, 1000)]
     assert sum(rows for rows, _ in counts) == 70_000
     assert {columns for _, columns in counts} == {0}

@@ -43,6 +43,8 @@ int main(int argc, char **argv) {
     test_md5();
     test_key_tables();
     test_page_headers();
+    test_claims_of_chunks();
+    test_longest_values();
     test_replaced_values();
     test_texts();
     test_ranges_of_floats();

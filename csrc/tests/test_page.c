@@ -1,4 +1,5 @@
 /* Tests of ls_page.h. */
+#include "ls_compact.h"
 #include "ls_page.h"
 #include "made.h"
 #include "tests.h"
@@ -62,6 +63,94 @@ void test_page_headers(void) {
     memset(deep, 0x9c, sizeof deep);
     cursor = deep;
     CHECK(ls_page_header_read(&cursor, deep + sizeof deep, &read) != LS_OK);
+}
+
+/* Writes the header of a page that is not a data page of version 1: values and encoding where
+ * its type has them. */
+static uint8_t *put_other_header(uint8_t *out, const ls_page_header *header) {
+    const int32_t first[] = {header->type, header->uncompressed, header->compressed};
+    for (int i = 0; i < 3; i++) {
+        *out++ = 1 << 4 | LS_COMPACT_I32;
+        out = ls_put_compact_integer(out, first[i]);
+    }
+    int is_second = header->type == LS_DATA_PAGE_V2;
+    *out++ = (uint8_t)((is_second ? 5 : 4) << 4 | LS_COMPACT_STRUCT); /* 8 or 7 */
+    *out++ = 1 << 4 | LS_COMPACT_I32;
+    out = ls_put_compact_integer(out, header->values);
+    *out++ = (uint8_t)((is_second ? 3 : 1) << 4 | LS_COMPACT_I32); /* 4 or 2 */
+    out = ls_put_compact_integer(out, header->encoding);
+    *out++ = LS_COMPACT_STOP;
+    *out++ = LS_COMPACT_STOP;
+    return out;
+}
+
+void test_claims_of_chunks(void) {
+    enum { PAGES = 8, DELTA_BYTE_ARRAY = 7, RLE_DICTIONARY = 8 };
+    static const int32_t encodings[] = {LS_ENCODING_PLAIN, RLE_DICTIONARY, DELTA_BYTE_ARRAY, 77};
+    for (int round = 0; round < 2000; round++) {
+        uint8_t *chunk = room(PAGES * (LS_PAGE_HEADER_MAX + 20)), *out = chunk;
+        ls_chunk_claims wanted = {0}, found;
+        size_t pages = below(PAGES), dictionary = 0;
+        if (pages && below(2)) {
+            ls_page_header header = any_header();
+            header.type = LS_DICTIONARY_PAGE;
+            header.compressed = (int32_t)below(20);
+            out = put_other_header(out, &header);
+            wanted.dictionary = (uint32_t)header.uncompressed;
+            wanted.dictionary_values = (uint32_t)header.values;
+            dictionary = (size_t)(out - chunk);
+            wanted.stored_dictionary.size = (size_t)header.compressed;
+            out += header.compressed;
+        }
+        for (size_t i = 0; i < pages; i++) {
+            ls_page_header header = any_header();
+            header.compressed = (int32_t)below(20);
+            header.encoding = encodings[below(4)];
+            header.type = below(2) ? LS_DATA_PAGE : LS_DATA_PAGE_V2;
+            out = header.type == LS_DATA_PAGE ? ls_page_header_write(&header, out)
+                                              : put_other_header(out, &header);
+            out += header.compressed;
+            uint32_t size = (uint32_t)header.uncompressed;
+            wanted.values += (uint64_t)header.values;
+            wanted.plain += size;
+            wanted.largest = size > wanted.largest ? size : wanted.largest;
+            if (header.encoding != LS_ENCODING_PLAIN && header.encoding != RLE_DICTIONARY)
+                wanted.shared = size > wanted.shared ? size : wanted.shared;
+        }
+        size_t size = (size_t)(out - chunk);
+        uint8_t *exact = copy(chunk, size);
+        CHECK(ls_chunk_claims_read((ls_slice){exact, size}, UINT64_MAX, &found) == LS_OK);
+        CHECK(found.values == wanted.values && found.plain == wanted.plain);
+        CHECK(found.largest == wanted.largest && found.shared == wanted.shared);
+        CHECK(found.dictionary == wanted.dictionary);
+        CHECK(found.dictionary_values == wanted.dictionary_values);
+        CHECK(found.stored_dictionary.size == wanted.stored_dictionary.size);
+        CHECK(found.stored_dictionary.data == (dictionary ? exact + dictionary : NULL));
+        /* Pages behind the last value are not looked at. */
+        if (wanted.values) {
+            CHECK(ls_chunk_claims_read((ls_slice){exact, size}, 1, &found) == LS_OK);
+            CHECK(found.values >= 1 && found.plain <= wanted.plain);
+        }
+        /* Wherever a chunk ends, and whatever is in it, it is read in bounds. */
+        if (size) {
+            size_t less = below(size);
+            uint8_t *cut = copy(exact, less);
+            (void)ls_chunk_claims_read((ls_slice){cut, less}, UINT64_MAX, &found);
+            free(cut);
+            for (size_t n = 1 + below(3); n > 0; n--)
+                exact[below(size)] = (uint8_t)any();
+            (void)ls_chunk_claims_read((ls_slice){exact, size}, UINT64_MAX, &found);
+        }
+        free(exact);
+        free(chunk);
+    }
+    /* One chunk has one dictionary. */
+    uint8_t two[2 * LS_PAGE_HEADER_MAX], *end = two;
+    ls_page_header header = {.type = LS_DICTIONARY_PAGE, .values = 1};
+    end = put_other_header(end, &header);
+    end = put_other_header(end, &header);
+    ls_chunk_claims found;
+    CHECK(ls_chunk_claims_read((ls_slice){two, (size_t)(end - two)}, 1, &found) != LS_OK);
 }
 
 enum { MOST = 40 };
@@ -178,6 +267,23 @@ void test_replaced_values(void) {
         free(before);
         free(new.data);
         free(old.data);
+    }
+}
+
+void test_longest_values(void) {
+    for (int round = 0; round < 500; round++) {
+        size_t count = below(MOST);
+        plain made = any_plain(count, 0);
+        uint32_t longest = 0, found;
+        for (size_t i = 0; i < count; i++)
+            if (made.values[i].size > longest)
+                longest = (uint32_t)made.values[i].size;
+        uint8_t *exact = copy(made.data, made.size);
+        CHECK(ls_plain_longest((ls_slice){exact, made.size}, count, &found) == LS_OK);
+        CHECK(found == longest);
+        CHECK(ls_plain_longest((ls_slice){exact, made.size}, count + 1, &found) != LS_OK);
+        free(exact);
+        free(made.data);
     }
 }
 

@@ -35,6 +35,8 @@ void test_key_ranges(void);
 void test_md5(void);
 void test_key_tables(void);
 void test_page_headers(void);
+void test_claims_of_chunks(void);
+void test_longest_values(void);
 void test_replaced_values(void);
 void test_texts(void);
 void test_ranges_of_floats(void);

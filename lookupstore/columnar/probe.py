@@ -19,6 +19,7 @@ from lookupstore.arrow_types import family_of
 from lookupstore.columnar.lookup_file import LookupFilePlan
 from lookupstore.columnar.parquet_filter import none_of, read_filter
 from lookupstore.errors import CorruptionError
+from lookupstore.parquet.claims import look_at_claims
 from lookupstore.runs import MIN_MEMORY, RepeatedKeyError, RunSorter
 from lookupstore.sst._filter import Filter
 
@@ -42,9 +43,8 @@ class ParquetProbe:
         self._plan = plan
         self._file = plan.source.open()
         with self._plan.source.reading():
-            self._parquet = pq.ParquetFile(
-                self._file, pre_buffer=False, page_checksum_verification=True
-            )
+            file, self._claims = look_at_claims(self._file, plan.columns, plan.source.uri)
+            self._parquet = pq.ParquetFile(file, pre_buffer=False, page_checksum_verification=True)
         self._metadata = self._parquet.metadata
         self._column = self._first_key_column()
         self._filters: dict[int, Filter | None] = {}
@@ -197,7 +197,8 @@ class ParquetProbe:
         stored = [name for name in names if name not in constants]
         rows = 0
         with self._plan.source.reading():
-            for batch in self._parquet.iter_batches(_BATCH_ROWS, [number], stored):
+            most = self._claims.rows_at_once(_BATCH_ROWS)
+            for batch in self._parquet.iter_batches(most, [number], stored):
                 rows += batch.num_rows
                 yield source.with_constants(batch, names)
         expected = self._metadata.row_group(number).num_rows

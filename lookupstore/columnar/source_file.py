@@ -129,7 +129,8 @@ class SourceFile:
         stored = [name for name in names if name not in constants]
         rows = 0
         with self.reading(), self.open() as file:
-            for batch in read_file(file, self.file_format, stored, remote=not self._is_local):
+            remote = not self._is_local
+            for batch in read_file(file, self.file_format, stored, self.uri, remote=remote):
                 rows += batch.num_rows
                 yield self.with_constants(batch, names)
         if rows != self.num_rows:

@@ -17,6 +17,7 @@ import pyarrow.dataset as ds
 
 from lookupstore.errors import FormatError
 from lookupstore.location import Location
+from lookupstore.parquet.claims import look_at_claims
 from lookupstore.parquet.footer import read_footer
 from lookupstore.read_errors import READ_ERRORS, read_error
 
@@ -43,6 +44,8 @@ _FORMAT = ds.ParquetFileFormat(
 _GONE = "deleted by a clean or a rollback; read the table again"
 # Footers that are read at one time.
 _FOOTER_THREADS = 16
+# Rows that are read at once, as Arrow does by itself.
+_BATCH_ROWS = 1 << 17
 # How a scan goes that has one processor, and shares memory with others that have the others.
 _ONE_THREAD = {"use_threads": False, "fragment_readahead": 1, "batch_size": 1 << 15}
 
@@ -50,6 +53,14 @@ _ONE_THREAD = {"use_threads": False, "fragment_readahead": 1, "batch_size": 1 <<
 def written_at(times: Sequence[str]) -> pc.Expression:
     """Return which rows some instants wrote."""
     return pc.field(COMMIT_TIME).isin(pa.array(times, pa.string()))
+
+
+def _ahead(rows: int, *, threads: bool) -> dict[str, Any]:
+    """Return how a scan goes that reads so many rows at once."""
+    if rows < _BATCH_ROWS:  # few rows may be much memory: nothing is read ahead
+        most = min(rows, _ONE_THREAD["batch_size"])
+        return {**_ONE_THREAD, "batch_readahead": 1, "batch_size": most}
+    return {} if threads else _ONE_THREAD
 
 
 class BaseFiles:
@@ -86,10 +97,8 @@ class BaseFiles:
             StaleStoreError: a file is gone.
             OSError: a remote file could not be read, or is damaged.
         """
-        scanner = self._scanner(columns, where)
+        scanner = self._scanner(columns, where, threads=True)
         with self._telling():
-            if where is not None:
-                self._check_footers()
             return scanner.to_table()
 
     def batches(
@@ -102,36 +111,43 @@ class BaseFiles:
             where: as of `table`.
             threads: whether to read and decode several files at the same time, and ahead.
         """
-        ahead = {} if threads else _ONE_THREAD
-        return self._batches(self._scanner(columns, where, **ahead), is_filtered=where is not None)
+        return self._batches(self._scanner(columns, where, threads=threads))
 
-    def _batches(self, scanner: ds.Scanner, *, is_filtered: bool) -> Iterator[pa.RecordBatch]:
+    def _batches(self, scanner: ds.Scanner) -> Iterator[pa.RecordBatch]:
         with self._telling():
-            if is_filtered:
-                self._check_footers()
             for batch in scanner.to_batches():
                 if batch.num_rows:
                     yield batch
 
     def _scanner(
-        self, columns: Sequence[str], where: pc.Expression | None, **ahead: Any
+        self, columns: Sequence[str], where: pc.Expression | None, *, threads: bool
     ) -> ds.Scanner:
+        with self._telling():
+            ahead = _ahead(self._rows_at_once(columns, where), threads=threads)
         try:
             return self.dataset().scanner(columns=list(columns), filter=where, **ahead)
         except (pa.ArrowException, TypeError) as error:
             # A scanner has not read anything yet: only the expression can be wrong.
             raise ValueError(f"filter: {error}; `schema` says names and types") from None
 
-    def _check_footers(self) -> None:
-        """Look at the footers whose statistics a filter asks: Arrow ends the process at some."""
-        with ThreadPoolExecutor(_FOOTER_THREADS, "lookupstore-footer") as pool:
-            for _ in pool.map(self._check_footer, self._paths):
-                continue
+    def _rows_at_once(self, columns: Sequence[str], where: pc.Expression | None) -> int:
+        """Look at what Arrow believes of files: footers that a filter asks, pages of small ones.
 
-    def _check_footer(self, path: str) -> None:
-        filesystem, full = self._location.resolve(path)
-        with filesystem.open_input_file(full) as file:
-            read_footer(file, self._location.show(path))
+        Returns:
+            How many rows to read at once.
+        """
+        names = self._schema.names if where is not None else columns
+
+        def rows_of(path: str) -> int:
+            filesystem, full = self._location.resolve(path)
+            shown = self._location.show(path)
+            with filesystem.open_input_file(full) as file:
+                if where is not None:
+                    read_footer(file, shown)
+                return look_at_claims(file, names, shown)[1].rows_at_once(_BATCH_ROWS)
+
+        with ThreadPoolExecutor(_FOOTER_THREADS, "lookupstore-footer") as pool:
+            return min(pool.map(rows_of, self._paths), default=_BATCH_ROWS)
 
     def _fragment(self, path: str) -> ds.ParquetFileFragment:
         filesystem, full = self._location.resolve(path)

@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lookupstore.arrow_types import concat
-from lookupstore.errors import FormatError
+from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hudi.file_groups import FileSlice
 from lookupstore.hudi.key_entries import own_entry
 from lookupstore.location import Location
+from lookupstore.parquet.claims import MOST_OF_SMALL, look_at_claims
 from lookupstore.parquet.footer import ColumnChunk, read_footer
 from lookupstore.read_errors import is_local, reading
 
@@ -59,12 +60,13 @@ class SliceRows:
             self._stream = filesystem.open_input_file(path)
             #: What the file says of itself.
             self.footer = read_footer(self._stream, self.shown)
-            first = pq.ParquetFile(self._stream)
+            parquet, self._claims = look_at_claims(self._stream, schema.names, self.shown)
+            first = pq.ParquetFile(parquet)
             #: Columns of text that the file holds as a few values, and that are read like that.
             self.shared = _shared_texts(first, schema)
             names = [field.name for field in schema if pa.types.is_dictionary(field.type)]
             self._file = pq.ParquetFile(
-                self._stream,
+                parquet,
                 metadata=first.metadata,
                 read_dictionary=[*names, *self.shared],
                 pre_buffer=False,
@@ -106,7 +108,10 @@ class SliceRows:
             FormatError: a column has a type that the schema does not widen.
         """
         with self._reading():
-            table = self._file.read_row_group(group, list(names), use_threads=self._threads)
+            if self._claims.is_large(group):
+                table = pa.Table.from_batches(self._within_bounds(group, names))
+            else:
+                table = self._file.read_row_group(group, list(names), use_threads=self._threads)
         fields = [self.schema.field(name) for name in names]
         return {
             field.name: self._fitted(
@@ -114,6 +119,20 @@ class SliceRows:
             )
             for field in fields
         }
+
+    def _within_bounds(self, group: int, names: Sequence[str]) -> list[pa.RecordBatch]:
+        """Read columns of a row group of a small file, as long as they are not too much."""
+        found, nbytes = [], 0
+        most = self._claims.rows_at_once(_BATCH_ROWS)
+        for batch in self._file.iter_batches(most, row_groups=[group], columns=list(names)):
+            nbytes += batch.nbytes
+            if nbytes > MOST_OF_SMALL:
+                expected = f"a row group of at most {MOST_OF_SMALL} bytes in so small a file"
+                raise CorruptionError(self.shown, 0, expected, "more")
+            found.append(batch)
+        if not found:
+            raise CorruptionError(self.shown, 0, f"rows in row group {group}", "none")
+        return found
 
     def batches(self, group: int) -> Iterator[pa.RecordBatch]:
         """Read the rows of a row group, a few at a time.
@@ -125,6 +144,7 @@ class SliceRows:
         stored = set(self._file.schema_arrow.names)
         names = [name for name in self.schema.names if name in stored]
         most = min(_BATCH_ROWS, max(1, int(_BATCH_BYTES / self._row_bytes)))
+        most = self._claims.rows_at_once(most)
         with self._reading():
             batches = self._file.iter_batches(
                 most, row_groups=[group], columns=names, use_threads=self._threads

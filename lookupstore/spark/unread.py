@@ -58,7 +58,7 @@ def _unread_error(match: re.Match[str], text: str) -> Exception:
                 reading(path, f"a {format_of(path)} file", local=True),
                 fs.LocalFileSystem().open_input_file(path) as file,
             ):
-                check_file(file, format_of(path))
+                check_file(file, format_of(path), path)
         except (*READ_ERRORS, LookupStoreError) as error:
             return error
     causes = [found["cause"] for found in _CAUSE.finditer(text)]

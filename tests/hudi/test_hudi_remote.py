@@ -10,12 +10,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from object_store import ObjectStore, writable_object_store
 from pyarrow import fs
 from remote import KINDS, Killed, Remote
 
-from lookupstore.errors import CommitConflictError, StaleStoreError
+from lookupstore.errors import CommitConflictError, CorruptionError, StaleStoreError
 from lookupstore.hudi import HudiTable, Instant, State
 from lookupstore.hudi.commit import parse_commit
 from lookupstore.hudi.heartbeat import Heartbeats
@@ -85,12 +86,20 @@ def test_a_file_system_that_fails_is_no_damage(real_tables: Path, kind: str) -> 
 def test_damaged_pages_of_a_remote_file(real_tables: Path, tmp_path: Path) -> None:
     shutil.copytree(real_tables / "v6_nonpartitioned", tmp_path / "t")
     (path,) = (tmp_path / "t").glob("*20240418173551906.parquet")
-    content = bytearray(path.read_bytes())
-    content[4:2000] = bytes(1996)
-    path.write_bytes(content)
+    good = path.read_bytes()
     table = HudiTable.open(Remote(tmp_path, "hdfs").location("t"))
+    group = pq.ParquetFile(path).metadata.row_group(0)
+    chunks = [group.column(at) for at in range(group.num_columns)]
+    page = next(one for one in chunks if one.path_in_schema == "_hoodie_record_key")
+    end = (page.dictionary_page_offset or page.data_page_offset) + page.total_compressed_size
+    path.write_bytes(good[: end - 5] + b"\xff" * 5 + good[end:])
     with pytest.raises(OSError, match="could not be read, or is damaged"):
         table.scan()
+    # All of a small file comes at once, and then its bytes are to blame.
+    path.write_bytes(good[:4] + bytes(1996) + good[2000:])
+    with pytest.raises(CorruptionError, match="offset 4: expected headers of pages") as caught:
+        table.scan()
+    assert caught.value.path.endswith(path.name)
 
 
 def test_a_remote_file_that_is_gone(real_tables: Path, tmp_path: Path) -> None:

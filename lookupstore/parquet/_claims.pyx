@@ -1,0 +1,82 @@
+"""What the headers of pages of a Parquet column chunk claim."""
+
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+import pyarrow as pa
+
+from lookupstore._arrow cimport LS_OK, bytes_of, ls_slice, ls_status
+
+from lookupstore.errors import CorruptionError
+
+
+cdef extern from "ls_page.h":
+    ctypedef struct ls_chunk_claims:
+        uint64_t values
+        uint64_t plain
+        uint32_t largest
+        uint32_t shared
+        uint32_t dictionary
+        uint32_t dictionary_values
+        ls_slice stored_dictionary
+    ls_status ls_chunk_claims_read(
+        ls_slice chunk, uint64_t values, ls_chunk_claims *claims) noexcept nogil
+    ls_status ls_plain_longest(ls_slice values, size_t count, uint32_t *longest) noexcept nogil
+
+
+def chunk_claims(
+    bytes data not None, str path not None, int64_t offset, size_t size, *, uint64_t values,
+    bint texts, size_t most, codec
+):
+    """Return what the headers of the pages of a chunk claim, before anybody believes it.
+
+    Args:
+        data: the file.
+        path: of it, for errors.
+        offset: of the chunk.
+        size: bytes of it.
+        values: number of its values, as the footer says it.
+        texts: whether values are bytes.
+        most: bytes of the largest page and the dictionary together.
+        codec: of pages; None: they are not compressed.
+
+    Returns:
+        Bytes, when they are not compressed, of the largest page and the dictionary together; of
+        all data pages; and of the longest value that takes less room in its page than it is long.
+        The number of values.
+
+    Raises:
+        CorruptionError: there is no header where one should be, or pages are larger than `most`.
+    """
+    cdef ls_slice memory = bytes_of(data), dictionary
+    cdef ls_chunk_claims claims
+    cdef ls_status status
+    cdef uint32_t longest
+    if offset < 0 or <size_t>offset > memory.size or size > memory.size - <size_t>offset:
+        raise ValueError("the chunk is not in the file")
+    cdef ls_slice chunk = ls_slice(memory.data + offset, size)
+    with nogil:
+        status = ls_chunk_claims_read(chunk, values, &claims)
+    if status != LS_OK:
+        raise CorruptionError(path, offset, "headers of pages", "other bytes")
+    largest = int(claims.largest) + int(claims.dictionary)
+    if largest > most:
+        found = f"{largest} bytes in a file of {len(data)}"
+        raise CorruptionError(path, offset, f"pages of at most {most} bytes", found)
+    if claims.dictionary_values > claims.dictionary:
+        found = f"{claims.dictionary_values} values in {claims.dictionary} bytes"
+        raise CorruptionError(path, offset, "a dictionary", found)
+    longest = claims.shared
+    if texts and claims.stored_dictionary.data != NULL:
+        start = claims.stored_dictionary.data - memory.data
+        page = memoryview(data)[start:start + claims.stored_dictionary.size]
+        if codec is not None:
+            try:
+                page = codec.decompress(page, claims.dictionary, asbytes=True)
+            except (pa.ArrowException, OSError) as error:
+                raise CorruptionError(path, start, "a dictionary", error) from error
+        dictionary = bytes_of(page)
+        if ls_plain_longest(dictionary, claims.dictionary_values, &longest) != LS_OK:
+            raise CorruptionError(path, start, "values of a dictionary", "other bytes")
+        longest = max(longest, claims.shared)
+    return largest, claims.plain, longest, claims.values

@@ -1,0 +1,122 @@
+"""What pages of a small Parquet file claim, looked at before Arrow takes memory for it.
+
+The header of a page says how large the page becomes, a page of a few bytes may name one long value
+for each row, and Arrow believes both. In a large file that is how Parquet saves room. A small one
+that would take a gigabyte is read a few rows at a time, or not at all.
+
+Source: parquet-format, parquet.thrift (PageHeader) and Encodings.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from lookupstore.errors import CorruptionError
+from lookupstore.parquet._claims import chunk_claims
+from lookupstore.parquet.footer import MAGIC, ColumnChunk, Leaf, read_footer
+
+# Bytes of a file that is small.
+_SMALL = 1 << 20
+#: Bytes that pages, lists, or rows that are read at once may take of a small file.
+MOST_OF_SMALL = 256 << 20
+# Bytes of rows that are read one after the other.
+_ROWS = 64 << 20
+# What Arrow takes for a value besides the bytes of a text, at most, if values are no wider.
+_VALUE = 16
+# And for each of a list, for where lists begin and end.
+_LEVELS = 4
+
+
+@dataclass(frozen=True)
+class Claims:
+    """How much memory the rows of a file may take, if it is a small one.
+
+    Attributes:
+        row: bytes of a row at most; 0: nobody knows.
+        groups: bytes of all rows of each row group at most; none: nobody knows.
+    """
+
+    row: int = 0
+    groups: tuple[int, ...] = ()
+
+    def rows_at_once(self, most: int) -> int:
+        """Return how many rows to read at once, at most as many as given."""
+        if sum(self.groups) <= _ROWS:
+            return most
+        return max(1, min(most, _ROWS // max(1, self.row)))
+
+    def is_large(self, group: int) -> bool:
+        """Return whether all rows of a row group may be too many to be read at once."""
+        return bool(self.groups) and self.groups[group] > MOST_OF_SMALL
+
+
+def look_at_claims(stream: Any, names: Collection[str], path: str) -> tuple[Any, Claims]:
+    """Return a file to give to Arrow, and what the pages of some columns claim.
+
+    A small file is in memory then.
+
+    Args:
+        stream: the file; has `size()` and `read_at(nbytes, offset)`.
+        names: of the columns that are read; others may be anything.
+        path: of the file, for errors.
+
+    Raises:
+        CorruptionError: the footer is damaged, pages have no headers, or they would take more
+            memory than a file of this size should.
+    """
+    size = int(stream.size())
+    if size > _SMALL:
+        return stream, Claims()
+    data: bytes = stream.read_at(size, 0)
+    file = pa.BufferReader(data)
+    footer = read_footer(file, path)
+    if sum(chunk.nbytes for group in footer.groups for chunk in group.columns) > size - len(MAGIC):
+        raise CorruptionError(path, 0, f"column chunks of at most {size} bytes", "more")
+    wanted = set(names)
+    groups = []
+    most: dict[int, tuple[int, int, int]] = {}
+    for group in footer.groups:
+        total = 0
+        for at, (chunk, leaf) in enumerate(zip(group.columns, footer.leaves, strict=True)):
+            if chunk.path[0] not in wanted:
+                continue
+            pages, row, whole, lists = _of_chunk(data, path, chunk, leaf)
+            total += whole
+            before = most.get(at, (0, 0, 0))
+            most[at] = max(pages, before[0]), max(row, before[1]), max(lists, before[2])
+        groups.append(total)
+    pages, row, lists = (sum(one[i] for one in most.values()) for i in range(3))
+    for what, nbytes in (("pages", pages), ("lists", lists), ("values", row)):
+        if nbytes > MOST_OF_SMALL:
+            expected = f"{what} of at most {MOST_OF_SMALL} bytes in so small a file"
+            raise CorruptionError(path, 0, expected, f"{nbytes} bytes")
+    return file, Claims(row, tuple(groups))
+
+
+def _of_chunk(data: bytes, path: str, chunk: ColumnChunk, leaf: Leaf) -> tuple[int, int, int, int]:
+    """Return bytes of the largest pages, a row, all rows, and all lists, each at most."""
+    texts = not leaf.width
+    known = chunk.has_known_codec
+    largest, plain, longest, values = chunk_claims(
+        data,
+        path,
+        chunk.offset,
+        chunk.nbytes,
+        values=chunk.rows,
+        texts=texts and known,
+        most=MOST_OF_SMALL,
+        codec=None if not known or chunk.codec is None else pa.Codec(chunk.codec),
+    )
+    if texts and not known:  # the dictionary can not be looked at
+        longest = largest
+    value = max(leaf.width, _VALUE) + longest
+    whole = chunk.rows * value + (plain if texts else 0)
+    if leaf.repetition:  # a row may have all of them
+        lists = max(values, chunk.rows) * (value + _LEVELS) + (plain if texts else 0)
+        return largest, 0, whole, lists
+    # Pages that are small together are so however rows share them.
+    return largest, value + (largest if texts and plain > MOST_OF_SMALL else 0), whole, 0

@@ -12,6 +12,9 @@ HUDI_SOAK_ARGS ?=
 FUZZ_SECONDS ?= 300
 FUZZ_SEED ?=
 FUZZ_ONLY ?=
+FUZZ_PATIENCE ?= 10
+FUZZ = tests/fuzz/run.py --seconds $(FUZZ_SECONDS) --patience $(FUZZ_PATIENCE) \
+    $(if $(FUZZ_SEED),--seed $(FUZZ_SEED)) $(if $(FUZZ_ONLY),--only $(FUZZ_ONLY))
 SEEDS ?= 3000
 
 SHELL := /bin/bash
@@ -216,8 +219,14 @@ store-sim: $(VENV)/.built  ## Let publishers, expirers and readers of a store me
 
 .PHONY: fuzz
 fuzz: $(VENV)/.built  ## Change files of every kind at random for 5 minutes, and use them; FUZZ_SECONDS
-	$(BIN)/python tests/fuzz/run.py --seconds $(FUZZ_SECONDS) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED)) \
-	    $(if $(FUZZ_ONLY),--only $(FUZZ_ONLY))
+	$(BIN)/python $(FUZZ)
+
+.PHONY: asan-fuzz
+asan-fuzz: PRELOAD = $(shell $(CC) -print-file-name=libasan.so) $(shell $(CC) -print-file-name=libstdc++.so)
+asan-fuzz: .venv-asan/.built  ## The same on extensions built with sanitizers
+	LD_PRELOAD="$(PRELOAD)" PYTHONMALLOC=malloc LOOKUPSTORE_BUILD=sanitize \
+	    ASAN_OPTIONS=detect_leaks=0:halt_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
+	    .venv-asan/bin/python $(FUZZ)
 
 .PHONY: bench
 bench: $(VENV)/.built  ## Time every verb beside its rivals

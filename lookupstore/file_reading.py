@@ -47,6 +47,19 @@ def check_file(file: pa.NativeFile, file_format: str, path: str) -> None:
         continue
 
 
+def check_names(fields: Iterable[pa.Field]) -> None:
+    """Look at all names of columns, for the error of one that is no text.
+
+    Raises:
+        UnicodeDecodeError: a name is not UTF-8, which Arrow says when somebody asks for it.
+    """
+    for field in fields:
+        _ = field.name
+        kind = field.type
+        if pa.types.is_nested(kind):
+            check_names(kind.field(at) for at in range(kind.num_fields))
+
+
 def fitted(
     column: pa.Array, field: pa.Field, path: str, where: str = "in the first file"
 ) -> pa.Array:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import xxhash
 from pyarrow import fs
 
-from lookupstore.file_reading import fitted, read_file
+from lookupstore.file_reading import check_names, fitted, read_file
 from lookupstore.file_search import FoundFiles, FoundTable, find_source, format_of
 from lookupstore.frames import check_polars, is_lazy, pandas_table
 from lookupstore.location import written_ns
@@ -206,6 +206,7 @@ def _files_source(paths: Sequence[str]) -> Source:
                     partition_base_dir=one.base,
                 )
             )
+            check_names(datasets[-1].schema)
     schema = datasets[0].schema.remove_metadata()
 
     def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -217,14 +217,41 @@ def test_a_disk_that_is_full_while_a_store_is_written(
 def test_rows_without_columns_are_those_that_there_are(tmp_path: Path, kind: str) -> None:
     """A footer may claim any number of rows; a file lacks all columns that are asked for."""
     path = tmp_path / f"f.{kind}"
-    rows = pa.table({"a": range(70_000)})
+    rows = pa.table({"a": range(270_000)})
     if kind == "orc":
         orc.write_table(rows, path)
         content = path.read_bytes()
     else:
         pq.write_table(rows, path)
         content = with_rows(path.read_bytes(), 1 << 62)
+        assert len(content) > 1 << 20, "of a smaller file the footer is looked at first"
     batches = read_file(pa.BufferReader(content), kind, ["b"], "f")
     counts = [(batch.num_rows, batch.num_columns) for batch in itertools.islice(batches, 1000)]
-    assert sum(rows for rows, _ in counts) == 70_000
+    assert sum(rows for rows, _ in counts) == 270_000
     assert {columns for _, columns in counts} == {0}
+
+
+def test_rows_that_are_not_there(tmp_path: Path) -> None:
+    """Arrow takes memory for the rows of a row group before it reads one."""
+    path = tmp_path / "f.parquet"
+    pq.write_table(pa.table({"a": range(1000), "b": [[1, 2]] * 1000}), path)
+    good = path.read_bytes()
+    lookupstore.build(path, tmp_path / "good", key="a").close()
+    for rows in (1 << 40, 1001, 999):
+        path.write_bytes(with_rows(good, rows))
+        with pytest.raises(CorruptionError, match=r"f\.parquet: offset"):
+            lookupstore.build(path, tmp_path / "s", key="a")
+
+
+@pytest.mark.parametrize("name", [b"other", b"inner"])
+def test_a_name_that_is_no_text(tmp_path: Path, name: bytes) -> None:
+    path = tmp_path / "f.parquet"
+    rows = pa.table({"id": [1, 2], "other": [{"inner": 1}, {"inner": 2}]})
+    pq.write_table(rows, path, store_schema=False)
+    path.write_bytes(path.read_bytes().replace(name, b"\xff" + name[1:]))
+    for build in (
+        lambda: lookupstore.build(path, tmp_path / "s", key="id"),
+        lambda: ColumnarFiles(path, key="id"),
+    ):
+        with pytest.raises(CorruptionError, match=r"f\.parquet: offset \d+: .*utf-8"):
+            build()

@@ -16,7 +16,7 @@ import xxhash
 from pyarrow import fs, orc
 
 from lookupstore.errors import CorruptionError, StaleStoreError
-from lookupstore.file_reading import fitted, read_file
+from lookupstore.file_reading import check_names, fitted, read_file
 from lookupstore.file_search import FoundFiles, format_of
 from lookupstore.location import written_ns
 from lookupstore.parquet.footer import footer_of
@@ -229,7 +229,8 @@ def parquet_source(filesystem: fs.FileSystem, path: str) -> tuple[SourceFile, pq
     ):
         nbytes = file.size()
         tail = _tail(file, nbytes, "parquet", path)
-    schema, metadata = _parquet_footer(tail, path, nbytes)
+        schema, metadata = _parquet_footer(tail, path, nbytes)
+        check_names(schema)
     source = SourceFile(
         filesystem=filesystem,
         path=path,
@@ -326,6 +327,7 @@ def _read(one: _One, kinds: dict[str, pa.DataType]) -> SourceFile:
         else:
             reader = orc.ORCFile(file)
             schema, num_rows = reader.schema, reader.nrows
+        check_names(schema)
     constants = tuple(
         (name, value if value is None or kinds[name] == pa.string() else int(value))
         for name, value in folders.items()

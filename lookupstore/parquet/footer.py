@@ -325,7 +325,8 @@ def footer_of(data: bytes, path: str, offset: int) -> Footer:
 def _is_of(group: RowGroup, leaves: Sequence[Leaf]) -> bool:
     """Return whether chunks have names and types of a schema, whole bounds, sizes of all levels.
 
-    Arrow ends the process, at some places, if they have not.
+    And a value for each row, if they are not nested. Arrow ends the process, at some places, if
+    they have not, or takes memory for rows that are not there.
 
     Source: Arrow, parquet/metadata.cc (ColumnChunkMetaDataImpl), parquet/size_statistics.cc
     (SizeStatistics::Validate), parquet/statistics.cc (TypedStatisticsImpl::PlainDecode).
@@ -333,6 +334,8 @@ def _is_of(group: RowGroup, leaves: Sequence[Leaf]) -> bool:
     if [(one.kind, one.name) for one in group.columns] != [(it.kind, it.name) for it in leaves]:
         return False
     for chunk, leaf in zip(group.columns, leaves, strict=True):
+        if chunk.rows < group.rows or (chunk.rows > group.rows and not leaf.repetition):
+            return False
         bounds: Struct = get(chunk.meta, _STATISTICS, STRUCT) or {}
         for field in _BOUNDS:
             if field in bounds and len(get(bounds, field, BINARY) or b"") < leaf.width:

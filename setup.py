@@ -57,12 +57,12 @@ SHARED = "lookupstore._cyutility"
 
 # Each Cython module with the files of csrc that are linked into it.
 MODULES = {
-    "lookupstore._arrow": [],
+    "lookupstore.arrow._binary": [],
     "lookupstore.sst._block": ["ls_block", "ls_order"],
     "lookupstore.sst._filter": ["ls_filter", "ls_hash"],
     "lookupstore.sst._map": [],
     "lookupstore.sst._table": ["ls_slots", "ls_hash", "ls_block", "ls_order"],
-    "lookupstore.sst._writeback": [],
+    "lookupstore.storage._writeback": [],
     "lookupstore.sst._batch": [
         "ls_batch",
         "ls_block",
@@ -72,16 +72,16 @@ MODULES = {
         "ls_order",
         "ls_slots",
     ],
-    "lookupstore._sort": ["ls_gather", "ls_sort", "ls_order"],
-    "lookupstore._keys": ["ls_keys", "ls_hash"],
-    "lookupstore._rows": ["ls_rows"],
+    "lookupstore.sorting._sort": ["ls_gather", "ls_sort", "ls_order"],
+    "lookupstore.keys._codec": ["ls_keys", "ls_hash"],
+    "lookupstore.rows._codec": ["ls_rows"],
     "lookupstore.parquet._claims": ["ls_page"],
     "lookupstore.parquet._pages": ["ls_page"],
     "lookupstore.parquet._structs": [],
-    "lookupstore.hudi._bloom": ["ls_hadoop_bloom"],
-    "lookupstore.hudi._key_ranges": ["ls_key_ranges"],
-    "lookupstore.hudi._key_table": ["ls_key_table", "ls_hash"],
-    "lookupstore.hudi._md5": ["ls_md5"],
+    "lookupstore.hudi.file_group._bloom": ["ls_hadoop_bloom"],
+    "lookupstore.hudi.file_group._key_ranges": ["ls_key_ranges"],
+    "lookupstore.hudi.index._key_table": ["ls_key_table", "ls_hash"],
+    "lookupstore.hudi.write._md5": ["ls_md5"],
 }
 
 

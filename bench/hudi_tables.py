@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lookupstore.hudi import HudiTable
-from lookupstore.hudi.partitioner import FileSizing
-from lookupstore.hudi.write_options import WriteOptions
+from lookupstore.hudi.write.options import WriteOptions
+from lookupstore.hudi.write.partitioner import FileSizing
 
 SEED = 20260308
 SCHEMA = pa.schema(

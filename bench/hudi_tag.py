@@ -27,12 +27,12 @@ from bars import Bar, Measurement, Subject, bars_table, judge
 from hudi_tables import SEED, write_hudi
 from report import machine_lines
 
-from lookupstore.hudi.bloom_index import BloomIndex
-from lookupstore.hudi.key_index import KeyIndex
-from lookupstore.hudi.tag import Tagged, tag
-from lookupstore.hudi.timeline import TimelineFolder
+from lookupstore.hostcache.cache import Residency
+from lookupstore.hudi.index.bloom import BloomIndex
+from lookupstore.hudi.index.interface import KeyIndex
+from lookupstore.hudi.index.tagging import Tagged, tag
+from lookupstore.hudi.timeline.timeline import TimelineFolder
 from lookupstore.hudi.view import TableView
-from lookupstore.residency import Residency
 
 SCHEMA = pa.schema({"id": pa.int64(), "value": pa.int64()})
 INDEX_IN = "index_in"

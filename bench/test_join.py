@@ -32,7 +32,7 @@ pytestmark = pytest.mark.spark
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Any]:
     from lookupstore.spark import session
-    from lookupstore.spark.session import check_java
+    from lookupstore.spark.sessions import check_java
 
     try:
         check_java()

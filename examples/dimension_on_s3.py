@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 import lookupstore
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.spark import build_store, lookup_join, session
-from lookupstore.uris import open_uri
+from lookupstore.storage.uris import open_uri
 
 ROWS = 200_000
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 import lookupstore
 from lookupstore.spark import lookup_join, session
-from lookupstore.spark.freshness import SETTLE_SECONDS
+from lookupstore.spark.join.freshness import SETTLE_SECONDS
 
 
 def publish_prices(path: Path, factor: int) -> lookupstore.LookupStore:

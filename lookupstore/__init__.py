@@ -2,7 +2,7 @@
 
 import lookupstore._built  # noqa: F401  (before what a missing extension would break)
 from lookupstore._version import __version__
-from lookupstore.build import build
+from lookupstore.builder.in_process import build
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.errors import (
     ClosedError,
@@ -17,11 +17,11 @@ from lookupstore.errors import (
     MissingKeyError,
     StaleStoreError,
 )
-from lookupstore.expiry import Expired, expire
-from lookupstore.location import Location
-from lookupstore.publish import publish
-from lookupstore.store import LookupStore, open
-from lookupstore.versions import VersionInfo, versions
+from lookupstore.storage.location import Location
+from lookupstore.store.expiry import Expired, expire
+from lookupstore.store.publishing import publish
+from lookupstore.store.store import LookupStore, open
+from lookupstore.store.version_files import VersionInfo, versions
 
 __all__ = [
     "ClosedError",

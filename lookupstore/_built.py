@@ -16,7 +16,7 @@ def check_built(package: Path) -> None:
     Raises:
         ImportError: one has not; says what to run.
     """
-    if not (package / "_arrow.pyx").exists():
+    if not (package / "arrow" / "_binary.pyx").exists():
         return
     for source in package.rglob("*.pyx"):
         if not any(source.with_suffix(suffix).exists() for suffix in EXTENSION_SUFFIXES):

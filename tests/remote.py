@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from lookupstore.location import Location
+from lookupstore.storage.location import Location
 
 KINDS = ("s3", "hdfs")
 

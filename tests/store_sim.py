@@ -35,19 +35,19 @@ import pytest
 import xxhash
 from remote import Killed
 
-from lookupstore.bucket_files import missing_file
 from lookupstore.errors import (
     CommitConflictError,
     CommitUnknownError,
     FormatError,
     StaleStoreError,
 )
-from lookupstore.expiry import MARK_AGE, expire
-from lookupstore.location import FoundFile, Location
-from lookupstore.manifest import DataFile, Manifest
-from lookupstore.new_version import NewVersion, is_whole
-from lookupstore.store import _open_files
-from lookupstore.versions import VERSIONS_FOLDER, name_of
+from lookupstore.storage.location import FoundFile, Location
+from lookupstore.store.expiry import MARK_AGE, expire
+from lookupstore.store.files import missing_file
+from lookupstore.store.manifest import DataFile, Manifest
+from lookupstore.store.new_version import NewVersion, is_whole
+from lookupstore.store.store import _open_files
+from lookupstore.store.version_files import VERSIONS_FOLDER, name_of
 
 HOUR = 3600.0
 BUCKETS = 2

@@ -8,7 +8,7 @@ from itertools import chain, pairwise
 import pyarrow as pa
 import pytest
 
-from lookupstore.arrow_types import concat
+from lookupstore.arrow.types import concat
 
 WHOLES = [
     pa.array(range(100), pa.int32()),

@@ -19,12 +19,13 @@ from pyarrow import fs
 from remote import Remote
 
 import lookupstore
-from lookupstore import CorruptionError, Location, LookupStore, StaleStoreError, bucket_files
+from lookupstore import CorruptionError, Location, LookupStore, StaleStoreError
 from lookupstore.errors import DiskQuotaError
-from lookupstore.host_folder import ROOM_WAIT
-from lookupstore.local_copy import LocalCopy
-from lookupstore.residency import Residency
-from lookupstore.versions import read_newest
+from lookupstore.hostcache.cache import Residency
+from lookupstore.hostcache.copy import LocalCopy
+from lookupstore.hostcache.folder import ROOM_WAIT
+from lookupstore.store import files as bucket_files
+from lookupstore.store.version_files import read_newest
 
 BUCKETS = 8
 MODEL = {3 * i: random.Random(i).randbytes(60) + bytes(60) for i in range(8000)}
@@ -119,7 +120,7 @@ def test_a_file_that_goes_while_it_is_read(
     with LookupStore(remote.location(), residency=residency) as store:
         assert store.get(0) == {"v": MODEL[0]}
         path.unlink()
-        monkeypatch.setattr("lookupstore.remote.RemoteFile._opened", gone)
+        monkeypatch.setattr("lookupstore.storage.remote_file.RemoteFile._opened", gone)
         uses: list[Callable[[], object]] = [
             lambda: store.lookup(list(MODEL)),
             lambda: store.get(12_000),  # of a block in the middle
@@ -278,7 +279,7 @@ def test_more_buckets_than_have_room(
     assert "set LOOKUPSTORE_CACHE_BYTES to more" in told
     caplog.clear()
     enough = Residency(tmp_path / "enough", quota=sum(sizes) + 65536)
-    monkeypatch.setattr("lookupstore.residency._slow", set())
+    monkeypatch.setattr("lookupstore.hostcache.cache._slow", set())
     with LookupStore(remote.location(), residency=enough) as store:
         check(store, rng)
     assert "stay slow" not in caplog.text

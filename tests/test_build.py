@@ -27,20 +27,20 @@ from hypothesis import strategies as st
 from pyarrow import orc
 from remote import Remote
 
-from lookupstore.build import build, plan_build
+from lookupstore.builder.in_process import build, plan_build
 from lookupstore.errors import CommitUnknownError, FormatError
-from lookupstore.keys import KeySchema
-from lookupstore.location import Location
-from lookupstore.manifest import Manifest
-from lookupstore.publish import publish
-from lookupstore.source import open_source
-from lookupstore.store import LookupStore
-from lookupstore.versions import read_newest
+from lookupstore.keys.schema import KeySchema
+from lookupstore.source.source import open_source
+from lookupstore.storage.location import Location
+from lookupstore.store.manifest import Manifest
+from lookupstore.store.publishing import publish
+from lookupstore.store.store import LookupStore
+from lookupstore.store.version_files import read_newest
 
 # The package gives the function under the module's name.
 build_module = importlib.import_module("lookupstore.build")
-location_module = importlib.import_module("lookupstore.location")
-new_version_module = importlib.import_module("lookupstore.new_version")
+location_module = importlib.import_module("lookupstore.storage.location")
+new_version_module = importlib.import_module("lookupstore.store.new_version")
 
 TABLE = pa.table(
     {
@@ -918,7 +918,7 @@ def test_of_two_builds_at_once_one_wins(tmp_path, monkeypatch, where):
 MEASURED = """
 import sys
 import pyarrow as pa
-from lookupstore.build import build
+from lookupstore.builder.in_process import build
 def peak():  # ru_maxrss would do, but a child inherits its parent's
     lines = open("/proc/self/status").read().splitlines()
     return next(int(line.split()[1]) >> 10 for line in lines if line.startswith("VmHWM"))

@@ -19,12 +19,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import lookupstore
-from lookupstore import stats
 from lookupstore.cli import main
 from lookupstore.cli.key_text import parse_bound, parse_keys
 from lookupstore.cli.output import TABLE_ROWS, limited
+from lookupstore.hostcache import stats
+from lookupstore.hostcache.stats import Counts
 from lookupstore.sst import Writer
-from lookupstore.stats import Counts
 
 PEOPLE = pa.table(
     {

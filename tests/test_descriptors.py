@@ -20,9 +20,10 @@ from remote import Remote
 import lookupstore
 from lookupstore import LookupStore
 from lookupstore.columnar import ColumnarFiles
-from lookupstore.residency import Residency
-from lookupstore.sst import Reader, Writer, descriptors, stored
+from lookupstore.hostcache.cache import Residency
+from lookupstore.sst import Reader, Writer, stored
 from lookupstore.sst.cache import BlockCache
+from lookupstore.storage import descriptors
 
 FILES = 120
 LIMIT = 100  # fewer than the files, and more than Python and pyarrow have open

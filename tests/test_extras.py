@@ -142,14 +142,18 @@ def test_spark_needs_its_extra(extra: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("extra", [one for one in BRINGS if one != "s3"])
 def test_files_on_s3_that_one_writer_makes_need_their_extra(extra: str, tmp_path: Path) -> None:
-    code = "from pyarrow import fs\nfrom lookupstore.conditional_puts import ConditionalPuts\n"
+    code = (
+        "from pyarrow import fs\nfrom lookupstore.storage.conditional_puts import ConditionalPuts\n"
+    )
     code += "ConditionalPuts(fs.S3FileSystem(anonymous=True, region='us-east-1'))"
     (line,) = told([code], extra, tmp_path)
     assert line.endswith(f" needs obstore: {installs('s3')}")
 
 
 def test_puts_on_s3_with_their_extra(tmp_path: Path) -> None:
-    code = "from pyarrow import fs\nfrom lookupstore.conditional_puts import ConditionalPuts\n"
+    code = (
+        "from pyarrow import fs\nfrom lookupstore.storage.conditional_puts import ConditionalPuts\n"
+    )
     code += "ConditionalPuts(fs.S3FileSystem(anonymous=True, region='us-east-1'))"
     works(code, "s3", tmp_path)
 
@@ -226,9 +230,9 @@ def test_spark_needs_nothing_of_hudi_for_joins_and_stores(extra: str, tmp_path: 
     code = """
 from lookupstore.spark import *
 from lookupstore.spark import build_store, explain_join, lookup_join, register, session
-from lookupstore.spark.hudi_format import HudiSource
-from lookupstore.spark.join import dimension_of
-import lookupstore.spark.source, lookupstore.spark.sink
+from lookupstore.spark.hudi.format import HudiSource
+from lookupstore.spark.join.join import dimension_of
+import lookupstore.spark.format.source, lookupstore.spark.format.sink
 
 assert "read_table" in dir(lookupstore.spark)
 for wrong, kind in (("missing", FileNotFoundError), (7, TypeError)):
@@ -244,8 +248,8 @@ assert not [name for name in sys.modules if name.startswith("lookupstore.hudi")]
     codes = [
         *(f"from lookupstore.spark import {name}" for name in names),
         "import lookupstore.spark\nlookupstore.spark.upsert",
-        "from lookupstore.spark.join import dimension_of\ndimension_of('table', 'id')",
-        "from lookupstore.spark.hudi_format import HudiSource\nHudiSource({}).schema()",
+        "from lookupstore.spark.join.join import dimension_of\ndimension_of('table', 'id')",
+        "from lookupstore.spark.hudi.format import HudiSource\nHudiSource({}).schema()",
     ]
     assert told(codes, extra, tmp_path) == {NO_HUDI}
 
@@ -253,9 +257,9 @@ assert not [name for name in sys.modules if name.startswith("lookupstore.hudi")]
 def test_hudi_in_spark_is_the_same_however_it_is_imported(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     code = """
-import lookupstore.spark.hudi_stream
+import lookupstore.spark.hudi.stream
 from lookupstore.spark import hudi_sink, read_table, tag_location, upsert
-from lookupstore.spark.hudi_read import read_table as other
+from lookupstore.spark.hudi.read import read_table as other
 assert read_table is other and callable(hudi_sink) and callable(tag_location) and callable(upsert)
 from lookupstore.spark import hudi_sink as again
 assert again is hudi_sink

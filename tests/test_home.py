@@ -16,13 +16,13 @@ import pytest
 from click.testing import CliRunner
 
 import lookupstore
-from lookupstore import host_folder
 from lookupstore.cli import main
 from lookupstore.columnar import ColumnarFiles
-from lookupstore.home import expanded
-from lookupstore.location import Location
-from lookupstore.residency import Residency
+from lookupstore.hostcache import folder as host_folder
+from lookupstore.hostcache.cache import Residency
 from lookupstore.sst import Reader, Writer
+from lookupstore.storage.home import expanded
+from lookupstore.storage.location import Location
 
 TABLE = pa.table({"id": [1, 2], "name": ["a", "b"]})
 
@@ -115,7 +115,7 @@ def test_somebody_whose_home_is_anothers(tmp_path: Path) -> None:
     """As in a container that runs as a user who is not in its list of users."""
     code = (
         "import os, tempfile\n"
-        "from lookupstore.residency import Residency\n"
+        "from lookupstore.hostcache.cache import Residency\n"
         f"os.environ['HOME'] = {str(tmp_path)!r}\n"
         "os.setgid(54321); os.setuid(54321)  # who may not read this Python\n"
         "print(Residency(quota='1MB').folder, Residency(quota='1MB').folder)\n"

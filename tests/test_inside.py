@@ -18,8 +18,8 @@ from remote import KINDS, Remote
 import lookupstore
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.errors import CorruptionError, FormatError, printable
-from lookupstore.inside import check_name, entry_path, fault_of, joined, local_path
-from lookupstore.location import Location
+from lookupstore.storage.inside import check_name, entry_path, fault_of, joined, local_path
+from lookupstore.storage.location import Location
 
 PACKAGE = Path(lookupstore.__file__).parent
 
@@ -359,7 +359,7 @@ def test_names_are_joined_to_folders_in_one_place(path: Path) -> None:
     lines = joins(path.read_text())
     assert known or not lines, (
         f"lookupstore.{name}, line {lines[0]}: what is at a path is for Location; names go through "
-        "lookupstore.inside"
+        "lookupstore.storage.inside"
     )
 
 

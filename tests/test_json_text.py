@@ -7,7 +7,7 @@ import json
 import pytest
 
 from lookupstore.errors import CorruptionError
-from lookupstore.json_text import MOST_DEPTH, parse_json
+from lookupstore.storage.json_text import MOST_DEPTH, parse_json
 
 
 def parsed(content: bytes) -> object:

@@ -10,9 +10,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from lookupstore import build, key_arguments
-from lookupstore.key_arguments import encode_keys
-from lookupstore.keys import KeySchema
+from lookupstore import build
+from lookupstore.keys import arguments as key_arguments
+from lookupstore.keys.arguments import encode_keys
+from lookupstore.keys.schema import KeySchema
 
 UTC = dt.timezone.utc
 NEPAL = dt.timezone(dt.timedelta(hours=5, minutes=45))

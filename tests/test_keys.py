@@ -19,9 +19,9 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lookupstore._keys import bucket_of, by_bucket
 from lookupstore.errors import FormatError
-from lookupstore.keys import KeySchema
+from lookupstore.keys._codec import bucket_of, by_bucket
+from lookupstore.keys.schema import KeySchema
 
 UTC = dt.timezone.utc
 EDGES = (0, 1, -1, 2, 127, 128, 255, 256, -128, -129, 2**15, 2**16, 2**31 - 1, 2**31, 2**63 - 1)

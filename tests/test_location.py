@@ -12,8 +12,8 @@ from pyarrow import fs
 from remote import KINDS, FaultyDisk, Remote
 
 from lookupstore import build
-from lookupstore.location import Location, file_hash
-from lookupstore.uris import open_uri, shown_uri
+from lookupstore.storage.location import Location, file_hash
+from lookupstore.storage.uris import open_uri, shown_uri
 
 
 @pytest.fixture(params=["local", *KINDS])
@@ -117,7 +117,7 @@ def test_a_local_file_is_not_written_over(tmp_path):
 def test_a_local_file_is_on_disk_before_it_has_its_name(tmp_path, monkeypatch):
     (tmp_path / "s" / "data").mkdir(parents=True)
     disk = FaultyDisk()
-    monkeypatch.setattr("lookupstore.location.os", disk)
+    monkeypatch.setattr("lookupstore.storage.location.os", disk)
     Location(tmp_path / "s").write("data/a", [b"1"])
     assert [name for name, _ in disk.done] == ["makedirs", "fsync", "link", "unlink", "fsync"]
     disk.done.clear()
@@ -202,7 +202,8 @@ def test_errors_of_a_remote_file_system(tmp_path, monkeypatch):
     uri = "s3://AKIA123:s3%2Bcr3t@bucket/store"
     remote = Remote(tmp_path, "s3")
     monkeypatch.setattr(
-        "lookupstore.location.open_uri", lambda text: (fs.PyFileSystem(remote), "bucket/store/")
+        "lookupstore.storage.location.open_uri",
+        lambda text: (fs.PyFileSystem(remote), "bucket/store/"),
     )
     place = Location(uri)
     assert place.uri == "s3://***@bucket/store"

@@ -12,7 +12,7 @@ import xxhash
 
 import lookupstore
 from lookupstore.errors import CorruptionError
-from lookupstore.manifest import MAX_BUCKETS, parse_manifest
+from lookupstore.store.manifest import MAX_BUCKETS, parse_manifest
 
 
 @pytest.fixture

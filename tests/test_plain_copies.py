@@ -18,9 +18,10 @@ import pyarrow as pa
 import pytest
 
 import lookupstore
-from lookupstore import CorruptionError, LookupStore, residency
-from lookupstore.recode import Rent
-from lookupstore.residency import Residency
+from lookupstore import CorruptionError, LookupStore
+from lookupstore.hostcache import cache as residency
+from lookupstore.hostcache.cache import Residency
+from lookupstore.hostcache.recode import Rent
 
 MODEL = {3 * i: random.Random(i).randbytes(30) + bytes(90) for i in range(6000)}
 ROWS = pa.table({"id": list(MODEL), "v": list(MODEL.values())})

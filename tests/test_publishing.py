@@ -25,13 +25,13 @@ from lookupstore import (
     expire,
     publish,
 )
-from lookupstore.expiry import names_all_in_use
-from lookupstore.location import FoundFile
-from lookupstore.versions import list_names, read_newest
+from lookupstore.storage.location import FoundFile
+from lookupstore.store.expiry import names_all_in_use
+from lookupstore.store.version_files import list_names, read_newest
 
 # The package gives functions under the names of some modules.
-location_module: Any = importlib.import_module("lookupstore.location")
-store_module: Any = importlib.import_module("lookupstore.store")
+location_module: Any = importlib.import_module("lookupstore.storage.location")
+store_module: Any = importlib.import_module("lookupstore.store.store")
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,8 @@ import pytest
 
 import lookupstore
 from lookupstore.columnar import ColumnarFiles
-from lookupstore.hudi.encoding import FileFormat
-from lookupstore.hudi.partitioner import FileSizing
+from lookupstore.hudi.file_group.encoding import FileFormat
+from lookupstore.hudi.write.partitioner import FileSizing
 from lookupstore.quantities import bytes_of, seconds_of
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lookupstore.errors import CorruptionError, StaleStoreError
-from lookupstore.read_errors import reading
+from lookupstore.storage.read_errors import reading
 
 
 def told(error: BaseException, *, local: bool, gone: str | None = None) -> BaseException:

@@ -16,10 +16,10 @@ import pytest
 import lookupstore
 from lookupstore import ColumnarFiles
 from lookupstore.errors import FormatError
-from lookupstore.location import Location
-from lookupstore.regular_file import check_regular, open_regular
 from lookupstore.sst import Reader
 from lookupstore.sst.dump import layout
+from lookupstore.storage.location import Location
+from lookupstore.storage.regular_file import check_regular, open_regular
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no named pipes")
 

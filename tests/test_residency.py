@@ -30,12 +30,14 @@ from object_store import SECRET, ObjectStore, Proxy, Request, has_server, object
 from pyarrow import fs
 
 import lookupstore
-from lookupstore import chunks, local_copy, remote
 from lookupstore.errors import ClosedError, CorruptionError, DiskQuotaError, LookupStoreError
-from lookupstore.residency import Copy, Residency, _open_copies
+from lookupstore.hostcache import chunk_map as chunks
+from lookupstore.hostcache import copy as local_copy
+from lookupstore.hostcache.cache import Copy, Residency, _open_copies
 from lookupstore.sst import Reader, Writer
 from lookupstore.sst.cache import BlockCache
-from lookupstore.uris import shown_uri
+from lookupstore.storage import remote_file as remote
+from lookupstore.storage.uris import shown_uri
 
 pytestmark = [
     pytest.mark.skipif(not has_server(), reason="rclone is not installed"),
@@ -316,8 +318,8 @@ def test_threads_share_a_copy(residency: Residency, proxy: Proxy, seed: int) -> 
 CHILD = """
 import json, os, random, sys, time
 import test_residency as t
-from lookupstore import local_copy
-from lookupstore.residency import Residency
+from lookupstore.hostcache import copy as local_copy
+from lookupstore.hostcache.cache import Residency
 from object_store import ObjectStore
 from pathlib import Path
 

@@ -15,9 +15,9 @@ import xxhash
 from pyarrow import fs
 
 from lookupstore.errors import CorruptionError
-from lookupstore.host_folder import HostFolder, room_of
-from lookupstore.made_files import MadeFiles, Room
-from lookupstore.residency import Copy, Residency
+from lookupstore.hostcache.cache import Copy, Residency
+from lookupstore.hostcache.folder import HostFolder, room_of
+from lookupstore.hostcache.made import MadeFiles, Room
 from lookupstore.sst import Reader, Writer
 from lookupstore.sst.cache import BlockCache
 
@@ -182,7 +182,7 @@ def test_a_plain_copy_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         look(path)
         Path(path).write_bytes(random.Random(1).randbytes(700_000))
 
-    monkeypatch.setattr("lookupstore.made_files.sync_folder", look)
+    monkeypatch.setattr("lookupstore.hostcache.made.sync_folder", look)
     with files.make("0" * 32, 900_000, write):
         assert seen == [room_of(900_000), room_of(700_000)]
         assert folder.used == room_of(700_000)

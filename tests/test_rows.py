@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from lookupstore.errors import FormatError
-from lookupstore.rows import RowSchema
+from lookupstore.rows.schema import RowSchema
 
 LEAVES = (
     pa.bool_(),

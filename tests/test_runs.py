@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from lookupstore import runs
-from lookupstore._sort import is_ascending
-from lookupstore.runs import MIN_MEMORY, RepeatedKeyError, RunSorter, merge
+from lookupstore.sorting import runs
+from lookupstore.sorting._sort import is_ascending
+from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, RunSorter, merge
 
 SEEDS = range(4)
 

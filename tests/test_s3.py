@@ -13,8 +13,8 @@ from pyarrow import fs
 
 import lookupstore
 from lookupstore import ColumnarFiles
-from lookupstore.location import Location
-from lookupstore.uris import open_uri
+from lookupstore.storage.location import Location
+from lookupstore.storage.uris import open_uri
 
 ROWS = 200_000
 

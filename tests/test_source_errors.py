@@ -21,12 +21,14 @@ from pyarrow import fs, orc
 from remote import Remote
 
 import lookupstore
-from lookupstore import CorruptionError, file_search, runs
+from lookupstore import CorruptionError
 from lookupstore.cli import main
 from lookupstore.columnar import ColumnarFiles
-from lookupstore.file_reading import read_file
-from lookupstore.residency import Residency
-from lookupstore.sst import output
+from lookupstore.hostcache.cache import Residency
+from lookupstore.sorting import runs
+from lookupstore.source import search as file_search
+from lookupstore.source.reading import read_file
+from lookupstore.storage import output
 
 FILES = 40
 

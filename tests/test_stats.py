@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 import lookupstore
-from lookupstore import stats
+from lookupstore.hostcache import stats
+from lookupstore.hostcache.stats import Counts
 from lookupstore.sst import Reader
-from lookupstore.stats import Counts
 
 
 def test_counts_add_up_by_query_and_version(tmp_path: Path, seed: int) -> None:

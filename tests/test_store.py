@@ -23,16 +23,16 @@ import pytest
 import xxhash
 from hypothesis import strategies as st
 
-import lookupstore.store
-from lookupstore.build import build
+import lookupstore.store.store
+from lookupstore.builder.in_process import build
 from lookupstore.errors import ClosedError, CorruptionError, FormatError, StaleStoreError
-from lookupstore.key_arguments import encode_keys
-from lookupstore.keys import KeySchema
-from lookupstore.location import Location
-from lookupstore.manifest import manifest_bytes, parse_manifest
+from lookupstore.keys.arguments import encode_keys
+from lookupstore.keys.schema import KeySchema
 from lookupstore.sst import Reader, Writer
-from lookupstore.store import LookupStore
-from lookupstore.versions import read_newest
+from lookupstore.storage.location import Location
+from lookupstore.store.manifest import manifest_bytes, parse_manifest
+from lookupstore.store.store import LookupStore
+from lookupstore.store.version_files import read_newest
 
 COUNT = 5_000
 REGIONS = ["ap", "eu", "sa", "us"]
@@ -470,7 +470,7 @@ def test_paths(tmp_path, monkeypatch):
     assert Location(uri).local == str(tmp_path / "a b")
     monkeypatch.chdir(tmp_path)
     for path in (uri, "a b", Path("a b"), str(tmp_path / "a b" / "")):
-        with lookupstore.store.open(path) as store:
+        with lookupstore.store.store.open(path) as store:
             assert store.path == str(tmp_path / "a b")
     with pytest.raises(FileNotFoundError, match="nowhere: no such store folder"):
         LookupStore("nowhere")
@@ -607,15 +607,15 @@ def test_a_cache_of_its_own(tmp_path):
 
 def test_opening_survives_a_build_that_replaces_the_store(tmp_path, monkeypatch):
     build(pa.table({"id": [1]}), tmp_path / "s", key="id").close()
-    real = lookupstore.store.read_newest
+    real = lookupstore.store.store.read_newest
 
     def replaced_at_once(location):
         manifest = real(location)
-        monkeypatch.setattr(lookupstore.store, "read_newest", real)
+        monkeypatch.setattr(lookupstore.store.store, "read_newest", real)
         build(pa.table({"id": [1, 2]}), location, key="id", overwrite=True, retain=0).close()
         return manifest
 
-    monkeypatch.setattr(lookupstore.store, "read_newest", replaced_at_once)
+    monkeypatch.setattr(lookupstore.store.store, "read_newest", replaced_at_once)
     with LookupStore(tmp_path / "s") as store:
         assert len(store) == 2
 

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from store_sim import simulate
 
-from lookupstore import expiry
-from lookupstore.location import FoundFile, Location
-from lookupstore.manifest import Manifest
-from lookupstore.new_version import NewVersion
-from lookupstore.versions import VersionName, list_names
+from lookupstore.storage.location import FoundFile, Location
+from lookupstore.store import expiry
+from lookupstore.store.manifest import Manifest
+from lookupstore.store.new_version import NewVersion
+from lookupstore.store.version_files import VersionName, list_names
 
 # The package gives a function under the name of the module.
 versions: Any = importlib.import_module("lookupstore.versions")
-new_version: Any = importlib.import_module("lookupstore.new_version")
+new_version: Any = importlib.import_module("lookupstore.store.new_version")
 
 SEEDS = 2000
 # Each mistake below is found within so many.

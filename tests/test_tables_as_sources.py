@@ -20,12 +20,13 @@ from pyarrow import fs
 from remote import Remote
 
 import lookupstore
-from lookupstore import CorruptionError, FormatError, file_search
+from lookupstore import CorruptionError, FormatError
 from lookupstore.columnar import ColumnarFiles
+from lookupstore.hostcache.cache import Residency
 from lookupstore.hudi import HudiTable
-from lookupstore.path_kind import PathKind, kind_of
-from lookupstore.residency import Residency
-from lookupstore.source import open_source
+from lookupstore.source import search as file_search
+from lookupstore.source.source import open_source
+from lookupstore.store.path_kind import PathKind, kind_of
 
 SCHEMA = pa.schema({"id": pa.int64(), "day": pa.string(), "name": pa.string()})
 
@@ -175,7 +176,7 @@ def test_an_unchanged_table_is_not_read_again(
     hudi_table(tmp_path / "t", seed)
     lookupstore.build(tmp_path / "t", tmp_path / "s", key="id").close()
     with monkeypatch.context() as patched:
-        patched.setattr("lookupstore.hudi.base_files.BaseFiles.batches", None)
+        patched.setattr("lookupstore.hudi.file_group.scan.BaseFiles.batches", None)
         with lookupstore.build(tmp_path / "t", tmp_path / "s", key="id", overwrite=True) as store:
             assert (store.info().version, store.info().rewritten_buckets) == (2, 0)
     table = HudiTable.open(tmp_path / "t")

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 import lookupstore
-from lookupstore import stats
 from lookupstore.cli.output import _rows_table
-from lookupstore.stats import Counts
+from lookupstore.hostcache import stats
+from lookupstore.hostcache.stats import Counts
 
 RUN = """
 import shlex, sys

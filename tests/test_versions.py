@@ -33,11 +33,11 @@ from lookupstore import (
     expire,
     publish,
 )
-from lookupstore.expiry import MARK_AGE
-from lookupstore.manifest import Manifest, manifest_bytes
-from lookupstore.new_version import NewVersion
-from lookupstore.residency import Residency
-from lookupstore.versions import (
+from lookupstore.hostcache.cache import Residency
+from lookupstore.store.expiry import MARK_AGE
+from lookupstore.store.manifest import Manifest, manifest_bytes
+from lookupstore.store.new_version import NewVersion
+from lookupstore.store.version_files import (
     VersionName,
     list_names,
     name_of,

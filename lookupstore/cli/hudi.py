@@ -12,8 +12,8 @@ from lookupstore.cli.output import counted, write_fields, write_json, write_rows
 from lookupstore.errors import printable
 from lookupstore.hudi import HudiTable, Instant
 from lookupstore.hudi.options import VERSIONS
-from lookupstore.source import open_source
-from lookupstore.uris import shown_uri
+from lookupstore.source.source import open_source
+from lookupstore.storage.uris import shown_uri
 
 _wait = click.option(
     "--wait",

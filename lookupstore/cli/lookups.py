@@ -25,9 +25,9 @@ from lookupstore.cli.options import (
 from lookupstore.cli.output import TABLE_ROWS, write_first_rows, write_rows
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.columnar.files import Rule
-from lookupstore.path_kind import PathKind, kind_of
 from lookupstore.sst import Reader
-from lookupstore.uris import shown_uri
+from lookupstore.storage.uris import shown_uri
+from lookupstore.store.path_kind import PathKind, kind_of
 
 if TYPE_CHECKING:
     from lookupstore.hudi import TableLookup

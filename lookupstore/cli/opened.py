@@ -8,11 +8,11 @@ import click
 
 import lookupstore
 from lookupstore.cli.output import size_text, write_fields, write_json
-from lookupstore.home import expanded
-from lookupstore.path_kind import PathKind, kind_of
 from lookupstore.sst import Info, Reader
 from lookupstore.sst.dump import text
-from lookupstore.uris import shown_uri
+from lookupstore.storage.home import expanded
+from lookupstore.storage.uris import shown_uri
+from lookupstore.store.path_kind import PathKind, kind_of
 
 
 def open_store_or_file(

@@ -14,13 +14,13 @@ from lookupstore.cli.opened import open_store_or_file, write_info
 from lookupstore.cli.options import order_option, output_option, version_option
 from lookupstore.cli.output import counted, write_json, write_rows
 from lookupstore.errors import CorruptionError, LookupStoreError, printable
-from lookupstore.home import expanded
-from lookupstore.host_folder import default_folder
+from lookupstore.hostcache.folder import default_folder
+from lookupstore.hostcache.stats import QueryStats
+from lookupstore.hostcache.stats import read as read_stats
 from lookupstore.sst import Info
 from lookupstore.sst.dump import dump_text, hexdump, layout
-from lookupstore.stats import QueryStats
-from lookupstore.stats import read as read_stats
-from lookupstore.uris import shown_uri
+from lookupstore.storage.home import expanded
+from lookupstore.storage.uris import shown_uri
 
 
 @click.command()

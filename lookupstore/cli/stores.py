@@ -19,8 +19,8 @@ from lookupstore.cli.options import (
 )
 from lookupstore.cli.output import counted, write_json, write_rows
 from lookupstore.quantities import bytes_of, seconds_of
-from lookupstore.source import open_source
-from lookupstore.uris import shown_uri
+from lookupstore.source.source import open_source
+from lookupstore.storage.uris import shown_uri
 
 
 @click.command()

@@ -17,16 +17,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lookupstore._arrow import BinaryColumn
+from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.columnar.lookup_file import LookupFilePlan, needed_bytes, write_lookup_file
 from lookupstore.columnar.probe import ParquetProbe
 from lookupstore.columnar.published import PublishedFile, data_name, location_of
 from lookupstore.errors import CorruptionError, FormatError
-from lookupstore.host_folder import with_room
-from lookupstore.made_files import MadeFile
-from lookupstore.residency import Copy, FetchCounts, Residency
-from lookupstore.sst import Reader, descriptors
-from lookupstore.stats import Counts
+from lookupstore.hostcache.cache import Copy, FetchCounts, Residency
+from lookupstore.hostcache.folder import with_room
+from lookupstore.hostcache.made import MadeFile
+from lookupstore.hostcache.stats import Counts
+from lookupstore.sst import Reader
+from lookupstore.storage import descriptors
 
 Build = Literal["auto", "always", "never"]
 

@@ -31,16 +31,17 @@ from lookupstore.columnar.published import (
 )
 from lookupstore.columnar.source_file import source_files
 from lookupstore.errors import CorruptionError, FormatError
-from lookupstore.file_reading import fitted
-from lookupstore.file_search import FoundTable, find_source
-from lookupstore.key_arguments import encode_keys
-from lookupstore.keys import KeySchema
-from lookupstore.location import Location
+from lookupstore.hostcache.cache import Residency
+from lookupstore.keys.arguments import encode_keys
+from lookupstore.keys.schema import KeySchema
 from lookupstore.progress import progress_bars
 from lookupstore.quantities import Size, bytes_of
-from lookupstore.residency import Residency
-from lookupstore.runs import MIN_MEMORY
-from lookupstore.uris import shown_uri
+from lookupstore.sorting.runs import MIN_MEMORY
+from lookupstore.source.reading import fitted
+from lookupstore.source.search import FoundTable, find_source
+from lookupstore.source.table_readers import table_reader
+from lookupstore.storage.location import Location
+from lookupstore.storage.uris import shown_uri
 
 #: Column of the file that a row is in, after Iceberg's metadata column of that name.
 FILE = "_file"
@@ -131,10 +132,8 @@ class ColumnarFiles(HeldLookups):
         wanted = [*names, *(values or ())]
         found = find_source(paths)
         if is_table := isinstance(found, FoundTable):
-            # Imported here: it stands on this module, and needs an extra.
-            from lookupstore.hudi.snapshot import table_files
-
-            schema, sources = table_files(found.path, latest_partition=latest_partition)
+            read = table_reader("hudi").table_files
+            schema, sources = read(found.path, latest_partition=latest_partition)
             those = f"the table has {schema.names}"
             # Rows of files that are older than a key column have a null in it.
             sources = [file for file in sources if set(names) <= set(file.schema.names)]
@@ -250,7 +249,7 @@ class ColumnarFiles(HeldLookups):
         """Return the value columns at many keys: row i answers key i, nulls where it is missing.
 
         Args:
-            keys: the keys, in any of the forms of `lookupstore.key_arguments`.
+            keys: the keys, in any of the forms of `lookupstore.keys.arguments`.
             columns: value columns to give, in this order; None gives all.
             found: append a boolean column `found`, or of the name given, which tells a missing key
                 from stored nulls.

@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from lookupstore.columnar.file_lookup import FileLookup
-from lookupstore.residency import Residency
-from lookupstore.stats import Counts
+from lookupstore.hostcache.cache import Residency
+from lookupstore.hostcache.stats import Counts
 
 if TYPE_CHECKING:  # in typing since Python 3.11
     from typing_extensions import Self

@@ -18,11 +18,11 @@ import pyarrow as pa
 import xxhash
 
 from lookupstore._version import __version__
-from lookupstore.arrow_types import schema_to_json
-from lookupstore.build import BuildPlan, OnDuplicate, plan_build
+from lookupstore.arrow.types import schema_to_json
+from lookupstore.builder.in_process import BuildPlan, OnDuplicate, plan_build
 from lookupstore.columnar.source_file import SourceFile
-from lookupstore.made_files import Room
-from lookupstore.runs import RepeatedKeyError, RunSorter
+from lookupstore.hostcache.made import Room
+from lookupstore.sorting.runs import RepeatedKeyError, RunSorter
 from lookupstore.sst import Writer
 
 Mode = Literal["value", "position", "value_and_position", "presence"]

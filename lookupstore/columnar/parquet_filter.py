@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from lookupstore._arrow import BinaryColumn
+from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.sst._filter import Filter
 
 # Field 1, an i32; then the only algorithm, hash and codec that there are, each a union of one.

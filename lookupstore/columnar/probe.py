@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lookupstore.arrow_types import family_of
+from lookupstore.arrow.types import family_of
 from lookupstore.columnar.lookup_file import LookupFilePlan
 from lookupstore.columnar.parquet_filter import none_of, read_filter
 from lookupstore.errors import CorruptionError
 from lookupstore.parquet.claims import look_at_claims
-from lookupstore.runs import MIN_MEMORY, RepeatedKeyError, RunSorter
+from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, RunSorter
 from lookupstore.sst._filter import Filter
 
 _BATCH_ROWS = 1 << 16

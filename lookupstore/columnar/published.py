@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass
 
 from lookupstore.columnar.source_file import SourceFile
 from lookupstore.errors import CorruptionError
-from lookupstore.json_text import parse_json
-from lookupstore.location import Location, file_chunks, file_hash
+from lookupstore.storage.json_text import parse_json
+from lookupstore.storage.location import Location, file_chunks, file_hash
 
 FOLDER = "_lookup"
 #: Seconds for which a lookup file stays after its source has changed: queries may have planned it.

@@ -16,11 +16,11 @@ import xxhash
 from pyarrow import fs, orc
 
 from lookupstore.errors import CorruptionError, StaleStoreError
-from lookupstore.file_reading import check_names, fitted, read_file
-from lookupstore.file_search import FoundFiles, format_of
-from lookupstore.location import written_ns
 from lookupstore.parquet.footer import footer_of
-from lookupstore.read_errors import READ_ERRORS, is_local, reading, shown_path
+from lookupstore.source.reading import check_names, fitted, read_file
+from lookupstore.source.search import FoundFiles, format_of
+from lookupstore.storage.location import written_ns
+from lookupstore.storage.read_errors import READ_ERRORS, is_local, reading, shown_path
 
 # Most footers are shorter: one request of an object store brings one.
 _TAIL_BYTES = 64 << 10
@@ -182,7 +182,7 @@ def source_files(
         CorruptionError: a footer is damaged.
 
     >>> import tempfile
-    >>> from lookupstore.file_search import find_source
+    >>> from lookupstore.source.search import find_source
     >>> folder = tempfile.mkdtemp()
     >>> pq.write_table(pa.table({"id": [1, 2]}), f"{folder}/a.parquet")
     >>> [file.num_rows for file in source_files(find_source([folder]))]

@@ -10,12 +10,12 @@ from lookupstore.extras import require as _require
 
 _require("hudi", "lookupstore.hudi")
 
-from lookupstore.hudi.file_groups import FileGroup as FileGroup
-from lookupstore.hudi.file_groups import FileSlice as FileSlice
+from lookupstore.hudi.file_group.groups import FileGroup as FileGroup
+from lookupstore.hudi.file_group.groups import FileSlice as FileSlice
 from lookupstore.hudi.options import TableOptions as TableOptions
+from lookupstore.hudi.read.table_lookup import TableLookup as TableLookup
 from lookupstore.hudi.table import HudiTable as HudiTable
-from lookupstore.hudi.table_lookup import TableLookup as TableLookup
-from lookupstore.hudi.timeline import Instant as Instant
-from lookupstore.hudi.timeline import State as State
-from lookupstore.hudi.write import WriteResult as WriteResult
-from lookupstore.hudi.write_options import WriteOptions as WriteOptions
+from lookupstore.hudi.timeline.timeline import Instant as Instant
+from lookupstore.hudi.timeline.timeline import State as State
+from lookupstore.hudi.write.options import WriteOptions as WriteOptions
+from lookupstore.hudi.write.write import WriteResult as WriteResult

@@ -15,8 +15,8 @@ from typing import Any
 
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hudi.properties import parse_properties, print_properties
-from lookupstore.inside import check_name
-from lookupstore.location import Location
+from lookupstore.storage.inside import check_name
+from lookupstore.storage.location import Location
 
 #: Folder of a table in which everything is that is not data.
 META_FOLDER = ".hoodie"

@@ -14,16 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from lookupstore.hudi.avro_schema import avro_schema
-from lookupstore.hudi.base_files import META_COLUMNS
-from lookupstore.hudi.check import TableCheck, check_table
-from lookupstore.hudi.clean import clean
-from lookupstore.hudi.commit import CommitMetadata
-from lookupstore.hudi.file_groups import FileGroup
-from lookupstore.hudi.funnel import Funnel
-from lookupstore.hudi.key_index import KeyIndex
-from lookupstore.hudi.lock import WAIT, TableLock, table_lock
-from lookupstore.hudi.new_columns import check_columns, columns_of
+from lookupstore.hudi.file_group.groups import FileGroup
+from lookupstore.hudi.index.funnel import Funnel
+from lookupstore.hudi.index.interface import KeyIndex
+from lookupstore.hudi.index.row_tags import tag_rows
+from lookupstore.hudi.keys.avro_types import avro_schema
+from lookupstore.hudi.keys.new_columns import check_columns, columns_of
+from lookupstore.hudi.locking.lock import WAIT, TableLock, table_lock
+from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.options import (
     TableOptions,
     avro_json,
@@ -31,16 +29,18 @@ from lookupstore.hudi.options import (
     read_options,
     write_options,
 )
-from lookupstore.hudi.plans import SavepointMetadata
-from lookupstore.hudi.rollback import roll_back_named, roll_back_pending
-from lookupstore.hudi.savepoint import delete_savepoint, make_savepoint, savepoints
-from lookupstore.hudi.scan_plan import plan_changes, plan_scan
-from lookupstore.hudi.tag_rows import tag_rows
-from lookupstore.hudi.timeline import Instant, TimelineFolder, given_time
+from lookupstore.hudi.read.scan_plan import plan_changes, plan_scan
+from lookupstore.hudi.services.check import TableCheck, check_table
+from lookupstore.hudi.services.cleaner import clean
+from lookupstore.hudi.services.rollback import roll_back_named, roll_back_pending
+from lookupstore.hudi.services.savepoint import delete_savepoint, make_savepoint, savepoints
+from lookupstore.hudi.timeline.commit import CommitMetadata
+from lookupstore.hudi.timeline.plans import SavepointMetadata
+from lookupstore.hudi.timeline.timeline import Instant, TimelineFolder, given_time
 from lookupstore.hudi.view import TableView
-from lookupstore.hudi.write import Write, WriteResult, writable_view
-from lookupstore.hudi.write_options import WriteOptions
-from lookupstore.location import Location
+from lookupstore.hudi.write.options import WriteOptions
+from lookupstore.hudi.write.write import Write, WriteResult, writable_view
+from lookupstore.storage.location import Location
 
 Path = str | os.PathLike[str] | Location
 
@@ -387,7 +387,7 @@ class HudiTable:
                 values. They have the columns of key and partition, or the meta columns of these.
             index: `bloom`, `global-bloom`, which finds a key in whatever partition, `simple`,
                 `in-memory`, the name of a class `package.module.Class`, or an index that was made:
-                `lookupstore.hudi.index_names`, `lookupstore.hudi.key_index`.
+                `lookupstore.hudi.index.names`, `lookupstore.hudi.index.interface`.
 
         Returns:
             the rows and, null where the table does not have the key, the partition path (column

@@ -9,20 +9,20 @@ from functools import cached_property
 import pyarrow as pa
 
 from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
-from lookupstore.hudi.base_files import META_COLUMNS, META_FIELDS
-from lookupstore.hudi.commit import CommitMetadata, parse_commit
-from lookupstore.hudi.file_groups import (
+from lookupstore.hudi.file_group.groups import (
     FileGroup,
     FileSlice,
-    GroupId,
     file_groups_at,
     list_base_files,
     parse_base_file,
 )
+from lookupstore.hudi.keys.table_schema import TableSchema, parse_table_schema
+from lookupstore.hudi.meta_columns import META_COLUMNS, META_FIELDS
 from lookupstore.hudi.options import TableOptions, read_options
-from lookupstore.hudi.plans import CleanerPlan, parse_plan
-from lookupstore.hudi.table_schema import TableSchema, parse_table_schema
-from lookupstore.hudi.timeline import (
+from lookupstore.hudi.timeline.commit import CommitMetadata, parse_commit
+from lookupstore.hudi.timeline.names import GroupId
+from lookupstore.hudi.timeline.plans import CleanerPlan, parse_plan
+from lookupstore.hudi.timeline.timeline import (
     CLEAN,
     REPLACE,
     Instant,
@@ -30,7 +30,7 @@ from lookupstore.hudi.timeline import (
     Timeline,
     TimelineFolder,
 )
-from lookupstore.location import Location
+from lookupstore.storage.location import Location
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 import pyarrow as pa
 
-from lookupstore._arrow cimport LS_OK, bytes_of, ls_slice, ls_status
+from lookupstore.arrow._binary cimport LS_OK, bytes_of, ls_slice, ls_status
 
 from lookupstore.errors import CorruptionError
 

@@ -7,7 +7,7 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uintptr
 import pyarrow as pa
 from isal.isal_zlib import crc32
 
-from lookupstore._arrow cimport LS_OK, BinaryColumn, bytes_of, ls_column, ls_slice, ls_status
+from lookupstore.arrow._binary cimport LS_OK, BinaryColumn, bytes_of, ls_column, ls_slice, ls_status
 
 from lookupstore.errors import CorruptionError
 

@@ -6,7 +6,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport INT16_MAX, INT16_MIN, INT32_MAX, INT32_MIN, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from lookupstore._arrow cimport LS_OK, bytes_of, ls_slice, ls_status
+from lookupstore.arrow._binary cimport LS_OK, bytes_of, ls_slice, ls_status
 
 
 cdef extern from "ls_compact.h":

@@ -16,24 +16,24 @@ from lookupstore.extras import require as _require
 
 _require("spark", "lookupstore.spark")
 
-from lookupstore.spark.build import build_store
-from lookupstore.spark.explain import HostResidency, JoinExplanation, explain_join
-from lookupstore.spark.join import lookup_join
-from lookupstore.spark.metrics import LookupMetrics
-from lookupstore.spark.session import register, session
+from lookupstore.spark.build.build import build_store
+from lookupstore.spark.join.explain import HostResidency, JoinExplanation, explain_join
+from lookupstore.spark.join.join import lookup_join
+from lookupstore.spark.join.metrics import LookupMetrics
+from lookupstore.spark.sessions import register, session
 
 if TYPE_CHECKING:
-    from lookupstore.spark.hudi_read import read_table as read_table
-    from lookupstore.spark.hudi_stream import hudi_sink as hudi_sink
-    from lookupstore.spark.hudi_tag import tag_location as tag_location
-    from lookupstore.spark.hudi_write import upsert as upsert
+    from lookupstore.spark.hudi.read import read_table as read_table
+    from lookupstore.spark.hudi.stream import hudi_sink as hudi_sink
+    from lookupstore.spark.hudi.tag import tag_location as tag_location
+    from lookupstore.spark.hudi.write import upsert as upsert
 
 # Not in `__all__`: `import *` would need their extra.
 _OF_HUDI = {
-    "hudi_sink": "lookupstore.spark.hudi_stream",
-    "read_table": "lookupstore.spark.hudi_read",
-    "tag_location": "lookupstore.spark.hudi_tag",
-    "upsert": "lookupstore.spark.hudi_write",
+    "hudi_sink": "lookupstore.spark.hudi.stream",
+    "read_table": "lookupstore.spark.hudi.read",
+    "tag_location": "lookupstore.spark.hudi.tag",
+    "upsert": "lookupstore.spark.hudi.write",
 }
 
 __all__ = [

@@ -129,3 +129,11 @@ def _context(spark: SparkSession) -> SparkContext | None:
 def _set(context: SparkContext, properties: dict[str, str | None]) -> None:
     for name, value in properties.items():
         context.setLocalProperty(name, value)  # type: ignore[arg-type]
+
+
+def parallelism(spark: SparkSession) -> int:
+    """Return how many tasks Spark would use: over Connect there is no context to ask."""
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except PySparkException:
+        return int(str(spark.conf.get("spark.sql.shuffle.partitions")))

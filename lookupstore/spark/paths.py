@@ -13,10 +13,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from lookupstore.errors import FormatError
-from lookupstore.file_search import FoundTable, find_source
-from lookupstore.read_errors import is_local
-from lookupstore.table_folders import METADATA, TableFolder, TableSearch, table_error, tables_among
-from lookupstore.uris import open_uri, shown_uri
+from lookupstore.source.search import FoundTable, find_source
+from lookupstore.source.table_folders import (
+    METADATA,
+    TableFolder,
+    TableSearch,
+    table_error,
+    tables_among,
+)
+from lookupstore.storage.read_errors import is_local
+from lookupstore.storage.uris import open_uri, shown_uri
 
 #: What makes a path a pattern for Spark.
 PATTERN = frozenset("*?[]{}\\")

@@ -12,7 +12,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as sql
 
-from lookupstore.arrow_types import unwrap
+from lookupstore.arrow.types import unwrap
 
 _SIMPLE: tuple[tuple[pa.DataType, sql.DataType], ...] = (
     (pa.null(), sql.NullType()),
@@ -215,3 +215,12 @@ def _arrow_type(kind: sql.DataType, column: str) -> pa.DataType:
             "cast it or leave it out"
         )
     return _TO_ARROW[type(kind)]
+
+
+def numbered(count: int) -> list[str]:
+    """Return the names that columns have on their way: their own may mislead Spark.
+
+    >>> numbered(2)
+    ['c0', 'c1']
+    """
+    return [f"c{i}" for i in range(count)]

@@ -13,10 +13,10 @@ from pyarrow import fs
 from pyspark.errors import PySparkException
 
 from lookupstore.errors import FormatError, LookupStoreError
-from lookupstore.file_reading import check_file
-from lookupstore.file_search import format_of, names_files
-from lookupstore.read_errors import READ_ERRORS, reading
-from lookupstore.uris import shown_uri
+from lookupstore.source.reading import check_file
+from lookupstore.source.search import format_of, names_files
+from lookupstore.storage.read_errors import READ_ERRORS, reading
+from lookupstore.storage.uris import shown_uri
 
 _FILE = re.compile(
     r"\[(?:FAILED_READ_FILE\.)?(?P<kind>\w+)\] (?:Encountered error while reading file|Could not "

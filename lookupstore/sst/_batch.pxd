@@ -1,7 +1,7 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t
 
-from lookupstore._arrow cimport ls_slice
+from lookupstore.arrow._binary cimport ls_slice
 
 
 cdef class Answers:

@@ -6,7 +6,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from typing_extensions import Self, disjoint_base
 
-from lookupstore._arrow import BinaryColumn
+from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.sst._block import Block
 from lookupstore.sst._filter import Filter
 from lookupstore.sst._map import FileMap

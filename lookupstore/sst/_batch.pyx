@@ -12,7 +12,7 @@ from libc.string cimport memcpy, memset
 
 import pyarrow as pa
 
-from lookupstore._arrow cimport (
+from lookupstore.arrow._binary cimport (
     LS_BAD_KEY,
     LS_OK,
     BinaryColumn,

@@ -1,7 +1,7 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
-from lookupstore._arrow cimport ls_column, ls_slice, ls_status
+from lookupstore.arrow._binary cimport ls_column, ls_slice, ls_status
 
 
 cdef extern from "ls_order.h":

@@ -3,7 +3,7 @@ from typing import Any
 import pyarrow as pa
 from typing_extensions import Self, disjoint_base
 
-from lookupstore._arrow import BinaryColumn
+from lookupstore.arrow._binary import BinaryColumn
 
 @disjoint_base
 class BlockBuilder:

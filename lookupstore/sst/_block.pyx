@@ -9,7 +9,7 @@ from libc.string cimport memcpy
 
 import pyarrow as pa
 
-from lookupstore._arrow cimport (
+from lookupstore.arrow._binary cimport (
     LS_BAD_COLUMN,
     LS_BAD_HEADER,
     LS_BAD_KEY,

@@ -2,7 +2,7 @@ from typing import Any
 
 from typing_extensions import Self, disjoint_base
 
-from lookupstore._arrow import BinaryColumn
+from lookupstore.arrow._binary import BinaryColumn
 
 MOST_HASHES: int
 MOST_PAIMON_BYTES: int

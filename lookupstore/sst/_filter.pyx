@@ -3,7 +3,7 @@
 from libc.math cimport ceil, exp, pow
 from libc.stdlib cimport free, realloc
 
-from lookupstore._arrow cimport LS_OK, BinaryColumn, bytes_of, ls_column_get
+from lookupstore.arrow._binary cimport LS_OK, BinaryColumn, bytes_of, ls_column_get
 
 
 cdef extern from "ls_hash.h":

@@ -1,7 +1,7 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from lookupstore._arrow cimport ls_slice, ls_status
+from lookupstore.arrow._binary cimport ls_slice, ls_status
 from lookupstore.sst._block cimport Block, ls_block, ls_order
 
 

@@ -15,13 +15,12 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from lookupstore._arrow import BinaryColumn
+from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.errors import CorruptionError, FormatError
-from lookupstore.regular_file import open_regular
 from lookupstore.sst._block import Block
 from lookupstore.sst._filter import Filter
 from lookupstore.sst.codec import decompress
-from lookupstore.sst.dump_text import dump_text
+from lookupstore.sst.dump_lines import dump_text
 from lookupstore.sst.format import (
     CODECS,
     KEY_ORDERS,
@@ -36,7 +35,7 @@ from lookupstore.sst.format import (
     unpack_properties,
     unpack_trailer,
 )
-from lookupstore.sst.hexdump import hexdump
+from lookupstore.sst.hex import hexdump
 from lookupstore.sst.layout import (
     FOOTER_FIELDS,
     Checksum,
@@ -46,6 +45,7 @@ from lookupstore.sst.layout import (
     Region,
     text,
 )
+from lookupstore.storage.regular_file import open_regular
 
 __all__ = [
     "Checksum",

@@ -14,7 +14,7 @@ from lookupstore.errors import ClosedError
 from lookupstore.sst._block import BlockBuilder
 from lookupstore.sst.codec import Compressor
 from lookupstore.sst.format import CODECS, Dialect, pack_handle, pack_trailer
-from lookupstore.sst.output import Output
+from lookupstore.storage.output import Output
 
 # Blocks go from hand to hand in loads of so many bytes: a handover costs as much as a small block.
 LOAD = 256 << 10

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lookupstore._arrow import BinaryColumn
+from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.errors import ClosedError, CorruptionError
-from lookupstore.home import expanded
-from lookupstore.keyword_only import keyword_only
+from lookupstore.keywords import keyword_only
 from lookupstore.sst._batch import Answers, Lookup, hash_keys
 from lookupstore.sst._block import Block
 from lookupstore.sst._filter import Filter
@@ -28,7 +27,8 @@ from lookupstore.sst.format import (
     unpack_properties,
 )
 from lookupstore.sst.stored import AHEAD, Fill, StoredFile
-from lookupstore.sst.verify import measure, verify
+from lookupstore.sst.verification import measure, verify
+from lookupstore.storage.home import expanded
 
 if TYPE_CHECKING:
     from typing import TypeVar
@@ -293,7 +293,7 @@ class Reader:
 
         Args:
             keys: as for `get_many`.
-            answers: takes as many, such as `lookupstore.rows` does to make columns of them.
+            answers: takes as many, such as `lookupstore.rows.schema` does to make columns of them.
 
         Raises:
             ClosedError: the reader is closed.

@@ -10,8 +10,6 @@ from functools import cache
 from typing import Protocol
 
 from lookupstore.errors import CorruptionError, FormatError
-from lookupstore.regular_file import open_regular
-from lookupstore.sst import descriptors
 from lookupstore.sst._block import Block
 from lookupstore.sst._map import FileMap, maps_open
 from lookupstore.sst.codec import decompress
@@ -26,6 +24,8 @@ from lookupstore.sst.format import (
     unpack_footer,
     unpack_trailer,
 )
+from lookupstore.storage import descriptors
+from lookupstore.storage.regular_file import open_regular
 
 # FAT has the coarsest clock of the file systems in use: 2 seconds.
 _YOUNG = 2_000_000_000

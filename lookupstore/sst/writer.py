@@ -9,10 +9,9 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from lookupstore._arrow import BinaryColumn
 from lookupstore._version import __version__
+from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.errors import ClosedError
-from lookupstore.home import expanded
 from lookupstore.quantities import Size, bytes_of
 from lookupstore.sst._block import BlockBuilder
 from lookupstore.sst._filter import FilterBuilder, paimon_size, split_block_size
@@ -29,8 +28,9 @@ from lookupstore.sst.format import (
     pack_properties,
     pack_trailer,
 )
-from lookupstore.sst.output import Output
 from lookupstore.sst.pipeline import Pipeline
+from lookupstore.storage.home import expanded
+from lookupstore.storage.output import Output
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -20,11 +20,11 @@ import pytest
 from footers import with_footer
 from pyarrow import orc
 
-from lookupstore import host_folder
 from lookupstore.columnar import ColumnarFiles, file_lookup
 from lookupstore.errors import CorruptionError, DiskQuotaError, StaleStoreError
+from lookupstore.hostcache import folder as host_folder
+from lookupstore.hostcache.cache import Residency
 from lookupstore.parquet.structs import BINARY, I32, I64, STRUCT, Struct
-from lookupstore.residency import Residency
 
 MAKING = "building a lookup file"
 
@@ -181,7 +181,7 @@ def test_lookup_files_are_used_again_and_only_changed_files_get_new_ones(
     script = (
         "import logging, sys; logging.basicConfig(level='INFO', stream=sys.stdout)\n"
         "from lookupstore.columnar import ColumnarFiles\n"
-        "from lookupstore.residency import Residency\n"
+        "from lookupstore.hostcache.cache import Residency\n"
         f"files = ColumnarFiles({str(folder)!r}, key='id', build='always', "
         f"residency=Residency({residency.folder!r}))\n"
         "print(files.lookup([98])['v'].to_pylist())\n"

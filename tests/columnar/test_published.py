@@ -17,8 +17,8 @@ from pyarrow import fs
 
 from lookupstore.columnar import ColumnarFiles, published
 from lookupstore.errors import CorruptionError
-from lookupstore.location import Location
-from lookupstore.residency import Residency
+from lookupstore.hostcache.cache import Residency
+from lookupstore.storage.location import Location
 
 MAKING = "building a lookup file"
 ROWS = 30_000
@@ -127,7 +127,9 @@ def test_others_fetch_what_is_published(
     monkeypatch.setattr(published, "KEPT_SECONDS", -60)
     # One listed time in ten has two digits after the point, which Arrow does not read.
     now = time.time_ns()
-    monkeypatch.setattr("lookupstore.location.written_ns", lambda info: info.mtime_ns or now)
+    monkeypatch.setattr(
+        "lookupstore.storage.location.written_ns", lambda info: info.mtime_ns or now
+    )
     changed.publish()
     assert len(dim.published(".sst")) == len(dim.published(".json")) == 2
     third = dim.files(tmp_path / "c")

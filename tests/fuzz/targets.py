@@ -29,22 +29,22 @@ import lookupstore
 from lookupstore import ColumnarFiles
 from lookupstore.columnar.parquet_filter import read_filter
 from lookupstore.errors import LookupStoreError
+from lookupstore.hostcache.cache import Residency
+from lookupstore.hostcache.recode import write_plain
 from lookupstore.hudi import HudiTable
-from lookupstore.hudi.avro_file import avro_bytes, read_record
-from lookupstore.hudi.bloom import FILTER_KEY, BloomFilter
-from lookupstore.hudi.commit import CommitMetadata, WriteStat, commit_bytes, parse_commit
-from lookupstore.hudi.heartbeat import Heartbeats, heartbeat_name
-from lookupstore.hudi.lock import _is_dead, _lease, _who
-from lookupstore.hudi.lock_file import LocalLockFile
+from lookupstore.hudi.file_group.bloom import FILTER_KEY, BloomFilter
+from lookupstore.hudi.locking.heartbeat import Heartbeats, heartbeat_name
+from lookupstore.hudi.locking.lock import _is_dead, _lease, _who
+from lookupstore.hudi.locking.lock_file import LocalLockFile
+from lookupstore.hudi.locking.owner import Owner
 from lookupstore.hudi.options import parse_options
-from lookupstore.hudi.owner import Owner
-from lookupstore.hudi.plans import CleanerPlan, parse_plan
-from lookupstore.location import Location
+from lookupstore.hudi.timeline.avro_file import avro_bytes, read_record
+from lookupstore.hudi.timeline.commit import CommitMetadata, WriteStat, commit_bytes, parse_commit
+from lookupstore.hudi.timeline.plans import CleanerPlan, parse_plan
 from lookupstore.parquet.structs import read_struct, write_struct
-from lookupstore.recode import write_plain
-from lookupstore.residency import Residency
 from lookupstore.sst import Reader
 from lookupstore.sst.dump import dump_text, layout
+from lookupstore.storage.location import Location
 
 #: Takes a random number generator, and returns how many of its uses ended with an answer.
 Input = Callable[[random.Random], int]

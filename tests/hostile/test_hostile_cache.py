@@ -16,10 +16,11 @@ import pytest
 from remote import Remote
 
 import lookupstore
-from lookupstore import LookupStore, columnar, stats
-from lookupstore.residency import Residency
+from lookupstore import LookupStore, columnar
+from lookupstore.hostcache import stats
+from lookupstore.hostcache.cache import Residency
+from lookupstore.hostcache.stats import Counts
 from lookupstore.sst import Reader, Writer
-from lookupstore.stats import Counts
 
 ROWS = {key: f"right {key}" for key in range(500)}
 STRANGER = 54321

@@ -24,12 +24,13 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 import lookupstore
-from lookupstore import Location, columnar, uris
+from lookupstore import Location, columnar
 from lookupstore.cli import main
 from lookupstore.hudi import HudiTable
-from lookupstore.path_kind import kind_of
-from lookupstore.read_errors import reading
-from lookupstore.uris import open_uri, shown_uri, without_credentials
+from lookupstore.storage import uris
+from lookupstore.storage.read_errors import reading
+from lookupstore.storage.uris import open_uri, shown_uri, without_credentials
+from lookupstore.store.path_kind import kind_of
 
 SECRET = "Wj4lrXUtn9FEMIxK7"
 ODD = [

@@ -19,11 +19,11 @@ PACKAGE = Path(lookupstore.__file__).parent
 RUNNING = {
     "pickle.loads": {
         "remote.py": "what was pickled in the same line",
-        "spark/source.py": "a store that the driver pickled into the plan of a query",
-        "spark/hudi_format.py": "a scan that the driver pickled into the plan of a query",
+        "spark/format/source.py": "a store that the driver pickled into the plan of a query",
+        "spark/hudi/format.py": "a scan that the driver pickled into the plan of a query",
     },
     "import_module": {
-        "hudi/index_names.py": "the index= of a caller, in the test below",
+        "hudi/index/names.py": "the index= of a caller, in the test below",
         "cli/lazy.py": "the list of commands",
         "spark/__init__.py": "the list of names that are of Hudi",
     },
@@ -36,7 +36,7 @@ NEVER = {
 }  # fmt: skip
 
 # Programs of fixed names: the demo fetches its flights with pip, Spark's session asks for Java.
-PROGRAMS = {("demo.py", "subprocess.run"), ("spark/session.py", "subprocess.run")}
+PROGRAMS = {("demo.py", "subprocess.run"), ("spark/sessions.py", "subprocess.run")}
 
 
 def calls(path: Path) -> Iterator[tuple[str, ast.Call]]:

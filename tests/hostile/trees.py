@@ -19,12 +19,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import lookupstore
-from lookupstore import manifest
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.hudi import HudiTable, Instant, State, options
-from lookupstore.hudi.commit import CommitMetadata, WriteStat, commit_bytes
-from lookupstore.hudi.owner import Owner
-from lookupstore.hudi.plans import (
+from lookupstore.hudi.locking.owner import Owner
+from lookupstore.hudi.timeline.commit import CommitMetadata, WriteStat, commit_bytes
+from lookupstore.hudi.timeline.plans import (
     ActionInstant,
     CleanerPlan,
     CleanFile,
@@ -39,7 +38,15 @@ from lookupstore.hudi.plans import (
     SavepointPartition,
     plan_bytes,
 )
-from lookupstore.hudi.timeline import CLEAN, CLUSTERING, COMMIT, REPLACE, ROLLBACK, SAVEPOINT
+from lookupstore.hudi.timeline.timeline import (
+    CLEAN,
+    CLUSTERING,
+    COMMIT,
+    REPLACE,
+    ROLLBACK,
+    SAVEPOINT,
+)
+from lookupstore.store import manifest
 
 Trick = Callable[[Path, Path], object]
 

@@ -26,7 +26,7 @@ from lookupstore.cli import main
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.errors import LookupStoreError
 from lookupstore.hudi import HudiTable, TableLookup, WriteOptions
-from lookupstore.hudi.snapshot import table_source
+from lookupstore.hudi.read.snapshot import table_source
 from lookupstore.sst import Reader
 
 ROWS = pa.table({"id": [1, 9], "part": ["a", "c"], "name": ["new", "new"]})

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lookupstore.residency import Residency
+from lookupstore.hostcache.cache import Residency
 
 
 @pytest.fixture

@@ -19,10 +19,10 @@ from unittest import mock
 import pyarrow as pa
 from remote import FaultyDisk
 
-import lookupstore.hudi.lock_file
-import lookupstore.location
+import lookupstore.hudi.locking.lock_file
+import lookupstore.storage.location
 from lookupstore.hudi import HudiTable, WriteOptions
-from lookupstore.hudi.timeline import TimelineFolder
+from lookupstore.hudi.timeline.timeline import TimelineFolder
 
 SCHEMA = pa.schema({"id": pa.int32(), "p": pa.string(), "value": pa.string()})
 # One after the other, so that operations have an order.
@@ -175,8 +175,8 @@ def act_on(path: str, action: str, at: int | None) -> None:
         ACTIONS[action].prepare(HudiTable.open(path))
         return
     disk = MortalDisk(at, kill=True)
-    lookupstore.location.os = disk  # type: ignore[attr-defined]
-    lookupstore.hudi.lock_file.os = disk  # type: ignore[attr-defined]
+    lookupstore.storage.location.os = disk  # type: ignore[attr-defined]
+    lookupstore.hudi.locking.lock_file.os = disk  # type: ignore[attr-defined]
     ACTIONS[action].act(HudiTable.open(path))
 
 

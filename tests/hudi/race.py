@@ -20,8 +20,8 @@ from oracle import assert_same_rows, other_scan
 
 from lookupstore.errors import CommitConflictError, CommitUnknownError, StaleStoreError
 from lookupstore.hudi import HudiTable, WriteOptions
-from lookupstore.hudi.commit import parse_commit
-from lookupstore.hudi.partitioner import FileSizing
+from lookupstore.hudi.timeline.commit import parse_commit
+from lookupstore.hudi.write.partitioner import FileSizing
 
 SCHEMA = pa.schema({"id": pa.int64(), "value": pa.string()})
 TOKEN = "test.token"

@@ -42,13 +42,13 @@ from lookupstore.errors import (
     StaleStoreError,
 )
 from lookupstore.hudi import HudiTable, WriteOptions
-from lookupstore.hudi.commit import parse_commit
-from lookupstore.hudi.heartbeat import LEASE as HEART_LEASE
-from lookupstore.hudi.lock import LEASE
-from lookupstore.hudi.partitioner import FileSizing
-from lookupstore.hudi.timeline import Instant, State, parse_instant
+from lookupstore.hudi.locking.heartbeat import LEASE as HEART_LEASE
+from lookupstore.hudi.locking.lock import LEASE
+from lookupstore.hudi.timeline.commit import parse_commit
+from lookupstore.hudi.timeline.timeline import Instant, State, parse_instant
 from lookupstore.hudi.view import TableView
-from lookupstore.location import FoundFile, Location
+from lookupstore.hudi.write.partitioner import FileSizing
+from lookupstore.storage.location import FoundFile, Location
 
 SCHEMA = pa.schema({"id": pa.int64(), "value": pa.string()})
 TOKEN = "test.token"
@@ -123,13 +123,13 @@ class SharedDisk:
         )
         system.unlink = self._unlink
         system.fsync = lambda descriptor: None
-        patch.setattr("lookupstore.location.os", system)
+        patch.setattr("lookupstore.storage.location.os", system)
         steps = {name: self._operation(name) for name in ("open", "stat", "utime")}
         lock_system = _StandIn(os, steps)
         lock_system.unlink = self._unlink
-        patch.setattr("lookupstore.hudi.lock_file.os", lock_system)
+        patch.setattr("lookupstore.hudi.locking.lock_file.os", lock_system)
         files = _StandIn(fcntl, {"flock": self._flock})
-        patch.setattr("lookupstore.hudi.lock_file.fcntl", files)
+        patch.setattr("lookupstore.hudi.locking.lock_file.fcntl", files)
 
     def names(self) -> list[str]:
         """Return what there is in the folder of the table."""
@@ -504,15 +504,17 @@ class Simulation:
         patch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4))
         numbers = _StandIn(os, {"getpid": lambda: turns.process.number})
         for module in ("lock", "owner"):
-            patch.setattr(f"lookupstore.hudi.{module}.os", numbers)
-        patch.setattr("lookupstore.hudi.owner._machine", lambda host: turns.process.machine.name)
-        patch.setattr("lookupstore.hudi.owner._started", self._started)
-        patch.setattr("lookupstore.hudi.lock.time", turns.time)
-        patch.setattr("lookupstore.hudi.lock.threading", turns.threading)
-        patch.setattr("lookupstore.hudi.renewal.threading", turns.threading)
+            patch.setattr(f"lookupstore.hudi.locking.{module}.os", numbers)
+        patch.setattr(
+            "lookupstore.hudi.locking.owner._machine", lambda host: turns.process.machine.name
+        )
+        patch.setattr("lookupstore.hudi.locking.owner._started", self._started)
+        patch.setattr("lookupstore.hudi.locking.lock.time", turns.time)
+        patch.setattr("lookupstore.hudi.locking.lock.threading", turns.threading)
+        patch.setattr("lookupstore.hudi.locking.renewal.threading", turns.threading)
         # Who waits for minutes looks less often than that.
-        patch.setattr("lookupstore.hudi.lock._LAST_PAUSE", 5.0)
-        patch.setattr("lookupstore.hudi.timeline._utc_now", self._utc_now)
+        patch.setattr("lookupstore.hudi.locking.lock._LAST_PAUSE", 5.0)
+        patch.setattr("lookupstore.hudi.timeline.timeline._utc_now", self._utc_now)
         # Before Python 3.12 one lock is held for all views while one of them reads its schema.
         schema = vars(TableView)["table_schema"]
         patch.setattr(schema, "lock", nullcontext(), raising=False)

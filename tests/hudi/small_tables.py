@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lookupstore.hudi import HudiTable, Instant
-from lookupstore.hudi.avro_schema import avro_schema
-from lookupstore.hudi.base_files import META_COLUMNS
-from lookupstore.hudi.commit import CommitMetadata, WriteStat, commit_bytes
-from lookupstore.hudi.file_groups import base_file_name
-from lookupstore.hudi.timeline import CLUSTERING, COMMIT, REPLACE, TimelineFolder
+from lookupstore.hudi.keys.avro_types import avro_schema
+from lookupstore.hudi.meta_columns import META_COLUMNS
+from lookupstore.hudi.timeline.commit import CommitMetadata, WriteStat, commit_bytes
+from lookupstore.hudi.timeline.names import base_file_name
+from lookupstore.hudi.timeline.timeline import CLUSTERING, COMMIT, REPLACE, TimelineFolder
 from lookupstore.hudi.view import TableView
 
 SCHEMA = pa.schema({"id": pa.int32(), "value": pa.string()})

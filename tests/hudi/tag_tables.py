@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 from small_tables import SmallTable
 
-from lookupstore.hudi.bloom import FILTER_KEY, OLD_FILTER_KEY, BloomBuilder
-from lookupstore.hudi.bloom_index import BloomIndex
-from lookupstore.hudi.key_entries import GREATEST_KEY, LEAST_KEY, OWN_KEY, _checksum
-from lookupstore.hudi.key_index import KeyIndex
-from lookupstore.hudi.memory_index import MemoryIndex
-from lookupstore.hudi.simple_index import SimpleIndex
-from lookupstore.residency import Residency
+from lookupstore.hostcache.cache import Residency
+from lookupstore.hudi.file_group.bloom import FILTER_KEY, OLD_FILTER_KEY, BloomBuilder
+from lookupstore.hudi.file_group.key_entries import GREATEST_KEY, LEAST_KEY, OWN_KEY, _checksum
+from lookupstore.hudi.index.bloom import BloomIndex
+from lookupstore.hudi.index.interface import KeyIndex
+from lookupstore.hudi.index.memory import MemoryIndex
+from lookupstore.hudi.index.simple import SimpleIndex
 
 SCHEMA = pa.schema({"id": pa.string(), "value": pa.string()})
 

@@ -11,10 +11,10 @@ import fastavro
 import pytest
 
 from lookupstore.errors import CorruptionError, FormatError
-from lookupstore.hudi.avro_file import MAGIC, avro_bytes, read_record
-from lookupstore.hudi.commit import CommitMetadata, RuntimeStats, WriteStat, commit_bytes
-from lookupstore.hudi.file_schema import checked_schema
-from lookupstore.hudi.records import to_record
+from lookupstore.hudi.timeline.avro_file import MAGIC, avro_bytes, read_record
+from lookupstore.hudi.timeline.commit import CommitMetadata, RuntimeStats, WriteStat, commit_bytes
+from lookupstore.hudi.timeline.file_schema import checked_schema
+from lookupstore.hudi.timeline.records import to_record
 
 MARKER = b"0123456789abcdef"
 MANY = 1 << 27

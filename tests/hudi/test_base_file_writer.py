@@ -12,14 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 from remote import KINDS, Remote
 
-from lookupstore.hudi.avro_schema import avro_schema
-from lookupstore.hudi.base_file_writer import BaseFileWriter, NewFile
-from lookupstore.hudi.bloom import BloomFilter
-from lookupstore.hudi.encoding import FileFormat
-from lookupstore.hudi.merge import Inserts, write_inserts
+from lookupstore.hudi.file_group.bloom import BloomFilter
+from lookupstore.hudi.file_group.encoding import FileFormat
+from lookupstore.hudi.file_group.merging import Inserts, write_inserts
+from lookupstore.hudi.file_group.writer import BaseFileWriter, NewFile
+from lookupstore.hudi.keys.avro_types import avro_schema
+from lookupstore.hudi.keys.table_schema import TableSchema
 from lookupstore.hudi.options import avro_json
-from lookupstore.hudi.table_schema import TableSchema
-from lookupstore.location import Location
+from lookupstore.storage.location import Location
 
 TIME = "20260307135657661"
 FILE = NewFile("p=1", "g-0", 2, TIME)

@@ -24,12 +24,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookupstore._arrow import BinaryColumn
+from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.errors import CorruptionError, FormatError
-from lookupstore.hudi._bloom import MOST_HASHES, BloomMaker, StoredBloom, hadoop_hash
-from lookupstore.hudi._key_ranges import high_characters
-from lookupstore.hudi._md5 import md5_numbers
-from lookupstore.hudi.bloom import BloomBuilder, BloomFilter, bloom_bits, bloom_hashes
+from lookupstore.hudi.file_group._bloom import MOST_HASHES, BloomMaker, StoredBloom, hadoop_hash
+from lookupstore.hudi.file_group._key_ranges import high_characters
+from lookupstore.hudi.file_group.bloom import BloomBuilder, BloomFilter, bloom_bits, bloom_hashes
+from lookupstore.hudi.write._md5 import md5_numbers
 
 # Eight keys of at most 67 bytes are added at once, others one after the other.
 KEYS = st.lists(

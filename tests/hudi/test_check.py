@@ -14,10 +14,10 @@ from small_tables import SmallTable, row
 from tag_tables import vouched_for
 
 from lookupstore.hudi import HudiTable
-from lookupstore.hudi.base_files import META_COLUMNS
-from lookupstore.hudi.bloom import FILTER_KEY, BloomFilter
-from lookupstore.hudi.heartbeat import Heartbeats
-from lookupstore.hudi.key_entries import GREATEST_KEY, LEAST_KEY, OWN_KEY
+from lookupstore.hudi.file_group.bloom import FILTER_KEY, BloomFilter
+from lookupstore.hudi.file_group.key_entries import GREATEST_KEY, LEAST_KEY, OWN_KEY
+from lookupstore.hudi.locking.heartbeat import Heartbeats
+from lookupstore.hudi.meta_columns import META_COLUMNS
 
 SCHEMA = pa.schema({"id": pa.int64(), "day": pa.string(), "value": pa.string()})
 VERSIONS = (6, 8, 9)

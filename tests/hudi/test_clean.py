@@ -20,9 +20,9 @@ from remote import Killed
 from small_tables import SmallTable, row
 
 from lookupstore.hudi import HudiTable, Instant, State
-from lookupstore.hudi.heartbeat import Heartbeats
-from lookupstore.hudi.plans import CleanerPlan, CleanMetadata, parse_plan
-from lookupstore.hudi.timeline import CLEAN, SAVEPOINT, print_time
+from lookupstore.hudi.locking.heartbeat import Heartbeats
+from lookupstore.hudi.timeline.plans import CleanerPlan, CleanMetadata, parse_plan
+from lookupstore.hudi.timeline.timeline import CLEAN, SAVEPOINT, print_time
 
 VERSIONS = (6, 8, 9)
 
@@ -188,7 +188,7 @@ def die_cleaning(table: SmallTable) -> None:
         raise Killed
 
     with pytest.MonkeyPatch.context() as patch, suppress(Killed):
-        patch.setattr("lookupstore.hudi.clean._finish", die)
+        patch.setattr("lookupstore.hudi.services.cleaner._finish", die)
         table.table.clean(retain_commits=1)
     assert [one.action for one in table.folder.load().pending()] == [CLEAN]
 

@@ -9,16 +9,8 @@ import pytest
 from small_tables import SmallTable, row
 
 from lookupstore.errors import CommitConflictError
-from lookupstore.hudi.conflict import (
-    WRITER,
-    changes_since,
-    check_groups,
-    key_conflict,
-    newer_files,
-    pending_clustering,
-)
-from lookupstore.hudi.file_groups import GroupId
-from lookupstore.hudi.plans import (
+from lookupstore.hudi.timeline.names import GroupId
+from lookupstore.hudi.timeline.plans import (
     ClusteringGroup,
     ClusteringPlan,
     ClusteringSlice,
@@ -27,6 +19,14 @@ from lookupstore.hudi.plans import (
     plan_bytes,
 )
 from lookupstore.hudi.view import TableView
+from lookupstore.hudi.write.conflict import (
+    WRITER,
+    changes_since,
+    check_groups,
+    key_conflict,
+    newer_files,
+    pending_clustering,
+)
 
 VERSIONS = (6, 8, 9)
 A, B, C = (GroupId("", f"{name}-0") for name in "abc")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookupstore.hudi.dedupe import TIES, Ties, rows_to_keep
+from lookupstore.hudi.keys.dedupe import TIES, Ties, rows_to_keep
 
 ROWS = st.lists(
     st.tuples(st.sampled_from("abcde"), st.sampled_from(["", "p", "q"]), st.integers(-2, 2)),

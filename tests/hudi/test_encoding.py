@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lookupstore.hudi.encoding import ColumnEncoding
+from lookupstore.hudi.file_group.encoding import ColumnEncoding
 from lookupstore.parquet.new_file import NewParquetFile
 
 

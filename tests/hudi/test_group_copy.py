@@ -19,9 +19,9 @@ from oracle import other_scan
 
 from lookupstore.errors import CorruptionError
 from lookupstore.hudi import HudiTable
-from lookupstore.hudi.encoding import FileFormat
-from lookupstore.hudi.group_copy import GroupCopy
-from lookupstore.hudi.write_options import WriteOptions
+from lookupstore.hudi.file_group.encoding import FileFormat
+from lookupstore.hudi.file_group.group_copy import GroupCopy
+from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.parquet.structs import BINARY, I32, I64, LIST, Struct
 
 ROWS = 4000

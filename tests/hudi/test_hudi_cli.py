@@ -21,7 +21,7 @@ from remote import Killed
 from lookupstore.cli import main
 from lookupstore.cli.output import TABLE_ROWS
 from lookupstore.hudi import HudiTable
-from lookupstore.hudi.heartbeat import Heartbeats
+from lookupstore.hudi.locking.heartbeat import Heartbeats
 
 VISITS = pa.table(
     {

@@ -10,15 +10,15 @@ import fastavro
 import pytest
 
 from lookupstore.errors import CorruptionError
-from lookupstore.hudi.avro_file import MAGIC, read_record
-from lookupstore.hudi.commit import (
+from lookupstore.hudi.timeline.avro_file import MAGIC, read_record
+from lookupstore.hudi.timeline.commit import (
     CommitMetadata,
     RuntimeStats,
     WriteStat,
     commit_bytes,
     parse_commit,
 )
-from lookupstore.hudi.plans import (
+from lookupstore.hudi.timeline.plans import (
     ActionInstant,
     CleanerPlan,
     CleanFile,

@@ -13,7 +13,7 @@ from oracle import assert_same_rows, other_incremental, other_scan
 from small_tables import SmallTable
 
 from lookupstore.hudi import HudiTable, Instant, State
-from lookupstore.hudi.commit import WriteStat
+from lookupstore.hudi.timeline.commit import WriteStat
 
 SCHEMA = pa.schema({"id": pa.int32(), "value": pa.string(), "p": pa.int32()})
 GROUPS = ("a-0", "b-0", "c-0")

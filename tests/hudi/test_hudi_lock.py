@@ -19,12 +19,12 @@ import pytest
 from object_store import ObjectStore, Proxy, object_store, writable_object_store
 from remote import KINDS, FaultyDisk, Killed, Remote
 
-from lookupstore.conditional_puts import ConditionalPuts
 from lookupstore.errors import FormatError, LockedError, LockLostError
-from lookupstore.hudi import lock_file
-from lookupstore.hudi.lock import TableLock, table_lock
-from lookupstore.hudi.owner import Owner, parse_owner
-from lookupstore.location import Location
+from lookupstore.hudi.locking import lock_file
+from lookupstore.hudi.locking.lock import TableLock, table_lock
+from lookupstore.hudi.locking.owner import Owner, parse_owner
+from lookupstore.storage.conditional_puts import ConditionalPuts
+from lookupstore.storage.location import Location
 
 NAME = ".hoodie/lock"
 spawn = multiprocessing.get_context("spawn")
@@ -224,11 +224,11 @@ def test_two_takers_in_the_same_moment(
     real = getattr(getattr(lock_file, module), name)
 
     def late(*args: Any) -> None:
-        monkeypatch.setattr(f"lookupstore.hudi.lock_file.{moment}", real)
+        monkeypatch.setattr(f"lookupstore.hudi.locking.lock_file.{moment}", real)
         results.append(second.take_over(seen, b"second"))
         real(*args)
 
-    monkeypatch.setattr(f"lookupstore.hudi.lock_file.{moment}", late)
+    monkeypatch.setattr(f"lookupstore.hudi.locking.lock_file.{moment}", late)
     results.append(first.take_over(seen, b"first"))
     assert sum(results) == 1
     # And one who saw the dead lock, and acts when it has been taken over.
@@ -381,8 +381,8 @@ def test_arguments(tmp_path: Path, wait: float, lease: float) -> None:
 
 
 def patched(monkeypatch: pytest.MonkeyPatch, disk: FaultyDisk) -> None:
-    monkeypatch.setattr("lookupstore.location.os", disk)
-    monkeypatch.setattr("lookupstore.hudi.lock_file.os", disk)
+    monkeypatch.setattr("lookupstore.storage.location.os", disk)
+    monkeypatch.setattr("lookupstore.hudi.locking.lock_file.os", disk)
 
 
 def run(place: Location) -> None:

@@ -17,7 +17,7 @@ from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hudi import HudiTable
 from lookupstore.hudi.options import checksum, new_options, parse_options, read_options
 from lookupstore.hudi.properties import parse_properties, print_properties
-from lookupstore.location import Location
+from lookupstore.storage.location import Location
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 

@@ -18,10 +18,10 @@ from remote import KINDS, Killed, Remote
 
 from lookupstore.errors import CommitConflictError, CorruptionError, StaleStoreError
 from lookupstore.hudi import HudiTable, Instant, State
-from lookupstore.hudi.commit import parse_commit
-from lookupstore.hudi.heartbeat import Heartbeats
-from lookupstore.hudi.timeline import TimelineFolder
-from lookupstore.uris import open_uri
+from lookupstore.hudi.locking.heartbeat import Heartbeats
+from lookupstore.hudi.timeline.commit import parse_commit
+from lookupstore.hudi.timeline.timeline import TimelineFolder
+from lookupstore.storage.uris import open_uri
 
 SCHEMA = pa.schema({"id": pa.int32(), "day": pa.string()})
 TABLES = ("v6_complexkeygen_hivestyle", "v9_txns_simple_nometa", "v9_txns_nonpart_meta")

@@ -23,19 +23,19 @@ from small_tables import SmallTable, row
 
 from lookupstore.errors import CommitConflictError, FormatError, LockLostError
 from lookupstore.hudi import HudiTable, Instant, State
-from lookupstore.hudi.heartbeat import Heartbeat, Heartbeats
-from lookupstore.hudi.lock import table_lock
-from lookupstore.hudi.owner import Owner
-from lookupstore.hudi.plans import (
+from lookupstore.hudi.locking.heartbeat import Heartbeat, Heartbeats
+from lookupstore.hudi.locking.lock import table_lock
+from lookupstore.hudi.locking.owner import Owner
+from lookupstore.hudi.services.rollback import check_not_rolled_back, roll_back, roll_back_pending
+from lookupstore.hudi.timeline.plans import (
     InstantInfo,
     RollbackMetadata,
     RollbackPlan,
     parse_plan,
     plan_bytes,
 )
-from lookupstore.hudi.rollback import check_not_rolled_back, roll_back, roll_back_pending
-from lookupstore.hudi.timeline import ROLLBACK, TimelineFolder
-from lookupstore.location import Location
+from lookupstore.hudi.timeline.timeline import ROLLBACK, TimelineFolder
+from lookupstore.storage.location import Location
 
 VERSIONS = (6, 8, 9)
 
@@ -318,7 +318,7 @@ def test_a_writer_that_was_taken_for_dead_is_told(tmp_path: Path) -> None:
     check_not_rolled_back(view, inflight)
     # A rollback that dies after its plan: files may be gone, though the inflight file is there.
     with pytest.MonkeyPatch.context() as patch, suppress(Killed):
-        patch.setattr("lookupstore.hudi.rollback._finish", _die)
+        patch.setattr("lookupstore.hudi.services.rollback._finish", _die)
         table.table.rollback()
     with pytest.raises(CommitConflictError, match="of it has begun"):
         check_not_rolled_back(view.reloaded(), inflight)

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from lookupstore.errors import CorruptionError, FormatError
-from lookupstore.hudi.avro_schema import arrow_schema, avro_schema
-from lookupstore.hudi.commit import parse_commit
+from lookupstore.hudi.keys.avro_types import arrow_schema, avro_schema
 from lookupstore.hudi.options import read_options
-from lookupstore.location import Location
+from lookupstore.hudi.timeline.commit import parse_commit
+from lookupstore.storage.location import Location
 
 
 def test_schemas_of_real_commits_are_written_as_they_are(real_tables: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookupstore.errors import CommitConflictError, CorruptionError
-from lookupstore.hudi.timeline import (
+from lookupstore.hudi.timeline.timeline import (
     Instant,
     State,
     TimelineFolder,
@@ -20,7 +20,7 @@ from lookupstore.hudi.timeline import (
     parse_instant,
     print_time,
 )
-from lookupstore.location import Location
+from lookupstore.storage.location import Location
 
 NOW = datetime(2026, 3, 7, 13, 56, 57, 661000, timezone.utc)
 T, C = "20260307135657661", "20260307135657662"

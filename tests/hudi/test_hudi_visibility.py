@@ -19,11 +19,12 @@ from oracle import assert_same_rows, other, other_incremental, other_scan
 from small_tables import SCHEMA, SmallTable, row
 
 from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
-from lookupstore.hudi import HudiTable, base_files, view
-from lookupstore.hudi.base_files import META_COLUMNS
-from lookupstore.hudi.timeline import next_time
-from lookupstore.location import Location
+from lookupstore.hudi import HudiTable, view
+from lookupstore.hudi.file_group import scan as base_files
+from lookupstore.hudi.meta_columns import META_COLUMNS
+from lookupstore.hudi.timeline.timeline import next_time
 from lookupstore.parquet.structs import BINARY, I32, I64, LIST, STRUCT, Struct
+from lookupstore.storage.location import Location
 
 VERSIONS = [6, 8, 9]
 OLD = "20200101000000000"

@@ -16,8 +16,9 @@ from footers import with_footer
 from tag_tables import vouched_for
 
 from lookupstore.errors import CorruptionError
-from lookupstore.hudi import HudiTable, key_files
-from lookupstore.hudi.bloom import (
+from lookupstore.hudi import HudiTable
+from lookupstore.hudi.file_group import key_files
+from lookupstore.hudi.file_group.bloom import (
     DEFAULT_ERROR_RATE,
     FILTER_KEY,
     MOST_BITS,
@@ -26,8 +27,8 @@ from lookupstore.hudi.bloom import (
     bloom_bits,
     entries_with_room,
 )
-from lookupstore.hudi.encoding import FileFormat
-from lookupstore.hudi.key_entries import (
+from lookupstore.hudi.file_group.encoding import FileFormat
+from lookupstore.hudi.file_group.key_entries import (
     GREATEST_KEY,
     LEAST_KEY,
     OWN_KEY,
@@ -36,9 +37,9 @@ from lookupstore.hudi.key_entries import (
     OwnEntry,
     own_entry,
 )
-from lookupstore.hudi.key_files import read_key_file
-from lookupstore.hudi.slice_rows import SliceRows
-from lookupstore.hudi.write_options import WriteOptions
+from lookupstore.hudi.file_group.key_files import read_key_file
+from lookupstore.hudi.file_group.reader import SliceRows
+from lookupstore.hudi.write.options import WriteOptions
 
 HIGH = "\ufb01"
 SCHEMA = pa.schema({"id": pa.string(), "value": pa.int64()})

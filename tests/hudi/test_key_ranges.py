@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookupstore._arrow import BinaryColumn
-from lookupstore.hudi._key_ranges import Ranges, high_characters
-from lookupstore.hudi.key_ranges import Candidates, KeyRanges, Prune
+from lookupstore.arrow._binary import BinaryColumn
+from lookupstore.hudi.file_group._key_ranges import Ranges, high_characters
+from lookupstore.hudi.file_group.key_ranges import Candidates, KeyRanges, Prune
 
 # Few letters, so that ends meet keys; the last three are where Java's order is not that of bytes.
 LETTERS = "ab\x00z\u00e9\ud7ff\ue000\uffee\U00010000"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookupstore._arrow import BinaryColumn
-from lookupstore.hudi._key_table import KeyTable
+from lookupstore.arrow._binary import BinaryColumn
+from lookupstore.hudi.index._key_table import KeyTable
 
 KEYS = st.lists(st.none() | st.binary(max_size=3) | st.sampled_from([b"a", b"ab"]), max_size=80)
 

@@ -15,15 +15,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
-from lookupstore.hudi import merge as merge_module
-from lookupstore.hudi import slice_rows
-from lookupstore.hudi.base_file_writer import BaseFileWriter, NewFile
-from lookupstore.hudi.encoding import FileFormat
-from lookupstore.hudi.file_groups import FileSlice, GroupId
-from lookupstore.hudi.merge import Changes, Inserts, merge, row_schema, wins, write_inserts
-from lookupstore.hudi.slice_rows import SliceRows
-from lookupstore.hudi.table_schema import TableSchema
-from lookupstore.location import Location
+from lookupstore.hudi.file_group import merging as merge_module
+from lookupstore.hudi.file_group import reader as slice_rows
+from lookupstore.hudi.file_group.encoding import FileFormat
+from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.file_group.merging import (
+    Changes,
+    Inserts,
+    merge,
+    row_schema,
+    wins,
+    write_inserts,
+)
+from lookupstore.hudi.file_group.reader import SliceRows
+from lookupstore.hudi.file_group.writer import BaseFileWriter, NewFile
+from lookupstore.hudi.keys.table_schema import TableSchema
+from lookupstore.hudi.timeline.names import GroupId
+from lookupstore.storage.location import Location
 
 OLD, NEW = "20260307135657661", "20260307135700696"
 COLUMNS = pa.schema(

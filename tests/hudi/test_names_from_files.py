@@ -14,10 +14,10 @@ from small_tables import SmallTable, row
 
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hudi import HudiTable, Instant, State, WriteOptions, options
-from lookupstore.hudi.commit import CommitMetadata, WriteStat, commit_bytes
-from lookupstore.hudi.heartbeat import heartbeat_name
-from lookupstore.hudi.owner import Owner, parse_owner
-from lookupstore.hudi.plans import (
+from lookupstore.hudi.locking.heartbeat import heartbeat_name
+from lookupstore.hudi.locking.owner import Owner, parse_owner
+from lookupstore.hudi.timeline.commit import CommitMetadata, WriteStat, commit_bytes
+from lookupstore.hudi.timeline.plans import (
     ActionInstant,
     CleanerPlan,
     CleanFile,
@@ -31,7 +31,14 @@ from lookupstore.hudi.plans import (
     parse_plan,
     plan_bytes,
 )
-from lookupstore.hudi.timeline import CLEAN, CLUSTERING, COMMIT, ROLLBACK, is_time, next_time
+from lookupstore.hudi.timeline.timeline import (
+    CLEAN,
+    CLUSTERING,
+    COMMIT,
+    ROLLBACK,
+    is_time,
+    next_time,
+)
 
 FIRST = "20240101000000000"
 LATER = "20240101000000005"

@@ -20,10 +20,10 @@ from remote import Remote
 from small_tables import SmallTable, row
 
 from lookupstore.hudi import HudiTable
+from lookupstore.hudi.keys.key_generator import partition_paths
 from lookupstore.hudi.options import TableOptions, new_options
-from lookupstore.hudi.partition_pruning import partitions_left
 from lookupstore.hudi.properties import print_properties
-from lookupstore.hudi.record_keys import partition_paths
+from lookupstore.hudi.read.partition_pruning import partitions_left
 
 COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "s": (pa.string(), ["a", "b/c", "ü", "x=y", "%41", "A", "a b", "", None, "s=a"]),

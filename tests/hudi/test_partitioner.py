@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookupstore._arrow import BinaryColumn
-from lookupstore.hudi._md5 import md5, md5_numbers
-from lookupstore.hudi.partitioner import (
+from lookupstore.arrow._binary import BinaryColumn
+from lookupstore.hudi.write._md5 import md5, md5_numbers
+from lookupstore.hudi.write.partitioner import (
     Bucket,
     FileSize,
     FileSizing,

@@ -17,7 +17,7 @@ from written import check_files
 import lookupstore
 from lookupstore.errors import FormatError
 from lookupstore.hudi import HudiTable, WriteOptions
-from lookupstore.hudi.base_files import META_COLUMNS
+from lookupstore.hudi.meta_columns import META_COLUMNS
 
 NAMES = [
     "v6_complexkeygen_hivestyle",

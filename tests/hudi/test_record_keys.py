@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookupstore.hudi.record_keys import partition_paths, record_keys
+from lookupstore.hudi.keys.key_generator import partition_paths, record_keys
 
 # The fields of each table, as its properties say.
 TABLES = {

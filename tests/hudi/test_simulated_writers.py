@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 from simulated import simulate
 
-from lookupstore.hudi import lock_file, rollback
-from lookupstore.hudi.lock import TableLock
-from lookupstore.hudi.lock_file import LocalLockFile, ObjectLockFile, SeenLock
-from lookupstore.hudi.plans import RollbackPlan
-from lookupstore.hudi.timeline import Instant, State
-from lookupstore.hudi.transaction import Transaction
+from lookupstore.hudi.locking import lock_file
+from lookupstore.hudi.locking.lock import TableLock
+from lookupstore.hudi.locking.lock_file import LocalLockFile, ObjectLockFile, SeenLock
+from lookupstore.hudi.services import rollback
+from lookupstore.hudi.timeline.plans import RollbackPlan
+from lookupstore.hudi.timeline.timeline import Instant, State
 from lookupstore.hudi.view import TableView
+from lookupstore.hudi.write.transaction import Transaction
 
 SEEDS = 20
 # Each mistake below is found within so many.
@@ -64,11 +65,11 @@ def no_key_check(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_group_check(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("lookupstore.hudi.transaction.check_groups", nothing)
+    patch.setattr("lookupstore.hudi.write.transaction.check_groups", nothing)
 
 
 def no_overwrite_check(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("lookupstore.hudi.transaction.check_overwritten", nothing)
+    patch.setattr("lookupstore.hudi.write.transaction.check_overwritten", nothing)
 
 
 def wrong_rollback_order(patch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,9 @@ from oracle import assert_same_rows, other_scan
 from small_tables import SmallTable, row
 
 from lookupstore.hudi import HudiTable
-from lookupstore.hudi.lock import table_lock
-from lookupstore.hudi.rollback import roll_back
-from lookupstore.hudi.staged_files import name_staged_files, staging_folder
+from lookupstore.hudi.locking.lock import table_lock
+from lookupstore.hudi.services.rollback import roll_back
+from lookupstore.hudi.write.staged_files import name_staged_files, staging_folder
 
 
 @pytest.mark.parametrize("partition", ["", "p=1"])

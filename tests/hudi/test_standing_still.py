@@ -17,15 +17,16 @@ import pyarrow as pa
 import pytest
 
 from lookupstore.errors import CommitConflictError, LockLostError, StaleStoreError
-from lookupstore.hudi import HudiTable, transaction
-from lookupstore.hudi.heartbeat import Heartbeats, heartbeat_name
-from lookupstore.hudi.lock import TableLock, table_lock
-from lookupstore.hudi.lock_file import LocalLockFile
-from lookupstore.hudi.owner import Owner
-from lookupstore.hudi.plans import InstantInfo, RollbackPlan, plan_bytes
-from lookupstore.hudi.timeline import TimelineFolder
-from lookupstore.hudi.transaction import Transaction
-from lookupstore.location import Location
+from lookupstore.hudi import HudiTable
+from lookupstore.hudi.locking.heartbeat import Heartbeats, heartbeat_name
+from lookupstore.hudi.locking.lock import TableLock, table_lock
+from lookupstore.hudi.locking.lock_file import LocalLockFile
+from lookupstore.hudi.locking.owner import Owner
+from lookupstore.hudi.timeline.plans import InstantInfo, RollbackPlan, plan_bytes
+from lookupstore.hudi.timeline.timeline import TimelineFolder
+from lookupstore.hudi.write import transaction
+from lookupstore.hudi.write.transaction import Transaction
+from lookupstore.storage.location import Location
 
 SCHEMA = pa.schema({"id": pa.int64(), "p": pa.string(), "value": pa.string()})
 LOCK = ".hoodie/lock"

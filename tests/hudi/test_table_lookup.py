@@ -17,10 +17,11 @@ from small_tables import SmallTable, row
 
 import lookupstore
 from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
-from lookupstore.hudi import HudiTable, TableLookup, WriteOptions, table_lookup
+from lookupstore.hostcache.cache import Residency
+from lookupstore.hudi import HudiTable, TableLookup, WriteOptions
+from lookupstore.hudi.keys.key_generator import partition_paths, record_keys
 from lookupstore.hudi.properties import print_properties
-from lookupstore.hudi.record_keys import partition_paths, record_keys
-from lookupstore.residency import Residency
+from lookupstore.hudi.read import table_lookup
 
 TYPES = {
     "id": pa.int32(),

@@ -7,8 +7,8 @@ import json
 import pyarrow as pa
 import pytest
 
-from lookupstore.hudi.avro_schema import arrow_schema, avro_schema
-from lookupstore.hudi.table_schema import TableSchema, is_wider, parse_table_schema
+from lookupstore.hudi.keys.avro_types import arrow_schema, avro_schema
+from lookupstore.hudi.keys.table_schema import TableSchema, is_wider, parse_table_schema
 
 STRUCT = pa.struct({"a": pa.int32(), "b": pa.string()})
 WIDER = [

@@ -14,14 +14,14 @@ from small_tables import SmallTable
 from tag_tables import SCHEMA, any_footer, indexes, whole_footer, write
 
 from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
-from lookupstore.hudi.bloom_index import BloomIndex
-from lookupstore.hudi.file_groups import FileSlice
-from lookupstore.hudi.funnel import Tally
-from lookupstore.hudi.key_index import Hits
-from lookupstore.hudi.simple_index import SimpleIndex
-from lookupstore.hudi.tag import Tagged, tag
+from lookupstore.hostcache.cache import Residency
+from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.index.bloom import BloomIndex
+from lookupstore.hudi.index.funnel import Tally
+from lookupstore.hudi.index.interface import Hits
+from lookupstore.hudi.index.simple import SimpleIndex
+from lookupstore.hudi.index.tagging import Tagged, tag
 from lookupstore.hudi.view import TableView
-from lookupstore.residency import Residency
 
 # Partition and key, to file id, instant and row.
 Places = dict[tuple[str, str], tuple[str, str, int]]

@@ -16,13 +16,13 @@ from small_tables import SmallTable
 from tag_tables import SCHEMA, filter_of, indexes, range_of, whole_footer, write
 
 from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
-from lookupstore.hudi.bloom import FILTER_KEY, KIND_KEY, OLD_FILTER_KEY, BloomFilter
-from lookupstore.hudi.bloom_index import BloomIndex
-from lookupstore.hudi.key_entries import GREATEST_KEY, LEAST_KEY
-from lookupstore.hudi.key_index import KeyIndex
-from lookupstore.hudi.memory_index import MemoryIndex
-from lookupstore.hudi.tag import Tagged, tag
-from lookupstore.residency import Residency
+from lookupstore.hostcache.cache import Residency
+from lookupstore.hudi.file_group.bloom import FILTER_KEY, KIND_KEY, OLD_FILTER_KEY, BloomFilter
+from lookupstore.hudi.file_group.key_entries import GREATEST_KEY, LEAST_KEY
+from lookupstore.hudi.index.bloom import BloomIndex
+from lookupstore.hudi.index.interface import KeyIndex
+from lookupstore.hudi.index.memory import MemoryIndex
+from lookupstore.hudi.index.tagging import Tagged, tag
 
 
 def tagged(table: SmallTable, keys: list[str], index: str | KeyIndex) -> Tagged:
@@ -421,7 +421,7 @@ def test_the_in_memory_index_reads_what_it_does_not_know(tmp_path: Path) -> None
 def test_footers_are_read_once(
     tmp_path: Path, residency: Residency, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lookupstore.hudi import key_files
+    from lookupstore.hudi.file_group import key_files
 
     table = two_files(tmp_path, WHOLE)
     index = BloomIndex(build="never", residency=residency)
@@ -431,7 +431,7 @@ def test_footers_are_read_once(
 
 
 def test_filters_that_have_no_room_are_read_again(tmp_path: Path) -> None:
-    from lookupstore.hudi.key_files import KnownFiles
+    from lookupstore.hudi.file_group.key_files import KnownFiles
 
     table = two_files(tmp_path, WHOLE)
     slices = [group.current for group in table.view().groups(None)]
@@ -450,7 +450,7 @@ def test_filters_that_have_no_room_are_read_again(tmp_path: Path) -> None:
 def test_footers_of_more_files_than_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lookupstore.hudi import key_files
+    from lookupstore.hudi.file_group import key_files
 
     table = two_files(tmp_path, WHOLE)
     location = table.table.location
@@ -467,7 +467,7 @@ def test_footers_of_more_files_than_are_kept(
 def test_more_filters_than_there_is_room_for_are_not_all_read_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lookupstore.hudi import key_files
+    from lookupstore.hudi.file_group import key_files
 
     table = SmallTable(tmp_path / "t", 9, SCHEMA)
     files = {("", f"{number:02}-0"): numbered(100 * number, 100) for number in range(40)}
@@ -491,7 +491,7 @@ def test_more_filters_than_there_is_room_for_are_not_all_read_each_time(
 def test_few_lookup_files_stay_open(
     tmp_path: Path, residency: Residency, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lookupstore.hudi import bloom_index
+    from lookupstore.hudi.index import bloom as bloom_index
 
     monkeypatch.setattr(bloom_index, "_MOST_OPEN", 2)
     table = SmallTable(tmp_path / "t", 9, SCHEMA)
@@ -510,7 +510,7 @@ import re, sys
 from pathlib import Path
 import numpy as np, pyarrow as pa
 from lookupstore.hudi import HudiTable
-from lookupstore.hudi.bloom_index import BloomIndex
+from lookupstore.hudi.index.bloom import BloomIndex
 
 keys = np.random.default_rng(7).integers(0, 1 << 60, 100_000)
 keys[::50] = np.random.default_rng(3).integers(0, 1 << 60, (1000, 60))[:, :2].ravel()
@@ -561,7 +561,7 @@ class OnlyTheFirst:
         OnlyTheFirst.made += 1
 
     def locate(self, view, files, keys, tally):  # type: ignore[no-untyped-def]
-        from lookupstore.hudi.key_index import Hits
+        from lookupstore.hudi.index.interface import Hits
 
         tally.add(files_read=len(files))
         rows = np.flatnonzero(np.array(keys.to_pylist()) == b"k00000")

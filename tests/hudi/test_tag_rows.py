@@ -13,9 +13,9 @@ from small_tables import SmallTable, row
 from tag_tables import indexes
 
 from lookupstore.errors import FormatError
+from lookupstore.hostcache.cache import Residency
 from lookupstore.hudi import HudiTable
-from lookupstore.hudi.bloom_index import BloomIndex
-from lookupstore.residency import Residency
+from lookupstore.hudi.index.bloom import BloomIndex
 
 REAL = {
     "v6_complexkeygen_hivestyle": 4,

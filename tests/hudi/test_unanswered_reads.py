@@ -13,7 +13,7 @@ from remote import Remote
 
 from lookupstore.errors import CorruptionError
 from lookupstore.hudi import HudiTable
-from lookupstore.location import Location
+from lookupstore.storage.location import Location
 
 SCHEMA = pa.schema({"id": pa.int64(), "value": pa.string()})
 ROWS = 2000

@@ -20,12 +20,13 @@ from remote import FaultyDisk, Killed, Remote
 from written import check_files
 
 from lookupstore.errors import CommitConflictError, CorruptionError, FormatError
-from lookupstore.hudi import HudiTable, WriteOptions, file_writes
-from lookupstore.hudi.commit import parse_commit
-from lookupstore.hudi.encoding import FileFormat
-from lookupstore.hudi.partitioner import FileSizing
-from lookupstore.hudi.timeline import TimelineFolder
-from lookupstore.location import Location
+from lookupstore.hudi import HudiTable, WriteOptions
+from lookupstore.hudi.file_group.encoding import FileFormat
+from lookupstore.hudi.timeline.commit import parse_commit
+from lookupstore.hudi.timeline.timeline import TimelineFolder
+from lookupstore.hudi.write import files as file_writes
+from lookupstore.hudi.write.partitioner import FileSizing
+from lookupstore.storage.location import Location
 
 VERSIONS = [6, 8, 9]
 NULL = pa.array([None], pa.float64())

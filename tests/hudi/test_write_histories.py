@@ -32,8 +32,8 @@ from table_model import LEVELS, TIME, Layout, Model, Row, Rows
 from written import check_files
 
 from lookupstore.hudi import HudiTable, WriteOptions
-from lookupstore.hudi.encoding import FileFormat
-from lookupstore.hudi.partitioner import FileSizing
+from lookupstore.hudi.file_group.encoding import FileFormat
+from lookupstore.hudi.write.partitioner import FileSizing
 
 SEED = int(os.environ.get("LOOKUPSTORE_TEST_SEED", "7"))
 HISTORIES = int(os.environ.get("LOOKUPSTORE_HISTORIES", "0"))

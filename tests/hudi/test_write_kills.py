@@ -37,7 +37,7 @@ from written import check_files
 
 from lookupstore.errors import CommitUnknownError
 from lookupstore.hudi import HudiTable, WriteOptions
-from lookupstore.hudi.timeline import TimelineFolder
+from lookupstore.hudi.timeline.timeline import TimelineFolder
 
 VERSIONS = (6, 8, 9)
 Dying = Callable[[Path, str, int | None], int]

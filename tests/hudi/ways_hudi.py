@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 from lookupstore.cli import main
 from lookupstore.errors import FormatError, LockedError
 from lookupstore.hudi import HudiTable, TableLookup, WriteOptions
-from lookupstore.hudi.encoding import FileFormat
-from lookupstore.hudi.partitioner import FileSizing
+from lookupstore.hudi.file_group.encoding import FileFormat
 from lookupstore.hudi.properties import print_properties
+from lookupstore.hudi.write.partitioner import FileSizing
 
 SCHEMA = pa.schema({"id": pa.int32(), "day": pa.string(), "page": pa.string()})
 ROWS = pa.table({"id": [1, 2], "day": ["mo", "tu"], "page": ["/a", "/b"]})

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lookupstore.hudi import HudiTable
-from lookupstore.hudi.base_files import META_COLUMNS
-from lookupstore.hudi.bloom import BloomFilter, bloom_bits
-from lookupstore.hudi.commit import parse_commit
-from lookupstore.hudi.record_keys import partition_paths, record_keys
-from lookupstore.hudi.timeline import TimelineFolder
+from lookupstore.hudi.file_group.bloom import BloomFilter, bloom_bits
+from lookupstore.hudi.keys.key_generator import partition_paths, record_keys
+from lookupstore.hudi.meta_columns import META_COLUMNS
+from lookupstore.hudi.timeline.commit import parse_commit
+from lookupstore.hudi.timeline.timeline import TimelineFolder
 
 
 def check_files(path: Path, times: set[str] | None = None) -> int:

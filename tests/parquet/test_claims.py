@@ -20,12 +20,13 @@ from footers import footer_in, with_footer
 import lookupstore
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.errors import CorruptionError
-from lookupstore.file_reading import read_file
-from lookupstore.hudi import HudiTable, WriteOptions, slice_rows
-from lookupstore.hudi.encoding import FileFormat
+from lookupstore.hudi import HudiTable, WriteOptions
+from lookupstore.hudi.file_group import reader as slice_rows
+from lookupstore.hudi.file_group.encoding import FileFormat
 from lookupstore.parquet import claims
 from lookupstore.parquet.claims import Claims, look_at_claims
 from lookupstore.parquet.structs import I64
+from lookupstore.source.reading import read_file
 
 
 def parquet(table: pa.Table, **options: Any) -> bytes:
@@ -102,7 +103,7 @@ def test_long_rows_are_read_a_few_at_a_time(tmp_path: Path, make: Callable[[], b
     # In a process of its own: what another test took counts there, too.
     lines = f"""
 import resource, pyarrow as pa, pyarrow.parquet, pyarrow.compute
-from lookupstore.file_reading import read_file
+from lookupstore.source.reading import read_file
 from lookupstore.columnar import ColumnarFiles
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 rows = sum(len(one) for one in read_file(pa.OSFile({str(path)!r}), "parquet", ["k", "v"], "f"))

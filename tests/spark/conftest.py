@@ -12,7 +12,7 @@ from object_store import FOR_WRITES
 from pyspark.sql import SparkSession
 
 import lookupstore
-from lookupstore.spark.session import check_java, session
+from lookupstore.spark.sessions import check_java, session
 
 WORKERS = Path(__file__).parent / "workers"  # what Python runs first there
 

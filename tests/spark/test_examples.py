@@ -11,7 +11,7 @@ import pytest
 from object_store import writable_object_store
 
 import lookupstore
-from lookupstore.spark.session import check_java
+from lookupstore.spark.sessions import check_java
 
 pytestmark = pytest.mark.spark
 

@@ -9,13 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lookupstore.build import FileOptions, plan_build
-from lookupstore.location import Location
-from lookupstore.manifest import DataFile
-from lookupstore.new_version import NewVersion
-from lookupstore.spark import build, build_task
-from lookupstore.spark.packs import PACK_BYTES, pack, unpack
-from lookupstore.store import LookupStore
+from lookupstore.builder.in_process import FileOptions, plan_build
+from lookupstore.spark.build import build
+from lookupstore.spark.build import task as build_task
+from lookupstore.spark.build.packs import PACK_BYTES, pack, unpack
+from lookupstore.storage.location import Location
+from lookupstore.store.manifest import DataFile
+from lookupstore.store.new_version import NewVersion
+from lookupstore.store.store import LookupStore
 
 NAMES = ["key", "value"]
 

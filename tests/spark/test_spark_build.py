@@ -24,13 +24,13 @@ from pyspark.sql import types as sql_types
 
 import lookupstore
 from lookupstore import CorruptionError
-from lookupstore.build import FileOptions, plan_build
-from lookupstore.location import Location
-from lookupstore.spark import build as spark_build
+from lookupstore.builder.in_process import FileOptions, plan_build
 from lookupstore.spark import build_store
-from lookupstore.spark.packs import unpack
+from lookupstore.spark.build import build as spark_build
+from lookupstore.spark.build.packs import unpack
 from lookupstore.spark.types import TIME_SETTING, arrow_schema
-from lookupstore.store import LookupStore
+from lookupstore.storage.location import Location
+from lookupstore.store.store import LookupStore
 
 pytestmark = [
     pytest.mark.spark,

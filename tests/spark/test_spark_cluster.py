@@ -28,10 +28,10 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import lookupstore
 from lookupstore import Location, LookupStore
-from lookupstore.host_folder import default_folder
+from lookupstore.hostcache.folder import default_folder
 from lookupstore.spark import build_store, lookup_join
-from lookupstore.spark.freshness import SETTLE_SECONDS
-from lookupstore.versions import read_newest
+from lookupstore.spark.join.freshness import SETTLE_SECONDS
+from lookupstore.store.version_files import read_newest
 
 pytestmark = [
     pytest.mark.spark,

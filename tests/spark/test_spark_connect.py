@@ -20,8 +20,8 @@ import pytest
 
 import lookupstore
 from lookupstore.hudi import HudiTable
-from lookupstore.spark.plan import HOWS
-from lookupstore.spark.session import check_java
+from lookupstore.spark.join.plan import HOWS
+from lookupstore.spark.sessions import check_java
 
 pytest.importorskip("grpc", reason="pip install 'pyspark[connect]'")
 pytest.importorskip("pyspark.sql.pandas.functions", reason="needs pandas")

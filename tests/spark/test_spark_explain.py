@@ -21,12 +21,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 import lookupstore
-from lookupstore.location import Location
-from lookupstore.residency import Residency
+from lookupstore.hostcache.cache import Residency
 from lookupstore.spark import JoinExplanation, explain_join, lookup_join
-from lookupstore.spark import explain as spark_explain
-from lookupstore.spark import join as spark_join
-from lookupstore.spark.explain import residents_of
+from lookupstore.spark.join import explain as spark_explain
+from lookupstore.spark.join import join as spark_join
+from lookupstore.spark.join.explain import residents_of
+from lookupstore.storage.location import Location
 
 pytestmark = pytest.mark.spark
 

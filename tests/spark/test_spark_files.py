@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.spark import LookupMetrics, lookup_join
-from lookupstore.spark.plan import HOWS
+from lookupstore.spark.join.plan import HOWS
 
 pytestmark = [
     pytest.mark.spark,

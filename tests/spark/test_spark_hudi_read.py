@@ -18,10 +18,10 @@ from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from lookupstore.host_folder import default_folder
+from lookupstore.hostcache.folder import default_folder
 from lookupstore.hudi import HudiTable, TableLookup, WriteOptions
 from lookupstore.spark import LookupMetrics, explain_join, lookup_join, read_table
-from lookupstore.spark.plan import HOWS
+from lookupstore.spark.join.plan import HOWS
 
 pytestmark = [
     pytest.mark.spark,

@@ -31,15 +31,16 @@ from written import check_files
 
 from lookupstore.errors import CommitConflictError, CorruptionError
 from lookupstore.hudi import HudiTable, State, WriteOptions
-from lookupstore.hudi.bloom_index import BloomIndex
-from lookupstore.hudi.commit import CommitMetadata, parse_commit
-from lookupstore.hudi.partitioner import FileSizing
-from lookupstore.hudi.staged_files import name_staged_files, staging_folder
-from lookupstore.hudi.timeline import TimelineFolder
+from lookupstore.hudi.index.bloom import BloomIndex
+from lookupstore.hudi.timeline.commit import CommitMetadata, parse_commit
+from lookupstore.hudi.timeline.timeline import TimelineFolder
 from lookupstore.hudi.view import read_view
-from lookupstore.location import Location
-from lookupstore.spark import hudi_sink, hudi_write, tag_location, upsert
-from lookupstore.spark.hudi_stream import CHECKPOINT, committed_batch
+from lookupstore.hudi.write.partitioner import FileSizing
+from lookupstore.hudi.write.staged_files import name_staged_files, staging_folder
+from lookupstore.spark import hudi_sink, tag_location, upsert
+from lookupstore.spark.hudi import write as hudi_write
+from lookupstore.spark.hudi.stream import CHECKPOINT, committed_batch
+from lookupstore.storage.location import Location
 
 pytestmark = [
     pytest.mark.spark,
@@ -359,7 +360,7 @@ class Faults:
         self._kind = kind
 
     def __call__(self, task: Any, batches: Any) -> Iterator[pa.RecordBatch]:
-        from lookupstore.spark.hudi_files import write_files
+        from lookupstore.spark.hudi.files import write_files
 
         context = TaskContext.get()
         assert context is not None

@@ -64,7 +64,7 @@ def test_nothing_is_shown_elsewhere(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: object
 ) -> None:
     assert isinstance(caplog, pytest.LogCaptureFixture)
-    with caplog.at_level(logging.INFO, "lookupstore.spark.build"):
+    with caplog.at_level(logging.INFO, "lookupstore.spark.build.build"):
         store = build_store(spark.range(10), tmp_path / "s", key="id", buckets=2)
         store.close()
         path = tmp_path / "t.parquet"

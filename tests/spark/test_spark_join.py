@@ -26,11 +26,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as sql_types
 
 import lookupstore
-from lookupstore.spark import join as spark_join
-from lookupstore.spark import lookup_join, worker
-from lookupstore.spark import plan as spark_plan
-from lookupstore.spark import task as spark_task
-from lookupstore.spark.plan import HOWS, plan_join
+from lookupstore.spark import lookup_join
+from lookupstore.spark.join import join as spark_join
+from lookupstore.spark.join import plan as spark_plan
+from lookupstore.spark.join import task as spark_task
+from lookupstore.spark.join import worker
+from lookupstore.spark.join.plan import HOWS, plan_join
 from lookupstore.spark.types import TIME_SETTING, spark_type
 from lookupstore.sst import Reader
 

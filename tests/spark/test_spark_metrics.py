@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import lookupstore
-from lookupstore import stats
-from lookupstore.host_folder import default_folder
+from lookupstore.hostcache import stats
+from lookupstore.hostcache.folder import default_folder
 from lookupstore.spark import LookupMetrics, lookup_join
 
 pytestmark = pytest.mark.spark

@@ -20,10 +20,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import lookupstore
 from lookupstore.errors import StaleStoreError
-from lookupstore.location import Location
-from lookupstore.spark import LookupMetrics, freshness, lookup_join
-from lookupstore.spark import join as spark_join
-from lookupstore.spark.freshness import SETTLE_SECONDS, Chosen, Freshness
+from lookupstore.spark import LookupMetrics, lookup_join
+from lookupstore.spark.join import freshness
+from lookupstore.spark.join import join as spark_join
+from lookupstore.spark.join.freshness import SETTLE_SECONDS, Chosen, Freshness
+from lookupstore.storage.location import Location
 
 pytestmark = [
     pytest.mark.spark,

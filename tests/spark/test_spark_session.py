@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as sql_types
 
 from lookupstore.spark import register, session
-from lookupstore.spark.session import check_java
+from lookupstore.spark.sessions import check_java
 from lookupstore.spark.types import TIME_SETTING
 
 pytestmark = [

@@ -30,9 +30,10 @@ from lookupstore.spark.types import arrow_schema
 
 datasource = pytest.importorskip("pyspark.sql.datasource", reason="came with Spark 4.0")
 
-from lookupstore.spark import sink  # noqa: E402
-from lookupstore.spark.sink_options import WRITE_OPTIONS  # noqa: E402
-from lookupstore.spark.source import SCANS_ARE_SEPARATE, StoreSource  # noqa: E402
+from lookupstore.spark.format import sink  # noqa: E402
+from lookupstore.spark.format.options import WRITE_OPTIONS  # noqa: E402
+from lookupstore.spark.format.source import StoreSource  # noqa: E402
+from lookupstore.spark.options import SCANS_ARE_SEPARATE  # noqa: E402
 
 PUSHES = hasattr(datasource, "EqualTo")  # since Spark 4.1
 needs_pushdown = pytest.mark.skipif(not PUSHES, reason="filters are pushed down since Spark 4.1")
@@ -888,7 +889,7 @@ def test_what_may_have_been_published_stays(tmp_path, monkeypatch) -> None:
     def published(location: Any, manifest: Any, **_: Any) -> None:
         raise lookupstore.CommitUnknownError("nobody knows")
 
-    monkeypatch.setattr("lookupstore.new_version.publish_version", published)
+    monkeypatch.setattr("lookupstore.store.new_version.publish_version", published)
     with pytest.raises(lookupstore.CommitUnknownError):
         writer.commit([message])
     writer.abort([message])

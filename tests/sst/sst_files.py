@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from lookupstore._arrow import BinaryColumn
+from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.sst import Reader, Writer
 from lookupstore.sst._filter import Filter
 from lookupstore.sst.cache import BlockCache

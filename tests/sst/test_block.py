@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sst_files import block as plain_block
 from sst_files import record
 
-from lookupstore._arrow import BinaryColumn
+from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.errors import CorruptionError
 from lookupstore.sst._block import Block, BlockBuilder
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lookupstore.errors import CorruptionError
-from lookupstore.recode import write_plain
+from lookupstore.hostcache.recode import write_plain
 from lookupstore.sst import Reader, Writer
 from lookupstore.sst.codec import Compressor, decompress
 from lookupstore.sst.format import (

@@ -21,7 +21,7 @@ from crc32c import crc32c
 from lookupstore.errors import FormatError, LookupStoreError
 from lookupstore.sst import Reader, Writer
 from lookupstore.sst.dump import dump_text, hexdump, layout, text
-from lookupstore.sst.hexdump import pieces
+from lookupstore.sst.hex import pieces
 
 DATA = Path(__file__).parent / "data"
 # What is said of regions that lie over each other, whose bytes can not be shown once each.

@@ -17,8 +17,8 @@ from sst_files import fresh, written
 
 from lookupstore.errors import ClosedError, CorruptionError
 from lookupstore.sst import Writer, stored
-from lookupstore.sst import output as output_module
 from lookupstore.sst import pipeline as pipeline_module
+from lookupstore.storage import output as output_module
 
 OPERATIONS = ("open", "fsync", "link", "replace", "rename", "unlink", "close", "write")
 RECORDS = [(b"%03d" % i, b"value" * 40) for i in range(60)]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sst_files import lets_pass
 
-from lookupstore._arrow import BinaryColumn
+from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.sst._filter import (
     Filter,
     FilterBuilder,

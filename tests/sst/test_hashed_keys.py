@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lookupstore._arrow import BinaryColumn
+from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.sst import Reader, Writer
 from lookupstore.sst._batch import hash_keys
 from lookupstore.sst.reader import hashed_keys

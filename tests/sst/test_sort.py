@@ -1,4 +1,4 @@
-"""`lookupstore._sort` against Python's own sort and comparison of bytes."""
+"""`lookupstore.sorting._sort` against Python's own sort and comparison of bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookupstore._sort import (
+from lookupstore.sorting._sort import (
     Gather,
     argsort,
     is_ascending,

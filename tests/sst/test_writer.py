@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sst_files import DIALECTS, Stored, block, craft, cut, fresh, written
 
-from lookupstore._arrow import BinaryColumn
+from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.errors import ClosedError
 from lookupstore.sst import Writer
 from lookupstore.sst.format import NATIVE, PAIMON

@@ -1,0 +1,619 @@
+"""Residency: files of object stores as local copies, one a host, under one quota.
+
+A copy is named after its content, so that it is fetched once, from wherever it is asked for. A
+compressed file, also one in a folder of this host, may have a plain copy for lookups. The rules of
+the folder that all copies of a host are in, and of eviction, are in `lookupstore.hostcache.folder`.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import logging
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from types import TracebackType
+from typing import Any
+
+from lookupstore.errors import ClosedError, CorruptionError, DiskQuotaError
+from lookupstore.hostcache.chunk_map import VERIFIED, WRONG, ChunkMap, chunks_of
+from lookupstore.hostcache.copy import WHOLE_ATTEMPTS, LocalCopy
+from lookupstore.hostcache.folder import (
+    COPY,
+    COPY_NAME,
+    RECODE_LOCK,
+    RETENTION,
+    HostFolder,
+    flock,
+    inode_of,
+    map_of,
+    remove,
+    size_of,
+    touch,
+)
+from lookupstore.hostcache.made import MadeFiles
+from lookupstore.hostcache.own_folder import NotOwnError, is_shared, open_own
+from lookupstore.hostcache.recode import plain_size, write_plain
+from lookupstore.quantities import Size
+from lookupstore.sst import Reader
+from lookupstore.storage.location import file_hash, sync_folder
+from lookupstore.storage.remote_file import RemoteFile
+
+_PLAIN = "-plain"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class FetchCounts:
+    """What this process has fetched for a copy.
+
+    Attributes:
+        bytes: that came.
+        requests: ranges that were asked for, each attempt counted.
+        retries: attempts after the first one of a range.
+    """
+
+    bytes: int
+    requests: int
+    retries: int
+
+
+def _fetched_with(held: LocalCopy) -> FetchCounts:
+    remote = held.remote
+    return FetchCounts(remote.nbytes_read, remote.requests, remote.retries)
+
+
+class Copy:
+    """A pinned local copy: it is not evicted before `close`.
+
+    Its bytes may still be coming: who reads it gives `fill` to its reader. A child of fork may use
+    it. It is no more closed than its readers are: a reader that lives keeps the copy, too.
+
+    Attributes:
+        path: of the local file.
+        uri: of the object, without credentials.
+        nbytes: size of both.
+        xxh64: hash of both.
+    """
+
+    def __init__(self, held: LocalCopy) -> None:
+        self.path = held.path
+        self.uri = held.name
+        self.nbytes = held.remote.nbytes
+        self.xxh64 = held.xxh64
+        self._copy: LocalCopy | None = held
+        self._before = _fetched_with(held)
+        held.users.add(id(self))
+
+    def _held(self) -> LocalCopy:
+        if self._copy is None:
+            raise ClosedError(f"{self.uri}: the local copy was released")
+        return self._copy
+
+    @property
+    def fill(self) -> LocalCopy:
+        """Return what brings bytes before they are read, and again where they are wrong."""
+        return self._held()
+
+    @property
+    def resident(self) -> bool:
+        """Return whether all of it is here, and its hash is the right one."""
+        try:
+            return self._held().latest().complete
+        except CorruptionError:
+            return False
+
+    @property
+    def recoded(self) -> bool:
+        """Return whether it has the records of the file, but not its bytes."""
+        return self._held().recoded
+
+    @property
+    def outdated(self) -> bool:
+        """Return whether the next `hold` gives a recoded copy in place of this one."""
+        held = self._held()
+        return not held.recoded and os.path.exists(_plain_of(held.path))
+
+    @property
+    def descriptors(self) -> int:
+        """Return how many descriptors it takes: of the file, its map, and the object."""
+        return 1 if self._held().chunks is None else 3
+
+    @property
+    def error(self) -> Exception | None:
+        """Return what ended the last download of this process, if it failed."""
+        try:
+            return self._held().latest().error
+        except CorruptionError as error:
+            return error
+
+    @property
+    def counts(self) -> FetchCounts:
+        """Return what this process has fetched for it since it was held."""
+        now, before = _fetched_with(self._held()), self._before
+        return FetchCounts(
+            now.bytes - before.bytes, now.requests - before.requests, now.retries - before.retries
+        )
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until all of it is here; return whether it is.
+
+        Args:
+            timeout: most seconds to wait; None: until it is here or has failed.
+
+        Raises:
+            CorruptionError: the object is not what the manifest says.
+            OSError: the object store does not give it, or the disk is full.
+        """
+        until = None if timeout is None else time.monotonic() + timeout
+        while not (held := self._held().latest()).complete:
+            held.download()
+            if held.error is not None:
+                raise held.error
+            if until is not None and time.monotonic() >= until:
+                return False
+            time.sleep(0.01)
+        return True
+
+    def discard(self) -> None:
+        """Remove a recoded copy that is damaged, so that the next `hold` begins with the object."""
+        self._held().discard()
+
+    def close(self) -> None:
+        """Release the copy; closing it again does nothing."""
+        held, self._copy = self._copy, None
+        if held is not None:
+            held.users.discard(id(self))
+
+    def __del__(self) -> None:
+        if hasattr(self, "_copy"):
+            self.close()
+
+    def __enter__(self) -> Copy:
+        self._held()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Copy of {self.uri} in {self.path}>"
+
+
+class Residency:
+    """Local copies of remote files in one folder of a host, under one quota.
+
+    Args:
+        folder: of the copies, on a local disk; None takes that of
+            `lookupstore.hostcache.folder.default_folder`.
+        quota: most bytes of all copies, a number or a text such as `"10GB"`; None takes
+            `$LOOKUPSTORE_CACHE_BYTES`, else half of what the file system has free or has already
+            given to the copies.
+        retention: time after which a copy that nobody opens is removed; None keeps it until its
+            room is needed.
+
+    Raises:
+        ValueError: the quota is no positive number, or the retention is negative.
+
+    Example:
+        >>> import os, xxhash
+        >>> from pyarrow import fs
+        >>> with open("object", "wb") as file:
+        ...     _ = file.write(b"abc" * 50_000)
+        >>> digest = xxhash.xxh64(b"abc" * 50_000).hexdigest()
+        >>> residency = Residency("copies", quota=1 << 20)
+        >>> local = fs.LocalFileSystem()
+        >>> with residency.hold(local, "object", nbytes=150_000, xxh64=digest) as copy:
+        ...     copy.wait(), os.path.getsize(copy.path), residency.used
+        (True, 150000, 151552)
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str] | None = None,
+        quota: Size | None = None,
+        retention: timedelta | None = RETENTION,
+    ) -> None:
+        self._host = HostFolder(folder, quota, retention)
+        #: Files beside the copies that this host made, under the same quota.
+        self.made = MadeFiles(self._host)
+
+    @property
+    def folder(self) -> str:
+        """Return the path of the folder."""
+        return self._host.path
+
+    @property
+    def retention(self) -> timedelta | None:
+        """Return the time after which a copy that nobody opens is removed."""
+        return self._host.retention
+
+    @property
+    def quota(self) -> int:
+        """Return the most bytes that all copies may take."""
+        return self._host.quota
+
+    @property
+    def used(self) -> int:
+        """Return the bytes that all copies take, those that are still coming in full."""
+        return self._host.used
+
+    def resident(self, *, nbytes: int, xxh64: str) -> tuple[bool, int]:
+        """Return whether all of a file is here, and how many of its bytes are.
+
+        No copy is opened or counts as used. The bytes of one that is still coming are its room on
+        the disk.
+
+        Args:
+            nbytes: size of the file.
+            xxh64: XXH64 of the whole file, 16 hexadecimal digits.
+        """
+        if self.has_plain(nbytes=nbytes, xxh64=xxh64):
+            return True, nbytes
+        path = self._path(nbytes, xxh64)
+        try:
+            status = os.stat(path)
+        except FileNotFoundError:
+            return False, 0
+        # The map would say it exactly, but whoever closes it gives up the claims of the process.
+        if os.path.exists(map_of(path)):
+            return False, min(status.st_blocks * 512, nbytes)
+        return True, nbytes
+
+    def hold(
+        self,
+        filesystem: Any,
+        path: str,
+        *,
+        nbytes: int,
+        xxh64: str,
+        uri: str | None = None,
+        recode: bool = False,
+        store: str | None = None,
+    ) -> Copy:
+        """Pin the local copy of a file, and make room for it if there is none.
+
+        Nothing is read from the network here; if the copy is not complete, a download has begun.
+
+        Args:
+            filesystem: a `pyarrow.fs.FileSystem` that has the file.
+            path: of the file on it.
+            nbytes: size of the file.
+            xxh64: XXH64 of the whole file, 16 hexadecimal digits.
+            uri: what errors and logs call the file, its credentials left out.
+            recode: whether to make a plain copy of a compressed file when all of it has come, and
+                to give that one if there is one: lookups need no cache then.
+            store: what the warning calls that whose lookups stay slow, if there is no room for a
+                plain copy; None is `uri`.
+
+        Raises:
+            DiskQuotaError: it is larger than the quota, or what is in use leaves no room.
+            OSError: the folder cannot be written.
+            ValueError: nbytes or xxh64 are not of a file.
+        """
+        if nbytes < 1:
+            raise ValueError(f"nbytes={nbytes}; a file has at least 1")
+        if COPY_NAME.fullmatch(f"{xxh64}-{nbytes}") is None:
+            raise ValueError(f"xxh64={xxh64!r}; give 16 hexadecimal digits")
+        uri = path if uri is None else uri
+        if recode:
+            plain = self.hold_plain(filesystem, path, nbytes=nbytes, xxh64=xxh64, uri=uri)
+            if plain is not None:
+                return plain
+        remote = RemoteFile(filesystem, path, nbytes=nbytes, uri=uri)
+        held = self._hold(remote, xxh64, 0)
+        while is_shared() and held.complete and not held.is_right():
+            _log.warning("%s: its XXH64 is not %s; removed", held.path, xxh64)
+            self._settle(held, False)
+            held = self._hold(remote, xxh64, 0)
+        copy = Copy(held)
+        held.download()
+        if recode:
+            threading.Thread(
+                target=self._recode_when_complete,
+                args=(weakref.ref(held), uri if store is None else store),
+                name="lookupstore-recode",
+                daemon=True,
+            ).start()
+        return copy
+
+    def _replace(self, held: LocalCopy, attempt: int) -> LocalCopy:
+        return self._hold(held.remote, held.xxh64, attempt)
+
+    def _hold(self, remote: RemoteFile, xxh64: str, attempt: int) -> LocalCopy:
+        path = self._path(remote.nbytes, xxh64)
+        with self._host.locked():
+            held = self._open(path, remote, xxh64)
+            if held is None:
+                self._create(path, remote, attempt)
+                held = self._open(path, remote, xxh64)
+                assert held is not None
+            else:
+                self._host.evict(0)
+            touch(held.descriptor)
+        return held
+
+    def has_plain(self, *, nbytes: int, xxh64: str) -> bool:
+        """Return whether this host has a plain copy of a compressed file.
+
+        Args:
+            nbytes: size of the file.
+            xxh64: XXH64 of the whole file, 16 hexadecimal digits.
+        """
+        return os.path.exists(_plain_of(self._path(nbytes, xxh64)))
+
+    def hold_plain(
+        self, filesystem: Any, path: str, *, nbytes: int, xxh64: str, uri: str
+    ) -> Copy | None:
+        """Hold the plain copy of a compressed file; None if this host has none.
+
+        The arguments are those of `hold`. What it costs to ask for one that there is not is one
+        look at the disk.
+
+        Raises:
+            OSError: the folder cannot be written.
+        """
+        if not self.has_plain(nbytes=nbytes, xxh64=xxh64):
+            return None
+        remote = RemoteFile(filesystem, path, nbytes=nbytes, uri=uri)
+        with self._host.locked():
+            held = self._open(_plain_of(self._path(nbytes, xxh64)), remote, xxh64, recoded=True)
+            if held is None:
+                return None
+            touch(held.descriptor)
+            return Copy(held)
+
+    def recode(self, path: str, *, nbytes: int, xxh64: str, store: str) -> None:
+        """Make a plain copy of a compressed local file, in a thread: once per host, whoever asks.
+
+        `has_plain` tells when it is there. If it cannot be made, that is logged, once a store.
+
+        Args:
+            path: of the file.
+            nbytes: its size.
+            xxh64: XXH64 of the whole file, 16 hexadecimal digits.
+            store: that it is of, for logs.
+        """
+        plain = _plain_of(self._path(nbytes, xxh64))
+        with _open_lock:
+            running = _recoders.get(plain)
+            if running is not None and running.is_alive():
+                return
+            _recoders[plain] = threading.Thread(
+                target=self._recode_local,
+                args=(path, plain, xxh64, store),
+                name="lookupstore-recode",
+                daemon=True,
+            )
+            _recoders[plain].start()
+
+    def _path(self, nbytes: int, xxh64: str) -> str:
+        return os.path.join(self.folder, f"{xxh64}-{nbytes}{COPY}")
+
+    # -- one copy; all of it under the lock of the folder
+
+    def _open(
+        self, path: str, remote: RemoteFile, xxh64: str, *, recoded: bool = False
+    ) -> LocalCopy | None:
+        """Return the copy if there is a good one, locked against eviction."""
+        try:
+            descriptor = open_own(path)
+        except FileNotFoundError:
+            return None
+        except NotOwnError as error:
+            _log.warning("%s", error)
+            remove(path)
+            return None
+        try:
+            status = os.fstat(descriptor)
+            key = (path, status.st_ino)
+            with _open_lock:
+                held = _open_copies.get(key)
+            if held is not None:
+                return held
+            map_size = size_of(map_of(path))
+            count = chunks_of(remote.nbytes)
+            wrong = not recoded and status.st_size != remote.nbytes
+            if wrong or map_size not in (None, ChunkMap.size(count)):
+                _log.warning("%s: the local copy has the wrong size; removed", path)
+                remove(path)
+                return None
+            try:
+                chunks = None if map_size is None else ChunkMap(map_of(path), count)
+            except NotOwnError as error:
+                _log.warning("%s", error)
+                remove(path)
+                return None
+            if chunks is not None and chunks.state == WRONG:
+                remove(path)
+                return None
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            held = LocalCopy(
+                path,
+                descriptor,
+                chunks,
+                remote,
+                xxh64,
+                make_room=self._host.make_room,
+                settle=self._settle,
+                replace=self._replace,
+                recoded=recoded,
+            )
+            descriptor = -1
+            with _open_lock:
+                _open_copies[key] = held
+            return held
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def _create(self, path: str, remote: RemoteFile, attempt: int) -> None:
+        """Make an empty copy: the map first, since a copy without a map is complete."""
+        self._host.reserve(
+            remote.nbytes,
+            remote.uri,
+            "the file has",
+            "build the store with more buckets",
+            beside=ChunkMap.size(chunks_of(remote.nbytes)),
+        )
+        try:
+            self._write_empty(path, remote, attempt)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            remove(path)
+            self._host.evict(self.quota)
+            self._write_empty(path, remote, attempt)
+
+    def _write_empty(self, path: str, remote: RemoteFile, attempt: int) -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(map_of(path))
+        ChunkMap.create(map_of(path), chunks_of(remote.nbytes), attempt)
+        sync_folder(self.folder)
+        with open(open_own(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+            file.truncate(remote.nbytes)
+
+    def _settle(self, held: LocalCopy, right: bool) -> None:
+        """Complete a copy that has come right; remove one that has come wrong."""
+        with self._host.locked():
+            ours = inode_of(held.path) == os.fstat(held.descriptor).st_ino
+            if held.chunks is None:
+                if ours and not right:
+                    remove(held.path)
+                return
+            if right:
+                held.chunks.state = VERIFIED
+                if ours:
+                    with suppress(FileNotFoundError):
+                        os.unlink(map_of(held.path))
+                    sync_folder(self.folder)
+                return
+            held.chunks.state = WRONG
+            if ours:
+                remove(held.path)
+        attempt = held.chunks.attempt + 1
+        _log.warning(
+            "%s: downloaded, but its XXH64 is not %s; attempt %d of %d",
+            held.name,
+            held.xxh64,
+            attempt,
+            WHOLE_ATTEMPTS,
+        )
+
+    # -- recoding
+
+    def _recode_when_complete(self, reference: weakref.ref[LocalCopy], store: str) -> None:
+        # While it waits, also for its turn, it keeps nothing open that has given way.
+        while (held := reference()) is not None and held.users and not held.complete:
+            del held
+            time.sleep(0.05)
+        if held is None or not held.users:
+            return
+        path = held.path
+        del held
+
+        def opened() -> Reader:
+            held = reference()
+            if held is None:
+                raise FileNotFoundError(errno.ENOENT, "let go of meanwhile", path)
+            return Reader(path, fill=held)
+
+        if self._recode(_plain_of(path), opened, store):
+            with self._host.locked(), suppress(FileNotFoundError, NotOwnError):
+                descriptor = open_own(path)  # also if its users have let go of it meanwhile
+                try:
+                    touch(descriptor, 0)  # it is the first to go
+                finally:
+                    os.close(descriptor)
+
+    def _recode_local(self, path: str, plain: str, xxh64: str, store: str) -> None:
+        def opened() -> Reader:
+            # The copy has the name of the right bytes, and other stores may have those, too.
+            found = file_hash(path)
+            if found != xxh64:
+                raise CorruptionError(path, 0, f"a file with XXH64 {xxh64}", found)
+            return Reader(path)
+
+        self._recode(plain, opened, store)
+
+    def _recode(self, plain: str, opened: Callable[[], Reader], store: str) -> bool:
+        """Make a plain copy of the file that `opened` opens, unless there is one; whether it did.
+
+        In a background thread: what fails is logged, and lookups go on without the copy.
+        """
+        try:
+            self._host.make()
+            # One at a time in this process: who waits in line has no file open for that.
+            with _recoding, flock(os.path.join(self.folder, RECODE_LOCK)):
+                if os.path.exists(plain):
+                    return False
+                with opened() as reader:
+                    needed = plain_size(reader.info)
+                    if needed is None:
+                        return False
+                    self.made.make_at(plain, needed, lambda path, _: write_plain(reader, path))
+                    _log.info("%s: recoded to %s", reader.path, plain)
+        except FileNotFoundError:
+            _log.info("%s: a file has gone with its version; no plain copy", store)
+        except DiskQuotaError as error:
+            warn_slow(
+                store, f"{_NO_PLAIN}: {error.args[0]}, or build the store with compression='none'"
+            )
+        except Exception as error:
+            remedy = "build the store with compression='none', whose files need no copies"
+            warn_slow(store, f"{_NO_PLAIN}: {error}; {remedy}")
+        else:
+            return True
+        return False
+
+    def __repr__(self) -> str:
+        return f"<Residency {self.folder}: {self.used} of {self.quota} bytes>"
+
+
+# Plain copies that this process makes, and stores of which it has said that they stay slow.
+_recoders: dict[str, threading.Thread] = {}
+_slow: set[str] = set()
+
+
+_NO_PLAIN = "this host has no plain copies of its compressed files"
+
+
+def warn_slow(store: str, why: str) -> None:
+    """Say once why lookups in a store decompress, or fetch, a block for nearly every key."""
+    with _open_lock:
+        if store in _slow:
+            return
+        _slow.add(store)
+    _log.warning("%s: lookups stay slow, since %s", store, why)
+
+
+# A map must be open once a process: see `ChunkMap`.
+_open_copies: weakref.WeakValueDictionary[tuple[str, int], LocalCopy] = (
+    weakref.WeakValueDictionary()
+)
+_open_lock = threading.Lock()
+_recoding = threading.Lock()
+
+
+def _after_fork() -> None:
+    global _open_lock, _recoding
+    _open_lock, _recoding = threading.Lock(), threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _plain_of(path: str) -> str:
+    return path.removesuffix(COPY) + _PLAIN + COPY

@@ -1,0 +1,429 @@
+"""The folder of local copies of a host: its lock, its quota, and what goes when there is no room.
+
+A folder belongs to all processes of a host. What is in it is the truth; there is no index beside
+it. Whoever uses a file has a shared lock on it, and only a file that can be locked exclusively is
+evicted: the system gives locks back when a process dies, so nothing is left to clean up.
+
+All steps that make, complete or remove files happen under the lock of the folder, and none of them
+reads from the network.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import functools
+import logging
+import os
+import re
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
+
+from lookupstore.errors import DiskQuotaError
+from lookupstore.hostcache.own_folder import (
+    VARIABLE,
+    NotOwnError,
+    make_own_folder,
+    open_own,
+    own_part,
+)
+from lookupstore.hostcache.stats import FILE_NAME
+from lookupstore.quantities import Size, bytes_of
+from lookupstore.storage.home import expanded, home_folder
+
+#: Time after which a copy that nobody has opened is removed, whether or not its room is needed.
+RETENTION = timedelta(days=30)
+
+#: Bytes that file systems give at a time: a file takes its size, rounded up.
+BLOCK_BYTES = 4096
+
+#: Seconds to wait until others let go of the room that a file needs.
+ROOM_WAIT = 20.0
+
+#: What the names of copies end with, and those of the maps of copies that are still coming.
+COPY, MAP = ".sst", ".map"
+#: Folder of files in the making, each in a folder of its own, and the file there that is its room.
+MAKING, ROOM = "making", "room"
+#: Names of copies, which are of their content, and of files that were made here.
+COPY_NAME = re.compile(r"[0-9a-f]{16}-[0-9]+(?:-plain)?")
+MADE_NAME = re.compile(r"[0-9a-f]{32}")
+
+H = TypeVar("H")
+
+#: Files that are locked: for steps in the folder, and by who recodes.
+LOCK, RECODE_LOCK = "lock", "recode.lock"
+
+_log = logging.getLogger(__name__)
+
+
+class HostFolder:
+    """Files of a host in one folder, under one quota.
+
+    Args:
+        path: of the folder, on a local disk; None takes `default_folder`.
+        quota: most bytes of all files, a number or a text such as `"10GB"`; None takes
+            `$LOOKUPSTORE_CACHE_BYTES`, else half of what the file system has free or has already
+            given to them.
+        retention: time after which a file that nobody opens is removed; None keeps it until its
+            room is needed.
+
+    Raises:
+        ValueError: the quota is no positive number, or the retention is negative.
+
+    Example:
+        >>> HostFolder("copies", quota=1 << 20).used
+        0
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None,
+        quota: Size | None,
+        retention: timedelta | None = RETENTION,
+    ) -> None:
+        self._given = None if path is None else own_part(os.path.abspath(expanded(os.fspath(path))))
+        self._quota = _default_quota() if quota is None else bytes_of(quota, "quota", least=1)
+        if retention is not None and retention < timedelta():
+            raise ValueError(f"retention={retention} is negative")
+        self.retention = retention
+        self._is_made = False
+
+    @functools.cached_property
+    def path(self) -> str:
+        """The folder; the default one is looked for when it is first needed, so not by who has
+        nothing remote."""
+        return os.path.abspath(default_folder()) if self._given is None else self._given
+
+    @property
+    def quota(self) -> int:
+        """Return the most bytes that all files may take."""
+        if self._quota is not None:
+            return self._quota
+        return _half_of_disk(self.path, self._used())
+
+    @property
+    def used(self) -> int:
+        """Return the bytes that all files take, those that are still coming in full."""
+        with ExitStack() as stack:
+            # Without the lock, what goes and what comes in its place could both be seen.
+            with suppress(FileNotFoundError, PermissionError):
+                stack.enter_context(flock(os.path.join(self.path, LOCK), os.O_RDWR))
+            return self._used()
+
+    def _used(self) -> int:
+        return sum(entry.nbytes for entry in self._entries()) + self._rooms()
+
+    def make(self) -> None:
+        """Make the folder unless it exists, and see to it that it is of this user alone.
+
+        Raises:
+            NotOwnError: others may change what is in it.
+            OSError: it cannot be made.
+        """
+        with self._telling():
+            mode = make_own_folder(self.path)
+            if not self._is_made:
+                # An earlier version has made folders that others may read.
+                if mode & 0o077 and all(map(_is_of_cache, os.listdir(self.path))):
+                    os.chmod(self.path, 0o700)
+                self._is_made = True
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder's exclusive lock."""
+        self.make()
+        with ExitStack() as stack:
+            with self._telling():
+                stack.enter_context(flock(os.path.join(self.path, LOCK)))
+            yield
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Let errors of the folder say what it is for, and what helps."""
+        try:
+            yield
+        except NotOwnError:
+            raise
+        except OSError as error:
+            reason = (
+                f"{error.strerror}: no folder for local copies of remote files; set "
+                f"{VARIABLE} to one that can be written"
+            )
+            raise type(error)(error.errno, reason, self.path) from None
+
+    def evict(self, needed: int) -> int:
+        """Remove copies until there is room, and those past retention; return the bytes left."""
+        if self._rooms() > 0:
+            self._clear_dead_rooms()
+        entries = self._entries()
+        used = sum(entry.nbytes for entry in entries) + self._rooms()
+        quota = _half_of_disk(self.path, used) if self._quota is None else self._quota
+        oldest = 0.0 if self.retention is None else time.time() - self.retention.total_seconds()
+        for entry in entries:
+            if (used + needed > quota or entry.opened < oldest) and _remove_unused(entry.path):
+                used -= entry.nbytes
+        return used
+
+    def reserve(self, nbytes: int, name: str, what: str, remedy: str, beside: int = 0) -> None:
+        """Remove copies until there is room, or say that there can be none.
+
+        Args:
+            nbytes: of a file, or more of it.
+            name: of the file.
+            what: its bytes are, for the error.
+            remedy: what helps other than a larger quota.
+            beside: bytes of what belongs to it.
+        """
+        quota = self.quota
+        needed = room_of(nbytes) + beside
+        if needed > quota:
+            raise DiskQuotaError(
+                f"{name}: {what} {nbytes} bytes, but the quota of the cache {self.path} "
+                f"is {quota} bytes; raise LOOKUPSTORE_CACHE_BYTES, or {remedy}"
+            )
+        rest = self.evict(needed)
+        if rest + needed > quota:
+            raise DiskQuotaError(
+                f"{name}: {what} {nbytes} bytes, but of the quota of {quota} bytes of the cache "
+                f"{self.path}, {rest} are in use; raise LOOKUPSTORE_CACHE_BYTES, or close "
+                "other stores",
+                may_pass=True,
+            )
+
+    def give_room(self, path: str, name: str, nbytes: int) -> None:
+        with self.locked():
+            had = size_of(path) or 0
+            self.reserve(nbytes - had, name, "it takes", "split it into smaller files")
+            descriptor = open_own(path, os.O_RDWR | os.O_CREAT)
+            try:
+                os.ftruncate(descriptor, nbytes)
+            finally:
+                os.close(descriptor)
+
+    def make_room(self, needed: int) -> None:
+        """Remove copies that nobody uses, for a disk that is full before the quota is."""
+        with self.locked():
+            freed = 0
+            for entry in self._entries():
+                if freed >= needed:
+                    break
+                if _remove_unused(entry.path):
+                    freed += entry.nbytes
+
+    def _entries(self) -> list[_Entry]:
+        """Return all copies of the folder, the one that was opened longest ago first."""
+        entries = []
+        with suppress(FileNotFoundError), os.scandir(self.path) as found:
+            for item in found:
+                name, extension = os.path.splitext(item.name)
+                if extension != COPY or not (
+                    COPY_NAME.fullmatch(name) or MADE_NAME.fullmatch(name)
+                ):
+                    continue
+                with suppress(FileNotFoundError):
+                    status = item.stat(follow_symlinks=False)
+                    map_size = size_of(map_of(item.path))
+                    nbytes = status.st_blocks * 512
+                    if map_size is not None:  # room that it will take is taken
+                        nbytes = max(nbytes, room_of(status.st_size)) + map_size
+                    entries.append(_Entry(status.st_atime, item.path, nbytes))
+        return sorted(entries, key=lambda entry: entry.opened)
+
+    def _rooms(self) -> int:
+        """Return the bytes that files in the making may take."""
+        total = 0
+        with suppress(FileNotFoundError), os.scandir(os.path.join(self.path, MAKING)) as found:
+            total = sum(room_of(size_of(os.path.join(item.path, ROOM)) or 0) for item in found)
+        return total
+
+    def _clear_dead_rooms(self) -> None:
+        """Remove what makers that died have left."""
+        with suppress(FileNotFoundError), os.scandir(os.path.join(self.path, MAKING)) as found:
+            for item in found:
+                with (
+                    suppress(BlockingIOError, FileNotFoundError),
+                    flock(item.path, os.O_RDONLY | os.O_DIRECTORY, fcntl.LOCK_NB),
+                ):
+                    shutil.rmtree(item.path, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class _Entry:
+    opened: float
+    path: str
+    nbytes: int
+
+
+def room_of(nbytes: int) -> int:
+    """Return the bytes that a file of some size takes on a disk."""
+    return -(-nbytes // BLOCK_BYTES) * BLOCK_BYTES
+
+
+def with_room(hold: Callable[[], H], make_room: Callable[[], None]) -> H:
+    """Return what `hold` gives, waiting while others have the room that it needs.
+
+    Args:
+        hold: holds or makes a file.
+        make_room: lets go of what this process has open and does not use.
+
+    Raises:
+        DiskQuotaError: there is no room, or there was none for `ROOM_WAIT` seconds.
+    """
+    until = time.monotonic() + ROOM_WAIT
+    while True:
+        try:
+            return hold()
+        except DiskQuotaError as error:
+            if not error.may_pass or time.monotonic() >= until:
+                raise
+        make_room()
+        # Calls that are running, here and in other processes, keep theirs until they end.
+        time.sleep(0.05)
+
+
+def default_folder() -> str:
+    """Return the folder of local copies of this host.
+
+    It is `$LOOKUPSTORE_CACHE`; else `lookupstore` in `$XDG_CACHE_HOME` or `~/.cache`; else, where
+    that cannot be written, as in a container without a home folder, one of this user alone in the
+    temporary folder, which is logged once. With `$LOOKUPSTORE_CACHE_SHARED` it is one of this user
+    inside the first of these.
+
+    Raises:
+        OSError: there is none of these.
+    """
+    given = os.environ.get(VARIABLE)
+    if given:
+        return own_part(expanded(given))
+    caches = os.environ.get("XDG_CACHE_HOME")
+    home = home_folder()
+    if caches:
+        caches = expanded(caches)
+    elif home is not None:
+        caches = os.path.join(home, ".cache")
+    if caches and _can_be_written(caches):
+        return own_part(os.path.join(caches, "lookupstore"))
+    return _temporary_folder(caches)
+
+
+def _can_be_written(path: str) -> bool:
+    """Return whether this user may make or change what is in a folder, which may not be there."""
+    while not os.path.lexists(path):
+        path = os.path.dirname(os.path.abspath(path))
+    return os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK)
+
+
+@functools.cache
+def _temporary_folder(caches: str | None) -> str:
+    """Make the folder of this user in the temporary folder, and say once that it is used."""
+    path = os.path.join(tempfile.gettempdir(), f"lookupstore-{os.geteuid()}")
+    with suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+    found = os.lstat(path)
+    # The temporary folder is everybody's: what another has put there is not believed.
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise PermissionError(
+            errno.EACCES,
+            f"no folder of this user alone; set {VARIABLE} to a folder that can be written",
+            path,
+        )
+    why = "there is no home folder" if caches is None else f"{caches} can not be written"
+    _log.warning(
+        "local copies of remote files are kept in %s, since %s; set %s to choose another folder",
+        path,
+        why,
+        VARIABLE,
+    )
+    return path
+
+
+def _is_of_cache(name: str) -> bool:
+    """Return whether a name is one of those that a folder of copies has."""
+    stem, extension = os.path.splitext(name)
+    if extension in (COPY, MAP):
+        return bool(COPY_NAME.fullmatch(stem) or MADE_NAME.fullmatch(stem))
+    return name in (LOCK, RECODE_LOCK, MAKING) or name.startswith(FILE_NAME)
+
+
+def _default_quota() -> int | None:
+    given = os.environ.get(f"{VARIABLE}_BYTES")
+    return bytes_of(given, f"{VARIABLE}_BYTES", least=1) if given else None
+
+
+def _half_of_disk(folder: str, used: int) -> int:
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    return (shutil.disk_usage(folder).free + used) // 2
+
+
+@contextmanager
+def flock(path: str, how: int = os.O_RDWR | os.O_CREAT, wait: int = 0) -> Iterator[int]:
+    """Hold the exclusive lock of a file or folder; yield its inode."""
+    descriptor = open_own(path, how)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | wait)
+        try:
+            yield os.fstat(descriptor).st_ino
+        finally:
+            # A child that was forked meanwhile shares the lock: closing alone would keep it.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+    finally:
+        os.close(descriptor)
+
+
+def touch(descriptor: int, when: int | None = None) -> None:
+    """Set when a copy was used, in nanoseconds; None: now."""
+    # The time of the last change is part of the identity under which readers share blocks.
+    changed = os.fstat(descriptor).st_mtime_ns
+    os.utime(descriptor, ns=(time.time_ns() if when is None else when, changed))
+
+
+def map_of(path: str) -> str:
+    return path.removesuffix(COPY) + MAP
+
+
+def size_of(path: str) -> int | None:
+    with suppress(FileNotFoundError):
+        return os.stat(path).st_size
+    return None
+
+
+def inode_of(path: str) -> int | None:
+    with suppress(FileNotFoundError):
+        return os.stat(path).st_ino
+    return None
+
+
+def remove(path: str) -> None:
+    """Remove a copy: its map last, since a copy without a map is complete."""
+    for each in (path, map_of(path)):
+        with suppress(FileNotFoundError):
+            os.unlink(each)
+
+
+def _remove_unused(path: str) -> bool:
+    """Remove a copy unless someone has it locked; whether it went."""
+    try:
+        descriptor = open_own(path)
+    except FileNotFoundError:
+        return True  # someone cleaned up by hand
+    except NotOwnError:
+        remove(path)  # nobody who may use the folder uses it
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    else:
+        remove(path)
+        _log.info("%s: evicted", path)
+        return True
+    finally:
+        os.close(descriptor)

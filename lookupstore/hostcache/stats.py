@@ -1,0 +1,222 @@
+"""What lookups did on this host: a small table that workers write and `lookupstore stats` prints.
+
+The table is a SQLite file in the host's cache folder. A task adds one row when it ends, whatever
+the engine that runs it; rows older than a week go. Nothing here may fail a query: what cannot be
+written is logged once, and lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import operator
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from lookupstore.hostcache.own_folder import make_own_file, make_own_folder
+
+FILE_NAME = "stats.sqlite"
+KEPT_SECONDS = 7 * 24 * 3600.0
+# Another process writes for microseconds; a task does not wait for a host that hangs.
+_WAIT_SECONDS = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Counts of what lookups did; those of tasks add up with `+`.
+
+    Attributes:
+        tasks: number of tasks.
+        rows: keys that were asked for, null ones among them.
+        hits: keys that were found.
+        filter_negatives: missing keys that a filter ruled out before any block was searched.
+        blocks_read: blocks that were read and checked because they were not ready in their process.
+        block_uses: keys that were looked for in a block.
+        bytes_fetched: bytes that came from remote storage.
+        range_requests: requests to remote storage for a part of a file.
+        retries: requests to remote storage that were tried again.
+        refreshes: how often tasks looked for a newer version of the store.
+        failed_refreshes: those that the storage did not answer, so that an older version was used.
+        seconds: time that tasks spent in lookups.
+    """
+
+    tasks: int = 0
+    rows: int = 0
+    hits: int = 0
+    filter_negatives: int = 0
+    blocks_read: int = 0
+    block_uses: int = 0
+    bytes_fetched: int = 0
+    range_requests: int = 0
+    retries: int = 0
+    refreshes: int = 0
+    failed_refreshes: int = 0
+    seconds: float = 0.0
+
+    @property
+    def misses(self) -> int:
+        """Return how many keys were not found."""
+        return self.rows - self.hits
+
+    @property
+    def cache_hit_rate(self) -> float | None:
+        """Return the share of block uses for which the block was ready; None: there were none.
+
+        A block that many keys need is read once, for the first of them. Keys that a filter rules
+        out, and null ones, use no block.
+
+        >>> Counts(blocks_read=2, block_uses=8).cache_hit_rate
+        0.75
+        """
+        return 1 - self.blocks_read / self.block_uses if self.block_uses else None
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(*map(operator.add, _numbers(self), _numbers(other)))
+
+    def __sub__(self, other: Counts) -> Counts:
+        return Counts(*map(operator.sub, _numbers(self), _numbers(other)))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts as plain JSON values, misses and cache hit rate among them."""
+        return {**asdict(self), "misses": self.misses, "cache_hit_rate": self.cache_hit_rate}
+
+
+@dataclass(frozen=True)
+class QueryStats:
+    """What the tasks of one query did with one version of a store, on this host.
+
+    Attributes:
+        application: the application that ran it, such as Spark's application id.
+        query: the query in that application, such as `execution 7` or `batch 3`.
+        store: path or URI of the store.
+        version: number of the version that answered; 0 for columnar files, which have none.
+        last: when its last task ended, in seconds since 1970.
+        counts: the sum over its tasks.
+    """
+
+    application: str
+    query: str
+    store: str
+    version: int
+    last: float
+    counts: Counts
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the statistics as plain JSON values."""
+        named = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**{k: v for k, v in named.items() if k != "counts"}, **self.counts.to_json()}
+
+
+_COUNTS = [field.name for field in fields(Counts)]
+# What dataclasses.astuple gives, without its copies: counts are added for each batch of keys.
+_numbers = operator.attrgetter(*_COUNTS)
+_CREATE = (
+    "CREATE TABLE IF NOT EXISTS task (ended REAL NOT NULL, application TEXT NOT NULL, "
+    "query TEXT NOT NULL, store TEXT NOT NULL, version INTEGER NOT NULL)"
+)
+_COLUMNS = ["ended", "application", "query", "store", "version", *_COUNTS]
+
+
+def add(
+    folder: str | os.PathLike[str],
+    application: str,
+    query: str,
+    store: str,
+    version: int,
+    counts: Counts,
+) -> None:
+    """Add what one task did; what goes wrong is logged.
+
+    Args:
+        folder: the host's cache folder, made if missing.
+        application: see `QueryStats`; so are `query`, `store` and `version`.
+        query: name of the query.
+        store: path or URI of the store.
+        version: number of its version.
+        counts: of the task.
+    """
+    now = time.time()
+    places = ", ".join("?" * len(_COLUMNS))
+    row = (now, application, query, store, version, *_numbers(counts))
+    try:
+        make_own_folder(os.fspath(folder))
+        make_own_file(os.path.join(folder, FILE_NAME))
+        with _table(Path(folder), "rwc") as table:
+            # A host that loses its power may lose the last rows; waiting for the disk costs more.
+            table.execute("PRAGMA synchronous = OFF")
+            table.execute("BEGIN IMMEDIATE")
+            table.execute(_CREATE)
+            # Programs of several versions may write here, each of which knows some of the counts.
+            for name in sorted(set(_COUNTS) - _columns(table)):
+                table.execute(f"ALTER TABLE task ADD COLUMN {name} NUMERIC NOT NULL DEFAULT 0")
+            table.execute(f"INSERT INTO task ({', '.join(_COLUMNS)}) VALUES ({places})", row)
+            table.execute("DELETE FROM task WHERE ended < ?", (now - KEPT_SECONDS,))
+    except (OSError, sqlite3.Error) as error:
+        _log.warning("%s: could not save the statistics of a task: %s", folder, error)
+
+
+def read(
+    folder: str | os.PathLike[str], limit: int = 20, store: str | None = None
+) -> list[QueryStats]:
+    """Return the statistics of the queries that ended last, the newest first.
+
+    Args:
+        folder: the host's cache folder; without a table in it there are none.
+        limit: most queries.
+        store: path of a store, or its URI without credentials, to which they are restricted.
+
+    Raises:
+        OSError: the table cannot be read.
+
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> for rows in (10, 20):
+    ...     add(folder, "app", "execution 1", "/stores/u", 3, Counts(tasks=1, rows=rows, hits=9))
+    >>> [(one.query, one.counts.rows, one.counts.misses) for one in read(folder)]
+    [('execution 1', 30, 12)]
+    """
+    path = Path(folder, FILE_NAME)
+    if not path.exists():
+        return []
+    try:
+        with _table(Path(folder), "ro") as table:
+            known = _columns(table)
+            if not known:  # somebody is about to make the table
+                return []
+            summed = ", ".join(f"SUM({name})" if name in known else "0" for name in _COUNTS)
+            found = table.execute(
+                f"SELECT application, query, store, version, MAX(ended), {summed} FROM task "
+                "WHERE ?1 IS NULL OR store = ?1 "
+                "GROUP BY application, query, store, version ORDER BY MAX(ended) DESC LIMIT ?2",
+                (store, limit),
+            ).fetchall()
+    except sqlite3.Error as error:
+        raise OSError(f"{path}: the statistics cannot be read: {error}") from None
+    return [
+        QueryStats(application, query, store, version, last, Counts(*sums))
+        for application, query, store, version, last, *sums in found
+    ]
+
+
+@contextmanager
+def _table(folder: Path, mode: str) -> Iterator[sqlite3.Connection]:
+    """Open the table for one transaction; to read (`ro`) takes no right to write."""
+    uri = f"{(folder.absolute() / FILE_NAME).as_uri()}?mode={mode}"
+    with (
+        closing(
+            sqlite3.connect(uri, uri=True, timeout=_WAIT_SECONDS, isolation_level=None)
+        ) as connection,
+        connection,
+    ):
+        yield connection
+
+
+def _columns(table: sqlite3.Connection) -> set[str]:
+    return {row[1] for row in table.execute("PRAGMA table_info(task)")}

@@ -1,0 +1,147 @@
+"""File groups: which base files there are, and which of them hold a table's rows at an instant.
+
+A file group is known by its partition path and id. Each commit that changes rows of it writes a new
+slice: one base file with all of its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from lookupstore.errors import CorruptionError
+from lookupstore.hudi.options import META_FOLDER
+from lookupstore.hudi.timeline.names import BASE_FILE, SUFFIX, GroupId, check_partition
+from lookupstore.hudi.timeline.timeline import Timeline, is_time
+from lookupstore.storage.location import FoundFile, Location
+
+
+@dataclass(frozen=True)
+class FileSlice:
+    """A base file: all rows of its group, from an instant on.
+
+    Attributes:
+        group: that it is of.
+        time: request time of the instant that wrote it.
+        name: of the file.
+        bytes: its size.
+    """
+
+    group: GroupId
+    time: str
+    name: str
+    bytes: int
+
+    @property
+    def path(self) -> str:
+        """Return the path of the file, relative to the table."""
+        return f"{self.group.partition}/{self.name}" if self.group.partition else self.name
+
+
+@dataclass(frozen=True)
+class FileGroup:
+    """A file group as of an instant.
+
+    Attributes:
+        id: of the group.
+        slices: those that are committed, by time; the last one holds its rows.
+    """
+
+    id: GroupId
+    slices: tuple[FileSlice, ...]
+
+    @property
+    def current(self) -> FileSlice:
+        """Return the slice that holds the rows of the group."""
+        return self.slices[-1]
+
+
+def parse_base_file(path: str, nbytes: int, shown: str) -> FileSlice:
+    """Return the slice that a base file is.
+
+    Args:
+        path: of the file, relative to the table.
+        nbytes: its size.
+        shown: path of the file, for errors.
+
+    Raises:
+        CorruptionError: it is called otherwise: nobody can say whether its rows are the table's.
+
+    >>> parse_base_file("day=1/a-0_0-3-6_20260307135657661.parquet", 4, "").group
+    GroupId(partition='day=1', file_id='a-0')
+    """
+    partition, _, name = path.rpartition("/")
+    match = BASE_FILE.fullmatch(name)
+    if match is None or not is_time(match["time"]):
+        found = name if name.isprintable() else repr(name)
+        raise CorruptionError(shown, 0, "a base file, <file id>_<token>_<instant>.parquet", found)
+    check_partition(path, shown, "a path below the table")
+    return FileSlice(GroupId(partition, match["file_id"]), match["time"], name, nbytes)
+
+
+def list_base_files(location: Location, *, partitioned: bool) -> list[FileSlice]:
+    """List all base files of a table, of which instant they may be, by path.
+
+    Args:
+        location: of the table.
+        partitioned: whether they are in folders of it, at any depth; else they are in its own.
+
+    Raises:
+        CorruptionError: a Parquet file is called otherwise.
+        FormatError: there is a symbolic link, which is not followed: rows would be missing.
+    """
+    found: list[FoundFile] = []
+    if not partitioned:
+        found += location.files(complete=True)
+    for folder in location.folders(complete=True) if partitioned else ():
+        if folder != META_FOLDER:
+            found += location.files(folder, recursive=True, complete=True)
+    return [
+        parse_base_file(file.name, file.bytes, location.show(file.name))
+        for file in found
+        if file.name.endswith(SUFFIX)
+    ]
+
+
+def file_groups_at(
+    files: Iterable[FileSlice],
+    timeline: Timeline,
+    replaced: Collection[GroupId],
+    shown: str,
+    as_of: str | None = None,
+) -> list[FileGroup]:
+    """Return the file groups that a table consists of, by partition path and id.
+
+    A file counts if its instant is a completed commit. Old instants leave the timeline: a file
+    that is older than the first completed commit counts as well, unless its instant is pending.
+
+    Args:
+        files: all base files.
+        timeline: of the table.
+        replaced: groups that are gone at `as_of`.
+        shown: path of the table, for errors.
+        as_of: greatest request time that counts; None: what is completed.
+
+    Raises:
+        CorruptionError: a group has two files of one instant.
+    """
+    writes = timeline.writes()
+    committed = {instant.time for instant in writes}
+    first = writes[0].time if writes else ""
+    pending = {instant.time for instant in timeline.pending()}
+    groups: dict[GroupId, dict[str, FileSlice]] = {}
+    for file in files:
+        counts = file.time in committed or (file.time < first and file.time not in pending)
+        if not counts or file.group in replaced or (as_of is not None and file.time > as_of):
+            continue
+        slices = groups.setdefault(file.group, {})
+        other = slices.setdefault(file.time, file)
+        if other is not file:
+            raise CorruptionError(
+                f"{shown}/{file.path}", 0, f"one file of {file.group.file_id} and {file.time}",
+                f"also {other.name}",
+            )  # fmt: skip
+    return [
+        FileGroup(group, tuple(slices[time] for time in sorted(slices)))
+        for group, slices in sorted(groups.items())
+    ]

@@ -1,0 +1,158 @@
+"""Range pruning: which keys can be in which files, by the least and greatest key of each file.
+
+The keys are sorted once; then those of a file are one run of them, so the whole answer is two
+numbers a file. ``docs/decisions/0011-key-ranges-are-runs.md`` says why.
+
+Source: org.apache.hudi.index.bloom (ListBasedIndexFileFilter, IntervalTreeBasedIndexFileFilter),
+which answer with one pair for each key and file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookupstore.arrow._binary import BinaryColumn, as_binary
+from lookupstore.hudi.file_group._key_ranges import Ranges, high_characters
+from lookupstore.sorting._sort import argsort
+
+Prune = Literal["tree", "list", "off"]
+PRUNE_RULES: tuple[Prune, ...] = ("tree", "list", "off")
+
+Rows = npt.NDArray[np.uint32]
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """The keys that may be in each file.
+
+    Attributes:
+        keys: a copy of the keys in that order: a file's run is read from front to end, where
+            taking them one by one from where they were is four times slower.
+        order: rows of the keys, uint32: those that ranges are for, sorted, then those that every
+            file is asked for.
+        runs: for each file where its keys start and end in `order`, int64 (files, 2).
+        anywhere: place in `order` from which on keys are asked of every file.
+    """
+
+    keys: pa.Array
+    order: Rows
+    runs: npt.NDArray[np.int64]
+    anywhere: int
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    @property
+    def counts(self) -> npt.NDArray[np.int64]:
+        """Return the number of candidates of each file, int64.
+
+        >>> KeyRanges(["b", None], ["d", None]).candidates(pa.array(["a", "b"])).counts.tolist()
+        [1, 2]
+        """
+        runs: npt.NDArray[np.int64] = self.runs[:, 1] - self.runs[:, 0]
+        return runs + (len(self.order) - self.anywhere)
+
+    def rows(self, file: int) -> Rows:
+        """Return the rows of the keys that may be in a file, uint32.
+
+        >>> KeyRanges(["b"], ["d"]).candidates(pa.array(["z", "d", "b"])).rows(0).tolist()
+        [2, 1]
+        """
+        start, end = self.runs[file].tolist()
+        if self.anywhere == len(self.order):
+            return self.order[start:end]
+        return np.concatenate([self.order[start:end], self.order[self.anywhere :]])
+
+    def places(self, file: int) -> Rows:
+        """Return the places in `keys` and `order` of the keys that may be in a file, uint32.
+
+        >>> found = KeyRanges(["b"], ["d"]).candidates(pa.array(["z", "d", "b"]))
+        >>> found.keys.take(pa.array(found.places(0))).to_pylist()
+        [b'b', b'd']
+        """
+        start, end = self.runs[file].tolist()
+        run = np.arange(start, end, dtype=np.uint32)
+        if self.anywhere == len(self.order):
+            return run
+        return np.concatenate([run, np.arange(self.anywhere, len(self.order), dtype=np.uint32)])
+
+
+class KeyRanges:
+    """The key ranges of files, to compare with any number of batches of keys.
+
+    Args:
+        least: the least key of each file, string or binary. A file without one, or without a
+            greatest one, or whose least is above its greatest, may have any key.
+        greatest: the greatest key of each.
+        prune: `tree` leaves out whole subtrees of files at once, `list` looks at every file, `off`
+            takes every key for every file. `tree` and `list` answer the same.
+
+    Raises:
+        ValueError: different numbers of least and greatest keys, or another rule.
+
+    >>> ranges = KeyRanges(pa.array(["a", "m", None]), pa.array(["k", "z", None]))
+    >>> found = ranges.candidates(pa.array(["n", "b", "zz"]))
+    >>> [found.rows(file).tolist() for file in range(len(found))]
+    [[1], [0], [1, 0, 2]]
+    """
+
+    def __init__(
+        self,
+        least: pa.Array | list[str | None],
+        greatest: pa.Array | list[str | None],
+        *,
+        prune: Prune = "tree",
+    ) -> None:
+        if prune not in PRUNE_RULES:
+            raise ValueError(f"prune is {prune!r}; give tree, list or off")
+        ends = [_texts(least, "least"), _texts(greatest, "greatest")]
+        if len(ends[0]) != len(ends[1]):
+            raise ValueError(f"least has {len(ends[0])} keys, greatest {len(ends[1])}")
+        self.prune: Prune = prune
+        self._files = len(ends[0])
+        # A range that nothing can be in says that its ends were compared in another order.
+        stated = pc.fill_null(pc.less_equal(*ends), False)
+        self._ranged = np.flatnonzero(stated.to_numpy(zero_copy_only=False))
+        self._ranges = Ranges(*(BinaryColumn(end.filter(stated)) for end in ends))
+
+    def __len__(self) -> int:
+        return self._files
+
+    def candidates(self, keys: pa.Array | pa.ChunkedArray) -> Candidates:
+        """Return which keys may be in which files.
+
+        Args:
+            keys: string or binary, no nulls; in any order, also repeated.
+
+        Raises:
+            ValueError: a key is null.
+
+        >>> KeyRanges(["a"], ["k"], prune="off").candidates(pa.array(["z"])).counts.tolist()
+        [1]
+        """
+        array = as_binary(keys)
+        column = BinaryColumn(array)
+        # Java's order of these differs from ours where a range has such characters, too.
+        high = high_characters(column)
+        order = argsort(array)
+        if high.any():
+            order = np.concatenate([order[~high[order]], np.flatnonzero(high).astype(np.uint32)])
+        anywhere = len(array) - int(np.count_nonzero(high))
+        runs = np.empty((self._files, 2), np.int64)
+        runs[:] = 0, anywhere
+        if self.prune != "off" and len(self._ranged):
+            sorted_keys = order[:anywhere]
+            runs[self._ranged] = self._ranges.runs(column, sorted_keys, tree=self.prune == "tree")
+        return Candidates(array.take(pa.array(order)), order, runs, anywhere)
+
+
+def _texts(ends: pa.Array | list[str | None], name: str) -> pa.Array:
+    if isinstance(ends, list):
+        ends = pa.array(ends, pa.large_string())
+    return as_binary(ends, name).cast(pa.large_binary())

@@ -1,0 +1,249 @@
+"""One file group: the rows that it has and what changes in them become the rows of a new slice.
+
+Rows keep their order. Those that nothing changes keep commit time and sequence number, so that a
+reader of what changed does not see them again.
+
+Source: org.apache.hudi.io.HoodieMergeHandle, DefaultHoodieRecordPayload
+(combineAndGetUpdateValue, needUpdatingPersistedRecord).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookupstore.arrow.types import concat, unwrap
+from lookupstore.errors import CorruptionError
+from lookupstore.hudi.file_group.group_copy import GroupCopy
+from lookupstore.hudi.file_group.reader import SHARED_TEXT, SliceRows
+from lookupstore.hudi.file_group.writer import ROW_COLUMNS, BaseFileWriter, in_type
+from lookupstore.hudi.meta_columns import RECORD_KEY
+
+# Rows to insert are added in pieces, of which the writer makes row groups.
+_PIECE_ROWS = 1 << 16
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Changes:
+    """What changes in the rows of a file group.
+
+    Attributes:
+        positions: of the rows in the current slice, int64, ascending, each once.
+        rows: the new data columns of each; None: all are deleted, whatever they hold.
+        deleted: which of them are deleted if they win; None: none.
+        ordering: column by which they win; None: they do in any case.
+    """
+
+    positions: npt.NDArray[np.int64]
+    rows: pa.RecordBatch | None
+    deleted: Mask | None = None
+    ordering: str | None = None
+
+    def within(self, first: int, count: int) -> Changes:
+        """Return what changes in some rows that follow each other; positions begin with these."""
+        low, high = np.searchsorted(self.positions, [first, first + count])
+        return Changes(
+            self.positions[low:high] - first,
+            None if self.rows is None else self.rows.slice(low, high - low),
+            None if self.deleted is None else self.deleted[low:high],
+            self.ordering,
+        )
+
+    @property
+    def may_delete(self) -> bool:
+        """Return whether rows may be deleted."""
+        if self.rows is None:
+            return len(self.positions) > 0
+        return self.deleted is not None and bool(self.deleted.any())
+
+
+@dataclass(frozen=True, eq=False)
+class Inserts:
+    """New rows: record keys and data columns."""
+
+    keys: pa.Array
+    rows: pa.RecordBatch
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """The row counts of a new slice: all, those that are new, changed, and deleted."""
+
+    written: int = 0
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+
+def row_schema(columns: pa.Schema) -> pa.Schema:
+    """Return what a merge reads of a slice: the rows' own meta columns, and the data columns."""
+    time, number, key = ROW_COLUMNS
+    meta = [pa.field(time, SHARED_TEXT), pa.field(number, pa.string()), pa.field(key, pa.string())]
+    return pa.schema([*meta, *columns])
+
+
+def merge(
+    current: SliceRows, changes: Changes, inserts: Inserts, into: BaseFileWriter
+) -> RowCounts:
+    """Write the rows of the next slice.
+
+    Args:
+        current: rows of the current slice, as `row_schema` says.
+        changes: in these.
+        inserts: what comes after them.
+        into: the new file.
+
+    Raises:
+        CorruptionError: the current slice is damaged, or ends before a row that changes.
+        FormatError: it has a column whose type is no narrower one than that of the table.
+    """
+    into.share(current.shared)
+    if current.is_ours and not changes.may_delete:
+        rows = sum(current.group_rows)
+        into.keep_keys(current.footer.entries, current.shown, rows, len(inserts.keys))
+    copies = GroupCopy(current, into)
+    first, updated, deleted = 0, 0, 0
+    for group, rows in enumerate(current.group_rows):
+        part = changes.within(first, rows)
+        if copies.can(group) and not part.may_delete:
+            updated += _copy_group(group, part, current, copies, into)
+        else:
+            start = 0
+            for batch in current.batches(group):
+                piece = part.within(start, batch.num_rows)
+                replaced, gone = _add_merged(batch, piece, into)
+                updated += replaced
+                deleted += gone
+                start += batch.num_rows
+        first += rows
+    if len(changes.positions) and changes.positions[-1] >= first:
+        raise CorruptionError(
+            current.shown, 0, f"a row {changes.positions[-1]} to change", f"{first} rows"
+        )
+    write_inserts(inserts, into)
+    return RowCounts(into.rows, len(inserts.keys), updated, deleted)
+
+
+def write_inserts(inserts: Inserts, into: BaseFileWriter) -> RowCounts:
+    """Write rows that are new, after those that are in a file."""
+    count = len(inserts.keys)
+    for start in range(0, count, _PIECE_ROWS):
+        rows = inserts.rows.slice(start, _PIECE_ROWS)
+        keys = inserts.keys.slice(start, _PIECE_ROWS)
+        places = np.arange(into.rows, into.rows + len(keys))
+        into.add([*into.new_rows(places), keys, *rows.columns])
+    return RowCounts(into.rows, count)
+
+
+def wins(incoming: pa.Array, stored: pa.Array) -> Mask:
+    """Return which rows are at least as new as those that are stored, by their ordering values.
+
+    Args:
+        incoming: values without nulls.
+        stored: as many values; a row without one is older than any.
+
+    >>> wins(pa.array([1, 2, 3]), pa.array([None, 2, 4])).tolist()
+    [True, True, False]
+    """
+    newer = pc.less_equal(stored, incoming)
+    if pa.types.is_floating(incoming.type):
+        # As in the batch, and in Java, what is no number is above all numbers.
+        newer = pc.or_(newer, pc.is_nan(incoming))
+    found: Mask = pc.fill_null(newer, True).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _copy_group(
+    group: int, changes: Changes, current: SliceRows, copies: GroupCopy, into: BaseFileWriter
+) -> int:
+    """Write a row group of which no row goes, and return how many rows change."""
+    keys = None if into.keeps_keys else current.read_group(group, [RECORD_KEY])[RECORD_KEY]
+    stored = None
+    if changes.ordering is not None and len(changes.positions):
+        stored = current.read_group(group, [changes.ordering])[changes.ordering]
+    replaced, _ = _decide(changes, stored)
+    places = changes.positions[replaced]
+    fresh = {}
+    if len(places):
+        columns = _fresh(changes, replaced, places + into.rows, into)
+        names = [name for name in current.schema.names if name != RECORD_KEY]
+        fresh = dict(zip(names, columns, strict=True))
+    copies.copy(group, keys, places, fresh)
+    return len(places)
+
+
+def _add_merged(batch: pa.RecordBatch, changes: Changes, into: BaseFileWriter) -> tuple[int, int]:
+    """Write stored rows, and return how many of them change, and how many go."""
+    if not len(changes.positions):
+        into.add(batch.columns, stored=True)
+        return 0, 0
+    stored = None if changes.ordering is None else batch.column(changes.ordering)
+    replaced, gone = _decide(changes, stored)
+    into.add(_merged(batch, changes, replaced, gone, into), stored=True)
+    return int(np.count_nonzero(replaced)), int(np.count_nonzero(gone))
+
+
+def _decide(changes: Changes, stored: pa.Array | None) -> tuple[Mask, Mask]:
+    """Return which changes replace their row, and which delete it.
+
+    Args:
+        changes: in some rows.
+        stored: ordering values of these rows.
+    """
+    count = len(changes.positions)
+    if changes.rows is None:
+        return np.zeros(count, bool), np.ones(count, bool)
+    won = np.ones(count, bool)
+    if changes.ordering is not None and stored is not None:
+        before = unwrap(stored).take(pa.array(changes.positions))
+        won = wins(changes.rows.column(changes.ordering), before)
+    gone = np.zeros(count, bool) if changes.deleted is None else changes.deleted & won
+    return won & ~gone, gone
+
+
+def _fresh(
+    changes: Changes,
+    replaced: Mask,
+    numbers: npt.NDArray[np.int64],
+    into: BaseFileWriter,
+) -> list[pa.Array]:
+    """Return the columns of rows that change, as they are then, but the key, which stays.
+
+    Args:
+        changes: in some rows.
+        replaced: which of them replace a row.
+        numbers: places in the new file of the rows that are replaced.
+        into: the new file.
+    """
+    assert changes.rows is not None  # they replace some
+    new = np.flatnonzero(replaced)
+    taken = changes.rows if len(new) == len(replaced) else changes.rows.take(pa.array(new))
+    return [*into.new_rows(numbers), *taken.columns]
+
+
+def _merged(
+    batch: pa.RecordBatch, changes: Changes, replaced: Mask, gone: Mask, into: BaseFileWriter
+) -> list[pa.Array]:
+    """Return the columns of stored rows after some were replaced and others left out."""
+    source = np.arange(batch.num_rows)
+    count = np.count_nonzero(replaced)
+    source[changes.positions[replaced]] = batch.num_rows + np.arange(count)
+    if gone.any():
+        source = np.delete(source, changes.positions[gone])
+    if not count:
+        return list(batch.take(pa.array(source)).columns)
+    # The number of a row that changes is its place in the new file.
+    numbers = np.flatnonzero(source >= batch.num_rows) + into.rows
+    fresh = _fresh(changes, replaced, numbers, into)
+    fresh.insert(2, batch.column(2).take(pa.array(changes.positions[replaced])))
+    order = pa.array(source)
+    return [
+        concat([old, in_type(changed, old.type)], old.type).take(order)
+        for old, changed in zip(batch.columns, fresh, strict=True)
+    ]

@@ -1,0 +1,36 @@
+"""The file by which Hudi knows that a folder is a partition of a table.
+
+Source: org.apache.hudi.common.model.HoodiePartitionMetadata.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from lookupstore.hudi.properties import print_properties
+from lookupstore.storage.location import Location
+
+_NAME = ".hoodie_partition_metadata"
+
+
+def mark_partition(location: Location, partition: str, time: str) -> None:
+    """Write the file of a partition, unless it is there.
+
+    Args:
+        location: of the table.
+        partition: path of the folder; empty for that of the table.
+        time: of the commit that makes the partition.
+
+    >>> import tempfile
+    >>> table = Location(tempfile.mkdtemp())
+    >>> mark_partition(table, "day=1", "20260307135657661")
+    >>> table.read("day=1/.hoodie_partition_metadata").decode().splitlines()[1:]
+    ['commitTime=20260307135657661', 'partitionDepth=1']
+    """
+    name = f"{partition}/{_NAME}" if partition else _NAME
+    if location.size(name) is not None:
+        return
+    depth = len(partition.split("/")) if partition else 0
+    pairs = {"commitTime": time, "partitionDepth": str(depth)}
+    with suppress(FileExistsError):  # another writer was first, and said as much
+        location.write(name, [print_properties(pairs, ["partition metadata"])])

@@ -1,0 +1,210 @@
+"""The rows of one base file in the order of the file, as a merge copies them.
+
+`base_files` reads many files at once; here memory is that of a few batches, whatever the file is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lookupstore.arrow.types import concat
+from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.file_group.key_entries import own_entry
+from lookupstore.parquet.claims import MOST_OF_SMALL, look_at_claims
+from lookupstore.parquet.footer import ColumnChunk, read_footer
+from lookupstore.storage.location import Location
+from lookupstore.storage.read_errors import is_local, reading
+
+# Of a batch: rows, or fewer if they are wide.
+_BATCH_ROWS = 1 << 15
+_BATCH_BYTES = 8 << 20
+# Of each column, read from a local disk at a time; from an object store, all of a row group's is.
+_BUFFER_BYTES = 256 << 10
+_NEVER = 1 << 62
+
+#: Texts that many rows share: Arrow and Parquet keep each of them once.
+SHARED_TEXT = pa.dictionary(pa.int32(), pa.string())
+
+
+class SliceRows:
+    """Reads one base file.
+
+    Args:
+        location: of the table.
+        file: that is read.
+        schema: of the rows that are wanted; fields that are dictionaries are read as such.
+        threads: whether columns are decoded at the same time.
+
+    Raises:
+        StaleStoreError: it is gone.
+        CorruptionError: it is damaged.
+        OSError: it could not be read; of a remote file, also that it may be damaged.
+    """
+
+    def __init__(
+        self, location: Location, file: FileSlice, schema: pa.Schema, *, threads: bool
+    ) -> None:
+        self._threads = threads
+        self._name = file.name
+        #: Path of the file, for errors.
+        self.shown = location.show(file.path)
+        filesystem, path = location.resolve(file.path)
+        self._is_local = is_local(filesystem)
+        with self._reading():
+            self._stream = filesystem.open_input_file(path)
+            #: What the file says of itself.
+            self.footer = read_footer(self._stream, self.shown)
+            parquet, self._claims = look_at_claims(self._stream, schema.names, self.shown)
+            first = pq.ParquetFile(parquet)
+            #: Columns of text that the file holds as a few values, and that are read like that.
+            self.shared = _shared_texts(first, schema)
+            names = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+            self._file = pq.ParquetFile(
+                parquet,
+                metadata=first.metadata,
+                read_dictionary=[*names, *self.shared],
+                pre_buffer=False,
+                buffer_size=_BUFFER_BYTES if self._is_local else 0,
+                page_checksum_verification=True,
+            )
+        #: Columns that are read, and how.
+        self.schema = pa.schema(
+            [one.with_type(SHARED_TEXT) if one.name in self.shared else one for one in schema]
+        )
+        metadata = self._file.metadata
+        groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
+        #: Rows in each row group.
+        self.group_rows = [one.num_rows for one in groups]
+        self._row_bytes = max(1, sum(one.total_byte_size for one in groups)) / max(
+            1, metadata.num_rows
+        )
+
+    @cached_property
+    def is_ours(self) -> bool:
+        """Return whether we wrote the file; if so, what its footer says of keys is verified.
+
+        Raises:
+            CorruptionError: it is damaged.
+        """
+        return own_entry(self.footer.entries, self._name, self.shown) is not None
+
+    def read_chunk(self, chunk: ColumnChunk) -> bytes:
+        """Read the bytes of a column chunk."""
+        with self._reading():
+            data: bytes = self._stream.read_at(chunk.nbytes, chunk.offset)
+        return data
+
+    def read_group(self, group: int, names: Sequence[str]) -> dict[str, pa.Array]:
+        """Read columns of a row group that the file has, by their names.
+
+        Raises:
+            CorruptionError: the file is damaged.
+            FormatError: a column has a type that the schema does not widen.
+        """
+        with self._reading():
+            if self._claims.is_large(group):
+                table = pa.Table.from_batches(self._within_bounds(group, names))
+            else:
+                table = self._file.read_row_group(group, list(names), use_threads=self._threads)
+        fields = [self.schema.field(name) for name in names]
+        return {
+            field.name: self._fitted(
+                concat(table[field.name].chunks, table[field.name].type), field
+            )
+            for field in fields
+        }
+
+    def _within_bounds(self, group: int, names: Sequence[str]) -> list[pa.RecordBatch]:
+        """Read columns of a row group of a small file, as long as they are not too much."""
+        found, nbytes = [], 0
+        most = self._claims.rows_at_once(_BATCH_ROWS)
+        for batch in self._file.iter_batches(most, row_groups=[group], columns=list(names)):
+            nbytes += batch.nbytes
+            if nbytes > MOST_OF_SMALL:
+                expected = f"a row group of at most {MOST_OF_SMALL} bytes in so small a file"
+                raise CorruptionError(self.shown, 0, expected, "more")
+            found.append(batch)
+        if not found:
+            raise CorruptionError(self.shown, 0, f"rows in row group {group}", "none")
+        return found
+
+    def batches(self, group: int) -> Iterator[pa.RecordBatch]:
+        """Read the rows of a row group, a few at a time.
+
+        Raises:
+            CorruptionError: the file is damaged.
+            FormatError: a column has a type that the schema does not widen.
+        """
+        stored = set(self._file.schema_arrow.names)
+        names = [name for name in self.schema.names if name in stored]
+        most = min(_BATCH_ROWS, max(1, int(_BATCH_BYTES / self._row_bytes)))
+        most = self._claims.rows_at_once(most)
+        with self._reading():
+            batches = self._file.iter_batches(
+                most, row_groups=[group], columns=names, use_threads=self._threads
+            )
+        while True:
+            with self._reading():
+                batch = next(batches, None)
+            if batch is None:
+                return
+            if batch.num_rows:
+                yield self._with_all(batch)
+
+    def _with_all(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows with all columns, in their types."""
+        columns = []
+        for field in self.schema:
+            at = batch.schema.get_field_index(field.name)
+            columns.append(
+                pa.nulls(batch.num_rows, field.type)
+                if at < 0
+                else self._fitted(batch.column(at), field)
+            )
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _fitted(self, column: pa.Array, field: pa.Field) -> pa.Array:
+        """Return a column in the type that is wanted."""
+        try:
+            return column if column.type == field.type else column.cast(field.type)
+        except pa.ArrowException as error:
+            raise FormatError(
+                f"{self.shown}: the column {field.name!r} is {column.type}, which cannot "
+                f"be widened to {field.type}: {error}"
+            ) from error
+
+    def _reading(self) -> AbstractContextManager[None]:
+        return reading(
+            self.shown,
+            "a Parquet file",
+            local=self._is_local,
+            gone="deleted by a clean or a rollback; read the table again",
+        )
+
+
+def _shared_texts(file: pq.ParquetFile, schema: pa.Schema) -> frozenset[str]:
+    """Return the columns of text that take less than a byte a value: they are few, in dictionaries.
+
+    Decoding such a column, and encoding it again, would be most of what it takes.
+    """
+    sizes: dict[str, int] = {}
+    for group in map(file.metadata.row_group, range(file.metadata.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            path = column.path_in_schema
+            nbytes = column.total_uncompressed_size if column.has_dictionary_page else _NEVER
+            sizes[path] = sizes.get(path, 0) + nbytes
+    stored = file.schema_arrow
+    return frozenset(
+        field.name
+        for field in schema
+        if field.type == pa.string()
+        and field.name in stored.names
+        and stored.field(field.name).type == pa.string()
+        and sizes.get(field.name, _NEVER) < file.metadata.num_rows
+    )

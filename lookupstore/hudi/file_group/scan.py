@@ -1,0 +1,174 @@
+"""The rows of base files, in the columns and types of a table's schema.
+
+Files are older than the schema: columns that they lack are null, and narrower types are widened.
+Arrow's dataset does both, and passes over row groups that a filter excludes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from lookupstore.errors import FormatError
+from lookupstore.hudi.meta_columns import COMMIT_TIME
+from lookupstore.parquet.claims import look_at_claims
+from lookupstore.parquet.footer import read_footer
+from lookupstore.storage.location import Location
+from lookupstore.storage.read_errors import READ_ERRORS, read_error
+
+_FORMAT = ds.ParquetFileFormat(
+    default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+)
+
+_GONE = "deleted by a clean or a rollback; read the table again"
+# Footers that are read at one time.
+_FOOTER_THREADS = 16
+# Rows that are read at once, as Arrow does by itself.
+_BATCH_ROWS = 1 << 17
+# How a scan goes that has one processor, and shares memory with others that have the others.
+_ONE_THREAD = {"use_threads": False, "fragment_readahead": 1, "batch_size": 1 << 15}
+
+
+def written_at(times: Sequence[str]) -> pc.Expression:
+    """Return which rows some instants wrote."""
+    return pc.field(COMMIT_TIME).isin(pa.array(times, pa.string()))
+
+
+def _ahead(rows: int, *, threads: bool) -> dict[str, Any]:
+    """Return how a scan goes that reads so many rows at once."""
+    if rows < _BATCH_ROWS:  # few rows may be much memory: nothing is read ahead
+        most = min(rows, _ONE_THREAD["batch_size"])
+        return {**_ONE_THREAD, "batch_readahead": 1, "batch_size": most}
+    return {} if threads else _ONE_THREAD
+
+
+class BaseFiles:
+    """Reads base files as one table.
+
+    Args:
+        location: of the table.
+        paths: of the files, relative to the table.
+        schema: of the rows, meta columns included.
+    """
+
+    def __init__(self, location: Location, paths: Sequence[str], schema: pa.Schema) -> None:
+        self._location = location
+        self._paths = list(paths)
+        self._schema = schema
+
+    def dataset(self) -> ds.Dataset:
+        """Return the files as a dataset of Arrow."""
+        filesystem, _ = self._location.resolve("")
+        fragments = [self._fragment(path) for path in self._paths]
+        return ds.FileSystemDataset(fragments, self._schema, _FORMAT, filesystem)
+
+    def table(self, columns: Sequence[str], where: pc.Expression | None = None) -> pa.Table:
+        """Return rows of all files, in their order.
+
+        Args:
+            columns: that are wanted, in this order.
+            where: which rows; None: all.
+
+        Raises:
+            ValueError: `where` does not fit the columns.
+            CorruptionError: a file is damaged.
+            FormatError: a file has a column whose type is no narrower one than the schema's.
+            StaleStoreError: a file is gone.
+            OSError: a remote file could not be read, or is damaged.
+        """
+        scanner = self._scanner(columns, where, threads=True)
+        with self._telling():
+            return scanner.to_table()
+
+    def batches(
+        self, columns: Sequence[str], where: pc.Expression | None = None, *, threads: bool = True
+    ) -> Iterator[pa.RecordBatch]:
+        """Return rows of all files, in their order, a few at a time; see `table`.
+
+        Args:
+            columns: as of `table`.
+            where: as of `table`.
+            threads: whether to read and decode several files at the same time, and ahead.
+        """
+        return self._batches(self._scanner(columns, where, threads=threads))
+
+    def _batches(self, scanner: ds.Scanner) -> Iterator[pa.RecordBatch]:
+        with self._telling():
+            for batch in scanner.to_batches():
+                if batch.num_rows:
+                    yield batch
+
+    def _scanner(
+        self, columns: Sequence[str], where: pc.Expression | None, *, threads: bool
+    ) -> ds.Scanner:
+        with self._telling():
+            ahead = _ahead(self._rows_at_once(columns, where), threads=threads)
+        try:
+            return self.dataset().scanner(columns=list(columns), filter=where, **ahead)
+        except (pa.ArrowException, TypeError) as error:
+            # A scanner has not read anything yet: only the expression can be wrong.
+            raise ValueError(f"filter: {error}; `schema` says names and types") from None
+
+    def _rows_at_once(self, columns: Sequence[str], where: pc.Expression | None) -> int:
+        """Look at what Arrow believes of files: footers that a filter asks, pages of small ones.
+
+        Returns:
+            How many rows to read at once.
+        """
+        names = self._schema.names if where is not None else columns
+
+        def rows_of(path: str) -> int:
+            filesystem, full = self._location.resolve(path)
+            shown = self._location.show(path)
+            with filesystem.open_input_file(full) as file:
+                if where is not None:
+                    read_footer(file, shown)
+                return look_at_claims(file, names, shown)[1].rows_at_once(_BATCH_ROWS)
+
+        with ThreadPoolExecutor(_FOOTER_THREADS, "lookupstore-footer") as pool:
+            return min(pool.map(rows_of, self._paths), default=_BATCH_ROWS)
+
+    def _fragment(self, path: str) -> ds.ParquetFileFragment:
+        filesystem, full = self._location.resolve(path)
+        return _FORMAT.make_fragment(full, filesystem)
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Say of Arrow's errors which file they are about, and what is wrong with it."""
+        try:
+            yield
+        except READ_ERRORS as error:
+            if isinstance(error, OSError) and self._location.local is None:
+                # To read all again, file by file, may cost much.
+                raise self._meaning(error, self._location.uri) from error
+            self._find_fault()
+            raise
+
+    def _find_fault(self) -> None:
+        """Read file by file, and raise the error of the first that cannot be read."""
+        for path in self._paths:
+            shown = self._location.show(path)
+            fragment = self._fragment(path)
+            try:
+                for _ in fragment.to_batches():
+                    continue
+            except READ_ERRORS as error:
+                raise self._meaning(error, shown) from error
+            try:
+                for _ in fragment.to_batches(schema=self._schema):
+                    continue
+            except pa.ArrowException as error:
+                raise FormatError(
+                    f"{shown}: a column has a type that cannot be widened to the schema of the "
+                    f"latest commit: {error}"
+                ) from error
+
+    def _meaning(self, error: Exception, shown: str) -> Exception:
+        is_local = self._location.local is not None
+        return read_error(error, shown, "a Parquet file", local=is_local, gone=_GONE)

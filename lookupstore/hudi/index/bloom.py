@@ -1,0 +1,294 @@
+"""The bloom index: key ranges, then filters, then a look into the files that are left.
+
+Files are gone through one by one: what is in memory is the keys that are looked for and, of each
+file at hand, those that may be in it; never all pairs of keys and files.
+
+Source: org.apache.hudi.index.bloom (HoodieBloomIndex, HoodieGlobalBloomIndex).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lookupstore.arrow._binary import BinaryColumn
+from lookupstore.columnar.file_lookup import BUILDS, Build
+from lookupstore.hostcache.cache import Residency
+from lookupstore.hudi.file_group.bloom import BloomFilter
+from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.file_group.key_files import KeyFile, KnownFiles
+from lookupstore.hudi.file_group.key_ranges import PRUNE_RULES, Candidates, KeyRanges, Prune
+from lookupstore.hudi.index.funnel import Tally
+from lookupstore.hudi.index.interface import Hits
+from lookupstore.hudi.index.key_check import KeyCheck
+from lookupstore.hudi.index.wanted_keys import WantedKeys
+from lookupstore.hudi.view import TableView
+from lookupstore.sst.reader import hashed_keys
+from lookupstore.storage.location import Location
+
+# Footers that are read at one time from an object store, for which most of that is waiting.
+_FOOTER_THREADS = 16
+# Files that are asked at one time.
+_MOST_THREADS = 4
+# Lookup files that stay open: each takes file descriptors.
+_MOST_OPEN = 256
+# Files of which it is known how much of them has been read.
+_MOST_CHECKS = 100_000
+# Keys by which it is told whether ranges leave anything out.
+_SAMPLE = 1024
+# So many keys are sampled before they are all tested with a filter: a file that has many of them is
+# read anyway.
+_MANY_KEYS = 1 << 16
+# A range that has more of the keys than this is asked for all of them, which are not copied then.
+_MOST_SHARE = 0.75
+
+Rows = npt.NDArray[np.int64]
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class BloomIndex:
+    """An index that finds keys by the footers of base files, and checks those that may be there.
+
+    What footers say, and lookup files that were opened, stay for the next batch of keys.
+
+    Args:
+        everywhere: look for a key in all partitions (global bloom), not only in its own.
+        prune: use key ranges by `tree` or by `list`, which are the same, or not: `off`. Where a
+            sample of many keys says that ranges leave out little, they are not asked.
+        build: when to make the lookup file of a base file, see `KeyCheck`.
+        residency: where lookup files of this host are; None takes that of the host.
+        threads: files that are asked at one time; None: as many as there are processors, up to 4.
+
+    Raises:
+        ValueError: an argument is out of range.
+
+    >>> BloomIndex(everywhere=True)
+    BloomIndex(everywhere=True, prune='tree', build='auto')
+    """
+
+    def __init__(
+        self,
+        *,
+        everywhere: bool = False,
+        prune: Prune = "tree",
+        build: Build = "auto",
+        residency: Residency | None = None,
+        threads: int | None = None,
+    ) -> None:
+        for argument, value, known in (
+            ("prune", prune, PRUNE_RULES),
+            ("build", build, BUILDS),
+        ):
+            if value not in known:
+                raise ValueError(f"{argument} is {value!r}; give {', '.join(map(repr, known))}")
+        if threads is not None and threads < 1:
+            raise ValueError(f"threads is {threads}; give at least 1")
+        self.everywhere = everywhere
+        self.prune: Prune = prune
+        self.build: Build = build
+        self._residency = Residency() if residency is None else residency
+        self._threads = threads or min(_MOST_THREADS, os.cpu_count() or 1)
+        self._known = KnownFiles()
+        self._lock = threading.Lock()
+        self._checks: OrderedDict[tuple[Location, FileSlice], KeyCheck] = OrderedDict()
+        self._open: OrderedDict[KeyCheck, None] = OrderedDict()  # those that may be, at most
+        self._has_more = False  # since it was last seen how much room there is
+
+    def __repr__(self) -> str:
+        return (
+            f"BloomIndex(everywhere={self.everywhere}, prune={self.prune!r}, build={self.build!r})"
+        )
+
+    def prepare(self, view: TableView, files: Sequence[FileSlice], tally: Tally) -> None:
+        """Read the footers of files that will be asked for, several at one time."""
+        with tally.step("footers"):
+            self._footers(view.location, files)
+
+    def locate(
+        self, view: TableView, files: Sequence[FileSlice], keys: pa.Array, tally: Tally
+    ) -> Iterator[Hits]:
+        """Yield which keys are in which files; see `KeyIndex`."""
+        location = view.location
+        with tally.step("footers"):
+            known = self._footers(location, files)
+        with tally.step("ranges"):
+            candidates = self._candidates(known, keys)
+        counts = candidates.counts.tolist()
+        tally.add(pairs_in_range=sum(counts), files_in_range=sum(count > 0 for count in counts))
+        wanted = _Candidates(keys, candidates)
+        asked = [
+            number for number, file in enumerate(known) if counts[number] and file.source.num_rows
+        ]
+
+        def hits(number: int) -> Hits:
+            return self._hits(location, files[number], number, wanted, tally)
+
+        try:
+            yield from _mapped(hits, asked, self._threads)
+        finally:
+            self._share_room()
+
+    def _footers(self, location: Location, files: Sequence[FileSlice]) -> list[KeyFile]:
+        threads = self._threads if location.local is not None else _FOOTER_THREADS
+        return list(_mapped(lambda file: self._known.file(location, file), files, threads))
+
+    def _candidates(self, known: Sequence[KeyFile], keys: pa.Array) -> Candidates:
+        """Return which keys are in the range of which files."""
+        ranges = KeyRanges(
+            pa.array([file.least for file in known], pa.large_binary()),
+            pa.array([file.greatest for file in known], pa.large_binary()),
+            prune=self.prune,
+        )
+        if self.prune != "off" and len(keys) <= _SAMPLE:
+            return ranges.candidates(keys)
+        if self.prune != "off":
+            rows = np.linspace(0, len(keys) - 1, _SAMPLE).astype(np.int64)
+            sample = ranges.candidates(keys.take(pa.array(rows)))
+            if sample.counts.sum() <= _MOST_SHARE * _SAMPLE * len(known):
+                return ranges.candidates(keys)
+        order = np.arange(len(keys), dtype=np.uint32)
+        runs = np.full((len(known), 2), (0, len(keys)), np.int64)
+        return Candidates(keys, order, runs, len(keys))
+
+    def _hits(
+        self,
+        location: Location,
+        file: FileSlice,
+        number: int,
+        candidates: _Candidates,
+        tally: Tally,
+    ) -> Hits:
+        """Return which of the keys in the range of a file it has."""
+        check = self._check(location, file)
+        rows, keys = candidates.of(number)
+        tested = positives = 0
+        if not check.is_made():  # a lookup file has a filter of its own, which is faster
+            bloom = self._known.filter(location, file)
+            if bloom is not None and not (rows is None and _has_many(bloom, keys)):
+                with tally.step("filters"):
+                    maybe = np.flatnonzero(bloom.test(keys))
+                tested, positives = len(keys), len(maybe)
+                rows = maybe if rows is None else rows[maybe]
+                keys = keys.take(pa.array(maybe))
+        found = positions = np.zeros(0, np.int64)
+        if len(keys) and self._prepared(check, tally):
+            with tally.step("look up"):
+                hashed = candidates.hashed() if rows is None else None
+                found, positions, ruled_out = check.look_up(keys, hashed)
+            if not tested:
+                tested, positives = len(keys), len(keys) - ruled_out
+            tally.add(files_looked_up=1)
+        elif len(keys):
+            with tally.step("read"):
+                found, positions = check.read(
+                    candidates.everything() if rows is None else WantedKeys(keys)
+                )
+            tally.add(files_read=1)
+        if tested:
+            tally.add(
+                filter_tests=tested,
+                filter_positives=positives,
+                false_positives=positives - len(found),
+            )
+        return Hits(number, found if rows is None else rows[found], positions)
+
+    def _prepared(self, check: KeyCheck, tally: Tally) -> bool:
+        if check.is_made():
+            return True
+        with tally.step("make"):
+            return check.prepare()
+
+    def _check(self, location: Location, file: FileSlice) -> KeyCheck:
+        known = self._known.file(location, file)
+        with self._lock:
+            check = self._checks.get((location, file))
+            if check is None:
+                check = KeyCheck(known, self._residency, self.build, self._let_go)
+                self._checks[location, file] = check
+            self._checks.move_to_end((location, file))
+            self._has_more |= check not in self._open
+            self._open[check] = None
+            self._open.move_to_end(check)
+            closed = [self._open.popitem(last=False)[0]] if len(self._open) > _MOST_OPEN else []
+            if len(self._checks) > _MOST_CHECKS:
+                closed.append(self._checks.popitem(last=False)[1])
+        for one in closed:
+            one.let_go()
+        return check
+
+    def _share_room(self) -> None:
+        """Let go of lookup files, if room for others is getting short on this host."""
+        with self._lock:
+            has_more, self._has_more = self._has_more, False
+        if has_more and self._residency.used > self._residency.quota // 2:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        with self._lock:
+            closed = list(self._open)
+            self._open.clear()
+        for check in closed:
+            check.let_go()
+
+
+class _Candidates:
+    """Give the keys that may be in each file."""
+
+    def __init__(self, keys: pa.Array, found: Candidates) -> None:
+        self._keys = keys
+        self._found = found
+        self._counts = found.counts
+        self._lock = threading.Lock()
+        self._hashed: BinaryColumn | None = None
+        self._everything: WantedKeys | None = None
+
+    def of(self, number: int) -> tuple[Rows | None, pa.Array]:
+        """Return the rows of the keys that may be in a file, None for all; and these keys."""
+        if self._counts[number] > _MOST_SHARE * len(self._keys):
+            return None, self._keys
+        rows = self._found.rows(number).astype(np.int64)
+        return rows, self._found.keys.take(pa.array(self._found.places(number)))
+
+    def hashed(self) -> BinaryColumn:
+        """Return all keys, as lookup files are asked with."""
+        with self._lock:
+            if self._hashed is None:
+                self._hashed = hashed_keys(self._keys)
+            return self._hashed
+
+    def everything(self) -> WantedKeys:
+        """Return all keys, as files are read with."""
+        with self._lock:
+            if self._everything is None:
+                self._everything = WantedKeys(self._keys)
+            return self._everything
+
+
+def _has_many(bloom: BloomFilter, keys: pa.Array) -> bool:
+    """Return whether a file has so many of some keys that its filter saves no reading of it."""
+    if len(keys) < _MANY_KEYS:
+        return False
+    rows = np.linspace(0, len(keys) - 1, _SAMPLE).astype(np.int64)
+    found = bloom.test(keys.take(pa.array(rows)))
+    return int(np.count_nonzero(found)) > _SAMPLE // 100
+
+
+def _mapped(step: Callable[[T], R], items: Sequence[T], threads: int) -> Iterator[R]:
+    """Yield what a step returns for each of some items, in their order, several at one time."""
+    if len(items) < 2 or threads < 2:
+        yield from map(step, items)
+        return
+    pool = ThreadPoolExecutor(min(threads, len(items)), "lookupstore-tag")
+    try:
+        yield from pool.map(step, items)
+    finally:
+        pool.shutdown(cancel_futures=True)

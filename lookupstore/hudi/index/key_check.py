@@ -1,0 +1,113 @@
+"""The exact check: which of some keys a base file has, and in which rows.
+
+Its lookup file answers at once, but has to be made; reading all keys of the file costs a part of
+that, each time. So files are read until that has cost as much as making the lookup file would:
+whatever comes, that is at most twice what the better choice would have cost, known in advance (the
+rule of ski rental, as in `lookupstore.columnar.file_lookup`). A file whose every slice is written
+anew by the next upsert never gets one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lookupstore.arrow._binary import BinaryColumn
+from lookupstore.columnar.file_lookup import BUILD_COST, Build, FileLookup
+from lookupstore.columnar.lookup_file import POSITION, plan_lookup_file
+from lookupstore.errors import CorruptionError, DiskQuotaError, FormatError
+from lookupstore.hostcache.cache import Residency
+from lookupstore.hudi.file_group.key_files import KeyFile
+from lookupstore.hudi.index.wanted_keys import WantedKeys
+from lookupstore.hudi.meta_columns import RECORD_KEY
+
+Rows = npt.NDArray[np.int64]
+
+_MEMORY = 128 << 20
+
+_log = logging.getLogger(__name__)
+
+
+class KeyCheck:
+    """Lookups of keys in one base file; threads may share it.
+
+    Args:
+        file: the base file.
+        residency: where lookup files of this host are.
+        build: when to make a lookup file: `auto`: when reads have cost as much; `always`: at the
+            first key; `never`.
+        make_room: lets go of lookup files that others have open, where the quota has no room.
+    """
+
+    def __init__(
+        self, file: KeyFile, residency: Residency, build: Build, make_room: Callable[[], None]
+    ) -> None:
+        self.file = file
+        self._build = build
+        self._plan = plan_lookup_file(file.source, [RECORD_KEY], None, "position", "error")
+        self._lookup = FileLookup(self._plan, None, residency, build, _MEMORY, make_room)
+        self._read = 0  # bytes
+
+    def is_made(self) -> bool:
+        """Return whether the lookup file is there."""
+        return self._lookup.is_made()
+
+    def prepare(self) -> bool:
+        """Return whether the lookup file can be asked; it is made if that is due.
+
+        Where it cannot be made, since it does not fit into the quota, or since the file has a key
+        twice, reads go on: only keys that are asked for are the caller's business.
+        """
+        if self._lookup.is_made():
+            return True
+        if self._build == "never" or (
+            self._build == "auto" and self._read < BUILD_COST * self.file.key_bytes
+        ):
+            return False
+        try:
+            self._lookup.made()
+        except (DiskQuotaError, ValueError) as error:
+            _log.warning("%s: could not build a lookup file: %s", self.file.shown, error)
+            self._read = 0
+            return False
+        return True
+
+    def look_up(self, keys: pa.Array, hashed: BinaryColumn | None) -> tuple[Rows, Rows, int]:
+        """Return which keys the file has, by its lookup file.
+
+        Args:
+            keys: large_binary, no nulls; in any order, also repeated.
+            hashed: the same, with their hashes, of who asks several files.
+
+        Returns:
+            rows of the keys that it has, ascending; the row of each in the file; and how many keys
+            the filter of the lookup file ruled out.
+
+        Raises:
+            CorruptionError: the lookup file is damaged, and so is the base file.
+            StaleStoreError: the base file has been written again, or is gone.
+        """
+        before = self._lookup.counts().filter_negatives
+        # One field of text is, as a key, its own bytes.
+        rows, packed = self._lookup.rows_at(keys, hashed)
+        ruled_out = self._lookup.counts().filter_negatives - before
+        try:
+            places = self._plan.build.row_schema.unpack(packed, [POSITION]).column(0)
+        except FormatError as error:
+            path = self._lookup.made().path
+            raise CorruptionError(path, 0, "packed positions", error) from error
+        return rows, places.to_numpy(zero_copy_only=False), max(0, ruled_out)
+
+    def read(self, wanted: WantedKeys) -> tuple[Rows, Rows]:
+        """Return which keys the file has, by reading all of its keys; see `WantedKeys.found_in`."""
+        found = wanted.found_in(self.file)
+        self._read += self.file.key_bytes
+        return found
+
+    def let_go(self) -> None:
+        """Keep no lookup file from being evicted; the next key opens it again."""
+        self._lookup.let_go()

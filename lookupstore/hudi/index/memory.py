@@ -1,0 +1,80 @@
+"""The in-memory index: the keys of the files that were asked for, kept in this process.
+
+Source: org.apache.hudi.index.inmemory.HoodieInMemoryHashIndex, which is filled by writes and knows
+nothing after a restart; this one reads what it does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from lookupstore.arrow._binary import BinaryColumn
+from lookupstore.errors import CorruptionError
+from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.file_group.key_files import KeyFile, read_key_file
+from lookupstore.hudi.index._key_table import KeyTable
+from lookupstore.hudi.index.funnel import Tally
+from lookupstore.hudi.index.interface import Hits
+from lookupstore.hudi.view import TableView
+from lookupstore.storage.location import Location
+
+
+class MemoryIndex:
+    """An index of hash tables over all keys of the files, which stay in memory.
+
+    For tables whose keys fit there: a key takes its bytes and about 40 more. Tables of files that
+    are not current any more go when their partition is asked again.
+
+    >>> MemoryIndex().everywhere
+    False
+    """
+
+    everywhere = False
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[Location, str], dict[FileSlice, _FileKeys]] = {}
+
+    def locate(
+        self, view: TableView, files: Sequence[FileSlice], keys: pa.Array, tally: Tally
+    ) -> Iterator[Hits]:
+        """Yield which keys are in which files; see `KeyIndex`."""
+        if not files:
+            return
+        place = view.location, files[0].group.partition
+        before = self._kept.get(place, {})
+        now: dict[FileSlice, _FileKeys] = {}
+        asked = BinaryColumn(keys)
+        for number, file in enumerate(files):
+            known = before.get(file)
+            if known is None:
+                with tally.step("read"):
+                    known = _FileKeys(read_key_file(view.location, file)[0])
+                tally.add(files_read=1)
+            now[file] = known
+            with tally.step("look up"):
+                yield known.hits(number, asked)
+        self._kept[place] = now
+
+
+class _FileKeys:
+    """Hold all keys of a base file."""
+
+    def __init__(self, file: KeyFile) -> None:
+        self._shown = file.shown
+        chunks = [keys.cast(pa.large_binary()) for keys in file.batches()]
+        keys = pa.chunked_array(chunks, pa.large_binary()).combine_chunks()
+        self._table = KeyTable(BinaryColumn(keys))
+        first = self._table.first
+        self._repeated = None if first is None else np.bincount(first, minlength=len(keys)) > 1
+
+    def hits(self, number: int, asked: BinaryColumn) -> Hits:
+        positions = self._table.find(asked)
+        rows = np.flatnonzero(positions >= 0)
+        found = positions[rows]
+        if self._repeated is not None and self._repeated[found].any():
+            key = asked.array[int(rows[np.argmax(self._repeated[found])])].as_py()
+            raise CorruptionError(self._shown, 0, "each record key once", f"{key!r} again")
+        return Hits(number, rows, found)

@@ -1,0 +1,56 @@
+"""The indexes that a tag can be asked to use, by their names.
+
+`in-memory`, `simple`, `bloom` and `global-bloom` are there; any other one is a class of somebody's,
+named `package.module.Class`, that does what `lookupstore.hudi.index.interface.KeyIndex` says.
+
+Source: org.apache.hudi.index.HoodieIndex.IndexType, and its option for a class of one's own.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable
+
+from lookupstore.hudi.index.bloom import BloomIndex
+from lookupstore.hudi.index.interface import KeyIndex
+from lookupstore.hudi.index.memory import MemoryIndex
+from lookupstore.hudi.index.simple import SimpleIndex
+
+_KINDS: dict[str, Callable[[], KeyIndex]] = {
+    "in-memory": MemoryIndex,
+    "simple": SimpleIndex,
+    "bloom": BloomIndex,
+    "global-bloom": functools.partial(BloomIndex, everywhere=True),
+}
+
+
+def index_of(index: str | KeyIndex) -> KeyIndex:
+    """Return the index of a name, one a process, or the one that is given.
+
+    Raises:
+        ValueError: there is none of that name.
+        TypeError: what there is is no index.
+
+    >>> index_of("global-bloom").everywhere
+    True
+    """
+    found = _named(index) if isinstance(index, str) else index
+    if not callable(getattr(found, "locate", None)) or not hasattr(found, "everywhere"):
+        raise TypeError(f"index is {index!r}, without `everywhere` or `locate`; give a KeyIndex")
+    return found
+
+
+@functools.cache
+def _named(name: str) -> KeyIndex:
+    if name in _KINDS:
+        return _KINDS[name]()
+    module, _, attribute = name.rpartition(".")
+    try:
+        made: Callable[[], KeyIndex] = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(
+            f"index is {name!r}; give {', '.join(map(repr, _KINDS))} or the name of a class, "
+            f"'package.module.Class' ({error})"
+        ) from error
+    return made()

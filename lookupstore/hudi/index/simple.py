@@ -1,0 +1,41 @@
+"""The simple index: read the keys of every file, and look at each.
+
+Source: org.apache.hudi.index.simple.HoodieSimpleIndex.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.file_group.key_files import read_key_file
+from lookupstore.hudi.index.funnel import Tally
+from lookupstore.hudi.index.interface import Hits
+from lookupstore.hudi.index.wanted_keys import WantedKeys
+from lookupstore.hudi.view import TableView
+
+
+class SimpleIndex:
+    """An index that keeps nothing: all keys of the files are read.
+
+    Exact, and what others are compared with. Memory is that of the keys that are looked for.
+
+    >>> SimpleIndex().everywhere
+    False
+    """
+
+    everywhere = False
+
+    def locate(
+        self, view: TableView, files: Sequence[FileSlice], keys: pa.Array, tally: Tally
+    ) -> Iterator[Hits]:
+        """Yield which keys are in which files; see `KeyIndex`."""
+        wanted = WantedKeys(keys)
+        for number, file in enumerate(files):
+            with tally.step("read"):
+                known, _ = read_key_file(view.location, file)
+                rows, positions = wanted.found_in(known)
+            tally.add(files_read=1)
+            yield Hits(number, rows, positions)

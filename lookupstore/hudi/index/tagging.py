@@ -1,0 +1,219 @@
+"""Tag: find the base file, and the row in it, where each of many keys is.
+
+Source: org.apache.hudi.index.HoodieIndex (tagLocation), HoodieIndexUtils.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lookupstore.arrow._binary import as_binary
+from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.index.funnel import Funnel, Tally
+from lookupstore.hudi.index.interface import KeyIndex, PreparedIndex
+from lookupstore.hudi.index.names import index_of
+from lookupstore.hudi.view import TableView
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Tagged:
+    """Where keys are.
+
+    Attributes:
+        slices: base files that were looked at, by partition path and file id.
+        slice_numbers: number of the slice that has each key, int32; -1: none has it.
+        positions: row of each key in that base file, int64; -1: none has it.
+        funnel: what was looked at.
+    """
+
+    slices: tuple[FileSlice, ...]
+    slice_numbers: npt.NDArray[np.int32]
+    positions: Rows
+    funnel: Funnel
+
+    @property
+    def found(self) -> npt.NDArray[np.bool_]:
+        """Return whether a base file has each key."""
+        found: npt.NDArray[np.bool_] = self.slice_numbers >= 0
+        return found
+
+
+def tag(
+    view: TableView,
+    partitions: pa.Array | pa.ChunkedArray,
+    keys: pa.Array | pa.ChunkedArray,
+    *,
+    index: str | KeyIndex = "bloom",
+    slices: Sequence[FileSlice] | None = None,
+) -> Tagged:
+    """Find the current base file, and the row in it, of each key.
+
+    Args:
+        view: the table.
+        partitions: partition path of each key, string or dictionary of strings, no nulls; empty
+            text if the table is not partitioned.
+        keys: record keys, string or binary, no nulls; repeated ones are found each time.
+        index: name of an index, see `lookupstore.hudi.index.names`, or one that was made.
+        slices: current base files, by partition path and file id, of who knows them; None: they
+            are listed.
+
+    Raises:
+        ValueError: a key is null or empty, a partition is null, or there are more of the ones than
+            of the others.
+        FormatError: base files have no record keys; or an index for all partitions found a key in
+            two of them.
+        CorruptionError: a base file is damaged, or a key is in two files of a partition, or twice
+            in one.
+        StaleStoreError: a base file is gone: a clean came between.
+    """
+    chosen = index_of(index)
+    if not view.options.meta_fields:
+        raise FormatError(f"{view.location.uri}: base files have no record keys")
+    column = _checked(keys)
+    codes, paths = _coded(partitions, len(column))
+    tally = Tally()
+    if slices is None:
+        with tally.step("list"):
+            slices = [group.current for group in view.groups(None)]
+    if chosen.everywhere:
+        files = list(slices)
+        tasks = [_Task(0, files, None)] if len(column) else []
+    else:
+        files, tasks = _tasks(slices, codes, paths)
+    tally.add(
+        keys=len(column),
+        partitions=len({file.group.partition for file in files}),
+        files=len(files),
+        pairs=sum(
+            len(task.files) * (len(column) if task.rows is None else len(task.rows))
+            for task in tasks
+        ),
+    )
+    if isinstance(chosen, PreparedIndex):
+        chosen.prepare(view, files, tally)
+    places = _Places(view, files, column)
+    for task in tasks:
+        wanted = column if task.rows is None else column.take(pa.array(task.rows))
+        for hits in chosen.locate(view, task.files, wanted, tally):
+            rows = hits.rows if task.rows is None else task.rows[hits.rows]
+            places.put(task.first + hits.file, rows, hits.positions)
+    tally.add(found=int(np.count_nonzero(places.numbers >= 0)))
+    return Tagged(tuple(files), places.numbers, places.positions, tally.funnel())
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """Name files that some keys are looked for in.
+
+    Attributes:
+        first: number of the first file.
+        files: that are looked at.
+        rows: of the keys; None: all.
+    """
+
+    first: int
+    files: Sequence[FileSlice]
+    rows: Rows | None
+
+
+class _Places:
+    """Collect where keys are."""
+
+    def __init__(self, view: TableView, slices: Sequence[FileSlice], keys: pa.Array) -> None:
+        self._view = view
+        self._slices = slices
+        self._keys = keys
+        self.numbers = np.full(len(keys), -1, np.int32)
+        self.positions = np.full(len(keys), -1, np.int64)
+
+    def put(self, number: int, rows: Rows, positions: Rows) -> None:
+        again = np.flatnonzero(self.numbers[rows] >= 0)
+        if len(again):
+            raise self._in_two(int(rows[again[0]]), number)
+        self.numbers[rows] = number
+        self.positions[rows] = positions
+
+    def _in_two(self, row: int, number: int) -> CorruptionError | FormatError:
+        one, other = self._slices[int(self.numbers[row])], self._slices[number]
+        show = self._view.location.show
+        key = self._keys[row].as_py().decode("utf-8", "replace")
+        if one.group.partition == other.group.partition:
+            return CorruptionError(
+                show(other.path), 0, f"no record key of {show(one.path)}", f"{key!r} in both"
+            )
+        return FormatError(
+            f"the record key {key!r} is in {show(one.path)} and in {show(other.path)}: in this "
+            "table a key is unique only within its partition; pass index='bloom', and the "
+            "partition's columns"
+        )
+
+
+def _checked(keys: pa.Array | pa.ChunkedArray) -> pa.Array:
+    column = as_binary(keys).cast(pa.large_binary())
+    if column.null_count:
+        row = column.is_valid().index(False).as_py()
+        raise ValueError(f"keys[{row}] is null; a record key is a string")
+    offsets = np.frombuffer(column.buffers()[1] or b"", np.int64)
+    sizes = np.diff(offsets[column.offset : column.offset + len(column) + 1])
+    if not sizes.all():
+        row = int(np.argmin(sizes))
+        raise ValueError(f"keys[{row}] is empty; a record key has at least one byte")
+    return column
+
+
+def _coded(
+    partitions: pa.Array | pa.ChunkedArray, count: int
+) -> tuple[npt.NDArray[np.int64], list[str]]:
+    """Return the different partitions, and for each key which one it is of."""
+    if len(partitions) != count:
+        raise ValueError(f"partitions has {len(partitions)} rows, keys {count}")
+    if partitions.null_count:
+        raise ValueError("partitions contains a null; every key is in a partition")
+    if not pa.types.is_dictionary(partitions.type):
+        partitions = partitions.dictionary_encode()
+    if isinstance(partitions, pa.ChunkedArray):
+        partitions = partitions.unify_dictionaries().combine_chunks()
+    if isinstance(partitions, pa.ChunkedArray):  # what pyarrow makes of no chunks
+        return np.zeros(0, np.int64), []
+    paths = partitions.dictionary.to_pylist()
+    if None in paths:
+        raise ValueError("partitions contains a null; every key is in a partition")
+    numbers = {path: number for number, path in enumerate(dict.fromkeys(paths))}
+    of_path = np.array([numbers[path] for path in paths], np.int64)
+    codes = partitions.indices.to_numpy(zero_copy_only=False)
+    return of_path[codes] if count else np.zeros(0, np.int64), list(numbers)
+
+
+def _tasks(
+    slices: Sequence[FileSlice], codes: npt.NDArray[np.int64], paths: Sequence[str]
+) -> tuple[list[FileSlice], list[_Task]]:
+    """Return the files of the partitions that keys are of, and which keys are for which."""
+    numbers = {path: number for number, path in enumerate(paths)}
+    order = np.argsort(codes, kind="stable")
+    starts = np.searchsorted(codes[order], np.arange(len(paths) + 1))
+    used: list[FileSlice] = []
+    tasks = []
+    for partition, files in _by_partition(slices):
+        number = numbers.get(partition)
+        if number is None or starts[number] == starts[number + 1]:
+            continue
+        rows = None
+        if len(paths) > 1:
+            rows = order[starts[number] : starts[number + 1]]
+        tasks.append(_Task(len(used), files, rows))
+        used += files
+    return used, tasks
+
+
+def _by_partition(slices: Sequence[FileSlice]) -> Iterator[tuple[str, list[FileSlice]]]:
+    for partition, files in groupby(slices, lambda file: file.group.partition):
+        yield partition, list(files)

@@ -1,0 +1,248 @@
+"""Arrow schemas <-> the Avro schemas in which Hudi keeps the columns of a table.
+
+Every column may be null. Of Avro's types two are refused, since other readers of Hudi tables fail
+at them: `uuid`, and timestamps without a zone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from lookupstore.arrow.types import plain_type
+from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.storage.json_text import parse_json
+
+_PLAIN: Mapping[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+}
+_LOGICAL: Mapping[tuple[str, str], pa.DataType] = {
+    ("int", "date"): pa.date32(),
+    ("int", "time-millis"): pa.time32("ms"),
+    ("long", "time-micros"): pa.time64("us"),
+    ("long", "timestamp-millis"): pa.timestamp("ms", "UTC"),
+    ("long", "timestamp-micros"): pa.timestamp("us", "UTC"),
+}
+_REFUSED = frozenset({"uuid", "local-timestamp-millis", "local-timestamp-micros"})
+_MAX_DIGITS = 38
+# Deeper than any table, and shallow enough for Python's stack; more types than any table has, with
+# those that names stand for; longer than any fixed value.
+_MAX_DEPTH = 64
+_MAX_TYPES = 100_000
+_MAX_FIXED = 1 << 20
+_MAX_BYTES = 16 << 20
+# What JSON of another shape ends in.
+_WRONG = (ValueError, KeyError, TypeError, AttributeError, OverflowError, pa.ArrowException)
+_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+
+
+def arrow_schema(text: str, where: str) -> pa.Schema:
+    """Return the Arrow schema of an Avro schema.
+
+    Args:
+        text: the Avro schema, as JSON.
+        where: it is from, for errors.
+
+    Raises:
+        CorruptionError: it is no schema of columns.
+        FormatError: it has a type that is refused.
+
+    >>> arrow_schema('{"type": "record", "name": "r", "fields": '
+    ...     '[{"name": "id", "type": ["null", "long"]}]}', "docs").field("id").type
+    DataType(int64)
+    """
+    try:
+        given = parse_json(
+            text.encode(), where, "the Avro schema of a table", most_bytes=_MAX_BYTES
+        )
+        kind = _Types(where).of(given, "", 0)
+    except _WRONG as error:
+        found = f"{type(error).__name__}: {error}"
+        raise CorruptionError(where, 0, "the Avro schema of a table", found) from error
+    if not pa.types.is_struct(kind):
+        raise CorruptionError(where, 0, "the Avro schema of a table", f"that of {kind}")
+    return pa.schema(list(kind))
+
+
+def avro_schema(schema: pa.Schema, name: str, namespace: str) -> dict[str, Any]:
+    """Return the Avro schema of a table's data columns.
+
+    Args:
+        schema: of the columns.
+        name: of the record.
+        namespace: of the record.
+
+    Raises:
+        TypeError: a column has a type that no Hudi table has, or that readers fail at.
+        ValueError: a column has a name that Avro does not take.
+
+    >>> avro_schema(pa.schema([("id", pa.int8())]), "r", "n")["fields"]
+    [{'name': 'id', 'type': ['null', 'int'], 'default': None}]
+    """
+    return _record(list(schema), name, namespace)
+
+
+class _Types:
+    """The Arrow types of one Avro schema, and their names."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        # With how many types each is made of, and how many are in each other.
+        self._named: dict[str, tuple[pa.DataType, int, int]] = {}
+        self._count = 0
+        self._deepest = 0
+
+    def of(self, given: Any, namespace: str, depth: int) -> pa.DataType:
+        """Return the Arrow type of an Avro type, and note it if it has a name."""
+        self._add(1, depth)
+
+        def inner(one: Any, space: str = namespace) -> pa.DataType:
+            return self.of(one, space, depth + 1)
+
+        if isinstance(given, list):
+            kinds = [one for one in given if one != "null"]
+            if len(kinds) != 1:
+                raise ValueError(f"a union of {len(kinds)} types")
+            return inner(kinds[0])
+        if isinstance(given, str):
+            if given in _PLAIN:
+                return _PLAIN[given]
+            full = given if "." in given or not namespace else f"{namespace}.{given}"
+            known, count, height = self._named[full]
+            self._add(count, depth + height)
+            return known
+        kind, logical = given["type"], given.get("logicalType")
+        if not isinstance(kind, str):
+            return inner(kind)
+        if logical in _REFUSED:
+            raise FormatError(f"{self._where}: the Avro type {logical} is not supported")
+        if (kind, logical) in _LOGICAL:
+            return _LOGICAL[kind, logical]
+        if kind == "array":
+            return pa.list_(pa.field("element", inner(given["items"])))
+        if kind == "map":
+            return pa.map_(pa.string(), inner(given["values"]))
+        if kind not in ("record", "fixed", "bytes"):
+            return inner(kind)
+        before, above, self._deepest = self._count, self._deepest, depth
+        full, space = _full_name(given, namespace)
+        if kind == "record":
+            fields = [pa.field(one["name"], inner(one["type"], space)) for one in given["fields"]]
+            if len({field.name for field in fields}) < len(fields):
+                raise ValueError(f"the record {full} has two fields with the same name")
+            made = pa.struct(fields)
+        elif logical == "decimal":
+            made = pa.decimal128(given["precision"], given.get("scale", 0))
+        else:
+            made = pa.binary(_fixed_size(given)) if kind == "fixed" else pa.binary()
+        if kind != "bytes":
+            self._named[full] = made, self._count - before, self._deepest - depth
+        self._deepest = max(above, self._deepest)
+        return made
+
+    def _add(self, count: int, depth: int) -> None:
+        self._count += count
+        self._deepest = max(self._deepest, depth)
+        if self._count > _MAX_TYPES or depth > _MAX_DEPTH:
+            raise ValueError(f"more than {_MAX_TYPES} types, or {_MAX_DEPTH} in each other")
+
+
+def _fixed_size(given: Mapping[str, Any]) -> int:
+    size = given["size"]
+    if type(size) is not int or not 0 < size <= _MAX_FIXED:
+        raise ValueError(f"fixed values of {size!r} bytes")
+    return size
+
+
+def _full_name(given: Mapping[str, Any], namespace: str) -> tuple[str, str]:
+    """Return the full name of a named type, and the namespace of names inside it."""
+    name = given.get("name", "")
+    if "." in name:
+        return name, name.rpartition(".")[0]
+    space = given.get("namespace", namespace)
+    return (f"{space}.{name}" if space else name), space
+
+
+def _record(fields: list[pa.Field], name: str, namespace: str) -> dict[str, Any]:
+    inside = f"{namespace}.{name}"
+    stored = []
+    for field in fields:
+        if not _NAME.fullmatch(field.name):
+            raise ValueError(
+                f"the column {field.name!r} has a name that Avro does not allow; use letters, "
+                "digits and '_', and do not start with a digit"
+            )
+        kind = _avro_type(field.type, field.name, inside)
+        stored.append({"name": field.name, "type": ["null", kind], "default": None})
+    return {"type": "record", "name": name, "namespace": namespace, "fields": stored}
+
+
+def _avro_type(kind: pa.DataType, name: str, namespace: str) -> Any:
+    """Return the Avro type of values; records and decimals are named after their column."""
+    if isinstance(kind, pa.BaseExtensionType):
+        stored = f"its storage type, {kind.storage_type}, or strings, which can be keys"
+        raise _no_type(kind, name, stored)
+    kind, types = plain_type(kind), pa.types
+    if types.is_struct(kind):
+        return _record(list(kind), name, namespace)
+    if types.is_map(kind):
+        if not types.is_string(plain_type(kind.key_type)):
+            raise _no_type(kind, name, "a map whose keys are strings")
+        return {"type": "map", "values": ["null", _avro_type(kind.item_type, name, namespace)]}
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return {"type": "array", "items": ["null", _avro_type(kind.value_type, name, namespace)]}
+    if types.is_decimal(kind):
+        return _decimal(kind, name, namespace)
+    if types.is_fixed_size_binary(kind):
+        inside = {"name": "fixed", "namespace": f"{namespace}.{name}", "size": kind.byte_width}
+        return {"type": "fixed", **inside}
+    if types.is_timestamp(kind):
+        if kind.tz is None:
+            raise _no_type(kind, name, 'timestamp("us", "UTC")')
+        if kind.unit == "ns":
+            raise _no_type(kind, name, 'timestamp("us", "UTC"), without nanoseconds')
+        unit = "micros" if kind.unit == "us" else "millis"
+        return {"type": "long", "logicalType": f"timestamp-{unit}"}
+    if types.is_date(kind):
+        return {"type": "int", "logicalType": "date"}
+    if types.is_time(kind) and kind.unit != "ns":
+        return {"type": "long", "logicalType": "time-micros"}
+    if types.is_integer(kind) and kind != pa.uint64():
+        return "long" if kind in (pa.int64(), pa.uint32()) else "int"
+    for avro, stored in _PLAIN.items():
+        if kind == stored or (avro in ("string", "bytes") and kind in _large(stored)):
+            return avro
+    raise _no_type(kind, name, "a type that Hudi tables support")
+
+
+def _large(kind: pa.DataType) -> tuple[pa.DataType, ...]:
+    return (pa.large_string(),) if kind == pa.string() else (pa.large_binary(),)
+
+
+def _decimal(kind: pa.DataType, name: str, namespace: str) -> dict[str, Any]:
+    if kind.precision > _MAX_DIGITS or kind.scale < 0 or kind.scale > kind.precision:
+        raise _no_type(kind, name, f"at most {_MAX_DIGITS} digits, including the scale")
+    # The least bytes that hold a number of so many digits, and its sign.
+    size = ((10**kind.precision - 1).bit_length() + 8) // 8
+    return {
+        "type": "fixed",
+        "name": "fixed",
+        "namespace": f"{namespace}.{name}",
+        "size": size,
+        "logicalType": "decimal",
+        "precision": kind.precision,
+        "scale": kind.scale,
+    }
+
+
+def _no_type(kind: pa.DataType, name: str, instead: str) -> TypeError:
+    return TypeError(f"the column {name!r} is {kind}; give {instead}")

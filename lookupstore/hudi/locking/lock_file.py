@@ -1,0 +1,232 @@
+"""The file of a table's lock: one makes, renews and removes it, one takes it over from the dead.
+
+On a local disk the file that is the lock is known by its inode. Whoever removes it, its owner or
+one who takes it over, holds a `flock` on that inode and has seen that the name still leads to it:
+so nobody removes the lock of a third. On S3 it is known by its tag, which each renewal changes, and
+one put on the condition of the dead owner's tag takes it over.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+from lookupstore.storage.location import Location
+from lookupstore.storage.regular_file import open_regular
+
+# What is longer is no lock of ours, and is told from others by its beginning.
+_MOST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class SeenLock:
+    """Remember a lock as somebody saw it.
+
+    Attributes:
+        content: of its file.
+        mark: changes whenever the lock is renewed, or is another's.
+    """
+
+    content: bytes
+    mark: tuple[object, ...]
+
+
+class LockFile(Protocol):
+    """The lock's file as one who wants it, or has it, deals with it."""
+
+    def create(self, content: bytes) -> bool:
+        """Take the lock if nobody has it."""
+
+    def look(self) -> SeenLock | None:
+        """Return the lock that somebody has."""
+
+    def take_over(self, dead: SeenLock, content: bytes) -> bool:
+        """Take the lock from a dead owner, unless somebody was faster or it lives after all."""
+
+    def renew(self, content: bytes) -> bool:
+        """Show that the owner lives; return False if the lock is not its own any more."""
+
+    def is_ours(self) -> bool:
+        """Return whether the lock is still the one that was taken."""
+
+    def remove(self) -> None:
+        """Give the lock back, unless it is another's by now."""
+
+
+class LocalLockFile:
+    """A lock on a local disk, or one that hosts share and that has `flock` and hard links.
+
+    Args:
+        location: of the table.
+        name: of the file in it.
+    """
+
+    def __init__(self, location: Location, name: str) -> None:
+        self._location = location
+        self._name = name
+        self._path = location.resolve(name)[1]
+        self._descriptor = -1
+
+    def create(self, content: bytes) -> bool:
+        """Take the lock if nobody has it."""
+        try:
+            self._location.create(self._name, content)
+        except FileExistsError:
+            return False
+        except OSError:
+            # The name is there, perhaps, and only not on disk: no lock outlives a power failure.
+            seen = self.look()
+            if seen is None or seen.content != content:
+                raise
+        try:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False  # this took longer than the lease: another took it over
+        if _seen(descriptor).content != content:
+            os.close(descriptor)  # and made one of its own
+            return False
+        self._descriptor = descriptor
+        return True
+
+    def look(self) -> SeenLock | None:
+        """Return the lock that somebody has."""
+        with suppress(FileNotFoundError), open(open_regular(self._path), "rb") as file:
+            return _seen(file.fileno())
+        return None
+
+    def take_over(self, dead: SeenLock, content: bytes) -> bool:
+        """Remove the lock of a dead owner, and take it if nobody else does."""
+        try:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return self.create(content)
+        try:
+            with _alone(descriptor) as is_alone:
+                if not is_alone or _seen(descriptor).mark != dead.mark:
+                    return False
+                if _leads_to(self._path, descriptor):
+                    os.unlink(self._path)
+        finally:
+            os.close(descriptor)
+        return self.create(content)
+
+    def renew(self, content: bytes) -> bool:
+        """Let the file be written now."""
+        os.utime(self._descriptor)
+        return _leads_to(self._path, self._descriptor)
+
+    def is_ours(self) -> bool:
+        """Return whether the lock is still the one that was taken."""
+        return _leads_to(self._path, self._descriptor)
+
+    def remove(self) -> None:
+        """Give the lock back, unless it is another's by now."""
+        try:
+            with _alone(self._descriptor) as is_alone:
+                if is_alone and self.is_ours():
+                    os.unlink(self._path)
+        finally:
+            os.close(self._descriptor)
+
+
+class ObjectLockFile:
+    """A lock on S3.
+
+    Args:
+        location: of the table.
+        name: of the object in it.
+    """
+
+    def __init__(self, location: Location, name: str) -> None:
+        self._location = location
+        self._puts = location.conditional_puts()
+        self._name = name
+        self._path = location.resolve(name)[1]
+        self._tag = ""
+
+    def create(self, content: bytes) -> bool:
+        """Take the lock if nobody has it."""
+        try:
+            self._tag = self._puts.create(self._path, content)
+        except FileExistsError:
+            return False
+        except OSError:
+            self._tag = self._tag_of(content)
+            if not self._tag:
+                raise
+        return True
+
+    def look(self) -> SeenLock | None:
+        """Return the lock that somebody has."""
+        try:
+            content, tag = self._puts.read(self._path)
+        except FileNotFoundError:
+            return None
+        return SeenLock(content, (tag,))
+
+    def take_over(self, dead: SeenLock, content: bytes) -> bool:
+        """Put our lock in the place of a dead owner's."""
+        self._tag = self._replace(content, str(dead.mark[0]))
+        return bool(self._tag)
+
+    def renew(self, content: bytes) -> bool:
+        """Put the lock again; its content has to be another."""
+        self._tag = self._replace(content, self._tag)
+        return bool(self._tag)
+
+    def is_ours(self) -> bool:
+        """Return whether the lock is still the one that was taken."""
+        seen = self.look()
+        return seen is not None and seen.mark == (self._tag,)
+
+    def remove(self) -> None:
+        """Give the lock back, unless it is another's by now."""
+        if self.is_ours():
+            self._location.delete(self._name)
+
+    def _replace(self, content: bytes, tag: str) -> str:
+        """Put a lock in the place of a known one; return its tag, empty if that is another's."""
+        try:
+            return self._puts.replace(self._path, content, tag) or ""
+        except OSError:
+            put = self._tag_of(content)
+            if not put:
+                raise
+            return put
+
+    def _tag_of(self, content: bytes) -> str:
+        """Return the tag of a lock that was put, though the answer was lost; empty if it is not."""
+        seen = self.look()
+        return str(seen.mark[0]) if seen is not None and seen.content == content else ""
+
+
+def _seen(descriptor: int) -> SeenLock:
+    found = os.fstat(descriptor)
+    content = os.pread(descriptor, min(found.st_size, _MOST_BYTES), 0)
+    return SeenLock(content, (found.st_dev, found.st_ino, found.st_mtime_ns))
+
+
+def _leads_to(path: str, descriptor: int) -> bool:
+    try:
+        named = os.stat(path)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(named, os.fstat(descriptor))
+
+
+@contextmanager
+def _alone(descriptor: int) -> Iterator[bool]:
+    """Hold the `flock` of a file, if nobody else does: who does is about to remove it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)

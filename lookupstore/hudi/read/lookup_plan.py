@@ -1,0 +1,194 @@
+"""What a lookup in a Hudi table answers: planned once, and pickled where it goes.
+
+A row of the table tells whether record keys and partition paths are made of columns as Hudi's usual
+key generators do it: what others make would be looked for in vain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lookupstore.columnar.file_lookup import Build
+from lookupstore.errors import FormatError
+from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.file_group.key_files import read_key_file
+from lookupstore.hudi.keys.key_generator import partition_paths, record_keys
+from lookupstore.hudi.meta_columns import RECORD_KEY
+from lookupstore.hudi.options import TableOptions
+from lookupstore.hudi.view import TableView
+from lookupstore.keys.schema import KeySchema
+from lookupstore.storage.location import Location
+
+
+@dataclass(frozen=True)
+class LookupPlan:
+    """What a `TableLookup` looks up; it is pickled with it.
+
+    Attributes:
+        location: of the table.
+        options: of the table.
+        files: current base files, by partition path and file id.
+        key: columns that keys are given as.
+        named: whether a record key of one column is written `name:value`.
+        everywhere: whether a key is looked for in all partitions, not in its own only.
+        values: columns of an answer.
+        build: when to make lookup files, as of `ColumnarFiles`.
+    """
+
+    location: Location
+    options: TableOptions
+    files: tuple[FileSlice, ...]
+    key: KeySchema
+    named: bool
+    everywhere: bool
+    values: pa.Schema
+    build: Build
+
+    @property
+    def texts(self) -> list[str]:
+        """Return the key columns whose values two rows of one record key may have otherwise.
+
+        Nothing in a record key of several columns is escaped, nor in a partition path.
+        """
+        options = self.options
+        parts = options.record_key if len(options.record_key) > 1 else ()
+        if not self.everywhere:
+            parts += options.partition_by
+        return [f.name for f in self.key.schema if f.name in parts and pa.types.is_string(f.type)]
+
+    @property
+    def stored(self) -> pa.Schema:
+        """Return the columns that lookup files hold."""
+        fields = list(self.values)
+        fields += [self.key.schema.field(name) for name in self.texts]
+        return pa.schema([field.with_nullable(True) for field in fields])
+
+
+def plan_lookup(
+    view: TableView,
+    key: Sequence[str] | None,
+    columns: Sequence[str] | None,
+    as_of: str | None,
+    build: Build,
+) -> LookupPlan:
+    """Plan lookups in a table; the arguments and what is raised are those of `TableLookup`."""
+    options, uri = view.options, view.location.uri
+    if not (options.meta_fields and options.record_key):
+        raise FormatError(f"{uri}: base files have no record keys")
+    names, everywhere = _key_names(options, key, uri)
+    schema = view.schema
+    for name in names:
+        kind = schema.field(name).type
+        if not (pa.types.is_string(kind) or pa.types.is_signed_integer(kind)):
+            raise TypeError(
+                f"key: the column {name!r} is {kind}, whose text in a key depends on settings of "
+                "Hudi; keys are of strings and integers. Build a store of the table's rows: "
+                "lookupstore.build(table.scan_batches(), path, key=...)"
+            )
+    values = [name for name in view.table_schema.columns.names if name not in names]
+    if columns is not None:
+        if RECORD_KEY in columns:
+            raise KeyError(f"columns: {RECORD_KEY!r} is computed from the key; leave it out")
+        values = [name for name in view.names(columns) if name not in names]
+    files = tuple(group.current for group in view.groups(as_of))
+    key_schema = KeySchema(pa.schema([schema.field(name).with_nullable(False) for name in names]))
+    return LookupPlan(
+        location=view.location,
+        options=options,
+        files=files,
+        key=key_schema,
+        named=_is_named(view.location, options, files, everywhere),
+        everywhere=everywhere,
+        values=pa.schema([schema.field(name).with_nullable(True) for name in values]),
+        build=build,
+    )
+
+
+def _key_names(
+    options: TableOptions, key: Sequence[str] | None, uri: str
+) -> tuple[list[str], bool]:
+    """Return the key columns, and whether keys are looked for in all partitions."""
+    both = list(dict.fromkeys([*options.record_key, *options.partition_by]))
+    for names in (both, list(options.record_key)):
+        if key is None or sorted(key) == sorted(names):
+            partitioned = bool(options.partition_by) and set(options.partition_by) <= set(names)
+            return names, not partitioned
+    assert key is not None
+    more = [name for name in options.partition_by if name not in options.record_key]
+    with_partition = f", or these and the partition columns {more}" if more else ""
+    raise KeyError(
+        f"key is {list(key)}; the record key of {uri} is {list(options.record_key)}: give these "
+        f"columns{with_partition}"
+    )
+
+
+def _is_named(
+    location: Location, options: TableOptions, files: Sequence[FileSlice], everywhere: bool
+) -> bool:
+    """Return whether a record key of one column is written `name:value`, as a row of the table is.
+
+    Raises:
+        FormatError: the row has another key, or is in another folder, than its columns say.
+    """
+    wanted = list(dict.fromkeys([*options.record_key, *options.partition_by]))
+    for file in files:
+        known, _ = read_key_file(location, file)
+        for batch in known.source.batches([RECORD_KEY, *wanted]):
+            if not batch.num_rows:
+                continue
+            row = batch.slice(0, 1)
+            stored = row.column(RECORD_KEY)[0].as_py()
+            for named in (False, True) if len(options.record_key) == 1 else (True,):
+                if record_keys(row, options.record_key, named=named)[0].as_py() == stored:
+                    break
+            else:
+                raise FormatError(
+                    f"{known.shown}: the record key {stored!r} is not what Hudi's key generators "
+                    f"make of the columns {', '.join(options.record_key)}. Build a store of the "
+                    "table's rows: lookupstore.build(table.scan_batches(), path, key=...)"
+                )
+            path = None if everywhere else _paths(row, options)[0].as_py()
+            if path not in (None, file.group.partition):
+                raise FormatError(
+                    f"{known.shown}: the columns {', '.join(options.partition_by)} make the "
+                    f"partition path {path!r} of its first row, not that of its folder; give the "
+                    "record key alone, which is looked up in all partitions"
+                )
+            return named
+    return False
+
+
+def partition_codes(
+    given: pa.RecordBatch, options: TableOptions
+) -> tuple[npt.NDArray[np.int64], list[str | None]]:
+    """Return the partition paths, and which one each row is of; None: no folder is called so."""
+    columns = given.select(list(options.partition_by))
+    schema = KeySchema(columns.schema)
+    coded = schema.encode(columns).dictionary_encode()
+    values = schema.decode(coded.dictionary.cast(pa.large_binary()))
+    try:
+        of_value: list[str | None] = _paths(values, options).to_pylist()
+    except ValueError:  # one of them has a part such as `..`, which no table has
+        of_value = [_path_or_none(values.slice(at, 1), options) for at in range(len(values))]
+    numbers = {path: number for number, path in enumerate(dict.fromkeys(of_value))}
+    codes = np.array([numbers[path] for path in of_value], np.int64)
+    return codes[coded.indices.to_numpy(zero_copy_only=False)], list(numbers)
+
+
+def _path_or_none(row: pa.RecordBatch, options: TableOptions) -> str | None:
+    try:
+        path: str | None = _paths(row, options)[0].as_py()
+    except ValueError:
+        path = None
+    return path
+
+
+def _paths(rows: pa.RecordBatch, options: TableOptions) -> pa.DictionaryArray:
+    return partition_paths(
+        rows, options.partition_by, hive_style=options.hive_style, url_encode=options.url_encode
+    )

@@ -1,0 +1,122 @@
+"""A table where a path of columnar files could be: its current rows, in its data columns.
+
+What the meta columns say is of the table and not of a row, and each is text: who wants them gives
+`HudiTable.scan()`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pyarrow as pa
+import xxhash
+
+from lookupstore.columnar.source_file import SourceFile, latest_value, parquet_source, said_by
+from lookupstore.errors import StaleStoreError
+from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.file_group.scan import BaseFiles
+from lookupstore.hudi.meta_columns import META_COLUMNS
+from lookupstore.hudi.read.scan_plan import plan_scan
+from lookupstore.hudi.view import TableView, read_view
+from lookupstore.source.source import Source
+from lookupstore.storage.location import Location
+from lookupstore.storage.read_errors import READ_ERRORS
+
+# Footers that are read at one time.
+_THREADS = 16
+
+
+def table_source(path: str) -> Source:
+    """Return the current rows of a table as the source of a store.
+
+    Args:
+        path: folder or URI of the table.
+
+    Raises:
+        FormatError: it is of a kind that is not read; the error names the property.
+        CorruptionError: it is damaged.
+
+    >>> import tempfile
+    >>> from lookupstore.hudi import HudiTable
+    >>> folder = tempfile.mkdtemp()
+    >>> table = HudiTable.create(folder, pa.schema({"id": pa.int64()}), record_key=["id"])
+    >>> _ = table.insert(pa.table({"id": [1, 2]}))
+    >>> source = table_source(folder)
+    >>> source.schema.names, source.count_rows()
+    (['id'], 2)
+    """
+    view = read_view(Location(path))
+    plan = plan_scan(view, data_columns(view))
+
+    def batches(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return replace(plan, columns=tuple(columns)).batches(plan.files)
+
+    def count_rows() -> int | None:
+        paths = [file.path for file in plan.files]
+        try:
+            return int(BaseFiles(plan.location, paths, plan.schema).dataset().count_rows())
+        except READ_ERRORS:  # who reads the rows says which file it is
+            return None
+
+    files = f"{len(plan.files)} file{'s'[: len(plan.files) != 1]}"
+    return Source(
+        plan.wanted,
+        f"{view.location.uri} (Hudi table, {files})",
+        batches,
+        count_rows,
+        is_files=True,
+        fingerprint=_fingerprint(view),
+    )
+
+
+def table_files(
+    path: str, *, latest_partition: str | None = None
+) -> tuple[pa.Schema, list[SourceFile]]:
+    """Return the data columns of a table, and the base files that have its current rows.
+
+    Args:
+        path: folder or URI of the table.
+        latest_partition: name of the `name=value` folders of which only the greatest value counts.
+
+    Raises:
+        FormatError: the table is of a kind that is not read; the error names the property.
+        CorruptionError: it is damaged.
+        StaleStoreError: a file went meanwhile: a clean came between.
+        ValueError: there are no folders of that name.
+    """
+    view = read_view(Location(path))
+    slices = [group.current for group in view.groups(None)]
+    if latest_partition is not None:
+        values = [said_by(file.group.partition).get(latest_partition) for file in slices]
+        latest = latest_value(values, latest_partition, view.location.uri)
+        slices = [file for file, value in zip(slices, values, strict=True) if value == latest]
+    with ThreadPoolExecutor(_THREADS, "lookupstore-footer") as pool:
+        files = list(pool.map(lambda file: _base_file(view, file), slices))
+    return view.table_schema.columns, files
+
+
+def data_columns(view: TableView) -> list[str]:
+    """Return the names of the columns of a table that are no meta columns."""
+    return [name for name in view.schema.names if name not in META_COLUMNS]
+
+
+def _base_file(view: TableView, file: FileSlice) -> SourceFile:
+    """Return a base file with those of its columns that the table has."""
+    try:
+        source, _ = parquet_source(*view.location.resolve(file.path))
+    except FileNotFoundError:
+        shown = view.location.show(file.path)
+        raise StaleStoreError(f"{shown}: gone; it was cleaned or rolled back") from None
+    names = set(data_columns(view))
+    return replace(source, schema=pa.schema([one for one in source.schema if one.name in names]))
+
+
+def _fingerprint(view: TableView) -> str:
+    """Return what every completed write changes, also one that was requested before others."""
+    writes = [(one.time, one.action, one.position) for one in view.timeline.writes()]
+    # Of which columns there are, a commit may say something else without a new row.
+    said = [view.location.uri, writes, str(view.table_schema.columns)]
+    return xxhash.xxh3_128_hexdigest(json.dumps(said).encode())

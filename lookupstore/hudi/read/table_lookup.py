@@ -1,0 +1,400 @@
+"""``TableLookup``: a Hudi table that answers what is at a key, by a lookup file a base file.
+
+Which base files may have a key say the footers: key ranges, then filters. What is left is looked up
+in lookup files that hold record keys and the values that are wanted, as for columnar files: each is
+made on the host that asks, once. Base files never change, so a commit makes only those of the file
+groups that it wrote.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from lookupstore.columnar.file_lookup import BUILDS, Build, FileLookup
+from lookupstore.columnar.held_lookups import HeldLookups
+from lookupstore.columnar.lookup_file import plan_lookup_file
+from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.hostcache.cache import Residency
+from lookupstore.hudi.file_group.key_files import KeyFile, KnownFiles
+from lookupstore.hudi.file_group.key_ranges import KeyRanges
+from lookupstore.hudi.keys.key_generator import record_keys
+from lookupstore.hudi.meta_columns import RECORD_KEY
+from lookupstore.hudi.read.lookup_plan import LookupPlan, partition_codes, plan_lookup
+from lookupstore.hudi.timeline.timeline import given_time
+from lookupstore.hudi.view import read_view
+from lookupstore.keys.arguments import encode_keys
+from lookupstore.keys.schema import KeySchema
+from lookupstore.storage.location import Location
+
+Rows = npt.NDArray[np.int64]
+
+_MEMORY = 128 << 20
+# Footers that are read at one time: most of that is waiting for an object store.
+_FOOTER_THREADS = 16
+# Lookup files that stay open, of all tables: each takes file descriptors.
+_MOST_OPEN = 256
+
+# What footers say stays for tables that are opened later: base files never change.
+_known = KnownFiles()
+# Lookup files that may be open, the one that was asked last at the end: who joins with each commit
+# of a table asks a new object each time.
+_open: OrderedDict[FileLookup, None] = OrderedDict()
+_open_lock = threading.Lock()
+
+
+class TableLookup(HeldLookups):
+    """Answers what is at a key of a Hudi table, as the table was when this object was made.
+
+    Keys are values of the record key's columns; with those of the partition beside them, a key is
+    looked for in its own partition, else in all. A key with a null is not found.
+
+    Args:
+        path: folder or URI of the table.
+        key: the columns that keys are given as: those of the record key, or those and the ones of
+            the partition, in any order; None: all of these.
+        columns: of an answer; None: all data columns that are not in the key.
+        as_of: request time of the last instant that counts; None: the latest.
+        build: when to make the lookup file of a base file, as of `lookupstore.columnar`.
+        residency: where lookup files of this host are; None takes that of the host.
+
+    Raises:
+        FileNotFoundError: there is no such table.
+        KeyError: a column that the table does not have; or `key` lacks columns, or has others.
+        TypeError: a key column is neither string nor integer: its text depends on settings of Hudi.
+        ValueError: an argument is out of range.
+        FormatError: the table is of a kind that is not read; or its record keys, or partition
+            paths, are not made of columns as Hudi does it.
+        CorruptionError: the table is damaged.
+
+    >>> import tempfile
+    >>> from lookupstore.hudi import HudiTable
+    >>> folder = tempfile.mkdtemp()
+    >>> schema = pa.schema({"id": pa.int64(), "name": pa.string()})
+    >>> users = HudiTable.create(folder, schema, record_key=["id"], name="users")
+    >>> _ = users.insert(pa.table({"id": [1, 2], "name": ["Ada", "Grace"]}))
+    >>> with TableLookup(folder) as lookup:
+    ...     lookup.lookup([2, 7]).to_pydict()
+    {'name': ['Grace', None]}
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | Location,
+        *,
+        key: str | Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
+        as_of: str | None = None,
+        build: Build = "auto",
+        residency: Residency | None = None,
+    ) -> None:
+        if build not in BUILDS:
+            raise ValueError(f"build is {build!r}; give {', '.join(map(repr, BUILDS))}")
+        view = read_view(path if isinstance(path, Location) else Location(path))
+        names = [key] if isinstance(key, str) else None if key is None else list(key)
+        values = [columns] if isinstance(columns, str) else columns
+        self._start(plan_lookup(view, names, values, given_time("as_of", as_of), build), residency)
+
+    def _start(self, plan: LookupPlan, residency: Residency | None) -> None:
+        self._plan = plan
+        self._residency = Residency() if residency is None else residency
+        self._lookups: dict[int, FileLookup] = {}
+        self._ranges: dict[int, KeyRanges] = {}
+        self.path = plan.location.uri
+        said = [
+            *(file.path for file in plan.files),
+            *map(str, (plan.key.schema, plan.values, plan.build)),
+        ]
+        self.id = xxhash.xxh3_128_hexdigest("\n".join([self.path, *said]).encode())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self._plan,)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Return the names of the key columns."""
+        return tuple(self._plan.key.names)
+
+    @property
+    def key_schema(self) -> KeySchema:
+        """Return the key columns."""
+        return self._plan.key
+
+    @property
+    def value_schema(self) -> pa.Schema:
+        """Return the columns of an answer."""
+        return self._plan.values
+
+    @property
+    def num_files(self) -> int:
+        """Return the number of base files."""
+        return len(self._plan.files)
+
+    @property
+    def num_rows(self) -> int:
+        """Return the number of rows, by the footers of all files."""
+        return sum(file.source.num_rows for file in self._footers(range(len(self._plan.files))))
+
+    @property
+    def nbytes(self) -> int:
+        """Return the size of all base files."""
+        return sum(file.bytes for file in self._plan.files)
+
+    def lookup(
+        self, keys: Any, columns: str | Sequence[str] | None = None, *, found: bool | str = False
+    ) -> pa.Table:
+        """Return the value columns at many keys: row i answers key i, nulls where it is missing.
+
+        Args:
+            keys: the keys, in any of the forms of `lookupstore.keys.arguments`.
+            columns: value columns to give, in this order; None gives all.
+            found: append a boolean column `found`, or of the name given, which tells a missing key
+                from stored nulls.
+
+        Raises:
+            TypeError: keys of a wrong type or form; the error names the right one.
+            KeyError: a column that there is not.
+            ValueError: there is a value column of the name of `found`.
+            CorruptionError: a file is damaged, or a key is in two files of a partition, or twice
+                in one.
+            FormatError: a key is in two partitions, and was looked for in all; or a column of a
+                file has a type that the table's does not widen.
+            StaleStoreError: a file is gone: it was cleaned, or its commit was rolled back.
+            DiskQuotaError: a lookup file does not fit into the quota of the host.
+        """
+        schema = self._plan.values
+        names = [columns] if isinstance(columns, str) else columns
+        names = schema.names if names is None else list(names)
+        for name in names:
+            if name not in schema.names:
+                raise KeyError(f"columns: no value column {name!r}; value columns: {schema.names}")
+        mark = found if isinstance(found, str) else "found"
+        if found and mark in names:
+            raise ValueError(
+                f"found={found!r}: there is a value column {mark!r}; give another name"
+            )
+        places, parts = self._found(keys)
+        missing = places < 0
+        taken = pa.array(places, mask=missing)
+        table = pa.table(
+            [self._gathered(schema.field(name), parts).take(taken) for name in names], names=names
+        )
+        if found and names:
+            return table.append_column(mark, pa.array(~missing))
+        if names:
+            return table
+        # An Arrow table knows its length by its columns, until the last one is deselected.
+        marked = pa.table({mark: pa.array(~missing)})
+        return marked if found else marked.select([])
+
+    def contains(self, keys: Any) -> pa.BooleanArray:
+        """Return for each of many keys whether the table has it: Arrow booleans, never null.
+
+        Raises: what `lookup` does.
+        """
+        return pa.array(self._found(keys)[0] >= 0)
+
+    def _found(self, keys: Any) -> tuple[Rows, list[tuple[int, pa.Array]]]:
+        """Return where the answer to each key is among those of all files; -1: nowhere.
+
+        The answers are the packed rows of each file, with its number.
+        """
+        encoded = encode_keys(keys, self._plan.key)
+        places = np.full(len(encoded), -1, np.int64)
+        asked = np.flatnonzero(encoded.is_valid().to_numpy(zero_copy_only=False))
+        given = self._plan.key.decode(encoded.drop_null())
+        has_key = self._has_key(given)
+        if not has_key.all():
+            asked, given = asked[has_key], given.filter(pa.array(has_key))
+        parts: list[tuple[int, pa.Array]] = []
+        if not len(asked):
+            return places, parts
+        record_key = self._plan.options.record_key
+        texts = record_keys(given, record_key, named=self._plan.named or len(record_key) > 1)
+        column = texts.combine_chunks().cast(pa.large_binary())
+        count = 0
+        for files, rows in self._tasks(given):
+            wanted = column if rows is None else column.take(pa.array(rows))
+            for number, hits, packed in self._hits(files, wanted):
+                at = hits if rows is None else rows[hits]
+                at, packed = self._same(given, number, at, packed)
+                again = np.flatnonzero(places[asked[at]] >= 0)
+                if len(again):
+                    row = int(at[again[0]])
+                    other = _part_of(parts, int(places[asked[row]]))
+                    raise self._in_two(column[row].as_py(), number, other)
+                places[asked[at]] = np.arange(count, count + len(at))
+                parts.append((number, packed))
+                count += len(at)
+        return places, parts
+
+    def _has_key(self, given: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        """Return which rows have a record key at all: no table has one of empty texts only."""
+        has = np.zeros(given.num_rows, bool)
+        for name in self._plan.options.record_key:
+            column = given.column(name)
+            if not pa.types.is_string(column.type):
+                return np.ones(given.num_rows, bool)
+            has |= pc.greater(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
+        return has
+
+    def _tasks(self, given: pa.RecordBatch) -> Iterator[tuple[range, Rows | None]]:
+        """Yield the numbers of files that are asked, and the rows that they are for; None: all."""
+        plan = self._plan
+        if plan.everywhere:
+            yield range(len(plan.files)), None
+            return
+        codes, paths = partition_codes(given, plan.options)
+        order = np.argsort(codes, kind="stable")
+        starts = np.searchsorted(codes[order], np.arange(len(paths) + 1))
+        numbers = {path: number for number, path in enumerate(paths)}
+        first = 0
+        for partition, slices in groupby(plan.files, lambda file: file.group.partition):
+            files = range(first, first + sum(1 for _ in slices))
+            first = files.stop
+            number = numbers.get(partition)
+            if number is not None:
+                rows = order[starts[number] : starts[number + 1]]
+                if len(rows):
+                    yield files, rows
+
+    def _hits(self, files: range, keys: pa.Array) -> Iterator[tuple[int, Rows, pa.Array]]:
+        """Yield the number of each file that has keys, their rows, and the packed answers."""
+        known = self._footers(files)
+        ranges = self._ranges.get(files.start)
+        if ranges is None:
+            ranges = self._ranges[files.start] = KeyRanges(
+                pa.array([file.least for file in known], pa.large_binary()),
+                pa.array([file.greatest for file in known], pa.large_binary()),
+            )
+        candidates = ranges.candidates(keys)
+        counts = candidates.counts
+        for at in np.flatnonzero(counts).tolist():
+            number, file = files[at], known[at]
+            if not file.source.num_rows:
+                continue
+            lookup = self._lookup_of(number, file)
+            rows = candidates.rows(at).astype(np.int64)
+            wanted = candidates.keys.take(pa.array(candidates.places(at)))
+            if not lookup.is_made():  # a lookup file has a filter of its own, which is faster
+                bloom = _known.filter(self._plan.location, self._plan.files[number])
+                if bloom is not None:
+                    maybe = np.flatnonzero(bloom.test(wanted))
+                    rows, wanted = rows[maybe], wanted.take(pa.array(maybe))
+            if not len(rows):
+                continue
+            try:
+                hits, packed = lookup.rows_at(wanted)
+            except ValueError as error:  # what the base file must not have: a key twice
+                raise CorruptionError(file.shown, 0, "each record key once", error) from None
+            if len(hits):
+                yield number, rows[hits], packed
+
+    def _same(
+        self, given: pa.RecordBatch, number: int, rows: Rows, packed: pa.Array
+    ) -> tuple[Rows, pa.Array]:
+        """Leave out rows whose texts make the same key of other values."""
+        for name in self._plan.texts:
+            stored = self._column(self._plan.key.schema.field(name), number, packed)
+            asked = given.column(name).take(pa.array(rows))
+            same = pc.fill_null(pc.equal(stored, asked), False)
+            if same.false_count:
+                packed = packed.filter(same)
+                rows = rows[same.to_numpy(zero_copy_only=False)]
+        return rows, packed
+
+    def _gathered(self, field: pa.Field, parts: Iterable[tuple[int, pa.Array]]) -> pa.Array:
+        columns = [self._column(field, number, rows) for number, rows in parts]
+        return pa.concat_arrays(columns) if columns else pa.array([], field.type)
+
+    def _column(self, field: pa.Field, number: int, rows: pa.Array) -> pa.Array:
+        """Return a column of rows of one file in the table's type, null if the file lacks it."""
+        lookup = self._lookups[number]
+        row_schema = lookup.plan.build.row_schema
+        if field.name not in row_schema.schema.names:
+            return pa.nulls(len(rows), field.type)
+        try:
+            column = row_schema.unpack(rows, [field.name]).column(0)
+        except FormatError as error:
+            path = lookup.made().path
+            raise CorruptionError(path, 0, "rows of the file's columns", error) from None
+        if column.type == field.type:
+            return column
+        try:
+            return column.cast(field.type)
+        except pa.ArrowException as error:
+            raise FormatError(
+                f"{lookup.plan.source.uri}: the column {field.name!r} is {column.type}, which "
+                f"cannot be widened to {field.type}: {error}"
+            ) from error
+
+    def _lookup_of(self, number: int, file: KeyFile) -> FileLookup:
+        lookup = self._lookups.get(number)
+        if lookup is None:
+            stored = self._plan.stored.names
+            plan = plan_lookup_file(
+                file.source, [RECORD_KEY], stored, "value" if stored else "presence", "error"
+            )
+            lookup = FileLookup(
+                plan, None, self._residency, self._plan.build, _MEMORY, self._let_go
+            )
+            self._lookups[number] = lookup
+        with _open_lock:
+            _open[lookup] = None
+            _open.move_to_end(lookup)
+            more = range(len(_open) - _MOST_OPEN)
+            oldest = [_open.popitem(last=False)[0] for _ in more]
+        for one in oldest:
+            one.let_go()
+        return lookup
+
+    def _footers(self, files: range) -> list[KeyFile]:
+        location, slices = self._plan.location, self._plan.files
+        if len(files) < 2:
+            return [_known.file(location, slices[number]) for number in files]
+        with ThreadPoolExecutor(min(_FOOTER_THREADS, len(files)), "lookupstore-footer") as pool:
+            return list(pool.map(lambda number: _known.file(location, slices[number]), files))
+
+    def _in_two(self, key: bytes, number: int, other: int) -> CorruptionError | FormatError:
+        one, two = self._plan.files[other], self._plan.files[number]
+        show = self._plan.location.show
+        text = key.decode("utf-8", "replace")
+        if one.group.partition == two.group.partition:
+            return CorruptionError(
+                show(two.path), 0, f"no record key of {show(one.path)}", f"{text!r} in both"
+            )
+        named = ", ".join(map(repr, self._plan.options.partition_by))
+        return FormatError(
+            f"the record key {text!r} is in {show(one.path)} and in {show(two.path)}: in this "
+            f"table a key is unique only within its partition; also give the partition columns "
+            f"{named}"
+        )
+
+    def _asked(self) -> Iterable[FileLookup]:
+        return self._lookups.values()
+
+    def __repr__(self) -> str:
+        return f"<TableLookup {self.path}: {self.num_files} files, key {', '.join(self.key)}>"
+
+
+def _restored(plan: LookupPlan) -> TableLookup:
+    lookup = TableLookup.__new__(TableLookup)
+    lookup._start(plan, None)
+    return lookup
+
+
+def _part_of(parts: Sequence[tuple[int, pa.Array]], place: int) -> int:
+    """Return the number of the file that has an answer."""
+    ends = np.cumsum([len(rows) for _, rows in parts])
+    return parts[int(np.searchsorted(ends, place, "right"))][0]

@@ -1,0 +1,355 @@
+"""Check all of a table: its timeline, names, files, footers, keys and statistics, and what is left.
+
+What is wrong is found and listed, not raised: one damaged file does not hide another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookupstore.errors import LookupStoreError
+from lookupstore.hudi.file_group.bloom import BloomFilter
+from lookupstore.hudi.file_group.groups import FileGroup, FileSlice, parse_base_file
+from lookupstore.hudi.file_group.key_entries import own_entry
+from lookupstore.hudi.file_group.key_files import KeyFile, read_unverified
+from lookupstore.hudi.file_group.key_ranges import KeyRanges
+from lookupstore.hudi.meta_columns import COMMIT_TIME, META_COLUMNS, RECORD_KEY
+from lookupstore.hudi.services.leftovers import find_leftovers
+from lookupstore.hudi.timeline.commit import WriteStat, parse_commit
+from lookupstore.hudi.timeline.names import GroupId
+from lookupstore.hudi.timeline.plans import (
+    CleanerPlan,
+    CleanMetadata,
+    RequestedReplace,
+    RollbackMetadata,
+    RollbackPlan,
+    SavepointMetadata,
+    parse_plan,
+)
+from lookupstore.hudi.timeline.timeline import (
+    CLEAN,
+    CLUSTERING,
+    REPLACE,
+    ROLLBACK,
+    SAVEPOINT,
+    Instant,
+    State,
+)
+from lookupstore.hudi.view import TableView
+from lookupstore.sorting._sort import sort_keys
+
+_RESULTS: Mapping[str, Any] = {
+    ROLLBACK: RollbackMetadata,
+    CLEAN: CleanMetadata,
+    SAVEPOINT: SavepointMetadata,
+}
+_PLANS: Mapping[str, Any] = {
+    ROLLBACK: RollbackPlan,
+    CLEAN: CleanerPlan,
+    REPLACE: RequestedReplace,
+    CLUSTERING: RequestedReplace,
+}
+_PARTITION_PATH, _FILE_NAME = META_COLUMNS[3:5]
+# How many rows one finding names.
+_SAMPLE = 3
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding: what is wrong with a table, or left over.
+
+    Attributes:
+        kind: `timeline`, `file`, `filter`, `range`, `row`, `duplicate`, `statistics`, `missing`, or
+            `leftover`, which does no harm.
+        path: of the file, relative to the table.
+        problem: what it is.
+    """
+
+    kind: str
+    path: str
+    problem: str
+
+    @property
+    def is_damage(self) -> bool:
+        """Return whether readers, or writers, see something that is wrong."""
+        return self.kind != "leftover"
+
+
+@dataclass(frozen=True)
+class TableCheck:
+    """What `HudiTable.verify` has read and found.
+
+    Attributes:
+        instants: that were read.
+        files: current base files that were read.
+        rows: that they have.
+        bytes: that they have.
+        findings: what is wrong; none: all is well.
+    """
+
+    instants: int
+    files: int
+    rows: int
+    bytes: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_ok(self) -> bool:
+        """Return whether nothing is damaged."""
+        return not any(finding.is_damage for finding in self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as plain JSON values."""
+        return {
+            "ok": self.is_ok,
+            **asdict(self),
+            "findings": [asdict(one) for one in self.findings],
+        }
+
+
+def check_table(view: TableView) -> TableCheck:
+    """Read every byte of the current base files and of the timeline, and check all of it.
+
+    Memory is taken for the record keys of one partition.
+
+    Args:
+        view: of the table; what others commit meanwhile does not count.
+
+    Raises:
+        OSError: a file could not be read, which says nothing about what is in it.
+    """
+    check = _Check(view)
+    check.timeline()
+    groups = check.groups()
+    check.statistics(groups)
+    partition, keys = "", _Keys()
+    for group in groups:
+        if group.id.partition != partition:
+            check.duplicates(keys)
+            partition, keys = group.id.partition, _Keys()
+        check.file(group.current, keys)
+    check.duplicates(keys)
+    check.leftovers()
+    return TableCheck(
+        instants=len(view.timeline.instants),
+        files=check.files,
+        rows=check.rows,
+        bytes=check.bytes,
+        findings=tuple(check.findings),
+    )
+
+
+class _Keys:
+    """Hold the record keys of a partition's files."""
+
+    def __init__(self) -> None:
+        self.arrays: list[pa.Array] = []
+        self.paths: list[str] = []
+
+    def add(self, path: str, keys: pa.Array) -> None:
+        self.arrays.append(keys)
+        self.paths.append(path)
+
+
+class _Rows:
+    """Check rows of one file, and remember the first few that are wrong in each way."""
+
+    def __init__(self, file: FileSlice, known: KeyFile, bloom: BloomFilter | None) -> None:
+        self._file = file
+        self._bloom = bloom
+        self._ranges = KeyRanges(_one(known.least), _one(known.greatest))
+        self._shown_range = f"{known.least!r} to {known.greatest!r}"
+        self._wrong: dict[tuple[str, str], list[str]] = {}
+        self.count = 0
+
+    def check(self, batch: pa.RecordBatch) -> None:
+        """Look at the meta columns of some rows."""
+        self.count += batch.num_rows
+        keys = batch.column(batch.schema.names.index(RECORD_KEY)).cast(pa.string())
+        there = pc.fill_null(pc.greater(pc.binary_length(keys), 0), False)
+        self._note("row", "has rows without a record key, such as", pc.invert(there), keys)
+        for name, value in (
+            (_FILE_NAME, self._file.name),
+            (_PARTITION_PATH, self._file.group.partition),
+        ):
+            column = batch.column(batch.schema.names.index(name))
+            wrong = pc.invert(pc.fill_null(pc.equal(column, value), False))
+            self._note("row", f"has rows with a wrong {name}, such as that of", wrong, keys)
+        times = batch.column(batch.schema.names.index(COMMIT_TIME))
+        late = pc.fill_null(pc.greater(times, self._file.time), True)
+        self._note("row", f"has rows of no commit up to {self._file.time}, such as", late, keys)
+        keys = keys.filter(there)
+        if self._bloom is not None and len(keys):
+            absent = pa.array(~self._bloom.test(keys))
+            self._note(
+                "filter", "the filter rules out keys that the file has, such as", absent, keys
+            )
+        outside = np.ones(len(keys), bool)
+        outside[self._ranges.candidates(keys).rows(0)] = False
+        problem = f"has keys outside its footer's range, {self._shown_range}, such as"
+        self._note("range", problem, pa.array(outside), keys)
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yield what kind of thing is wrong, and what."""
+        for (kind, problem), keys in self._wrong.items():
+            yield kind, f"{problem} {', '.join(map(repr, keys))}"
+
+    def _note(self, kind: str, problem: str, wrong: pa.Array, keys: pa.Array) -> None:
+        if wrong.true_count:
+            known = self._wrong.setdefault((kind, problem), [])
+            known += keys.filter(wrong)[:_SAMPLE].to_pylist()[: _SAMPLE - len(known)]
+
+
+def _one(key: bytes | None) -> pa.Array:
+    return pa.array([key], pa.binary())
+
+
+class _Check:
+    """Check one part after the other, and collect findings."""
+
+    def __init__(self, view: TableView) -> None:
+        self._view = view
+        self._stats: dict[str, WriteStat] = {}
+        self._replaced: set[GroupId] = set()
+        self._unread: set[str] = set()
+        self.findings: list[Finding] = []
+        self.files = 0
+        self.rows = 0
+        self.bytes = 0
+
+    def timeline(self) -> None:
+        """Read what instants say of themselves, in each of their states."""
+        for instant in self._view.timeline:
+            path = self._path(instant)
+            with self._finding("timeline", path):
+                if instant.is_completed:
+                    self._read_completed(instant)
+            if instant.action in _PLANS:
+                requested = replace(instant, state=State.REQUESTED, completed=None)
+                with self._finding("timeline", self._path(requested)):
+                    self._read_plan(requested)
+
+    def groups(self) -> list[FileGroup]:
+        """Return the file groups; none if nobody can tell them."""
+        with self._finding("file", ""):
+            return self._view.groups(None)
+        return []
+
+    def statistics(self, groups: list[FileGroup]) -> None:
+        """Compare what commits say that they wrote with the files that are there."""
+        committed = {instant.time for instant in self._view.timeline.writes()}
+        current = {group.current.path for group in groups}
+        last: dict[GroupId, FileSlice] = {}
+        for path in self._stats:
+            with self._finding("statistics", path):
+                file = parse_base_file(path, 0, path)
+                if file.group not in last or last[file.group].time < file.time:
+                    last[file.group] = file
+        for file in last.values():
+            if file.group not in self._replaced and file.path not in current:
+                self._add("missing", file.path, "committed, the newest of its group, but missing")
+        for group in groups:
+            for file in group.slices:
+                stat = self._stats.get(file.path)
+                if stat is None:
+                    # Commits that left the timeline had theirs; that of one that is there counts.
+                    if file.time in committed and file.time not in self._unread:
+                        self._add(
+                            "statistics", file.path, "committed, but its commit does not name it"
+                        )
+                elif stat.file_size_in_bytes != file.bytes:
+                    said = f"{stat.file_size_in_bytes} bytes as its commit says"
+                    self._add("statistics", file.path, f"has {file.bytes} bytes, not {said}")
+
+    def file(self, file: FileSlice, keys: _Keys) -> None:
+        """Read all of a current base file."""
+        with self._finding("file", file.path):
+            known, said = read_unverified(self._view.location, file)
+            bloom = None
+            with self._finding("filter", file.path):
+                own_entry(said, file.name, file.path)
+                bloom = BloomFilter.from_footer(said, file.path)
+            names = known.source.schema.names
+            absent = [name for name in META_COLUMNS if name not in names]
+            if absent:
+                self._add("file", file.path, f"has no column {', '.join(absent)}")
+                return
+            seen = _Rows(file, known, bloom)
+            for batch in known.source.batches(names):
+                seen.check(batch)
+                keys.add(file.path, batch.column(names.index(RECORD_KEY)).drop_null())
+            for kind, problem in seen.problems():
+                self._add(kind, file.path, problem)
+            stat = self._stats.get(file.path)
+            if stat is not None and stat.num_writes != seen.count:
+                said_rows = f"{stat.num_writes} rows as its commit says"
+                self._add("statistics", file.path, f"has {seen.count} rows, not {said_rows}")
+            self.files += 1
+            self.rows += seen.count
+            self.bytes += file.bytes
+
+    def duplicates(self, keys: _Keys) -> None:
+        """Look for keys that are in one partition twice."""
+        if not keys.arrays:
+            return
+        column = pa.chunked_array(keys.arrays, pa.string()).cast(pa.large_binary())
+        ends = np.cumsum([len(array) for array in keys.arrays])
+        order, same = sort_keys(column.combine_chunks())
+        if same is None:
+            return
+        for place in np.flatnonzero(same).tolist():
+            rows = sorted(order[place - 1 : place + 1].tolist())
+            first, second = (
+                keys.paths[int(np.searchsorted(ends, row, side="right"))] for row in rows
+            )
+            key = column[rows[0]].as_py().decode("utf-8", "replace")
+            self._add("duplicate", second, f"the key {key!r} is also in {first}")
+
+    def leftovers(self) -> None:
+        """Look for files that are no part of the table."""
+        with self._finding("file", ""):
+            for left in find_leftovers(self._view):
+                self._add("leftover", left.path, left.problem)
+
+    def _read_completed(self, instant: Instant) -> None:
+        content = self._view.folder.read(instant)
+        shown = self._view.folder.path(instant)
+        if instant.action in _RESULTS:
+            parse_plan(_RESULTS[instant.action], content, shown)
+        elif instant.is_write:
+            self._unread.add(instant.time)
+            parse_commit(content, shown)
+            for stats in (self._view.commit(instant).stats or {}).values():
+                self._stats.update({stat.path: stat for stat in stats if stat.path})
+            self._replaced |= self._view.replaced(instant)
+            self._unread.discard(instant.time)
+
+    def _read_plan(self, requested: Instant) -> None:
+        try:
+            content = self._view.folder.read(requested)
+        except FileNotFoundError:
+            return  # nobody needs it when the instant is completed
+        # An overwrite has nothing to plan.
+        if content or requested.action in (ROLLBACK, CLEAN):
+            parse_plan(_PLANS[requested.action], content, self._view.folder.path(requested))
+
+    def _path(self, instant: Instant) -> str:
+        return f"{self._view.options.timeline}/{instant.file_name}"
+
+    def _add(self, kind: str, path: str, problem: str) -> None:
+        self.findings.append(Finding(kind, path, problem))
+
+    @contextmanager
+    def _finding(self, kind: str, path: str) -> Iterator[None]:
+        """Let an error of ours be a finding."""
+        try:
+            yield
+        except LookupStoreError as error:
+            self._add(kind, path, str(error))

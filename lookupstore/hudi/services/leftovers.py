@@ -1,0 +1,56 @@
+"""What dead writers left in a table and nobody reads: files without an instant, and instants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lookupstore.hudi.locking.heartbeat import Heartbeats, heartbeat_name
+from lookupstore.hudi.options import META_FOLDER
+from lookupstore.hudi.view import TableView
+
+_MARKERS = f"{META_FOLDER}/.temp/"
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """A file that is left over, or of a writer that is at work now.
+
+    Attributes:
+        path: of the file, relative to the table.
+        problem: what it is.
+    """
+
+    path: str
+    problem: str
+
+
+def find_leftovers(view: TableView) -> Iterator[Leftover]:
+    """Yield what is left, by kind.
+
+    Raises:
+        CorruptionError: a Parquet file is called as no base file is.
+    """
+    timeline = view.timeline
+    heartbeats = Heartbeats(view.location)
+    pending = {instant.time: instant for instant in timeline.pending()}
+    for time, instant in pending.items():
+        if heartbeats.is_dead(time, None):
+            path = f"{view.options.timeline}/{instant.file_name}"
+            yield Leftover(path, "of a dead writer: the next writer rolls it back, or completes it")
+    for time in heartbeats.times():
+        if time not in pending:
+            yield Leftover(heartbeat_name(time), "a heartbeat without a pending instant")
+    writes = timeline.writes()
+    committed = {instant.time for instant in writes}
+    for file in view.files():
+        is_archived = bool(writes) and file.time < writes[0].time
+        if file.time not in committed and file.time not in pending and not is_archived:
+            yield Leftover(file.path, "a base file without an instant")
+    for found in view.location.files(recursive=True):
+        name = found.name.rpartition("/")[2]
+        marked = found.name.removeprefix(_MARKERS).partition("/")[0]
+        if found.name.startswith(_MARKERS) and marked not in pending:
+            yield Leftover(found.name, "a marker without a pending instant")
+        elif name.startswith(".") and name.endswith(".tmp"):
+            yield Leftover(found.name, "an unfinished file")

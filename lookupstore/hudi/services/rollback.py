@@ -1,0 +1,298 @@
+"""Taking back what an instant did: its files first, then what says that it was.
+
+In that order each moment of it is harmless. While the instant is pending its files do not count,
+whatever else is in the timeline; without it they would, if they were older than the first commit.
+Every step can be done again, so the next writer finishes a rollback that was killed.
+
+Source: BaseRollbackActionExecutor of Apache Hudi.
+"""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Iterable
+from dataclasses import replace
+
+from lookupstore.errors import CommitConflictError, CorruptionError
+from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.locking.heartbeat import Heartbeats
+from lookupstore.hudi.locking.lock import TableLock
+from lookupstore.hudi.options import META_FOLDER
+from lookupstore.hudi.services.savepoint import earliest_whole
+from lookupstore.hudi.timeline.commit import NO_COMMIT
+from lookupstore.hudi.timeline.names import GroupId
+from lookupstore.hudi.timeline.plans import (
+    InstantInfo,
+    RollbackMetadata,
+    RollbackPartition,
+    RollbackPlan,
+    RollbackRequest,
+    check_deleted,
+    parse_plan,
+    plan_bytes,
+)
+from lookupstore.hudi.timeline.timeline import ROLLBACK, SAVEPOINT, Instant, State
+from lookupstore.hudi.view import TableView
+
+_MARKERS = f"{META_FOLDER}/.temp"
+
+
+def roll_back(view: TableView, instant: Instant, lock: TableLock) -> Instant:
+    """Roll back an instant that is not completed: its files, and itself.
+
+    Nobody may be at work on it, but the caller.
+
+    Args:
+        view: of the table; its timeline need not be that of the moment.
+        instant: to be taken back.
+        lock: of the table, which is held.
+
+    Returns:
+        the rollback, completed.
+
+    Raises:
+        ValueError: the instant is completed, or writes no base files.
+        CommitConflictError: it is gone, or somebody rolls it back already.
+        LockLostError: the lock was lost; the next writer goes on.
+    """
+    lock.check()
+    if instant.is_completed or not instant.is_write:
+        raise ValueError(f"instant {instant.time} is a {instant.state.value} {instant.action}")
+    view = view.reloaded()
+    check_not_rolled_back(view, instant)
+    files = _files_of(view, instant.time)
+    plan = RollbackPlan(InstantInfo(instant.time, instant.action), _requests(view, files))
+    heartbeats = Heartbeats(view.location)
+    with heartbeats.request(view.folder, ROLLBACK, plan_bytes(plan), owner=lock.owner) as beat:
+        rollback = view.folder.start(beat.instant)
+        return _finish(view, rollback, plan, lock)
+
+
+def roll_back_last(view: TableView, instant: Instant, lock: TableLock) -> Instant:
+    """Roll back the last completed commit: readers see the table as it was before it.
+
+    From the first step on it is an instant of a dead owner: what is killed in between is ended by
+    the next writer.
+
+    Args:
+        view: of the table as it is.
+        instant: to be taken back.
+        lock: of the table, which is held.
+
+    Raises:
+        ValueError: it is not the last one, is kept by a savepoint, a clean has removed what it
+            replaced, or its inflight file is not there.
+        LockLostError: the lock was lost; the next writer goes on.
+    """
+    lock.check()
+    _check_last(view, instant)
+    pending = view.folder.before(instant)
+    Heartbeats(view.location).claim(instant.time)
+    # In this moment readers see the table as it was.
+    view.folder.delete(instant)
+    return roll_back(view, pending, lock)
+
+
+def roll_back_named(view: TableView, time: str, lock: TableLock) -> Instant:
+    """Roll back the instant of a request time: one of a dead writer, or the last commit.
+
+    Of an instant of another program nobody but the caller knows that it is dead.
+
+    Args:
+        view: of the table as it is.
+        time: of the instant.
+        lock: of the table, which is held.
+
+    Raises:
+        ValueError: there is none, its owner is or may be alive, or it cannot be taken back.
+        CommitConflictError: somebody else rolls it back already.
+        LockLostError: the lock was lost; the next writer goes on.
+    """
+    found = [one for one in view.timeline if one.time == time and one.is_write]
+    if not found:
+        raise ValueError(f"instant is {time!r}; give the time of a commit: timeline() lists them")
+    if found[0].is_completed:
+        return roll_back_last(view, found[0], lock)
+    heartbeats = Heartbeats(view.location)
+    owner = heartbeats.owner(time)
+    if owner is not None and not heartbeats.is_dead(time, lock.now()):
+        raise ValueError(
+            f"{view.folder.path(found[0])}: {owner.name} is, or may be, still writing it"
+        )
+    return roll_back(view, found[0], lock)
+
+
+def roll_back_pending(view: TableView, lock: TableLock) -> list[Instant]:
+    """Finish what dead writers of ours left: rollbacks, then instants that write, then heartbeats.
+
+    Instants of other programs, and of those who are or may be at work, stay as they are.
+
+    Args:
+        view: of the table; its timeline need not be that of the moment.
+        lock: of the table, which is held.
+
+    Returns:
+        the rollbacks, completed.
+
+    Raises:
+        CorruptionError: a plan is damaged.
+        LockLostError: the lock was lost; the next writer goes on.
+    """
+    lock.check()
+    heartbeats = Heartbeats(view.location)
+    beating = heartbeats.times()
+    if not beating:
+        return []
+    now = lock.now()
+    dead = {time for time in beating if heartbeats.is_dead(time, now)}
+    view = view.reloaded()
+    completed = {instant.time for instant in view.timeline.writes()}
+    done = []
+    for rollback in view.timeline.pending():
+        if rollback.action == ROLLBACK and rollback.time in dead:
+            plan = _plan(view, rollback)
+            target = plan.instant_to_rollback
+            if target is not None and target.commit_time in completed:
+                # Planned by one that had lost the lock: its instant was alive, and is done.
+                for state in (State.INFLIGHT, State.REQUESTED):
+                    view.folder.delete(replace(rollback, state=state))
+                heartbeats.delete(rollback.time)
+                continue
+            check_deleted(plan, view.folder.path(replace(rollback, state=State.REQUESTED)))
+            started = rollback
+            if rollback.state is State.REQUESTED:
+                started = view.folder.start(rollback)
+            done.append(_finish(view, started, plan, lock))
+            heartbeats.delete(rollback.time)
+    view = view.reloaded()
+    for instant in view.timeline.pending():
+        if instant.is_write and instant.time in dead:
+            done.append(roll_back(view, instant, lock))
+    timeline = view.folder.load()
+    done_with = {instant.time for instant in timeline.instants if instant.is_completed}
+    pending = {instant.time for instant in timeline.pending()}
+    for time in sorted(dead - pending):
+        if time in done_with or heartbeats.is_forgotten(time, now):
+            heartbeats.delete(time)
+    return done
+
+
+def check_not_rolled_back(view: TableView, instant: Instant) -> None:
+    """Make sure that an instant is there, and nobody has begun to roll it back.
+
+    To be asked under the lock before the instant is completed: files of it may be gone.
+
+    Args:
+        view: of the table as it is.
+        instant: that is pending.
+
+    Raises:
+        CommitConflictError: it is gone, or its rollback is planned.
+        CorruptionError: a plan is damaged.
+    """
+    if not any((one.time, one.is_write) == (instant.time, True) for one in view.timeline.pending()):
+        raise CommitConflictError(
+            f"{view.folder.path(instant)}: gone; another writer rolled it back, or completed it",
+            instant=instant.time,
+        )
+    for rollback in view.timeline.pending():
+        if rollback.action == ROLLBACK:
+            planned = _plan(view, rollback).instant_to_rollback
+            if planned is not None and planned.commit_time == instant.time:
+                raise CommitConflictError(
+                    f"{view.folder.path(instant)}: rollback {rollback.time} of it has begun",
+                    instant=instant.time,
+                )
+
+
+def _finish(view: TableView, rollback: Instant, plan: RollbackPlan, lock: TableLock) -> Instant:
+    """Do what a plan says, or what is left of it."""
+    began = clock.monotonic()
+    lock.check()
+    target = plan.instant_to_rollback
+    if target is None or not Instant(target.commit_time, target.action, State.INFLIGHT).is_write:
+        path = view.folder.path(replace(rollback, state=State.REQUESTED))
+        raise CorruptionError(path, 0, "instantToRollback: one that writes files", target)
+    # Those that came after the plan was made are found, too.
+    files = _files_of(view, target.commit_time)
+    for file in files:
+        view.location.delete(file.path)
+    # Names of files must not come back after a power failure, when nothing says what they are.
+    for partition in sorted({file.group.partition for file in files}):
+        view.location.sync(partition)
+    view.location.delete_folder(f"{_MARKERS}/{target.commit_time}")
+    lock.check()
+    # Its last word first: who is killed in between leaves a pending instant.
+    for state in (State.INFLIGHT, State.REQUESTED):
+        view.folder.delete(Instant(target.commit_time, target.action, state))
+    planned = plan.requests or ()
+    deleted = {one.partition_path: set(one.files_to_be_deleted) for one in planned}
+    for request in _requests(view, files):
+        deleted.setdefault(request.partition_path, set()).update(request.files_to_be_deleted)
+    metadata = RollbackMetadata(
+        start_rollback_time=rollback.time,
+        time_taken_in_millis=round((clock.monotonic() - began) * 1000),
+        total_files_deleted=sum(map(len, deleted.values())),
+        commits_rollback=(target.commit_time,),
+        partition_metadata={
+            partition: RollbackPartition(partition, tuple(sorted(names)))
+            for partition, names in deleted.items()
+        },
+        instants_rollback=(target,),
+    )
+    done = view.folder.complete(rollback, plan_bytes(metadata), lock.check)
+    Heartbeats(view.location).delete(target.commit_time)
+    return done
+
+
+def _check_last(view: TableView, instant: Instant) -> None:
+    shown = view.folder.path(instant)
+    writes = view.timeline.writes()
+    if instant not in writes:
+        raise ValueError(f"{shown}: not a completed commit; give one of the timeline")
+    later = [one for one in writes if one.time > instant.time or one.position > instant.position]
+    if later:
+        raise ValueError(
+            f"{shown}: {later[-1].time} came after it, and may rest on it; roll that one back first"
+        )
+    if any((one.time, one.action) == (instant.time, SAVEPOINT) for one in view.timeline):
+        raise ValueError(f"{shown}: a savepoint keeps it; delete the savepoint first")
+    previous = max((one.time for one in writes if one != instant), default="")
+    if earliest_whole(view) > previous:
+        raise ValueError(f"{shown}: a clean removed files that it replaced, so it cannot be undone")
+    # Other programs clean by other rules.
+    there = view.files()
+    slices = {(one.group, one.time) for one in there}
+    for stats in (view.commit(instant).stats or {}).values():
+        for stat in stats:
+            group = GroupId(stat.partition_path or "", stat.file_id or "")
+            before = stat.prev_commit or NO_COMMIT
+            if before != NO_COMMIT and (group, before) not in slices:
+                raise _gone(shown, group)
+    for group in view.replaced(instant) - {one.group for one in there}:
+        raise _gone(shown, group)
+
+
+def _gone(shown: str, group: GroupId) -> ValueError:
+    return ValueError(
+        f"{shown}: the files that it replaced in file group {group.file_id} are gone, so it "
+        "cannot be undone"
+    )
+
+
+def _plan(view: TableView, rollback: Instant) -> RollbackPlan:
+    requested = replace(rollback, state=State.REQUESTED)
+    return parse_plan(RollbackPlan, view.folder.read(requested), view.folder.path(requested))
+
+
+def _files_of(view: TableView, time: str) -> list[FileSlice]:
+    return [file for file in view.files() if file.time == time]
+
+
+def _requests(view: TableView, files: Iterable[FileSlice]) -> tuple[RollbackRequest, ...]:
+    by_partition: dict[str, list[str]] = {}
+    for file in files:
+        by_partition.setdefault(file.group.partition, []).append(view.location.full(file.path))
+    return tuple(
+        RollbackRequest(partition, tuple(paths)) for partition, paths in by_partition.items()
+    )

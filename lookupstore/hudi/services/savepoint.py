@@ -1,0 +1,149 @@
+"""Savepoints: commits whose files no clean removes and that no rollback takes back.
+
+Source: SavepointActionExecutor of Apache Hudi.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from lookupstore.hudi.locking.lock import TableLock
+from lookupstore.hudi.timeline.plans import (
+    CleanerPlan,
+    CleanMetadata,
+    SavepointMetadata,
+    SavepointPartition,
+    parse_plan,
+    plan_bytes,
+)
+from lookupstore.hudi.timeline.timeline import CLEAN, SAVEPOINT, Instant, State
+from lookupstore.hudi.view import TableView
+
+
+def savepoints(view: TableView) -> dict[str, SavepointMetadata]:
+    """Return what each savepoint keeps, by the request time of its commit.
+
+    Raises:
+        CorruptionError: one is damaged.
+    """
+    found = {}
+    for instant in view.timeline:
+        if instant.action == SAVEPOINT and instant.is_completed:
+            path = view.folder.path(instant)
+            found[instant.time] = parse_plan(SavepointMetadata, view.folder.read(instant), path)
+    return found
+
+
+def saved_paths(view: TableView) -> set[str]:
+    """Return the paths of the files that savepoints keep, relative to the table.
+
+    Raises:
+        CorruptionError: one is damaged.
+    """
+    return {
+        f"{partition}/{name}" if partition else name
+        for kept in savepoints(view).values()
+        for partition, files in kept.partition_metadata.items()
+        for name in files.savepoint_data_file
+    }
+
+
+def make_savepoint(
+    view: TableView, time: str | None, lock: TableLock, *, user: str, comment: str, now: datetime
+) -> Instant:
+    """Keep the files that the table has as of a commit.
+
+    Args:
+        view: of the table as it is.
+        time: of the commit; None: the last one.
+        lock: of the table, which is held.
+        user: who wants it.
+        comment: why.
+        now: what time it is.
+
+    Returns:
+        the savepoint, completed.
+
+    Raises:
+        ValueError: there is no such commit, it is kept already, or its files were cleaned.
+        LockLostError: the lock was lost; to try again is all that has to be done.
+    """
+    writes = view.timeline.writes()
+    if not writes:
+        raise ValueError(f"{view.location.uri}: no commit that a savepoint could keep; write first")
+    commit = next((one for one in writes if time in (None, one.time)), None)
+    commit = writes[-1] if time is None else commit
+    if commit is None:
+        raise ValueError(
+            f"instant is {time!r}; give the time of a completed commit: timeline() lists them"
+        )
+    if commit.time in savepoints(view):
+        raise ValueError(f"{view.folder.path(commit)}: there is already a savepoint of it")
+    earliest = earliest_whole(view)
+    if earliest > commit.time:
+        raise ValueError(
+            f"{view.folder.path(commit)}: a clean removed files of it; commits from {earliest} on "
+            "are complete"
+        )
+    names: dict[str, list[str]] = {}
+    for group in view.groups(commit.time):
+        names.setdefault(group.id.partition, []).append(group.current.name)
+    metadata = SavepointMetadata(
+        savepointed_by=user,
+        savepointed_at=round(now.timestamp() * 1000),
+        comments=comment,
+        partition_metadata={
+            partition: SavepointPartition(partition, tuple(files))
+            for partition, files in names.items()
+        },
+    )
+    lock.check()
+    started = view.folder.start_savepoint(commit.time)
+    return view.folder.complete(started, plan_bytes(metadata), lock.check)
+
+
+def delete_savepoint(view: TableView, time: str, lock: TableLock) -> None:
+    """Delete the savepoint of a commit.
+
+    Args:
+        view: of the table as it is.
+        time: of the commit.
+        lock: of the table, which is held.
+
+    Raises:
+        ValueError: there is no savepoint of it.
+        LockLostError: the lock was lost; to try again is all that has to be done.
+    """
+    found = [one for one in view.timeline if (one.time, one.action) == (time, SAVEPOINT)]
+    if not found:
+        known = ", ".join(savepoints(view)) or "none"
+        raise ValueError(f"instant is {time!r}; savepoints: {known}")
+    lock.check()
+    for instant in found:
+        if instant.is_completed:
+            view.folder.delete(instant)
+        view.folder.delete(replace(instant, state=State.INFLIGHT, completed=None))
+
+
+def earliest_whole(view: TableView) -> str:
+    """Return the time from which on each commit has all of its files, or will have; `""`: all do.
+
+    That is what completed cleans left, and what pending ones are going to leave.
+
+    Raises:
+        CorruptionError: the plan or result of a clean is damaged.
+    """
+    times = [""]
+    for instant in view.timeline:
+        if instant.action != CLEAN:
+            continue
+        if instant.is_completed:
+            done = parse_plan(CleanMetadata, view.folder.read(instant), view.folder.path(instant))
+            times.append(done.earliest_commit_to_retain)
+            continue
+        requested = replace(instant, state=State.REQUESTED)
+        plan = parse_plan(CleanerPlan, view.folder.read(requested), view.folder.path(requested))
+        if plan.earliest_instant_to_retain is not None:
+            times.append(plan.earliest_instant_to_retain.timestamp)
+    return max(times)

@@ -1,0 +1,180 @@
+"""Avro files of the timeline: one record, its schema, no compression."""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+import io
+import json
+import os
+from typing import Any
+
+import fastavro
+
+from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.hudi.timeline.file_schema import MOST_BYTES, checked_schema
+from lookupstore.storage.json_text import parse_json
+
+MAGIC = b"Obj\x01"
+_SYNC_BYTES = 16
+_VARINT_BYTES = 10
+
+
+def read_record(content: bytes, path: str) -> dict[str, Any]:
+    """Return the record of an Avro file.
+
+    Args:
+        content: of the file.
+        path: of the file, for errors.
+
+    Raises:
+        CorruptionError: it is no Avro file, is damaged, or has not one record.
+        FormatError: it is compressed, which Hudi's are not.
+    """
+    if not content.startswith(MAGIC):
+        raise CorruptionError(path, 0, f"an Avro file, {MAGIC!r}", repr(content[:4]))
+    file = _File(content, path)
+    header = file.header()
+    codec = header.get("avro.codec", b"null")
+    if codec != b"null":
+        raise FormatError(f"{path}: an Avro file with the codec {codec!r}; Hudi's have none")
+    start, block = file.block()
+    try:
+        schema = _file_schema(header.get("avro.schema", b""))
+    except ValueError as error:
+        raise CorruptionError(path, len(MAGIC), "the Avro schema of a record", error) from error
+    stream = io.BytesIO(block)
+    try:
+        record = fastavro.schemaless_reader(stream, schema, None)
+    except MemoryError:
+        raise
+    except Exception as error:  # fastavro trusts bytes: what it raises for wrong ones is anything
+        found = f"{type(error).__name__}: {error}"
+        raise CorruptionError(path, start + stream.tell(), "an Avro record", found) from error
+    if stream.tell() != len(block) or not isinstance(record, dict):
+        found = f"{type(record).__name__} of {stream.tell()} bytes in {len(block)}"
+        raise CorruptionError(path, start, "one Avro record", found)
+    return record
+
+
+class _File:
+    """The parts of an Avro file.
+
+    Source: Avro 1.11, Object Container Files.
+    """
+
+    def __init__(self, content: bytes, path: str) -> None:
+        self._content = content
+        self._path = path
+        self._at = len(MAGIC)
+        self._marker = b""
+
+    def header(self) -> dict[str, bytes]:
+        """Read what the file says of itself, by name."""
+        pairs = {}
+        while count := self._long():
+            if count < 0:  # the bytes of the pairs come next
+                count = -count
+                self._long()
+            for _ in range(count):
+                name = self._bytes()
+                pairs[name.decode("utf-8", "replace")] = self._bytes()
+        self._marker = self._take(_SYNC_BYTES)
+        return pairs
+
+    def block(self) -> tuple[int, bytes]:
+        """Return the only block, which has one record, and where its bytes begin."""
+        start = self._at
+        count = self._long() if start < len(self._content) else 0
+        if count != 1:
+            raise CorruptionError(self._path, start, "one Avro record", f"{count} records")
+        block = self._bytes()
+        start = self._at - len(block)
+        if self._take(_SYNC_BYTES) != self._marker:
+            raise CorruptionError(self._path, self._at, "the marker of the file", "another")
+        if self._at != len(self._content):
+            raise CorruptionError(self._path, self._at, "one Avro record", "more of them")
+        return start, block
+
+    def _bytes(self) -> bytes:
+        return self._take(self._long())
+
+    def _take(self, size: int) -> bytes:
+        left = len(self._content) - self._at
+        if not 0 <= size <= left:
+            raise CorruptionError(self._path, self._at, f"{size} bytes", f"{left} in an Avro file")
+        self._at += size
+        return self._content[self._at - size : self._at]
+
+    def _long(self) -> int:
+        """Read a number in Avro's zigzag form."""
+        number = 0
+        start = self._at
+        for shift, digit in enumerate(self._content[start : start + _VARINT_BYTES]):
+            number |= (digit & 0x7F) << 7 * shift
+            if digit < 0x80:
+                self._at += shift + 1
+                return (number >> 1) ^ -(number & 1)
+        raise CorruptionError(self._path, start, "a number in an Avro file", "the end, or none")
+
+
+# As few as there are kinds of plans, of some versions: their texts are kept with them.
+@functools.lru_cache(maxsize=32)
+def _file_schema(text: bytes) -> Any:
+    """Return the schema of a file for the decoder.
+
+    Raises:
+        ValueError: it is none, or not safe to decode by.
+    """
+    try:
+        given = parse_json(text, "", "a schema", most_bytes=MOST_BYTES)
+    except CorruptionError as error:
+        raise ValueError(f"{error.found} in place of {error.expected}") from None
+    schema = checked_schema(given)
+    try:
+        return fastavro.parse_schema(schema)
+    except Exception as error:  # of a name, or a symbol
+        raise ValueError(f"{type(error).__name__}: {error}") from None
+
+
+def avro_bytes(name: str, record: dict[str, Any]) -> bytes:
+    """Return an Avro file with one record, byte for byte as Hudi writes it but for the marker.
+
+    fastavro's own writer names the codec even if there is none, which Hudi's files do not.
+
+    Args:
+        name: of the record, one of the schemas in this folder.
+        record: to write.
+    """
+    text, schema = _schema(name)
+    body = io.BytesIO()
+    fastavro.schemaless_writer(body, schema, record)
+    marker = os.urandom(_SYNC_BYTES)
+    header = _long(1) + _text(b"avro.schema") + _text(text.encode()) + _long(0)
+    return b"".join((MAGIC, header, marker, _long(1), _text(body.getvalue()), marker))
+
+
+@functools.cache
+def _schema(name: str) -> tuple[str, Any]:
+    file = importlib.resources.files("lookupstore.hudi.timeline") / "avro" / f"{name}.avsc"
+    text = file.read_text(encoding="utf-8").rstrip("\n")
+    return text, fastavro.parse_schema(json.loads(text))
+
+
+def _text(content: bytes) -> bytes:
+    return _long(len(content)) + content
+
+
+def _long(number: int) -> bytes:
+    """Return a number in Avro's zigzag form.
+
+    >>> _long(1), _long(64)
+    (b'\\x02', b'\\x80\\x01')
+    """
+    rest = number << 1
+    digits = bytearray()
+    while rest > 0x7F:
+        digits.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    digits.append(rest)
+    return bytes(digits)

@@ -1,0 +1,463 @@
+"""The timeline of a table: what happened to it, and the one order in which it did.
+
+An instant is requested, then inflight, then completed, each by a file of its own that stays. What
+it did is seen from the moment on that the completed file is there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+from enum import Enum
+
+from lookupstore.errors import CommitConflictError, CorruptionError, FormatError, LockLostError
+from lookupstore.storage.location import Location
+
+COMMIT = "commit"
+REPLACE = "replacecommit"
+CLUSTERING = "clustering"
+ROLLBACK = "rollback"
+CLEAN = "clean"
+SAVEPOINT = "savepoint"
+#: Actions that write base files, by the name that they have when they are completed.
+WRITES = frozenset({COMMIT, REPLACE})
+
+# What else may be in the timeline of a table without log files: of no interest to its readers.
+_OTHERS = (
+    "deltacommit", "compaction", "logcompaction", "indexing", "restore", "schemacommit",
+)  # fmt: skip
+#: All actions that an instant may have.
+ACTIONS = frozenset((COMMIT, REPLACE, CLUSTERING, ROLLBACK, CLEAN, SAVEPOINT, *_OTHERS))
+_NAME = re.compile(
+    rf"(?P<time>\d+)(?:_(?P<completed>\d+))?"
+    rf"(?:\.(?P<action>{'|'.join(sorted(ACTIONS))}))?(?:\.(?P<state>requested|inflight))?"
+)
+_LENGTHS = (14, 17)
+# No dates, but what Hudi calls the beginning of a table, and the instants of a bootstrap.
+_BOOTSTRAPS = frozenset(f"{number:014d}" for number in range(3))
+_SECONDS = "%Y%m%d%H%M%S"
+_MILLISECOND = timedelta(milliseconds=1)
+# Others may take the next time as well; who loses this often has a clock that stands.
+_ATTEMPTS = 1000
+
+Clock = Callable[[], datetime]
+
+
+class State(str, Enum):
+    """How far an instant is."""
+
+    REQUESTED = "requested"
+    INFLIGHT = "inflight"
+    COMPLETED = "completed"
+
+
+_PROGRESS = tuple(State)
+
+
+@dataclass(frozen=True)
+class Instant:
+    """An action on a table, finished or not.
+
+    Attributes:
+        time: when it was requested, which identifies it: 17 digits, in old tables 14.
+        action: what it is: `commit`, `replacecommit`, `rollback` and so on; clustering that is
+            completed is a `replacecommit`.
+        state: how far it is.
+        completed: when it was completed; None if it is not, or if the table is of version 6.
+    """
+
+    time: str
+    action: str
+    state: State
+    completed: str | None = None
+
+    @property
+    def is_completed(self) -> bool:
+        """Return whether what it did is seen."""
+        return self.state is State.COMPLETED
+
+    @property
+    def is_write(self) -> bool:
+        """Return whether it writes base files, or is going to."""
+        return _completed_action(self.action) in WRITES
+
+    @property
+    def position(self) -> str:
+        """Return what incremental reads go by: when it was completed, or else requested."""
+        return self.completed or self.time
+
+    @property
+    def file_name(self) -> str:
+        """Return the name of the file that says its state.
+
+        >>> Instant("20240418173550988", "commit", State.INFLIGHT).file_name
+        '20240418173550988.inflight'
+        """
+        if self.state is State.COMPLETED:
+            both = self.time if self.completed is None else f"{self.time}_{self.completed}"
+            return f"{both}.{self.action}"
+        if self.state is State.INFLIGHT and self.action == COMMIT:
+            return f"{self.time}.inflight"
+        return f"{self.time}.{self.action}.{self.state.value}"
+
+
+def parse_instant(name: str, path: str, version: int) -> Instant | None:
+    """Return the instant that a file of the timeline's folder is of; None if it is of none.
+
+    Args:
+        name: of the file.
+        path: of the file, for errors.
+        version: of the table.
+
+    Raises:
+        CorruptionError: it would be one, but its times are none, or it is of another version.
+
+    >>> parse_instant("20260307135657661_20260307135659468.commit", "", 9).completed
+    '20260307135659468'
+    """
+    match = _NAME.fullmatch(name)
+    if match is None or not (match["action"] or match["state"]):
+        return None
+    state = State(match["state"] or "completed")
+    action = match["action"] or COMMIT
+    if match["action"] is None and state is State.REQUESTED:
+        return None
+    for time in (match["time"], match["completed"]):
+        # Some readers pass over such a file without a word, and so over all of a commit's rows.
+        if time is not None and not is_time(time):
+            raise CorruptionError(path, 0, "a date and time of 14 or 17 digits", time)
+    if (match["completed"] is not None) != (state is State.COMPLETED and version != 6):
+        wanted = "a request time only" if version == 6 else "a request and a completion time"
+        raise CorruptionError(path, 0, f"the name of version {version}, {wanted}", name)
+    return Instant(match["time"], action, state, match["completed"])
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The instants of a table at one moment, by request time.
+
+    Attributes:
+        instants: each in its last state.
+    """
+
+    instants: tuple[Instant, ...]
+
+    def __iter__(self) -> Iterator[Instant]:
+        return iter(self.instants)
+
+    def writes(self, as_of: str | None = None) -> list[Instant]:
+        """Return the completed commits and replacecommits, up to a request time."""
+        return [
+            instant
+            for instant in self.instants
+            if instant.is_completed
+            and instant.is_write
+            and (as_of is None or instant.time <= as_of)
+        ]
+
+    def pending(self) -> list[Instant]:
+        """Return what has begun and is not completed."""
+        return [instant for instant in self.instants if not instant.is_completed]
+
+    def has_lost(self, time: str, later: Timeline) -> bool:
+        """Return whether an instant is in this timeline, and not in a later one."""
+        return any(one.time == time for one in self) and all(one.time != time for one in later)
+
+    @property
+    def last_time(self) -> str:
+        """Return the greatest time that any instant was requested or completed at, or ``""``."""
+        return max((max(one.time, one.position) for one in self.instants), default="")
+
+
+class TimelineFolder:
+    """The files of a table's timeline.
+
+    A file is made in one step and only if it is not there: of those who request one time, or
+    complete one instant of version 6, one succeeds. That holds where `Location.creates_once`;
+    elsewhere, one writer at a time.
+
+    Args:
+        location: of the table.
+        folder: of the timeline, relative to that.
+        version: of the table.
+        clock: tells the time; that of the machine.
+    """
+
+    def __init__(
+        self, location: Location, folder: str, version: int, *, clock: Clock | None = None
+    ) -> None:
+        self._location = location
+        self._folder = folder
+        self._version = version
+        self._clock = clock or _utc_now
+
+    def path(self, instant: Instant) -> str:
+        """Return the path or URI of an instant's file, for people and errors."""
+        return self._location.show(self._name(instant))
+
+    def load(self) -> Timeline:
+        """Return the timeline as it is now.
+
+        Raises:
+            CorruptionError: a file is named like none, or two say the same.
+        """
+        found: dict[tuple[str, str], Instant] = {}
+        for file in self._location.files(self._folder):
+            instant = parse_instant(
+                file.name.rpartition("/")[2], self._location.show(file.name), self._version
+            )
+            if instant is None:
+                continue
+            # A savepoint has the time of the commit that it keeps.
+            key = instant.time, _completed_action(instant.action)
+            known = found.get(key)
+            if known is None or _progress(known) < _progress(instant):
+                found[key] = instant
+            elif known.is_completed and instant.is_completed:
+                path = self._location.show(file.name)
+                raise CorruptionError(path, 0, "an instant completed once", known.file_name)
+        return Timeline(tuple(sorted(found.values(), key=lambda one: (one.time, one.action))))
+
+    def read(self, instant: Instant) -> bytes:
+        """Return what the file of an instant, in the state that it is given in, holds.
+
+        Raises:
+            FileNotFoundError: there is none: it has never been in that state, or was rolled back.
+        """
+        return self._location.read(self._name(instant))
+
+    def request(self, action: str, content: bytes = b"") -> Instant:
+        """Request a new instant, whose time is greater than every other.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        for time in self.free_times():
+            with suppress(FileExistsError):
+                return self.request_at(time, action, content)
+        raise FileExistsError(
+            f"{self._location.show(self._folder)}: no free time for a new instant"
+        )
+
+    def free_times(self) -> Iterator[str]:
+        """Yield times that are greater than every one of an instant, as long as it takes."""
+        after = ""
+        for _ in range(_ATTEMPTS):
+            after = self._next_time(self.load(), after)
+            yield after
+
+    def is_taken(self, time: str) -> bool:
+        """Return whether there is an instant of a request time, whatever it does."""
+        return any(instant.time == time for instant in self.load())
+
+    def request_at(self, time: str, action: str, content: bytes = b"") -> Instant:
+        """Request a new instant at a time that nobody had when that was chosen.
+
+        Raises:
+            FileExistsError: it is taken.
+        """
+        instant = Instant(time, action, State.REQUESTED)
+        self._create(instant, content)
+        return instant
+
+    def start(self, instant: Instant, content: bytes = b"") -> Instant:
+        """Write down what a requested instant is about to do.
+
+        Raises:
+            ValueError: it is not requested.
+            CommitConflictError: it was rolled back.
+            FileExistsError: somebody did that already.
+        """
+        return self._advance(instant, State.REQUESTED, State.INFLIGHT, instant.action, content)
+
+    def start_savepoint(self, time: str) -> Instant:
+        """Write down that a commit is about to be kept; that is nothing that is requested.
+
+        Does nothing if it exists: its writer died.
+        """
+        instant = Instant(time, SAVEPOINT, State.INFLIGHT)
+        with suppress(FileExistsError):
+            self._create(instant, b"")
+        return instant
+
+    def before(self, instant: Instant) -> Instant:
+        """Return a completed instant as it was before it was completed.
+
+        Raises:
+            ValueError: its inflight file is not there.
+        """
+        for action in (instant.action, CLUSTERING):
+            inflight = replace(instant, action=action, state=State.INFLIGHT, completed=None)
+            if self._location.size(self._name(inflight)) is not None:
+                return inflight
+        raise ValueError(f"{self.path(instant)}: it has no inflight file")
+
+    def delete(self, instant: Instant) -> None:
+        """Delete the file of an instant, in the state that it is given in, for good."""
+        self._location.delete(self._name(instant))
+        # The next deletion must not reach the disk before this one.
+        self._location.sync(self._folder)
+
+    def complete(
+        self, instant: Instant, content: bytes, check: Callable[[], None] | None = None
+    ) -> Instant:
+        """Make visible what an inflight instant did.
+
+        The caller holds the table's lock: since version 8 the name has a time that is taken here,
+        so that it does not keep another writer from completing the instant as well.
+
+        Args:
+            instant: that is inflight.
+            content: of its completed file.
+            check: raises if the lock is lost; it is asked last of all.
+
+        Raises:
+            ValueError: it is not inflight.
+            LockLostError: another has the lock by now: nothing was completed.
+            CommitConflictError: it was rolled back.
+            FileExistsError: it is completed already.
+        """
+        completed = None
+        action = _completed_action(instant.action)
+        if self._version != 6:
+            timeline = self.load()
+            if any(
+                one.is_completed and (one.time, one.action) == (instant.time, action)
+                for one in timeline
+            ):
+                raise FileExistsError(f"{self.path(instant)}: already completed")
+            completed = self._next_time(timeline)
+        try:
+            return self._advance(
+                instant, State.INFLIGHT, State.COMPLETED, action, content, completed, check
+            )
+        except FileNotFoundError as error:
+            raise LockLostError(
+                f"{self.path(instant)}: not completed; another writer has the table's lock, and "
+                "deleted the file that was about to be named"
+            ) from error
+
+    def _advance(
+        self,
+        instant: Instant,
+        before: State,
+        after: State,
+        action: str,
+        content: bytes,
+        completed: str | None = None,
+        check: Callable[[], None] | None = None,
+    ) -> Instant:
+        if instant.state is not before:
+            raise ValueError(f"instant {instant.time} is {instant.state.value}, not {before.value}")
+        if self._location.size(self._name(instant)) is None:
+            raise CommitConflictError(
+                f"{self.path(instant)}: the instant was rolled back by another writer, which "
+                "assumed that this one was dead; write again",
+                instant=instant.time,
+            )
+        advanced = replace(instant, state=after, action=action, completed=completed)
+        self._location.create(self._name(advanced), content, check)
+        return advanced
+
+    def _next_time(self, timeline: Timeline, after: str = "") -> str:
+        """Return a time that is greater than all of a timeline, and than one more.
+
+        Raises:
+            FormatError: there is none.
+        """
+        last = max(after, timeline.last_time)
+        try:
+            return next_time(last, self._clock())
+        except OverflowError:
+            shown = [self.path(one) for one in timeline if last in (one.time, one.completed)]
+            raise FormatError(
+                f"{(shown or [self._location.show(self._folder)])[0]}: there is no later time, so "
+                "nothing can be written after it; if no writer made it, delete the file"
+            ) from None
+
+    def _create(self, instant: Instant, content: bytes) -> None:
+        self._location.create(self._name(instant), content)
+
+    def _name(self, instant: Instant) -> str:
+        return f"{self._folder}/{instant.file_name}"
+
+
+def is_time(text: str) -> bool:
+    """Return whether a text is the time of an instant: a moment, or one of a bootstrap's.
+
+    >>> is_time("20240418173550988"), is_time("20240418173560988")
+    (True, False)
+    """
+    if len(text) not in _LENGTHS or not (text.isascii() and text.isdigit()):
+        return False
+    if text in _BOOTSTRAPS:
+        return True
+    try:
+        _parse(text)
+    except ValueError:
+        return False
+    return True
+
+
+def given_time(argument: str, time: str | None) -> str | None:
+    """Return the time of an instant that somebody gave.
+
+    Raises:
+        ValueError: it is none.
+
+    >>> given_time("as_of", "20240418173550988")
+    '20240418173550988'
+    """
+    if time is not None and not (isinstance(time, str) and is_time(time)):
+        raise ValueError(
+            f"{argument} is {time!r}; give the time of an instant, 17 digits: timeline() lists them"
+        )
+    return time
+
+
+def print_time(moment: datetime) -> str:
+    """Return a moment as the time of an instant, in UTC.
+
+    >>> print_time(datetime(2026, 3, 7, 13, 56, 57, 661999, timezone.utc))
+    '20260307135657661'
+    """
+    utc = moment.astimezone(timezone.utc)
+    return f"{utc:{_SECONDS}}{utc.microsecond // 1000:03d}"
+
+
+def next_time(after: str, now: datetime) -> str:
+    """Return a time for a new instant: now, or a millisecond after the last one if that is later.
+
+    Raises:
+        OverflowError: the last one is at the end of the year 9999.
+
+    >>> next_time("20260307135657999", datetime(2026, 3, 7, tzinfo=timezone.utc))
+    '20260307135658000'
+    """
+    time = print_time(now)
+    if time > after:
+        return time
+    # A time without milliseconds sorts before each one within its second.
+    return print_time(_parse(after) + _MILLISECOND)
+
+
+def _parse(text: str) -> datetime:
+    # Not with strptime: it takes longer than all else that is done with a file of the timeline.
+    day = int(text[:4]), int(text[4:6]), int(text[6:8])
+    time = int(text[8:10]), int(text[10:12]), int(text[12:14]), int(text[14:] or 0) * 1000
+    return datetime(*day, *time, tzinfo=timezone.utc)
+
+
+def _completed_action(action: str) -> str:
+    return REPLACE if action == CLUSTERING else action
+
+
+def _progress(instant: Instant) -> int:
+    return _PROGRESS.index(instant.state)
+
+
+def _utc_now() -> datetime:
+    return datetime.now(timezone.utc)

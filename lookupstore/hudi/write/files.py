@@ -1,0 +1,239 @@
+"""The base files of a write: those of a plan, some at the same time, and those of a bulk insert.
+
+Each file is of one task, whose number is in its name and in its rows.
+
+Source: org.apache.hudi.execution (BulkInsertWriterHelper), org.apache.hudi.io.HoodieCreateHandle.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lookupstore.arrow.types import concat
+from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.file_group.merging import (
+    Changes,
+    Inserts,
+    RowCounts,
+    merge,
+    row_schema,
+    write_inserts,
+)
+from lookupstore.hudi.file_group.reader import SliceRows
+from lookupstore.hudi.file_group.writer import BaseFileWriter, NewFile
+from lookupstore.hudi.keys.incoming import Incoming, IncomingRows, ordering_of
+from lookupstore.hudi.keys.table_schema import TableSchema
+from lookupstore.hudi.timeline.commit import WriteStat
+from lookupstore.hudi.view import TableView
+from lookupstore.hudi.write.options import WriteOptions
+from lookupstore.hudi.write.plan import FilePlan
+from lookupstore.hudi.write.transaction import Transaction
+
+# Rows of a bulk insert that wait in memory for their files.
+_WAITING_BYTES = 256 << 20
+# Files of a bulk insert that are open at once; a process may have about a thousand.
+_OPEN_FILES = 256
+
+
+class FileWrites:
+    """Writes the files of a plan, some at the same time.
+
+    Args:
+        view: of the table.
+        incoming: rows, by whose numbers the plan names them.
+        schema: of the new files.
+        options: of the write.
+        instant: time of the write.
+        explicit: whether rows that are found are deleted, whatever comes with them.
+    """
+
+    def __init__(
+        self,
+        view: TableView,
+        incoming: Incoming,
+        schema: TableSchema,
+        options: WriteOptions,
+        instant: str,
+        explicit: bool,
+    ) -> None:
+        self._location = view.location
+        self._incoming = incoming
+        self._schema = schema
+        self._options = options
+        self._instant = instant
+        self._explicit = explicit
+        self._ordering = ordering_of(view.options)
+        self._is_alone = True
+
+    def write(self, files: Sequence[FilePlan]) -> list[WriteStat]:
+        """Write all, and return what is said of each."""
+        threads = min(self._options.threads or os.cpu_count() or 1, len(files))
+        # Arrow's own threads help one file; several files have one each.
+        self._is_alone = threads < 2
+        if self._is_alone:
+            return [self.one(number, file) for number, file in enumerate(files)]
+        # The largest first, so that no thread is left alone with one at the end.
+        order = sorted(range(len(files)), key=lambda number: -_work(files[number]))
+        with ThreadPoolExecutor(threads, thread_name_prefix="lookupstore-hudi") as pool:
+            stats = dict(
+                zip(order, pool.map(self.one, order, map(files.__getitem__, order)), strict=True)
+            )
+        return [stats[number] for number in range(len(files))]
+
+    def one(self, number: int, plan: FilePlan, attempt: str = "0-0", folder: str = "") -> WriteStat:
+        """Write one file, and return what is said of it.
+
+        Args:
+            number: of the task.
+            plan: of the file.
+            attempt: what tells attempts of the task apart; see `NewFile`.
+            folder: in which the file waits for its name; see `NewFile`.
+        """
+        file = NewFile(plan.partition, plan.file_id, number, self._instant, attempt, folder)
+        inserts = Inserts(self._taken_keys(plan.inserts), self._taken(plan.inserts))
+        with BaseFileWriter(self._location, file, self._schema, self._options.format) as into:
+            if plan.current is None:
+                counts = write_inserts(inserts, into)
+            else:
+                rows = row_schema(self._schema.columns)
+                counts = merge(
+                    SliceRows(self._location, plan.current, rows, threads=self._is_alone),
+                    self._changes(plan),
+                    inserts,
+                    into,
+                )
+        return _stat(into.result(), plan.current, counts)
+
+    def _changes(self, plan: FilePlan) -> Changes:
+        if self._explicit:
+            return Changes(plan.positions, None)
+        deleted = self._incoming.deleted
+        return Changes(
+            plan.positions,
+            self._taken(plan.changes),
+            None if deleted is None else deleted[plan.changes],
+            self._ordering,
+        )
+
+    def _taken(self, rows: npt.NDArray[np.int64]) -> pa.RecordBatch:
+        table = self._incoming.rows.take(pa.array(rows))
+        columns = [concat(column.chunks, column.type) for column in table.columns]
+        return pa.RecordBatch.from_arrays(columns, schema=table.schema)
+
+    def _taken_keys(self, rows: npt.NDArray[np.int64]) -> pa.Array:
+        return concat(self._incoming.keys.take(pa.array(rows)).chunks, pa.string())
+
+
+class BulkInsert:
+    """Writes rows as they come to files of their partitions, and begins new files at a size.
+
+    Args:
+        view: of the table.
+        schema: of the files.
+        options: of the write.
+        transaction: of the write.
+    """
+
+    def __init__(
+        self,
+        view: TableView,
+        schema: TableSchema,
+        options: WriteOptions,
+        transaction: Transaction,
+    ) -> None:
+        self._location = view.location
+        self._schema = schema
+        self._options = options
+        self._transaction = transaction
+        self._open: dict[str, tuple[ExitStack, BaseFileWriter]] = {}
+        self._stats: list[WriteStat] = []
+        self._files = 0
+
+    def write(self, rows: IncomingRows) -> list[WriteStat]:
+        """Write all rows, and return what is said of each file."""
+        try:
+            for incoming in rows.batches():
+                self._add(incoming.without_deleted())
+                self._limit_memory()
+            for partition in list(self._open):
+                self._close(partition)
+        except BaseException:
+            with ExitStack() as rest:  # each file is closed, whatever comes of the others
+                for stack, _ in self._open.values():
+                    rest.push(stack)
+                raise
+        return self._stats
+
+    def _add(self, incoming: Incoming) -> None:
+        codes = incoming.partitions.indices.to_numpy()
+        order = np.argsort(codes, kind="stable")
+        cuts = np.flatnonzero(np.diff(codes[order])) + 1
+        for rows in np.split(order, cuts) if len(order) else ():
+            part = incoming if len(rows) == len(incoming) else incoming.take(rows)
+            partition = part.partitions[0].as_py()
+            writer = self._writer(partition)
+            for batch, keys in zip(part.rows.to_batches(), part.keys.chunks, strict=True):
+                write_inserts(Inserts(keys, batch), writer)
+            if writer.expected_bytes >= self._options.sizing.max_file_size:
+                self._close(partition)
+
+    def _writer(self, partition: str) -> BaseFileWriter:
+        if partition not in self._open:
+            if len(self._open) >= _OPEN_FILES:
+                # The one that is nearest to its size anyway.
+                self._close(max(self._open, key=lambda one: self._open[one][1].expected_bytes))
+            self._transaction.open_partition(partition)
+            file = NewFile(
+                partition, self._options.new_file_id(), self._files, self._transaction.time
+            )
+            self._files += 1
+            stack = ExitStack()
+            writer = stack.enter_context(
+                BaseFileWriter(self._location, file, self._schema, self._options.format)
+            )
+            self._open[partition] = stack, writer
+        return self._open[partition][1]
+
+    def _close(self, partition: str) -> None:
+        stack, writer = self._open.pop(partition)
+        stack.close()
+        self._stats.append(_stat(writer.result(), None, RowCounts(writer.rows, writer.rows)))
+
+    def _limit_memory(self) -> None:
+        """Write what waits for many partitions as smaller row groups, before it is too much."""
+        writers = sorted((one for _, one in self._open.values()), key=lambda one: one.waiting_bytes)
+        waiting = sum(one.waiting_bytes for one in writers)
+        while waiting > _WAITING_BYTES:
+            largest = writers.pop()
+            waiting -= largest.waiting_bytes
+            largest.flush()
+
+
+def _work(plan: FilePlan) -> int:
+    """Return about how long a file takes: bytes to copy, and rows to insert."""
+    return (plan.current.bytes if plan.current is not None else 0) + 50 * len(plan.inserts)
+
+
+def _stat(file: FileSlice, before: FileSlice | None, counts: RowCounts) -> WriteStat:
+    stat = WriteStat(
+        file_id=file.group.file_id,
+        path=file.path,
+        partition_path=file.group.partition,
+        num_writes=counts.written,
+        num_inserts=counts.inserted,
+        num_update_writes=counts.updated,
+        num_deletes=counts.deleted,
+        total_write_bytes=file.bytes,
+        file_size_in_bytes=file.bytes,
+    )
+    if before is None:
+        return stat
+    return replace(stat, prev_commit=before.time, prev_base_file=before.name)

@@ -1,0 +1,261 @@
+"""One instant of a table, from its request to the moment at which everybody sees it.
+
+Requested, inflight with what is planned, files; then, under the table's lock: strays deleted,
+others' commits looked at, completed. A write that ends before the last step has changed nothing
+that a reader sees.
+
+Source: org.apache.hudi.client.BaseHoodieWriteClient (commitStats, preCommit).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from lookupstore.errors import CommitConflictError, CommitUnknownError, LookupStoreError
+from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.file_group.partition_metadata import mark_partition
+from lookupstore.hudi.locking.heartbeat import Heartbeat, Heartbeats
+from lookupstore.hudi.locking.lock import table_lock
+from lookupstore.hudi.options import read_options
+from lookupstore.hudi.services.rollback import check_not_rolled_back, roll_back
+from lookupstore.hudi.timeline.commit import SCHEMA, CommitMetadata, WriteStat, commit_bytes
+from lookupstore.hudi.timeline.names import GroupId
+from lookupstore.hudi.timeline.plans import RequestedReplace, plan_bytes
+from lookupstore.hudi.timeline.timeline import COMMIT, REPLACE, Instant
+from lookupstore.hudi.view import TableView
+from lookupstore.hudi.write.conflict import (
+    WRITER,
+    check_groups,
+    check_overwritten,
+    key_conflict,
+    newer_files,
+)
+
+# How often a failed write is tried to be taken back.
+_TRIES = 3
+
+
+class KeysToInsert(Protocol):
+    """The keys of new rows, wherever they are."""
+
+    def found_in(
+        self, view: TableView, files: Sequence[FileSlice]
+    ) -> Iterator[tuple[FileSlice, Sequence[str]]]:
+        """Yield the base files that have some of the keys, each with a few of these.
+
+        Args:
+            view: of the table.
+            files: that others wrote meanwhile.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a write has done, for checks before and after it commits.
+
+    Attributes:
+        stats: of the files that it wrote.
+        schema: Avro schema of the table's data columns.
+        replaced: file groups that are gone with it.
+        touched: keys, as an example, of each file group that has a new slice.
+        inserted: keys that must not be in the table; None: none.
+        overwritten: paths of the partitions all of whose rows are replaced; None: of all.
+    """
+
+    stats: Sequence[WriteStat]
+    schema: str
+    replaced: Collection[GroupId] = ()
+    touched: Mapping[GroupId, Sequence[str]] | None = None
+    inserted: KeysToInsert | None = None
+    overwritten: Collection[str] | None = ()
+
+
+class Transaction:
+    """Carries one write through the timeline; made by `begun`.
+
+    Args:
+        view: the table as the write found it.
+        operation: name of the write, as Hudi has it: `UPSERT`, `INSERT_OVERWRITE` and so on.
+        instant: of the write, inflight.
+        beat: by which others see that the write goes on.
+    """
+
+    def __init__(self, view: TableView, operation: str, instant: Instant, beat: Heartbeat) -> None:
+        self._view = view
+        self._operation = operation
+        self._instant = instant
+        self._beat = beat
+        self._partitions: set[str] = set()
+
+    @property
+    def time(self) -> str:
+        """Return the time of the instant."""
+        return self._instant.time
+
+    def open_partition(self, partition: str) -> None:
+        """Make a folder one of the table's, before a file is written to it."""
+        if partition not in self._partitions:
+            mark_partition(self._view.location, partition, self.time)
+            self._partitions.add(partition)
+
+    def check(self) -> None:
+        """Make sure that nobody took this writer for dead; to be asked before files get names.
+
+        Raises:
+            CommitConflictError: somebody did, and rolled the instant back.
+        """
+        self._beat.check()
+
+    def complete(self, outcome: Outcome, extra: Mapping[str, str]) -> Instant:
+        """Make visible what was written.
+
+        Args:
+            outcome: what that is.
+            extra: what else the commit is to say.
+
+        Raises:
+            CommitConflictError: another writer committed something that is in its way.
+            FormatError: the table is meanwhile one that cannot be written to.
+            LockedError: others had the lock of the table for too long.
+            CommitUnknownError: the last step may have been done or not.
+        """
+        metadata = CommitMetadata(
+            stats=_by_partition(outcome.stats),
+            extra_metadata={WRITER: self._beat.owner.name, **extra, SCHEMA: outcome.schema},
+            operation=self._operation,
+            replaced=_replaced(outcome.replaced) if self._instant.action == REPLACE else None,
+        )
+        content = commit_bytes(metadata, self._view.options.version)
+        self._delete_strays({stat.path for stat in outcome.stats})
+        with table_lock(self._view.location, owner=self._beat.owner) as lock:
+            now = self._view.reloaded()
+            self._check_options()
+            check_not_rolled_back(now, self._instant)
+            self._check_columns(now)
+            touched = dict.fromkeys(outcome.replaced, ()) | dict(outcome.touched or {})
+            check_groups(self._view, now, touched)
+            check_overwritten(self._view, now, outcome.overwritten)
+            self._check_keys(now, outcome.inserted)
+            self._beat.check()
+            try:
+                return self._view.folder.complete(self._instant, content, lock.check)
+            except FileExistsError:
+                raise
+            except OSError as error:
+                raise CommitUnknownError(
+                    f"{self._view.folder.path(self._instant)}: may or may not be completed: {error}"
+                ) from error
+
+    def roll_back_now(self) -> None:
+        """Take back a write that failed, if that can be done now; else the next writer does it.
+
+        That one cannot tell whose it is if who took this writer for dead deleted its heartbeat: one
+        error more must not be what leaves it there.
+        """
+        location, owner = self._view.location, self._beat.owner
+        for _ in range(_TRIES):
+            try:
+                with table_lock(location, owner=owner) as lock:
+                    roll_back(self._view, self._instant, lock)
+            except LookupStoreError:
+                return
+            except OSError:
+                continue
+            return
+
+    def _check_keys(self, now: TableView, inserted: KeysToInsert | None) -> None:
+        """Make sure that nobody else inserted the same keys: in other groups, nobody would see."""
+        newer = () if inserted is None else newer_files(self._view, now)
+        if inserted is None or not newer:
+            return
+        changes = {file: change for change, file in newer}
+        for file, keys in inserted.found_in(now, list(changes)):
+            raise key_conflict(now, changes[file], file, keys)
+
+    def _check_options(self) -> None:
+        """Make sure that readers find what is written where it is written.
+
+        Java's writers add a metadata table when it suits them: readers then look nowhere else.
+        """
+        now = read_options(self._view.location)
+        now.check_writable(self._view.location.uri)
+        now.check_same_layout(self._view.options, self._view.location.uri)
+
+    def _check_columns(self, now: TableView) -> None:
+        """Make sure that this commit does not take columns back that another one has added."""
+        if now.table_schema.columns != self._view.table_schema.columns:
+            last = now.timeline.writes()[-1]
+            raise CommitConflictError(
+                f"{now.folder.path(last)}: columns of the table changed since this write began; "
+                "nothing was committed: write again",
+                instant=last.time,
+            )
+
+    def _delete_strays(self, known: Collection[str | None]) -> None:
+        """Delete files of this instant that are not known: a retried task has left them.
+
+        Two files of one group and instant make a table that nobody can read.
+        """
+        location = self._view.location
+        for partition in sorted(self._partitions):
+            for file in location.files(partition):
+                if file.name.endswith(f"_{self.time}.parquet") and file.name not in known:
+                    location.delete(file.name)
+
+
+@contextmanager
+def begun(
+    view: TableView, operation: str, profile: CommitMetadata, *, replaces: bool
+) -> Iterator[Transaction]:
+    """Request an instant and let it be inflight; a block that fails takes it back.
+
+    Args:
+        view: the table as the write found it.
+        operation: name of the write, as Hudi has it.
+        profile: what the write is about to do.
+        replaces: whether it takes file groups away.
+
+    Raises:
+        CommitConflictError: a file is gone, since another writer rolled the instant back.
+        OSError: a file cannot be written.
+    """
+    if replaces:
+        profile = replace(profile, replaced=profile.replaced or {})
+    action, plan = COMMIT, b""
+    if replaces:
+        action, plan = REPLACE, plan_bytes(RequestedReplace())
+    with Heartbeats(view.location).request(view.folder, action, plan) as beat:
+        content = commit_bytes(profile, view.options.version)
+        instant = view.folder.start(beat.instant, content)
+        transaction = Transaction(view, operation, instant, beat)
+        try:
+            yield transaction
+        except CommitUnknownError:
+            raise
+        except FileNotFoundError:
+            # Who took this writer for dead has deleted what it was about to name.
+            try:
+                beat.check()
+            finally:
+                transaction.roll_back_now()
+            raise
+        except Exception:
+            transaction.roll_back_now()
+            raise
+
+
+def _by_partition(stats: Sequence[WriteStat]) -> dict[str, tuple[WriteStat, ...]]:
+    found: dict[str, list[WriteStat]] = {}
+    for stat in stats:
+        found.setdefault(stat.partition_path or "", []).append(stat)
+    return {partition: tuple(many) for partition, many in found.items()}
+
+
+def _replaced(groups: Collection[GroupId]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = {}
+    for group in sorted(groups):
+        found.setdefault(group.partition, []).append(group.file_id)
+    return {partition: tuple(ids) for partition, ids in found.items()}

@@ -1,0 +1,283 @@
+"""Keys as callers hold them, to encoded keys.
+
+What is accepted, for a key of one field:
+
+- a column: an Arrow array or chunked array, a one-dimensional NumPy array, a pandas Series or
+  Index, a polars Series, or any object with `__arrow_c_array__` or `__arrow_c_stream__`;
+- a list of values. An object column of NumPy or pandas is one, too; what pandas calls missing in
+  its own is null.
+
+For a key of one or more fields:
+
+- a table: an Arrow table, record batch or struct array, a pandas or polars DataFrame, a NumPy
+  structured array, or a dict of columns. Fields are found by name; other columns are ignored;
+- a pandas MultiIndex: by name if all levels are named, else in the order of the key;
+- a tuple of columns, one for each field, in the order of the key;
+- a list of tuples, with the values in the order of the key, or of dicts by field name.
+
+So a list holds keys and a tuple holds columns. A key in a list is what it is to
+`KeySchema.encode_one`: where Arrow would choose a type that changes a value, because of the values
+beside it or because the type is too coarse, each value is encoded for itself.
+"""
+
+from __future__ import annotations
+
+import datetime
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from lookupstore.arrow.frames import check_polars, is_lazy
+from lookupstore.keys.schema import KeySchema
+
+# A column: in Arrow, or as the Python values that no one Arrow type holds.
+_Column: TypeAlias = "pa.Array | pa.ChunkedArray | list[Any]"
+
+# Of a value that Arrow does not know, pa.array also passes on what its methods raise.
+_CONVERSION_ERRORS = (pa.ArrowException, OverflowError, TypeError, ValueError)
+
+
+def encode_keys(keys: Any, schema: KeySchema) -> pa.Array:
+    """Encode a batch of keys given in any of the forms above.
+
+    A key that no store can hold (null in a field without nulls, or a value outside the field's
+    type) is no error: it is null in the result, and matches nothing.
+
+    Raises:
+        TypeError: keys of a wrong type or form; the error names the field and the right type.
+        KeyError: a table or dict without a key field.
+        ValueError: columns of different lengths.
+
+    >>> schema = KeySchema(pa.schema({"id": pa.int64()}))
+    >>> encode_keys([1, None], schema).is_valid().to_pylist()
+    [True, False]
+    """
+    values = _python_values(keys)
+    if values is not None:
+        return _encode_list(values, schema)
+    return _encode_columns(_columns(keys, schema), schema)
+
+
+def _encode_columns(columns: Sequence[_Column], schema: KeySchema) -> pa.Array:
+    if not any(isinstance(column, list) for column in columns):
+        return schema.encode_masked(columns)[0]
+    for name, column in zip(schema.names, columns, strict=True):
+        if len(column) != len(columns[0]):
+            raise ValueError(
+                f"keys: the field {name!r} has {len(column)} values, "
+                f"{schema.names[0]!r} has {len(columns[0])}"
+            )
+    rows = zip(*(map(_without_null_scalar, column) for column in columns), strict=True)
+    return _encode_each(rows, schema)
+
+
+def _without_null_scalar(value: Any) -> Any:
+    return None if isinstance(value, pa.Scalar) and not value.is_valid else value
+
+
+def _encode_each(keys: Iterable[Any], schema: KeySchema) -> pa.Array:
+    return pa.array([schema.encode_one(key) for key in keys], pa.large_binary())
+
+
+def _columns(keys: Any, schema: KeySchema) -> list[_Column]:
+    names = schema.names
+    pandas = sys.modules.get("pandas")
+    if isinstance(keys, tuple):
+        if len(keys) != len(names) or not all(_is_column(column) for column in keys):
+            raise TypeError(
+                f"keys: a tuple gives one column per key field, here {list(names)}; got "
+                f"{_described(keys)}; for a batch of keys, give a list"
+            )
+        return [_column(column) for column in keys]
+    if pandas is not None and isinstance(keys, pandas.MultiIndex):
+        if all(name is not None for name in keys.names):
+            keys = {name: keys.get_level_values(name) for name in keys.names}
+        elif keys.nlevels == len(names):
+            return [_column(keys.get_level_values(i)) for i in range(keys.nlevels)]
+        else:
+            raise TypeError(
+                f"keys: the MultiIndex has {keys.nlevels} levels; the key has {list(names)}"
+            )
+    if is_lazy(keys):
+        raise TypeError("keys is a polars LazyFrame, which has no rows yet; give its .collect()")
+    if pandas is not None and isinstance(keys, pandas.DataFrame):
+        keys = _pandas_columns(keys)
+    polars = sys.modules.get("polars")
+    if polars is not None and isinstance(keys, polars.DataFrame):
+        keys = {name: keys.get_column(name) for name in keys.columns}
+    if isinstance(keys, np.ndarray) and keys.dtype.names is not None:
+        keys = {name: keys[name] for name in keys.dtype.names}
+    if isinstance(keys, (pa.Table, pa.RecordBatch)):
+        keys = {field.name: keys.column(i) for i, field in enumerate(keys.schema)}
+    if isinstance(keys, Mapping):
+        return [_column(keys[name]) for name in _needed(list(keys), names)]
+    if not _is_column(keys):
+        raise TypeError(
+            f"keys is {_described(keys)}; give a list of keys, an Arrow, NumPy, pandas or polars "
+            f"column or table with {list(names)}, or a tuple of columns"
+        )
+    column = _arrow_column(keys)
+    if pa.types.is_struct(column.type):
+        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+        table = pa.Table.from_batches(
+            [pa.RecordBatch.from_struct_array(chunk) for chunk in chunks],
+            pa.schema(list(column.type)),
+        )
+        return [table.column(name) for name in _needed(table.column_names, names)]
+    if len(names) > 1:
+        raise TypeError(
+            f"keys is one column of {column.type}; the key has {len(names)} fields: give a table "
+            f"with {list(names)}, a tuple of columns, or a list of tuples"
+        )
+    return [column]
+
+
+def _pandas_columns(frame: Any) -> dict[Any, Any]:
+    """Return the columns of a DataFrame by name, and the levels of its index that have one."""
+    index = frame.index
+    levels = {
+        name: index.get_level_values(i) for i, name in enumerate(index.names) if name is not None
+    }
+    return levels | {name: frame[name] for name in frame.columns}
+
+
+def _needed(given: Sequence[str], names: Sequence[str]) -> Sequence[str]:
+    for name in names:
+        if name not in given:
+            found = list(given) or "no columns"
+            raise KeyError(f"keys: no column {name!r}; the key has {list(names)}, given {found}")
+    return names
+
+
+def _is_column(value: Any) -> bool:
+    return (
+        isinstance(value, (pa.Array, pa.ChunkedArray, np.ndarray, list))
+        or hasattr(value, "__arrow_c_array__")
+        or hasattr(value, "__arrow_c_stream__")
+        or _is_pandas_column(value)
+    )
+
+
+def _is_pandas_column(value: Any) -> bool:
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(value, (pandas.Series, pandas.Index))
+
+
+def _python_values(value: Any) -> list[Any] | None:
+    """Return a list, or an object column of NumPy or pandas, as a list; None for all else."""
+    if isinstance(value, list):
+        return value
+    pandas = sys.modules.get("pandas")
+    if pandas is None or not _is_pandas_column(value) or isinstance(value, pandas.MultiIndex):
+        is_objects = isinstance(value, np.ndarray) and value.dtype == object and value.ndim == 1
+        return list(value) if is_objects else None
+    kind = value.dtype
+    if isinstance(kind, pandas.CategoricalDtype):
+        categories = _python_values(kind.categories)
+        is_objects = categories is not None and _exact_array(categories) is None
+    else:
+        is_objects = bool(kind == np.dtype(object))
+    if not is_objects:
+        return None
+    values = np.array(value, dtype=object)
+    values[pandas.isna(values)] = None
+    return list(values)
+
+
+def _exact_array(values: Sequence[Any]) -> pa.Array | None:
+    """Return Python values as Arrow reads them, or None if that could change one.
+
+    Arrow takes the type of a list from some of its values: beside a date, a datetime loses its
+    time of day, and beside a datetime with a zone, one without gets it. Of the values of pandas,
+    Arrow reads only what Python's own have, so nanoseconds and years beyond 9999 are lost.
+    """
+    kinds = set(map(type, values)) - {type(None)}  # not a loop in Python
+    if len(kinds) > 1 and kinds != {int, float}:
+        return None
+    for kind in kinds:
+        if not _keeps_values(kind, values):
+            return None
+    try:
+        return pa.array(values)
+    except _CONVERSION_ERRORS:
+        return None
+
+
+def _keeps_values(kind: type, values: Sequence[Any]) -> bool:
+    """Tell whether Arrow keeps all these values, of one kind or None."""
+    if not issubclass(kind, (datetime.datetime, datetime.time, datetime.timedelta)):
+        return True
+    given = [value for value in values if value is not None]
+    if issubclass(kind, datetime.timedelta):
+        return not hasattr(kind, "nanoseconds") or all(
+            value.nanoseconds == 0 and abs(value.days) < 10**8 for value in given
+        )
+    zoned = {value.tzinfo is not None for value in given}
+    if issubclass(kind, datetime.time):
+        return True not in zoned  # Arrow would drop the zone
+    return len(zoned) == 1 and (
+        not hasattr(kind, "nanosecond")
+        or all(value.nanosecond == 0 and 1 <= value.year <= 9999 for value in given)
+    )
+
+
+def _column(value: Any) -> _Column:
+    values = _python_values(value)
+    if values is None:
+        return _arrow_column(value)
+    array = _exact_array(values)
+    return values if array is None else array
+
+
+def _arrow_column(value: Any) -> pa.Array | pa.ChunkedArray:
+    if isinstance(value, (pa.Array, pa.ChunkedArray)):
+        return value
+    if not _is_column(value):
+        raise TypeError(f"keys: a column is {_described(value)}; give an array, Series or list")
+    if isinstance(value, np.ndarray) and value.ndim != 1:
+        raise TypeError(f"keys: an array of {value.ndim} dimensions; give one dimension")
+    check_polars(value, "keys")
+    try:
+        if _is_pandas_column(value):
+            return pa.Array.from_pandas(value)
+        if hasattr(value, "__arrow_c_stream__"):
+            return pa.chunked_array(value)
+        return pa.array(value)
+    except _CONVERSION_ERRORS as error:
+        raise TypeError(f"keys: {_described(value)} is not an Arrow column: {error}") from None
+
+
+def _encode_list(keys: list[Any], schema: KeySchema) -> pa.Array:
+    columns = _columns_of_list(keys, schema.names)
+    arrays = [_exact_array(column) for column in columns or []]
+    if columns is None or any(array is None for array in arrays):
+        # Each for itself, which says what is wrong with the first bad one.
+        return _encode_each(keys, schema)
+    return schema.encode_masked(arrays)[0]
+
+
+def _columns_of_list(keys: list[Any], names: Sequence[str]) -> list[Sequence[Any]] | None:
+    """Return the values of each field; None if the keys do not all have one form."""
+    kinds = set(map(type, keys))  # not a loop in Python
+    if not kinds:
+        return [[] for _ in names]
+    if all(issubclass(kind, dict) for kind in kinds):
+        fields = set(names)
+        if any(key.keys() != fields for key in keys):
+            return None
+        return [[key[name] for key in keys] for name in names]
+    if all(issubclass(kind, (tuple, list)) for kind in kinds):
+        return list(zip(*keys, strict=True)) if set(map(len, keys)) == {len(names)} else None
+    if len(names) > 1 or any(issubclass(kind, (tuple, list, dict)) for kind in kinds):
+        return None
+    return [keys]
+
+
+def _described(value: object) -> str:
+    name = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+    if isinstance(value, tuple):
+        return f"a tuple of {', '.join(type(item).__name__ for item in value) or 'nothing'}"
+    return name

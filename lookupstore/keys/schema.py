@@ -1,0 +1,449 @@
+"""Typed keys: Arrow columns to and from bytes whose unsigned byte order is the typed order.
+
+A key is its fields one after the other, so keys sort field by field. The layout of each field is
+in ``csrc/ls_keys.h`` and ``docs/decisions/0003-key-encoding.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookupstore.arrow.types import concat, restore, schema_from_json, schema_to_json
+from lookupstore.errors import FormatError
+from lookupstore.keys import _codec as _keys
+from lookupstore.keys.casts import KeyColumns, column_batches, fit, fit_strictly
+from lookupstore.keys.fields import key_field
+from lookupstore.keys.values import successor
+
+
+class KeySchema:
+    """The types of the key fields, with encoding and decoding of keys.
+
+    Args:
+        schema: the key fields in order. Bool, integers, floats, decimals, dates, times, timestamps,
+            durations, strings and binaries of every width, also dictionary-encoded or as the
+            storage of an extension type.
+        nullable: names of the fields that may hold null. A null sorts before every value.
+
+    Raises:
+        TypeError: a field has a type that has no order here, such as a list.
+        ValueError: no field, two fields of one name, or `nullable` names a field that is not
+            there or that the schema says is never null.
+
+    >>> keys = KeySchema(pa.schema([("origin", pa.string()), ("hour", pa.int32())]))
+    >>> keys.encode([pa.array(["EWR"]), pa.array([5], pa.int32())])[0].as_py().hex(" ")
+    '45 57 52 00 00 80 00 00 05'
+    """
+
+    def __init__(self, schema: pa.Schema, nullable: Sequence[str] = ()) -> None:
+        names = list(schema.names)
+        if not names:
+            raise ValueError("schema has no fields; a key needs at least one")
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(
+                    f"schema names the field {name!r} twice; key fields need different names"
+                )
+        if isinstance(nullable, str):
+            raise TypeError(f"nullable is the string {nullable!r}; give a sequence of field names")
+        for name in nullable:
+            if name not in names:
+                raise ValueError(
+                    f"nullable names {name!r}, which is not a key field ({', '.join(names)})"
+                )
+            if not schema.field(name).nullable:
+                raise ValueError(f"nullable names {name!r}, which the schema declares as not null")
+        self._schema = schema
+        self._fields = tuple(key_field(field, field.name in nullable) for field in schema)
+        self._codes = [field.code for field in self._fields]
+        fixed = not any(field.variable or field.nullable for field in self._fields)
+        self._width = sum(code[1] for code in self._codes) if fixed else None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the key fields as an Arrow schema."""
+        return self._schema
+
+    @property
+    def nullable(self) -> tuple[str, ...]:
+        """Return the names of the fields that may hold null."""
+        return tuple(field.name for field in self._fields if field.nullable)
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the key fields in order."""
+        return [field.name for field in self._fields]
+
+    @property
+    def width(self) -> int | None:
+        """Return the size of every key in bytes, or None if keys differ in size."""
+        return self._width
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, KeySchema):
+            return NotImplemented
+        same = self._schema.equals(other._schema, check_metadata=True)
+        return bool(same) and self.nullable == other.nullable
+
+    def __hash__(self) -> int:
+        return hash((tuple(self.names), self.nullable))
+
+    def __reduce__(self) -> tuple[type[KeySchema], tuple[pa.Schema, tuple[str, ...]]]:
+        return KeySchema, (self._schema, self.nullable)
+
+    def __repr__(self) -> str:
+        fields = ", ".join(
+            f"{field.name}: {field.type}{' or null' if field.nullable else ''}"
+            for field in self._fields
+        )
+        return f"KeySchema({fields})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a dict for JSON: the Arrow schema in base64, and the fields for people."""
+        return schema_to_json(self._schema, self.nullable)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> KeySchema:
+        """Return the schema that `to_json` described.
+
+        Raises:
+            FormatError: the dict is not one that `to_json` made.
+        """
+        try:
+            schema = schema_from_json(data)
+            nullable = [field["name"] for field in data["fields"] if field["nullable"]]
+            return cls(schema, nullable)
+        except (KeyError, TypeError, ValueError, OSError, pa.ArrowException) as error:
+            raise FormatError(f"not the description of a key schema: {error}") from error
+
+    def encode(self, columns: KeyColumns) -> pa.Array:
+        """Encode one key a row.
+
+        Args:
+            columns: one Arrow array or chunked array a field, in order; or a table or record batch
+                that holds the fields by name. Other types of the same kind are cast (`cast`).
+
+        Returns:
+            fixed_size_binary(`width`), or large_binary if keys differ in size.
+
+        Raises:
+            TypeError: a column is of another kind than its field.
+            ValueError: a null in a field that is not nullable, or a value its type cannot hold.
+
+        >>> keys = KeySchema(pa.schema([("id", pa.int64())]))
+        >>> keys.encode([pa.array([1, -1])]).to_pylist()
+        [b'\\x80\\x00\\x00\\x00\\x00\\x00\\x00\\x01', b'\\x7f\\xff\\xff\\xff\\xff\\xff\\xff\\xff']
+        """
+        parts = []
+        row = 0
+        for arrays in column_batches(columns, self._fields, "keys"):
+            plain = fit_strictly(self._fields, arrays, "keys", row)
+            for field, array in zip(self._fields, plain, strict=True):
+                if array.null_count and not field.nullable:
+                    null_row = row + pc.index(array.is_valid(), False).as_py()
+                    raise ValueError(
+                        f"keys: the field {field.name!r} is null in row {null_row}; "
+                        "name it in nullable= to allow nulls"
+                    )
+            parts.append(self._encode(plain))
+            row += len(arrays[0])
+        return self._concat(parts)
+
+    def encode_masked(self, columns: KeyColumns) -> tuple[pa.Array, np.ndarray | None]:
+        """Encode one key a row for a lookup, where rows that can match nothing are no error.
+
+        Such rows have a null in a field that is not nullable, or a value that the type of the
+        field cannot hold, such as 2**40 for int32.
+
+        Args:
+            columns: as for `encode`.
+
+        Returns:
+            The keys as `encode` gives them, null where a row can match nothing; and a NumPy bool
+            array that is False there, or None if every row has a key.
+
+        Raises:
+            TypeError: a column is of another kind than its field.
+
+        >>> keys = KeySchema(pa.schema([("id", pa.int8())]))
+        >>> keys.encode_masked([pa.array([1, 300, None])])[1]
+        array([ True, False, False])
+        """
+        parts = []
+        masks: list[np.ndarray | None] = []
+        for arrays in column_batches(columns, self._fields, "keys"):
+            plain = []
+            mask = None
+            for field, array in zip(self._fields, arrays, strict=True):
+                values, fits = fit(field, array, "keys")
+                if not field.nullable and values.null_count:
+                    fits = values.is_valid()  # a value that does not fit is null here, too
+                if fits is not None:
+                    fits = np.asarray(fits)
+                    mask = fits if mask is None else mask & fits
+                plain.append(values)
+            keys = self._encode(plain)
+            if mask is not None and mask.all():
+                mask = None
+            if mask is not None:
+                bits = pa.array(mask).buffers()[1]
+                keys = pa.Array.from_buffers(
+                    keys.type, len(keys), [bits, *keys.buffers()[1:]], len(mask) - int(mask.sum())
+                )
+            parts.append(keys)
+            masks.append(mask)
+        if all(mask is None for mask in masks):
+            return self._concat(parts), None
+        filled = [
+            np.ones(len(keys), bool) if mask is None else mask
+            for keys, mask in zip(parts, masks, strict=True)
+        ]
+        return self._concat(parts), np.concatenate(filled)
+
+    def cast(self, columns: KeyColumns, what: str = "keys") -> pa.RecordBatch:
+        """Return the columns in the types of the schema.
+
+        Args:
+            columns: as for `encode`.
+            what: what to call the columns in an error.
+
+        Raises:
+            TypeError: a column is of another kind than its field.
+            ValueError: a value that the type of its field cannot hold.
+
+        >>> keys = KeySchema(pa.schema([("id", pa.int64())]))
+        >>> keys.cast([pa.array([1], pa.int8())]).schema.types
+        [DataType(int64)]
+        """
+        parts = []
+        row = 0
+        for arrays in column_batches(columns, self._fields, what):
+            parts.append(
+                [
+                    restore(array, field.type)
+                    for array, field in zip(
+                        fit_strictly(self._fields, arrays, what, row), self._fields, strict=True
+                    )
+                ]
+            )
+            row += len(arrays[0])
+        whole = [
+            concat(pieces, field.type)
+            for pieces, field in zip(zip(*parts, strict=True), self._fields, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(whole, schema=self._schema)
+
+    def decode(self, keys: pa.Array) -> pa.RecordBatch:
+        """Decode keys into their fields, in exactly the types of the schema.
+
+        Zero comes back as 0.0 and NaN as one NaN, whatever their bits were.
+
+        Args:
+            keys: any Arrow binary array without nulls.
+
+        Raises:
+            FormatError: the bytes of a key do not fit the schema; names the field and the row.
+
+        >>> keys = KeySchema(pa.schema([("id", pa.int16())]))
+        >>> keys.decode(pa.array([bytes([128, 7])])).to_pylist()
+        [{'id': 7}]
+        """
+        cells = _keys.decode(self._codes, self.names, keys, self._width)
+        arrays = [field.from_cells(cell) for field, cell in zip(self._fields, cells, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def encode_one(self, value: object) -> bytes | None:
+        """Encode one key from Python.
+
+        Args:
+            value: the value of a single field; a tuple or list of one value a field; or a dict of
+                values by field name.
+
+        Returns:
+            What `encode` gives for a row of these values; None if no key can equal it: null in a
+            field that is not nullable, or a value outside the type.
+
+        Raises:
+            TypeError: a value of another kind than its field, or a tuple of another length.
+            KeyError: a dict with other names than the fields'.
+
+        >>> KeySchema(pa.schema([("id", pa.int16())])).encode_one(7)
+        b'\\x80\\x07'
+        """
+        fields = self._fields
+        if len(fields) == 1 and not isinstance(value, (tuple, list, dict)):
+            return self._parts((value,))
+        return self._parts(self._values(value))
+
+    def encode_prefix(
+        self, prefix: tuple[object, ...], starts_with: object = None
+    ) -> tuple[bytes, bytes | None] | None:
+        """Turn values of the first fields into the range of all keys that have them.
+
+        Args:
+            prefix: one whole value for each of the first fields; () for all keys.
+            starts_with: text or bytes that the value of the field after these begins with; None
+                takes any value, null too.
+
+        Returns:
+            The first bytes inside and the first bytes behind the range, None for no bound; or None
+            if no key can hold these values.
+
+        Raises:
+            TypeError: a value of another kind than its field, more values than fields, or
+                `starts_with` for a field that is neither text nor bytes.
+            ValueError: `starts_with` where `prefix` has values for all fields.
+
+        >>> keys = KeySchema(pa.schema([("origin", pa.string()), ("hour", pa.int32())]))
+        >>> keys.encode_prefix(("EWR",)), keys.encode_prefix((), "EW")
+        ((b'EWR\\x00\\x00', b'EWR\\x00\\x01'), (b'EW', b'EX'))
+        """
+        done = self._parts(self.leading(prefix, "prefix"))
+        if starts_with is None:
+            if done is None:
+                return None
+            # A whole key may be the beginning of another's bytes.
+            whole = len(prefix) == len(self._fields)
+            return done, done + b"\x00" if whole else successor(done)
+        if len(prefix) == len(self._fields):
+            raise ValueError(
+                "starts_with is about the key field after those of prefix, which has a value for "
+                f"each field ({', '.join(self.names)}); leave the last one out of prefix"
+            )
+        field = self._fields[len(prefix)]
+        if field.values.beginning is None:
+            raise TypeError(
+                f"starts_with: the key field {field.name!r} is {field.type}, and only text and "
+                "bytes begin with something; give prefix= whole values, or start= and stop="
+            )
+        beginning = field.values.beginning(starts_with)
+        if done is None or beginning is None:
+            return None
+        if field.nullable:
+            done += b"\x01"
+        if len(prefix) + 1 < len(self._fields) and field.variable:
+            beginning = field.escaped(beginning)
+        done += beginning
+        return done, successor(done)
+
+    def encode_bounds(self, start: object, stop: object) -> tuple[bytes | None, bytes | None]:
+        """Turn a typed range, from `start` on and before `stop`, into a range of key bytes.
+
+        Tuples compare as Python's do: ("eu",) comes before every key that has "eu" first. A bound
+        that no key can equal, such as 2.5 or 2**40 for int32, still lies between keys.
+
+        Args:
+            start: the value of the first field, or a tuple of the first fields; None for no bound.
+            stop: the same.
+
+        Returns:
+            The first bytes inside and the first bytes behind the range; None for no bound. A range
+            that is surely empty is (b"", b"").
+
+        Raises:
+            TypeError: a value of another kind than its field, or more values than fields.
+            ValueError: None in a field that is not nullable.
+
+        >>> KeySchema(pa.schema([("id", pa.uint8())])).encode_bounds(2.5, 300)
+        (b'\\x03', None)
+        """
+        low = b"" if start is None else self._bound(self.leading(start, "start"), "start")
+        high = None if stop is None else self._bound(self.leading(stop, "stop"), "stop")
+        return (b"", b"") if low is None else (low or None, high)
+
+    def _bound(self, values: Sequence[object], what: str) -> bytes | None:
+        """Return the bytes between the keys before `values` and the others; None: all before."""
+        done = b""
+        for i, (field, value) in enumerate(zip(self._fields, values, strict=False)):
+            if value is None:
+                if not field.nullable:
+                    raise ValueError(
+                        f"{what}[{i}] is None, but the key field {field.name!r} is not nullable"
+                    )
+                done += b"\x00"
+                continue
+            if field.nullable:
+                done += b"\x01"
+            found, exact = field.values.ceiling(value)
+            if found is None:
+                return successor(done)
+            done += found if i + 1 == len(self._fields) else field.inner(found)
+            if not exact:
+                break
+        return done
+
+    def _values(self, value: object) -> Sequence[object]:
+        """Return the values of all fields from a tuple or dict."""
+        names = self.names
+        if isinstance(value, Mapping):
+            if set(value) != set(names):
+                raise KeyError(
+                    f"the key has the names {', '.join(map(repr, value)) or 'none'}; "
+                    f"its fields are {', '.join(map(repr, names))}"
+                )
+            return [value[name] for name in names]
+        if not isinstance(value, (tuple, list)) or len(value) != len(names):
+            found = f"{type(value).__name__} {value!r}"
+            if isinstance(value, (tuple, list)):
+                count = f"{len(value)} value{'s'[: len(value) != 1]}"
+                found = f"a {type(value).__name__} of {count}"
+            fields = "field" if len(names) == 1 else "fields"
+            raise TypeError(
+                f"the key is {found}; give a tuple of its {len(names)} {fields} "
+                f"({', '.join(names)}), or a dict"
+            )
+        return value
+
+    def leading(self, values: object, what: str) -> tuple[object, ...]:
+        """Return values of the first fields as a tuple; one that is no tuple is that of the first.
+
+        Raises:
+            TypeError: a list or dict, or more values than fields; `what` names the argument.
+
+        >>> KeySchema(pa.schema([("id", pa.int16())])).leading(7, "start")
+        (7,)
+        """
+        if isinstance(values, (list, Mapping)):
+            raise TypeError(
+                f"{what} is a {type(values).__name__}, which is no key; give a tuple of the first "
+                f"fields' values, in the order of the key: ({', '.join(self.names)})"
+            )
+        if not isinstance(values, tuple):
+            return (values,)
+        if len(values) > len(self._fields):
+            raise TypeError(
+                f"{what} has {len(values)} values; the key has {len(self._fields)} "
+                f"({', '.join(self.names)})"
+            )
+        return values
+
+    def _parts(self, values: Sequence[object]) -> bytes | None:
+        """Return the bytes of the first fields of a key, or None if no key holds the values."""
+        done = b""
+        last = len(self._fields) - 1
+        for i, (field, value) in enumerate(zip(self._fields, values, strict=False)):
+            if value is None:
+                if not field.nullable:
+                    return None
+                done += b"\x00"
+                continue
+            part = field.values.one(value)
+            if part is None:
+                return None
+            if field.nullable:
+                done += b"\x01"
+            done += part if i == last else field.inner(part)
+        return done
+
+    def _encode(self, arrays: Sequence[pa.Array]) -> pa.Array:
+        raw = [field.to_cells(array) for array, field in zip(arrays, self._fields, strict=True)]
+        return _keys.encode(self._codes, raw, len(arrays[0]), self._width)
+
+    def _concat(self, parts: list[pa.Array]) -> pa.Array:
+        kind = pa.large_binary() if self._width is None else pa.binary(self._width)
+        return concat(parts, kind)

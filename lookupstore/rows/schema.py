@@ -1,0 +1,197 @@
+"""Rows: Arrow value columns to and from one byte string a row.
+
+Every column of a row has a constant place, so reading some columns decodes only those. The layout
+is in ``csrc/ls_rows.h``; ``docs/decisions/0002-rows-are-packed-not-ipc.md`` says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from lookupstore.arrow.types import concat, schema_from_json, schema_to_json
+from lookupstore.errors import FormatError
+from lookupstore.rows import _codec as _rows
+from lookupstore.rows.layout import BadValueError, RowLayout
+
+
+class RowSchema:
+    """The types of the value columns, with packing and unpacking of rows.
+
+    Args:
+        schema: the columns in order: every Arrow type but unions and run-end encodings.
+
+    Raises:
+        TypeError: a column has a type that cannot be packed.
+        ValueError: two columns of one name.
+
+    >>> rows = RowSchema(pa.schema([("name", pa.string()), ("year", pa.int16())]))
+    >>> packed = rows.pack(pa.RecordBatch.from_pylist([{"name": "A320", "year": 1987}]))
+    Traceback (most recent call last):
+    TypeError: the column 'year' is int64; in the schema it is int16
+    >>> batch = pa.RecordBatch.from_pylist([{"name": "A320", "year": 1987}], schema=rows.schema)
+    >>> rows.unpack(rows.pack(batch), ["year"]).to_pylist()
+    [{'year': 1987}]
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        names = list(schema.names)
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(
+                    f"schema names the column {name!r} twice; columns need different names"
+                )
+        self._schema = schema
+        self._layout = RowLayout(list(schema))
+        self._last_chosen: tuple[tuple[str, ...], list[int], pa.Schema] | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the value columns as an Arrow schema."""
+        return self._schema
+
+    @property
+    def width(self) -> int | None:
+        """Return the size of every row in bytes, or None if rows differ in size."""
+        return self._layout.width
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RowSchema):
+            return NotImplemented
+        return bool(self._schema.equals(other._schema, check_metadata=True))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._schema.names))
+
+    def __reduce__(self) -> tuple[type[RowSchema], tuple[pa.Schema]]:
+        return RowSchema, (self._schema,)
+
+    def __repr__(self) -> str:
+        return f"RowSchema({', '.join(f'{field.name}: {field.type}' for field in self._schema)})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a dict for JSON: the Arrow schema in base64, and the columns for people."""
+        nullable = [field.name for field in self._schema if field.nullable]
+        return schema_to_json(self._schema, nullable)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> RowSchema:
+        """Return the schema that `to_json` described.
+
+        Raises:
+            FormatError: the dict is not one that `to_json` made.
+        """
+        try:
+            return cls(schema_from_json(data))
+        except (KeyError, TypeError, ValueError, OSError, pa.ArrowException) as error:
+            raise FormatError(f"not the description of a row schema: {error}") from error
+
+    def pack(self, batch: pa.RecordBatch | pa.Table) -> pa.Array:
+        """Pack one row for each row of a batch.
+
+        Args:
+            batch: holds the columns by name, in exactly the types of the schema; other columns
+                are left out.
+
+        Returns:
+            fixed_size_binary(`width`), or large_binary if rows differ in size.
+
+        Raises:
+            KeyError: a column is missing.
+            TypeError: a column has another type.
+            ValueError: a null in a column that is not nullable, or a row beyond 4 GiB.
+        """
+        for field in self._schema:
+            index = batch.schema.get_field_index(field.name)
+            if index < 0:
+                raise KeyError(
+                    f"no single column {field.name!r} among "
+                    f"{', '.join(map(repr, batch.schema.names)) or 'none'}"
+                )
+            if batch.schema.field(index).type != field.type:
+                raise TypeError(
+                    f"the column {field.name!r} is {batch.schema.field(index).type}; "
+                    f"in the schema it is {field.type}"
+                )
+        batches = batch.to_batches() if isinstance(batch, pa.Table) else [batch]
+        parts = []
+        row = 0
+        for part in batches:
+            arrays = [part.column(name) for name in self._schema.names]
+            try:
+                parts.append(self._layout.pack(arrays, part.num_rows, None))
+            except BadValueError as bad:
+                raise ValueError(
+                    f"the column {bad.path!r} is not nullable, but null in row {row + bad.row}"
+                ) from bad
+            row += part.num_rows
+        return concat(parts, pa.large_binary() if self.width is None else pa.binary(self.width))
+
+    def unpack(self, rows: pa.Array, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Unpack rows into columns, exactly of the types of the schema.
+
+        Args:
+            rows: any Arrow binary array; where it is null, every column is.
+            columns: names of the columns to decode, in this order; None for all.
+
+        Raises:
+            KeyError: a name is no column.
+            FormatError: the bytes of a row do not fit the schema; names the column and the row.
+            ValueError: the values of a column do not fit one Arrow array of its type.
+        """
+        return self.read(len(rows), columns, lambda found: found.read(rows))[1]
+
+    def read(
+        self,
+        length: int,
+        columns: Sequence[str] | None,
+        find: Callable[[_rows.Columns], None],
+    ) -> tuple[pa.BooleanArray, pa.RecordBatch]:
+        """Unpack rows as they are found: none is copied on its way into the columns.
+
+        Args:
+            length: number of rows.
+            columns: names of the columns to decode, in this order; None for all.
+            find: gives the rows, such as `sst.Reader.answer` to many keys.
+
+        Returns:
+            Which rows were found; and the columns, exactly of the types of the schema, null where
+            a row was not.
+
+        Raises:
+            KeyError: a name is no column.
+            FormatError: the bytes of a row do not fit the schema; names the column and the row.
+            ValueError: the values of a column do not fit one Arrow array of its type.
+            Exception: what `find` raises.
+        """
+        numbers, schema = self._chosen(columns)
+        try:
+            found, arrays = self._layout.read(length, numbers, find, every_null=True)
+        except BadValueError as bad:
+            names = ", ".join(self._schema.names)
+            where = f"the column {bad.path!r}" if bad.path else f"the schema ({names})"
+            raise FormatError(f"row {bad.row}: its bytes do not fit {where}{bad.reason}") from bad
+        if not arrays:  # RecordBatch.from_arrays would take no columns for no rows
+            empty = pa.Array.from_buffers(pa.struct([]), length, [None])
+            batch = pa.RecordBatch.from_struct_array(empty)
+            return found, batch.replace_schema_metadata(schema.metadata)
+        return found, pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _chosen(self, columns: Sequence[str] | None) -> tuple[list[int], pa.Schema]:
+        """Return the numbers of some columns, and the schema of what they are unpacked to."""
+        names = self._schema.names
+        if isinstance(columns, str):
+            raise TypeError(f"columns is the string {columns!r}; give a sequence of names")
+        wanted = tuple(names if columns is None else columns)
+        if self._last_chosen is None or self._last_chosen[0] != wanted:
+            for name in wanted:
+                if name not in names:
+                    known = ", ".join(map(repr, names)) or "none"
+                    raise KeyError(f"no column {name!r}; the columns are {known}")
+            numbers = [names.index(name) for name in wanted]
+            fields = [self._schema.field(i).with_nullable(True) for i in numbers]
+            # Who asks for columns mostly asks for the same again.
+            self._last_chosen = wanted, numbers, pa.schema(fields, self._schema.metadata)
+        return self._last_chosen[1:]

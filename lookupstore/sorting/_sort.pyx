@@ -1,0 +1,224 @@
+"""Sorted batches of byte keys: order them, compare neighbours, cut at a key, gather rows."""
+
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+
+import numpy as np
+import pyarrow as pa
+
+from lookupstore.arrow._binary cimport (
+    LS_OK,
+    BinaryColumn,
+    buffer_data,
+    ls_column,
+    ls_column_get,
+    ls_column_is_valid,
+    ls_slice,
+    ls_status,
+)
+
+
+cdef extern from "ls_order.h":
+    ctypedef enum ls_order:
+        LS_ORDER_BYTES
+    int ls_compare_bytes(ls_slice a, ls_slice b) noexcept nogil
+
+
+cdef extern from "ls_sort.h":
+    ctypedef struct ls_sort_item:
+        uint64_t prefix
+        uint32_t index
+    ls_status ls_sort_prefixes(
+        ls_order order, const ls_column *keys, ls_sort_item *items, size_t count,
+        size_t *bad) noexcept nogil
+    void ls_sort_keys(
+        ls_order order, const ls_column *keys, ls_sort_item *items, size_t count,
+        ls_sort_item *scratch) noexcept nogil
+
+
+cdef extern from "ls_gather.h":
+    ls_status ls_gather_find(
+        const ls_column *columns, const uint64_t *starts, size_t columns_count,
+        const int64_t *rows, size_t count, ls_slice *slices, uint64_t *bytes,
+        size_t *bad) noexcept nogil
+    void ls_gather_copy(
+        const ls_slice *slices, size_t count, int offset_width, void *offsets,
+        uint8_t *data) noexcept nogil
+
+
+cdef BinaryColumn checked(values):
+    """A column whose offsets have been walked once and that holds no null."""
+    cdef BinaryColumn column = BinaryColumn(values, "values")
+    cdef ls_slice value
+    cdef size_t i
+    cdef int valid = 1
+    cdef ls_status status = LS_OK
+    with nogil:
+        for i in range(column.column.length):
+            valid = ls_column_is_valid(&column.column, i)
+            status = ls_column_get(&column.column, i, &value)
+            if not valid or status != LS_OK:
+                break
+    if not valid:
+        raise ValueError(f"values[{i}] is null; only byte strings can be sorted")
+    if status != LS_OK:
+        raise ValueError(f"values[{i}]: the Arrow offsets point outside their data buffer")
+    return column
+
+
+def argsort(values):
+    """Return the uint32 rows of an Arrow binary array in unsigned byte order, stable."""
+    return sort_keys(values)[0]
+
+
+def sort_keys(values):
+    """Return the rows as `argsort` does, and a boolean array of them.
+
+    It says of each row whether its value equals that of the row before it in this order; it is
+    None if all values differ.
+    """
+    cdef BinaryColumn column = checked(values)
+    cdef size_t count = column.column.length, i, bad, repeats = 0
+    cdef ls_sort_item *items
+    cdef uint32_t[::1] rows
+    cdef uint8_t[::1] flags
+    cdef ls_slice one, other
+    if count > 0xFFFFFFFF:
+        raise ValueError(f"{count} values; sort at most 4294967295 at once")
+    order = np.empty(count, np.uint32)
+    if count == 0:
+        return order, None
+    rows = order
+    same = np.zeros(count, np.bool_)
+    flags = same.view(np.uint8)
+    items = <ls_sort_item *>malloc(2 * count * sizeof(ls_sort_item))
+    if items == NULL:
+        raise MemoryError()
+    with nogil:
+        for i in range(count):
+            items[i].index = i
+        ls_sort_prefixes(LS_ORDER_BYTES, &column.column, items, count, &bad)
+        ls_sort_keys(LS_ORDER_BYTES, &column.column, items, count, items + count)
+        rows[0] = items[0].index
+        for i in range(1, count):
+            rows[i] = items[i].index
+            # The prefixes that a sort leaves are of the same bytes wherever keys are equal.
+            if items[i].prefix == items[i - 1].prefix:
+                ls_column_get(&column.column, items[i - 1].index, &one)
+                ls_column_get(&column.column, items[i].index, &other)
+                if ls_compare_bytes(one, other) == 0:
+                    flags[i] = 1
+                    repeats += 1
+        free(items)
+    return order, same if repeats else None
+
+
+def is_ascending(values):
+    """Return whether each value is strictly greater than the one before it."""
+    cdef BinaryColumn column = checked(values)
+    cdef size_t count = column.column.length, i
+    cdef ls_slice previous = ls_slice(NULL, 0), value = ls_slice(NULL, 0)
+    cdef bint ascending = True
+    if count == 0:
+        return True
+    with nogil:
+        ls_column_get(&column.column, 0, &previous)
+        for i in range(1, count):
+            ls_column_get(&column.column, i, &value)
+            if ls_compare_bytes(previous, value) >= 0:
+                ascending = False
+                break
+            previous = value
+    return ascending
+
+
+def upper_bound(values, bytes key not None):
+    """Return how many of the sorted values are not greater than `key`."""
+    cdef BinaryColumn column = BinaryColumn(values, "values")
+    cdef ls_slice wanted, value
+    cdef size_t low = 0, high = column.column.length, middle
+    wanted.data = <const uint8_t *>key
+    wanted.size = len(key)
+    while low < high:
+        middle = low + (high - low) // 2
+        if ls_column_get(&column.column, middle, &value) != LS_OK:
+            raise ValueError(f"values[{middle}]: the Arrow offsets point outside their data buffer")
+        if ls_compare_bytes(value, wanted) <= 0:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+cdef class Gather:
+    """Take rows of Arrow binary arrays of one type that count as one, laid end to end."""
+
+    cdef list columns  # they own what `parts` points to
+    cdef ls_column *parts
+    cdef uint64_t *starts
+    cdef size_t count
+    cdef object kind
+
+    def __cinit__(self, list arrays not None):
+        cdef BinaryColumn column
+        cdef size_t i
+        if not arrays:
+            raise ValueError("arrays is empty; give at least one")
+        self.kind = arrays[0].type
+        self.count = len(arrays)
+        self.columns = []
+        self.parts = <ls_column *>malloc(self.count * sizeof(ls_column))
+        self.starts = <uint64_t *>malloc((self.count + 1) * sizeof(uint64_t))
+        if self.parts == NULL or self.starts == NULL:
+            raise MemoryError()
+        self.starts[0] = 0
+        for i in range(self.count):
+            if arrays[i].type != self.kind:
+                raise TypeError(f"arrays[{i}] is {arrays[i].type}, the first one {self.kind}")
+            if arrays[i].null_count:
+                raise ValueError(f"arrays[{i}] contains a null; only byte strings are gathered")
+            column = BinaryColumn(arrays[i], f"arrays[{i}]")
+            self.columns.append(column)
+            self.parts[i] = column.column
+            self.starts[i + 1] = self.starts[i] + column.column.length
+
+    def __dealloc__(self):
+        free(self.parts)
+        free(self.starts)
+
+    def take(self, const int64_t[::1] rows not None):
+        """Return the rows, in that order, as an array of the type of the arrays."""
+        cdef size_t count = rows.shape[0], bad = 0
+        cdef uint64_t size = 0
+        cdef int width = self.parts[0].offset_width
+        cdef ls_status status
+        cdef ls_slice *slices
+        cdef uint8_t *data
+        cdef uint8_t *ends = NULL
+        if count == 0:
+            return pa.array([], self.kind)
+        slices = <ls_slice *>malloc(count * sizeof(ls_slice))
+        if slices == NULL:
+            raise MemoryError()
+        try:
+            with nogil:
+                status = ls_gather_find(
+                    self.parts, self.starts, self.count, &rows[0], count, slices, &size, &bad)
+            if status != LS_OK:
+                raise IndexError(
+                    f"row {rows[bad]} of {self.starts[self.count]}, or offsets outside the data")
+            if width == 4 and size > 0x7FFFFFFF:
+                raise ValueError(f"{count} values of {size} bytes; give large_binary arrays")
+            buffer = pa.allocate_buffer(size)
+            data = <uint8_t *>buffer_data(buffer)
+            buffers = [None, buffer]
+            if width:
+                offsets = pa.allocate_buffer(width * (count + 1))
+                ends = <uint8_t *>buffer_data(offsets)
+                buffers = [None, offsets, buffer]
+            with nogil:
+                ls_gather_copy(slices, count, width, ends, data)
+        finally:
+            free(slices)
+        return pa.Array.from_buffers(self.kind, count, buffers, 0)

@@ -1,0 +1,309 @@
+"""Find the columnar files that a path, a glob, a folder or a URI stands for."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import posixpath
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyarrow import fs
+
+from lookupstore.errors import FormatError, printable
+from lookupstore.source.table_folders import (
+    TableFolder,
+    TableFormat,
+    TableSearch,
+    may_be_table,
+    table_error,
+    tables_among,
+)
+from lookupstore.storage.home import expanded
+from lookupstore.storage.read_errors import is_local
+from lookupstore.storage.uris import (
+    check_path,
+    open_uri,
+    shown_uri,
+    tells_secrets,
+    without_credentials,
+)
+
+FORMATS = {".parquet": "parquet", ".parq": "parquet", ".pq": "parquet", ".orc": "orc"}
+
+_MAGIC = "*?["
+
+
+@dataclass(frozen=True)
+class FoundFiles:
+    """The files that one given path stands for.
+
+    Attributes:
+        filesystem: that has them.
+        infos: of the files, by ascending path.
+        base: where `name=value` folders begin; None if they mean nothing.
+    """
+
+    filesystem: fs.FileSystem
+    infos: tuple[fs.FileInfo, ...]
+    base: str | None
+
+    @property
+    def files(self) -> list[str]:
+        """Return the paths of the files."""
+        return [info.path for info in self.infos]
+
+
+@dataclass(frozen=True)
+class FoundTable:
+    """A Hudi table that one given path stands for.
+
+    Attributes:
+        path: of its folder, as it was given.
+    """
+
+    path: str
+
+
+def format_of(file: str) -> str:
+    """Return `parquet` or `orc`, by the extension of a file.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    extension = posixpath.splitext(file)[1].lower()
+    if extension not in FORMATS:
+        raise ValueError(
+            f"source: {file} has the extension {extension or 'none'!r}; supported: "
+            f"{', '.join(FORMATS)}"
+        )
+    return FORMATS[extension]
+
+
+def names_files(path: str) -> bool:
+    """Return whether a path says of itself that it stands for columnar files.
+
+    >>> names_files("s3://bucket/users/*.parquet"), names_files("s3://bucket/stores/users")
+    (True, False)
+    """
+    address = path.partition("?")[0] if "://" in path else path
+    extension = posixpath.splitext(address)[1].lower()
+    return any(sign in address for sign in _MAGIC) or extension in FORMATS
+
+
+def find_source(paths: Sequence[str]) -> list[FoundFiles] | FoundTable:
+    """Find what paths stand for: columnar files, or one Hudi table.
+
+    A path is a file, a folder (the files below it), a glob, or a URI of these.
+
+    Raises:
+        FileNotFoundError: a path names nothing, or no Parquet or ORC file is below it.
+        ValueError: a path names a file that is neither Parquet nor ORC.
+        FormatError: a path names files of a table, whatever the format: the folder of a Delta or
+            Iceberg table, something inside a table, or a folder that has a table below it; or a
+            local folder has a symbolic link to a folder in it, which is not followed.
+    """
+    searches: list[tuple[fs.FileSystem, TableSearch]] = []
+    files = []
+    for path in paths:
+        filesystem, root = _open_filesystem(path)
+        # Each path has opened its own; what one knows of a folder the others need not ask.
+        search = next((one for known, one in searches if known.equals(filesystem)), None)
+        if search is None:
+            search = TableSearch(filesystem)
+            searches.append((filesystem, search))
+        one = _Search(path, filesystem, root.rstrip("/") or "/", search)
+        try:
+            found = one.find(alone=len(paths) == 1)
+        except (OSError, pa.ArrowException) as error:
+            if is_local(filesystem) or not tells_secrets(str(error), path):
+                raise
+            raise without_credentials(error, shown_uri(path), path) from None
+        if isinstance(found, FoundTable):
+            return found
+        files.append(found)
+    return files
+
+
+class _Search:
+    """A path that is looked for on its file system."""
+
+    def __init__(
+        self, path: str, filesystem: fs.FileSystem, root: str, tables: TableSearch
+    ) -> None:
+        self._path = path
+        self._filesystem = filesystem
+        self._root = root
+        self._tables = tables
+
+    def find(self, *, alone: bool) -> FoundFiles | FoundTable:
+        """Find the files of the path; or the table that it is, if it may be one."""
+        root = self._root
+        info = self._filesystem.get_file_info(root)
+        if info.type == fs.FileType.File:
+            format_of(root)
+            self._check_outside(posixpath.dirname(root))
+            return FoundFiles(self._filesystem, (info,), None)
+        if info.type == fs.FileType.Directory:
+            table = self._tables.at(root)
+            if alone and table is not None and table.format is TableFormat.HUDI:
+                return FoundTable(self._path)
+            self._check_outside(root)
+            return FoundFiles(self._filesystem, self._files_below(root), root)
+        if not any(sign in root for sign in _MAGIC):
+            raise FileNotFoundError(f"source: {shown_uri(self._path)}: no such file or folder")
+        return self._matching_files()
+
+    def _matching_files(self) -> FoundFiles:
+        parts = self._root.split("/")
+        fixed = next(i for i, part in enumerate(parts) if any(sign in part for sign in _MAGIC))
+        base = "/".join(parts[:fixed]) or "/"
+        self._check_outside(base)
+        walked: set[str] = set()
+        matches = sorted(set(_matching(self._filesystem, base, parts[fixed:], walked)))
+        files: dict[str, fs.FileInfo] = {}
+        for match in self._filesystem.get_file_info(matches):
+            if match.type == fs.FileType.Directory:
+                if is_local(self._filesystem) and os.path.islink(match.path):
+                    raise self._link_error(match.path)
+                files.update((info.path, info) for info in self._files_below(match.path))
+            elif match.is_file:
+                format_of(match.path)
+                files[match.path] = match
+        if not files:
+            raise FileNotFoundError(f"source: no file matches {shown_uri(self._path)}")
+        for folder in sorted(walked):
+            table = self._tables.at(folder)
+            if table is not None and any(table.has(file) for file in files):
+                raise self._error(table)
+        return FoundFiles(self._filesystem, tuple(files[name] for name in sorted(files)), base)
+
+    def _check_outside(self, folder: str) -> None:
+        """Check that a folder is not of a table, nor inside one, also where links lead to."""
+        folders = [folder]
+        if is_local(self._filesystem):
+            folders.append(os.path.realpath(folder))
+        for one in dict.fromkeys(folders):
+            table = self._tables.around(one)
+            if table is not None:
+                raise self._error(table, posixpath.relpath(one, table.path))
+
+    def _files_below(self, folder: str) -> tuple[fs.FileInfo, ...]:
+        selector = fs.FileSelector(folder, recursive=True)
+        if is_local(self._filesystem):
+            selector = self._paths_below(folder)
+        below = self._filesystem.get_file_info(selector)
+        for table in tables_among((info.path for info in below), folder):
+            if table.path == folder or _visible(table.path, folder):
+                raise self._error(table)
+        seen = [info for info in below if info.is_file and _visible(info.path, folder)]
+        seen.sort(key=lambda info: info.path)
+        files = tuple(i for i in seen if posixpath.splitext(i.path)[1].lower() in FORMATS)
+        if not files:
+            other = f"; it has {posixpath.relpath(seen[0].path, folder)}" if seen else ""
+            raise FileNotFoundError(
+                f"source: {shown_uri(self._path)}: no file below it ends in "
+                f"{', '.join(FORMATS)}{other}"
+            )
+        return files
+
+    def _paths_below(self, folder: str) -> list[str]:
+        """Return the paths of all that is below a local folder; links to folders go in circles."""
+        folders, files = [folder], []
+        for one in folders:  # which grows meanwhile
+            with os.scandir(one) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                    elif not entry.is_dir():
+                        files.append(entry.path)
+                    elif _visible(entry.path, folder):
+                        raise self._link_error(entry.path)
+        return folders[1:] + files
+
+    def _link_error(self, path: str) -> FormatError:
+        return FormatError(
+            f"source: {shown_uri(self._path)}: {printable(path)} is a symbolic link to a folder, "
+            "which is not followed; give what it leads to as a path of its own"
+        )
+
+    def _error(self, table: TableFolder, part: str = "") -> FormatError:
+        uri = shown_uri(_uri_of(self._path, self._root, table.path))
+        is_table = table.path == self._root
+        return table_error(table, uri if is_table else shown_uri(self._path), uri, part)
+
+
+def _uri_of(path: str, root: str, folder: str) -> str:
+    """Return a folder above or below a path as a path of the same kind.
+
+    Args:
+        path: as it was given.
+        root: the same on its file system.
+        folder: on that file system.
+
+    >>> _uri_of("s3://bucket/users/day=1?region=eu", "bucket/users/day=1", "bucket/users")
+    's3://bucket/users?region=eu'
+    """
+    if "://" not in path:
+        return folder
+    address, mark, query = path.partition("?")
+    address = address.rstrip("/")
+    shared = posixpath.commonpath([root, folder])
+    above = root[len(shared) :].strip("/")
+    if above:
+        address = address[: -len(above)].rstrip("/")
+    below = folder[len(shared) :].strip("/")
+    return f"{address}/{below}".rstrip("/") + mark + query
+
+
+def _open_filesystem(path: str) -> tuple[fs.FileSystem, str]:
+    if "://" not in path:
+        check_path(path)
+        return fs.LocalFileSystem(), os.path.abspath(expanded(path))
+    # In a URI a `*` would not survive parsing everywhere; the part before the first glob does.
+    address, mark, query = path.partition("?")
+    parts = address.split("/")
+    fixed = next((i for i, part in enumerate(parts) if "*" in part or "[" in part), len(parts))
+    filesystem, base = open_uri("/".join(parts[:fixed]) + mark + query)
+    return filesystem, posixpath.join(base, *parts[fixed:])
+
+
+def _visible(path: str, base: str) -> bool:
+    parts = posixpath.relpath(path, base).split("/")
+    # `_` hides files as Spark and Hive do, but a partition column may begin with it.
+    return not any(p.startswith(".") or (p.startswith("_") and "=" not in p) for p in parts)
+
+
+def _matching(
+    filesystem: fs.FileSystem, base: str, parts: Sequence[str], walked: set[str]
+) -> Iterator[str]:
+    """Yield what matches a glob below `base`, one part of the path at a time.
+
+    Folders that may be tables, by what is in them, are added to `walked`.
+    """
+    if not parts:
+        yield base
+        return
+    first, rest = parts[0], parts[1:]
+    selector = fs.FileSelector(base, allow_not_found=True, recursive=False)
+    children = filesystem.get_file_info(selector)
+    if may_be_table(posixpath.basename(info.path) for info in children):
+        walked.add(base)
+    if not any(sign in first for sign in _MAGIC):
+        child = posixpath.join(base, first)
+        if any(info.path == child for info in children):
+            yield from _matching(filesystem, child, rest, walked)
+        return
+    if first == "**":
+        yield from _matching(filesystem, base, rest, walked)
+    for info in children:
+        name = posixpath.basename(info.path)
+        if not _visible(name, ".") and name != first:
+            continue
+        folder = info.type == fs.FileType.Directory
+        if first == "**":
+            if folder and not (is_local(filesystem) and os.path.islink(info.path)):
+                yield from _matching(filesystem, info.path, parts, walked)
+        elif fnmatch.fnmatchcase(name, first) and (folder or not rest):
+            yield from _matching(filesystem, info.path, rest, walked)

@@ -1,0 +1,289 @@
+"""What a store is built from: files, or anything that gives Arrow batches, in a fixed order.
+
+The order of rows is part of a source, because it decides between repeated keys: files by ascending
+path (a list of files: as listed), and the rows of a file as they are stored.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import xxhash
+from pyarrow import fs
+
+from lookupstore.arrow.frames import check_polars, is_lazy, pandas_table
+from lookupstore.source.reading import check_names, fitted, read_file
+from lookupstore.source.search import FoundFiles, FoundTable, find_source, format_of
+from lookupstore.source.table_readers import table_reader
+from lookupstore.storage.location import written_ns
+from lookupstore.storage.read_errors import READ_ERRORS, is_local, reading, shown_path
+from lookupstore.storage.uris import shown_uri
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+
+KNOWN = (
+    "a path, URI, glob or folder of Parquet or ORC files, or a list of these; the folder or URI of "
+    "a Hudi table; an Arrow table, "
+    "record batch, reader or dataset; an iterable of record batches; or an object with "
+    "__arrow_c_stream__ such as a pandas or polars DataFrame or a DuckDB relation"
+)
+
+_BATCH_ROWS = 1 << 16
+# The coarsest clock of a file system has seconds: what is older can not change under its time.
+_SETTLED_NS = 2_000_000_000
+
+
+@dataclass(frozen=True)
+class Source:
+    """An input that has been opened.
+
+    Attributes:
+        schema: its columns.
+        description: what it is, in one line for people.
+        batches: gives the named columns as record batches, in source order; call it once.
+        count_rows: counts the rows without reading them, or gives None where that is not cheap.
+        is_files: whether it is files, which any thread may read; what a caller has made may not be.
+        fingerprint: what changes whenever the rows do: of files a hash of their names, sizes and
+            times, in their order; None if nobody knows, or if a file is so new that it may change
+            again under the same time.
+        nbytes: size of the files; None if it is no files.
+    """
+
+    schema: pa.Schema
+    description: str
+    batches: Callable[[Sequence[str]], Iterator[pa.RecordBatch]]
+    count_rows: Callable[[], int | None]
+    is_files: bool = False
+    fingerprint: str | None = None
+    nbytes: int | None = None
+
+
+def open_source(source: Any) -> Source:
+    """Open a source of rows; `source.KNOWN` says what it may be. An open one is what it is.
+
+    Folders are read recursively, without files and folders whose names begin with `.` or `_`.
+    Below a folder, or the fixed beginning of a glob, `name=value` folders become columns. The
+    folder of a Hudi table is the table: its current rows, in its data columns.
+
+    Raises:
+        TypeError: `source` is nothing that gives rows.
+        ValueError: a file is neither Parquet nor ORC, or both kinds are mixed.
+        FileNotFoundError: a path names nothing, or no Parquet or ORC file is below it.
+        FormatError: the files are those of a table: the error names the line to write instead.
+        ImportError: it is a Hudi table, and what that needs is not installed.
+
+    >>> open_source(pa.table({"id": [1, 2]})).count_rows()
+    2
+    """
+    if isinstance(source, Source):
+        return source
+    if isinstance(source, (str, os.PathLike)):
+        return _files_source([os.fspath(source)])
+    if isinstance(source, pa.RecordBatch):
+        return _table_source(pa.Table.from_batches([source]))
+    if isinstance(source, pa.Table):
+        return _table_source(source)
+    dataset = sys.modules.get("pyarrow.dataset")
+    if dataset is not None and isinstance(source, dataset.Dataset):
+        return _dataset_source(source)
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and isinstance(source, pandas.DataFrame):
+        # A named index is a column that the user cares about; the default index is not.
+        return _table_source(pandas_table(source, "source"), "pandas DataFrame")
+    if is_lazy(source):
+        raise TypeError("source is a polars LazyFrame, which has no rows yet; give its .collect()")
+    check_polars(source, "source")
+    if hasattr(source, "__arrow_c_stream__"):
+        reader = pa.RecordBatchReader.from_stream(source)
+        return _batches_source(reader.schema, reader, f"Arrow stream of {_type_name(source)}")
+    if isinstance(source, Iterable) and not isinstance(source, (bytes, dict)):
+        return _iterable_source(source)
+    raise TypeError(f"source is {_type_name(source)}; give {KNOWN}")
+
+
+def _type_name(value: object) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+
+
+def _table_source(table: pa.Table, kind: str = "Arrow table") -> Source:
+    return Source(
+        table.schema.remove_metadata(),
+        f"{kind} of {table.num_rows} rows",
+        lambda columns: iter(table.select(list(columns)).to_batches(max_chunksize=_BATCH_ROWS)),
+        lambda: int(table.num_rows),
+    )
+
+
+def _batches_source(
+    schema: pa.Schema, batches: Iterable[pa.RecordBatch], description: str
+) -> Source:
+    def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for i, batch in enumerate(batches):
+            if not isinstance(batch, pa.RecordBatch):
+                raise TypeError(f"source: item {i} is {_type_name(batch)}, not a record batch")
+            if not batch.schema.equals(schema):
+                raise TypeError(
+                    f"source: batch {i} has the schema {_one_line(batch.schema)}; the first one "
+                    f"has {_one_line(schema)}"
+                )
+            yield batch.select(list(columns))
+
+    return Source(schema.remove_metadata(), description, select, lambda: None)
+
+
+def _one_line(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)
+
+
+def _iterable_source(source: Iterable[Any]) -> Source:
+    items = iter(source)
+    first = next(items, None)
+    if first is None:
+        raise ValueError(
+            f"source is an empty {_type_name(source)}, which has no columns; give files, or a "
+            "pyarrow.RecordBatchReader, which knows its schema without rows"
+        )
+    if isinstance(first, (str, os.PathLike)):
+        paths = []
+        for i, item in enumerate(itertools.chain([first], items)):
+            if not isinstance(item, (str, os.PathLike)):
+                raise TypeError(f"source: item {i} is {_type_name(item)}, not a path")
+            paths.append(os.fspath(item))
+        return _files_source(paths)
+    if isinstance(first, pa.RecordBatch):
+        batches = itertools.chain([first], items)
+        return _batches_source(first.schema, batches, "Arrow record batches")
+    raise TypeError(f"source: item 0 is {_type_name(first)}; give {KNOWN}")
+
+
+def _dataset_source(dataset: ds.Dataset) -> Source:
+    def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        # What a dataset reads ahead is held beyond our memory budget: ask for little.
+        batches = dataset.to_batches(
+            columns=list(columns), batch_size=_BATCH_ROWS, batch_readahead=4, fragment_readahead=1
+        )
+        return iter(batches)
+
+    schema = dataset.schema.remove_metadata()
+    return Source(schema, "Arrow dataset", select, lambda: int(dataset.count_rows()))
+
+
+def _files_source(paths: Sequence[str]) -> Source:
+    found = find_source(paths)
+    if isinstance(found, FoundTable):
+        source: Source = table_reader("hudi").table_source(found.path)
+        return source
+    # Imported here: it imports pandas.
+    import pyarrow.dataset as ds
+
+    files = [file for one in found for file in one.files]
+    formats = {format_of(file) for file in files}
+    if len(formats) > 1:
+        raise ValueError("source mixes Parquet and ORC files; build from one kind at a time")
+    (file_format,) = formats
+    # A dataset finds schema and partitions. It does not read: its scan decodes whole row groups and
+    # reads ahead as it likes, which no memory budget survives.
+    datasets = []
+    for one in found:
+        with _reading(one.filesystem, one.files[0], file_format):  # whose columns are the source's
+            datasets.append(
+                ds.dataset(
+                    one.files,
+                    format=file_format,
+                    filesystem=one.filesystem,
+                    partitioning=None if one.base is None else "hive",
+                    partition_base_dir=one.base,
+                )
+            )
+            check_names(datasets[-1].schema)
+    schema = datasets[0].schema.remove_metadata()
+
+    def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        wanted = pa.schema([schema.field(name) for name in columns])
+        for dataset in datasets:
+            for fragment in dataset.get_fragments():
+                yield from _read_file(fragment, file_format, wanted)
+
+    def count_rows() -> int | None:
+        try:
+            return sum(int(dataset.count_rows()) for dataset in datasets)
+        except READ_ERRORS:  # who reads the rows says which file it is
+            return None
+
+    first = shown_uri(paths[0])
+    what = first if len(paths) == 1 else f"{first} and {len(paths) - 1} more"
+    kind = {"parquet": "Parquet", "orc": "ORC"}[file_format]
+    return Source(
+        schema,
+        f"{what} ({len(files)} {kind} file{'s'[: len(files) != 1]})",
+        select,
+        count_rows,
+        is_files=True,
+        fingerprint=_fingerprint(found),
+        nbytes=sum(info.size for one in found for info in one.infos),
+    )
+
+
+def _fingerprint(found: Sequence[FoundFiles]) -> str | None:
+    """Return a hash that changes when files are added, removed, renamed, or written."""
+    files = [
+        (one.filesystem.type_name, one.base, info.path, info.size, written_ns(info))
+        for one in found
+        for info in one.infos
+    ]
+    settled = time.time_ns() - _SETTLED_NS
+    if any(written is None or written > settled for *_, written in files):
+        return None
+    return xxhash.xxh3_128_hexdigest(json.dumps(files).encode())
+
+
+def _reading(
+    filesystem: fs.FileSystem, path: str, file_format: str
+) -> AbstractContextManager[None]:
+    kind = {"parquet": "a Parquet file", "orc": "an ORC file"}[file_format]
+    return reading(shown_path(filesystem, path), kind, local=is_local(filesystem))
+
+
+def _read_file(
+    fragment: ds.FileFragment, file_format: str, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Yield the wanted columns of one file in their wanted types, a few megabytes at a time."""
+    import pyarrow.dataset as ds
+
+    # A folder `name=value` decides over a column of that name, as everywhere with hive folders.
+    constants = ds.get_partition_keys(fragment.partition_expression)
+    names = [name for name in schema.names if name not in constants]
+    shown = shown_path(fragment.filesystem, fragment.path)
+    with ExitStack() as stack:
+        with _reading(fragment.filesystem, fragment.path, file_format):
+            file = stack.enter_context(fragment.filesystem.open_input_file(fragment.path))
+            remote = not is_local(fragment.filesystem)
+            batches = read_file(file, file_format, names, shown, remote=remote)
+        while True:
+            # Around each read alone: what is done with a batch is not the file's fault.
+            with _reading(fragment.filesystem, fragment.path, file_format):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            columns = []
+            for field in schema:
+                if field.name in constants:
+                    value = pa.scalar(constants[field.name], field.type)
+                    columns.append(pa.repeat(value, batch.num_rows))
+                elif field.name in batch.schema.names:
+                    columns.append(fitted(batch.column(field.name), field, shown))
+                else:
+                    raise ValueError(
+                        f"source: {shown} lacks the column {field.name!r}, which the first file has"
+                    )
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,0 +1,199 @@
+"""Folders of tables: which format a table is of, by what is in its folder beside its data.
+
+The files of a table are more than its rows: those that were replaced or deleted are in them as long
+as a reader may need them. Only the table's metadata says which files count.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import Enum
+
+from pyarrow import fs
+
+from lookupstore.errors import FormatError
+from lookupstore.storage.read_errors import is_local
+
+# Requests that ask an object store at one time.
+_THREADS = 16
+
+_HUDI = ".hoodie"
+_HUDI_FILES = tuple(f"{_HUDI}/hoodie.properties{suffix}" for suffix in ("", ".backup"))
+_DELTA = "_delta_log"
+_ICEBERG = "metadata"
+_ICEBERG_FILE = re.compile(r"v?(\d+)\b.*\.metadata\.json(?:\.gz)?")
+_MARKS = (_HUDI, _DELTA, _ICEBERG)
+
+#: Folders beside the data of tables, each with a pattern of what is in it.
+METADATA = ((_HUDI, "*.properties*"), (_DELTA, "*.json"), (_ICEBERG, "*.metadata.json*"))
+
+
+class TableFormat(Enum):
+    """The table formats that are known by their folders, by the names that people know."""
+
+    HUDI = "Hudi"
+    DELTA = "Delta"
+    ICEBERG = "Iceberg"
+
+
+@dataclass(frozen=True)
+class TableFolder:
+    """The folder of a table.
+
+    Attributes:
+        format: of the table.
+        path: of the folder, on its file system.
+        newest: name of the newest metadata file of an Iceberg table, below the folder.
+    """
+
+    format: TableFormat
+    path: str
+    newest: str = ""
+
+    def has(self, path: str) -> bool:
+        """Return whether a path is the folder, or inside it."""
+        return path == self.path or path.startswith(f"{self.path.rstrip('/')}/")
+
+
+class TableSearch:
+    """Finds the table that a folder belongs to; asks about each folder once.
+
+    Args:
+        filesystem: that has the folders.
+    """
+
+    def __init__(self, filesystem: fs.FileSystem) -> None:
+        self._filesystem = filesystem
+        self._known: dict[str, TableFolder | None] = {}
+
+    def at(self, folder: str) -> TableFolder | None:
+        """Return the table whose folder this is; None: it is none."""
+        return self._at([folder])[0]
+
+    def around(self, folder: str) -> TableFolder | None:
+        """Return the table whose folder this is, or is inside of; None: there is none."""
+        return next(filter(None, self._at([folder, *_parents(folder)])), None)
+
+    def _at(self, folders: Sequence[str]) -> list[TableFolder | None]:
+        new = [folder for folder in folders if folder not in self._known]
+        asked = [f"{folder.rstrip('/')}/{mark}" for folder in new for mark in _MARKS]
+        if is_local(self._filesystem) or not asked:
+            kinds = list(map(self._kind, asked))
+        else:  # each is a request or two: all are on their way at one time
+            with ThreadPoolExecutor(_THREADS, "lookupstore-tables") as pool:
+                kinds = list(pool.map(self._kind, asked))
+        for at, folder in enumerate(new):
+            of_folder = kinds[at * len(_MARKS) : (at + 1) * len(_MARKS)]
+            self._known[folder] = self._table(folder, of_folder)
+        return [self._known[folder] for folder in folders]
+
+    def _table(self, folder: str, kinds: Sequence[fs.FileType]) -> TableFolder | None:
+        hudi, delta, iceberg = (kind is fs.FileType.Directory for kind in kinds)
+        if hudi and any(self._kind(f"{folder}/{name}") is fs.FileType.File for name in _HUDI_FILES):
+            return TableFolder(TableFormat.HUDI, folder)
+        if delta:
+            return TableFolder(TableFormat.DELTA, folder)
+        if iceberg:
+            selector = fs.FileSelector(f"{folder}/{_ICEBERG}", allow_not_found=True)
+            infos = self._filesystem.get_file_info(selector)
+            return next(iter(tables_among((info.path for info in infos), folder)), None)
+        return None
+
+    def _kind(self, path: str) -> fs.FileType:
+        try:
+            return self._filesystem.get_file_info(path).type
+        except OSError:  # who may read one folder need not be allowed to see those above it
+            return fs.FileType.NotFound
+
+
+def tables_among(paths: Iterable[str], folder: str) -> list[TableFolder]:
+    """Return the tables that a listing shows, by path: at the folder that was listed, and below.
+
+    Args:
+        paths: of all files and folders that are below the folder.
+        folder: that was listed.
+
+    >>> tables_among(["/w/users/_delta_log/0.json", "/w/users/1.parquet"], "/w")
+    [TableFolder(format=<TableFormat.DELTA: 'Delta'>, path='/w/users', newest='')]
+    """
+    found: dict[str, TableFolder] = {}
+    newest: dict[str, tuple[int, str]] = {}
+    for path in paths:
+        if _DELTA in path:
+            above, mark, _ = f"{path}/".partition(f"/{_DELTA}/")
+            if mark:
+                found[above] = TableFolder(TableFormat.DELTA, above)
+        elif path.endswith(_HUDI_FILES):
+            above = path.rpartition(f"/{_HUDI}/")[0]
+            found[above] = TableFolder(TableFormat.HUDI, above)
+        elif ".metadata.json" in path:
+            above, _, name = path.rpartition("/")
+            above, _, last = above.rpartition("/")
+            match = _ICEBERG_FILE.fullmatch(name)
+            if match and last == _ICEBERG:
+                newest[above] = max(newest.get(above, (-1, "")), (int(match[1]), name))
+    for above, (_, name) in newest.items():
+        found[above] = TableFolder(TableFormat.ICEBERG, above, f"{_ICEBERG}/{name}")
+    root = folder.rstrip("/")
+    return [found[path] for path in sorted(found) if path == root or path.startswith(f"{root}/")]
+
+
+def may_be_table(names: Iterable[str]) -> bool:
+    """Return whether a folder that has these names in it may be that of a table."""
+    return not set(_MARKS).isdisjoint(names)
+
+
+def table_error(table: TableFolder, given: str, uri: str, part: str = "") -> FormatError:
+    """Return the error for files that are a table's, with the line to write instead.
+
+    Args:
+        table: that the files are of.
+        given: what was given, as people see it.
+        uri: the table's folder, as people see it.
+        part: what of the table was given: the path below its folder; empty: all of it, or more.
+    """
+    name = table.format.value
+    if given == uri:
+        what = f"{given} is the folder of {_article(name)} table"
+    elif part:
+        what = f"{given} is inside the {name} table {uri}"
+    else:
+        what = f"{given} has the {name} table {uri} below it"
+    return FormatError(
+        f"source: {what}, whose files also have rows that were replaced or deleted; "
+        f"{_remedy(table, uri, part)}"
+    )
+
+
+def _remedy(table: TableFolder, uri: str, part: str) -> str:
+    if table.format is TableFormat.DELTA:
+        return f"build from its rows: deltalake.DeltaTable({uri!r}).to_pyarrow_dataset()"
+    if table.format is TableFormat.ICEBERG:
+        newest = f"{uri}/{table.newest}"
+        return (
+            f"build from its rows: pyiceberg.table.StaticTable.from_metadata({newest!r})"
+            ".scan().to_arrow_batch_reader()"
+        )
+    rows = f"lookupstore.hudi.HudiTable.open({uri!r}).scan()"
+    if part not in ("", "."):
+        where = f"pyarrow.compute.field('_hoodie_partition_path') == {part!r}"
+        rows = f"{rows[:-1]}filter={where})"
+    return f"give {uri!r} alone, which is read as the table, or its rows: {rows}"
+
+
+def _article(name: str) -> str:
+    return f"an {name}" if name[0] in "AEIOU" else f"a {name}"
+
+
+def _parents(folder: str) -> list[str]:
+    """Return the folders above a folder, the nearest first."""
+    found = []
+    above = posixpath.dirname(folder)
+    while above and above != folder:
+        found.append(above)
+        folder, above = above, posixpath.dirname(above)
+    return found

@@ -1,0 +1,370 @@
+"""Build a store with Spark: executors encode, shuffle, sort and write; the driver publishes.
+
+What executors do is in `lookupstore.spark.build.task`. A task that is tried again, or runs twice,
+writes another file: the driver lists one for each bucket in the manifest and deletes the others.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from lookupstore.builder.in_process import (
+    BuildPlan,
+    FileOptions,
+    OnDuplicate,
+    file_options,
+    files_to_keep,
+    new_manifest,
+    plan_build,
+)
+from lookupstore.quantities import Duration, Size, bytes_of
+from lookupstore.source.search import FORMATS, FoundTable, find_source
+from lookupstore.source.source import open_source
+from lookupstore.spark.buckets import BUCKET, has_a_task_each, in_buckets
+from lookupstore.spark.build.task import ENTRY, BuildTask, encode_batches, write_batches
+from lookupstore.spark.jobs import parallelism, watched_jobs
+from lookupstore.spark.paths import PATTERN, check_files, check_unseen, is_table
+from lookupstore.spark.raised import raised_in
+from lookupstore.spark.sessions import session
+from lookupstore.spark.types import TIME_SETTING, arrow_schema, column_named
+from lookupstore.spark.unread import naming_files
+from lookupstore.storage.home import expanded
+from lookupstore.storage.location import Location
+from lookupstore.storage.uris import shown_uri
+from lookupstore.store.expiry import HOUR, delete_unneeded, mark_name
+from lookupstore.store.manifest import DATA_FOLDER, MAX_BUCKETS, DataFile
+from lookupstore.store.new_version import NewVersion
+from lookupstore.store.store import LookupStore
+from lookupstore.store.version_files import located
+
+Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
+
+#: What a store is built from that no file is known of.
+DATAFRAME = "Spark DataFrame"
+
+_log = logging.getLogger(__name__)
+
+
+def build_store(
+    df_or_path: DataFrame | Paths,
+    path: str | os.PathLike[str] | Location,
+    *,
+    key: str | Sequence[str],
+    columns: Sequence[str] | None = None,
+    buckets: int | None = None,
+    on_duplicate: OnDuplicate = "error",
+    nullable_keys: str | Sequence[str] = (),
+    compression: str | None = None,
+    level: int | None = None,
+    block_size: Size = 65536,
+    bloom_fpp: float = 0.05,
+    overwrite: bool = False,
+    allow_empty: bool = False,
+    retain: Duration = HOUR,
+    spark: SparkSession | None = None,
+) -> LookupStore:
+    """Build a store with Spark and open it on the driver.
+
+    Args:
+        df_or_path: a DataFrame; or Parquet or ORC as Spark reads it: a file, folder, glob or URI,
+            or a list of these; or the folder or URI of a Hudi table, whose current rows these are.
+        path: folder of the store, on a file system that the driver and all executors share; or a
+            URI or location, to which executors upload what they wrote in temporary folders.
+        key: the key columns, in the order that sorts the store.
+        columns: the value columns; None takes all that are not in the key.
+        buckets: number of data files over which keys are spread by hash, and of the tasks that
+            write them; None takes Spark's default parallelism, over Spark
+            Connect the setting `spark.sql.shuffle.partitions`.
+        on_duplicate: as for `lookupstore.build`: `"error"`, `"first"`, `"last"` or
+            `("max", column)`. The order of rows is that of files by path (of a list: as listed)
+            and in a file that of its rows; for a DataFrame it is Spark's: by partition, then as
+            they come, which is the order written only if nothing has shuffled them.
+        nullable_keys: key columns that may hold nulls, which sort first.
+        compression: `"none"` lets lookups use the blocks where they are; `"zstd"` and `"lz4"` make
+            files smaller, of which hosts make plain copies for their lookups. None is `"none"` in a
+            local folder, whose files are looked up in place, and `"zstd"` elsewhere.
+        level: level of the compression; None is its default.
+        block_size: size of a block of a data file before compression, in bytes.
+        bloom_fpp: false positive rate of the filter of a data file; 0 writes no filter.
+        overwrite: replace the store at `path`; until the new version is complete the old one
+            answers. Files of buckets that have not changed stay.
+        allow_empty: let a version without rows replace one that has some.
+        retain: how long replaced versions stay, a timedelta, seconds, or a text such as `"1h"`; see
+            `lookupstore.expire`.
+        spark: the session that reads paths; None takes the active one, or starts `session()`.
+
+    Raises:
+        KeyError: a column that the source does not have.
+        ValueError: a null or repeated key, no rows where there were some, or an argument out of
+            range; the error says the remedy.
+        TypeError: a source or column type that cannot be stored.
+        FileExistsError: `path` holds a store or something else.
+        FormatError: the paths are files of a table; the error names the line to write instead.
+        CorruptionError: a file is damaged.
+        FileNotFoundError: the source does not exist, or an executor did not write to the folder
+            that the driver sees.
+        CommitConflictError: another build of the same store was published in the same moment.
+        CommitUnknownError: nobody knows whether the version is published; nothing was deleted.
+
+    An error that an executor raises comes out as it was raised there. A build that fails removes
+    what it wrote and leaves an older store as it was.
+    """
+    location = located(path)
+    if isinstance(df_or_path, DataFrame):
+        df, source, paths = df_or_path, DATAFRAME, []
+        spark = df.sparkSession
+    else:
+        paths = _paths(df_or_path)
+        spark = spark or session()
+        first = shown_uri(paths[0])
+        if is_table(paths):
+            df, source, paths = _read_rows(spark, paths[0]), f"{first} (Hudi table)", []
+        else:
+            check_unseen(paths, spark)
+            with naming_files():
+                df = _read(spark, paths)
+            check_files(paths, df)
+            source = first if len(paths) == 1 else f"{first} and {len(paths) - 1} more"
+    buckets = parallelism(spark) if buckets is None else buckets
+    if not isinstance(buckets, int) or not 1 <= buckets <= MAX_BUCKETS:
+        raise ValueError(f"buckets is {buckets!r}; give a number from 1 to {MAX_BUCKETS}, or None")
+    schema = arrow_schema(df.schema)
+    plan = plan_build(
+        schema,
+        key=key,
+        columns=columns,
+        on_duplicate=on_duplicate,
+        nullable_keys=nullable_keys,
+    )
+    options = file_options(
+        location, compression, level, bytes_of(block_size, "block_size"), bloom_fpp
+    )
+    files_in_order = () if plan.keep == "error" else _files_in_order(spark, paths)
+    try:
+        with (
+            naming_files(),
+            NewVersion(
+                location, overwrite=overwrite, allow_empty=allow_empty, retain=retain
+            ) as new,
+            watched_jobs(spark, f"lookupstore: build {location.uri}", "Building") as written,
+        ):
+            size = _size(paths)
+            known = "" if size is None else f", {size} bytes"
+            _log.info("%s: building %d buckets of %s%s", location.uri, buckets, source, known)
+            task = task_of(new, plan, schema, buckets, options, files_in_order, written)
+            run = functools.partial(write_batches, task)
+            entries = _packed_rows(df, task).mapInArrow(run, ENTRY)
+            files = [DataFile(**row.asDict()) for row in entries.collect()]
+            check_seen(location, [file.name for file in files])
+            publish_files(new, task, files, source)
+    except PySparkException as error:
+        raised = raised_in(error, (encode_batches, write_batches))
+        if raised is None:
+            raise
+        raise raised from None
+    return LookupStore(location)
+
+
+def task_of(
+    new: NewVersion,
+    plan: BuildPlan,
+    schema: pa.Schema,
+    buckets: int,
+    options: FileOptions,
+    files: tuple[str, ...] = (),
+    rows: Any = None,
+) -> BuildTask:
+    """Return what executors have to know of a new version, which has begun."""
+    return BuildTask(
+        plan=plan,
+        schema=pa.schema([schema.field(name) for name in plan.columns]),
+        files=files,
+        location=new.location,
+        store_id=new.id,
+        buckets=buckets,
+        options=options,
+        kept=files_to_keep(new.current(), plan, options, buckets),
+        rows=rows,
+    )
+
+
+def check_seen(location: Location, names: Sequence[str]) -> None:
+    """Check that the driver sees the data files that executors wrote.
+
+    Raises:
+        FileNotFoundError: it does not.
+    """
+    seen = {file.name for file in location.files(DATA_FOLDER)}
+    for name in names:
+        if name not in seen:
+            raise FileNotFoundError(
+                f"{location.show(name)}: an executor wrote it, but the driver does not see it; "
+                "give a path on a file system that both share"
+            )
+
+
+def publish_files(new: NewVersion, task: BuildTask, files: Sequence[DataFile], source: str) -> None:
+    """Make data files, one a bucket, the version; all others of the build are deleted before.
+
+    What is deleted was left by attempts that failed, or that ran beside the one that Spark took.
+
+    Raises:
+        FileExistsError, CommitConflictError, CommitUnknownError: as `NewVersion.publish` says.
+    """
+    buckets = [file.bucket for file in files]
+    if len(set(buckets)) != len(buckets):
+        raise RuntimeError(f"{task.location.uri}: Spark wrote a bucket twice: {sorted(buckets)}")
+    listed = {file.name for file in files} | {mark_name(task.store_id)}
+    for found in task.location.files(DATA_FOLDER):
+        if f"{task.store_id}-" in found.name and found.name not in listed:
+            delete_unneeded(task.location, found.name)
+    manifest = new_manifest(
+        task.plan,
+        files,
+        store_id=new.id,
+        buckets=task.buckets,
+        options=task.options,
+        source=source,
+    )
+    new.publish(manifest)
+    _log.info(
+        "%s: %d rows in %d files, %d bytes",
+        new.location.uri,
+        manifest.num_rows,
+        len(files),
+        manifest.bytes,
+    )
+
+
+def _packed_rows(df: DataFrame, task: BuildTask) -> DataFrame:
+    """Return the encoded rows in packs, all those of a bucket one after the other in one task."""
+    columns = [column_named(name) for name in task.schema.names]
+    where: dict[str, Column] = {"row": F.monotonically_increasing_id()}
+    if task.files:
+        where["file"] = _plain_uri(df.metadataColumn("_metadata").getField("file_path"))
+        where["split"] = df.metadataColumn("_metadata").getField("file_block_start")
+    columns += [where[name] for name in task.order]
+    numbered = df.select(*(column.alias(f"c{i}") for i, column in enumerate(columns)))
+    packs = numbered.mapInArrow(functools.partial(encode_batches, task), task.packs)
+    moved = in_buckets(packs, task.buckets)
+    return moved if has_a_task_each(packs) else moved.sortWithinPartitions(BUCKET)
+
+
+def _paths(given: Paths) -> list[str]:
+    listed = list(given) if isinstance(given, (list, tuple)) else [given]
+    remedy = "give a Spark DataFrame, or paths of Parquet or ORC"
+    paths: list[str] = []
+    for item in listed:
+        if not isinstance(item, (str, os.PathLike)):
+            found = f"{type(item).__module__}.{type(item).__qualname__}".removeprefix("builtins.")
+            raise TypeError(f"df_or_path: found a {found}; {remedy}")
+        paths.append(expanded(os.fspath(item)))
+    if not listed:
+        raise TypeError(f"df_or_path is empty; {remedy}")
+    for path in paths:
+        # Asked here: Spark logs a long trace first. What a glob or a URI means is for Spark to say.
+        if "://" not in path and PATTERN.isdisjoint(path) and not os.path.exists(path):
+            raise FileNotFoundError(f"df_or_path: {path}: no such file or folder")
+    return paths
+
+
+def _size(paths: Sequence[str]) -> int | None:
+    """Return the bytes of local files, as Spark finds them; None: nobody knows without it."""
+    if not paths or any("://" in path for path in paths):
+        return None
+    try:
+        found = find_source(paths)
+    except (OSError, ValueError):  # a pattern that means something else to Spark
+        return None
+    if isinstance(found, FoundTable):
+        return None
+    return sum(int(info.size) for one in found for info in one.infos)
+
+
+def _read(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    try:
+        return spark.read.format(_format(paths[0])).load([_uri(path) for path in paths])
+    except AnalysisException as error:
+        shown = ", ".join(paths)
+        if "PATH_NOT_FOUND" in str(error):
+            raise FileNotFoundError(f"df_or_path: {shown}: no such file or folder") from None
+        if "UNSUPPORTED_TIME_TYPE" in str(error):
+            raise TypeError(
+                f"df_or_path: {shown}: a column is a time, but this Spark session has times off; "
+                f"set {TIME_SETTING} to true"
+            ) from None
+        if "PARQUET_TYPE_ILLEGAL" in str(error):
+            raise _not_for_spark(paths) from None
+        raise
+
+
+def _read_rows(spark: SparkSession, path: str) -> DataFrame:
+    """Read the current rows of a Hudi table, in its data columns."""
+    # Imported here: they need an extra.
+    from lookupstore.hudi import HudiTable
+    from lookupstore.hudi.read.snapshot import data_columns
+    from lookupstore.spark.hudi.read import hudi_view, read_table
+
+    table = HudiTable.open(path)
+    return read_table(spark, table, columns=data_columns(hudi_view(table)))
+
+
+def _not_for_spark(paths: Sequence[str]) -> TypeError:
+    """Return the error for Parquet of a type that Spark refuses, with the columns that it is of."""
+    shown = ", ".join(paths)
+    try:
+        schema = open_source(list(paths)).schema
+    except OSError:  # a pattern that means something else to Spark
+        schema = pa.schema([])
+    names = [
+        repr(field.name)
+        for field in schema
+        if pa.types.is_timestamp(field.type) and field.type.unit == "ns"
+    ]
+    if not names:
+        return TypeError(
+            f"df_or_path: {shown}: a column has a Parquet type that Spark cannot read; build "
+            "with lookupstore.build"
+        )
+    return TypeError(
+        f"df_or_path: {shown}: Spark cannot read timestamps in nanoseconds, as in the columns "
+        f"{', '.join(names)}; build with lookupstore.build, or write them in microseconds"
+    )
+
+
+def _format(path: str) -> str:
+    """Return the format of a file, or of the first file in a local folder; else Parquet."""
+    inside = sorted(Path(path).rglob("*")) if os.path.isdir(path) else [Path(path)]
+    found = (FORMATS.get(one.suffix.lower()) for one in inside)
+    return next((name for name in found if name is not None), "parquet")
+
+
+def _uri(path: str) -> str:
+    """Return a local path as an absolute URI: Spark's default file system may be another."""
+    return path if "://" in path else f"file://{os.path.abspath(path)}"
+
+
+def _files_in_order(spark: SparkSession, paths: Sequence[str]) -> tuple[str, ...]:
+    """Return the files that Spark finds at the paths, in the order in which their rows count."""
+    files: dict[str, None] = {}
+    for path in paths:
+        found = [re.sub("^([^:]+):/+", r"\1:/", file) for file in _read(spark, [path]).inputFiles()]
+        files.update(dict.fromkeys(sorted(found, key=unquote)))
+    return tuple(files)
+
+
+def _plain_uri(path: Column) -> Column:
+    """Return a file's URI with one slash after the scheme: Spark writes it in two ways."""
+    return F.regexp_replace(path, "^([^:]+):/+", "$1:/")

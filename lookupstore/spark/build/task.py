@@ -1,0 +1,209 @@
+"""What a build runs in the Python workers of executors: columns in, data files out.
+
+Rows become bytes where they are read, and cross from Spark to Python once: what goes on to the task
+of their bucket is packs. That task sorts them within a memory budget, spills what is beyond it,
+and streams them into one data file.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookupstore.builder.in_process import BuildPlan, FileOptions, spill_folder, write_bucket
+from lookupstore.keys._codec import bucket_of
+from lookupstore.keys.schema import KeySchema
+from lookupstore.sorting._sort import Gather
+from lookupstore.sorting.runs import RepeatedKeyError, RunSorter
+from lookupstore.spark.buckets import BUCKET, by_bucket
+from lookupstore.spark.build.packs import pack, pack_names, unpack
+from lookupstore.storage.location import Location
+from lookupstore.store.manifest import DataFile
+from lookupstore.store.new_version import local_folder, settle
+
+Batches: TypeAlias = Iterator[pa.RecordBatch]
+
+#: What a task holds of rows, in bytes, before it spills.
+TASK_MEMORY = 256 << 20
+
+ENTRY = (
+    "name string, bucket int, num_records long, bytes long, xxh64 string, min_key string, "
+    "max_key string"
+)
+_ENTRY_TYPES = pa.schema(
+    [
+        ("name", pa.string()),
+        ("bucket", pa.int32()),
+        ("num_records", pa.int64()),
+        ("bytes", pa.int64()),
+        ("xxh64", pa.string()),
+        ("min_key", pa.string()),
+        ("max_key", pa.string()),
+    ]
+)
+# Where a row was in the source: the file by its place in the list of files, where its split begins
+# in the file, and the row in the order in which Spark reads. Only the last for a DataFrame.
+_ORDER = ("file", "split", "row")
+# What is put into packs at a time, in bytes: enough for packs to be full with some hundred buckets.
+_PACKED_BYTES = 8 << 20
+
+
+@dataclass(frozen=True)
+class BuildTask:
+    """What an executor has to know about a build.
+
+    Attributes:
+        plan: what becomes of each batch.
+        schema: the source columns that are read, as planned.
+        files: the source files in their order; empty for a DataFrame.
+        location: where the store is.
+        store_id: identity of the version to be, which begins the names of its files.
+        buckets: number of buckets.
+        options: how the data files are written.
+        kept: by bucket, the files of the current version that stay if their bytes would be equal.
+        rows: takes how many rows were written; None: nobody asked.
+    """
+
+    plan: BuildPlan
+    schema: pa.Schema
+    files: tuple[str, ...]
+    location: Location
+    store_id: str
+    buckets: int
+    options: FileOptions
+    kept: Mapping[int, DataFile]
+    rows: Any = None
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """Return the columns that say where a row was; none if the rule does not ask for it."""
+        if self.plan.keep == "error":
+            return ()
+        return _ORDER if self.files else _ORDER[-1:]
+
+    @property
+    def packed(self) -> list[str]:
+        """Return the columns of encoded rows."""
+        return ["key", "value", "rank"] if self.order else ["key", "value"]
+
+    @property
+    def packs(self) -> str:
+        """Return Spark's schema of packs."""
+        names = (name for column in self.packed for name in pack_names(column))
+        return ", ".join([f"{BUCKET} int", *(f"`{name}` binary" for name in names)])
+
+    def encode(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
+        """Turn the columns of `schema`, as Spark gives them, into bytes; see `BuildPlan.encode`."""
+        return self.plan.encode(self._planned(columns), None)
+
+    def encode_ranked(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
+        """Turn the columns of `schema` and of `order` into bytes, in columns of large_binary.
+
+        Of two rows with one key the one with the greater `rank` stays, whichever comes first.
+        """
+        count = len(self.schema)
+        planned = self._planned(columns[:count])
+        encoded = replace(self.plan, rank_schema=None).encode(planned, None)
+        parts = {name: encoded.column(name) for name in encoded.schema.names}
+        if self.order:
+            parts["rank"] = self._ranks(planned, columns[count:])
+        return pa.RecordBatch.from_pydict(
+            {name: parts[name].cast(pa.large_binary()) for name in self.packed}
+        )
+
+    def _planned(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
+        planned = [
+            column if column.type == field.type else column.cast(field.type)
+            for column, field in zip(columns, self.schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(planned, schema=self.schema)
+
+    def _ranks(self, planned: pa.RecordBatch, order: Sequence[pa.Array]) -> pa.Array:
+        places = dict(zip(self.order, order, strict=True))
+        if "file" in places:
+            places["file"] = pc.index_in(places["file"], pa.array(self.files, pa.string()))
+            if places["file"].null_count:
+                raise ValueError("the source files changed while the build ran; build again")
+        # The greatest rank stays: of rows that come first, or last, or are greatest, then last.
+        first = self.plan.keep == "first"
+        by_place = [pc.negate(place) if first else place for place in places.values()]
+        ranked = [] if self.plan.rank_schema is None else self.plan.rank_schema.names
+        names = [*("rank" for _ in ranked), *places]
+        columns = [*(planned.column(name) for name in ranked), *by_place]
+        rows = pa.RecordBatch.from_arrays(columns, names=names)
+        return KeySchema(rows.schema, nullable=names[: len(ranked)]).encode(rows)
+
+
+def encode_batches(task: BuildTask, batches: Batches) -> Batches:
+    """Turn record batches of source columns into packs of rows of one bucket each."""
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        held.append(task.encode_ranked(batch.columns))
+        size += held[-1].nbytes
+        if size >= _PACKED_BYTES:
+            yield _packs(task, held)
+            held, size = [], 0
+    if held:
+        yield _packs(task, held)
+
+
+def write_batches(task: BuildTask, batches: Batches) -> Batches:
+    """Write the packs of some buckets, those of each one together, into a file for each.
+
+    Yields the manifest's entry of each file, once the file is complete and on disk.
+    """
+    for bucket, parts in itertools.groupby(by_bucket(batches), key=lambda part: part[0]):
+        # No two attempts write the same file, whichever of them Spark believes.
+        name = f"{task.store_id}-{bucket:05d}-{uuid.uuid4().hex[:12]}"
+        try:
+            with (
+                local_folder(task.location) as folder,
+                RunSorter(
+                    "max" if task.order else "error",
+                    memory=TASK_MEMORY,
+                    folder=spill_folder(task.location),
+                ) as sorter,
+            ):
+                for _, packs in parts:
+                    sorter.add(unpack(packs, task.packed))
+                written = write_bucket(
+                    folder,
+                    name,
+                    bucket,
+                    sorter.sorted_batches(0),
+                    plan=task.plan,
+                    options=task.options,
+                )
+                if written is None:
+                    continue
+                entry = settle(task.location, folder, written, task.kept)
+        except RepeatedKeyError as error:
+            raise task.plan.repeated(error.key) from None
+        if task.rows is not None:
+            task.rows.add(entry.num_records)
+        yield pa.RecordBatch.from_pylist([asdict(entry)], schema=_ENTRY_TYPES)
+
+
+def _packs(task: BuildTask, held: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return encoded rows in packs, those of a bucket in their order."""
+    keys = pa.concat_arrays([batch.column("key") for batch in held])
+    # Sixteen bits hold every bucket (MAX_BUCKETS), and NumPy sorts them by digits.
+    of_rows = bucket_of(keys, task.buckets).astype(np.uint16)
+    by_bucket = np.argsort(of_rows, kind="stable")
+    rows = pa.RecordBatch.from_arrays(
+        [Gather([batch.column(name) for batch in held]).take(by_bucket) for name in task.packed],
+        names=task.packed,
+    )
+    counts = np.bincount(of_rows)
+    packs, buckets = pack(rows, counts)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(buckets.astype(np.int32)), *packs.columns], names=[BUCKET, *packs.schema.names]
+    )

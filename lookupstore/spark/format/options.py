@@ -1,0 +1,113 @@
+"""The options of ``df.write.format("lookupstore")``: text to the arguments of a build."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lookupstore.builder.in_process import FileOptions, OnDuplicate, file_options
+from lookupstore.quantities import bytes_of, seconds_of
+from lookupstore.spark.options import given_names, given_number
+from lookupstore.storage.location import Location
+from lookupstore.store.expiry import HOUR
+from lookupstore.store.manifest import MAX_BUCKETS
+
+WRITE_OPTIONS = (
+    "path",
+    "key",
+    "columns",
+    "buckets",
+    "on_duplicate",
+    "nullable_keys",
+    "compression",
+    "level",
+    "block_size",
+    "bloom_fpp",
+    "retain",
+    "allow_empty",
+)
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """The options of a write, as `build_store` takes them."""
+
+    location: Location
+    key: list[str]
+    columns: list[str] | None
+    buckets: int
+    on_duplicate: OnDuplicate
+    nullable_keys: list[str]
+    files: FileOptions
+    retain: float
+    allow_empty: bool
+
+
+def sink_options(options: Mapping[str, str]) -> SinkOptions:
+    """Parse the options of a write.
+
+    Raises:
+        ValueError: an option that there is not, one that is missing, or a bad value; the error
+            says what would be right.
+
+    >>> parsed = sink_options({"path": "users.store", "key": "region,id", "on_duplicate": "max:at"})
+    >>> parsed.key, parsed.on_duplicate
+    (['region', 'id'], ('max', 'at'))
+    """
+    unknown = sorted(set(options) - set(WRITE_OPTIONS))
+    if unknown:
+        known = ", ".join(WRITE_OPTIONS)
+        raise ValueError(f"no option {unknown[0]!r}; writing a store has {known}")
+    if "path" not in options:
+        raise ValueError("no path; give save() the folder or URI of the store")
+    key = given_names(options, "key")
+    if not key:
+        raise ValueError("no key; give option('key', 'a,b'): the key columns, in order")
+    buckets = given_number(options, "buckets")
+    buckets = 1 if buckets is None else buckets
+    if not 1 <= buckets <= MAX_BUCKETS:
+        raise ValueError(f"buckets is {buckets}; give a number from 1 to {MAX_BUCKETS}")
+    location = Location(options["path"])
+    files = file_options(
+        location,
+        options.get("compression"),
+        given_number(options, "level"),
+        bytes_of(options.get("block_size", FileOptions.block_size), "block_size"),
+        _fraction(options, "bloom_fpp", FileOptions.bloom_fpp),
+    )
+    return SinkOptions(
+        location,
+        key,
+        given_names(options, "columns"),
+        buckets,
+        _rule(options.get("on_duplicate", "error")),
+        given_names(options, "nullable_keys") or [],
+        files,
+        seconds_of(options.get("retain", HOUR), "retain"),
+        _truth(options, "allow_empty"),
+    )
+
+
+def _rule(text: str) -> OnDuplicate:
+    kind, _, column = text.partition(":")
+    if kind == "max" and column:
+        return "max", column
+    for rule in ("error", "first", "last"):
+        if text == rule:
+            return rule
+    raise ValueError(f"on_duplicate is {text!r}; give error, first, last or max:column")
+
+
+def _truth(options: Mapping[str, str], option: str) -> bool:
+    text = options.get(option, "false").lower()
+    if text not in ("true", "false"):
+        raise ValueError(f"{option} is {text!r}; give true or false")
+    return text == "true"
+
+
+def _fraction(options: Mapping[str, str], option: str, usual: float) -> float:
+    text = options.get(option)
+    try:
+        return usual if text is None else float(text)
+    except ValueError:
+        raise ValueError(f"{option} is {text!r}; give a number") from None

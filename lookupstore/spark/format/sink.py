@@ -1,0 +1,271 @@
+"""``df.write.format("lookupstore")``: sorted runs by the tasks, one merge on the driver.
+
+Spark gives a data source the rows as its tasks have them, and no way to ask for a shuffle. So each
+task sorts its rows by bucket and key into a run, a file beside the data files that no version
+names, and tells the driver its name. The driver merges the runs that Spark counts, bucket by
+bucket, into the data files of a version. Runs of attempts that failed, or that were not needed, are
+not told and so not read.
+
+The version begins in one Python process of the driver and is published in another; tasks work on
+executors between.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import datasource
+from pyspark.sql.types import StructType
+
+from lookupstore.builder.in_process import (
+    check_file_options,
+    plan_build,
+    spill_folder,
+    write_bucket,
+)
+from lookupstore.keys._codec import bucket_of
+from lookupstore.sorting.runs import RepeatedKeyError, RunSorter, merge
+from lookupstore.spark.build.build import DATAFRAME, check_seen, publish_files, task_of
+from lookupstore.spark.build.task import BuildTask
+from lookupstore.spark.format.options import sink_options
+from lookupstore.spark.types import arrow_schema
+from lookupstore.storage.location import Location, file_chunks
+from lookupstore.store.expiry import mark_name
+from lookupstore.store.manifest import DATA_FOLDER, DataFile
+from lookupstore.store.new_version import NewVersion, local_folder, settle
+from lookupstore.store.version_files import store_exists
+
+# What a task holds before it spills.
+_TASK_MEMORY = 128 << 20
+# Runs merged at a time: the driver holds a batch of about 1 MiB of each, and what comes of them.
+_FAN_IN = 64
+
+
+@dataclass(frozen=True)
+class RunPart:
+    """Where the rows of one bucket are in the file of a run."""
+
+    first_batch: int
+    batches: int
+    rows: int
+
+
+@dataclass
+class WrittenRun(datasource.WriterCommitMessage):
+    """What one task wrote, for the driver: the file in the store, if it had rows, and its parts."""
+
+    file: str | None
+    parts: dict[int, RunPart]
+
+
+class StoreWriter(datasource.DataSourceArrowWriter):
+    """Builds a version of a store of the rows of a DataFrame.
+
+    Args:
+        new: the version, which has begun.
+        task: what executors have to know of it.
+        positions: where the columns that are read are among those of the DataFrame.
+    """
+
+    def __init__(self, new: NewVersion, task: BuildTask, positions: Sequence[int]) -> None:
+        self._new = new
+        self._task = task
+        self._positions = positions
+
+    @classmethod
+    def plan(
+        cls, schema: StructType, options: Mapping[str, str], *, overwrite: bool
+    ) -> StoreWriter:
+        """Check what was asked, on the driver and before any task runs, and begin the version.
+
+        Raises:
+            KeyError: a column that the DataFrame does not have.
+            ValueError: an option that there is not, or of a bad value.
+            TypeError: a column that cannot be stored.
+            FileExistsError: the path holds something else, or a store, and the mode is append.
+        """
+        parsed = sink_options(options)
+        columns = arrow_schema(schema)
+        plan = plan_build(
+            columns,
+            key=parsed.key,
+            columns=parsed.columns,
+            on_duplicate=parsed.on_duplicate,
+            nullable_keys=parsed.nullable_keys,
+        )
+        location = parsed.location
+        new = NewVersion(
+            location, overwrite=overwrite, allow_empty=parsed.allow_empty, retain=parsed.retain
+        )
+        with _modes_named(location):
+            new.begin()
+        try:
+            with local_folder(location) as folder:
+                check_file_options(folder, new.id, parsed.files, 1)
+            task = task_of(new, plan, columns, parsed.buckets, parsed.files)
+        except BaseException:
+            new.abandon()
+            raise
+        return cls(new, task, [columns.names.index(name) for name in task.schema.names])
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenRun:
+        """Write the rows of one task as a sorted run, in a worker.
+
+        Raises:
+            ValueError: a null or repeated key.
+            FileNotFoundError: the worker does not see what the driver wrote.
+        """
+        task = self._task
+        mark = mark_name(task.store_id)
+        if task.location.size(mark) is None:
+            raise FileNotFoundError(
+                f"{task.location.show(mark)}: the driver wrote this file, but an executor does not "
+                "see it; give a path on a file system that both share"
+            )
+        try:
+            with (
+                local_folder(task.location) as folder,
+                RunSorter(
+                    task.plan.keep,
+                    memory=_TASK_MEMORY,
+                    folder=spill_folder(task.location),
+                    partitions=task.buckets,
+                    partition=functools.partial(bucket_of, buckets=task.buckets),
+                ) as sorter,
+            ):
+                for batch in iterator:
+                    sorter.add(task.encode([batch.column(i) for i in self._positions]))
+                run = self._write_run(
+                    folder,
+                    ((bucket, sorter.sorted_batches(bucket)) for bucket in range(task.buckets)),
+                )
+                if run.file is not None and task.location.local is None:
+                    task.location.write(run.file, file_chunks(os.path.join(folder, run.file)))
+        except RepeatedKeyError as error:
+            raise task.plan.repeated(error.key) from None
+        return run
+
+    def commit(self, messages: list[datasource.WriterCommitMessage | None]) -> None:
+        """Merge the runs into the data files and publish the version, on the driver.
+
+        Raises:
+            ValueError: a key that several tasks had, under the rule `error`.
+            FileExistsError: another build was first, and the mode is append.
+            CommitConflictError: another build was published in the same moment.
+            CommitUnknownError: nobody knows whether the version is published.
+        """
+        # In the order of Spark's partitions, which is what first and last mean.
+        runs = [one for one in messages if isinstance(one, WrittenRun) and one.file is not None]
+        task = self._task
+        try:
+            with _modes_named(task.location), self._new as new:
+                self._fetch(new.folder, [str(run.file) for run in runs])
+                written = (
+                    self._write_bucket(new.folder, bucket, runs) for bucket in range(task.buckets)
+                )
+                files = [
+                    settle(task.location, new.folder, file, task.kept)
+                    for file in written
+                    if file is not None
+                ]
+                publish_files(new, task, files, DATAFRAME)
+        except RepeatedKeyError as error:
+            raise task.plan.repeated(error.key) from None
+
+    def abort(self, messages: list[datasource.WriterCommitMessage | None]) -> None:
+        """Remove what was written, and leave an older version as it was."""
+        # If all tasks have told what they wrote, it was the commit that failed, and cleaned up if
+        # that was safe: what may have been published must stay.
+        if None in messages:
+            self._new.abandon()
+
+    def _fetch(self, folder: str, names: Sequence[str]) -> None:
+        """Bring the files of runs to the folder where they are merged, if they are not there."""
+        location = self._task.location
+        check_seen(location, names)
+        if location.local is not None:
+            return
+        for name in names:
+            with open(os.path.join(folder, name), "xb") as file:
+                file.writelines(location.chunks(name))
+
+    def _write_run(
+        self, folder: str, buckets: Iterable[tuple[int, Iterable[pa.RecordBatch]]]
+    ) -> WrittenRun:
+        """Write sorted batches, bucket by bucket, into one new file of the data folder."""
+        # The id of the version makes it one of the files that go when that is published or not.
+        name = f"{DATA_FOLDER}/{self._task.store_id}-run-{uuid.uuid4().hex}.arrow"
+        parts: dict[int, RunPart] = {}
+        count = 0
+        with ExitStack() as stack:
+            writer: pa.ipc.RecordBatchFileWriter | None = None
+            for bucket, batches in buckets:
+                first, rows = count, 0
+                for batch in batches:
+                    if not batch.num_rows:
+                        continue
+                    if writer is None:
+                        path = os.path.join(folder, name)
+                        file = stack.enter_context(pa.OSFile(path, "wb"))
+                        lz4 = pa.ipc.IpcWriteOptions(compression="lz4")
+                        new = pa.ipc.new_file(file, batch.schema, options=lz4)
+                        writer = stack.enter_context(new)
+                    writer.write_batch(batch)
+                    count += 1
+                    rows += batch.num_rows
+                if rows:
+                    parts[bucket] = RunPart(first, count - first, rows)
+        return WrittenRun(name if parts else None, parts)
+
+    def _write_bucket(
+        self, folder: str, bucket: int, runs: Sequence[WrittenRun]
+    ) -> DataFile | None:
+        task = self._task
+        own = [run for run in runs if bucket in run.parts]
+        # Neighbours are merged, so that what comes first stays first.
+        while len(own) > _FAN_IN:
+            groups = [own[i : i + _FAN_IN] for i in range(0, len(own), _FAN_IN)]
+            own = [self._merged(folder, bucket, group) for group in groups]
+        with ExitStack() as stack:
+            return write_bucket(
+                folder,
+                f"{task.store_id}-{bucket:05d}",
+                bucket,
+                merge([_read(folder, run, bucket, stack) for run in own], task.plan.keep),
+                plan=task.plan,
+                options=task.options,
+                rows_at_most=sum(run.parts[bucket].rows for run in own) or None,
+                threads=min(4, os.cpu_count() or 1),
+            )
+
+    def _merged(self, folder: str, bucket: int, runs: Sequence[WrittenRun]) -> WrittenRun:
+        with ExitStack() as stack:
+            rows = merge([_read(folder, run, bucket, stack) for run in runs], self._task.plan.keep)
+            return self._write_run(folder, [(bucket, rows)])
+
+
+def _read(folder: str, run: WrittenRun, bucket: int, stack: ExitStack) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one bucket of a run, whose file is open until the stack closes it."""
+    reader = pa.ipc.open_file(stack.enter_context(pa.OSFile(os.path.join(folder, str(run.file)))))
+    part = run.parts[bucket]
+    return (reader.get_batch(part.first_batch + i) for i in range(part.batches))
+
+
+@contextmanager
+def _modes_named(location: Location) -> Iterator[None]:
+    """Let the error for a store that is there already say what it takes here."""
+    try:
+        yield
+    except FileExistsError as error:
+        if str(error) != str(store_exists(location)):
+            raise
+        raise FileExistsError(
+            f"{location.uri}: there is already a store, and nothing can be appended to it: "
+            "mode('overwrite') publishes its next version"
+        ) from None

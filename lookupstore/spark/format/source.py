@@ -1,0 +1,297 @@
+"""``spark.read.format("lookupstore")``: a store as a DataFrame, one task a bucket.
+
+Spark asks for partitions on the driver, in a Python process of its own, and reads each of them in
+a worker of an executor. Both work on the version of the store that was there when the DataFrame was
+made: the pickled store, which opens as that version or says that it is stale.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import datasource
+from pyspark.sql.types import StructField, StructType
+
+from lookupstore.arrow.types import family_of, plain_type
+from lookupstore.errors import StaleStoreError
+from lookupstore.keys._codec import bucket_of
+from lookupstore.keys.schema import KeySchema
+from lookupstore.spark.format.filters import KeyRanges, before, push
+from lookupstore.spark.format.sink import StoreWriter
+from lookupstore.spark.options import SCANS_ARE_SEPARATE, given_names, given_number
+from lookupstore.spark.types import arrow_schema, spark_type, to_spark
+from lookupstore.store.store import LookupStore
+
+FORMAT = "lookupstore"
+READ_OPTIONS = (
+    "path", "version", "columns", "prefix", "starts_with", "start", "stop", "pushdown",
+)  # fmt: skip
+# A worker serves many queries; the files of stores that it no longer uses are closed.
+_STORES_KEPT = 16
+
+
+class StoreSource(datasource.DataSource):
+    """The data source that Spark creates for the format ``lookupstore``."""
+
+    _pinned: bytes | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """Return the columns of the store, those of the key first.
+
+        Raises:
+            KeyError: a column of the option `columns` that the store does not have.
+            TypeError: a column for which Spark has no type.
+            ValueError: an option that there is not, or of a bad value.
+        """
+        with _loaded(self.options) as store:
+            self._pinned = pickle.dumps(store)
+            return spark_schema(store.schema, given_names(self.options, "columns"), _nulls(store))
+
+    def reader(self, schema: StructType) -> datasource.DataSourceReader:
+        """Return what reads the columns of `schema`.
+
+        Raises:
+            KeyError: a column that the store does not have.
+            TypeError: a column of another type than in the store.
+            ValueError: an option that there is not, or of a bad value.
+        """
+        with opened(self._pinned) if self._pinned else _loaded(self.options) as store:
+            known = spark_schema(store.schema, schema.names, _nulls(store))
+            for given, right in zip(schema, known, strict=True):
+                if given.dataType != right.dataType:
+                    raise TypeError(
+                        f"schema: the column {given.name!r} is {given.dataType.simpleString()}; "
+                        f"in the store it is {right.dataType.simpleString()}"
+                    )
+            scan = StoreScan(
+                pickle.dumps(store),
+                arrow_schema(schema),
+                tuple(name for name in schema.names if name not in store.key),
+                ranges_of_options(store.key_schema, self.options),
+            )
+        pushes = self.options.get("pushdown", str(SCANS_ARE_SEPARATE)).lower()
+        return PushingReader(scan) if pushes == "true" else StoreReader(scan)
+
+    def writer(self, schema: StructType, overwrite: bool) -> datasource.DataSourceWriter:
+        """Return what builds a store of the rows of `schema`; see `StoreWriter.plan`."""
+        return StoreWriter.plan(schema, self.options, overwrite=overwrite)
+
+
+@dataclass(frozen=True)
+class StoreScan:
+    """What is read of a store, wherever it is read.
+
+    Attributes:
+        pinned: the pickled store.
+        schema: the columns as Spark takes them.
+        values: those that are in no key.
+        ranges: where the keys are that are wanted.
+    """
+
+    pinned: bytes
+    schema: pa.Schema
+    values: tuple[str, ...]
+    ranges: KeyRanges
+
+
+@dataclass
+class BucketPartition(datasource.InputPartition):
+    """What one task reads: ranges of the keys of one bucket."""
+
+    bucket: int
+    ranges: tuple[tuple[bytes, bytes | None], ...]
+
+
+class StoreReader(datasource.DataSourceReader):
+    """Reads the rows of a scan."""
+
+    def __init__(self, scan: StoreScan) -> None:
+        self.scan = scan
+
+    def partitions(self) -> Sequence[datasource.InputPartition]:
+        """Return a partition for each bucket that can hold wanted keys."""
+        with opened(self.scan.pinned) as store:
+            bounds = store.bucket_bounds()
+            buckets = store.info().buckets
+        ranges = self.scan.ranges
+        held = None
+        if ranges.are_keys:
+            keys = pa.array([start for start, _ in ranges.ranges], pa.large_binary())
+            held = bucket_of(keys, buckets)
+        found: list[datasource.InputPartition] = []
+        for bucket, (low, high) in bounds.items():
+            own = ranges
+            if held is not None:
+                places = np.flatnonzero(held == bucket).tolist()
+                own = replace(ranges, ranges=tuple(ranges.ranges[i] for i in places))
+            if inside := own.within(low, high + b"\x00").ranges:
+                found.append(BucketPartition(bucket, inside))
+        return found
+
+    def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one partition, in key order.
+
+        Raises:
+            StaleStoreError: the version that was loaded has been replaced, and is gone.
+            CorruptionError: the stored bytes are wrong.
+            ValueError: a value that Spark's type cannot hold.
+        """
+        if not isinstance(partition, BucketPartition):
+            return  # what Spark makes of no partitions
+        scan = self.scan
+        store = _kept(scan.pinned)
+        for batch in store.scan_bucket(partition.bucket, partition.ranges, scan.values):
+            columns = [to_spark(batch.column(f.name), f.type, f.name) for f in scan.schema]
+            yield pa.RecordBatch.from_arrays(columns, schema=scan.schema)
+
+
+class PushingReader(StoreReader):
+    """Reads only the keys that filters leave."""
+
+    def pushFilters(  # noqa: N802  (the name is Spark's)
+        self, filters: list[datasource.Filter]
+    ) -> list[datasource.Filter]:
+        """Take the filters on leading key columns, and return those that Spark has to check."""
+        with opened(self.scan.pinned) as store:
+            pushed, rest = push(store.key_schema, filters)
+        # The options name one range of keys, or say that none is wanted.
+        ((start, stop),) = self.scan.ranges.ranges or ((b"", b""),)
+        self.scan = replace(self.scan, ranges=pushed.within(start, stop))
+        return rest
+
+
+def opened(pinned: bytes) -> LookupStore:
+    """Open a pickled store.
+
+    Raises:
+        StaleStoreError: its version has been replaced, and is gone.
+    """
+    try:
+        store: LookupStore = pickle.loads(pinned)
+    except StaleStoreError as error:
+        raise StaleStoreError(
+            f"{error}: load the DataFrame again, or retain versions for longer"
+        ) from None
+    return store
+
+
+@functools.lru_cache(maxsize=_STORES_KEPT)
+def _kept(pinned: bytes) -> LookupStore:
+    return opened(pinned)
+
+
+def spark_schema(
+    schema: pa.Schema, names: Sequence[str] | None, nullable: Mapping[str, bool]
+) -> StructType:
+    """Return columns of a store in Spark's types; None takes all.
+
+    Raises:
+        KeyError: a column that the store does not have.
+        TypeError: a column for which Spark has no type.
+    """
+    wanted = schema.names if names is None else names
+    for name in wanted:
+        if name not in schema.names:
+            raise KeyError(f"columns: the store has no column {name!r}; it has {schema.names}")
+    return StructType(
+        [
+            StructField(name, spark_type(schema.field(name).type, name)[0], nullable[name])
+            for name in wanted
+        ]
+    )
+
+
+def ranges_of_options(keys: KeySchema, options: Mapping[str, str]) -> KeyRanges:
+    """Return the range of keys that the options `prefix`, `starts_with`, `start`, `stop` name.
+
+    Raises:
+        ValueError: a text that is no JSON, or no values of the key; or options that exclude each
+            other.
+        TypeError: a value of another kind than its field.
+
+    >>> keys = KeySchema(pa.schema({"region": pa.string(), "id": pa.uint8()}))
+    >>> ranges_of_options(keys, {"start": '["eu", 7]', "stop": '"us"'}).ranges
+    ((b'eu\\x00\\x00\\x07', b'us\\x00\\x00'),)
+    """
+    given = {
+        name: _key_values(keys, name, options[name])
+        for name in ("prefix", "start", "stop")
+        if name in options
+    }
+    beginning: Any = options.get("starts_with")
+    if "prefix" in given or beginning is not None:
+        if "start" in given or "stop" in given:
+            raise ValueError(
+                "start or stop is given with prefix or starts_with; give one or the other"
+            )
+        prefix = given.get("prefix", ())
+        if beginning is not None and len(prefix) < len(keys.names):
+            # Text as it is: it needs no JSON.
+            beginning = _typed(keys.schema.field(len(prefix)), "starts_with", beginning)
+        found = keys.encode_prefix(prefix, beginning)
+        return KeyRanges(()) if found is None else KeyRanges().within(*found)
+    start = before(keys, given["start"]) if "start" in given else b""
+    stop = before(keys, given["stop"]) if "stop" in given else None
+    return KeyRanges(()) if start is None else KeyRanges().within(start, stop)
+
+
+def _key_values(keys: KeySchema, option: str, text: str) -> tuple[Any, ...]:
+    try:
+        parsed = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"{option} is {text!r}, which is not JSON ({error}); give a JSON list of the values of "
+            f"the first key columns, which are {keys.names}; put text in double quotes"
+        ) from None
+    values = tuple(parsed) if isinstance(parsed, list) else (parsed,)
+    if len(values) > len(keys.names):
+        raise ValueError(f"{option} has {len(values)} values; the key is {keys.names}")
+    return tuple(
+        _typed(field, option, value) for field, value in zip(keys.schema, values, strict=False)
+    )
+
+
+def _typed(field: pa.Field, option: str, value: Any) -> Any:
+    """Return a value of JSON for a key field; what JSON has no type for comes as text."""
+    plain = plain_type(field.type)
+    if not isinstance(value, str) or family_of(plain) == "string":
+        return value
+    if family_of(plain) == "binary":
+        return value.encode()
+    try:
+        return pa.scalar(value).cast(plain)
+    except pa.ArrowException as error:
+        raise ValueError(
+            f"{option}: {value!r} is not a value of the key column {field.name!r}, which is "
+            f"{field.type}: {error}"
+        ) from None
+
+
+def _loaded(options: Mapping[str, str]) -> LookupStore:
+    """Check the names of options, and open the version of the store that they name."""
+    unknown = sorted(set(options) - set(READ_OPTIONS))
+    if unknown:
+        raise ValueError(f"no option {unknown[0]!r}; reading a store has {', '.join(READ_OPTIONS)}")
+    if options.get("pushdown", "true").lower() not in ("true", "false"):
+        raise ValueError(f"pushdown is {options['pushdown']!r}; give true or false")
+    if "path" not in options:
+        raise ValueError("no path; give load() the folder or URI of a store")
+    return LookupStore(options["path"], version=given_number(options, "version"))
+
+
+def _nulls(store: LookupStore) -> dict[str, bool]:
+    """Say which columns may hold nulls."""
+    keys = {name: name in store.key_schema.nullable for name in store.key}
+    return keys | {field.name: field.nullable for field in store.value_schema}

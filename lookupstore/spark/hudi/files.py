@@ -1,0 +1,195 @@
+"""What writes the base files of a Hudi table in the Python workers of executors.
+
+Each file is written by the code that writes it in one process. A task that is tried again, or runs
+twice, writes another file under another name, and all wait in the instant's own folder: which of
+them count, the driver says.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+
+from lookupstore.arrow.types import concat
+from lookupstore.hudi.file_group.encoding import FileFormat
+from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.keys.incoming import Incoming, IncomingRows
+from lookupstore.hudi.timeline.commit import WriteStat
+from lookupstore.hudi.timeline.records import from_record, to_record
+from lookupstore.hudi.write.conflict import SAMPLE
+from lookupstore.hudi.write.files import FileWrites
+from lookupstore.hudi.write.options import WriteOptions
+from lookupstore.hudi.write.partitioner import Packing
+from lookupstore.hudi.write.plan import FilePlan
+from lookupstore.hudi.write.staged_files import staging_folder
+from lookupstore.spark.buckets import by_bucket
+from lookupstore.spark.hudi.keys import RowTask
+
+Batches = Iterable[pa.RecordBatch]
+
+#: What a task says of a file, in Spark's words.
+WRITTEN = "bucket int, stat string, changes long, inserts long, keys array<string>"
+_WRITTEN = pa.schema(
+    {
+        "bucket": pa.int32(),
+        "stat": pa.string(),
+        "changes": pa.int64(),
+        "inserts": pa.int64(),
+        "keys": pa.list_(pa.string()),
+    }
+)
+
+
+@dataclass(frozen=True)
+class PlannedFile:
+    """A base file to write.
+
+    Attributes:
+        partition: folder of it.
+        file_id: of its group.
+        current: slice that it replaces; None: its group is a new one.
+    """
+
+    partition: str
+    file_id: str
+    current: FileSlice | None
+
+
+@dataclass(frozen=True)
+class FileTask:
+    """Which base files executors write.
+
+    Attributes:
+        rows: what is known of the rows.
+        files: by the numbers of their buckets.
+        format: of the files.
+        time: of the instant.
+        done: takes how many rows were taken care of; None: nobody asked.
+    """
+
+    rows: RowTask
+    files: tuple[PlannedFile, ...]
+    format: FileFormat
+    time: str
+    done: Any = None
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """What a task wrote.
+
+    Attributes:
+        bucket: number of the file.
+        stat: what the commit is to say of it.
+        changes: rows that came for rows of the current slice.
+        inserts: rows that came as new ones.
+        keys: some of those that came.
+    """
+
+    bucket: int
+    stat: WriteStat
+    changes: int
+    inserts: int
+    keys: tuple[str, ...]
+
+
+def with_buckets(
+    packing: Packing, file_ids: Mapping[int, str], batches: Batches
+) -> Iterator[pa.RecordBatch]:
+    """Put the number of the bucket that each row goes to first.
+
+    Args:
+        packing: the plan.
+        file_ids: of the current base files that have keys of rows, by their numbers.
+        batches: rows with their places.
+    """
+    for batch in batches:
+        coded = batch.column("slice").dictionary_encode()
+        ids = pa.array([file_ids[number] for number in coded.dictionary.to_pylist()], pa.string())
+        groups = pa.DictionaryArray.from_arrays(coded.indices, ids)
+        partitions = batch.column("partition").dictionary_encode()
+        buckets = pa.array(packing.assign(partitions, groups, batch.column("key")))
+        yield pa.RecordBatch.from_arrays(
+            [buckets, *batch.columns], names=["bucket", *batch.schema.names]
+        )
+
+
+def write_files(task: FileTask, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Write the base file of each bucket, and yield what is said of it.
+
+    Args:
+        task: which files.
+        batches: rows sorted by bucket, by position, new rows last, and by number; all those of a
+            bucket are here.
+    """
+    for bucket, parts in itertools.groupby(by_bucket(batches), key=lambda part: part[0]):
+        rows = pa.Table.from_batches([batch for _, batch in parts])
+        stat, changes = _write(task, bucket, rows)
+        if task.done is not None:
+            task.done.add(rows.num_rows)
+        keys = rows.column("key").slice(0, SAMPLE).to_pylist()
+        yield pa.RecordBatch.from_pylist(
+            [
+                {
+                    "bucket": bucket,
+                    "stat": json.dumps(to_record(stat)),
+                    "changes": changes,
+                    "inserts": rows.num_rows - changes,
+                    "keys": keys,
+                }
+            ],
+            _WRITTEN,
+        )
+
+
+def written_file(row: Any) -> WrittenFile:
+    """Return what a row that Spark has of `write_files` says."""
+    stat = from_record(WriteStat, json.loads(row.stat))
+    return WrittenFile(row.bucket, stat, row.changes, row.inserts, tuple(row.keys))
+
+
+def _write(task: FileTask, bucket: int, rows: pa.Table) -> tuple[WriteStat, int]:
+    known, file = task.rows, task.files[bucket]
+    positions = concat(rows.column("pos").chunks, pa.int64())
+    changes = len(positions) - positions.null_count
+    is_delete = known.operation == "delete"
+    if is_delete:
+        incoming = Incoming(
+            known.schema.columns.empty_table(),
+            rows.column("key"),
+            concat(rows.column("partition").chunks, pa.string()).dictionary_encode(),
+        )
+    else:
+        reader = IncomingRows(
+            known.columns.empty_table(),
+            known.schema,
+            known.view.options,
+            named=known.named,
+            evolve=False,
+        )
+        incoming = reader.incoming(known.rows(rows))
+    plan = FilePlan(
+        file.partition,
+        file.file_id,
+        file.current,
+        np.arange(changes),
+        positions.slice(0, changes).to_numpy(),
+        np.arange(changes, rows.num_rows),
+    )
+    options = WriteOptions(format=task.format, threads=1)
+    writes = FileWrites(known.view, incoming, known.schema, options, task.time, is_delete)
+    return writes.one(bucket, plan, _attempt(), staging_folder(task.time)), changes
+
+
+def _attempt() -> str:
+    """Return stage and attempt, as names of Hudi's files have them: no two attempts have both."""
+    context = TaskContext.get()
+    assert context is not None, "a task of Spark"
+    return f"{context.stageId()}-{context.taskAttemptId()}"

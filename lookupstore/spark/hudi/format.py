@@ -1,0 +1,44 @@
+"""``spark.read.format("lookupstore.hudi")``: a Hudi table as a DataFrame.
+
+Every session has the format; what is of Hudi tables is imported, and its extra needed, when one is
+read.
+"""
+
+from __future__ import annotations
+
+import pickle
+
+from pyspark.sql import datasource
+from pyspark.sql.types import StructType
+
+FORMAT = "lookupstore.hudi"
+
+
+class HudiSource(datasource.DataSource):
+    """The data source that Spark makes by the name ``lookupstore.hudi``."""
+
+    _pinned: bytes | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """Return the columns that are read.
+
+        Raises: what `read_table` does; ValueError: an option that there is not.
+        """
+        from lookupstore.spark.hudi.read import spark_columns
+        from lookupstore.spark.hudi.source import planned_scan
+
+        plan = planned_scan(self.options)
+        self._pinned = pickle.dumps(plan)
+        return spark_columns(plan.wanted)
+
+    def reader(self, schema: StructType) -> datasource.DataSourceReader:
+        """Return what reads the columns of `schema`; raises what `reader_of` does."""
+        from lookupstore.spark.hudi.source import reader_of
+
+        pinned = None if self._pinned is None else pickle.loads(self._pinned)
+        return reader_of(self.options, schema, pinned)

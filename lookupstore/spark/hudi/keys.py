@@ -1,0 +1,242 @@
+"""What finds keys of a Hudi table in the Python workers of executors: rows in, places out.
+
+On their way through Spark rows have the columns `row`, their number; `key` and `partition`; `slice`
+and `pos`, the current base file that has the key, by its place in the plan, and the row in it, both
+null for a new key; and their own columns, numbered. No key is ever on the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookupstore.arrow.types import concat
+from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.index.names import index_of
+from lookupstore.hudi.index.row_tags import keys_of, partitions_of, with_places
+from lookupstore.hudi.index.tagging import Tagged, tag
+from lookupstore.hudi.keys.dedupe import rows_to_keep
+from lookupstore.hudi.keys.incoming import IS_DELETED, IncomingRows, precombine_of, read_keys
+from lookupstore.hudi.keys.table_schema import TableSchema
+from lookupstore.hudi.view import TableView
+from lookupstore.hudi.write.conflict import SAMPLE
+
+Batches = Iterable[pa.RecordBatch]
+
+# Rows for which a worker asks files at once: each time it goes through all that may have a key.
+_CHUNK_ROWS = 1 << 20
+_CHUNK_BYTES = 128 << 20
+_TEXT = pa.string()
+
+
+@dataclass(frozen=True)
+class KeyTask:
+    """Which keys executors look for, and where.
+
+    Attributes:
+        view: the table as it was planned on.
+        slices: its current base files, by partition path and file id.
+        index: name of the index.
+        named: whether a record key of one column has its name.
+        columns: of the rows.
+    """
+
+    view: TableView
+    slices: tuple[FileSlice, ...]
+    index: str
+    named: bool | None
+    columns: pa.Schema
+
+    def rows(self, batch: pa.RecordBatch | pa.Table) -> pa.Table:
+        """Return the rows' own columns, which are the last ones of a batch, by their names."""
+        first = batch.num_columns - len(self.columns)
+        return pa.Table.from_arrays(batch.columns[first:], names=self.columns.names)
+
+    def tag(self, rows: pa.Table) -> Tagged:
+        """Find the places of rows with the columns `key` and `partition`."""
+        index = index_of(self.index)
+        keys, partitions = rows.column("key"), rows.column("partition")
+        return tag(self.view, partitions, keys, index=index, slices=self.slices)
+
+
+@dataclass(frozen=True)
+class RowTask(KeyTask):
+    """Which rows are going to be written, too.
+
+    Attributes:
+        operation: `upsert`, `insert` or `delete`.
+        schema: columns of the table after that.
+    """
+
+    operation: str
+    schema: TableSchema
+
+    def reader(self) -> IncomingRows:
+        """Return what reads of rows just what says where they go, and which one stays."""
+        options = self.view.options
+        needed = {*options.record_key, *options.partition_by, precombine_of(options)}
+        known = pa.schema([one for one in self.schema.columns if one.name in needed])
+        given = pa.schema([one for one in self.columns if one.name in {*needed, IS_DELETED}])
+        return IncomingRows(
+            given.empty_table(),
+            TableSchema(known, self.schema.avro),
+            options,
+            named=self.named,
+            evolve=False,
+        )
+
+
+def with_keys(task: KeyTask, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Put record key and partition path after the number of each row."""
+    everywhere = index_of(task.index).everywhere
+    for batch in batches:
+        rows = task.rows(batch)
+        keys = keys_of(rows, task.view.options, task.named)
+        partitions = partitions_of(rows, task.view.options, everywhere=everywhere)
+        yield _keyed(batch, keys, partitions)
+
+
+def with_row_keys(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Put record key and partition path after the number of each row that is to be written."""
+    reader = task.reader()
+    for batch in batches:
+        incoming = reader.incoming(task.rows(batch))
+        yield _keyed(batch, incoming.keys, incoming.partitions)
+
+
+def keys_to_delete(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Yield number, record key and partition path of rows, once for each partition of a key."""
+    everywhere = index_of(task.index).everywhere
+    paths = sorted({one.group.partition for one in task.slices})
+    for batch in batches:
+        keys, partitions = read_keys(
+            task.rows(batch), task.schema.columns, task.view.options, named=task.named
+        )
+        number = batch.select([0])
+        if partitions is not None and not everywhere:
+            yield _keyed(number, keys, partitions)
+            continue
+        for path in [""] if everywhere else paths:
+            yield _keyed(number, keys, pa.repeat(pa.scalar(path), batch.num_rows))
+
+
+def with_place_columns(task: KeyTask, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Put the place of its key after the columns of each row, as `tag_rows` has it."""
+    for chunk in _chunks(batches, ()):
+        yield from with_places(task.rows(chunk), task.tag(chunk)).to_batches()
+
+
+def rows_to_write(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Leave out rows that others of their key replace, and put the place of its key in each row.
+
+    Args:
+        task: what is to be done.
+        batches: rows sorted by partition, key and number; all those of a key are here.
+    """
+    reader = None if task.operation == "delete" else task.reader()
+    numbers = {file: number for number, file in enumerate(task.slices)}
+    for chunk in _chunks(batches, ("partition", "key")):
+        rows, deleted = _resolved(task, reader, chunk)
+        if task.operation == "insert" and deleted is not None:
+            rows, deleted = rows.take(pa.array(np.flatnonzero(~deleted))), None
+        found = task.tag(rows)
+        there = found.found
+        at = np.array([numbers[file] for file in found.slices], np.int32)
+        slices = np.full(len(there), -1, np.int32)
+        slices[there] = at[found.slice_numbers[there]]
+        places = [pa.array(slices, mask=~there), pa.array(found.positions, mask=~there)]
+        columns = rows.columns
+        if task.operation == "delete":
+            paths = pa.array([file.group.partition for file in task.slices], _TEXT)
+            columns = [*columns[:2], paths.take(places[0])]
+        names = [*rows.column_names[:3], "slice", "pos", *rows.column_names[3:]]
+        placed = pa.Table.from_arrays([*columns[:3], *places, *columns[3:]], names=names)
+        # There is nothing to delete of a row that is not there.
+        gone = None if deleted is None else deleted & ~there
+        if task.operation == "delete":
+            gone = ~there
+        if gone is not None and gone.any():
+            placed = placed.take(pa.array(np.flatnonzero(~gone)))
+        yield from placed.to_batches()
+
+
+def keys_in_files(task: KeyTask, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Yield files that have keys, by their numbers, with a few of the keys."""
+    for chunk in _chunks(batches, ()):
+        found = task.tag(chunk)
+        numbers = {file: number for number, file in enumerate(task.slices)}
+        for at in np.unique(found.slice_numbers[found.found]):
+            rows = np.flatnonzero(found.slice_numbers == at)[:SAMPLE]
+            keys = chunk.column("key").take(pa.array(rows)).to_pylist()
+            yield pa.RecordBatch.from_pylist(
+                [{"file": numbers[found.slices[at]], "keys": keys}],
+                pa.schema({"file": pa.int32(), "keys": pa.list_(_TEXT)}),
+            )
+
+
+def _keyed(
+    batch: pa.RecordBatch, keys: pa.ChunkedArray, partitions: pa.Array | pa.ChunkedArray
+) -> pa.RecordBatch:
+    columns = [batch.column(0), _text(keys), _text(partitions), *batch.columns[1:]]
+    names = ["row", "key", "partition", *batch.schema.names[1:]]
+    return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def _text(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    return concat([chunk.cast(_TEXT) for chunk in chunks], _TEXT)
+
+
+def _resolved(
+    task: RowTask, reader: IncomingRows | None, chunk: pa.Table
+) -> tuple[pa.Table, npt.NDArray[np.bool_] | None]:
+    """Return the rows that stay, and which of them delete."""
+    if reader is None:
+        coded = _text(chunk.column("partition")).dictionary_encode()
+        return chunk.take(pa.array(rows_to_keep(chunk.column("key"), coded))), None
+    incoming = reader.incoming(task.rows(chunk))
+    kept = incoming.to_keep(task.view.options)
+    rows = chunk if len(kept) == len(incoming) else chunk.take(pa.array(kept))
+    return rows, None if incoming.deleted is None else incoming.deleted[kept]
+
+
+def _chunks(batches: Batches, together: Sequence[str]) -> Iterator[pa.Table]:
+    """Collect rows until it pays to look into files, and keep those together that are equal.
+
+    Args:
+        batches: sorted by `together`.
+        together: columns in which rows that belong together are equal.
+    """
+    held: list[pa.RecordBatch] = []
+    rows = nbytes = 0
+    for batch in batches:
+        held.append(batch)
+        rows += batch.num_rows
+        nbytes += batch.nbytes
+        if rows < _CHUNK_ROWS and nbytes < _CHUNK_BYTES:
+            continue
+        table = pa.Table.from_batches(held)
+        end = _last_run(table, together)
+        if end:
+            yield table.slice(0, end)
+            held = table.slice(end).to_batches()
+            rows = sum(one.num_rows for one in held)
+            nbytes = sum(one.nbytes for one in held)
+    if rows:
+        yield pa.Table.from_batches(held)
+
+
+def _last_run(table: pa.Table, together: Sequence[str]) -> int:
+    """Return where the last rows begin that may belong to rows to come."""
+    if not together:
+        return int(table.num_rows)
+    same = np.ones(table.num_rows, bool)
+    for name in together:
+        column = table.column(name)
+        same &= pc.equal(column, column[-1]).to_numpy()
+    return int(table.num_rows - np.count_nonzero(same))

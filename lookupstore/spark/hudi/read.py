@@ -1,0 +1,141 @@
+"""Read Hudi tables into DataFrames: planned on the driver, read by tasks through Arrow."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField, StructType
+
+from lookupstore.hudi import FileSlice, HudiTable
+from lookupstore.hudi.read.scan_plan import ScanPlan, plan_changes, plan_scan
+from lookupstore.hudi.view import TableView, read_view
+from lookupstore.spark.jobs import parallelism
+from lookupstore.spark.types import arrow_schema, spark_type, to_spark
+from lookupstore.storage.location import Location
+
+# Most bytes of files that one task reads, if they are several: `spark.sql.files.maxPartitionBytes`.
+_TASK_BYTES = 128 << 20
+
+
+def read_table(
+    spark: SparkSession,
+    path: str | os.PathLike[str] | Location | HudiTable,
+    *,
+    columns: Sequence[str] | None = None,
+    filter: pc.Expression | None = None,
+    as_of: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+) -> DataFrame:
+    """Read a Hudi table; the rows are those of now, whenever the query runs.
+
+    The driver reads the timeline and lists the files; each task reads some of them. Types are those
+    of the latest commit, also of older rows. With `since` or `until` these are the rows that
+    changed in that range, as `HudiTable.incremental` gives them.
+
+    Args:
+        spark: any session.
+        path: folder or URI of the table, which executors must see, too; or the table.
+        columns: that are wanted, in this order; None: the meta columns, then the data columns.
+            Nothing else is read of the files: Spark does not tell what a query needs.
+        filter: which rows, as an expression of `pyarrow.compute`; files of partitions that it
+            leaves out are not opened, and row groups without any are not read.
+        as_of: request time of the last instant that counts; None: the latest.
+        since: position of the last instant whose rows are known already: its completion time, in
+            tables of version 6 its request time.
+        until: position of the last instant whose rows are wanted; None: of the latest.
+
+    Returns:
+        The columns in Spark's types; each may be null. One partition for each file, or for several
+        small ones.
+
+    Raises:
+        FileNotFoundError: there is no such table.
+        KeyError: a column that the table does not have.
+        TypeError: a column for which Spark has no type: leave it out.
+        ValueError: a time is none of an instant, `as_of` is given with another time, or `filter`
+            does not fit the columns.
+        FormatError: the table, or a type in it, is of a kind that is not read.
+        CorruptionError: the timeline is damaged.
+
+    Tasks raise `StaleStoreError` if a clean took a file, `CorruptionError` if one is damaged; what
+    the action raises is a `pyspark.errors.PythonException` whose text has it.
+
+    `docs/hudi-tables.md` shows it in use.
+    """
+    plan = planned_read(hudi_view(path), columns, filter, as_of=as_of, since=since, until=until)
+    schema = spark_columns(plan.wanted)
+    parts = plan.parts(_TASK_BYTES, parallelism(spark))
+    # A column in which the tasks find the numbers of their parts: one each.
+    numbers = spark.range(0, len(parts), 1, max(1, len(parts)))
+    return numbers.mapInArrow(functools.partial(_rows, plan, parts, arrow_schema(schema)), schema)
+
+
+def planned_read(
+    view: TableView,
+    columns: Sequence[str] | None = None,
+    filter: pc.Expression | None = None,
+    *,
+    as_of: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+) -> ScanPlan:
+    """Plan what `read_table` reads: changes if `since` or `until` is given, else all rows.
+
+    Raises: what `read_table` does.
+    """
+    if since is None and until is None:
+        return plan_scan(view, columns, filter, as_of=as_of)
+    if as_of is not None:
+        raise ValueError("as_of cannot be combined with since or until; give one or the others")
+    return plan_changes(view, columns, filter, since=since, until=until)
+
+
+def hudi_view(table: str | os.PathLike[str] | Location | HudiTable) -> TableView:
+    """Return a table, or that of a path, as it is now; see `read_view`."""
+    if isinstance(table, HudiTable):
+        return read_view(table.location)
+    return read_view(table if isinstance(table, Location) else Location(table))
+
+
+def spark_columns(schema: pa.Schema) -> StructType:
+    """Return columns of a Hudi table in Spark's types; each may be null.
+
+    Raises:
+        TypeError: a column for which Spark has no type.
+        ValueError: there are none, since rows without columns have no number in Arrow; or one comes
+            twice.
+    """
+    if not schema.names:
+        raise ValueError("columns is empty; name at least one column")
+    for name in schema.names:
+        if schema.names.count(name) > 1:
+            raise ValueError(f"columns names {name!r} twice")
+    return StructType(
+        [StructField(field.name, spark_type(field.type, field.name)[0]) for field in schema]
+    )
+
+
+def part_rows(
+    plan: ScanPlan, files: Sequence[FileSlice], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of some files in the Arrow form of Spark's types; see `ScanPlan.batches`."""
+    for batch in plan.batches(files):
+        columns = [to_spark(batch.column(field.name), field.type, field.name) for field in schema]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _rows(
+    plan: ScanPlan,
+    parts: Sequence[Sequence[FileSlice]],
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            yield from part_rows(plan, parts[number], schema)

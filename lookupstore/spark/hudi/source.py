@@ -1,0 +1,189 @@
+"""What ``spark.read.format("lookupstore.hudi")`` reads: the files of a plan, by tasks.
+
+Spark asks for partitions on the driver, in a Python process of its own, and reads each of them in
+a worker of an executor. Both go by the plan of the moment when the DataFrame was made.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import datasource
+from pyspark.sql.types import StructType
+
+from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.read.scan_plan import ScanPlan
+from lookupstore.spark.hudi.read import hudi_view, part_rows, planned_read, spark_columns
+from lookupstore.spark.options import SCANS_ARE_SEPARATE, given_names
+from lookupstore.spark.types import arrow_schema
+
+READ_OPTIONS = ("path", "columns", "as_of", "since", "until", "pushdown")
+# Most bytes of files that one task reads, if they are several: fewer than Spark's own, since who
+# plans here is not told how many tasks run at one time.
+_TASK_BYTES = 32 << 20
+
+_COMPARISONS: Mapping[str, Callable[[pc.Expression, pa.Scalar], pc.Expression]] = {
+    "EqualTo": operator.eq,
+    "GreaterThan": operator.gt,
+    "GreaterThanOrEqual": operator.ge,
+    "LessThan": operator.lt,
+    "LessThanOrEqual": operator.le,
+}
+
+
+def planned_scan(options: Mapping[str, str]) -> ScanPlan:
+    """Plan what the options of a read name.
+
+    Raises: what `read_table` does; ValueError: an option that there is not.
+    """
+    return _planned(options, given_names(options, "columns"))
+
+
+def reader_of(
+    options: Mapping[str, str], schema: StructType, pinned: ScanPlan | None
+) -> datasource.DataSourceReader:
+    """Return what reads the columns of `schema`, of the plan that was made before if there is one.
+
+    Raises:
+        KeyError: a column that the table does not have.
+        TypeError: a column of another type than in the table.
+        ValueError: an option that there is not, or of a bad value.
+    """
+    if pinned is None:
+        plan = _planned(options, schema.names)
+    else:
+        plan = replace(pinned, columns=tuple(schema.names))
+    for given, right in zip(schema, spark_columns(plan.wanted), strict=True):
+        if given.dataType != right.dataType:
+            raise TypeError(
+                f"schema: the column {given.name!r} is {given.dataType.simpleString()}; "
+                f"in the table it is {right.dataType.simpleString()}"
+            )
+    scan = HudiScan(plan, arrow_schema(schema))
+    pushes = options.get("pushdown", str(SCANS_ARE_SEPARATE)).lower()
+    return PushingHudiReader(scan) if pushes == "true" else HudiReader(scan)
+
+
+@dataclass(frozen=True)
+class HudiScan:
+    """What is read, and the columns as Spark takes them."""
+
+    plan: ScanPlan
+    schema: pa.Schema
+
+
+@dataclass
+class FilesPartition(datasource.InputPartition):
+    """The files that one task reads."""
+
+    files: tuple[FileSlice, ...]
+
+
+class HudiReader(datasource.DataSourceReader):
+    """Reads the rows of a scan."""
+
+    def __init__(self, scan: HudiScan) -> None:
+        self.scan = scan
+
+    def partitions(self) -> Sequence[datasource.InputPartition]:
+        """Return a partition for each file, or for several small ones."""
+        return [FilesPartition(files) for files in self.scan.plan.parts(_TASK_BYTES)]
+
+    def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one partition; see `ScanPlan.batches`."""
+        if isinstance(partition, FilesPartition):  # else what Spark makes of no partitions
+            yield from part_rows(self.scan.plan, partition.files, self.scan.schema)
+
+
+class PushingHudiReader(HudiReader):
+    """Passes over files and row groups in which filters leave nothing."""
+
+    def pushFilters(  # noqa: N802  (the name is Spark's)
+        self, filters: list[datasource.Filter]
+    ) -> Iterable[datasource.Filter]:
+        """Take what filters say of files and row groups; Spark checks rows by all of them."""
+        plan = self.scan.plan
+        known = [arrow_filter(plan.schema, one) for one in filters]
+        wanted = [one for one in known if one is not None]
+        if wanted:
+            plan = plan.narrowed(functools.reduce(operator.and_, wanted))
+        self.scan = replace(self.scan, plan=plan)
+        return filters
+
+
+def arrow_filter(schema: pa.Schema, one: Any) -> pc.Expression | None:
+    """Return which rows a filter of Spark leaves, as Arrow says it; None if Arrow means another.
+
+    Floating numbers are not compared: NaN is a number to Spark. Texts are ordered by their bytes
+    by both.
+
+    >>> arrow_filter(pa.schema({"id": pa.int32()}), datasource.GreaterThan(("id",), 7))
+    <pyarrow.compute.Expression (id > 7)>
+    """
+    kind, name = type(one).__name__, _column_of(one)
+    if name not in schema.names:
+        return None
+    column = schema.field(name)
+    field = pc.field(name)
+    if kind in ("IsNull", "IsNotNull"):
+        return field.is_null() if kind == "IsNull" else field.is_valid()
+    value = getattr(one, "value", None)
+    if kind == "EqualNullSafe":
+        if value is None:
+            return field.is_null()
+        kind = "EqualTo"
+    if kind == "In" and isinstance(value, (list, tuple)):
+        given = [item for item in value if item is not None]
+        values = [known for item in given if (known := _scalar(item, column.type)) is not None]
+        if len(values) < len(given):
+            return None
+        return field.isin(pa.array([known.as_py() for known in values], column.type))
+    scalar = None if value is None else _scalar(value, column.type)
+    if scalar is None or kind not in _COMPARISONS:
+        return None
+    return _COMPARISONS[kind](field, scalar)
+
+
+def _column_of(one: Any) -> str | None:
+    """Return the name of the column that a filter of Spark is about; None: of no single one."""
+    attribute: tuple[str, ...] = getattr(one, "attribute", ())
+    return attribute[0] if len(attribute) == 1 else None
+
+
+def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar | None:
+    """Return a value of a column that Spark and Arrow compare alike; None if it is not one."""
+    types = pa.types
+    known = (
+        types.is_signed_integer(kind)
+        or types.is_string(kind)
+        or types.is_boolean(kind)
+        or types.is_date32(kind)
+        or (types.is_timestamp(kind) and isinstance(value, datetime) and value.tzinfo is not None)
+    )
+    if not known:
+        return None
+    try:
+        return pa.scalar(value, kind)
+    except (pa.ArrowException, TypeError, OverflowError, ValueError):
+        return None  # such as part of a millisecond
+
+
+def _planned(options: Mapping[str, str], columns: Sequence[str] | None) -> ScanPlan:
+    """Check the names of options, and plan what they name."""
+    unknown = sorted(set(options) - set(READ_OPTIONS))
+    if unknown:
+        known = ", ".join(READ_OPTIONS)
+        raise ValueError(f"no option {unknown[0]!r}; reading a Hudi table has {known}")
+    if options.get("pushdown", "true").lower() not in ("true", "false"):
+        raise ValueError(f"pushdown is {options['pushdown']!r}; give true or false")
+    if "path" not in options:
+        raise ValueError("no path; give load() the folder or URI of a Hudi table")
+    times = {name: options.get(name) for name in ("as_of", "since", "until")}
+    return planned_read(hudi_view(options["path"]), columns, **times)

@@ -1,0 +1,124 @@
+"""Write the micro-batches of a streaming query to a Hudi table, each once.
+
+A commit keeps the number of its batch where Hudi's own sink keeps it, so that a batch which was
+committed before the query could write that down is passed over when it comes again.
+
+Source: org.apache.hudi.HoodieStreamingSink, CommitUtils (getValidCheckpointForCurrentWriter).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextlib import suppress
+from dataclasses import replace
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from lookupstore.errors import CorruptionError
+from lookupstore.hudi import HudiTable, WriteOptions
+from lookupstore.hudi.view import TableView, read_view
+from lookupstore.spark.hudi.tag import Table, location_of
+from lookupstore.spark.hudi.write import Operation, upsert
+
+#: In the extra metadata of a commit: the number of the batch, as text, by the query's identifier.
+CHECKPOINT = "_hudi_streaming_sink_checkpoint"
+
+_log = logging.getLogger(__name__)
+
+
+class HudiSink:
+    """A writer of one batch after the other; made by `hudi_sink`."""
+
+    def __init__(
+        self, table: Table, operation: Operation, options: WriteOptions, query: str | None
+    ) -> None:
+        self._table = table if isinstance(table, HudiTable) else HudiTable.open(location_of(table))
+        self._operation = operation
+        self._options = options
+        self._query = query
+
+    def __call__(self, df: DataFrame, batch_id: int) -> None:
+        """Write a batch, unless it is committed.
+
+        Raises:
+            ValueError: nobody says which query it is of.
+        """
+        query = self._query or _query_of(df)
+        committed = committed_batch(read_view(self._table.location), query)
+        if committed is not None and committed >= batch_id:
+            _log.info(
+                "%s: batch %d of %s is already committed; skipped",
+                self._table.location.uri,
+                batch_id,
+                query,
+            )
+            return
+        said = {CHECKPOINT: json.dumps({query: str(batch_id)})}
+        options = replace(self._options, extra_metadata={**self._options.extra_metadata, **said})
+        upsert(df, self._table, operation=self._operation, options=options)
+
+
+def hudi_sink(
+    table: Table,
+    *,
+    operation: Operation = "upsert",
+    options: WriteOptions | None = None,
+    query: str | None = None,
+) -> HudiSink:
+    """Return what `foreachBatch` takes to write a streaming query to a Hudi table, each batch once.
+
+    Args:
+        table: a table, or the path or URI of one.
+        operation: as of `upsert`.
+        options: as of `upsert`.
+        query: identifier under which commits keep the number of the batch, and by which it is known
+            again; None: the id of the query, which stays as long as its checkpoint. Over Spark
+            Connect it has to be given.
+
+    Raises:
+        FileNotFoundError: there is no table.
+        FormatError: it is of a kind that is not read.
+
+    >>> writer = changes.writeStream.foreachBatch(hudi_sink("visits"))  # doctest: +SKIP
+    >>> writer.option("checkpointLocation", "s3://bucket/checkpoint").start()  # doctest: +SKIP
+    """
+    return HudiSink(table, operation, options or WriteOptions(), query)
+
+
+def committed_batch(view: TableView, query: str) -> int | None:
+    """Return the number of the last batch of a query that is committed; None: none is.
+
+    Args:
+        view: of the table; all commits of its timeline are looked at, the newest first.
+        query: its identifier.
+
+    Raises:
+        CorruptionError: a commit is damaged, or says no number.
+    """
+    for instant in reversed(view.timeline.writes()):
+        text = (view.commit(instant).extra_metadata or {}).get(CHECKPOINT)
+        if not text:
+            continue
+        try:
+            number = json.loads(text).get(query)
+            if number is not None:
+                return int(number)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise CorruptionError(
+                view.folder.path(instant), 0, f"numbers of batches in {CHECKPOINT}", text
+            ) from error
+    return None
+
+
+def _query_of(df: DataFrame) -> str:
+    query = None
+    with suppress(PySparkException):  # there is no context over Spark Connect
+        query = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+    if not query:
+        raise ValueError(
+            "query: cannot tell which streaming query this batch belongs to; pass query='a name' "
+            "to hudi_sink"
+        )
+    return str(query)

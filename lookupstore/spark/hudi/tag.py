@@ -1,0 +1,124 @@
+"""Find the keys of a DataFrame in a Hudi table: executors ask, the driver only plans.
+
+Source: org.apache.hudi.index.SparkHoodieIndex (tagLocation).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from lookupstore.hudi import HudiTable
+from lookupstore.hudi.index.names import index_of
+from lookupstore.hudi.index.row_tags import PLACE_COLUMNS, keys_of, named_key, partitions_of
+from lookupstore.hudi.view import TableView, read_view
+from lookupstore.spark.hudi.keys import KeyTask, with_keys, with_place_columns
+from lookupstore.spark.types import arrow_schema, column_named, numbered
+from lookupstore.storage.location import Location
+
+Table = HudiTable | str | os.PathLike[str] | Location
+
+#: Columns that rows have on their way, before their own.
+KEY_FIELDS = (
+    StructField("row", LongType()),
+    StructField("key", StringType()),
+    StructField("partition", StringType()),
+)
+
+
+def tag_location(df: DataFrame, table: Table, *, index: str = "bloom") -> DataFrame:
+    """Return rows with the places where a Hudi table has their keys, as `HudiTable.tag` does.
+
+    The table is as it is now, whenever the result is computed. Rows are sorted into ranges of
+    partition path and key, so that a task asks few files of a table that is sorted by key, and each
+    task asks the footers, and the lookup files that its host has.
+
+    Args:
+        df: rows with the columns of key and partition, or the meta columns of these.
+        table: a table, or the path or URI of one, which the driver and all executors see.
+        index: name of an index: `bloom`, `global-bloom`, `simple`, `in-memory`, or of a class
+            `package.module.Class` that executors can import.
+
+    Returns:
+        the columns of `df`, and null where the table does not have the key: `_partition`,
+        `_file_id`, `_instant`, strings, and `_pos`, long. The order of rows is another one.
+
+    Raises:
+        KeyError: a column of key or partition is missing.
+        TypeError: a key has a type that keys do not have, `index` is no name, or Arrow has no type
+            for a column.
+        ValueError: there is no such index, or there are columns of the names.
+        FormatError, CorruptionError: as of `HudiTable.tag`, of what the driver reads.
+
+    What goes wrong on an executor is a `pyspark.errors.PythonException` of the action, with our
+    error as a line of its text.
+
+    >>> new = tag_location(changes, "visits").where("_file_id IS NULL")  # doctest: +SKIP
+    """
+    names = df.columns
+    for name in PLACE_COLUMNS:
+        if name in names:
+            raise ValueError(f"df has a column {name!r}, which tagging adds; rename it")
+    view = read_view(location_of(table))
+    task = key_task(view, index, named_key(view), arrow_schema(df.schema))
+    empty = task.columns.empty_table()
+    keys_of(empty, view.options, task.named)
+    partitions_of(empty, view.options, everywhere=index_of(index).everywhere)
+    rows = numbered_rows(df, names)
+    keyed = rows.mapInArrow(partial(with_keys, task), keyed_schema(rows))
+    spread = keyed.repartitionByRange("partition", "key")
+    places = [StructField(name, StringType()) for name in PLACE_COLUMNS[:3]]
+    given = [
+        StructField(f"c{at}", field.dataType, True) for at, field in enumerate(df.schema.fields)
+    ]
+    schema = StructType([*given, *places, StructField(PLACE_COLUMNS[3], LongType())])
+    tagged = spread.mapInArrow(partial(with_place_columns, task), schema)
+    return tagged.toDF(*names, *PLACE_COLUMNS)
+
+
+def location_of(table: Table) -> Location:
+    """Return where a table is."""
+    if isinstance(table, HudiTable):
+        return table.location
+    return table if isinstance(table, Location) else Location(table)
+
+
+def key_task(view: TableView, index: str, named: bool | None, columns: pa.Schema) -> KeyTask:
+    """Plan on the driver what executors look for.
+
+    Args:
+        view: the table.
+        index: name of an index.
+        named: whether a record key of one column has its name.
+        columns: of the rows.
+
+    Raises:
+        TypeError: `index` is no name.
+        ValueError: there is no such index.
+    """
+    if not isinstance(index, str):
+        raise TypeError(f"index is {index!r}; give a name, so that executors can create it")
+    index_of(index)
+    slices = tuple(group.current for group in view.groups(None))
+    return KeyTask(replace(view, commits={}), slices, index, named, columns)
+
+
+def numbered_rows(df: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Return some columns under names that mislead nobody, after the number of the row."""
+    columns = [
+        column_named(name).alias(alias)
+        for name, alias in zip(names, numbered(len(names)), strict=True)
+    ]
+    return df.select(F.monotonically_increasing_id().alias("row"), *columns)
+
+
+def keyed_schema(rows: DataFrame) -> StructType:
+    """Return the columns of numbered rows after they have their keys."""
+    return StructType([*KEY_FIELDS, *rows.schema.fields[1:]])

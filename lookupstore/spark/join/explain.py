@@ -1,0 +1,450 @@
+"""Explain a lookup join before it runs: what was planned, and what hosts have of the store.
+
+What hosts have is asked by a small Spark job: only a task on a host sees its disk.
+"""
+
+from __future__ import annotations
+
+import functools
+import html
+import os
+import socket
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from lookupstore.hostcache.cache import Residency
+from lookupstore.hostcache.recode import plain_size
+from lookupstore.quantities import Duration
+from lookupstore.spark.jobs import named_jobs, parallelism
+from lookupstore.spark.join import join
+from lookupstore.spark.join.freshness import Freshness
+from lookupstore.spark.join.plan import JoinPlan, freshness_of, plan_join
+from lookupstore.spark.join.task import Dimension
+from lookupstore.sst import Reader
+from lookupstore.storage.location import Location
+from lookupstore.store.manifest import DataFile
+from lookupstore.store.store import LookupStore
+from lookupstore.store.version_files import VersionName, list_names, read_version
+
+# Tasks for each that runs at a time: Spark does not say where a task goes, only that those that
+# wait go to whoever is free.
+_TASKS_EACH = 2
+# Seconds that a task stays, so that the first free executor does not take all of them.
+_STAY = 0.1
+_HOST = (
+    "host string, cache string, quota bigint, used bigint, files int, bytes bigint, "
+    "plain_files int, coming_files int, coming_bytes bigint, sees_store boolean"
+)
+_HOST_TYPES = pa.schema(
+    [
+        ("host", pa.string()),
+        ("cache", pa.string()),
+        ("quota", pa.int64()),
+        ("used", pa.int64()),
+        ("files", pa.int32()),
+        ("bytes", pa.int64()),
+        ("plain_files", pa.int32()),
+        ("coming_files", pa.int32()),
+        ("coming_bytes", pa.int64()),
+        ("sees_store", pa.bool_()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class HostResidency:
+    """What executors of one host have of a store.
+
+    Attributes:
+        host: its name.
+        cache: the folder of its local copies.
+        quota: most bytes of all copies there.
+        used: bytes that all copies there take.
+        files: the store's data files that are complete on this host; of a local store, those that
+            it sees in their right size.
+        bytes: their size.
+        plain_files: the store's data files whose blocks lookups use where they are on this host:
+            complete and plain, or with a plain copy.
+        coming_files: the store's data files of which a part has come.
+        coming_bytes: how much has.
+        sees_store: whether the host sees the folder of a local store; None: the store is remote.
+    """
+
+    host: str
+    cache: str
+    quota: int
+    used: int
+    files: int
+    bytes: int
+    plain_files: int
+    coming_files: int
+    coming_bytes: int
+    sees_store: bool | None
+
+
+@dataclass(frozen=True, repr=False)
+class JoinExplanation:
+    """How a lookup join would run; made by `explain_join`.
+
+    Print it, let a notebook show it, or take `to_json`.
+
+    Attributes:
+        store: folder of the store, or its URI without credentials.
+        version: number of the version that the join was planned on; columnar files and Hudi tables
+            have none.
+        id: identity of its content.
+        created: when it was published, UTC, ISO 8601; None for what has no version.
+        age: seconds since then.
+        rows: number of its keys, or of the rows of what has no version.
+        bytes: size of its data files.
+        files: number of its data files.
+        buckets: number of its buckets; what has no version is one.
+        how: the kind of join, as `on_miss` leaves it.
+        keys: fact column to key column, in the order of the key.
+        columns: the columns that are appended, and their Spark types.
+        strategy: `replicated` or `bucketed`.
+        reason: why this strategy.
+        refresh: which version answers.
+        versions: numbers of the versions of now among which it is chosen; newer ones will be, too.
+        max_staleness: most seconds since the version was published; None: any.
+        transport: what goes through Python.
+        lookups: where lookups find the blocks of the store; what makes them slow, with the remedy.
+        hosts: what each host has of the version; None: nobody asked, or it has no version: then a
+            host makes lookup files when they are needed.
+    """
+
+    store: str
+    version: int | None
+    id: str
+    created: str | None
+    age: float | None
+    rows: int
+    bytes: int
+    files: int
+    buckets: int
+    how: str
+    keys: Mapping[str, str]
+    columns: Mapping[str, str]
+    strategy: str
+    reason: str
+    refresh: str
+    versions: tuple[int, ...]
+    max_staleness: float | None
+    transport: str
+    lookups: str
+    hosts: tuple[HostResidency, ...] | None
+
+    @property
+    def warm(self) -> bool:
+        """Return whether all hosts that answered have all that lookups use from now on."""
+        return bool(self.hosts) and all(one.plain_files == self.files for one in self.hosts or ())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the explanation as plain JSON values."""
+        hosts = None if self.hosts is None else [asdict(host) for host in self.hosts]
+        return {**asdict(self), "versions": list(self.versions), "hosts": hosts}
+
+    def __repr__(self) -> str:
+        lines = [self._title, *(f"  {line}" for line in _aligned(self._facts()))]
+        if self.hosts is not None:
+            lines += ["", *_aligned([_HEADS, *self._host_rows()])]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        caption = f"<caption>{html.escape(self._title)}</caption>"
+        tables = f"<table>{caption}<tbody>{_html_rows(self._facts())}</tbody></table>"
+        if self.hosts is not None:
+            heads = "".join(f"<th>{head}</th>" for head in _HEADS)
+            rows = _html_rows(self._host_rows())
+            tables += f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+        return tables
+
+    @property
+    def _title(self) -> str:
+        version = "" if self.version is None else f", version {self.version}"
+        return f"lookup join with {self.store}{version}"
+
+    def _facts(self) -> list[tuple[str, str]]:
+        columns = [f"{name} {kind}" for name, kind in self.columns.items()]
+        allowed = timedelta(seconds=self.max_staleness or 0)
+        created = "columnar files, as they are now"
+        if self.age is not None:
+            created = f"{self.created}, {timedelta(seconds=round(self.age))} ago"
+        return [
+            ("id", self.id),
+            ("created", created),
+            ("size", f"{self.rows:,} rows, {self.bytes:,} bytes, buckets: {self.buckets:,}"),
+            ("how", self.how),
+            ("key", ", ".join(f"{fact} = {key}" for fact, key in self.keys.items())),
+            ("appends", ", ".join(columns) or "nothing"),
+            ("strategy", f"{self.strategy}: {self.reason}"),
+            ("refresh", self.refresh),
+            ("versions", ", ".join(map(str, self.versions)) or "none"),
+            ("staleness", "any" if self.max_staleness is None else f"at most {allowed}"),
+            ("Python", self.transport),
+            ("lookups", self.lookups),
+        ]
+
+    def _host_rows(self) -> list[tuple[str, ...]]:
+        return [
+            (
+                host.host,
+                host.cache,
+                f"{host.used:,} of {host.quota:,}",
+                f"{host.files:,} of {self.files:,}",
+                f"{host.bytes:,} of {self.bytes:,}",
+                f"{host.plain_files:,} of {self.files:,}",
+                f"{host.coming_bytes:,} in {host.coming_files:,} files",
+                {None: "remote", True: "seen", False: "NOT SEEN"}[host.sees_store],
+            )
+            for host in self.hosts or ()
+        ]
+
+
+_HEADS = (
+    "host",
+    "cache folder",
+    "bytes used",
+    "files here",
+    "bytes here",
+    "plain",
+    "coming",
+    "store",
+)
+
+
+def explain_join(
+    df: DataFrame,
+    store: join.JoinedWith,
+    on: str | Sequence[str] | Mapping[str, str],
+    how: str = "left",
+    columns: Sequence[str] | None = None,
+    prefix: str | None = None,
+    *,
+    found: str | None = None,
+    strategy: str = "auto",
+    refresh: str | float | timedelta = "never",
+    max_staleness: Duration | None = None,
+    on_miss: str | tuple[str, int, float | timedelta] = "null",
+    residents: bool = True,
+) -> JoinExplanation:
+    """Explain what `lookup_join` would do with the same arguments; no fact is read.
+
+    Args:
+        df: as for `lookup_join`; so are all others but the last one.
+        store: a store, columnar files or a Hudi table, or a path of these.
+        on: the fact columns that hold the key.
+        how: the kind of join.
+        columns: value columns of the store to append.
+        prefix: put before the name of each appended column.
+        found: name of a boolean column to append.
+        strategy: `auto`, `replicated` or `bucketed`.
+        refresh: which version answers.
+        max_staleness: how old it may be.
+        on_miss: what happens to facts whose key is missing.
+        residents: whether to ask the hosts what they have of the store, by a Spark job of small
+            tasks. A host whose executors took none of them is not in the answer.
+
+    Raises:
+        KeyError: as `lookup_join`, which raises all of these for the same arguments.
+        TypeError: an argument or a column of another kind.
+        ValueError: an argument that is out of range.
+        FileNotFoundError: there is no such store.
+
+    `docs/spark.md` shows it in use.
+    """
+    freshness = freshness_of(refresh, max_staleness)
+    opened = join.dimension_of(store, on, how, columns)
+    try:
+        plan = plan_join(
+            df,
+            opened,
+            on,
+            how,
+            columns,
+            prefix,
+            found=found,
+            strategy=strategy,
+            freshness=freshness,
+            on_miss=on_miss,
+        )
+        return _explanation(df.sparkSession, opened, plan, residents)
+    finally:
+        if opened is not store:
+            opened.close()
+
+
+def residents_of(
+    location: Location, files: Sequence[DataFile], codec: str, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield what this host has of data files, in a task of which only the place counts."""
+    for _ in batches:
+        pass
+    time.sleep(_STAY)
+    residency = Residency()
+    here = [_is_here(location, file, residency) for file in files]
+    coming = [nbytes for complete, nbytes in here if nbytes and not complete]
+    plain = [
+        complete and (codec == "none" or residency.has_plain(nbytes=one.bytes, xxh64=one.xxh64))
+        for one, (complete, _) in zip(files, here, strict=True)
+    ]
+    host = HostResidency(
+        host=socket.gethostname(),
+        cache=residency.folder,
+        quota=residency.quota,
+        used=residency.used,
+        files=sum(complete for complete, _ in here),
+        bytes=sum(nbytes for complete, nbytes in here if complete),
+        plain_files=sum(plain),
+        coming_files=len(coming),
+        coming_bytes=sum(coming),
+        sees_store=None if location.local is None else os.path.isdir(location.local),
+    )
+    yield pa.RecordBatch.from_pylist([asdict(host)], schema=_HOST_TYPES)
+
+
+def _is_here(location: Location, file: DataFile, residency: Residency) -> tuple[bool, int]:
+    if location.local is None:
+        return residency.resident(nbytes=file.bytes, xxh64=file.xxh64)
+    path = location.show(file.name)
+    return (True, file.bytes) if _size(path) == file.bytes else (False, 0)
+
+
+def _size(path: str) -> int | None:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return None
+
+
+def _explanation(
+    spark: SparkSession, store: Dimension, plan: JoinPlan, residents: bool
+) -> JoinExplanation:
+    freshness = plan.lookup.freshness
+    transport = "only keys go to Python, only columns of the store come back (Arrow UDF)"
+    if join.arrow_udf is None:  # type: ignore[attr-defined]
+        transport = "whole rows go to Python (mapInArrow)"
+    planned: dict[str, Any]
+    if isinstance(store, LookupStore):
+        info = store.info()
+        hosts = _hosts(spark, store) if residents else None
+        planned = {
+            "version": info.version,
+            "created": info.created,
+            "age": (datetime.now(timezone.utc) - store.created).total_seconds(),
+            "bytes": info.bytes,
+            "files": info.files,
+            "versions": _choices(store, freshness),
+            "lookups": _lookups(store, plan.strategy, hosts or ()),
+            "hosts": hosts,
+        }
+    else:
+        planned = dict.fromkeys(("version", "created", "age", "hosts"))
+        planned |= {"bytes": store.nbytes, "files": store.num_files, "versions": ()}
+        planned["lookups"] = (
+            "in lookup files, which a host makes of a file when a key may be in it for the first "
+            "time, as long as its quota has room (LOOKUPSTORE_CACHE_BYTES)"
+        )
+    return JoinExplanation(
+        store=store.path,
+        id=store.id,
+        rows=store.num_rows,
+        buckets=plan.buckets,
+        how=plan.how,
+        keys=dict(zip(plan.keys, store.key, strict=True)),
+        columns={field.name: field.dataType.simpleString() for field in plan.appended},
+        strategy=plan.strategy,
+        reason=plan.reason,
+        refresh=_refresh(freshness),
+        max_staleness=freshness.max_staleness,
+        transport=transport,
+        **planned,
+    )
+
+
+def _lookups(store: LookupStore, strategy: str, hosts: Sequence[HostResidency]) -> str:
+    """Say where lookups find blocks, and which host has no room for what would make them fast."""
+    codec = _codec(store)
+    local = store.location.local is not None
+    files = _files(store)
+    if codec == "none":
+        if local:
+            return "in place, in the files of the store"
+        text, sizes = "in place, in local copies of the store's files", [one.bytes for one in files]
+        remedy = ""
+    else:
+        text = f"in plain copies on each host, since the files are {codec}"
+        remedy = ", or build the store with compression='none'"
+        # How large plain copies of remote files become is not known here: not smaller than these.
+        sizes = [one.bytes for one in files]
+        if local:
+            text += "; made when lookups have decompressed as many blocks as a file has"
+            sizes = [_plain_size(store.location, one) for one in files]
+    # With buckets a host needs its own only, but each of them whole.
+    needed = max(sizes, default=0) if strategy == "bucketed" else sum(sizes)
+    small = next((host for host in hosts if host.quota < needed), None)
+    if small is None:
+        return text
+    return (
+        f"slow on {small.host}: local copies there may take {small.quota:,} bytes, and those of "
+        f"the store take {needed:,} or more; set LOOKUPSTORE_CACHE_BYTES to more there{remedy}"
+    )
+
+
+def _codec(store: LookupStore) -> str:
+    return str(store.info().options.get("compression", "none"))
+
+
+def _files(store: LookupStore) -> tuple[DataFile, ...]:
+    return read_version(store.location, VersionName(store.version, store.id)).files
+
+
+def _plain_size(location: Location, file: DataFile) -> int:
+    with Reader(location.resolve(file.name)[1]) as reader:
+        return plain_size(reader.info) or 0
+
+
+def _refresh(freshness: Freshness) -> str:
+    if freshness.every is None:
+        return "never: the planned version answers"
+    if freshness.every == 0:
+        return "per_batch: the newest version when a query or micro-batch starts"
+    return f"the newest version at the last multiple of {freshness.every:g} s"
+
+
+def _choices(store: LookupStore, freshness: Freshness) -> tuple[int, ...]:
+    if freshness.every is None:
+        return (store.version,)
+    numbers = {name.number for name in list_names(store.location)}
+    return tuple(sorted({store.version, *(n for n in numbers if n > store.version)}))
+
+
+def _hosts(spark: SparkSession, store: LookupStore) -> tuple[HostResidency, ...]:
+    location = store.location
+    files = _files(store)
+    tasks = _TASKS_EACH * parallelism(spark)
+    ask = functools.partial(residents_of, location, files, _codec(store))
+    with named_jobs(spark, f"lookupstore: what hosts have of {location.uri}"):
+        rows = spark.range(0, tasks, 1, tasks).mapInArrow(ask, _HOST).collect()
+    found = {(row.host, row.cache): HostResidency(**row.asDict()) for row in rows}
+    return tuple(found[place] for place in sorted(found))
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows of cells as lines with columns under each other."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def _html_rows(rows: Sequence[Sequence[str]]) -> str:
+    cells = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows)
+    return "".join(f"<tr>{row}</tr>" for row in cells)

@@ -1,0 +1,77 @@
+"""What lookup joins did, told to the driver: counts that tasks add to a Spark accumulator."""
+
+from __future__ import annotations
+
+import html
+from typing import Any
+
+from pyspark.accumulators import AccumulatorParam
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from lookupstore.hostcache.stats import Counts
+
+
+class LookupMetrics:
+    """Add up what the tasks of lookup joins report.
+
+    Give one to `lookup_join(metrics=...)`, run the query, and look at `counts`. It goes on adding
+    up when the query runs again. Spark counts what a task did again if the task runs again.
+
+    Args:
+        spark: the session of the queries, which needs a Spark context.
+
+    Raises:
+        TypeError: the session is one of Spark Connect, which has no accumulators.
+
+    `docs/spark.md` shows it in use; `lookupstore stats` prints the same on each host.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        try:
+            context = spark.sparkContext
+        except PySparkException:
+            raise TypeError(
+                "spark is a Spark Connect session, which has no accumulators; see the same counts "
+                "with `lookupstore stats` on the hosts of the executors"
+            ) from None
+        self._sum = context.accumulator(Counts(), _CountsParam())
+
+    @property
+    def counts(self) -> Counts:
+        """Return the sum of what tasks have reported until now."""
+        return self._sum.value
+
+    @property
+    def accumulator(self) -> Any:
+        """Return the accumulator that tasks add to."""
+        return self._sum
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts as plain JSON values."""
+        return self.counts.to_json()
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={_shown(value)}" for name, value in self.to_json().items())
+        return f"<LookupMetrics {shown}>"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{html.escape(name.replace('_', ' '))}</td><td>{_shown(value)}</td></tr>"
+            for name, value in self.to_json().items()
+        )
+        return f"<table><caption>LookupMetrics</caption><tbody>{rows}</tbody></table>"
+
+
+def _shown(value: float | None) -> str:
+    if value is None:
+        return "none"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"
+
+
+class _CountsParam(AccumulatorParam[Counts]):
+    def zero(self, value: Counts) -> Counts:
+        return Counts()
+
+    def addInPlace(self, value1: Counts, value2: Counts) -> Counts:  # noqa: N802
+        return value1 + value2

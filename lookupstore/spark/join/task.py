@@ -1,0 +1,239 @@
+"""A task's part of a lookup join: what answers it, opened once a process, and what it counts."""
+
+from __future__ import annotations
+
+import functools
+import time
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from lookupstore.columnar import ColumnarFiles
+from lookupstore.errors import StaleStoreError
+from lookupstore.hostcache import stats
+from lookupstore.hostcache.folder import default_folder
+from lookupstore.hostcache.stats import Counts
+from lookupstore.keys.schema import KeySchema
+from lookupstore.spark.join.freshness import Chosen, Freshness
+from lookupstore.storage.location import Location
+from lookupstore.store.store import LookupStore
+
+if TYPE_CHECKING:  # joins with stores need nothing of Hudi
+    from lookupstore.hudi import TableLookup
+
+# A worker serves many queries; the files of stores that it no longer uses are closed.
+_STORES_KEPT = 16
+
+
+#: What answers keys as it was when the join was planned: it is pickled as that.
+AsPlanned: TypeAlias = "ColumnarFiles | TableLookup"
+#: What answers the keys of a join.
+Dimension: TypeAlias = "LookupStore | AsPlanned"
+
+
+class Sum(Protocol):
+    """Counts that add up, as an accumulator of Spark."""
+
+    def add(self, term: Counts) -> None:
+        """Add the counts of a task."""
+
+
+@dataclass(frozen=True)
+class Retry:
+    """How often missing keys are looked up again in newer versions, and after how long.
+
+    Attributes:
+        attempts: how often at most.
+        delay: seconds before each.
+    """
+
+    attempts: int
+    delay: float
+
+
+@dataclass(frozen=True)
+class PlannedStore:
+    """A store, and the version of it that a join was planned on."""
+
+    location: Location
+    version: Chosen
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """What a worker looks up.
+
+    Attributes:
+        dimension: where.
+        key_schema: the key, of that version of a store.
+        columns: value columns to read, in the order of the result.
+        types: the Arrow types in which Spark takes these.
+        freshness: which version answers.
+        on_miss: what follows if a key without nulls is missing: None: nothing; `raise`; or tries.
+        counts: takes what tasks count; None: nobody asked.
+    """
+
+    dimension: PlannedStore | AsPlanned
+    key_schema: KeySchema
+    columns: tuple[str, ...]
+    types: tuple[pa.DataType, ...]
+    freshness: Freshness
+    on_miss: Retry | str | None
+    counts: Sum | None
+
+
+class Task:
+    """What answers the lookups of a task, and the report of what was done.
+
+    Use it in a ``with`` block: what it counted is reported at the end, also if the query needs no
+    more rows.
+    """
+
+    def __init__(self, lookup: Lookup) -> None:
+        self._lookup = lookup
+        self._dimension: Dimension | None = None
+        self._before = Counts()
+        self._counts = Counts(tasks=1)
+
+    def dimension_at(self, moment: float | None) -> Dimension:
+        """Return what answers a query of a moment, None: as planned.
+
+        Raises:
+            StaleStoreError: the version of the store is gone, or older than allowed.
+        """
+        if self._dimension is None:
+            lookup = self._lookup
+            planned = lookup.dimension
+            if isinstance(planned, PlannedStore):
+                chosen = planned.version
+                if moment is not None:
+                    chosen = lookup.freshness.version_at(planned.location, chosen, moment)
+                    self.count(refreshes=chosen.refreshed, failed_refreshes=chosen.failed)
+                self._use(_opened(planned.location, chosen.number, chosen.id))
+            else:
+                self._use(_kept(planned))
+        assert self._dimension is not None
+        return self._dimension
+
+    def newest(self) -> Dimension:
+        """Return the newest version of the store that is there now, and go on with it."""
+        store = self._dimension
+        assert isinstance(store, LookupStore)
+        newest = store.newest()
+        self.count(refreshes=1)
+        if newest is not store:
+            self._settle_counts()
+            self._use(_opened(newest.location, newest.version, newest.id))
+            newest.close()
+        assert self._dimension is not None
+        return self._dimension
+
+    @property
+    def name(self) -> str:
+        """Return what errors call that which answers."""
+        dimension = self._dimension
+        if isinstance(dimension, LookupStore):
+            return f"{dimension.path}: version {dimension.version}"
+        return "" if dimension is None else dimension.path
+
+    def count(
+        self,
+        *,
+        rows: int = 0,
+        hits: int = 0,
+        refreshes: int = 0,
+        failed_refreshes: int = 0,
+        seconds: float = 0.0,
+    ) -> None:
+        """Count something that was done."""
+        self._counts += Counts(
+            rows=rows,
+            hits=hits,
+            refreshes=refreshes,
+            failed_refreshes=failed_refreshes,
+            seconds=seconds,
+        )
+
+    def _use(self, dimension: Dimension) -> None:
+        if isinstance(dimension, LookupStore):
+            self._check_columns(dimension)
+        self._dimension = dimension
+        self._before = dimension.counts()
+
+    def _check_columns(self, store: LookupStore) -> None:
+        lookup = self._lookup
+        names = store.value_schema.names
+        lacking = [name for name in lookup.columns if name not in names]
+        if lacking or store.key_schema != lookup.key_schema:
+            what = f"lacks the columns {lacking}" if lacking else "has another key"
+            raise StaleStoreError(
+                f"{store.path}: version {store.version} {what}, unlike the version on which the "
+                "join was planned; call lookup_join again"
+            )
+
+    def _settle_counts(self) -> None:
+        if self._dimension is not None:
+            self._counts += self._dimension.counts() - self._before
+
+    def __enter__(self) -> Task:
+        self._started = time.perf_counter()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._dimension is None:
+            return
+        self._settle_counts()
+        if self._lookup.counts is not None:
+            self._lookup.counts.add(self._counts)
+        application, query = _names()
+        dimension, version = self._dimension, 0
+        if isinstance(dimension, LookupStore):
+            version = dimension.version
+        # A worker without a task must not keep the room that the task of another one needs.
+        dimension.share_room()
+        stats.add(default_folder(), application, query, dimension.path, version, self._counts)
+
+
+def _names() -> tuple[str, str]:
+    """Return the names of the application and the query that this task is of."""
+    context = TaskContext.get()
+    if context is None:
+        return "", ""
+    batch = context.getLocalProperty("streaming.sql.batchId")
+    if batch is not None:
+        query = f"{context.getLocalProperty('sql.streaming.queryId')} batch {batch}"
+    else:
+        query = f"execution {context.getLocalProperty('spark.sql.execution.id')}"
+    return str(context.getLocalProperty("spark.app.id") or ""), query
+
+
+@functools.lru_cache(maxsize=_STORES_KEPT)
+def _kept(planned: AsPlanned) -> AsPlanned:
+    """Return the first of equal ones, whose lookup files are open."""
+    return planned
+
+
+@functools.lru_cache(maxsize=_STORES_KEPT)
+def _opened(location: Location, version: int, store_id: str) -> LookupStore:
+    try:
+        store = LookupStore(location, version=version)
+    except FileNotFoundError as error:
+        raise StaleStoreError(
+            f"{error}; the join was planned on it: call lookup_join again, or retain versions for "
+            "longer"
+        ) from None
+    if store.id != store_id:
+        store.close()
+        raise StaleStoreError(
+            f"{location.uri}: replaced since the join was planned (it was {store_id}, now it is "
+            f"{store.id}); call lookup_join again"
+        )
+    return store

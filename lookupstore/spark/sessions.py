@@ -1,0 +1,168 @@
+"""A Spark session that works on one machine without further settings."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+from pyspark.sql import SparkSession
+from pyspark.sql import types as sql
+
+from lookupstore.spark.types import TIME_SETTING
+
+JAVA_MIN = 17
+
+_INSTALL = (
+    f"install Java {JAVA_MIN} or later (Debian and Ubuntu: apt install openjdk-17-jre-headless; "
+    "macOS: brew install openjdk@17), or set JAVA_HOME to its folder"
+)
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+
+# The data sources, which stand on builds and so on this module: it only names them.
+_SOURCES = (
+    ("lookupstore.spark.format.source", "StoreSource"),
+    ("lookupstore.spark.hudi.format", "HudiSource"),
+)
+# Spark calls `pushFilters` if this is set, and refuses sources that have it if it is not.
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+# Says in a session's own settings that it has the data source: to register again logs a warning.
+_REGISTERED = "spark.lookupstore.dataSource"
+
+_log = logging.getLogger(__name__)
+
+
+def session(
+    app_name: str = "lookupstore", master: str = "local[*]", **conf: object
+) -> SparkSession:
+    """Return the active Spark session, or start one with defaults that suit lookups.
+
+    Either has the data source (see `register`). An active session is otherwise returned as it is. A
+    new one has Arrow and adaptive execution on, UTC as its time zone, times as a type where Spark
+    has it (4.1 and later), few shuffle partitions, the web UI off and the log level WARN; with a
+    local `master` it listens on 127.0.0.1 only. Its Python workers run this interpreter.
+    `SPARK_HOME` and `PYSPARK_PYTHON` are set in this process where they are not yet: executors in
+    processes of their own need them.
+
+    Args:
+        app_name: name of the application.
+        master: where to run, as Spark has it: `local[*]`, `local-cluster[2,1,1024]`,
+            `spark://host:port`.
+        conf: further settings, which win: `session(**{"spark.driver.memory": "4g"})`.
+
+    Raises:
+        RuntimeError: there is no Java, or it is too old; the error says what to install.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        if conf:
+            _log.warning(
+                "a Spark session is already active; these settings have no effect: %s", sorted(conf)
+            )
+        return _with_source(active)
+    check_java()
+    os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    settings: dict[str, object] = {
+        "spark.log.level": "WARN",
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": 2 * (os.cpu_count() or 1),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
+    }
+    if hasattr(sql, "TimeType"):
+        settings[TIME_SETTING] = "true"
+    if master.startswith("local"):
+        settings["spark.driver.bindAddress"] = "127.0.0.1"
+        settings["spark.driver.host"] = "127.0.0.1"
+    builder = SparkSession.builder.appName(app_name).master(master)
+    for name, value in {**settings, **conf}.items():
+        builder = builder.config(name, str(value))
+    return _with_source(builder.getOrCreate())
+
+
+def register(spark: SparkSession) -> None:
+    """Register in a session the data sources ``lookupstore`` and, to read, ``lookupstore.hudi``.
+
+    Doing so again does nothing. Where Spark can push filters down (4.1 and later), the session is
+    set to do it: `spark.sql.python.filterPushdown.enabled`.
+
+    Args:
+        spark: any session; `session()` has registered its own.
+
+    Raises:
+        RuntimeError: this Spark is older than 4.0, which brought data sources in Python.
+    """
+    if not _has_sources():
+        raise RuntimeError(
+            f"data sources in Python need Spark 4.0, but this is {pyspark.__version__}; "
+            "build_store and lookup_join work without them"
+        )
+    if spark.conf.get(_REGISTERED, "") == "true":
+        return
+    active = SparkSession.getActiveSession()
+    # Spark looks for the name in the active session, and refuses it to another if it is there.
+    _activate(spark)
+    for module, name in _SOURCES:
+        spark.dataSource.register(getattr(importlib.import_module(module), name))
+    if active is not None:
+        _activate(active)
+    spark.conf.set(_PUSHDOWN, "true")
+    spark.conf.set(_REGISTERED, "true")
+
+
+def _activate(spark: SparkSession) -> None:
+    spark.createDataFrame([], "none int")  # makes its session the active one
+
+
+def _with_source(spark: SparkSession) -> SparkSession:
+    if _has_sources():
+        register(spark)
+    return spark
+
+
+def _has_sources() -> bool:
+    return importlib.util.find_spec("pyspark.sql.datasource") is not None
+
+
+def check_java() -> str:
+    """Return the Java program that Spark will run.
+
+    Raises:
+        RuntimeError: there is none, or it is too old; the error says what to install.
+    """
+    java = _find_java()
+    try:
+        # Java prints its version to standard error.
+        shown = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, check=True, timeout=60
+        ).stderr
+    except (OSError, subprocess.SubprocessError) as error:
+        raise RuntimeError(f"{java} does not run ({error}); {_INSTALL}") from None
+    version = _VERSION.search(shown)
+    if version is None or int(version[1]) < JAVA_MIN:
+        found = shown.partition("\n")[0].strip() or "nothing"
+        raise RuntimeError(f"{java} is {found}, too old for Spark; {_INSTALL}")
+    return java
+
+
+def _find_java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        java = os.path.join(home, "bin", "java")
+        if not os.access(java, os.X_OK):
+            raise RuntimeError(f"JAVA_HOME is {home}, which has no bin/java; {_INSTALL}")
+        return java
+    found = shutil.which("java")
+    if found is None:
+        raise RuntimeError(f"Spark needs Java, but there is none on PATH; {_INSTALL}")
+    return found

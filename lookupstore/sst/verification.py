@@ -1,0 +1,133 @@
+"""Read all of one sorted file and check it against itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from lookupstore.arrow._binary import BinaryColumn
+from lookupstore.errors import CorruptionError
+from lookupstore.sst._batch import Lookup
+from lookupstore.sst._block import Block
+from lookupstore.sst._filter import Filter
+from lookupstore.sst._table import BlockTable
+from lookupstore.sst.format import NATIVE, TRAILER_SIZE, Info
+from lookupstore.sst.stored import AHEAD, StoredFile
+
+Handle = tuple[int, int]
+
+
+def measure(
+    file: StoredFile,
+    handles: list[Handle],
+    info: Info,
+    check: Callable[[int, Block], None] | None = None,
+) -> Info:
+    """Return the info with what only reading every block tells, each block checked on the way."""
+    records = plain = 0
+    codecs: dict[str, int] = {}
+    for number, handle in enumerate(handles):
+        if number % AHEAD == 0:
+            file.fill_blocks(handles[number : number + AHEAD])
+        codec, block = file.coded_block(
+            handle, f"data block {number}", info.order, file.plain_bytes
+        )
+        codecs[codec] = codecs.get(codec, 0) + 1
+        records += len(block)
+        plain += block.nbytes
+        if check is not None:
+            check(number, block)
+    return replace(info, num_records=records, plain_bytes=plain, codecs=codecs)
+
+
+def verify(
+    file: StoredFile, index: Block, handles: list[Handle], filter: Filter, info: Info
+) -> Info:
+    """Check every byte of an open file, and return its complete info.
+
+    Raises:
+        CorruptionError: the first thing that is wrong.
+    """
+    repeats = file.dialect is not NATIVE
+    first_key: bytes | None = None
+    current: tuple[int, Block] | None = None
+
+    def load(number: int) -> Block:
+        if current is not None and current[0] == number:
+            return current[1]
+        return file.data_block(handles[number], number, info.order)
+
+    table = BlockTable(len(handles))
+    lookup = Lookup(index, filter, table, load)
+
+    def check(number: int, block: Block) -> None:
+        nonlocal first_key, current
+        current = number, block
+        check_block(file, index, number, block, repeats)
+        check_keys(file, lookup, block)
+        table.forget()  # it has one block at a time
+        if number == 0:
+            first_key = block.record(0)[0]
+
+    found = measure(file, handles, info, check)
+    check_tiling(file, info.data_bytes)
+    if file.footer.properties is None:
+        return found
+    for name, said, is_ in (
+        ("records", info.num_records, found.num_records),
+        ("data.plain_bytes", info.plain_bytes, found.plain_bytes),
+        ("data.codec", info.codecs, found.codecs),
+        ("key.min", info.min_key, first_key),
+    ):
+        if said != is_:
+            raise CorruptionError(
+                file.path, file.footer.properties[0], f"property {name} {is_!r}", f"{said!r}"
+            )
+    return found
+
+
+def check_block(file: StoredFile, index: Block, number: int, block: Block, repeats: bool) -> None:
+    """Check the records of a block, and that its keys lie between the index's last keys."""
+    block.validate(repeats)
+    if len(block) == 0:
+        raise CorruptionError(file.path, block.offset, "records", "an empty data block")
+    first, last = block.record(0)[0], block.record(len(block) - 1)[0]
+    indexed = index.record(number)[0]
+    if last != indexed:
+        raise CorruptionError(file.path, block.offset, f"last key {indexed!r}", f"{last!r}")
+    if number > 0:
+        before = index.record(number - 1)[0]
+        # Nothing in the block is smaller than the key before it, in the file's own order.
+        if block.lower_bound(before) > 0 or (first == before and not repeats):
+            raise CorruptionError(
+                file.path, block.offset, f"a key greater than {before!r}", f"{first!r}"
+            )
+
+
+def check_keys(file: StoredFile, lookup: Lookup, block: Block) -> None:
+    """Check that a lookup finds every key of a block: filter, index and search agree."""
+    keys, _ = block.to_arrow(0, len(block))
+    found = lookup.contains_many(BinaryColumn(keys)).true_count
+    if found != len(block):
+        raise CorruptionError(
+            file.path, block.offset, f"{len(block)} keys that a lookup finds", f"{found}"
+        )
+
+
+def check_tiling(file: StoredFile, data_bytes: int) -> None:
+    """Check that the regions lie end to end: no byte is outside of all of them."""
+    trailer = TRAILER_SIZE if file.dialect is NATIVE else 0
+    at = data_bytes
+    for name, handle, tail in (
+        ("null bitmap", file.footer.null_bitmap, 4),
+        ("filter", file.footer.filter, trailer),
+        ("index block", file.footer.index, TRAILER_SIZE),
+        ("properties", file.footer.properties, TRAILER_SIZE),
+    ):
+        if handle is None:
+            continue
+        if handle[0] != at:
+            raise CorruptionError(file.path, at, f"{name} at offset {at}", f"{handle[0]}")
+        at += handle[1] + tail
+    if at != file.footer_offset:
+        raise CorruptionError(file.path, at, f"the footer at offset {at}", f"{file.footer_offset}")

@@ -1,0 +1,81 @@
+"""What it means when reading a columnar file fails: one rule for every reader.
+
+Arrow raises an `OSError` with an errno when the system says no; one without, when a page or footer
+makes no sense, but also when an object store did not answer. Only of a local file does the second
+kind say that bytes are wrong: nobody may call an object damaged because a request failed.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+from pyarrow import fs
+
+from lookupstore.errors import CorruptionError, StaleStoreError
+from lookupstore.storage.uris import hide_urls
+
+#: What Arrow raises while it reads a file, whatever the reason: also of names that are no text, and
+#: of numbers that are none of their type.
+READ_ERRORS = (pa.ArrowException, OSError, IndexError, UnicodeDecodeError, OverflowError)
+
+
+def is_local(filesystem: fs.FileSystem) -> bool:
+    """Return whether files of a file system are on a disk of this machine."""
+    return isinstance(filesystem, fs.LocalFileSystem)
+
+
+def shown_path(filesystem: fs.FileSystem, path: str) -> str:
+    """Return what people see of a file: its path, or a URI."""
+    return path if is_local(filesystem) else f"{filesystem.type_name}://{path}"
+
+
+@contextmanager
+def reading(where: str, what: str, *, local: bool, gone: str | None = None) -> Iterator[None]:
+    """Let errors of reading one file name it, and say what is wrong with it.
+
+    Args:
+        where: path or URI of the file.
+        what: is read of it, such as "a Parquet file".
+        local: whether the file is on a disk of this machine.
+        gone: what it means that the file is not there; None: it was to be found here.
+
+    Raises:
+        CorruptionError: its bytes are wrong.
+        StaleStoreError: it is gone, and that means something.
+        OSError: it could not be read; or it is remote, and nobody knows which of the two it is.
+
+    >>> try:
+    ...     with reading("a.parquet", "a Parquet file", local=True):
+    ...         raise pa.ArrowInvalid("no magic bytes")
+    ... except CorruptionError as error:
+    ...     print(error)
+    a.parquet: offset 0: expected a Parquet file, found no magic bytes
+    """
+    try:
+        yield
+    except READ_ERRORS as error:
+        meant = read_error(error, where, what, local=local, gone=gone)
+        if meant is error:
+            raise
+        raise meant from (error if hide_urls(str(error)) == str(error) else None)
+
+
+def read_error(
+    error: Exception, where: str, what: str, *, local: bool, gone: str | None = None
+) -> Exception:
+    """Return what one of `READ_ERRORS` means, `error` itself if it says so; see `reading`."""
+    if isinstance(error, (MemoryError, pa.ArrowCancelled)):  # of Arrow's kind, and of no file
+        return error
+    if isinstance(error, OSError):
+        if isinstance(error, FileNotFoundError) and gone is not None:
+            return StaleStoreError(f"{where}: {gone}")
+        if error.errno is not None:
+            named = error.filename is not None or where in str(error)
+            return error if named else OSError(error.errno, error.strerror or str(error), where)
+        if not local:
+            reason = f"could not be read, or is damaged: {hide_urls(str(error))}"
+            return OSError(errno.EIO, reason, where)
+    return CorruptionError(where, 0, what, hide_urls(str(error)))

@@ -1,0 +1,223 @@
+"""One object of an object store: ranges of bytes, asked for again where that may help.
+
+What an object store says about a failure is not worth believing: a time-out, a refusal of too many
+requests and a broken connection are all an `OSError`. So each of them is tried again, a bounded
+number of times; what comes short is a failure, too.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import pickle
+import random
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import Any
+
+from lookupstore.errors import CorruptionError
+from lookupstore.storage.uris import shown_uri
+
+#: How often a range is asked for, and the seconds to wait before the second time; it doubles.
+ATTEMPTS = 6
+FIRST_WAIT = 0.1
+LONGEST_WAIT = 5.0
+
+#: Seconds that a fork waits for the requests that are on their way.
+FORK_WAIT = 10.0
+
+#: Requests of a process at one time.
+THREADS = 16
+
+_log = logging.getLogger(__name__)
+
+
+class RemoteFile:
+    """Ranged reads of an object whose size is known.
+
+    Threads may share it. A child of fork opens the file system again: the client of its parent has
+    threads that the child does not have. And a fork waits for requests that are on their way: the
+    locks that they hold inside of the client would never be released in the child.
+
+    Args:
+        filesystem: a `pyarrow.fs.FileSystem`.
+        path: of the object on it.
+        nbytes: size that the object must have.
+        uri: what errors and logs call the object, its credentials left out.
+
+    Attributes:
+        nbytes_read: bytes that came.
+        requests: ranges that were asked for, each attempt counted.
+        retries: attempts after the first one of a range.
+    """
+
+    def __init__(self, filesystem: Any, path: str, *, nbytes: int, uri: str) -> None:
+        self.uri = shown_uri(uri)
+        self.nbytes = nbytes
+        self.nbytes_read = self.requests = self.retries = 0
+        self._filesystem = filesystem
+        self._path = path
+        self._file: Any = None
+        self._lock = threading.Lock()
+        self._forked = False
+        _remote_files.add(self)
+
+    def __del__(self) -> None:
+        file = getattr(self, "_file", None)
+        if file is not None and not self._forked:
+            file.close()
+
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()
+        self._forked = True
+
+    def _opened(self) -> Any:
+        with self._lock:
+            if self._forked:
+                # The old file is kept: to close it would use the client of the parent.
+                self._of_parent = self._filesystem, self._file
+                self._filesystem = pickle.loads(pickle.dumps(self._filesystem))
+                self._file = None
+                self._forked = False
+            if self._file is None:
+                file = self._filesystem.open_input_file(self._path)
+                size = file.size()
+                if size != self.nbytes:
+                    file.close()
+                    raise CorruptionError(
+                        self.uri, min(size, self.nbytes), f"an object of {self.nbytes} bytes", size
+                    )
+                self._file = file
+            return self._file
+
+    def _forget(self, file: Any) -> None:
+        with self._lock:
+            if self._file is file:
+                self._file = None
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return exactly `size` bytes.
+
+        Raises:
+            FileNotFoundError: there is no such object.
+            CorruptionError: it has another size.
+            OSError: the object store did not give the bytes, however often it was asked; or this
+                process was forked while a request was on its way that did not end.
+        """
+        attempt = 1
+        while True:
+            file = None
+            self.requests += 1
+            try:
+                with _fork_gate.passed(self.uri):
+                    file = self._opened()
+                    data: bytes = file.read_at(size, offset)
+                if len(data) == size:
+                    self.nbytes_read += size
+                    return data
+                problem: object = f"received {len(data)} bytes"
+            except FileNotFoundError:
+                raise FileNotFoundError(errno.ENOENT, "no such object", self.uri) from None
+            except OSError as error:
+                problem = error
+            self._forget(file)
+            what = f"{self.uri}: {size} bytes at offset {offset}"
+            if attempt == ATTEMPTS:
+                raise OSError(
+                    f"{what} could not be read in {ATTEMPTS} attempts; last error: {problem}"
+                )
+            _log.warning("%s: attempt %d of %d: %s", what, attempt, ATTEMPTS, problem)
+            self.retries += 1
+            # Many clients that failed at one time must not come back at one time.
+            longest = min(LONGEST_WAIT, FIRST_WAIT * 2 ** (attempt - 1))
+            time.sleep(longest * random.uniform(0.5, 1))
+            attempt += 1
+
+
+def at_once(call: Callable[[int, int], None], ranges: Iterable[tuple[int, int]]) -> None:
+    """Call with each range in threads of the process; the first error is raised when all ended."""
+    listed = list(ranges)
+    if len(listed) == 1:
+        call(*listed[0])
+        return
+    futures = [_pool().submit(call, *each) for each in listed]
+    done, rest = wait(futures, return_when=FIRST_EXCEPTION)
+    for future in rest:
+        future.cancel()
+    wait(rest)
+    for future in done:
+        future.result()
+
+
+class _ForkGate:
+    """Let a process fork only while none of its requests is on its way."""
+
+    def __init__(self, usable: bool = True) -> None:
+        self._changed = threading.Condition()
+        self._inside = 0
+        self._closed = False
+        self._usable = usable
+
+    @contextmanager
+    def passed(self, uri: str) -> Iterator[None]:
+        if not self._usable:
+            raise RuntimeError(
+                f"{uri}: this process was forked while its parent waited for an object store; its "
+                "client cannot be used here: start processes with spawn, or open the store in them"
+            )
+        with self._changed:
+            self._changed.wait_for(lambda: not self._closed)
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._inside -= 1
+                self._changed.notify_all()
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.wait_for(lambda: self._inside == 0, FORK_WAIT)
+
+    def open(self) -> None:
+        with self._changed:
+            self._closed = False
+            self._changed.notify_all()
+
+    def of_child(self) -> _ForkGate:
+        return _ForkGate(self._usable and self._inside == 0)
+
+
+_fork_gate = _ForkGate()
+_remote_files: weakref.WeakSet[RemoteFile] = weakref.WeakSet()
+_threads: ThreadPoolExecutor | None = None
+_threads_lock = threading.Lock()
+
+
+def _pool() -> ThreadPoolExecutor:
+    global _threads
+    with _threads_lock:
+        if _threads is None:
+            _threads = ThreadPoolExecutor(THREADS, thread_name_prefix="lookupstore-fetch")
+        return _threads
+
+
+def _after_fork() -> None:
+    global _threads, _threads_lock, _fork_gate
+    _threads, _threads_lock = None, threading.Lock()
+    _fork_gate = _fork_gate.of_child()
+    for file in list(_remote_files):
+        file._after_fork()
+
+
+os.register_at_fork(
+    before=lambda: _fork_gate.close(),
+    after_in_parent=lambda: _fork_gate.open(),
+    after_in_child=_after_fork,
+)

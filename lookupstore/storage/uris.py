@@ -1,0 +1,235 @@
+"""URIs of file systems: what they open, and what people see of them.
+
+A URI may carry credentials. They go where the URI goes, in a pickle too, but not into texts: what
+people see is without them, and so are errors.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterable
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyarrow import fs
+
+from lookupstore.storage.azure_credentials import has_credentials
+
+# Where a name before the host is no secret: a container, or a user.
+_NAMED_HOSTS = frozenset({"abfs", "abfss", "hdfs", "viewfs", "webhdfs"})
+_HIDDEN = "***"
+_NAME = re.compile(r"(?:py::)?[a-z][a-z0-9+.-]*", re.IGNORECASE)
+# Of a file system elsewhere, but without the two slashes that make it a URI.
+_ODD = re.compile(
+    r"\s*(?P<scheme>s3[an]?|gc?s|abfss?|wasbs?|hdfs|viewfs|webhdfs|https?|nfs|s?ftp)(?::(?!//)|//|%(?:25)*3a)",
+    re.IGNORECASE,
+)
+_HOST = re.compile(r"(?:[^:@%\\;=+&]*|\[[0-9a-f:.]*\])(?::[0-9]+)?", re.IGNORECASE)
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s'\"<>]+", re.IGNORECASE)
+# What options of a URI everybody may see, and those whose names are known to be no secret.
+_PLAIN_OPTIONS = {
+    "region": re.compile(r"[a-z0-9-]*", re.IGNORECASE),
+    "scheme": re.compile(r"https?|"),
+    "endpoint_override": re.compile(rf"(?:https?://)?(?:{_HOST.pattern})/?", re.IGNORECASE),
+}
+_OPTIONS = frozenset(
+    re.findall(
+        r"\w+",
+        "access_key secret_key session_token role_arn external_id session_name load_frequency "
+        "allow_bucket_creation allow_bucket_deletion check_directory_existence_before_creation "
+        "force_virtual_addressing allow_delayed_open background_writes smart_defaults "
+        "tls_ca_file_path tls_ca_dir_path tls_verify_certificates retry_limit_seconds project_id "
+        "enable_tls credential_kind tenant_id client_id client_secret blob_storage_authority "
+        "dfs_storage_authority sv sr sp st se sig spr ss srt sip skoid sktid skt ske sks skv "
+        "replication user buffer_size default_block_size kerb_ticket ",
+    )
+)
+
+
+def open_uri(uri: str) -> tuple[fs.FileSystem, str]:
+    """Return the file system of a URI, and the path in it.
+
+    Raises:
+        ValueError: pyarrow does not know it, or would leave out a part of it; or it is of Azure,
+            and there are no credentials.
+        OSError: what had to be asked for it did not answer.
+
+    Neither error has the credentials of the URI.
+
+    >>> open_uri("file:///data/users")[1]
+    '/data/users'
+    """
+    _check_whole(uri)
+    try:
+        filesystem, path = _arrow_opens(uri)
+    except (ValueError, OSError, ImportError, pa.ArrowException) as error:
+        reason = _without_secrets(str(error), uri)
+        if isinstance(error, OSError):
+            raise OSError(error.errno or errno.EIO, reason, shown_uri(uri)) from None
+        raise ValueError(f"path {shown_uri(uri)!r}: {reason}") from None
+    return filesystem, str(path)
+
+
+def _arrow_opens(uri: str) -> tuple[fs.FileSystem, str]:
+    filesystem, path = fs.FileSystem.from_uri(uri)
+    return filesystem, str(path)
+
+
+def _check_whole(uri: str) -> None:
+    """Check that pyarrow reads all of a URI, and can go on with it."""
+    shown = shown_uri(uri)
+    if "#" in uri:
+        raise ValueError(f"path {shown!r}: a URI has no part behind a #; leave it out")
+    scheme, _, rest = uri.partition("://")
+    for name, value in _options(rest.partition("?")[2]):
+        if name == "endpoint_override" and "@" in unquote(value):
+            raise ValueError(
+                f"path {shown!r}: endpoint_override has a user; put it before the bucket"
+            )
+    if scheme.lower() in ("abfs", "abfss"):
+        names = {name for name, value in _options(rest.partition("?")[2]) if value}
+        if not has_credentials(names):
+            # Its client ends the process where it finds none.
+            raise ValueError(
+                f"path {shown!r}: no credentials for Azure; set AZURE_TENANT_ID, AZURE_CLIENT_ID "
+                "and AZURE_CLIENT_SECRET, run 'az login', or add the options of a signature "
+                "(sig=...) or credential_kind=anonymous"
+            )
+
+
+def check_path(text: str) -> None:
+    """Check that a path is not a URI that lacks its slashes.
+
+    Raises:
+        ValueError: it is one.
+
+    >>> check_path("s3://bucket/users"), check_path("data/users")
+    (None, None)
+    """
+    odd = None if "://" in text else _ODD.match(text)
+    if odd is not None:
+        raise ValueError(f"path {shown_uri(text)!r}: a URI begins with {odd['scheme'].lower()}://")
+
+
+def shown_uri(text: str) -> str:
+    """Return a path or URI without its credentials, and without what may be some.
+
+    >>> shown_uri("s3://KEY:SECRET@bucket/users?region=eu-west-1&session_token=T")
+    's3://***@bucket/users?region=eu-west-1&session_token=***'
+    >>> shown_uri("s3:/KEY:SECRET@bucket/users")
+    's3:***'
+    """
+    if "://" not in text:
+        odd = _ODD.match(text)
+        return text if odd is None else f"{odd[0]}{_HIDDEN}"
+    text, hash_mark, fragment = text.partition("#")
+    scheme, colon, rest = text.partition("://")
+    if not colon or not _NAME.fullmatch(scheme.strip()):
+        return f"{_HIDDEN}://{_HIDDEN}"
+    address, mark, query = rest.partition("?")
+    if "@" in query + fragment:
+        address = _HIDDEN  # a secret with a ? or # in it
+    else:
+        address = _shown_address(scheme.strip().lower(), address)
+    fragment = hash_mark and hash_mark + _HIDDEN
+    return f"{scheme}://{address}{mark}{_shown_query(query)}{fragment}"
+
+
+def _shown_address(scheme: str, address: str) -> str:
+    """Return host and path; what is before the host is hidden unless it is no secret."""
+    host, slash, path = address.partition("/")
+    before, at, after = host.rpartition("@")
+    named = scheme in _NAMED_HOSTS
+    # A secret with a sign in it that ends the user, which must not be shown all the same.
+    user = ":" in before or "%" in before or (at and not named)
+    cut = "@" in path and (user or (":" in host and not named) or _in_path(host, path, named))
+    if cut or not _HOST.fullmatch(after):
+        before, at, after = address.rpartition("@")
+        if not at or not _HOST.fullmatch(after.partition("/")[0]):
+            return _HIDDEN
+        return f"{_HIDDEN}@{after}"
+    if user:
+        before = _HIDDEN
+    return f"{before}{at}{after}{slash}{path}"
+
+
+def _in_path(host: str, path: str, named: bool) -> bool:
+    """Return whether a user is in the path, behind a slash too many."""
+    first = unquote(path.partition("/")[0])
+    return not host and "@" in path and (not named or ":" in first.partition("@")[0])
+
+
+def _options(query: str) -> Iterable[tuple[str, str]]:
+    for option in query.split("&"):
+        name, _, value = option.partition("=")
+        yield name, value
+
+
+def _shown_query(query: str) -> str:
+    shown = []
+    for name, value in _options(query):
+        if name not in _PLAIN_OPTIONS and name not in _OPTIONS:
+            shown.append(name and _HIDDEN)
+            continue
+        plain = _PLAIN_OPTIONS.get(name)
+        is_plain = plain is not None and plain.fullmatch(unquote(value))
+        shown.append(f"{name}={value if is_plain or not value else _HIDDEN}")
+    return "&".join(shown)
+
+
+def hide_urls(message: str) -> str:
+    """Return a message of another with the URIs in it as people may see them.
+
+    >>> hide_urls("Put 'https://host/box/x?sv=2020&sig=SECRET' failed")
+    "Put 'https://host/box/x?sv=***&sig=***' failed"
+    """
+    return _URL.sub(lambda found: shown_uri(found[0]), message)
+
+
+def without_credentials(error: Exception, where: str, uri: str) -> Exception:
+    """Return an error of a remote file system that says where, of the same kind.
+
+    Args:
+        error: that may repeat a URI.
+        where: what people see of the file.
+        uri: as it was given, with its credentials.
+
+    >>> without_credentials(OSError(5, "no s3://K:SECRET@b"), "s3://***@b/f", "s3://K:SECRET@b")
+    OSError(5, 'no s3://***@b')
+    """
+    if isinstance(error, OSError):
+        reason = _without_secrets(error.strerror or str(error), uri)
+        return type(error)(error.errno or errno.EIO, reason, where)
+    return ValueError(f"{where}: {_without_secrets(str(error), uri)}")
+
+
+def tells_secrets(message: str, uri: str) -> bool:
+    """Return whether a message of another has what a URI keeps secret."""
+    return _without_secrets(message, uri) != message
+
+
+def _without_secrets(message: str, uri: str) -> str:
+    """Return a message of another without what a URI keeps secret, quoted or not."""
+    shown = shown_uri(uri)
+    message = hide_urls(message.replace(uri, shown))
+    for secret in sorted(_secrets(uri, shown), key=len, reverse=True):
+        message = re.sub(re.escape(secret), _HIDDEN, message, flags=re.IGNORECASE)
+    return message
+
+
+def _secrets(uri: str, shown: str) -> set[str]:
+    """Return the parts of a URI that are not shown of it, as they are and unquoted."""
+    forms = [uri]
+    while (plain := unquote(forms[-1])) != forms[-1]:
+        forms.append(plain)
+    found = set()
+    for form in forms:
+        address = form.partition("://")[2] or form
+        user = address.rpartition("@")[0]
+        found |= {user, user.partition(":")[2]}
+        found |= {value.partition("=")[2] for value in re.split("[?&]", form)}
+        found |= set(re.split(r"[:/@?&=#;+\\\s]+", form))
+    # A shorter one is part of every sentence; what is shown is none.
+    told = f"{shown} {unquote(shown)}".lower()
+    return {one for one in found if len(one) > 3 and one.lower() not in told}

@@ -1,0 +1,519 @@
+"""The data files of one version of a store, by bucket, and what is asked of them.
+
+Readers need a local file. For a local store the file is there already; of a remote one the host's
+`Residency` holds a local copy, which answers while it is still coming. Files of a local store are
+all opened at once, so that it goes on answering when it is replaced; files of a remote one when the
+first key falls into their bucket, several at once if a batch needs several.
+
+Lookups in compressed files are slow. Of a remote one a plain copy is made as soon as all of it has
+come; of a local one when lookups have paid for it (`recode.Rent`). From then on the plain copy
+answers, and the file itself again if the copy is damaged.
+
+An open copy is in use, and keeps its room from others. So copies are let go of when there is no
+room for one that is needed, or when this process has too many files open; who is in a call with one
+keeps it until the call returns.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import pyarrow as pa
+
+from lookupstore.errors import (
+    ClosedError,
+    CorruptionError,
+    FormatError,
+    LookupStoreError,
+)
+from lookupstore.hostcache.cache import Copy, Residency, warn_slow
+from lookupstore.hostcache.folder import with_room
+from lookupstore.hostcache.recode import Rent, plain_size
+from lookupstore.hostcache.stats import Counts
+from lookupstore.sst import Reader
+from lookupstore.sst.cache import BlockCache
+from lookupstore.storage import descriptors
+from lookupstore.storage.location import Location
+from lookupstore.store.manifest import DataFile, Manifest
+from lookupstore.store.version_files import gone_version, list_names, name_of
+
+#: Buckets that are asked at one time, where the answer waits for an object store.
+AT_ONCE = 8
+
+_log = logging.getLogger(__name__)
+
+A = TypeVar("A")
+
+
+@dataclass(eq=False)
+class _Open(descriptors.Holder):
+    """The reader of a bucket, the local copy that it reads, and what it had read before that."""
+
+    reader: Reader
+    copy: Copy | None
+    recoded: bool
+    bucket: int
+    files: weakref.ref[BucketFiles]
+    before: Counts = field(default_factory=Counts)
+
+    def give_way(self) -> None:
+        """Release the copy, which the next lookup pins again."""
+        files = self.files()
+        if files is not None:
+            files.let_go_of(self.bucket, self)
+
+    def counts(self) -> Counts:
+        """Return what was read with the reader, and fetched since the copy was held."""
+        read = _read_with(self.reader) - self.before
+        return read if self.copy is None else read + _fetched(self.copy)
+
+
+class BucketFiles:
+    """Asks the data files of a version, opening them where needed, and closes them.
+
+    Args:
+        location: where the store is.
+        manifest: the version.
+        cache: for decoded blocks; None takes the one of the process.
+        residency: holds the local copies of files of a remote store, and of compressed files.
+
+    Raises:
+        StaleStoreError: a file is gone, and so is the version.
+        CorruptionError: a file is gone, or contradicts the manifest.
+    """
+
+    def __init__(
+        self,
+        location: Location,
+        manifest: Manifest,
+        cache: BlockCache | None,
+        residency: Residency,
+    ) -> None:
+        self._location = location
+        self._manifest = manifest
+        self._cache = cache
+        self._residency = residency
+        self._entries = {file.bucket: file for file in manifest.files}
+        self._locks = {bucket: threading.Lock() for bucket in self._entries}
+        self._counting = threading.Lock()  # over both of these
+        self._opened: dict[int, _Open] = {}
+        self._past = Counts()  # of the files that were let go of
+        self._copied: set[int] = set()  # buckets whose local copies were needed
+        self._closed = False
+        # Of a local store: its files, and what lookups have paid for those that are compressed.
+        self._in_place: dict[int, Reader] = {}
+        self._rents: dict[int, Rent] = {}
+        if location.local is not None:
+            try:
+                for bucket, file in self._entries.items():
+                    self._open_in_place(bucket, file)
+            except BaseException:
+                self.close()
+                raise
+        if location.local is None or self._rents:
+            with _with_copies_lock:
+                _with_copies.add(self)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._entries)
+
+    def __contains__(self, bucket: int) -> bool:
+        return bucket in self._entries
+
+    def ask(self, bucket: int, question: Callable[[Reader], A]) -> A:
+        """Return what the reader of a bucket answers; the bucket must have a file.
+
+        Raises:
+            StaleStoreError: the file is gone, and so is the version.
+            CorruptionError: the file is gone, or not what the manifest says.
+            DiskQuotaError: there is no room for its local copy.
+            OSError: the object store does not give it.
+        """
+        try:
+            opened = self._ready(bucket)
+            try:
+                return question(opened.reader)
+            except CorruptionError as error:
+                self._leave_damaged(bucket, opened, error)
+            return question(self._ready(bucket).reader)
+        except FileNotFoundError:
+            raise self._missing(bucket) from None
+
+    def ask_each(self, questions: Mapping[int, Callable[[Reader], A]]) -> dict[int, A]:
+        """Return what each bucket answers to its question; raises what `ask` raises.
+
+        What has to wait for an object store is asked in threads.
+        """
+        cold = [bucket for bucket in questions if not self._is_here(bucket)]
+        answers: dict[int, A] = {}
+        if len(cold) > 1:
+            pool = ThreadPoolExecutor(min(AT_ONCE, len(cold)), "lookupstore-buckets")
+            try:
+                found = pool.map(lambda bucket: self.ask(bucket, questions[bucket]), cold)
+                answers = dict(zip(cold, found, strict=True))
+            finally:
+                pool.shutdown(cancel_futures=True)
+        for bucket, question in questions.items():
+            if bucket not in answers:
+                answers[bucket] = self.ask(bucket, question)
+        return answers
+
+    def pieces(
+        self, bucket: int, question: Callable[[Reader, bytes | None], Iterator[pa.RecordBatch]]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield what the reader of a bucket answers piece by piece; raises what `ask` raises.
+
+        Args:
+            bucket: which must have a file.
+            question: gives records, keys first, from behind a key, or from the first one; it is
+                asked again where another reader goes on.
+        """
+        last: bytes | None = None
+        try:
+            while True:
+                opened: _Open | None = self._ready(bucket)
+                assert opened is not None
+                try:
+                    for piece in question(opened.reader, last):
+                        last = piece.column(0)[-1].as_py()
+                        if self._are_many:
+                            break
+                        yield piece
+                    else:
+                        return
+                except CorruptionError as error:
+                    # The other copy has the same records in the same order.
+                    self._leave_damaged(bucket, opened, error)
+                    continue
+                opened = None  # while others are asked, it may give way
+                yield piece
+        except FileNotFoundError:
+            raise self._missing(bucket) from None
+
+    @property
+    def _are_many(self) -> bool:
+        """Return whether this process may not have the local copies of all buckets open at once."""
+        return self._location.local is None and 3 * len(self._entries) > descriptors.most()
+
+    @contextmanager
+    def original(self, bucket: int, *, whole: bool) -> Iterator[Reader]:
+        """Return a reader of a data file as stored; lookups may read a decompressed copy.
+
+        Args:
+            bucket: which must have a file.
+            whole: whether all of a remote file is to be here before.
+
+        Raises:
+            CorruptionError: the file is gone, or not what the manifest says.
+            DiskQuotaError: there is no room for its local copy.
+            OSError: the object store does not give it.
+        """
+        if self._location.local is not None:
+            self._check_not_closed()
+            yield self._in_place[bucket]
+            return
+        file = self._entries[bucket]
+        with self._hold(file, recode=False) as copy:
+            try:
+                if whole:
+                    copy.wait()
+                reader = _checked(Reader(copy.path, cache=self._cache, fill=copy.fill), file)
+            except FileNotFoundError:
+                raise self._missing(bucket) from None
+            with reader:
+                yield reader
+
+    def counts(self) -> Counts:
+        """Return what this process has read of the files, and fetched for them."""
+        with self._counting:
+            return sum((opened.counts() for opened in self._opened.values()), self._past)
+
+    def share_room(self) -> None:
+        """Release local copies if all copies of the host take more than half of the quota."""
+        if self._opened and (self._location.local is None or self._rents):
+            residency = self._residency
+            if residency.used > residency.quota // 2:
+                self.let_go()
+
+    def let_go(self) -> None:
+        """Release the local copies; the next lookup pins them again."""
+        for bucket in self._locks:
+            opened = self._opened.get(bucket)
+            if opened is not None and opened.copy is not None:
+                self.let_go_of(bucket, opened)
+
+    def let_go_of(self, bucket: int, opened: _Open) -> None:
+        """Release one local copy unless somebody is opening that bucket, who needs it."""
+        lock = self._locks[bucket]
+        if lock.acquire(blocking=False):
+            try:
+                if self._opened.get(bucket) is opened:
+                    self._drop(bucket)
+            finally:
+                lock.release()
+
+    def close(self) -> None:
+        """Close all files, and let go of their local copies."""
+        self._closed = True
+        for bucket, lock in self._locks.items():
+            with lock:
+                opened = self._drop(bucket)
+                if opened is not None:
+                    opened.reader.close()
+                if bucket in self._in_place:
+                    self._in_place[bucket].close()
+
+    def _check_not_closed(self) -> None:
+        if self._closed:
+            raise ClosedError(f"{self._location.uri}: the store is closed; open it again")
+
+    def _is_here(self, bucket: int) -> bool:
+        """Return whether a bucket answers without an object store."""
+        opened = self._opened.get(bucket)
+        if opened is None or opened.copy is None:
+            return self._location.local is not None
+        try:
+            return opened.copy.resident
+        except ClosedError:  # let go of in this moment
+            return False
+
+    def _ready(self, bucket: int) -> _Open:
+        opened = self._opened.get(bucket)
+        if opened is None:
+            return self._open(bucket)
+        copy = opened.copy
+        if copy is None:
+            better = self._rents and self._has_better(bucket, opened)
+            return self._open(bucket) if better else opened
+        try:
+            error, outdated = copy.error, copy.outdated
+        except ClosedError:  # let go of in this moment
+            return self._open(bucket)
+        if isinstance(error, CorruptionError):
+            # What was answered before may have been of another file: it must not go on.
+            raise CorruptionError(*error.args)
+        descriptors.used(opened)
+        return self._open(bucket) if outdated else opened
+
+    def _open(self, bucket: int) -> _Open:
+        with self._locks[bucket]:
+            opened = self._opened.get(bucket)
+            if opened is not None and self._has_better(bucket, opened):
+                self._drop(bucket)
+                opened = None
+            if opened is None:
+                self._check_not_closed()
+                opened = self._open_file(self._entries[bucket])
+                with self._counting:
+                    self._opened[bucket] = opened
+                if opened.copy is not None:
+                    descriptors.took(opened, opened.copy.descriptors)
+        return opened
+
+    def _open_in_place(self, bucket: int, file: DataFile) -> None:
+        """Open a file of a local store."""
+        _, path = self._location.resolve(file.name)
+        try:
+            size = os.stat(path).st_size
+            if size != file.bytes:
+                raise wrong_size(path, file, size)
+            reader = _checked(Reader(path, cache=self._cache), file)
+        except FileNotFoundError:
+            raise self._missing(bucket) from None
+        self._in_place[bucket] = reader
+        if plain_size(reader.info) is not None:
+            self._rents[bucket] = Rent(reader.info.data_blocks)
+
+    def _has_better(self, bucket: int, opened: _Open) -> bool:
+        """Return whether there is a plain copy in place of what is open; begin one that pays."""
+        if opened.copy is not None:
+            return opened.copy.outdated
+        rent = self._rents.get(bucket)
+        if rent is None or not rent.is_paid(paid := opened.reader.blocks_read):
+            return False
+        file = self._entries[bucket]
+        try:
+            if self._residency.has_plain(nbytes=file.bytes, xxh64=file.xxh64):
+                return True
+            if rent.try_now(paid):
+                self._residency.recode(
+                    self._location.show(file.name),
+                    nbytes=file.bytes,
+                    xxh64=file.xxh64,
+                    store=self._location.uri,
+                )
+        except OSError as error:
+            # What is wrong with the folder of copies is nothing that is wrong with the store.
+            _log.warning("%s: no plain copies are made: %s", self._location.uri, error)
+            self._rents.clear()
+        return False
+
+    def _open_file(self, file: DataFile) -> _Open:
+        if self._location.local is not None:
+            opened = self._open_plain(file) if file.bucket in self._rents else None
+            if opened is None:
+                reader = self._in_place[file.bucket]
+                before = _read_with(reader)
+                opened = _Open(reader, None, False, file.bucket, weakref.ref(self), before)
+            return opened
+        recode = self._manifest.options.get("compression") != "none"
+        self._check_room(file)
+        copy = self._hold(file, recode=recode)
+        recoded = copy.recoded
+        try:
+            return self._open_copy(file, copy)
+        except (CorruptionError, FormatError):
+            if not recoded:
+                raise
+        return self._open_copy(file, self._hold(file, recode=recode))
+
+    def _check_room(self, file: DataFile) -> None:
+        """Say it, once, if the local copies that lookups need cannot be there at one time."""
+        with self._counting:
+            self._copied.add(file.bucket)
+            needed = sum(self._entries[bucket].bytes for bucket in self._copied)
+        quota = self._residency.quota
+        if needed > quota:
+            warn_slow(
+                self._location.uri,
+                f"local copies on this host may take {quota:,} bytes, and those of the store take "
+                f"{needed:,} or more; set LOOKUPSTORE_CACHE_BYTES to more",
+            )
+
+    def _open_plain(self, file: DataFile) -> _Open | None:
+        """Open the plain copy of a compressed file of a local store, if there is a good one."""
+        filesystem, path = self._location.resolve(file.name)
+        shown = self._location.show(file.name)
+        try:
+            copy = self._residency.hold_plain(
+                filesystem, path, nbytes=file.bytes, xxh64=file.xxh64, uri=shown
+            )
+            return None if copy is None else self._open_copy(file, copy)
+        except (CorruptionError, FormatError) as error:  # it is removed now
+            _log.warning("%s: its plain copy is damaged: %s", shown, error)
+        except OSError as error:
+            # What is wrong with the folder of copies is nothing that is wrong with the store.
+            _log.warning("%s: its plain copy cannot be used: %s", shown, error)
+            del self._rents[file.bucket]
+        return None
+
+    def _open_copy(self, file: DataFile, copy: Copy) -> _Open:
+        try:
+            reader = _checked(Reader(copy.path, cache=self._cache, fill=copy.fill), file)
+        except BaseException as error:
+            if copy.recoded and isinstance(error, (CorruptionError, FormatError)):
+                copy.discard()
+            copy.close()
+            raise
+        return _Open(reader, copy, copy.recoded, file.bucket, weakref.ref(self))
+
+    def _hold(self, file: DataFile, *, recode: bool) -> Copy:
+        """Hold the local copy of a file, others being let go of where its room is in use."""
+        filesystem, path = self._location.resolve(file.name)
+        return with_room(
+            lambda: self._residency.hold(
+                filesystem,
+                path,
+                nbytes=file.bytes,
+                xxh64=file.xxh64,
+                uri=self._location.show(file.name),
+                recode=recode,
+                store=self._location.uri,
+            ),
+            _let_go_of_all,
+        )
+
+    def _leave_damaged(self, bucket: int, opened: _Open, error: CorruptionError) -> None:
+        """Give up a recoded copy, which cannot be repaired; raise the error of any other file."""
+        if not opened.recoded:
+            raise error
+        with self._locks[bucket]:
+            if self._opened.get(bucket) is opened:
+                assert opened.copy is not None
+                opened.copy.discard()
+                self._drop(bucket)
+
+    def _drop(self, bucket: int) -> _Open | None:
+        """Forget a file if it is open, and return it; the lock of the bucket is held."""
+        with self._counting:
+            opened = self._opened.pop(bucket, None)
+            if opened is not None:
+                self._past += opened.counts()
+                if opened.copy is not None:
+                    opened.copy.close()
+                    descriptors.gave(opened)
+        return opened
+
+    def _missing(self, bucket: int) -> LookupStoreError:
+        return missing_file(self._location, self._manifest, self._entries[bucket])
+
+
+# The files with copies of this process: any may have room that another one needs.
+_with_copies: weakref.WeakSet[BucketFiles] = weakref.WeakSet()
+_with_copies_lock = threading.Lock()
+
+
+def _let_go_of_all() -> None:
+    with _with_copies_lock:
+        others = list(_with_copies)
+    for files in others:
+        files.let_go()
+
+
+def _after_fork() -> None:
+    global _with_copies_lock
+    _with_copies_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def missing_file(location: Location, manifest: Manifest, file: DataFile) -> LookupStoreError:
+    """Return the error for a data file that is not there: its version may be gone, too."""
+    if name_of(manifest) not in list_names(location):
+        return gone_version(location, manifest.version, manifest.id)
+    return CorruptionError(
+        location.show(file.name), 0, "a data file that the manifest names", "no file"
+    )
+
+
+def wrong_size(path: str, file: DataFile, size: int) -> CorruptionError:
+    """Return the error for a file that is longer or shorter than the manifest says."""
+    return CorruptionError(path, min(size, file.bytes), f"{file.bytes} bytes", f"{size} bytes")
+
+
+def wrong_hash(path: str, file: DataFile, found: str) -> CorruptionError:
+    """Return the error for a file whose bytes are not those that the manifest says."""
+    return CorruptionError(path, 0, f"a file with XXH64 {file.xxh64}", found)
+
+
+def _read_with(reader: Reader) -> Counts:
+    return Counts(
+        filter_negatives=reader.filter_negatives,
+        blocks_read=reader.blocks_read,
+        block_uses=reader.block_uses,
+    )
+
+
+def _fetched(copy: Copy) -> Counts:
+    counts = copy.counts
+    return Counts(
+        bytes_fetched=counts.bytes, range_requests=counts.requests, retries=counts.retries
+    )
+
+
+def _checked(reader: Reader, file: DataFile) -> Reader:
+    if len(reader) != file.num_records:
+        reader.close()
+        raise CorruptionError(
+            reader.path, 0, f"{file.num_records} records", f"{len(reader)} records"
+        )
+    return reader

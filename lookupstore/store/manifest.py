@@ -1,0 +1,302 @@
+"""The manifest of one version of a store: which files hold which keys, and how to read them.
+
+Everything in it is checked when it is read: a manifest that contradicts itself is an error that
+names the field, never a guess.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import xxhash
+
+from lookupstore._version import __version__
+from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.keys.schema import KeySchema
+from lookupstore.rows.schema import RowSchema
+from lookupstore.storage.json_text import parse_json
+
+DATA_FOLDER = "data"
+FORMAT_VERSION = 2
+#: Buckets of a store, at most: a batch of lookups takes some bytes for each.
+MAX_BUCKETS = 1 << 16
+BUCKET_FUNCTION = "xxh64"
+WRITER = f"lookupstore {__version__}"
+
+# Of a manifest: that of all buckets, with keys of a kilobyte.
+_MOST_BYTES = 256 << 20
+_MOST_NUMBER = (1 << 63) - 1
+
+_DATA_NAME = re.compile(rf"{DATA_FOLDER}/[A-Za-z0-9_][A-Za-z0-9_.-]*\.sst")
+_HASH = re.compile(r"[0-9a-f]{16}")
+_HEX = re.compile(r"([0-9a-f]{2})*")
+_FINGERPRINT = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One data file of a store.
+
+    Attributes:
+        name: path inside the store's folder, with `/`.
+        bucket: the bucket that it holds; a bucket has at most one file.
+        num_records: number of keys, at least 1.
+        bytes: size of the file.
+        xxh64: hash of the whole file, 16 hexadecimal digits.
+        min_key: smallest encoded key, hexadecimal.
+        max_key: greatest encoded key, hexadecimal.
+    """
+
+    name: str
+    bucket: int
+    num_records: int
+    bytes: int
+    xxh64: str
+    min_key: str
+    max_key: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A version of a store: its schemas, its buckets and its data files.
+
+    Attributes:
+        version: number of the version, from 1; 0 until it is published.
+        id: identity of this content, 32 hexadecimal digits; every build makes a new one.
+        created: UTC time right before the version was published, ISO 8601 with milliseconds.
+        writer: program and version that built it.
+        key_schema: the key columns.
+        row_schema: the value columns.
+        buckets: number of buckets; a key is in bucket XXH64(encoded key) mod buckets.
+        num_rows: number of keys in all files.
+        source: what the store was built from, as text.
+        source_fingerprint: hash of the names, sizes and times of the files that it was built from;
+            None if the source was no files, or one of them had just been written.
+        options: how it was built: plain JSON values by option name.
+        rewritten_buckets: number of data files that are new in this version; the others are those
+            of the version before.
+        files: the data files, by ascending bucket; an empty bucket has none.
+    """
+
+    version: int
+    id: str
+    created: str
+    writer: str
+    key_schema: KeySchema
+    row_schema: RowSchema
+    buckets: int
+    num_rows: int
+    source: str
+    source_fingerprint: str | None
+    options: Mapping[str, Any]
+    rewritten_buckets: int
+    files: tuple[DataFile, ...]
+
+    @property
+    def created_at(self) -> datetime:
+        """Return the moment of `created`."""
+        return datetime.fromisoformat(self.created)
+
+    @property
+    def bytes(self) -> int:
+        """Return the size of all data files."""
+        return sum(file.bytes for file in self.files)
+
+    def decode(self, batch: pa.RecordBatch, names: Sequence[str]) -> list[pa.Array]:
+        """Turn stored keys and rows into columns: those of the key, then the named values.
+
+        Raises:
+            FormatError: the bytes do not fit the schemas.
+        """
+        columns: list[pa.Array] = self.key_schema.decode(batch.column("key")).columns
+        if names:
+            columns += self.row_schema.unpack(batch.column("value"), names).columns
+        return columns
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the manifest as plain JSON values, with the hash of the rest as its last field."""
+        fields = {
+            "format_version": FORMAT_VERSION,
+            "version": self.version,
+            "id": self.id,
+            "created": self.created,
+            "writer": self.writer,
+            "key": self.key_schema.to_json(),
+            "values": self.row_schema.to_json(),
+            "bucket_function": BUCKET_FUNCTION,
+            "buckets": self.buckets,
+            "num_rows": self.num_rows,
+            "source": self.source,
+            "source_fingerprint": self.source_fingerprint,
+            "options": dict(self.options),
+            "rewritten_buckets": self.rewritten_buckets,
+            "files": [asdict(file) for file in self.files],
+        }
+        return {**fields, "xxh64": _fields_hash(fields)}
+
+
+def manifest_bytes(manifest: Manifest) -> bytes:
+    """Return the manifest as it is stored."""
+    return json.dumps(manifest.to_json(), indent=1).encode() + b"\n"
+
+
+def parse_manifest(path: str, content: bytes) -> Manifest:
+    """Read and check a stored manifest.
+
+    Args:
+        path: where it is, for errors.
+        content: the stored bytes.
+
+    Raises:
+        FormatError: it is of an unknown format version.
+        CorruptionError: it contradicts itself; `expected` names the field.
+    """
+    fields = parse_json(content, path, "a manifest", most_bytes=_MOST_BYTES)
+    return _parse(_Fields(path, "", fields))
+
+
+def _fields_hash(fields: Mapping[str, Any]) -> str:
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
+    return xxhash.xxh64_hexdigest(text.encode())
+
+
+class _Fields:
+    """Takes typed fields out of a JSON object; whatever is wrong is told with its full name."""
+
+    def __init__(self, path: str, prefix: str, fields: object) -> None:
+        self.path = path
+        self.prefix = prefix
+        if not isinstance(fields, dict):
+            raise CorruptionError(
+                path, 0, f"{prefix.rstrip('.') or 'the manifest'}: an object", repr(fields)[:80]
+            )
+        self.fields = dict(fields)
+
+    def wrong(self, name: str, expected: str, found: object) -> CorruptionError:
+        text = found if isinstance(found, str) else repr(found)
+        return CorruptionError(self.path, 0, f"field {self.prefix}{name}: {expected}", text[:200])
+
+    def take(self, name: str, kind: type, expected: str) -> Any:
+        if name not in self.fields:
+            raise self.wrong(name, expected, "no such field")
+        value = self.fields.pop(name)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise self.wrong(name, expected, value)
+        return value
+
+    def text(self, name: str) -> str:
+        return str(self.take(name, str, "text"))
+
+    def pattern(self, name: str, pattern: re.Pattern[str], expected: str) -> str:
+        value = str(self.take(name, str, expected))
+        if pattern.fullmatch(value) is None:
+            raise self.wrong(name, expected, value)
+        return value
+
+    def number(self, name: str, least: int, most: int = _MOST_NUMBER) -> int:
+        expected = f"an integer from {least} to {most}"
+        value = int(self.take(name, int, expected))
+        if not least <= value <= most:
+            raise self.wrong(name, expected, value)
+        return value
+
+    def end(self) -> None:
+        if self.fields:
+            name = min(self.fields)
+            raise self.wrong(name, f"not in format version {FORMAT_VERSION}", self.fields[name])
+
+
+def _parse(fields: _Fields) -> Manifest:
+    version = fields.take("format_version", int, "an integer")
+    if version != FORMAT_VERSION:
+        raise FormatError(
+            f"{fields.path}: field format_version is {version}; this lookupstore reads "
+            f"{FORMAT_VERSION}: upgrade it, or build the store again"
+        )
+    expected = fields.pattern("xxh64", _HASH, "16 hexadecimal digits")
+    found = _fields_hash({"format_version": version, **fields.fields})
+    if found != expected:
+        raise fields.wrong("xxh64", expected, f"{found} over the other fields")
+    function = fields.text("bucket_function")
+    if function != BUCKET_FUNCTION:
+        raise fields.wrong("bucket_function", BUCKET_FUNCTION, function)
+    buckets = fields.number("buckets", 1, MAX_BUCKETS)
+    files = tuple(
+        _parse_file(_Fields(fields.path, f"files[{i}].", file), buckets)
+        for i, file in enumerate(fields.take("files", list, "a list"))
+    )
+    manifest = Manifest(
+        version=fields.number("version", 1),
+        id=fields.pattern("id", re.compile(r"[0-9a-f]{32}"), "32 hexadecimal digits"),
+        created=_parse_time(fields, "created"),
+        writer=fields.text("writer"),
+        key_schema=_parse_schema(fields, "key", KeySchema),
+        row_schema=_parse_schema(fields, "values", RowSchema),
+        buckets=buckets,
+        num_rows=fields.number("num_rows", 0),
+        source=fields.text("source"),
+        source_fingerprint=_parse_fingerprint(fields, "source_fingerprint"),
+        options=fields.take("options", dict, "an object"),
+        rewritten_buckets=fields.number("rewritten_buckets", 0, buckets),
+        files=files,
+    )
+    fields.end()
+    held = [file.bucket for file in manifest.files]
+    if held != sorted(set(held)):
+        raise fields.wrong("files", "ascending buckets, one file each", held)
+    records = sum(file.num_records for file in manifest.files)
+    if records != manifest.num_rows:
+        raise fields.wrong("num_rows", f"{records}, the records of all files", manifest.num_rows)
+    return manifest
+
+
+def _parse_time(fields: _Fields, name: str) -> str:
+    value = fields.text(name)
+    try:
+        known = datetime.fromisoformat(value).utcoffset() == timedelta(0)
+    except ValueError:
+        known = False
+    if not known:
+        raise fields.wrong(name, "a time in UTC, ISO 8601", value)
+    return value
+
+
+def _parse_fingerprint(fields: _Fields, name: str) -> str | None:
+    if name in fields.fields and fields.fields[name] is None:
+        del fields.fields[name]
+        return None
+    return fields.pattern(name, _FINGERPRINT, "32 hexadecimal digits, or null")
+
+
+def _parse_schema(fields: _Fields, name: str, kind: Any) -> Any:
+    value = fields.take(name, dict, "an object")
+    try:
+        return kind.from_json(value)
+    # Whatever the stored text makes Arrow or base64 say, it is the manifest that is wrong.
+    except Exception as error:
+        found = f"{type(error).__name__}: {error}"
+        raise fields.wrong(name, f"a {kind.__name__}", found) from error
+
+
+def _parse_file(fields: _Fields, buckets: int) -> DataFile:
+    file = DataFile(
+        name=fields.pattern("name", _DATA_NAME, f"a file {DATA_FOLDER}/*.sst of this store"),
+        bucket=fields.number("bucket", 0),
+        num_records=fields.number("num_records", 1),
+        bytes=fields.number("bytes", 1),
+        xxh64=fields.pattern("xxh64", _HASH, "16 hexadecimal digits"),
+        min_key=fields.pattern("min_key", _HEX, "hexadecimal bytes"),
+        max_key=fields.pattern("max_key", _HEX, "hexadecimal bytes"),
+    )
+    fields.end()
+    if file.bucket >= buckets:
+        raise fields.wrong("bucket", f"less than {buckets} buckets", file.bucket)
+    if bytes.fromhex(file.min_key) > bytes.fromhex(file.max_key):
+        raise fields.wrong("max_key", f"at least min_key {file.min_key}", file.max_key)
+    return file

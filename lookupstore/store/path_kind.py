@@ -1,0 +1,45 @@
+"""What a path stands for that may be of any kind: the one place where that is decided."""
+
+from __future__ import annotations
+
+import os
+from enum import Enum
+
+from lookupstore.source.search import FoundTable, find_source, names_files
+from lookupstore.storage.home import expanded
+from lookupstore.storage.location import Location
+from lookupstore.store.version_files import list_names
+
+
+class PathKind(Enum):
+    """The kinds of what answers what is at a key."""
+
+    STORE = "store"
+    HUDI_TABLE = "Hudi table"
+    COLUMNAR_FILES = "columnar files"
+    SORTED_FILE = "sorted file"
+
+
+def kind_of(path: str | os.PathLike[str]) -> PathKind:
+    """Return what a path or URI stands for; `STORE` if nothing is there, or nothing of any kind.
+
+    Raises:
+        FormatError: it stands for files of a table that is not read as one, or only for some files
+            of a table; the error names the line to write instead.
+
+    >>> kind_of("s3://bucket/users/*.parquet")
+    <PathKind.COLUMNAR_FILES: 'columnar files'>
+    """
+    text = expanded(os.fspath(path))
+    if names_files(text) and not os.path.isdir(text):
+        return PathKind.COLUMNAR_FILES
+    location = Location(text)
+    if list_names(location):
+        return PathKind.STORE
+    if location.is_file():
+        return PathKind.SORTED_FILE
+    try:
+        found = find_source([text])
+    except FileNotFoundError:
+        return PathKind.STORE
+    return PathKind.HUDI_TABLE if isinstance(found, FoundTable) else PathKind.COLUMNAR_FILES

@@ -1,0 +1,143 @@
+"""Copy a version of a store to another place, and publish it there."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+
+import xxhash
+
+from lookupstore.quantities import Duration
+from lookupstore.storage.location import Location
+from lookupstore.store.expiry import HOUR
+from lookupstore.store.files import missing_file, wrong_hash, wrong_size
+from lookupstore.store.manifest import DATA_FOLDER, DataFile, Manifest
+from lookupstore.store.new_version import NewVersion, check_size, is_whole
+from lookupstore.store.store import LookupStore
+from lookupstore.store.version_files import (
+    VersionName,
+    gone_version,
+    list_names,
+    located,
+    read_newest,
+    read_version,
+    read_versions,
+    store_exists,
+)
+
+_log = logging.getLogger(__name__)
+
+
+def publish(
+    store: LookupStore | str | os.PathLike[str] | Location,
+    path: str | os.PathLike[str] | Location,
+    *,
+    overwrite: bool = False,
+    allow_empty: bool = False,
+    retain: Duration = HOUR,
+) -> LookupStore:
+    """Copy a version of a store to another place, as the next version there, and open that.
+
+    Files travel as they are: plain ones are looked up in place in a host's copies, of compressed
+    ones hosts make plain copies. Files that are there already are not copied again. If the version
+    is the current one there, nothing is.
+
+    Args:
+        store: an open store, whose version is published; or a path, URI or location, of whose store
+            the current one is.
+        path: folder, URI or location of the copy; made if missing, else empty or a store.
+        overwrite: publish although there is another version.
+        allow_empty: publish a version without rows although the one that is there has some.
+        retain: how long the versions that are replaced there stay; see `lookupstore.expire`.
+
+    Raises:
+        FileNotFoundError: there is no such store.
+        ValueError: the version has no rows, the one that is there has some, and `allow_empty` is
+            False.
+        FileExistsError: another version is there and `overwrite` is False, or something else is.
+        StaleStoreError: the version that `store` is open at is gone.
+        CorruptionError: what was read of the store is not what it should be.
+        CommitConflictError: another publisher was faster.
+        CommitUnknownError: nobody knows whether the version is published; nothing was deleted.
+
+    >>> import tempfile, lookupstore, pyarrow as pa
+    >>> here, there = tempfile.mkdtemp(), tempfile.mkdtemp()
+    >>> store = lookupstore.build(pa.table({"id": [7], "name": ["seven"]}), here, key="id")
+    >>> with lookupstore.publish(store, there) as copy:
+    ...     copy.id == store.id, copy.get(7)
+    (True, {'name': 'seven'})
+    """
+    source, manifest = _version_of(store)
+    target = located(path)
+    names = list_names(target)
+    if names and names[-1].id == manifest.id:
+        _log.info("%s: already published, as version %d", target.uri, names[-1].number)
+        return LookupStore(target)
+    if names and not overwrite:
+        raise store_exists(target)
+    with NewVersion(
+        target,
+        overwrite=overwrite,
+        allow_empty=allow_empty,
+        retain=retain,
+        version_id=manifest.id,
+    ) as new:
+        # With the mark there, files that versions name stay; any other may be about to go.
+        there = _named_by_content(target)
+        files = []
+        for file in manifest.files:
+            name = f"{DATA_FOLDER}/{new.id}-{file.bucket:05d}.sst"
+            copy = there.get(_content(file)) or replace(file, name=name)
+            if copy.name == name or not is_whole(target, copy):
+                if copy.name != name:
+                    target.delete(copy.name)  # a local file is not written over
+                new.written.append(copy.name)
+                target.write(copy.name, _checked(source, manifest, file))
+                check_size(target, copy)
+            files.append(copy)
+        new.publish(replace(manifest, files=tuple(files), rewritten_buckets=len(new.written)))
+    return LookupStore(target)
+
+
+def _named_by_content(location: Location) -> dict[tuple[int, int, str], DataFile]:
+    """Return the data files that versions name, the newest of each content."""
+    if not list_names(location):
+        return {}
+    manifests = read_versions(location)
+    return {_content(file): file for manifest in manifests for file in manifest.files}
+
+
+def _content(file: DataFile) -> tuple[int, int, str]:
+    return file.bucket, file.bytes, file.xxh64
+
+
+def _version_of(
+    store: LookupStore | str | os.PathLike[str] | Location,
+) -> tuple[Location, Manifest]:
+    if not isinstance(store, LookupStore):
+        location = located(store)
+        return location, read_newest(location)
+    try:
+        name = VersionName(store.version, store.id)
+        return store.location, read_version(store.location, name)
+    except FileNotFoundError:
+        raise gone_version(store.location, store.version, store.id) from None
+
+
+def _checked(location: Location, manifest: Manifest, file: DataFile) -> Iterator[bytes]:
+    """Read a data file, and raise after its last byte if it is not the one of the manifest."""
+    digest = xxhash.xxh64()
+    size = 0
+    try:
+        for chunk in location.chunks(file.name):
+            digest.update(chunk)
+            size += len(chunk)
+            yield chunk
+    except FileNotFoundError:
+        raise missing_file(location, manifest, file) from None
+    if size != file.bytes:
+        raise wrong_size(location.show(file.name), file, size)
+    if digest.hexdigest() != file.xxh64:
+        raise wrong_hash(location.show(file.name), file, digest.hexdigest())

@@ -1,0 +1,480 @@
+"""The versions of a store: which there are, which is current, and how a new one becomes that.
+
+A version is one file, `versions/<number>-<id>.json`, its manifest, which is never written again.
+The current version is the one with the greatest number, and among rivals the greatest id. There is
+no pointer to it, so publishing is one step: to write that file.
+
+A listing is not one moment: what comes or goes meanwhile is in it or not. So a listing that finds
+nothing is not believed at once, and neither is one that shows a new version alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from lookupstore.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    CorruptionError,
+    FormatError,
+    StaleStoreError,
+)
+from lookupstore.source.table_folders import TableSearch
+from lookupstore.storage.location import Location
+from lookupstore.store.manifest import DATA_FOLDER, Manifest, manifest_bytes, parse_manifest
+
+VERSIONS_FOLDER = "versions"
+
+_FILE = re.compile(r"(\d{10})-([0-9a-f]{32})\.json")
+# Format version 1, which no release has written, had one manifest of this name.
+_FORMER_MANIFEST = "manifest.json"
+# A version may be expired or withdrawn between two looks; the next look finds the newest.
+LOOKS = 5
+# So many listings that find nothing say that there is nothing.
+_EMPTY_LOOKS = 3
+
+
+class VersionName(NamedTuple):
+    """The name of a version; the greatest is the current one."""
+
+    number: int
+    id: str
+
+    @property
+    def file(self) -> str:
+        """Return the name of its file in the store."""
+        return f"{VERSIONS_FOLDER}/{self.number:010d}-{self.id}.json"
+
+
+@dataclass(frozen=True)
+class VersionInfo:
+    """A version of a store.
+
+    Attributes:
+        number: number of the version.
+        id: identity of its content.
+        created: when it was published, UTC.
+        num_rows: number of keys.
+        buckets: number of buckets.
+        files: number of data files.
+        bytes: size of all its data files, whether other versions have them, too, or not.
+        source: what it was built from.
+        current: whether it is the one that `lookupstore.open` opens.
+    """
+
+    number: int
+    id: str
+    created: datetime
+    num_rows: int
+    buckets: int
+    files: int
+    bytes: int
+    source: str
+    current: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the description as plain JSON values."""
+        return {**asdict(self), "created": self.created.isoformat(timespec="milliseconds")}
+
+
+class HasLocation(Protocol):
+    """What is somewhere, such as a store that is open."""
+
+    @property
+    def location(self) -> Location:
+        """Where it is."""
+
+
+#: Where a store is: a path, a URI, a location, or a store that is open.
+Place: TypeAlias = "str | os.PathLike[str] | Location | HasLocation"
+
+
+def versions(path: Place) -> list[VersionInfo]:
+    """List the versions of a store, the oldest first.
+
+    Args:
+        path: the store's folder, URI or location, or the store itself.
+
+    Raises:
+        FileNotFoundError: there is no such folder.
+        FormatError: the folder is no store.
+        CorruptionError: a manifest contradicts itself.
+
+    >>> import tempfile, lookupstore, pyarrow as pa
+    >>> folder = tempfile.mkdtemp()
+    >>> for rows in (1, 2):
+    ...     table = pa.table({"id": range(rows)})
+    ...     lookupstore.build(table, folder, key="id", overwrite=True).close()
+    >>> [(one.number, one.num_rows, one.current) for one in lookupstore.versions(folder)]
+    [(1, 1, False), (2, 2, True)]
+    """
+    location = located(path)
+    manifests = read_versions(location)
+    return [
+        VersionInfo(
+            number=manifest.version,
+            id=manifest.id,
+            created=manifest.created_at,
+            num_rows=manifest.num_rows,
+            buckets=manifest.buckets,
+            files=len(manifest.files),
+            bytes=manifest.bytes,
+            source=manifest.source,
+            current=manifest is manifests[-1],
+        )
+        for manifest in manifests
+    ]
+
+
+def located(path: Place) -> Location:
+    """Return the location of a path, URI, location or open store."""
+    if isinstance(path, Location):
+        return path
+    if isinstance(path, (str, os.PathLike)):
+        return Location(path)
+    own = getattr(path, "location", None)
+    if not isinstance(own, Location):
+        raise TypeError(
+            f"path is {type(path).__name__}; give the folder or URI of a store, a Location, or an "
+            "open store"
+        )
+    return own
+
+
+def name_of(manifest: Manifest) -> VersionName:
+    """Return the name of the version that a manifest is of."""
+    return VersionName(manifest.version, manifest.id)
+
+
+def list_names(location: Location) -> list[VersionName]:
+    """Return the names of the versions at a location, the current one last; none is no store."""
+    for _ in range(_EMPTY_LOOKS):
+        if names := _listed(location):
+            return names
+    return []
+
+
+def _listed(location: Location) -> list[VersionName]:
+    found = (
+        _FILE.fullmatch(file.name.rpartition("/")[2]) for file in location.files(VERSIONS_FOLDER)
+    )
+    return sorted(VersionName(int(match[1]), match[2]) for match in found if match)
+
+
+def read_version(location: Location, name: VersionName) -> Manifest:
+    """Read and check the manifest of one version.
+
+    Raises:
+        FileNotFoundError: there is no such version.
+        FormatError: it is of an unknown format version.
+        CorruptionError: it contradicts itself or its name; `expected` names the field.
+    """
+    path = location.show(name.file)
+    manifest = parse_manifest(path, location.read(name.file))
+    for field, expected, found in [
+        ("version", name.number, manifest.version),
+        ("id", name.id, manifest.id),
+    ]:
+        if found != expected:
+            raise CorruptionError(path, 0, f"field {field}: {expected}, as its file name", found)
+    return manifest
+
+
+def read_newest(location: Location) -> Manifest:
+    """Read and check the manifest of the current version.
+
+    Raises:
+        FileNotFoundError: there is no such folder.
+        FormatError: the folder is no store, or of an unknown format version.
+        CorruptionError: the manifest contradicts itself; `expected` names the field.
+        StaleStoreError: each version that was found was gone before it was read.
+    """
+    for _ in range(LOOKS):
+        name = _names_of_store(location)[-1]
+        with suppress(FileNotFoundError):
+            return read_version(location, name)
+    raise replaced_meanwhile(location)
+
+
+def read_versions(location: Location) -> list[Manifest]:
+    """Read and check the manifests of all versions, the current one last.
+
+    Raises:
+        FileNotFoundError: there is no such folder.
+        FormatError: the folder is no store, or of an unknown format version.
+        CorruptionError: a manifest contradicts itself; `expected` names the field.
+        StaleStoreError: each version that was found was gone before it was read.
+    """
+    for _ in range(LOOKS):
+        manifests = []
+        for name in _names_of_store(location):
+            with suppress(FileNotFoundError):  # expired meanwhile
+                manifests.append(read_version(location, name))
+        if manifests:
+            return manifests
+    raise replaced_meanwhile(location)
+
+
+def named_files(location: Location) -> set[str]:
+    """Return the names of all files that belong to versions, their own among them."""
+    return files_of(read_versions(location))
+
+
+def files_of(manifests: Iterable[Manifest]) -> set[str]:
+    """Return the names of all files that belong to some versions, their own among them."""
+    names = set()
+    for manifest in manifests:
+        names.add(name_of(manifest).file)
+        names.update(file.name for file in manifest.files)
+    return names
+
+
+def find_version(location: Location, number: int) -> VersionName:
+    """Return the name of the version with a number.
+
+    Raises:
+        FileNotFoundError: there is no such version; the error names those that there are.
+    """
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise TypeError(f"version is {number!r}; give the number of a version, or None")
+    names = _names_of_store(location)
+    found = [name for name in names if name.number == number]
+    if not found:
+        shown = ", ".join(str(name.number) for name in names)
+        raise FileNotFoundError(f"{location.uri}: no version {number}; the store has {shown}")
+    return found[-1]
+
+
+def publish_version(location: Location, manifest: Manifest, *, overwrite: bool) -> Manifest:
+    """Make a new version the current one, in one step and to last when this returns.
+
+    The data files must be complete and synced, and the mark of the build must be there: until it is
+    gone, `expire` removes nothing in favour of this version, which may be withdrawn. The version
+    gets the number after the newest, and the present time. Who is told that it is published was
+    current at that moment; who finds a greater number, or an equal one with a greater id, is not.
+
+    An error before or after the step leaves the location as it was.
+
+    Returns:
+        The manifest as it was published.
+
+    Raises:
+        FileExistsError: there is a version already and `overwrite` is False.
+        CommitConflictError: another publisher was faster, and its version is the current one.
+        CommitUnknownError: the step failed, and so did taking it back: it may have happened.
+        OSError: the manifest could not be written, or not be put on disk.
+    """
+    location.sync(DATA_FOLDER)
+    held = list_names(location)
+    if held and not overwrite:
+        raise store_exists(location)
+    if not held and location.local is not None:
+        first = _numbered(manifest, 1)
+        if _write_first(location, first):
+            return first
+        held = list_names(location)
+        if held and not overwrite:
+            raise store_exists(location)
+    new = _numbered(manifest, held[-1].number + 1 if held else 1)
+    _step(location, new, held, overwrite=overwrite)
+    return new
+
+
+def store_exists(location: Location) -> FileExistsError:
+    """Return the error that says that a location holds a store already."""
+    return FileExistsError(
+        f"{location.uri}: there is already a store; pass overwrite=True to replace it"
+    )
+
+
+def cleaned_up_error(location: Location, name: str) -> CommitConflictError:
+    """Return the error that says that others remove a folder while a file is written to it."""
+    return CommitConflictError(
+        f"{location.show(name)}: others removed its folder or its temporary file {LOOKS} times "
+        "while it was written; retry when nobody cleans up there"
+    )
+
+
+def _numbered(manifest: Manifest, number: int) -> Manifest:
+    return replace(manifest, version=number, created=_now().isoformat(timespec="milliseconds"))
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+def _write_first(location: Location, manifest: Manifest) -> bool:
+    """Make the folder of versions with the first one in it; return False if there are some."""
+    ours = name_of(manifest)
+    try:
+        return location.write_first(
+            VERSIONS_FOLDER, os.path.basename(ours.file), manifest_bytes(manifest)
+        )
+    except BaseException:
+        _withdraw(location, manifest, [])
+        raise
+
+
+def _step(
+    location: Location, manifest: Manifest, held: list[VersionName], *, overwrite: bool
+) -> None:
+    """Write the file of a version that comes after others, and look for rivals."""
+    ours = name_of(manifest)
+    try:
+        _write(location, ours.file, manifest_bytes(manifest))
+    except FileExistsError:
+        # Only who publishes the same content twice at once meets its own name.
+        raise _conflict(location, ours, ours) from None
+    except BaseException:
+        _withdraw(location, manifest, held)
+        raise
+    try:
+        if location.local is not None:
+            # Who stood still since `created` has replaced others now, and not before.
+            location.touch(ours.file, _now())
+        rival = _find_rival(location, ours, held, overwrite=overwrite)
+    except BaseException:
+        _withdraw(location, manifest, held)
+        raise
+    if rival is not None:
+        _withdraw(location, manifest, held)
+        raise _conflict(location, ours, rival)
+
+
+def _write(location: Location, name: str, content: bytes) -> None:
+    for _ in range(LOOKS):
+        with suppress(FileNotFoundError):  # whoever withdraws a version removes an empty folder
+            location.write(name, [content])
+            return
+    raise cleaned_up_error(location, name)
+
+
+def _find_rival(
+    location: Location, ours: VersionName, held: list[VersionName], *, overwrite: bool
+) -> VersionName | None:
+    """Return a version because of which ours is not to be; None if ours was the current one.
+
+    As long as the newest of the others is there, none that came between it and ours has gone: the
+    oldest go first, and none goes in favour of one that its publisher may withdraw, as ours is.
+
+    Raises:
+        CommitConflictError: others come and go too fast to tell, or have removed ours.
+    """
+    alone = 0
+    for _ in range(LOOKS):
+        names = list_names(location)
+        others = [name for name in names if name != ours]
+        if others and (others[-1] > ours or not overwrite):
+            return others[-1]
+        if ours not in names:
+            continue
+        if others:
+            if location.size(others[-1].file) is not None:
+                return None
+        else:
+            alone += 1
+            if not held or alone == _EMPTY_LOOKS:
+                return None  # those that there were had been withdrawn
+    raise CommitConflictError(
+        f"{location.uri}: others published while version {ours.number} (id {ours.id}) was, which "
+        "was withdrawn; refresh and retry"
+    )
+
+
+def _conflict(location: Location, ours: VersionName, theirs: VersionName) -> CommitConflictError:
+    return CommitConflictError(
+        f"{location.uri}: version {theirs.number} (id {theirs.id}) was published before ours (id "
+        f"{ours.id}) was the current one, which was withdrawn; refresh and retry"
+    )
+
+
+def _withdraw(location: Location, manifest: Manifest, held: list[VersionName]) -> None:
+    """Take a version back that was, or may have been, written.
+
+    Raises:
+        CommitUnknownError: nobody knows whether it is there, or no other one is.
+    """
+    name = name_of(manifest)
+    try:
+        # The last version of a store is never taken away, whoever removed the others.
+        is_last = bool(held) and all(other == name for other in list_names(location))
+        if not is_last and _is_there(location, manifest):
+            location.delete(name.file)
+        gone = not _is_there(location, manifest)
+    except OSError:
+        gone = False
+    if not gone:
+        raise CommitUnknownError(
+            f"{location.show(name.file)}: could not be withdrawn, and may be published; look "
+            "with lookupstore.versions before you delete or build anything"
+        )
+    if location.local is not None:
+        with suppress(OSError):  # it holds other versions
+            os.rmdir(os.path.join(location.local, VERSIONS_FOLDER))
+
+
+def _is_there(location: Location, manifest: Manifest) -> bool:
+    """Return whether the file of a version is the one that we wrote.
+
+    Another process that publishes the same content may have the same name, and be published.
+    """
+    try:
+        return location.read(name_of(manifest).file) == manifest_bytes(manifest)
+    except FileNotFoundError:
+        return False
+
+
+def _names_of_store(location: Location) -> list[VersionName]:
+    """Return the names of the versions of a store, which has at least one.
+
+    Raises:
+        FileNotFoundError: there is no such folder.
+        FormatError: the folder is no store.
+    """
+    if names := list_names(location):
+        return names
+    if location.is_file():
+        raise FormatError(
+            f"{location.uri}: is a file, but a store is a folder; lookupstore.sst.Reader opens "
+            "sorted files, lookupstore.build builds a store from columnar ones"
+        )
+    if not location.is_there():
+        raise FileNotFoundError(
+            f"{location.uri}: no such store folder; lookupstore.build makes a store"
+        )
+    if _FORMER_MANIFEST in location.names():
+        raise FormatError(
+            f"{location.uri}: has a {_FORMER_MANIFEST} but no versions: it is format version 1, "
+            "which no release wrote; build the store again"
+        )
+    filesystem, root = location.resolve("")
+    if (table := TableSearch(filesystem).at(root)) is not None:
+        raise FormatError(
+            f"{location.uri}: no store, but the folder of a table of {table.format.value}; "
+            "lookupstore.build makes a store of its rows"
+        )
+    raise FormatError(
+        f"{location.uri}: not a lookupstore store: no version found (was a build interrupted?); "
+        "lookupstore.build makes a store"
+    )
+
+
+def gone_version(location: Location, number: int, version_id: str) -> StaleStoreError:
+    """Return the error that says that a version that was open is not there any more."""
+    names = list_names(location)
+    now = f"the newest is {names[-1].number}" if names else "no version is left"
+    return StaleStoreError(
+        f"{location.uri}: version {number} (id {version_id}) was replaced after it was opened, and "
+        f"removed; {now}: open it again"
+    )
+
+
+def replaced_meanwhile(location: Location) -> StaleStoreError:
+    """Return the error that says that each version was gone before it was open."""
+    return StaleStoreError(f"{location.uri}: replaced again and again while it was being opened")

@@ -178,7 +178,7 @@ ALLOWED = {
     ),
     "hudi.leftovers": "hudi.heartbeat hudi.options hudi.view",
     "hudi.check": (
-        "numpy pyarrow _sort hudi.base_files hudi.bloom hudi.commit hudi.file_groups "
+        "numpy pyarrow _sort arrow_types hudi.base_files hudi.bloom hudi.commit hudi.file_groups "
         "hudi.key_entries hudi.key_files hudi.key_ranges hudi.leftovers hudi.plans hudi.timeline "
         "hudi.view"
     ),

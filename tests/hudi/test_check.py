@@ -48,6 +48,7 @@ def base_file(table: HudiTable, day: str = "d") -> Path:
 def rewrite(
     path: Path,
     change: Callable[[pa.Table], pa.Table] = lambda data: data,
+    keep_types: bool = False,
     **footer: bytes | None,
 ) -> None:
     """Write a base file again, with other rows or entries of the footer, and as many bytes."""
@@ -60,8 +61,9 @@ def rewrite(
     if OWN_KEY.decode() not in footer:
         said |= vouched_for(said, path.name)
     said.pop(b"ARROW:schema", None)
-    with pq.ParquetWriter(path, data.schema, store_schema=False) as writer:
-        writer.write_table(change(data))
+    data = change(data)
+    with pq.ParquetWriter(path, data.schema, store_schema=keep_types) as writer:
+        writer.write_table(data)
         writer.add_key_value_metadata(said)
 
 
@@ -121,6 +123,17 @@ def without(name: str) -> Callable[[pa.Table], pa.Table]:
     return change
 
 
+def of_type(kind: pa.DataType) -> Callable[[pa.Table], pa.Table]:
+    """Return what gives meta columns another type."""
+
+    def change(data: pa.Table) -> pa.Table:
+        for at, name in enumerate(META_COLUMNS):
+            data = data.set_column(at, name, data[name].cast(kind))
+        return data
+
+    return change
+
+
 OTHER_FILTER = BloomFilter.of(pa.array(["other"])).footer()[FILTER_KEY]
 
 
@@ -140,6 +153,7 @@ OTHER_FILTER = BloomFilter.of(pa.array(["other"])).footer()[FILTER_KEY]
         (swapped(META_COLUMNS[4], "x"), {}, "row", "a wrong _hoodie_file_name"),
         (swapped(META_COLUMNS[3], "x"), {}, "row", "a wrong _hoodie_partition_path"),
         (swapped(META_COLUMNS[0], "3"), {}, "row", "of no commit up to"),
+        (of_type(pa.binary()), {}, "file", "_hoodie_commit_time of type binary, not string"),
         (without(META_COLUMNS[2]), {}, "row", "without a record key, such as None"),
         (swapped(META_COLUMNS[2], "2"), {}, "duplicate", "the key '2' is also in day=d/"),
     ],
@@ -158,6 +172,14 @@ def test_what_is_wrong_in_a_file(
     assert any(problem in one.problem for one in wrong), found.findings
     assert {Path(one.path).name for one in wrong} == {path.name}
     assert kinds(table) == {kind}
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())]
+)
+def test_texts_of_any_type_are_right(table: HudiTable, kind: pa.DataType) -> None:
+    rewrite(base_file(table), of_type(kind), keep_types=True)
+    assert kinds(table) == set()
 
 
 def test_the_same_key_in_two_partitions_is_none_twice(table: HudiTable) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lookupstore.arrow.types import family_of, plain_type, unwrap
 from lookupstore.errors import LookupStoreError
 from lookupstore.hudi.file_group.bloom import BloomFilter
 from lookupstore.hudi.file_group.groups import FileGroup, FileSlice, parse_base_file
@@ -207,6 +208,15 @@ class _Rows:
             known += keys.filter(wrong)[:_SAMPLE].to_pylist()[: _SAMPLE - len(known)]
 
 
+def _with_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows whose meta columns, of whatever type of text, are strings."""
+    for name in META_COLUMNS:
+        at = batch.schema.get_field_index(name)
+        if batch.schema.field(at).type != pa.string():
+            batch = batch.set_column(at, name, unwrap(batch.column(at)).cast(pa.string()))
+    return batch
+
+
 def _one(key: bytes | None) -> pa.Array:
     return pa.array([key], pa.binary())
 
@@ -281,8 +291,14 @@ class _Check:
             if absent:
                 self._add("file", file.path, f"has no column {', '.join(absent)}")
                 return
+            for name in META_COLUMNS:
+                kind = known.source.schema.field(name).type
+                if family_of(plain_type(kind)) != "string":
+                    self._add("file", file.path, f"has a column {name} of type {kind}, not string")
+                    return
             seen = _Rows(file, known, bloom)
             for batch in known.source.batches(names):
+                batch = _with_texts(batch)
                 seen.check(batch)
                 keys.add(file.path, batch.column(names.index(RECORD_KEY)).drop_null())
             for kind, problem in seen.problems():

@@ -1,1 +1,6 @@
-"""read."""
+"""What is read of a table: scans, changes, and what is at a key.
+
+`scan_plan` and `lookup_plan` say which files of a view count, `partition_pruning` leaves out those
+of other partitions. `table_lookup` answers keys (`TableLookup`). `snapshot` gives a table to what
+takes files: builds, and lookups in columnar files.
+"""

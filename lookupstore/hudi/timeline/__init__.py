@@ -1,1 +1,7 @@
-"""timeline."""
+"""Instants of a Hudi table, their files, and what these say.
+
+`timeline` reads and writes the files of instants. `names` checks names that they hold: file groups,
+partitions, base files. `commit` is the metadata of commits, as JSON and as Avro; `plans` has those
+of cleans, rollbacks and other actions, `records` the fields of both. `avro_file` reads and writes
+files of one record, by a schema that `file_schema` has checked.
+"""

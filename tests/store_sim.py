@@ -57,11 +57,17 @@ _LONGEST = MARK_AGE.total_seconds() / 2
 _MOST_STEPS = 20_000
 _START = 1_700_000_000.0
 
-# The package gives functions under the names of some modules.
 _modules = {
     name: importlib.import_module(f"lookupstore.{name}")
-    for name in ("expiry", "location", "new_version", "store", "versions")
+    for name in (
+        "storage.location",
+        "store.expiry",
+        "store.new_version",
+        "store.store",
+        "store.version_files",
+    )
 }
+_versions = _modules["store.version_files"]
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -515,32 +521,34 @@ class Simulation:
     def _install(self, patch: pytest.MonkeyPatch) -> None:
         steps = self.steps
         clock = SimpleNamespace(now=lambda zone: datetime.fromtimestamp(steps.now, timezone.utc))
-        patch.setattr(_modules["versions"], "datetime", clock)
-        patch.setattr(_modules["expiry"], "time", SimpleNamespace(time=lambda: steps.now + 0.001))
+        patch.setattr(_versions, "datetime", clock)
+        patch.setattr(
+            _modules["store.expiry"], "time", SimpleNamespace(time=lambda: steps.now + 0.001)
+        )
         ids = SimpleNamespace(
             uuid4=lambda: SimpleNamespace(hex=f"{steps.random.getrandbits(128):032x}")
         )
-        for name in ("location", "new_version"):
+        for name in ("storage.location", "store.new_version"):
             patch.setattr(_modules[name], "uuid", ids)
-        patch.setattr(_modules["new_version"], "local_folder", lambda *_: nullcontext(""))
-        patch.setattr(_modules["versions"], "manifest_bytes", self._to_bytes)
-        patch.setattr(_modules["versions"], "parse_manifest", lambda _, one: self._manifests[one])
-        patch.setattr(_modules["versions"], "TableSearch", _NoTables)
-        publish = _modules["new_version"].publish_version
+        patch.setattr(_modules["store.new_version"], "local_folder", lambda *_: nullcontext(""))
+        patch.setattr(_versions, "manifest_bytes", self._to_bytes)
+        patch.setattr(_versions, "parse_manifest", lambda _, one: self._manifests[one])
+        patch.setattr(_versions, "TableSearch", _NoTables)
+        publish = _modules["store.new_version"].publish_version
 
         def publish_version(*given: Any, **named: Any) -> Manifest:
             published: Manifest = publish(*given, **named)
             self._published.add(name_of(published).file)
             return published
 
-        patch.setattr(_modules["new_version"], "publish_version", publish_version)
-        patch.setattr(_modules["store"], "BucketFiles", _Files)
+        patch.setattr(_modules["store.new_version"], "publish_version", publish_version)
+        patch.setattr(_modules["store.store"], "BucketFiles", _Files)
         if self.is_disk:
             system = _System(self)
-            for name in ("location", "new_version", "versions"):
+            for name in ("storage.location", "store.new_version", "store.version_files"):
                 patch.setattr(_modules[name], "os", system)
             opened = object.__getattribute__(system, "open_file")
-            patch.setattr(_modules["location"], "open", opened, raising=False)
+            patch.setattr(_modules["storage.location"], "open", opened, raising=False)
         if self._plant is not None:
             self._plant(patch)
 

@@ -38,7 +38,7 @@ from lookupstore.store.store import LookupStore
 from lookupstore.store.version_files import read_newest
 
 # The package gives the function under the module's name.
-build_module = importlib.import_module("lookupstore.build")
+build_module = importlib.import_module("lookupstore.builder.in_process")
 location_module = importlib.import_module("lookupstore.storage.location")
 new_version_module = importlib.import_module("lookupstore.store.new_version")
 
@@ -540,7 +540,7 @@ def kept_by_duckdb(table: pa.Table, rule) -> list[int]:
 @pytest.mark.parametrize(("memory", "buckets"), [(1 << 16, 1), (1 << 16, 5), (512 << 20, 1)])
 def test_rules_for_repeated_keys_against_duckdb(tmp_path, caplog, rule, memory, buckets):
     table = repeated_table(11, 12_000)
-    caplog.set_level(logging.INFO, "lookupstore.build")
+    caplog.set_level(logging.INFO, "lookupstore.builder")
     spill = tmp_path / "spill"
     spill.mkdir()
     with build(
@@ -865,7 +865,7 @@ def test_of_builds_that_overwrite_at_once_the_last_is_the_store(tmp_path, monkey
 KILLED = """
 import importlib, sys, time
 import pyarrow as pa
-module = importlib.import_module("lookupstore.build")
+module = importlib.import_module("lookupstore.builder.in_process")
 build = module.build
 real = module.write_bucket
 def slow(folder, name, bucket, *args, **kwargs):
@@ -1065,7 +1065,7 @@ def test_progress_is_shown_on_request_only(tmp_path, capfd):
 
 def test_rich_is_not_imported_for_a_quiet_build(tmp_path):
     script = (
-        "import sys, pyarrow as pa; from lookupstore.build import build;"
+        "import sys, pyarrow as pa; from lookupstore import build;"
         "build(pa.table({'id': [1]}), sys.argv[1], key='id'); assert 'rich' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script, str(tmp_path / "s")], check=True)

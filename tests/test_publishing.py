@@ -305,7 +305,7 @@ def test_a_copy_names_no_file_that_may_be_about_to_go(place, tmp_path):
 def test_a_build_that_stood_still_replaced_when_it_wrote(tmp_path, monkeypatch):
     """What it replaces stays for `retain` from then on, whatever time the new version states."""
     make(Location(tmp_path), 1)
-    versions_module = importlib.import_module("lookupstore.versions")
+    versions_module = importlib.import_module("lookupstore.store.version_files")
     real = versions_module._numbered
 
     def long_ago(manifest: Any, number: int) -> Any:

@@ -20,7 +20,7 @@ from lookupstore.store.new_version import NewVersion
 from lookupstore.store.version_files import VersionName, list_names
 
 # The package gives a function under the name of the module.
-versions: Any = importlib.import_module("lookupstore.versions")
+versions: Any = importlib.import_module("lookupstore.store.version_files")
 new_version: Any = importlib.import_module("lookupstore.store.new_version")
 
 SEEDS = 2000

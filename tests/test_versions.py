@@ -52,18 +52,17 @@ def own_copies(tmp_path, monkeypatch):
     monkeypatch.setenv("LOOKUPSTORE_CACHE", str(tmp_path / "copies-of-this-test"))
 
 
-# The package gives functions under the names of some modules.
 MODULES = {
     name: importlib.import_module(f"lookupstore.{name}")
     for name in (
-        "build",
-        "expiry",
-        "file_search",
-        "location",
-        "new_version",
-        "source",
-        "store",
-        "versions",
+        "builder.in_process",
+        "source.search",
+        "source.source",
+        "storage.location",
+        "store.expiry",
+        "store.new_version",
+        "store.store",
+        "store.version_files",
     )
 }
 
@@ -186,17 +185,17 @@ def test_a_listing_that_falls_back_between_two_looks(tmp_path, monkeypatch):
     build(table_of(1), place, key="id").close()
     with build(table_of(2), place, key="id", overwrite=True) as store:
         build(table_of(3), place, key="id", overwrite=True).close()
-        real = MODULES["store"].list_names
+        real = MODULES["store.store"].list_names
 
         def list_names_once(location):
             names = real(location)
             remote.late = {Path(name.file).name for name in names[1:]}
             return names
 
-        monkeypatch.setattr(MODULES["store"], "list_names", list_names_once)
+        monkeypatch.setattr(MODULES["store.store"], "list_names", list_names_once)
         assert store.newest() is store
         remote.late = set()
-        monkeypatch.setattr(MODULES["store"], "list_names", real)
+        monkeypatch.setattr(MODULES["store.store"], "list_names", real)
         with store.newest() as new:
             assert new.version == 3
 
@@ -411,7 +410,7 @@ def test_every_remote_operation_fails_once(tmp_path, sources, kind, verb, was_th
 def test_every_local_operation_fails_once(tmp_path, sources, monkeypatch, verb, was_there, kill):
     def run(folder: Path, disk: FaultyDisk) -> None:
         with pytest.MonkeyPatch.context() as patch:
-            for name in ("location", "new_version", "versions"):
+            for name in ("storage.location", "store.new_version", "store.version_files"):
                 patch.setattr(MODULES[name], "os", disk)
             verb(Location(folder / "store"), 2)
 
@@ -441,8 +440,8 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seconds = time.time()
-        monkeypatch.setattr(MODULES["versions"], "datetime", self)
-        monkeypatch.setattr(MODULES["expiry"], "time", self)
+        monkeypatch.setattr(MODULES["store.version_files"], "datetime", self)
+        monkeypatch.setattr(MODULES["store.expiry"], "time", self)
 
     def now(self, zone: timezone) -> datetime:
         return datetime.fromtimestamp(self.seconds, zone)
@@ -703,7 +702,7 @@ def not_read(monkeypatch) -> None:
     def fail(*_, **__):
         raise AssertionError("the source was read")
 
-    monkeypatch.setattr(MODULES["source"], "read_file", fail)
+    monkeypatch.setattr(MODULES["source.source"], "read_file", fail)
 
 
 @pytest.mark.parametrize("remote", [False, True])
@@ -747,7 +746,7 @@ def test_files_that_were_just_written_may_change_under_their_time(tmp_path, monk
         os.utime(path, (time.time() - age,) * 2)
         build(path, tmp_path / "s", key="id", overwrite=True).close()
         assert (read_newest(Location(tmp_path / "s")).source_fingerprint is not None) == is_known
-    monkeypatch.setattr(MODULES["build"], "WRITER", "lookupstore of another day")
+    monkeypatch.setattr(MODULES["builder.in_process"], "WRITER", "lookupstore of another day")
     not_read(monkeypatch)
     with pytest.raises(AssertionError, match="the source was read"):
         build(path, tmp_path / "s", key="id", overwrite=True)
@@ -759,7 +758,7 @@ def test_a_source_with_credentials(tmp_path, monkeypatch, caplog):
     (tmp_path / "bucket").mkdir()
     pq.write_table(table_of(1), tmp_path / "bucket" / "t.parquet")
     monkeypatch.setattr(
-        MODULES["file_search"],
+        MODULES["source.search"],
         "open_uri",
         lambda uri: (fs.PyFileSystem(remote), "bucket/t.parquet"),
     )
@@ -865,7 +864,7 @@ def test_a_damaged_copy_is_copied_again(tmp_path, monkeypatch):
         def fail(*_, **__):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(MODULES["new_version"], "publish_version", fail)
+        monkeypatch.setattr(MODULES["store.new_version"], "publish_version", fail)
         with pytest.raises(KeyboardInterrupt):
             publish(store, there, overwrite=True)
         assert path.read_bytes() == good

@@ -8,7 +8,14 @@ import pyarrow as pa
 
 from lookupstore.errors import FormatError
 
-from lookupstore.arrow._binary cimport LS_BAD_ROW, LS_OK, BinaryColumn, allocate, ls_column, ls_status
+from lookupstore.arrow._binary cimport (
+    LS_BAD_ROW,
+    LS_OK,
+    BinaryColumn,
+    allocate,
+    ls_column,
+    ls_status,
+)
 
 
 cdef extern from "ls_keys.h":

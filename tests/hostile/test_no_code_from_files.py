@@ -18,14 +18,16 @@ PACKAGE = Path(lookupstore.__file__).parent
 # Calls that run what they are given: who makes them, and what with.
 RUNNING = {
     "pickle.loads": {
-        "remote.py": "what was pickled in the same line",
+        "storage/remote_file.py": "what was pickled in the same line",
         "spark/format/source.py": "a store that the driver pickled into the plan of a query",
         "spark/hudi/format.py": "a scan that the driver pickled into the plan of a query",
     },
     "import_module": {
         "hudi/index/names.py": "the index= of a caller, in the test below",
         "cli/lazy.py": "the list of commands",
+        "source/table_readers.py": "the list of readers of tables",
         "spark/__init__.py": "the list of names that are of Hudi",
+        "spark/sessions.py": "the list of data sources",
     },
 }
 NEVER = {

@@ -1,9 +1,9 @@
 """Copy-on-write tables in the format of Apache Hudi, versions 6, 8 and 9, without a JVM.
 
-`HudiTable` is the door. `options` knows the properties, `timeline` the instants, `commit` and
-`plans` what these say, `file_groups` which files hold the rows, `base_files` the rows, `tag` where
-among them keys are. `write` says what each write does, `transaction` when its steps come, `merge`
-what becomes of a group's rows.
+`table` has the verbs (`HudiTable`), `view` is a table at one moment, `options` knows its
+properties. Below them: `timeline`, what instants say; `keys`, from rows to record keys;
+`file_group`, base files and how they are merged; `index`, who has a key; `locking`, `services` and
+`write`, how instants come to be complete; `read`, scans and lookups.
 """
 
 from lookupstore.extras import require as _require

@@ -32,7 +32,7 @@ class KeyField:
         type: the type as declared.
         plain: the type without dictionary, extension and view.
         family: what `family_of` calls the plain type.
-        code: kind, width and nullable, as ``_keys`` takes them.
+        code: kind, width and nullable, as ``_codec`` takes them.
         values: turns one Python value into the bytes of the field.
     """
 

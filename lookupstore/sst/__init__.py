@@ -15,8 +15,9 @@ A file is written once, in key order, and never changes. Two dialects share the 
 Java Paimon writes). ``docs/format.md`` describes both to the byte.
 
 ``writer`` and ``reader`` are twins over ``format`` (the dialects as data) and ``codec`` (blocks to
-payloads); ``stored`` checks every handle and checksum that the reader follows, ``verify`` reads all
-of a file; the extensions ``_block``, ``_filter`` and ``_batch`` do all work on single keys.
+payloads); ``stored`` checks every handle and checksum that the reader follows, ``verification``
+reads all of a file; the extensions ``_block``, ``_filter`` and ``_batch`` do all work on single
+keys.
 """
 
 from lookupstore.sst.format import Info

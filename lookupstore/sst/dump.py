@@ -1,7 +1,7 @@
 """The layout of one sorted file: every region in file order, checked, damaged or not.
 
 Unlike `Reader`, which stops at the first wrong byte, `layout` goes on as far as the bytes lead and
-marks what is wrong where it is wrong. `dump_text` shows a layout to people, `hexdump` takes it
+marks what is wrong where it is wrong. `dump_lines` shows a layout to people, `hex` takes it
 apart to the byte.
 """
 

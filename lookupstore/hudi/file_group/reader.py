@@ -1,6 +1,6 @@
 """The rows of one base file in the order of the file, as a merge copies them.
 
-`base_files` reads many files at once; here memory is that of a few batches, whatever the file is.
+`scan` reads many files at once; here memory is that of a few batches, whatever the file is.
 """
 
 from __future__ import annotations

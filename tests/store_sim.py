@@ -43,7 +43,7 @@ from lookupstore.errors import (
 )
 from lookupstore.storage.location import FoundFile, Location
 from lookupstore.store.expiry import MARK_AGE, expire
-from lookupstore.store.files import missing_file
+from lookupstore.store.files import missing_file_error
 from lookupstore.store.manifest import DataFile, Manifest
 from lookupstore.store.new_version import NewVersion, is_whole
 from lookupstore.store.store import _open_files
@@ -409,7 +409,7 @@ class _Files:
     def __init__(self, location: Location, manifest: Manifest, *_: Any) -> None:
         for file in manifest.files:
             if location.size(file.name) is None:
-                raise missing_file(location, manifest, file)
+                raise missing_file_error(location, manifest, file)
 
 
 @dataclass

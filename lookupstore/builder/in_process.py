@@ -128,7 +128,9 @@ class BuildPlan:
         columns["value"] = self.row_schema.pack(batch.select(self.row_schema.schema.names))
         return pa.RecordBatch.from_pydict(columns)
 
-    def repeated(self, key: bytes, rules: str = "'first', 'last' or ('max', column)") -> ValueError:
+    def repeated_error(
+        self, key: bytes, rules: str = "'first', 'last' or ('max', column)"
+    ) -> ValueError:
         """Return the error for a key that comes more than once, with the key as its columns.
 
         Args:
@@ -484,7 +486,7 @@ def build(
                 "is no files" if opened.nbytes is None else f"{opened.nbytes} bytes",
             )
     except RepeatedKeyError as error:
-        raise plan.repeated(error.key) from None
+        raise plan.repeated_error(error.key) from None
     except OSError as error:
         spilled = error.filename == spill_folder(location, temp_dir)
         if error.errno not in _NO_ROOM or not (spilled or location.local is None):

@@ -328,7 +328,7 @@ class ColumnarFiles(HeldLookups):
             again = np.flatnonzero(places[positions] >= 0)
             if len(again):
                 key = encoded[schema][int(positions[again[0]])].as_py()
-                raise self._in_two_files(key, number, int(places[positions[again[0]]]), parts)
+                raise self._in_two_files_error(key, number, int(places[positions[again[0]]]), parts)
             places[positions] = np.arange(count, count + len(positions))
             parts.append((number, rows))
             count += len(positions)
@@ -336,7 +336,7 @@ class ColumnarFiles(HeldLookups):
             places = np.full(len(encode_keys(keys, self._key)), -1, dtype=np.int64)
         return places, parts
 
-    def _in_two_files(
+    def _in_two_files_error(
         self, key: bytes, number: int, place: int, parts: Sequence[tuple[int, pa.Array]]
     ) -> ValueError:
         starts = np.cumsum([0, *(len(rows) for _, rows in parts)])

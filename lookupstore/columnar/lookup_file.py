@@ -70,9 +70,9 @@ class LookupFilePlan:
         """Return the names of the columns that are read of the source."""
         return [name for name in self.build.columns if name != POSITION]
 
-    def repeated(self, key: bytes) -> ValueError:
+    def repeated_error(self, key: bytes) -> ValueError:
         """Return the error for a key that comes more than once in the file."""
-        return ValueError(f"{self.source.uri}: {self.build.repeated(key, _RULES)}")
+        return ValueError(f"{self.source.uri}: {self.build.repeated_error(key, _RULES)}")
 
     def encoded(self) -> Iterator[pa.RecordBatch]:
         """Yield `key` and `value` of all rows whose key has no null."""
@@ -197,7 +197,7 @@ def _sort(plan: LookupFilePlan, path: str, room: Room, memory: int) -> None:
                 for batch in sorter.sorted_batches(0):
                     writer.put_many(batch.column("key"), batch.column("value"))
     except RepeatedKeyError as error:
-        raise plan.repeated(error.key) from None
+        raise plan.repeated_error(error.key) from None
 
 
 def _writer(plan: LookupFilePlan, path: str, rows: int) -> Writer:

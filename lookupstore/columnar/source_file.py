@@ -94,7 +94,7 @@ class SourceFile:
             raise StaleStoreError(f"{self.uri}: {_GONE}") from None
         if file.size() != self.nbytes:
             file.close()
-            raise self._changed()
+            raise self._changed_error()
         return file
 
     def check_unchanged(self) -> None:
@@ -110,9 +110,9 @@ class SourceFile:
             footer = _footer_hash(_tail(file, self.nbytes, self.file_format, self.uri))
         touched = self.written is not None and _written(self.filesystem, info) != self.written
         if touched or footer != self.footer:
-            raise self._changed()
+            raise self._changed_error()
 
-    def _changed(self) -> StaleStoreError:
+    def _changed_error(self) -> StaleStoreError:
         return StaleStoreError(
             f"{self.uri}: rewritten since the files were listed; list them again"
         )

@@ -57,21 +57,21 @@ def make_own_folder(path: str) -> int:
     if stat.S_ISLNK(status.st_mode):
         above = os.stat(os.path.dirname(path))
         if above.st_mode & _OTHERS_WRITE or above.st_uid not in (0, os.geteuid()):
-            raise _refused(path, "this is a link that others may change")
+            raise _refused_error(path, "this is a link that others may change")
         status = os.stat(path)
     if not stat.S_ISDIR(status.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
     if status.st_uid != os.geteuid():
         owner = f"it belongs to user {status.st_uid}, and this is user {os.geteuid()}"
-        raise _refused(path, owner)
+        raise _refused_error(path, owner)
     mode = stat.S_IMODE(status.st_mode)
     if mode & _OTHERS_WRITE:
         remedy = f"if all in it is yours, run chmod 700 {path}; else "
-        raise _refused(path, f"others may write it (mode {mode:o})", remedy)
+        raise _refused_error(path, f"others may write it (mode {mode:o})", remedy)
     return mode
 
 
-def _refused(path: str, why: str, remedy: str = "") -> NotOwnError:
+def _refused_error(path: str, why: str, remedy: str = "") -> NotOwnError:
     share = f", or {SHARED}=1 to use a folder of this user inside it"
     reason = (
         f"local copies in this folder can not be trusted: {why}; {remedy}set {VARIABLE} to a "
@@ -95,11 +95,11 @@ def open_own(path: str, how: int = os.O_RDWR) -> int:
         descriptor = os.open(path, how | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EACCES, errno.EPERM):
-            raise _not_own(path) from None
+            raise _not_own_error(path) from None
         raise
     if not _is_own(os.fstat(descriptor)):
         os.close(descriptor)
-        raise _not_own(path)
+        raise _not_own_error(path)
     return descriptor
 
 
@@ -121,12 +121,12 @@ def make_own_file(path: str) -> None:
         finally:
             os.unlink(temporary)
     if not _is_own(os.lstat(path)):  # the mode of a link is 0777
-        raise _not_own(path)
+        raise _not_own_error(path)
 
 
 def _is_own(status: os.stat_result) -> bool:
     return status.st_uid == os.geteuid() and not status.st_mode & _OTHERS_WRITE
 
 
-def _not_own(path: str) -> NotOwnError:
+def _not_own_error(path: str) -> NotOwnError:
     return NotOwnError(errno.EACCES, "not a file of this user alone; remove it", path)

@@ -165,13 +165,15 @@ class TableOptions:
             FormatError: they cannot; the error names the property that says so.
         """
         if self.others.get(_FORMAT, "native") != "native":
-            raise _refused(path, _FORMAT, self.others[_FORMAT], "native")
+            raise _refused_error(path, _FORMAT, self.others[_FORMAT], "native")
         if self.others.get(_BASE_FORMAT, "PARQUET").upper() != "PARQUET":
-            raise _refused(path, _BASE_FORMAT, self.others[_BASE_FORMAT], "PARQUET")
+            raise _refused_error(path, _BASE_FORMAT, self.others[_BASE_FORMAT], "PARQUET")
         if self.drop_partition_columns:
-            raise _refused(path, _DROP, "true", "false: rows have their partition columns")
+            raise _refused_error(path, _DROP, "true", "false: rows have their partition columns")
         if _BOOTSTRAP in self.others:
-            raise _refused(path, _BOOTSTRAP, self.others[_BOOTSTRAP], "no bootstrapped tables")
+            raise _refused_error(
+                path, _BOOTSTRAP, self.others[_BOOTSTRAP], "no bootstrapped tables"
+            )
 
     def check_writable(self, path: str) -> None:
         """Raise an error if other readers would not see, or understand, what is written here.
@@ -189,7 +191,7 @@ class TableOptions:
                 "properties, or died while doing so; finish that first"
             )
         if not self.meta_fields:
-            raise _refused(path, _META_FIELDS, "false", "true")
+            raise _refused_error(path, _META_FIELDS, "false", "true")
         if self.metadata_partitions:
             named = ",".join(self.metadata_partitions)
             raise FormatError(
@@ -198,17 +200,19 @@ class TableOptions:
             )
         if self.key_generator not in _GENERATORS:
             given = self.key_generator
-            raise _refused(path, self._generator_property, given, ", ".join(_GENERATORS))
+            raise _refused_error(path, self._generator_property, given, ", ".join(_GENERATORS))
         if self.merge_mode not in _PAYLOADS:
             named = self.merge_from or _MERGE_MODE
             given = self.others.get(named, self.merge_mode)
             known = _PAYLOADS if self.merge_from is None else _PAYLOADS.values()
-            raise _refused(path, named, given, _either([*known]))
+            raise _refused_error(path, named, given, _either([*known]))
         if len(self.ordering) > 1:
             # Readers in Rust refuse such a table as a whole.
-            raise _refused(path, self._ordering_property, ",".join(self.ordering), "one column")
+            raise _refused_error(
+                path, self._ordering_property, ",".join(self.ordering), "one column"
+            )
         if not self.record_key:
-            raise _refused(path, _RECORD_KEY, "", "the columns of a record's key")
+            raise _refused_error(path, _RECORD_KEY, "", "the columns of a record's key")
 
     def check_same_layout(self, before: TableOptions, path: str) -> None:
         """Raise an error if a change to the table since a write began invalidates its files.
@@ -445,13 +449,15 @@ def parse_options(content: bytes, path: str) -> TableOptions:
     if pairs.get(_CHECKSUM, expected) != expected:
         raise CorruptionError(path, 0, f"{_CHECKSUM}={expected}", pairs[_CHECKSUM])
     if pairs[_TYPE] != "COPY_ON_WRITE":
-        raise _refused(path, _TYPE, pairs[_TYPE], "COPY_ON_WRITE")
+        raise _refused_error(path, _TYPE, pairs[_TYPE], "COPY_ON_WRITE")
     if pairs[_VERSION] not in map(str, VERSIONS):
-        raise _refused(path, _VERSION, pairs[_VERSION], _either(VERSIONS))
+        raise _refused_error(path, _VERSION, pairs[_VERSION], _either(VERSIONS))
     version = int(pairs[_VERSION])
     layout = str(_layout(version))
     if pairs.get(_LAYOUT, layout) != layout:
-        raise _refused(path, _LAYOUT, pairs[_LAYOUT], f"{layout} in a table of version {version}")
+        raise _refused_error(
+            path, _LAYOUT, pairs[_LAYOUT], f"{layout} in a table of version {version}"
+        )
     ordering = pairs.get(_ORDERING) or pairs.get(_PRECOMBINE, "")
     mode, mode_from = _merge_mode(pairs, version, bool(ordering))
     timeline, history = META_FOLDER, None
@@ -568,5 +574,5 @@ def _either(values: Sequence[object]) -> str:
     return f"{', '.join(first)} or {last}"
 
 
-def _refused(path: str, name: str, value: str, known: str) -> FormatError:
+def _refused_error(path: str, name: str, value: str, known: str) -> FormatError:
     return FormatError(f"{path}: {name} is {value!r}; supported: {known}")

@@ -91,7 +91,7 @@ def successor(prefix: bytes) -> bytes | None:
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
 
 
-def _wrong_kind(field: pa.Field, value: object) -> TypeError:
+def _wrong_kind_error(field: pa.Field, value: object) -> TypeError:
     wanted = _WANTED[family_of(plain_type(field.type))]
     if "uuid" in str(field.type):
         wanted = "a uuid.UUID or its 16 bytes"
@@ -113,7 +113,7 @@ def _scalar(field: pa.Field, value: object) -> pa.Scalar:
             scalar = scalar.value
         return scalar
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise _wrong_kind(field, value) from error
+        raise _wrong_kind_error(field, value) from error
 
 
 def _native(field: pa.Field, value: object, *kinds: type) -> Any:
@@ -121,7 +121,7 @@ def _native(field: pa.Field, value: object, *kinds: type) -> Any:
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         converted = _scalar(field, value).as_py()
         if not isinstance(converted, kinds) or (isinstance(converted, bool) and bool not in kinds):
-            raise _wrong_kind(field, value)
+            raise _wrong_kind_error(field, value)
         return converted
     return value
 
@@ -313,7 +313,7 @@ def _time_units(
 def _same_family(field: pa.Field, family: str, value: object) -> pa.Scalar:
     scalar = _scalar(field, value)
     if scalar.is_valid and family_of(scalar.type) != family:
-        raise _wrong_kind(field, value)
+        raise _wrong_kind_error(field, value)
     return scalar
 
 

@@ -33,7 +33,7 @@ class BadValueError(Exception):
         self.path = path
         self.reason = reason
 
-    def inside(self, name: str, row: int | None = None) -> BadValueError:
+    def inside_error(self, name: str, row: int | None = None) -> BadValueError:
         """Return the same seen from the column `name` that holds the value."""
         path = f"{name}.{self.path}" if self.path else name
         return BadValueError(self.row if row is None else row, path, self.reason)
@@ -104,7 +104,7 @@ class RowLayout:
             try:
                 packed = column.codec.pack(array, present)
             except BadValueError as bad:
-                raise bad.inside(column.name) from None
+                raise bad.inside_error(column.name) from None
             # Not of the array: a dictionary array does not count indices of a null value.
             if packed.null_count and not column.nullable:
                 wrong = packed.is_null()
@@ -148,7 +148,7 @@ class RowLayout:
             except _rows.BadRowError as bad:
                 raise BadValueError(bad.args[0], column.name) from None
             except BadValueError as bad:
-                raise bad.inside(column.name) from None
+                raise bad.inside_error(column.name) from None
         return reading.found(), arrays
 
 
@@ -264,7 +264,7 @@ class _Dictionary:
 
     def __init__(self, kind: pa.DictionaryType, path: str) -> None:
         if not is_restorable(kind):
-            raise _unsupported(kind, path)
+            raise _unsupported_error(kind, path)
         self.type = kind
         self.values = _codec(plain_type(kind.value_type), path)
         self.width = self.values.width
@@ -331,7 +331,7 @@ class _List:
         try:
             children = self.layout.unpack(elements)
         except BadValueError as bad:
-            raise _outside(bad, np.asarray(offsets)) from None
+            raise _outside_error(bad, np.asarray(offsets)) from None
         if self.is_map:
             children = [
                 pa.Array.from_buffers(self._entries(), len(elements), [None], children=children)
@@ -370,7 +370,7 @@ class _List:
             elements = self.layout.pack(children, len(values), present)
         except BadValueError as bad:
             row = bad.row if places is None else int(np.flatnonzero(places == bad.row)[0])
-            raise _outside(BadValueError(row, bad.path, bad.reason), offsets) from None
+            raise _outside_error(BadValueError(row, bad.path, bad.reason), offsets) from None
         return elements if places is None else elements.take(pa.array(places))
 
     def _entries(self) -> pa.DataType:
@@ -397,7 +397,7 @@ class _FixedList:
         try:
             elements = self.layout.pack([values], len(values), present)
         except BadValueError as bad:
-            raise _outside(bad, offsets) from None
+            raise _outside_error(bad, offsets) from None
         if self.width is None:
             return _rows.pack_lists(_shell(array), offsets, elements, False)
         buffers = [validity(array), elements.buffers()[1]]
@@ -423,13 +423,13 @@ def _shell(array: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(0), len(array), buffers, array.null_count)
 
 
-def _outside(bad: BadValueError, offsets: np.ndarray) -> BadValueError:
+def _outside_error(bad: BadValueError, offsets: np.ndarray) -> BadValueError:
     """Return the same, seen from the list that holds the element."""
     row = int(np.searchsorted(offsets, bad.row, side="right")) - 1
     return BadValueError(row, bad.path, bad.reason)
 
 
-def _unsupported(kind: pa.DataType, path: str) -> TypeError:
+def _unsupported_error(kind: pa.DataType, path: str) -> TypeError:
     return TypeError(f"the column {path!r} is {kind}, which a value column cannot have")
 
 
@@ -469,4 +469,4 @@ def _codec(kind: pa.DataType, path: str) -> _Codec:
         return _Plain(kind, kind.byte_width)
     if types.is_primitive(kind) or types.is_decimal(kind) or types.is_interval(kind):
         return _Plain(kind, kind.bit_width // 8)
-    raise _unsupported(kind, path)
+    raise _unsupported_error(kind, path)

@@ -27,7 +27,7 @@ from lookupstore.storage.uris import (
     open_uri,
     shown_uri,
     tells_secrets,
-    without_credentials,
+    without_credentials_error,
 )
 
 FORMATS = {".parquet": "parquet", ".parq": "parquet", ".pq": "parquet", ".orc": "orc"}
@@ -119,7 +119,7 @@ def find_source(paths: Sequence[str]) -> list[FoundFiles] | FoundTable:
         except (OSError, pa.ArrowException) as error:
             if is_local(filesystem) or not tells_secrets(str(error), path):
                 raise
-            raise without_credentials(error, shown_uri(path), path) from None
+            raise without_credentials_error(error, shown_uri(path), path) from None
         if isinstance(found, FoundTable):
             return found
         files.append(found)

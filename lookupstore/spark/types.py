@@ -92,7 +92,7 @@ def spark_type(
         )
     arrow = _simple_type(kind)
     if arrow not in _TO_SPARK:
-        raise _unknown(kind, column)
+        raise _unknown_error(kind, column)
     return _TO_SPARK[arrow], arrow
 
 
@@ -139,13 +139,13 @@ def _decimal_type(kind: pa.DataType, column: str) -> tuple[sql.DataType, pa.Data
     # Spark has no negative scale: such a number is written with its zeros.
     precision, scale = kind.precision - min(kind.scale, 0), max(kind.scale, 0)
     if precision > _MAX_PRECISION or scale > precision:
-        raise _unknown(kind, column)
+        raise _unknown_error(kind, column)
     return sql.DecimalType(precision, scale), pa.decimal128(precision, scale)
 
 
 def _time_type(kind: pa.DataType, column: str, times: bool) -> tuple[sql.DataType, pa.DataType]:
     if not hasattr(sql, "TimeType"):  # came with Spark 4.1
-        raise _unknown(kind, column)
+        raise _unknown_error(kind, column)
     if not times:
         raise TypeError(
             f"column {column!r} of the store is {kind}, but this Spark session has times off; set "
@@ -178,7 +178,7 @@ def _simple_type(kind: pa.DataType) -> pa.DataType:
     return wider.get(kind, kind)
 
 
-def _unknown(kind: object, column: str) -> TypeError:
+def _unknown_error(kind: object, column: str) -> TypeError:
     return TypeError(
         f"column {column!r} of the store is {kind}, for which Spark has no type; leave it out "
         "with columns="

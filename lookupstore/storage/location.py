@@ -32,7 +32,7 @@ from lookupstore.storage.home import expanded
 from lookupstore.storage.inside import entry_path, joined, link_error, local_path
 from lookupstore.storage.output import WRITEBACK, naming
 from lookupstore.storage.regular_file import open_regular
-from lookupstore.storage.uris import check_path, open_uri, shown_uri, without_credentials
+from lookupstore.storage.uris import check_path, open_uri, shown_uri, without_credentials_error
 
 # What is written there is seen whole or not at all, when the stream is closed; renaming copies.
 _ONE_PUT = frozenset({"s3", "gcs", "abfs"})
@@ -601,7 +601,7 @@ class Location:
         except (OSError, pa.ArrowException) as error:
             if self.local is not None:
                 raise
-            raise without_credentials(error, self.show(name), self._given[0]) from None
+            raise without_credentials_error(error, self.show(name), self._given[0]) from None
 
 
 def written_ns(info: fs.FileInfo) -> int | None:

@@ -187,7 +187,7 @@ def hide_urls(message: str) -> str:
     return _URL.sub(lambda found: shown_uri(found[0]), message)
 
 
-def without_credentials(error: Exception, where: str, uri: str) -> Exception:
+def without_credentials_error(error: Exception, where: str, uri: str) -> Exception:
     """Return an error of a remote file system that says where, of the same kind.
 
     Args:
@@ -195,7 +195,7 @@ def without_credentials(error: Exception, where: str, uri: str) -> Exception:
         where: what people see of the file.
         uri: as it was given, with its credentials.
 
-    >>> without_credentials(OSError(5, "no s3://K:SECRET@b"), "s3://***@b/f", "s3://K:SECRET@b")
+    >>> without_credentials_error(OSError(5, "no s3://K:SECRET@b"), "s3://***@b/f", "s3://K:SECRET@b")
     OSError(5, 'no s3://***@b')
     """
     if isinstance(error, OSError):

@@ -11,9 +11,9 @@ from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.keys._codec import bucket_of
 from lookupstore.sst import Reader
 from lookupstore.storage.location import Location
-from lookupstore.store.files import BucketFiles, missing_file, wrong_hash
+from lookupstore.store.files import BucketFiles, missing_file_error, wrong_hash_error
 from lookupstore.store.manifest import DataFile, Manifest
-from lookupstore.store.version_files import gone_version, list_names, name_of, named_files
+from lookupstore.store.version_files import gone_version_error, list_names, name_of, named_files
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def check_store(location: Location, manifest: Manifest, files: BucketFiles) -> S
         try:
             _check_file(location, manifest, file, files)
         except FileNotFoundError:
-            raise missing_file(location, manifest, file) from None
+            raise missing_file_error(location, manifest, file) from None
     named = named_files(location)
     return StoreCheck(
         files=len(manifest.files),
@@ -63,7 +63,7 @@ def check_store(location: Location, manifest: Manifest, files: BucketFiles) -> S
 
 def _check_is_there(location: Location, manifest: Manifest) -> None:
     if name_of(manifest) not in list_names(location):
-        raise gone_version(location, manifest.version, manifest.id)
+        raise gone_version_error(location, manifest.version, manifest.id)
 
 
 def _check_file(location: Location, manifest: Manifest, file: DataFile, files: BucketFiles) -> None:
@@ -73,7 +73,7 @@ def _check_file(location: Location, manifest: Manifest, file: DataFile, files: B
         # Asked first: an error of the file itself knows the offset, the hash does not.
         reader.verify()
         if found != file.xxh64:
-            raise wrong_hash(path, file, found)
+            raise wrong_hash_error(path, file, found)
         _check_records(path, manifest, file, reader)
 
 

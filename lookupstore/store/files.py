@@ -43,7 +43,7 @@ from lookupstore.sst.cache import BlockCache
 from lookupstore.storage import descriptors
 from lookupstore.storage.location import Location
 from lookupstore.store.manifest import DataFile, Manifest
-from lookupstore.store.version_files import gone_version, list_names, name_of
+from lookupstore.store.version_files import gone_version_error, list_names, name_of
 
 #: Buckets that are asked at one time, where the answer waits for an object store.
 AT_ONCE = 8
@@ -145,7 +145,7 @@ class BucketFiles:
                 self._leave_damaged(bucket, opened, error)
             return question(self._ready(bucket).reader)
         except FileNotFoundError:
-            raise self._missing(bucket) from None
+            raise self._missing_error(bucket) from None
 
     def ask_each(self, questions: Mapping[int, Callable[[Reader], A]]) -> dict[int, A]:
         """Return what each bucket answers to its question; raises what `ask` raises.
@@ -196,7 +196,7 @@ class BucketFiles:
                 opened = None  # while others are asked, it may give way
                 yield piece
         except FileNotFoundError:
-            raise self._missing(bucket) from None
+            raise self._missing_error(bucket) from None
 
     @property
     def _are_many(self) -> bool:
@@ -227,7 +227,7 @@ class BucketFiles:
                     copy.wait()
                 reader = _checked(Reader(copy.path, cache=self._cache, fill=copy.fill), file)
             except FileNotFoundError:
-                raise self._missing(bucket) from None
+                raise self._missing_error(bucket) from None
             with reader:
                 yield reader
 
@@ -324,10 +324,10 @@ class BucketFiles:
         try:
             size = os.stat(path).st_size
             if size != file.bytes:
-                raise wrong_size(path, file, size)
+                raise wrong_size_error(path, file, size)
             reader = _checked(Reader(path, cache=self._cache), file)
         except FileNotFoundError:
-            raise self._missing(bucket) from None
+            raise self._missing_error(bucket) from None
         self._in_place[bucket] = reader
         if plain_size(reader.info) is not None:
             self._rents[bucket] = Rent(reader.info.data_blocks)
@@ -452,8 +452,8 @@ class BucketFiles:
                     descriptors.gave(opened)
         return opened
 
-    def _missing(self, bucket: int) -> LookupStoreError:
-        return missing_file(self._location, self._manifest, self._entries[bucket])
+    def _missing_error(self, bucket: int) -> LookupStoreError:
+        return missing_file_error(self._location, self._manifest, self._entries[bucket])
 
 
 # The files with copies of this process: any may have room that another one needs.
@@ -476,21 +476,21 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def missing_file(location: Location, manifest: Manifest, file: DataFile) -> LookupStoreError:
+def missing_file_error(location: Location, manifest: Manifest, file: DataFile) -> LookupStoreError:
     """Return the error for a data file that is not there: its version may be gone, too."""
     if name_of(manifest) not in list_names(location):
-        return gone_version(location, manifest.version, manifest.id)
+        return gone_version_error(location, manifest.version, manifest.id)
     return CorruptionError(
         location.show(file.name), 0, "a data file that the manifest names", "no file"
     )
 
 
-def wrong_size(path: str, file: DataFile, size: int) -> CorruptionError:
+def wrong_size_error(path: str, file: DataFile, size: int) -> CorruptionError:
     """Return the error for a file that is longer or shorter than the manifest says."""
     return CorruptionError(path, min(size, file.bytes), f"{file.bytes} bytes", f"{size} bytes")
 
 
-def wrong_hash(path: str, file: DataFile, found: str) -> CorruptionError:
+def wrong_hash_error(path: str, file: DataFile, found: str) -> CorruptionError:
     """Return the error for a file whose bytes are not those that the manifest says."""
     return CorruptionError(path, 0, f"a file with XXH64 {file.xxh64}", found)
 

@@ -178,16 +178,16 @@ class _Fields:
             )
         self.fields = dict(fields)
 
-    def wrong(self, name: str, expected: str, found: object) -> CorruptionError:
+    def wrong_error(self, name: str, expected: str, found: object) -> CorruptionError:
         text = found if isinstance(found, str) else repr(found)
         return CorruptionError(self.path, 0, f"field {self.prefix}{name}: {expected}", text[:200])
 
     def take(self, name: str, kind: type, expected: str) -> Any:
         if name not in self.fields:
-            raise self.wrong(name, expected, "no such field")
+            raise self.wrong_error(name, expected, "no such field")
         value = self.fields.pop(name)
         if not isinstance(value, kind) or isinstance(value, bool):
-            raise self.wrong(name, expected, value)
+            raise self.wrong_error(name, expected, value)
         return value
 
     def text(self, name: str) -> str:
@@ -196,20 +196,22 @@ class _Fields:
     def pattern(self, name: str, pattern: re.Pattern[str], expected: str) -> str:
         value = str(self.take(name, str, expected))
         if pattern.fullmatch(value) is None:
-            raise self.wrong(name, expected, value)
+            raise self.wrong_error(name, expected, value)
         return value
 
     def number(self, name: str, least: int, most: int = _MOST_NUMBER) -> int:
         expected = f"an integer from {least} to {most}"
         value = int(self.take(name, int, expected))
         if not least <= value <= most:
-            raise self.wrong(name, expected, value)
+            raise self.wrong_error(name, expected, value)
         return value
 
     def end(self) -> None:
         if self.fields:
             name = min(self.fields)
-            raise self.wrong(name, f"not in format version {FORMAT_VERSION}", self.fields[name])
+            raise self.wrong_error(
+                name, f"not in format version {FORMAT_VERSION}", self.fields[name]
+            )
 
 
 def _parse(fields: _Fields) -> Manifest:
@@ -222,10 +224,10 @@ def _parse(fields: _Fields) -> Manifest:
     expected = fields.pattern("xxh64", _HASH, "16 hexadecimal digits")
     found = _fields_hash({"format_version": version, **fields.fields})
     if found != expected:
-        raise fields.wrong("xxh64", expected, f"{found} over the other fields")
+        raise fields.wrong_error("xxh64", expected, f"{found} over the other fields")
     function = fields.text("bucket_function")
     if function != BUCKET_FUNCTION:
-        raise fields.wrong("bucket_function", BUCKET_FUNCTION, function)
+        raise fields.wrong_error("bucket_function", BUCKET_FUNCTION, function)
     buckets = fields.number("buckets", 1, MAX_BUCKETS)
     files = tuple(
         _parse_file(_Fields(fields.path, f"files[{i}].", file), buckets)
@@ -249,10 +251,10 @@ def _parse(fields: _Fields) -> Manifest:
     fields.end()
     held = [file.bucket for file in manifest.files]
     if held != sorted(set(held)):
-        raise fields.wrong("files", "ascending buckets, one file each", held)
+        raise fields.wrong_error("files", "ascending buckets, one file each", held)
     records = sum(file.num_records for file in manifest.files)
     if records != manifest.num_rows:
-        raise fields.wrong("num_rows", f"{records}, the records of all files", manifest.num_rows)
+        raise fields.wrong_error("num_rows", f"{records}, the records of all files", manifest.num_rows)
     return manifest
 
 
@@ -263,7 +265,7 @@ def _parse_time(fields: _Fields, name: str) -> str:
     except ValueError:
         known = False
     if not known:
-        raise fields.wrong(name, "a time in UTC, ISO 8601", value)
+        raise fields.wrong_error(name, "a time in UTC, ISO 8601", value)
     return value
 
 
@@ -281,7 +283,7 @@ def _parse_schema(fields: _Fields, name: str, kind: Any) -> Any:
     # Whatever the stored text makes Arrow or base64 say, it is the manifest that is wrong.
     except Exception as error:
         found = f"{type(error).__name__}: {error}"
-        raise fields.wrong(name, f"a {kind.__name__}", found) from error
+        raise fields.wrong_error(name, f"a {kind.__name__}", found) from error
 
 
 def _parse_file(fields: _Fields, buckets: int) -> DataFile:
@@ -296,7 +298,7 @@ def _parse_file(fields: _Fields, buckets: int) -> DataFile:
     )
     fields.end()
     if file.bucket >= buckets:
-        raise fields.wrong("bucket", f"less than {buckets} buckets", file.bucket)
+        raise fields.wrong_error("bucket", f"less than {buckets} buckets", file.bucket)
     if bytes.fromhex(file.min_key) > bytes.fromhex(file.max_key):
-        raise fields.wrong("max_key", f"at least min_key {file.min_key}", file.max_key)
+        raise fields.wrong_error("max_key", f"at least min_key {file.min_key}", file.max_key)
     return file

@@ -31,7 +31,7 @@ from lookupstore.store.version_files import (
     publish_version,
     read_newest,
     read_versions,
-    store_exists,
+    store_exists_error,
 )
 
 _log = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ class NewVersion:
         """
         location = self.location
         if list_names(location) and not self._overwrite:
-            raise store_exists(location)
+            raise store_exists_error(location)
         _check_is_ours(location)
         try:
             for _ in range(LOOKS):

@@ -12,19 +12,19 @@ import xxhash
 from lookupstore.quantities import Duration
 from lookupstore.storage.location import Location
 from lookupstore.store.expiry import HOUR
-from lookupstore.store.files import missing_file, wrong_hash, wrong_size
+from lookupstore.store.files import missing_file_error, wrong_hash_error, wrong_size_error
 from lookupstore.store.manifest import DATA_FOLDER, DataFile, Manifest
 from lookupstore.store.new_version import NewVersion, check_size, is_whole
 from lookupstore.store.store import LookupStore
 from lookupstore.store.version_files import (
     VersionName,
-    gone_version,
+    gone_version_error,
     list_names,
     located,
     read_newest,
     read_version,
     read_versions,
-    store_exists,
+    store_exists_error,
 )
 
 _log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ def publish(
         _log.info("%s: already published, as version %d", target.uri, names[-1].number)
         return LookupStore(target)
     if names and not overwrite:
-        raise store_exists(target)
+        raise store_exists_error(target)
     with NewVersion(
         target,
         overwrite=overwrite,
@@ -123,7 +123,7 @@ def _version_of(
         name = VersionName(store.version, store.id)
         return store.location, read_version(store.location, name)
     except FileNotFoundError:
-        raise gone_version(store.location, store.version, store.id) from None
+        raise gone_version_error(store.location, store.version, store.id) from None
 
 
 def _checked(location: Location, manifest: Manifest, file: DataFile) -> Iterator[bytes]:
@@ -136,8 +136,8 @@ def _checked(location: Location, manifest: Manifest, file: DataFile) -> Iterator
             size += len(chunk)
             yield chunk
     except FileNotFoundError:
-        raise missing_file(location, manifest, file) from None
+        raise missing_file_error(location, manifest, file) from None
     if size != file.bytes:
-        raise wrong_size(location.show(file.name), file, size)
+        raise wrong_size_error(location.show(file.name), file, size)
     if digest.hexdigest() != file.xxh64:
-        raise wrong_hash(location.show(file.name), file, digest.hexdigest())
+        raise wrong_hash_error(location.show(file.name), file, digest.hexdigest())

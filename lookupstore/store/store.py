@@ -29,13 +29,13 @@ from lookupstore.store.manifest import Manifest
 from lookupstore.store.version_files import (
     LOOKS,
     find_version,
-    gone_version,
+    gone_version_error,
     list_names,
     located,
     name_of,
     read_newest,
     read_version,
-    replaced_meanwhile,
+    replaced_meanwhile_error,
 )
 
 
@@ -584,7 +584,7 @@ def _open_files(
         try:
             manifest = read_version(location, name)
         except FileNotFoundError:
-            raise gone_version(location, name.number, name.id) from None
+            raise gone_version_error(location, name.number, name.id) from None
         return manifest, BucketFiles(location, manifest, cache, residency)
     for _ in range(LOOKS):
         manifest = read_newest(location)
@@ -592,7 +592,7 @@ def _open_files(
             return manifest, BucketFiles(location, manifest, cache, residency)
         except StaleStoreError:
             continue
-    raise replaced_meanwhile(location)
+    raise replaced_meanwhile_error(location)
 
 
 def _reopen(

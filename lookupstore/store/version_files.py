@@ -199,7 +199,7 @@ def read_newest(location: Location) -> Manifest:
         name = _names_of_store(location)[-1]
         with suppress(FileNotFoundError):
             return read_version(location, name)
-    raise replaced_meanwhile(location)
+    raise replaced_meanwhile_error(location)
 
 
 def read_versions(location: Location) -> list[Manifest]:
@@ -218,7 +218,7 @@ def read_versions(location: Location) -> list[Manifest]:
                 manifests.append(read_version(location, name))
         if manifests:
             return manifests
-    raise replaced_meanwhile(location)
+    raise replaced_meanwhile_error(location)
 
 
 def named_files(location: Location) -> set[str]:
@@ -273,20 +273,20 @@ def publish_version(location: Location, manifest: Manifest, *, overwrite: bool) 
     location.sync(DATA_FOLDER)
     held = list_names(location)
     if held and not overwrite:
-        raise store_exists(location)
+        raise store_exists_error(location)
     if not held and location.local is not None:
         first = _numbered(manifest, 1)
         if _write_first(location, first):
             return first
         held = list_names(location)
         if held and not overwrite:
-            raise store_exists(location)
+            raise store_exists_error(location)
     new = _numbered(manifest, held[-1].number + 1 if held else 1)
     _step(location, new, held, overwrite=overwrite)
     return new
 
 
-def store_exists(location: Location) -> FileExistsError:
+def store_exists_error(location: Location) -> FileExistsError:
     """Return the error that says that a location holds a store already."""
     return FileExistsError(
         f"{location.uri}: there is already a store; pass overwrite=True to replace it"
@@ -330,7 +330,7 @@ def _step(
         _write(location, ours.file, manifest_bytes(manifest))
     except FileExistsError:
         # Only who publishes the same content twice at once meets its own name.
-        raise _conflict(location, ours, ours) from None
+        raise _conflict_error(location, ours, ours) from None
     except BaseException:
         _withdraw(location, manifest, held)
         raise
@@ -344,7 +344,7 @@ def _step(
         raise
     if rival is not None:
         _withdraw(location, manifest, held)
-        raise _conflict(location, ours, rival)
+        raise _conflict_error(location, ours, rival)
 
 
 def _write(location: Location, name: str, content: bytes) -> None:
@@ -387,7 +387,9 @@ def _find_rival(
     )
 
 
-def _conflict(location: Location, ours: VersionName, theirs: VersionName) -> CommitConflictError:
+def _conflict_error(
+    location: Location, ours: VersionName, theirs: VersionName
+) -> CommitConflictError:
     return CommitConflictError(
         f"{location.uri}: version {theirs.number} (id {theirs.id}) was published before ours (id "
         f"{ours.id}) was the current one, which was withdrawn; refresh and retry"
@@ -465,7 +467,7 @@ def _names_of_store(location: Location) -> list[VersionName]:
     )
 
 
-def gone_version(location: Location, number: int, version_id: str) -> StaleStoreError:
+def gone_version_error(location: Location, number: int, version_id: str) -> StaleStoreError:
     """Return the error that says that a version that was open is not there any more."""
     names = list_names(location)
     now = f"the newest is {names[-1].number}" if names else "no version is left"
@@ -475,6 +477,6 @@ def gone_version(location: Location, number: int, version_id: str) -> StaleStore
     )
 
 
-def replaced_meanwhile(location: Location) -> StaleStoreError:
+def replaced_meanwhile_error(location: Location) -> StaleStoreError:
     """Return the error that says that each version was gone before it was open."""
     return StaleStoreError(f"{location.uri}: replaced again and again while it was being opened")

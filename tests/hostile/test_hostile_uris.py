@@ -29,7 +29,7 @@ from lookupstore.cli import main
 from lookupstore.hudi import HudiTable
 from lookupstore.storage import uris
 from lookupstore.storage.read_errors import reading
-from lookupstore.storage.uris import open_uri, shown_uri, without_credentials
+from lookupstore.storage.uris import open_uri, shown_uri, without_credentials_error
 from lookupstore.store.path_kind import kind_of
 
 SECRET = "Wj4lrXUtn9FEMIxK7"
@@ -206,7 +206,7 @@ def test_random_uris_are_shown_without_their_secret(uri: str) -> None:
     assert not has_secret(shown), shown
     assert shown_uri(shown) == shown
     for message in (f"bad: {uri}", f"'{unquote(uri)}' is unknown", uri.partition(":")[2].lower()):
-        told = without_credentials(OSError(5, message), shown, uri)
+        told = without_credentials_error(OSError(5, message), shown, uri)
         assert not has_secret(f"{told!r} {told}")
 
 
@@ -214,7 +214,9 @@ def test_what_is_shown_stays_in_messages() -> None:
     uri = f"s3://KEY1:{SECRET}@bucket/caf%C3%A9/f%20older?region=eu-west-1"
     message = "no café/f older in bucket of eu-west-1: https://host:9000/bucket/café is gone"
     for said, kept in ((message, message), (f"KEY1 {SECRET} is wrong", "*** *** is wrong")):
-        assert str(without_credentials(OSError(5, said), "x", uri)) == f"[Errno 5] {kept}: 'x'"
+        assert (
+            str(without_credentials_error(OSError(5, said), "x", uri)) == f"[Errno 5] {kept}: 'x'"
+        )
 
 
 @settings(max_examples=15)

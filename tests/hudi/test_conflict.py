@@ -23,7 +23,7 @@ from lookupstore.hudi.write.conflict import (
     WRITER,
     changes_since,
     check_groups,
-    key_conflict,
+    key_conflict_error,
     newer_files,
     pending_clustering,
 )
@@ -161,7 +161,7 @@ def test_two_writers_that_insert_one_key(tmp_path: Path) -> None:
     found = newer_files(before, now(table))
     assert [(file.group, file.time) for _, file in found] == [(B, again.time), (C, first.time)]
     change, file = found[1]
-    error = key_conflict(before, change, file, [str(key) for key in range(7, 20)])
+    error = key_conflict_error(before, change, file, [str(key) for key in range(7, 20)])
     assert (error.instant, error.files) == (first.time, (file.path,))
     assert error.keys == ("7", "8", "9", "10", "11")
     assert "inserted keys that this write inserts, too" in str(error)

@@ -146,7 +146,7 @@ class BaseFiles:
         except READ_ERRORS as error:
             if isinstance(error, OSError) and self._location.local is None:
                 # To read all again, file by file, may cost much.
-                raise self._meaning(error, self._location.uri) from error
+                raise self._meaning_error(error, self._location.uri) from error
             self._find_fault()
             raise
 
@@ -159,7 +159,7 @@ class BaseFiles:
                 for _ in fragment.to_batches():
                     continue
             except READ_ERRORS as error:
-                raise self._meaning(error, shown) from error
+                raise self._meaning_error(error, shown) from error
             try:
                 for _ in fragment.to_batches(schema=self._schema):
                     continue
@@ -169,6 +169,6 @@ class BaseFiles:
                     f"latest commit: {error}"
                 ) from error
 
-    def _meaning(self, error: Exception, shown: str) -> Exception:
+    def _meaning_error(self, error: Exception, shown: str) -> Exception:
         is_local = self._location.local is not None
         return read_error(error, shown, "a Parquet file", local=is_local, gone=_GONE)

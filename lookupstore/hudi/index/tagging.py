@@ -138,11 +138,11 @@ class _Places:
     def put(self, number: int, rows: Rows, positions: Rows) -> None:
         again = np.flatnonzero(self.numbers[rows] >= 0)
         if len(again):
-            raise self._in_two(int(rows[again[0]]), number)
+            raise self._in_two_error(int(rows[again[0]]), number)
         self.numbers[rows] = number
         self.positions[rows] = positions
 
-    def _in_two(self, row: int, number: int) -> CorruptionError | FormatError:
+    def _in_two_error(self, row: int, number: int) -> CorruptionError | FormatError:
         one, other = self._slices[int(self.numbers[row])], self._slices[number]
         show = self._view.location.show
         key = self._keys[row].as_py().decode("utf-8", "replace")

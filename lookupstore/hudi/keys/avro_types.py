@@ -190,13 +190,13 @@ def _avro_type(kind: pa.DataType, name: str, namespace: str) -> Any:
     """Return the Avro type of values; records and decimals are named after their column."""
     if isinstance(kind, pa.BaseExtensionType):
         stored = f"its storage type, {kind.storage_type}, or strings, which can be keys"
-        raise _no_type(kind, name, stored)
+        raise _no_type_error(kind, name, stored)
     kind, types = plain_type(kind), pa.types
     if types.is_struct(kind):
         return _record(list(kind), name, namespace)
     if types.is_map(kind):
         if not types.is_string(plain_type(kind.key_type)):
-            raise _no_type(kind, name, "a map whose keys are strings")
+            raise _no_type_error(kind, name, "a map whose keys are strings")
         return {"type": "map", "values": ["null", _avro_type(kind.item_type, name, namespace)]}
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         return {"type": "array", "items": ["null", _avro_type(kind.value_type, name, namespace)]}
@@ -207,9 +207,9 @@ def _avro_type(kind: pa.DataType, name: str, namespace: str) -> Any:
         return {"type": "fixed", **inside}
     if types.is_timestamp(kind):
         if kind.tz is None:
-            raise _no_type(kind, name, 'timestamp("us", "UTC")')
+            raise _no_type_error(kind, name, 'timestamp("us", "UTC")')
         if kind.unit == "ns":
-            raise _no_type(kind, name, 'timestamp("us", "UTC"), without nanoseconds')
+            raise _no_type_error(kind, name, 'timestamp("us", "UTC"), without nanoseconds')
         unit = "micros" if kind.unit == "us" else "millis"
         return {"type": "long", "logicalType": f"timestamp-{unit}"}
     if types.is_date(kind):
@@ -221,7 +221,7 @@ def _avro_type(kind: pa.DataType, name: str, namespace: str) -> Any:
     for avro, stored in _PLAIN.items():
         if kind == stored or (avro in ("string", "bytes") and kind in _large(stored)):
             return avro
-    raise _no_type(kind, name, "a type that Hudi tables support")
+    raise _no_type_error(kind, name, "a type that Hudi tables support")
 
 
 def _large(kind: pa.DataType) -> tuple[pa.DataType, ...]:
@@ -230,7 +230,7 @@ def _large(kind: pa.DataType) -> tuple[pa.DataType, ...]:
 
 def _decimal(kind: pa.DataType, name: str, namespace: str) -> dict[str, Any]:
     if kind.precision > _MAX_DIGITS or kind.scale < 0 or kind.scale > kind.precision:
-        raise _no_type(kind, name, f"at most {_MAX_DIGITS} digits, including the scale")
+        raise _no_type_error(kind, name, f"at most {_MAX_DIGITS} digits, including the scale")
     # The least bytes that hold a number of so many digits, and its sign.
     size = ((10**kind.precision - 1).bit_length() + 8) // 8
     return {
@@ -244,5 +244,5 @@ def _decimal(kind: pa.DataType, name: str, namespace: str) -> dict[str, Any]:
     }
 
 
-def _no_type(kind: pa.DataType, name: str, instead: str) -> TypeError:
+def _no_type_error(kind: pa.DataType, name: str, instead: str) -> TypeError:
     return TypeError(f"the column {name!r} is {kind}; give {instead}")

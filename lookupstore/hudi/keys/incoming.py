@@ -231,18 +231,20 @@ def _schema(source: Source, known: TableSchema, options: TableOptions, evolve: b
         for field in others:
             at = columns.get_field_index(field.name)
             if at < 0 or not _may_fit(field.type, columns.field(at).type):
-                raise _refused("rows", field, columns, needed)
+                raise _refused_error("rows", field, columns, needed)
     if not evolve or not others:
         return known
     # Where wider is not what a type is, the table keeps its own, and the rows do not fit.
     schema = known.evolved(pa.schema(others), needed, "rows")
     for field in others:
         if not _fits(field.type, schema.columns.field(field.name).type):
-            raise _no_value_of("rows", field, columns)
+            raise _no_value_of_error("rows", field, columns)
     return schema
 
 
-def _refused(what: str, field: pa.Field, columns: pa.Schema, fixed: Collection[str]) -> Exception:
+def _refused_error(
+    what: str, field: pa.Field, columns: pa.Schema, fixed: Collection[str]
+) -> Exception:
     """Return the error of a column that evolving the table may help.
 
     Args:
@@ -262,10 +264,10 @@ def _refused(what: str, field: pa.Field, columns: pa.Schema, fixed: Collection[s
         return TypeError(
             f"{what}: {field.name!r} is {field.type}, in the table {kind}; to widen it, {_EVOLVE}"
         )
-    return _no_value_of(what, field, columns)
+    return _no_value_of_error(what, field, columns)
 
 
-def _no_value_of(what: str, field: pa.Field, columns: pa.Schema) -> TypeError:
+def _no_value_of_error(what: str, field: pa.Field, columns: pa.Schema) -> TypeError:
     kind = columns.field(field.name).type
     return TypeError(f"{what}: {field.name!r} is {field.type}; give {kind}")
 
@@ -380,7 +382,7 @@ def read_keys(
             raise ValueError(f"keys have no column {name!r}; give all columns of the record key")
         given_type, kind = source.schema.field(name).type, columns.field(name).type
         if not (_fits(given_type, kind) or _may_fit(given_type, kind)):
-            raise _no_value_of("keys", source.schema.field(name), columns)
+            raise _no_value_of_error("keys", source.schema.field(name), columns)
     schema = pa.schema([columns.field(name) for name in wanted])
     table = pa.Table.from_batches(
         source.batches(wanted), pa.schema([source.schema.field(name) for name in wanted])

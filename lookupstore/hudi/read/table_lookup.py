@@ -233,7 +233,7 @@ class TableLookup(HeldLookups):
                 if len(again):
                     row = int(at[again[0]])
                     other = _part_of(parts, int(places[asked[row]]))
-                    raise self._in_two(column[row].as_py(), number, other)
+                    raise self._in_two_error(column[row].as_py(), number, other)
                 places[asked[at]] = np.arange(count, count + len(at))
                 parts.append((number, packed))
                 count += len(at)
@@ -366,7 +366,7 @@ class TableLookup(HeldLookups):
         with ThreadPoolExecutor(min(_FOOTER_THREADS, len(files)), "lookupstore-footer") as pool:
             return list(pool.map(lambda number: _known.file(location, slices[number]), files))
 
-    def _in_two(self, key: bytes, number: int, other: int) -> CorruptionError | FormatError:
+    def _in_two_error(self, key: bytes, number: int, other: int) -> CorruptionError | FormatError:
         one, two = self._plan.files[other], self._plan.files[number]
         show = self._plan.location.show
         text = key.decode("utf-8", "replace")

@@ -268,12 +268,12 @@ def _check_last(view: TableView, instant: Instant) -> None:
             group = GroupId(stat.partition_path or "", stat.file_id or "")
             before = stat.prev_commit or NO_COMMIT
             if before != NO_COMMIT and (group, before) not in slices:
-                raise _gone(shown, group)
+                raise _gone_error(shown, group)
     for group in view.replaced(instant) - {one.group for one in there}:
-        raise _gone(shown, group)
+        raise _gone_error(shown, group)
 
 
-def _gone(shown: str, group: GroupId) -> ValueError:
+def _gone_error(shown: str, group: GroupId) -> ValueError:
     return ValueError(
         f"{shown}: the files that it replaced in file group {group.file_id} are gone, so it "
         "cannot be undone"

@@ -104,7 +104,7 @@ def check_groups(
     for instant in before.timeline.writes():
         if instant.time not in there:
             gone = Change(instant, None, frozenset())
-            raise _conflict(now, gone, "was rolled back since this write began", (), ())
+            raise _conflict_error(now, gone, "was rolled back since this write began", (), ())
     for change in changes_since(before, now):
         common = sorted(change.groups & set(touched))
         if not common:
@@ -113,7 +113,9 @@ def check_groups(
         written = {one.group: one.path for one in change.written}
         files = tuple(written.get(group, "/".join(filter(None, group))) for group in common)
         did = "changed" if change.instant.is_completed else "is about to replace"
-        raise _conflict(now, change, f"{did} file groups that this write replaces", files, keys)
+        raise _conflict_error(
+            now, change, f"{did} file groups that this write replaces", files, keys
+        )
 
 
 def newer_files(before: TableView, now: TableView) -> list[tuple[Change, FileSlice]]:
@@ -156,10 +158,10 @@ def check_overwritten(
     for change, file in newer_files(before, now):
         if partitions is None or file.group.partition in partitions:
             what = "added rows to what this write replaces"
-            raise _conflict(now, change, what, (file.path,), ())
+            raise _conflict_error(now, change, what, (file.path,), ())
 
 
-def key_conflict(
+def key_conflict_error(
     view: TableView, change: Change, file: FileSlice, keys: Sequence[str]
 ) -> CommitConflictError:
     """Return the error that says that another inserted keys that this write inserts, too.
@@ -171,10 +173,10 @@ def key_conflict(
         keys: that are in it.
     """
     what = "inserted keys that this write inserts, too"
-    return _conflict(view, change, what, (file.path,), list(keys[:SAMPLE]))
+    return _conflict_error(view, change, what, (file.path,), list(keys[:SAMPLE]))
 
 
-def _conflict(
+def _conflict_error(
     view: TableView, change: Change, what: str, files: tuple[str, ...], keys: Sequence[str]
 ) -> CommitConflictError:
     instant = change.instant

@@ -30,7 +30,7 @@ from lookupstore.hudi.write.conflict import (
     WRITER,
     check_groups,
     check_overwritten,
-    key_conflict,
+    key_conflict_error,
     newer_files,
 )
 
@@ -173,7 +173,7 @@ class Transaction:
             return
         changes = {file: change for change, file in newer}
         for file, keys in inserted.found_in(now, list(changes)):
-            raise key_conflict(now, changes[file], file, keys)
+            raise key_conflict_error(now, changes[file], file, keys)
 
     def _check_options(self) -> None:
         """Make sure that readers find what is written where it is written.

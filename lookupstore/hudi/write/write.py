@@ -170,7 +170,7 @@ def groups_to_cluster(view: TableView) -> dict[str, set[str]]:
     return pending
 
 
-def keys_are_there(count: int, keys: Sequence[str]) -> ValueError:
+def keys_are_there_error(count: int, keys: Sequence[str]) -> ValueError:
     """Return the error of an insert whose keys are in the table, with a few of these."""
     return ValueError(
         f"{count} rows have keys that the table already has, such as {', '.join(map(repr, keys))}; "
@@ -178,7 +178,7 @@ def keys_are_there(count: int, keys: Sequence[str]) -> ValueError:
     )
 
 
-def keys_in_other_partitions(index: str | KeyIndex) -> ValueError:
+def keys_in_other_partitions_error(index: str | KeyIndex) -> ValueError:
     """Return the error of a write whose index finds keys in other partitions than their own."""
     # A row that moves to another partition would have to be deleted from its own.
     return ValueError(
@@ -223,7 +223,7 @@ class Write:
         there = np.flatnonzero(places.numbers >= 0)
         if len(there):
             keys = incoming.keys.take(pa.array(there[:SAMPLE])).to_pylist()
-            raise keys_are_there(len(there), keys)
+            raise keys_are_there_error(len(there), keys)
         return self._merge("INSERT", incoming, places, schema)
 
     def delete(self, given: Any) -> WriteResult:
@@ -334,7 +334,7 @@ class Write:
     def _find(self, incoming: Incoming) -> Places:
         index = index_of(self._options.index)
         if index.everywhere:
-            raise keys_in_other_partitions(self._options.index)
+            raise keys_in_other_partitions_error(self._options.index)
         with self._step("tag"):
             tagged = tag(self._view, incoming.partitions, incoming.keys, index=index)
             return Places(tagged.slices, tagged.slice_numbers, tagged.positions)

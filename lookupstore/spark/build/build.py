@@ -306,7 +306,7 @@ def _read(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
                 f"set {TIME_SETTING} to true"
             ) from None
         if "PARQUET_TYPE_ILLEGAL" in str(error):
-            raise _not_for_spark(paths) from None
+            raise _not_for_spark_error(paths) from None
         raise
 
 
@@ -321,7 +321,7 @@ def _read_rows(spark: SparkSession, path: str) -> DataFrame:
     return read_table(spark, table, columns=data_columns(hudi_view(table)))
 
 
-def _not_for_spark(paths: Sequence[str]) -> TypeError:
+def _not_for_spark_error(paths: Sequence[str]) -> TypeError:
     """Return the error for Parquet of a type that Spark refuses, with the columns that it is of."""
     shown = ", ".join(paths)
     try:

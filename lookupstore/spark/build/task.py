@@ -186,7 +186,7 @@ def write_batches(task: BuildTask, batches: Batches) -> Batches:
                     continue
                 entry = settle(task.location, folder, written, task.kept)
         except RepeatedKeyError as error:
-            raise task.plan.repeated(error.key) from None
+            raise task.plan.repeated_error(error.key) from None
         if task.rows is not None:
             task.rows.add(entry.num_records)
         yield pa.RecordBatch.from_pylist([asdict(entry)], schema=_ENTRY_TYPES)

@@ -39,7 +39,7 @@ from lookupstore.storage.location import Location, file_chunks
 from lookupstore.store.expiry import mark_name
 from lookupstore.store.manifest import DATA_FOLDER, DataFile
 from lookupstore.store.new_version import NewVersion, local_folder, settle
-from lookupstore.store.version_files import store_exists
+from lookupstore.store.version_files import store_exists_error
 
 # What a task holds before it spills.
 _TASK_MEMORY = 128 << 20
@@ -148,7 +148,7 @@ class StoreWriter(datasource.DataSourceArrowWriter):
                 if run.file is not None and task.location.local is None:
                     task.location.write(run.file, file_chunks(os.path.join(folder, run.file)))
         except RepeatedKeyError as error:
-            raise task.plan.repeated(error.key) from None
+            raise task.plan.repeated_error(error.key) from None
         return run
 
     def commit(self, messages: list[datasource.WriterCommitMessage | None]) -> None:
@@ -176,7 +176,7 @@ class StoreWriter(datasource.DataSourceArrowWriter):
                 ]
                 publish_files(new, task, files, DATAFRAME)
         except RepeatedKeyError as error:
-            raise task.plan.repeated(error.key) from None
+            raise task.plan.repeated_error(error.key) from None
 
     def abort(self, messages: list[datasource.WriterCommitMessage | None]) -> None:
         """Remove what was written, and leave an older version as it was."""
@@ -263,7 +263,7 @@ def _modes_named(location: Location) -> Iterator[None]:
     try:
         yield
     except FileExistsError as error:
-        if str(error) != str(store_exists(location)):
+        if str(error) != str(store_exists_error(location)):
             raise
         raise FileExistsError(
             f"{location.uri}: there is already a store, and nothing can be appended to it: "

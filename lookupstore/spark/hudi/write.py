@@ -43,8 +43,8 @@ from lookupstore.hudi.write.staged_files import name_staged_files
 from lookupstore.hudi.write.transaction import Outcome, Transaction, begun
 from lookupstore.hudi.write.write import (
     groups_to_cluster,
-    keys_are_there,
-    keys_in_other_partitions,
+    keys_are_there_error,
+    keys_in_other_partitions_error,
     written_name,
 )
 from lookupstore.spark.buckets import in_buckets
@@ -150,7 +150,7 @@ class _SparkWrite:
                 f"options.index is {options.index!r}; give a name, so that executors can create it"
             )
         if index_of(options.index).everywhere and operation != "delete":
-            raise keys_in_other_partitions(options.index)
+            raise keys_in_other_partitions_error(options.index)
         self._view = table.writable(options)
         self._df = df
         self._options = options
@@ -301,7 +301,7 @@ def _check_new(rows: DataFrame, loads: Mapping[str, Load]) -> None:
     count = sum(sum(load.updates.values()) for load in loads.values())
     if count:
         known = rows.where("slice IS NOT NULL").select("key").limit(SAMPLE).collect()
-        raise keys_are_there(count, [row.key for row in known])
+        raise keys_are_there_error(count, [row.key for row in known])
 
 
 def _write(rows: DataFrame, task: FileTask, packing: Packing) -> list[WrittenFile]:

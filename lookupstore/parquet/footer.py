@@ -111,7 +111,11 @@ class ColumnChunk:
     @property
     def offset(self) -> int:
         """Return where the chunk begins."""
-        return int(get(self.meta, _DICTIONARY_OFFSET, I64) or get(self.meta, _DATA_OFFSET, I64))
+        data = int(get(self.meta, _DATA_OFFSET, I64))
+        # Some writers give one that is not before the data: Arrow reads without it, too. Of a chunk
+        # without rows, Arrow gives that of the dictionary alone.
+        dictionary = int(get(self.meta, _DICTIONARY_OFFSET, I64) or 0)
+        return data if dictionary == 0 or 0 < data <= dictionary else dictionary
 
     @property
     def nbytes(self) -> int:

@@ -254,7 +254,9 @@ def _parse(fields: _Fields) -> Manifest:
         raise fields.wrong_error("files", "ascending buckets, one file each", held)
     records = sum(file.num_records for file in manifest.files)
     if records != manifest.num_rows:
-        raise fields.wrong_error("num_rows", f"{records}, the records of all files", manifest.num_rows)
+        raise fields.wrong_error(
+            "num_rows", f"{records}, the records of all files", manifest.num_rows
+        )
     return manifest
 
 

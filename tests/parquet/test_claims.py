@@ -177,6 +177,16 @@ def test_chunks_that_lie_on_each_other() -> None:
         claims_in(with_footer(data, lambda *_: {9: (I64, 4), 7: (I64, pages)}), ["a", "b"])
 
 
+def test_a_dictionary_that_is_said_to_be_behind_the_data() -> None:
+    """As some old writers said of chunks that have none; Arrow begins with the data then."""
+    rows = pa.table({"a": range(100)})
+    data = parquet(rows, use_dictionary=False)
+    wrong = with_footer(data, lambda *_: {11: (I64, len(data) // 2)})
+    assert pq.read_table(pa.BufferReader(wrong)).equals(rows)
+    batches = read_file(pa.BufferReader(wrong), "parquet", ["a"], "f")
+    assert pa.Table.from_batches(batches).equals(rows)
+
+
 @pytest.fixture
 def shared_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[HudiTable, pa.Table]:
     """Return a Hudi table, and rows: a text for all but one, so that they seem large."""

@@ -48,10 +48,10 @@ hudi.write        | hudi.services hudi.index                       | numpy pyarr
 hudi.read         | hudi.view                                      | numpy pyarrow xxhash
 hudi.table        | hudi.read hudi.write                           | pyarrow
 hudi              | hudi.table                                     |
-spark.base        | builder hudi                                   | numpy py4j pyarrow pyspark rich
-spark.hudi        | spark.base                                     | numpy pyarrow pyspark
+spark.base        | source                                         | numpy py4j pyarrow pyspark rich
+spark.hudi        | spark.base hudi                                | numpy pyarrow pyspark
 spark.build       | spark.hudi                                     | numpy pyarrow pyspark
-spark.join        | spark.base                                     | numpy pyarrow pyspark
+spark.join        | spark.base hudi                                | numpy pyarrow pyspark
 spark.format      | spark.build                                    | numpy pyarrow pyspark
 spark             | spark.format spark.join                        |
 demo              | . spark                                        | pyarrow rich

@@ -1,4 +1,4 @@
-"""Residency: files of object stores as local copies, one a host, under one quota.
+"""Residency: files of object stores as local copies, one per host, under one quota.
 
 A copy is named after its content, so that it is fetched once, from wherever it is asked for. A
 compressed file, also one in a folder of this host, may have a plain copy for lookups. The rules of

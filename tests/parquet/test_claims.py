@@ -177,6 +177,17 @@ def test_chunks_that_lie_on_each_other() -> None:
         claims_in(with_footer(data, lambda *_: {9: (I64, 4), 7: (I64, pages)}), ["a", "b"])
 
 
+def test_a_dictionary_of_more_values_than_bytes() -> None:
+    data = parquet(pa.table({"a": ["x", "y"] * 50}), compression="none")
+    assert claims_in(data, ["a"]).row == 16 + 1
+    chunk = pq.ParquetFile(pa.BufferReader(data)).metadata.row_group(0).column(0)
+    # Of the header: the values of the dictionary, 2, as a number of one byte.
+    start = data.index(b"\x4c\x15\x04", chunk.dictionary_page_offset)
+    wrong = data[: start + 2] + b"\x7e" + data[start + 3 :]
+    with pytest.raises(CorruptionError, match="63 values in 10 bytes"):
+        claims_in(wrong, ["a"])
+
+
 def test_a_dictionary_that_is_said_to_be_behind_the_data() -> None:
     """As some old writers said of chunks that have none; Arrow begins with the data then."""
     rows = pa.table({"a": range(100)})
@@ -223,3 +234,14 @@ def test_a_group_that_is_large_is_an_error(
     monkeypatch.setattr(claims, "_ROWS", 1 << 10)
     with pytest.raises(CorruptionError, match="a row group of at most 1024 bytes"):
         table.upsert(pa.table({"id": [7], "t": ["z"]}), options=SMALL_GROUPS)
+
+
+def test_a_scan_of_long_rows_gives_a_few_at_a_time(
+    shared_text: tuple[HudiTable, pa.Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, rows = shared_text
+    assert max(len(one) for one in table.scan_batches(columns=["t"])) > 100
+    monkeypatch.setattr(claims, "_ROWS", 1 << 20)
+    batches = [one.column("t") for one in table.scan_batches(columns=["t"])]
+    assert max(map(len, batches)) <= (1 << 20) // 40_000
+    assert sorted(pa.chunked_array(batches).to_pylist()) == sorted(rows["t"].to_pylist())

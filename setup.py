@@ -57,7 +57,7 @@ SHARED = "lookupstore._cyutility"
 
 # Each Cython module with the files of csrc that are linked into it.
 MODULES = {
-    "lookupstore.arrow._binary": [],
+    "lookupstore.arrow._binary": ["ls_hash"],
     "lookupstore.sst._block": ["ls_block", "ls_order"],
     "lookupstore.sst._filter": ["ls_filter", "ls_hash"],
     "lookupstore.sst._map": [],

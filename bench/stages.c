@@ -196,8 +196,8 @@ static void run(const file *opened, const ls_column *column, int filtered, doubl
         double at[STAGES];
         at[0] = now();
         memset(answers, 0, sizeof answers);
-        ls_batch_filter(filtered ? &opened->filter : &none, LS_ORDER_BYTES, column, start, end,
-                        items, &count, &bad);
+        ls_batch_filter(filtered ? &opened->filter : &none, LS_ORDER_BYTES, column, NULL, start,
+                        end, items, &count, &bad);
         at[1] = now();
         ls_batch_route(&opened->fences, opened->ready, column, items, &count);
         at[2] = now();

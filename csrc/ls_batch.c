@@ -7,32 +7,43 @@
 /* Bytes of a record that are asked for ahead: for more the hardware sees a sequence. */
 #define MOST_AHEAD 256
 
+/* Which key of its column the i-th one of a batch is. */
+static inline size_t index_at(const uint32_t *places, size_t i) {
+    return places == NULL ? i : places[i];
+}
+
 ls_status ls_batch_filter(const ls_filter *filter, ls_order order, const ls_column *keys,
-                          size_t from, size_t to, ls_batch_item *items, size_t *count,
-                          size_t *bad) {
+                          const uint32_t *places, size_t from, size_t to, ls_batch_item *items,
+                          size_t *count, size_t *bad) {
     uint64_t hashes[PASS];
     uint8_t maybe[PASS];
     size_t kept = 0;
     *count = 0;
     for (size_t start = from; start < to; start += PASS) {
         size_t end = start + PASS < to ? start + PASS : to;
-        ls_status status = ls_hash_column(keys, start, end, hashes, bad);
-        if (status != LS_OK)
-            return status;
+        if (places == NULL) {
+            ls_status status = ls_hash_column(keys, start, end, hashes, bad);
+            if (status != LS_OK)
+                return status;
+        } else {
+            for (size_t i = start; i < end; i++)
+                hashes[i - start] = keys->hashes[places[i]];
+        }
         if (order != LS_ORDER_BYTES) { /* a key of a wrong size is refused whatever its hash says */
             for (size_t i = start; i < end; i++) {
+                size_t index = index_at(places, i);
                 ls_slice key = {NULL, 0};
-                (void)ls_column_get(keys, i, &key);
-                if (ls_column_is_valid(keys, i) && ls_check_key(order, key) != LS_OK) {
-                    *bad = i;
+                (void)ls_column_get(keys, index, &key);
+                if (ls_column_is_valid(keys, index) && ls_check_key(order, key) != LS_OK) {
+                    *bad = index;
                     return LS_BAD_KEY;
                 }
             }
         }
-        ls_filter_test_many(filter, keys, start, end, hashes, maybe);
+        ls_filter_test_many(filter, keys, places, start, end, hashes, maybe);
         for (size_t i = start; i < end; i++) {
             items[kept].hash = hashes[i - start];
-            items[kept].index = (uint32_t)i;
+            items[kept].index = (uint32_t)index_at(places, i);
             kept += maybe[i - start];
         }
     }

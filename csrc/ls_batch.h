@@ -17,10 +17,12 @@ typedef struct {
 
 #define LS_SEARCHED UINT32_C(0x80000000)
 
-/* Makes items of the keys [from, to) that are not null and that the filter lets pass.
+/* Makes items of the keys [from, to) that are not null and that the filter lets pass. With `places`
+ * these are the keys at places[from .. to) of the column, which are within it and have their hashes.
  * LS_BAD_KEY, LS_BAD_COLUMN: of key *bad. REQUIRES: room for to - from items. */
 ls_status ls_batch_filter(const ls_filter *filter, ls_order order, const ls_column *keys,
-                          size_t from, size_t to, ls_batch_item *items, size_t *count, size_t *bad);
+                          const uint32_t *places, size_t from, size_t to, ls_batch_item *items,
+                          size_t *count, size_t *bad);
 
 /* Sets the block of each item; items beyond the last block drop out. */
 ls_status ls_batch_route(const ls_fences *fences, const ls_ready *ready, const ls_column *keys,

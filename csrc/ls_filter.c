@@ -171,8 +171,8 @@ __attribute__((target("avx2"))) static void test_blocks_avx2(const uint8_t *bits
 }
 #endif
 
-void ls_filter_test_many(const ls_filter *filter, const ls_column *keys, size_t from, size_t to,
-                         const uint64_t *hashes, uint8_t *maybe) {
+void ls_filter_test_many(const ls_filter *filter, const ls_column *keys, const uint32_t *places,
+                         size_t from, size_t to, const uint64_t *hashes, uint8_t *maybe) {
     size_t count = to - from;
     uint64_t blocks = filter->size / LS_SPLIT_BLOCK;
     switch (filter->kind) {
@@ -194,7 +194,7 @@ void ls_filter_test_many(const ls_filter *filter, const ls_column *keys, size_t 
     case LS_FILTER_PAIMON:
         for (size_t i = 0; i < count; i++) {
             ls_slice key = {NULL, 0};
-            (void)ls_column_get(keys, from + i, &key);
+            (void)ls_column_get(keys, places == NULL ? from + i : places[from + i], &key);
             maybe[i] = (uint8_t)ls_filter_test_hashed(filter, key, hashes[i]);
         }
         return;

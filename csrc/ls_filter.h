@@ -50,10 +50,10 @@ int ls_filter_test(const ls_filter *filter, ls_slice key);
 /* The same, where ls_hash of the key is known. */
 int ls_filter_test_hashed(const ls_filter *filter, ls_slice key, uint64_t hash);
 
-/* maybe[i - from] = 0 where key i of a column is absent. `hashes`: ls_hash of each key.
- * REQUIRES: ls_column_get is LS_OK for each. */
-void ls_filter_test_many(const ls_filter *filter, const ls_column *keys, size_t from, size_t to,
-                         const uint64_t *hashes, uint8_t *maybe);
+/* maybe[i - from] = 0 where key i of a column (key places[i], unless `places` is NULL) is absent.
+ * `hashes`: ls_hash of each of these. REQUIRES: ls_column_get is LS_OK for each. */
+void ls_filter_test_many(const ls_filter *filter, const ls_column *keys, const uint32_t *places,
+                         size_t from, size_t to, const uint64_t *hashes, uint8_t *maybe);
 
 /* Hashes keys [from, to) of a column, as 64-bit numbers for either kind.
  * REQUIRES: ls_column_get is LS_OK for each. */

@@ -488,7 +488,8 @@ ls_status ls_keys_buckets(const ls_column *keys, uint32_t buckets, uint32_t *out
         ls_status status = ls_column_get(keys, i, &key);
         if (status != LS_OK)
             return status;
-        out[i] = (uint32_t)(ls_hash(key) % buckets);
+        uint64_t hash = keys->hashes == NULL ? ls_hash(key) : keys->hashes[i];
+        out[i] = (uint32_t)(hash % buckets);
     }
     return LS_OK;
 }

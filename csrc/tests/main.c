@@ -32,6 +32,7 @@ int main(int argc, char **argv) {
     test_malformed_fences();
     test_changed_fences();
     test_batches();
+    test_batches_of_places();
     test_batch_failures();
     test_batches_beside_a_cache();
     test_keys();

@@ -202,7 +202,8 @@ static size_t answer_piece(made_file *file, const ls_filter *filter, const ls_co
     size_t count = 99999, bad = 99999, expected = 0, arena_count;
     uint8_t *arenas[10000];
     int pinned = (int)below(2);
-    CHECK(ls_batch_filter(filter, file->order, keys, start, end, items, &count, &bad) == LS_OK);
+    CHECK(ls_batch_filter(filter, file->order, keys, NULL, start, end, items, &count, &bad) ==
+          LS_OK);
     CHECK(bad == 99999);
     for (size_t i = start; i < end; i++) {
         CHECK(ls_column_get(keys, i, &key) == LS_OK);
@@ -339,6 +340,46 @@ void test_batches(void) {
     }
 }
 
+/* Keys at some places of a column are those keys, with either filter. */
+void test_batches_of_places(void) {
+    for (size_t round = 0; round < 60; round++) {
+        made_file file = make_file(LS_ORDER_BYTES, COUNTED_KEYS, 1 + below(600), 0);
+        size_t count = 0, bad = 99, kept, chosen = 0, total = file.set.count;
+        made_column made = make_column(file.set.keys, total, 0);
+        uint64_t *hashes = room(8 * total);
+        CHECK(ls_hash_column(&made.column, 0, total, hashes, &bad) == LS_OK);
+        made.column.hashes = hashes;
+        uint8_t *bits = room(total + LS_SPLIT_BLOCK);
+        for (size_t i = 0; i < total + LS_SPLIT_BLOCK; i++)
+            bits[i] = (uint8_t)below(256);
+        ls_filter filter = {round % 3 == 0   ? LS_FILTER_NONE
+                            : round % 3 == 1 ? LS_FILTER_SPLIT_BLOCK
+                                             : LS_FILTER_PAIMON,
+                            bits, LS_SPLIT_BLOCK * (1 + total / LS_SPLIT_BLOCK), 3};
+        uint32_t *places = room(4 * total);
+        for (size_t i = 0; i < total; i++)
+            if (below(3) != 0)
+                places[chosen++] = (uint32_t)i;
+        ls_batch_item *items = room((chosen + 1) * sizeof *items);
+        size_t from = below(chosen + 1);
+        CHECK(ls_batch_filter(&filter, LS_ORDER_BYTES, &made.column, places, from, chosen, items,
+                              &count, &bad) == LS_OK);
+        kept = 0;
+        for (size_t i = from; i < chosen; i++)
+            if (ls_filter_test(&filter, file.set.keys[places[i]])) {
+                CHECK(kept < count && items[kept].index == places[i]);
+                CHECK(items[kept++].hash == hashes[places[i]]);
+            }
+        CHECK(kept == count);
+        free(hashes);
+        free(bits);
+        free(places);
+        free(items);
+        free_column(&made);
+        free_file(&file);
+    }
+}
+
 void test_batch_failures(void) {
     /* Keys that the order does not know are refused, nulls are not looked at. */
     const ls_slice asked[] = {slice("abcd"), slice("abc"), slice("abcd")};
@@ -346,16 +387,16 @@ void test_batch_failures(void) {
     ls_filter filter = {.kind = LS_FILTER_NONE};
     size_t count, bad = 99;
     made_column made = make_column(asked, 3, 4);
-    CHECK(ls_batch_filter(&filter, LS_ORDER_INT32, &made.column, 0, 3, items, &count, &bad) ==
+    CHECK(ls_batch_filter(&filter, LS_ORDER_INT32, &made.column, NULL, 0, 3, items, &count, &bad) ==
           LS_BAD_KEY);
     CHECK(bad == 1);
     made.column.validity = made.validity = copy("\x05", 1);
-    CHECK(ls_batch_filter(&filter, LS_ORDER_INT32, &made.column, 0, 3, items, &count, &bad) ==
+    CHECK(ls_batch_filter(&filter, LS_ORDER_INT32, &made.column, NULL, 0, 3, items, &count, &bad) ==
           LS_OK);
     CHECK(count == 2 && items[0].index == 0 && items[1].index == 2);
     /* Offsets that leave the data are, under a null too: what is there is hashed. */
     ((int32_t *)made.offsets)[2] = -1;
-    CHECK(ls_batch_filter(&filter, LS_ORDER_BYTES, &made.column, 0, 3, items, &count, &bad) ==
+    CHECK(ls_batch_filter(&filter, LS_ORDER_BYTES, &made.column, NULL, 0, 3, items, &count, &bad) ==
           LS_BAD_COLUMN);
     CHECK(bad == 1);
     free_column(&made);
@@ -377,8 +418,8 @@ void test_batch_failures(void) {
     CHECK(ls_block_record(&block, block.count - 1, &key, &value) == LS_OK);
     memset((uint8_t *)key.data + key.size, 0x80,
            (size_t)(data + file.sizes[broken] - key.data) - 8);
-    CHECK(ls_batch_filter(&filter, LS_ORDER_BYTES, &made.column, 0, file.set.count, all, &count,
-                          &bad) == LS_OK);
+    CHECK(ls_batch_filter(&filter, LS_ORDER_BYTES, &made.column, NULL, 0, file.set.count, all,
+                          &count, &bad) == LS_OK);
     CHECK(ls_batch_route(&file.fences, file.ready, &made.column, all, &count) == LS_OK);
     CHECK(count == file.set.count);
     ls_status status = ls_batch_search(file.ready, LS_ORDER_BYTES, &made.column, all, count, 0,
@@ -417,8 +458,8 @@ void test_batches_beside_a_cache(void) {
     size_t count = 0, bad;
     ls_batch_item *routed = room(file.set.count * sizeof *routed);
     ls_filter filter = {.kind = LS_FILTER_NONE};
-    CHECK(ls_batch_filter(&filter, LS_ORDER_BYTES, &made.column, 0, file.set.count, routed, &count,
-                          &bad) == LS_OK);
+    CHECK(ls_batch_filter(&filter, LS_ORDER_BYTES, &made.column, NULL, 0, file.set.count, routed,
+                          &count, &bad) == LS_OK);
     CHECK(ls_batch_route(&file.fences, file.ready, &made.column, routed, &count) == LS_OK);
     CHECK(count == file.set.count);
     for (size_t i = 0; i < file.blocks; i++)

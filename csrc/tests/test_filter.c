@@ -16,7 +16,7 @@ static void check_filter(const ls_filter *filter, const ls_column *column, const
         memcpy(moved + shift, filter->bits, filter->size);
         there.bits = moved + shift;
         CHECK(ls_hash_column(column, from, from + count, hashes, &bad) == LS_OK);
-        ls_filter_test_many(&there, column, from, from + count, hashes, maybe);
+        ls_filter_test_many(&there, column, NULL, from, from + count, hashes, maybe);
         for (size_t i = 0; i < count; i++) {
             ls_slice key = keys[from + i];
             CHECK(maybe[i] == ls_filter_test(filter, key));

@@ -51,6 +51,28 @@ cdef class BinaryColumn:
     def __len__(self):
         return self.column.length
 
+    def hash(self):
+        """Hash the values, unless they have been, and keep that for what looks them up."""
+        cdef size_t count = self.column.length, bad = 0
+        cdef ls_status status
+        cdef uint64_t *hashes
+        if self.column.hashes != NULL or count == 0:
+            return
+        owner = allocate(count * sizeof(uint64_t))
+        hashes = <uint64_t *>buffer_data(owner)
+        with nogil:
+            status = ls_hash_column(&self.column, 0, count, hashes, &bad)
+        if status != LS_OK:
+            raise ValueError(f"keys[{bad}]: the Arrow offsets point outside their data buffer")
+        self.hashes = owner
+        self.column.hashes = hashes
+
+
+cdef extern from "ls_hash.h":
+    ls_status ls_hash_column(
+        const ls_column *keys, size_t start, size_t end, uint64_t *hashes, size_t *bad
+    ) noexcept nogil
+
 
 cdef extern from * nogil:
     """

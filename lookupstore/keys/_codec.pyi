@@ -5,6 +5,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lookupstore.arrow._binary import BinaryColumn
+
 UNSIGNED: int
 SIGNED: int
 FLOAT: int
@@ -24,10 +26,10 @@ def decode(
     width: int | None,
 ) -> list[pa.Array]: ...
 def bucket_of(
-    values: pa.Array | pa.ChunkedArray | Sequence[bytes], buckets: int
+    values: BinaryColumn | pa.Array | pa.ChunkedArray | Sequence[bytes], buckets: int
 ) -> npt.NDArray[np.uint32]: ...
 def by_bucket(
-    values: pa.Array | pa.ChunkedArray | Sequence[bytes], buckets: int
+    values: BinaryColumn | pa.Array | pa.ChunkedArray | Sequence[bytes], buckets: int
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]: ...
 
 __test__: dict[str, Any]

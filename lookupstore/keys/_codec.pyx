@@ -248,9 +248,13 @@ cdef int check_field(ls_status status, str name, size_t bad) except -1:
     return check(status)
 
 
+cdef BinaryColumn as_column(values):
+    return values if isinstance(values, BinaryColumn) else BinaryColumn(values, "keys")
+
+
 def bucket_of(values, buckets):
     """Return the bucket of each key: XXH64 of its bytes, seed 0, modulo `buckets`."""
-    cdef BinaryColumn column = BinaryColumn(values, "keys")
+    cdef BinaryColumn column = as_column(values)
     cdef uint32_t count
     cdef ls_status status
     if not 1 <= buckets <= 0xFFFFFFFF:

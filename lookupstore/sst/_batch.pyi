@@ -73,12 +73,10 @@ class Spread:
 
 @final
 class Part(Answers):
-    def __new__(cls, length: int, whole: Spread, places: npt.NDArray[np.uint32]) -> Self: ...
+    def __new__(cls, length: int, spread: Spread, places: npt.NDArray[np.uint32]) -> Self: ...
 
 @disjoint_base
 class Batch:
     def __new__(cls, lookup: Lookup, keys: BinaryColumn, taker: Answers) -> Self: ...
-
-def hash_keys(keys: BinaryColumn) -> None: ...
 
 __test__: dict[str, Any]

@@ -48,9 +48,6 @@ cdef extern from "ls_bytes.h":
 
 cdef extern from "ls_hash.h":
     uint64_t ls_hash(ls_slice key) noexcept nogil
-    ls_status ls_hash_column(
-        const ls_column *keys, size_t start, size_t end, uint64_t *hashes, size_t *bad
-    ) noexcept nogil
 
 
 cdef extern from "ls_fences.h":
@@ -79,8 +76,8 @@ cdef extern from "ls_batch.h":
         uint32_t index
         uint32_t block
     ls_status ls_batch_filter(
-        const ls_filter *filter, ls_order order, const ls_column *keys, size_t start, size_t end,
-        ls_batch_item *items, size_t *count, size_t *bad) noexcept nogil
+        const ls_filter *filter, ls_order order, const ls_column *keys, const uint32_t *places,
+        size_t start, size_t end, ls_batch_item *items, size_t *count, size_t *bad) noexcept nogil
     ls_status ls_batch_route(
         const ls_fences *fences, const ls_ready *ready, const ls_column *keys,
         ls_batch_item *items, size_t *count) noexcept nogil
@@ -125,6 +122,8 @@ cdef size_t MOST_AHEAD = 256 << 20
 
 cdef ls_filter NO_FILTER
 NO_FILTER.kind = LS_FILTER_NONE
+
+cdef uint32_t NO_PLACES  # what no place points to
 
 
 cdef class Lookup:
@@ -281,6 +280,12 @@ cdef class Answers:
     def __cinit__(self, size_t length, *given):
         self.length = length
 
+    cdef int check_length(self, size_t length) except -1:
+        """Raise unless there is room for the answers to so many keys."""
+        if self.length != length:
+            raise ValueError(f"room for {self.length} answers to {length} keys")
+        return 0
+
     cdef bint begin(self, batch) except -1:
         """Take note of the batch whose answers come next; return whether they are to come now."""
         return True
@@ -288,7 +293,8 @@ cdef class Answers:
     cdef bint take(self, const ls_slice *answers, size_t start, size_t count) noexcept nogil:
         """Copy the answers to keys `start` and following, and count `missing`; False: not yet.
 
-        An answer without data is to a key that is missing. `start` is a multiple of 8.
+        An answer without data is to a key that is missing. Without `places`, `start` is a multiple
+        of 8.
         """
         return False
 
@@ -390,7 +396,10 @@ cdef class Spread:
         free(self.pointers)
 
     def part(self, const uint32_t[::1] places not None):
-        """Return what takes the answers of one file: to the keys at `places`, which ascend."""
+        """Return what takes the answers of one file: to the keys at `places`, which ascend.
+
+        The file is given all keys.
+        """
         return Part(places.shape[0], self, places)
 
     def answer(self, Answers answers not None):
@@ -400,8 +409,7 @@ cdef class Spread:
         cdef size_t together = PIECE * min(files, MOST_TOGETHER)
         cdef Need need = NOTHING
         cdef Batch batch
-        if answers.length != self.length:
-            raise ValueError(f"room for {answers.length} answers to {self.length} keys")
+        answers.check_length(self.length)
         self.point_at_batches()
         try:
             while start < self.length:
@@ -451,41 +459,47 @@ cdef class Spread:
 cdef class Part(Answers):
     """The answers of one file, each put where it belongs among those of all files."""
 
-    cdef Spread whole
-    cdef const uint32_t[::1] places
+    cdef Spread spread
+    cdef const uint32_t[::1] given  # the places
     cdef bint stay           # what is found is kept by who finds it
     cdef uint8_t *arena      # else it is copied to here
     cdef size_t room
 
-    def __cinit__(self, size_t length, Spread whole not None, const uint32_t[::1] places not None):
+    def __cinit__(
+            self, size_t length, Spread spread not None, const uint32_t[::1] places not None):
         cdef size_t i
-        self.whole = whole
-        self.places = places
+        self.spread = spread
+        self.whole = spread.answers
+        self.given = places
+        self.places = &places[0] if length > 0 else &NO_PLACES
         for i in range(length):
-            if places[i] >= whole.length:
-                raise IndexError(f"place {places[i]} of {whole.length}")
+            if places[i] >= spread.length:
+                raise IndexError(f"place {places[i]} of {spread.length}")
             if i > 0 and places[i] <= places[i - 1]:
                 raise ValueError(f"places do not ascend: {places[i - 1]}, then {places[i]}")
+
+    cdef int check_length(self, size_t length) except -1:
+        if self.spread.length != length:
+            raise ValueError(f"{length} keys; give all {self.spread.length} of the files")
+        return 0
 
     cdef bint begin(self, batch) except -1:
         cdef Lookup lookup = (<Batch>batch).lookup
         # A local copy in use keeps its room from others: it is not kept until all have answered.
         self.stay = lookup.in_place and not lookup.is_copy
         if self.stay:
-            (<Batch>batch).wait(self.places)
-            self.whole.batches.append(batch)
+            (<Batch>batch).wait()
+            self.spread.batches.append(batch)
         return not self.stay
 
     cdef bint take(self, const ls_slice *answers, size_t start, size_t count) noexcept nogil:
         cdef ls_slice *answer
         cdef size_t i
         # A value without bytes needs no room, but an address.
-        if not self.stay and (
-                self.arena == NULL or ls_batch_size(answers, count) > self.room):
+        if not self.stay and (self.arena == NULL or self.size(start, count) > self.room):
             return False
-        for i in range(count):
-            answer = self.whole.answers + self.places[start + i]
-            answer[0] = answers[i]
+        for i in range(start, start + count):
+            answer = self.whole + self.places[i]
             if answer.data == NULL:
                 self.missing += 1
             elif not self.stay:
@@ -495,30 +509,20 @@ cdef class Part(Answers):
                 self.room -= answer.size
         return True
 
+    cdef size_t size(self, size_t start, size_t count) noexcept nogil:
+        """Bytes of some of the answers."""
+        cdef size_t i, size = 0
+        for i in range(start, start + count):
+            size += self.whole[self.places[i]].size
+        return size
+
     cdef int prepare(self, const ls_slice *answers, size_t start, size_t count) except -1:
-        cdef size_t needed = ls_batch_size(answers, count)
+        cdef size_t needed = self.size(start, count)
         arena = allocate(needed + 1)
-        self.whole.arenas.append(arena)
+        self.spread.arenas.append(arena)
         self.arena = <uint8_t *>buffer_data(arena)
         self.room = needed
         return 0
-
-
-def hash_keys(BinaryColumn keys not None):
-    """Hash keys, and let them keep their hashes: lookups in several files need these once."""
-    cdef size_t count = keys.column.length, bad = 0
-    cdef ls_status status
-    cdef uint64_t *hashes
-    if keys.column.hashes != NULL or count == 0:
-        return
-    owner = allocate(count * sizeof(uint64_t))
-    hashes = <uint64_t *>buffer_data(owner)
-    with nogil:
-        status = ls_hash_column(&keys.column, 0, count, hashes, &bad)
-    if status != LS_OK:
-        raise ValueError(f"keys[{bad}]: the Arrow offsets point outside their data buffer")
-    keys.hashes = owner
-    keys.column.hashes = hashes
 
 
 # What a batch needs from Python before it can go on.
@@ -543,13 +547,15 @@ cdef class Batch:
     cdef const ls_fences *fences
     cdef const ls_filter *file_filter
     cdef const ls_filter *filter  # asked for the piece
-    cdef const uint32_t[::1] places  # of keys among those of other files, if it waits for these
-    cdef size_t until           # keys to find before it waits
+    cdef size_t length          # keys to find
+    cdef size_t until           # so many before it waits
     cdef size_t start, end      # the piece
     cdef bint routed            # the piece has its items
     cdef size_t room            # keys that the next two arrays hold
     cdef ls_batch_item *items   # of the piece: keys that may be there
-    cdef ls_slice *answers      # of the piece, one a key
+    cdef ls_slice *answers      # one per key, of the piece or of all files
+    cdef ls_slice *own          # of the piece
+    cdef size_t first           # the key of the first of these
     cdef size_t count           # items
     cdef size_t negatives       # keys that the filter ruled out
     cdef size_t routed_keys     # keys that were looked for in a block
@@ -573,20 +579,20 @@ cdef class Batch:
         self.fences = &lookup.fences
         self.filter = self.file_filter = &lookup.filter.filter
         self.arenas = []
-        if taker.length != length:
-            raise ValueError(f"room for {taker.length} answers to {length} keys")
+        taker.check_length(length)
+        if taker.places != NULL:
+            keys.hash()
         self.taker = taker
-        self.until = length
+        self.length = self.until = taker.length
 
-    cdef int wait(self, const uint32_t[::1] places) except -1:
-        """Find no key before `go_on_to` says so; `places` says where they are among all keys."""
-        self.places = places
+    cdef int wait(self) except -1:
+        """Find no key before `go_on_to` says so."""
         self.until = 0
         return 0
 
     def __dealloc__(self):
         free(self.items)
-        free(self.answers)
+        free(self.own)
 
     cdef int find(self) except -1:
         cdef Need need
@@ -616,7 +622,7 @@ cdef class Batch:
                     return need
             self.status = ls_batch_search(
                 self.table.ready, self.order, &self.keys.column, self.items,
-                self.count, self.start, self.answers, &left, &self.bad_block)
+                self.count, self.first, self.answers, &left, &self.bad_block)
             if self.status != LS_OK:
                 return BLOCK_ERROR
             if left > 0:
@@ -627,7 +633,7 @@ cdef class Batch:
 
     cdef Need go_on_to(self, size_t end) noexcept nogil:
         """Find the keys whose places are before `end`, or say what Python is needed for."""
-        while self.until < self.keys.column.length and self.places[self.until] < end:
+        while self.until < self.length and self.taker.places[self.until] < end:
             self.until += 1
         return self.go_on()
 
@@ -636,12 +642,19 @@ cdef class Batch:
         cdef size_t rest = self.until - self.start
         # Where blocks may go, each is looked at once for all its keys.
         cdef size_t length = rest if self.evictable else min(rest, PIECE)
+        cdef const uint32_t *places = self.taker.places
+        cdef size_t i
         if length > self.room:
             return MEMORY
         self.end = self.start + length
-        memset(self.answers, 0, length * sizeof(ls_slice))
+        if places == NULL:
+            self.first = self.start
+            memset(self.answers, 0, length * sizeof(ls_slice))
+        else:  # some may be of an earlier reader of the file
+            for i in range(self.start, self.end):
+                memset(&self.answers[places[i]], 0, sizeof(ls_slice))
         self.status = ls_batch_filter(
-            self.filter, self.order, &self.keys.column, self.start, self.end,
+            self.filter, self.order, &self.keys.column, places, self.start, self.end,
             self.items, &self.count, &self.bad_key)
         if self.status != LS_OK:
             return KEY_ERROR
@@ -695,13 +708,16 @@ cdef class Batch:
 
     cdef int grow(self) except -1:
         """Make room for a piece."""
-        cdef size_t rest = self.keys.column.length - self.start
+        cdef size_t rest = self.length - self.start
         cdef size_t length = rest if self.evictable else min(rest, PIECE)
         free(self.items)
-        free(self.answers)
         self.room = 0
         self.items = <ls_batch_item *>malloc(length * sizeof(ls_batch_item))
-        self.answers = <ls_slice *>malloc(length * sizeof(ls_slice))
+        if self.taker.whole != NULL:
+            self.answers = self.taker.whole
+        else:
+            free(self.own)
+            self.answers = self.own = <ls_slice *>malloc(length * sizeof(ls_slice))
         if self.items == NULL or self.answers == NULL:
             raise MemoryError()
         self.room = length
@@ -737,12 +753,12 @@ cdef class Batch:
 
     cdef int stage(self) except -1:
         """Copy what has been found, and let go of the blocks that it was found in."""
-        cdef size_t size = ls_batch_stage_size(self.items, self.count, self.start, self.answers)
+        cdef size_t size = ls_batch_stage_size(self.items, self.count, self.first, self.answers)
         arena = allocate(size + 1)
         self.arenas.append(arena)
         cdef uint8_t *bytes = <uint8_t *>buffer_data(arena)
         with nogil:
-            ls_batch_stage(self.items, self.count, self.start, self.answers, bytes)
+            ls_batch_stage(self.items, self.count, self.first, self.answers, bytes)
             self.count = self.pinned = ls_batch_drop_searched(
                 self.table.pins, self.items, self.count)
         self.table.cache.trim()

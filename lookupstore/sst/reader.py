@@ -13,7 +13,7 @@ import pyarrow as pa
 from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.errors import ClosedError, CorruptionError
 from lookupstore.keywords import keyword_only
-from lookupstore.sst._batch import Answers, Lookup, hash_keys
+from lookupstore.sst._batch import Answers, Lookup
 from lookupstore.sst._block import Block
 from lookupstore.sst._filter import Filter
 from lookupstore.sst._table import BlockTable
@@ -52,7 +52,7 @@ def hashed_keys(keys: Any) -> BinaryColumn:
     2
     """
     column = BinaryColumn(keys, "keys")
-    hash_keys(column)
+    column.hash()
     return column
 
 
@@ -301,7 +301,9 @@ class Reader:
             ValueError: `answers` has room for another number of keys.
             Exception: what `answers` says of a value.
         """
-        self._search().answer(BinaryColumn(keys, "keys"), answers)
+        if not isinstance(keys, BinaryColumn):
+            keys = BinaryColumn(keys, "keys")
+        self._search().answer(keys, answers)
 
     def contains_many(self, keys: Any) -> pa.Array:
         """Return which of many keys are there, as a boolean array of length n."""

@@ -5,10 +5,10 @@ Keys are encoded and rows packed here; `store` knows what people call them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import NoReturn, TypeAlias, TypeVar
+from typing import NoReturn, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,15 +19,14 @@ from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.keys._codec import bucket_of, by_bucket
 from lookupstore.sorting.runs import BATCH_BYTES, RepeatedKeyError, merge
 from lookupstore.sst import Reader
-from lookupstore.sst._batch import Spread
+from lookupstore.sst._batch import Found, Spread
+from lookupstore.sst.reader import hashed_keys
 from lookupstore.storage.location import Location
 from lookupstore.store.files import BucketFiles
 from lookupstore.store.manifest import DATA_FOLDER, Manifest
 
 #: Where some keys are in a call, ascending.
 Positions: TypeAlias = "npt.NDArray[np.uint32]"
-
-A = TypeVar("A")
 
 _ROWS = "rows of the store's value columns"
 
@@ -73,15 +72,9 @@ class BucketReads:
         if self._manifest.buckets == 1:
             for bucket in self._files:
                 return self._files.ask(bucket, lambda reader: reader.contains_many(keys))
-        answer = np.zeros(len(keys), dtype=bool)
-        places = self._places(keys)
-
-        def ask(positions: Positions, reader: Reader) -> pa.BooleanArray:
-            return reader.contains_many(keys.take(pa.array(positions)))
-
-        for bucket, present in self._ask_each(places, ask).items():
-            answer[places[bucket]] = present.to_numpy(zero_copy_only=False)
-        return pa.array(answer)
+        found = Found(len(keys))
+        self._spread(keys)[1].answer(found)
+        return found.array()
 
     def found(self, keys: pa.Array, names: Sequence[str]) -> tuple[pa.BooleanArray, pa.RecordBatch]:
         """Return which of some encoded keys there are, and columns of the row at each.
@@ -92,13 +85,7 @@ class BucketReads:
         if self._manifest.buckets == 1:
             for bucket in self._files:
                 return self._read(bucket, keys, names)
-        places = self._places(keys)
-        rows = Spread(len(keys))
-
-        def ask(positions: Positions, reader: Reader) -> None:
-            reader.answer(keys.take(pa.array(positions)), rows.part(positions))
-
-        self._ask_each(places, ask)
+        places, rows = self._spread(keys)
         try:
             return self._manifest.row_schema.read(len(keys), names, rows.answer)
         except FormatError as error:
@@ -168,23 +155,23 @@ class BucketReads:
         if held:
             yield self._decoded(_one_batch(held), schema, names)
 
-    def _places(self, keys: pa.Array) -> dict[int, Positions]:
-        """Return which of some keys fall into each bucket that has a file."""
+    def _spread(self, keys: pa.Array) -> tuple[dict[int, Positions], Spread]:
+        """Return which keys fall into each bucket that has a file, and what these answer."""
+        hashed = hashed_keys(keys)
         # A null key falls into some bucket, where no reader finds it.
-        positions, starts = by_bucket(keys, self._manifest.buckets)
-        return {
+        positions, starts = by_bucket(hashed, self._manifest.buckets)
+        places = {
             bucket: positions[starts[bucket] : starts[bucket + 1]]
             for bucket in self._files
             if starts[bucket] < starts[bucket + 1]
         }
+        rows = Spread(len(keys))
 
-    def _ask_each(
-        self, places: dict[int, Positions], question: Callable[[Positions, Reader], A]
-    ) -> dict[int, A]:
-        """Return what each bucket answers to a question about the keys that are in it."""
-        return self._files.ask_each(
-            {bucket: partial(question, positions) for bucket, positions in places.items()}
-        )
+        def ask(own: Positions, reader: Reader) -> None:
+            reader.answer(hashed, rows.part(own))
+
+        self._files.ask_each({bucket: partial(ask, own) for bucket, own in places.items()})
+        return places, rows
 
     def _read(
         self, bucket: int, keys: pa.Array, names: Sequence[str]

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.sst import Reader, Writer
-from lookupstore.sst._batch import hash_keys
 from lookupstore.sst.reader import hashed_keys
 
 KEYS = st.sets(st.binary(max_size=4), max_size=60)
@@ -49,7 +48,7 @@ def test_many_keys(tmp_path: Path) -> None:
         writer.put_many(keys[::10], keys[::10])
     with Reader(tmp_path / "a.sst") as reader:
         hashed = hashed_keys(keys)
-        hash_keys(hashed)  # once more does nothing
+        hashed.hash()  # once more does nothing
         assert reader.get_many(hashed).equals(reader.get_many(keys))
         assert reader.get_many(hashed).null_count == 180_000
         assert reader.filter_negatives > 400_000
@@ -59,4 +58,4 @@ def test_offsets_that_leave_the_data(tmp_path: Path) -> None:
     offsets = pa.py_buffer(b"".join(end.to_bytes(4, "little") for end in (0, 99, 2)))
     wrong = pa.Array.from_buffers(pa.binary(), 2, [None, offsets, pa.py_buffer(b"ab")])
     with pytest.raises(ValueError, match=r"keys\[0\]: the Arrow offsets"):
-        hash_keys(BinaryColumn(wrong))
+        BinaryColumn(wrong).hash()

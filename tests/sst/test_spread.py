@@ -143,9 +143,12 @@ def test_room_and_places_are_checked(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="room for 2 answers to 3 keys"):
         rows.answer(Values(2))
     write(tmp_path / "a.sst", 0, 10)
-    with Reader(tmp_path / "a.sst") as reader:
-        with pytest.raises(ValueError, match="1 keys; give all 3 of the files"):
-            reader.answer([b"1"], rows.part(np.array([0], dtype=np.uint32)))
+    part = rows.part(np.array([0], dtype=np.uint32))
+    with (
+        Reader(tmp_path / "a.sst") as reader,
+        pytest.raises(ValueError, match="1 keys; give all 3 of the files"),
+    ):
+        reader.answer([b"1"], part)
 
 
 @pytest.mark.parametrize("damaged", range(FILES))

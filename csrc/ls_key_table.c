@@ -46,7 +46,7 @@ static inline uint64_t *slot_of(const ls_key_table *table, ls_slice key, uint64_
             return slot;
         if (tag_of(*slot) != tag_of(hash))
             continue;
-        ls_slice other;
+        ls_slice other = {NULL, 0};
         (void)ls_column_get(&table->keys, (uint32_t)*slot - 1, &other); /* it was read before */
         if (other.size == key.size && memcmp(other.data, key.data, key.size) == 0)
             return slot;

@@ -55,6 +55,17 @@ COMPILE_ARGS = [
 # What Cython needs for typed memoryviews, 20,000 lines of C: once, and not in each module.
 SHARED = "lookupstore._cyutility"
 
+# What a lookup needs of csrc, each file of which refers to others.
+SEARCH = [
+    "ls_batch",
+    "ls_block",
+    "ls_fences",
+    "ls_filter",
+    "ls_hash",
+    "ls_order",
+    "ls_slots",
+]
+
 # Each Cython module with the files of csrc that are linked into it.
 MODULES = {
     "lookupstore.arrow._binary": ["ls_hash"],
@@ -63,15 +74,9 @@ MODULES = {
     "lookupstore.sst._map": [],
     "lookupstore.sst._table": ["ls_slots", "ls_hash", "ls_block", "ls_order"],
     "lookupstore.storage._writeback": [],
-    "lookupstore.sst._batch": [
-        "ls_batch",
-        "ls_block",
-        "ls_fences",
-        "ls_filter",
-        "ls_hash",
-        "ls_order",
-        "ls_slots",
-    ],
+    "lookupstore.sst._answers": SEARCH,
+    "lookupstore.sst._batch": SEARCH,
+    "lookupstore.sst._spread": [],
     "lookupstore.sorting._sort": ["ls_gather", "ls_sort", "ls_order"],
     "lookupstore.keys._codec": ["ls_keys", "ls_hash"],
     "lookupstore.rows._codec": ["ls_rows"],

@@ -5,7 +5,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from typing_extensions import Self
 
-from lookupstore.sst._batch import Answers
+from lookupstore.sst._answers import Answers
 
 class BadRowError(Exception): ...
 

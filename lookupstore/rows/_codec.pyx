@@ -13,7 +13,7 @@ from lookupstore.arrow._binary cimport (
     LS_BAD_ROW, LS_NO_SPACE, LS_OK, LS_TOO_LARGE, BinaryColumn, allocate, ls_column, ls_slice,
     ls_status, prefer_huge_pages,
 )
-from lookupstore.sst._batch cimport Answers
+from lookupstore.sst._answers cimport Answers
 
 
 cdef extern from "ls_rows.h":

@@ -1,20 +1,111 @@
 from libc.stddef cimport size_t
-from libc.stdint cimport uint8_t, uint32_t
+from libc.stdint cimport uint32_t, uint64_t
 
-from lookupstore.arrow._binary cimport ls_slice
+from lookupstore.arrow._binary cimport BinaryColumn, ls_slice, ls_status
+from lookupstore.sst._answers cimport Answers
+from lookupstore.sst._block cimport Block, ls_block, ls_order
+from lookupstore.sst._filter cimport Filter, ls_filter
+from lookupstore.sst._map cimport FileMap
+from lookupstore.sst._table cimport BlockTable, ReadyBlock
 
 
-cdef class Answers:
-    cdef size_t length
-    cdef size_t missing     # of those that were taken
-    cdef uint8_t *present   # bitmap of keys that are there
-    # Of one file among several: which of their keys are its own, and room for the answers to all,
-    # which `take` is then given. NULL: all keys, a piece after the other.
-    cdef const uint32_t *places
-    cdef ls_slice *whole
+cdef extern from "ls_fences.h":
+    ctypedef struct ls_fence_node:
+        pass
+    ctypedef struct ls_fence:
+        pass
+    ctypedef struct ls_fences:
+        const ls_block *index
+        ls_order order
+        ls_fence_node *nodes
+        ls_fence *fences
+        uint32_t *starts
+        size_t node_count
+        size_t fence_count
+        size_t start_count
+        int repeats
 
-    cdef int check_length(self, size_t length) except -1
-    cdef bint begin(self, batch) except -1
-    cdef bint take(self, const ls_slice *answers, size_t start, size_t count) noexcept nogil
-    cdef int prepare(self, const ls_slice *answers, size_t start, size_t count) except -1
-    cdef size_t ahead(self, size_t needed, size_t end) noexcept
+
+cdef extern from "ls_batch.h":
+    ctypedef struct ls_batch_item:
+        uint64_t hash
+        uint32_t index
+        uint32_t block
+
+
+cdef enum:
+    # Keys answered before the next ones are looked at, where blocks stay: what was found is still
+    # in the processor's caches when it is copied. A multiple of 8, the bits of a byte of a bitmap.
+    PIECE = 1024
+
+
+# What a batch needs from Python before it can go on.
+cdef enum Need:
+    NOTHING
+    MEMORY      # for the keys of a piece
+    KEY_ERROR   # to refuse a key
+    INDEX_ERROR
+    BLOCK_ERROR
+    BLOCKS      # that are not ready
+    ANSWERS     # to be prepared for the piece
+
+
+cdef class Lookup:
+    cdef readonly Block index
+    cdef readonly Filter filter
+    cdef readonly BlockTable table
+    cdef object load
+    cdef FileMap map
+    cdef object check
+    cdef object fill
+    cdef ls_fences fences
+    cdef readonly size_t filter_negatives  # keys of batches that the filter ruled out
+    cdef readonly size_t blocks_read       # blocks that `load` was called for
+    cdef readonly size_t block_uses        # keys that were looked for in a block
+
+    cdef int check_index(self, ls_status status) except -1
+    cdef ReadyBlock ready_block(self, size_t number)
+    cdef int check_file(self) except -1
+    cdef int count(self, Batch batch) except -1
+
+
+cdef class Batch:
+    cdef Lookup lookup
+    cdef BlockTable table
+    cdef bint evictable         # some block was, when this batch last had the GIL
+    cdef BinaryColumn keys
+    cdef ls_order order
+    cdef const ls_fences *fences
+    cdef const ls_filter *file_filter
+    cdef const ls_filter *filter  # asked for the piece
+    cdef size_t length          # keys to find
+    cdef size_t until           # so many before it waits
+    cdef size_t start, end      # the piece
+    cdef bint routed            # the piece has its items
+    cdef size_t room            # keys that the next two arrays hold
+    cdef ls_batch_item *items   # of the piece: keys that may be there
+    cdef ls_slice *answers      # one per key, of the piece or of all files
+    cdef ls_slice *own          # of the piece
+    cdef size_t first           # the key of the first of these
+    cdef size_t count           # items
+    cdef size_t negatives       # keys that the filter ruled out
+    cdef size_t routed_keys     # keys that were looked for in a block
+    cdef size_t pinned          # items that hold a pin
+    cdef bint more              # blocks of the piece were not loaded for want of room
+    cdef list arenas            # what answers point into whose blocks have gone
+    cdef ls_status status
+    cdef size_t bad_key
+    cdef uint32_t bad_block
+    cdef Answers taker
+
+    cdef int wait(self) except -1
+    cdef int find(self) except -1
+    cdef Need go_on(self) noexcept nogil
+    cdef Need go_on_to(self, size_t end) noexcept nogil
+    cdef Need route(self) noexcept nogil
+    cdef bint take(self) noexcept nogil
+    cdef int provide(self, Need need) except -1
+    cdef int grow(self) except -1
+    cdef bint load_missing(self) except -1
+    cdef int stage(self) except -1
+    cdef int refuse(self) except -1

@@ -1,12 +1,11 @@
 from collections.abc import Callable
-from typing import Any, TypeVar, final
+from typing import Any, TypeVar
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from typing_extensions import Self, disjoint_base
 
 from lookupstore.arrow._binary import BinaryColumn
+from lookupstore.sst._answers import Answers
 from lookupstore.sst._block import Block
 from lookupstore.sst._filter import Filter
 from lookupstore.sst._map import FileMap
@@ -48,32 +47,6 @@ class Lookup:
     def get_many(self, keys: BinaryColumn) -> pa.LargeBinaryArray: ...
     def contains_many(self, keys: BinaryColumn) -> pa.BooleanArray: ...
     def answer(self, keys: BinaryColumn, answers: Answers) -> None: ...
-
-@disjoint_base
-class Answers:
-    def __new__(cls, length: int, *given: Any) -> Self: ...
-
-@final
-class Found(Answers):
-    def __new__(cls, length: int) -> Self: ...
-    def array(self) -> pa.BooleanArray: ...
-
-@final
-class Values(Answers):
-    def __new__(cls, length: int) -> Self: ...
-    def array(self) -> pa.LargeBinaryArray: ...
-
-@final
-class Spread:
-    def __new__(cls, length: int) -> Self: ...
-    @property
-    def length(self) -> int: ...
-    def part(self, places: npt.NDArray[np.uint32]) -> Part: ...
-    def answer(self, answers: Answers) -> None: ...
-
-@final
-class Part(Answers):
-    def __new__(cls, length: int, spread: Spread, places: npt.NDArray[np.uint32]) -> Self: ...
 
 @disjoint_base
 class Batch:

@@ -4,13 +4,12 @@ A batch goes through the filter, to its blocks and to its records without the GI
 for blocks that are not ready, and for memory.
 """
 
-cimport cython
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memset
 
-import pyarrow as pa
+from lookupstore.sst._answers import Found, Values
 
 from lookupstore.arrow._binary cimport (
     LS_BAD_KEY,
@@ -22,9 +21,9 @@ from lookupstore.arrow._binary cimport (
     ls_column_get,
     ls_slice,
     ls_status,
-    prefer_huge_pages,
 )
-from lookupstore.sst._block cimport LS_ORDER_BYTES, Block, check_key, ls_block, ls_order
+from lookupstore.sst._answers cimport Answers
+from lookupstore.sst._block cimport LS_ORDER_BYTES, Block, check_key, ls_order
 from lookupstore.sst._filter cimport (
     LS_FILTER_NONE,
     Filter,
@@ -42,39 +41,17 @@ from lookupstore.sst._table cimport (
 )
 
 
-cdef extern from "ls_bytes.h":
-    void LS_PREFETCH(const void *address) noexcept nogil
-
-
 cdef extern from "ls_hash.h":
     uint64_t ls_hash(ls_slice key) noexcept nogil
 
 
 cdef extern from "ls_fences.h":
-    ctypedef struct ls_fence_node:
-        pass
-    ctypedef struct ls_fence:
-        pass
-    ctypedef struct ls_fences:
-        const ls_block *index
-        ls_order order
-        ls_fence_node *nodes
-        ls_fence *fences
-        uint32_t *starts
-        size_t node_count
-        size_t fence_count
-        size_t start_count
-        int repeats
     ls_status ls_fences_build(ls_fences *fences) noexcept nogil
     ls_status ls_fences_route(
         const ls_fences *fences, ls_slice key, uint32_t *block) noexcept nogil
 
 
 cdef extern from "ls_batch.h":
-    ctypedef struct ls_batch_item:
-        uint64_t hash
-        uint32_t index
-        uint32_t block
     ls_status ls_batch_filter(
         const ls_filter *filter, ls_order order, const ls_column *keys, const uint32_t *places,
         size_t start, size_t end, ls_batch_item *items, size_t *count, size_t *bad) noexcept nogil
@@ -98,32 +75,14 @@ cdef extern from "ls_batch.h":
         uint8_t *arena) noexcept nogil
     size_t ls_batch_drop_searched(
         uint32_t *pins, ls_batch_item *items, size_t count) noexcept nogil
-    size_t ls_batch_size(const ls_slice *answers, size_t count) noexcept nogil
-    size_t ls_batch_gather(
-        const ls_slice *answers, size_t count, int64_t *offsets, uint8_t *validity,
-        uint8_t *data) noexcept nogil
-    size_t ls_batch_found(const ls_slice *answers, size_t count, uint8_t *bitmap) noexcept nogil
 
 
 # Blocks decoded at one time for one call, in bytes: what a call may hold beside its answers and the
 # cache.
 GROUP_BYTES = 32 << 20
 
-# Keys answered before the next ones are looked at, where blocks stay: what was found is still in
-# the processor's caches when it is copied. A multiple of 8, the bits of a byte of a bitmap.
-cdef size_t PIECE = 1024
-
-# Files that are asked together have so many pieces of keys between them, at most: their values are
-# to be in the processor's caches when they are read.
-cdef size_t MOST_TOGETHER = 8
-
-# Bytes of answers for which there may be room before they come. Other keys may have no such values.
-cdef size_t MOST_AHEAD = 256 << 20
-
 cdef ls_filter NO_FILTER
 NO_FILTER.kind = LS_FILTER_NONE
-
-cdef uint32_t NO_PLACES  # what no place points to
 
 
 cdef class Lookup:
@@ -133,18 +92,6 @@ cdef class Lookup:
     opened, which is asked after every lookup in the file's `map` (None: the file is not mapped).
     `fill(numbers)` is told which blocks are loaded next (None: the file is complete).
     """
-
-    cdef readonly Block index
-    cdef readonly Filter filter
-    cdef readonly BlockTable table
-    cdef object load
-    cdef FileMap map
-    cdef object check
-    cdef object fill
-    cdef ls_fences fences
-    cdef readonly size_t filter_negatives  # keys of batches that the filter ruled out
-    cdef readonly size_t blocks_read       # blocks that `load` was called for
-    cdef readonly size_t block_uses        # keys that were looked for in a block
 
     def __cinit__(self, Block index not None, Filter filter not None, BlockTable table not None,
                   load not None, FileMap map=None, check=None, fill=None):
@@ -250,13 +197,13 @@ cdef class Lookup:
 
     def get_many(self, BinaryColumn keys not None):
         """Return a large_binary array: row i answers key i, null where it is missing."""
-        cdef Values values = Values(len(keys))
+        values = Values(len(keys))
         self.answer(keys, values)
         return values.array()
 
     def contains_many(self, BinaryColumn keys not None):
         """Return a boolean array: row i tells whether key i is there."""
-        cdef Found found = Found(len(keys))
+        found = Found(len(keys))
         self.answer(keys, found)
         return found.array()
 
@@ -274,298 +221,8 @@ cdef class Lookup:
         return 0
 
 
-cdef class Answers:
-    """Take what a batch finds, a piece after the other, for `length` keys."""
-
-    def __cinit__(self, size_t length, *given):
-        self.length = length
-
-    cdef int check_length(self, size_t length) except -1:
-        """Raise unless there is room for the answers to so many keys."""
-        if self.length != length:
-            raise ValueError(f"room for {self.length} answers to {length} keys")
-        return 0
-
-    cdef bint begin(self, batch) except -1:
-        """Take note of the batch whose answers come next; return whether they are to come now."""
-        return True
-
-    cdef bint take(self, const ls_slice *answers, size_t start, size_t count) noexcept nogil:
-        """Copy the answers to keys `start` and following, and count `missing`; False: not yet.
-
-        An answer without data is to a key that is missing. Without `places`, `start` is a multiple
-        of 8.
-        """
-        return False
-
-    cdef int prepare(self, const ls_slice *answers, size_t start, size_t count) except -1:
-        """Do what it takes for `take` to succeed with these, or raise what is wrong with them."""
-        raise NotImplementedError
-
-    cdef size_t ahead(self, size_t needed, size_t end) noexcept:
-        """Bytes to make room for, if the first `end` answers need so many."""
-        cdef double guess = 1.02 * <double>needed / end * self.length
-        cdef size_t most = max(2 * needed, MOST_AHEAD)
-        if end == self.length:
-            return needed
-        return max(needed, <size_t>min(guess, <double>most))  # what is too much goes back later
-
-
-@cython.final
-cdef class Found(Answers):
-    """Say which keys are there."""
-
-    cdef object bits
-
-    def __cinit__(self, size_t length):
-        self.bits = allocate((length + 7) // 8)
-        memset(<void *>buffer_data(self.bits), 0, (length + 7) // 8)
-        self.present = <uint8_t *>buffer_data(self.bits)
-
-    cdef bint take(self, const ls_slice *answers, size_t start, size_t count) noexcept nogil:
-        self.missing += ls_batch_found(answers, count, self.present + start // 8)
-        return True
-
-    def array(self):
-        return pa.Array.from_buffers(pa.bool_(), self.length, [None, self.bits])
-
-
-@cython.final
-cdef class Values(Answers):
-    """Copy values into a large_binary array."""
-
-    cdef object bits, offsets, data
-    cdef int64_t *ends
-    cdef uint8_t *bytes
-    cdef size_t capacity
-
-    def __cinit__(self, size_t length):
-        self.bits = allocate((length + 7) // 8)
-        memset(<void *>buffer_data(self.bits), 0, (length + 7) // 8)
-        self.present = <uint8_t *>buffer_data(self.bits)
-        self.offsets = allocate(8 * (length + 1))
-        self.ends = <int64_t *>buffer_data(self.offsets)
-        self.ends[0] = 0
-        self.data = pa.allocate_buffer(0, resizable=True)
-
-    cdef bint take(self, const ls_slice *answers, size_t start, size_t count) noexcept nogil:
-        if <size_t>self.ends[start] + ls_batch_size(answers, count) > self.capacity:
-            return False
-        self.missing += ls_batch_gather(
-            answers, count, self.ends + start, self.present + start // 8, self.bytes)
-        return True
-
-    cdef int prepare(self, const ls_slice *answers, size_t start, size_t count) except -1:
-        cdef size_t needed = <size_t>self.ends[start] + ls_batch_size(answers, count)
-        self.capacity = self.ahead(needed, start + count)
-        self.data.resize(self.capacity, shrink_to_fit=False)
-        prefer_huge_pages(self.data)
-        self.bytes = <uint8_t *>buffer_data(self.data)
-        return 0
-
-    def array(self):
-        self.data.resize(self.ends[self.length], shrink_to_fit=True)
-        return pa.Array.from_buffers(
-            pa.large_binary(), self.length, [self.bits, self.offsets, self.data],
-            null_count=self.missing)
-
-
-@cython.final
-cdef class Spread:
-    """Where the values of `length` keys lie, which are looked for in several files.
-
-    Each file answers to a `part` of the keys. Those that are used in place are asked together, a
-    piece of the keys after the other, and their values are not copied. Others answer one by one.
-    """
-
-    cdef readonly size_t length
-    cdef object owner
-    cdef ls_slice *answers  # of all keys, in their order
-    cdef list batches       # of files that are asked together
-    cdef void **pointers    # to these, for code without the GIL
-    cdef list arenas        # copies of what nobody keeps
-
-    def __cinit__(self, size_t length):
-        self.length = length
-        self.owner = allocate(length * sizeof(ls_slice))
-        self.answers = <ls_slice *>buffer_data(self.owner)
-        memset(self.answers, 0, length * sizeof(ls_slice))
-        self.batches, self.arenas = [], []
-
-    def __dealloc__(self):
-        free(self.pointers)
-
-    def part(self, const uint32_t[::1] places not None):
-        """Return what takes the answers of one file: to the keys at `places`, which ascend.
-
-        The file is given all keys.
-        """
-        return Part(places.shape[0], self, places)
-
-    def answer(self, Answers answers not None):
-        """Give what is at each key to `answers`, when all files have been asked."""
-        cdef size_t start = 0, end = 0, at = 0, count, i
-        cdef size_t files = len(self.batches)
-        cdef size_t together = PIECE * min(files, MOST_TOGETHER)
-        cdef Need need = NOTHING
-        cdef Batch batch
-        answers.check_length(self.length)
-        self.point_at_batches()
-        try:
-            while start < self.length:
-                with nogil:
-                    while start < self.length:
-                        if start == end:
-                            end = self.length if files == 0 else min(start + together, self.length)
-                            at = 0
-                        while at < files:
-                            need = (<Batch>self.pointers[at]).go_on_to(end)
-                            if need != NOTHING:
-                                break
-                            at += 1
-                        if at < files:
-                            break
-                        count = min(PIECE, end - start)
-                        # They were found file by file, and may no longer be in the caches.
-                        for i in range(start, start + count):
-                            LS_PREFETCH(self.answers[i].data)
-                        if not answers.take(self.answers + start, start, count):
-                            break
-                        start += count
-                if at < files:
-                    batch = self.batches[at]
-                    batch.provide(need)
-                elif start < self.length:
-                    answers.prepare(self.answers + start, start, count)
-        finally:
-            for batch in self.batches:
-                batch.lookup.check_file()
-        for batch in self.batches:
-            batch.lookup.count(batch)
-        self.batches = []
-
-    cdef int point_at_batches(self) except -1:
-        cdef size_t i, files = len(self.batches)
-        free(self.pointers)
-        self.pointers = <void **>malloc((files + 1) * sizeof(void *))
-        if self.pointers == NULL:
-            raise MemoryError()
-        for i in range(files):
-            self.pointers[i] = <void *>self.batches[i]
-        return 0
-
-
-@cython.final
-cdef class Part(Answers):
-    """The answers of one file, each put where it belongs among those of all files."""
-
-    cdef Spread spread
-    cdef const uint32_t[::1] given  # the places
-    cdef bint stay           # what is found is kept by who finds it
-    cdef uint8_t *arena      # else it is copied to here
-    cdef size_t room
-
-    def __cinit__(
-            self, size_t length, Spread spread not None, const uint32_t[::1] places not None):
-        cdef size_t i
-        self.spread = spread
-        self.whole = spread.answers
-        self.given = places
-        self.places = &places[0] if length > 0 else &NO_PLACES
-        for i in range(length):
-            if places[i] >= spread.length:
-                raise IndexError(f"place {places[i]} of {spread.length}")
-            if i > 0 and places[i] <= places[i - 1]:
-                raise ValueError(f"places do not ascend: {places[i - 1]}, then {places[i]}")
-
-    cdef int check_length(self, size_t length) except -1:
-        if self.spread.length != length:
-            raise ValueError(f"{length} keys; give all {self.spread.length} of the files")
-        return 0
-
-    cdef bint begin(self, batch) except -1:
-        cdef Lookup lookup = (<Batch>batch).lookup
-        # A local copy in use keeps its room from others: it is not kept until all have answered.
-        self.stay = lookup.in_place and not lookup.is_copy
-        if self.stay:
-            (<Batch>batch).wait()
-            self.spread.batches.append(batch)
-        return not self.stay
-
-    cdef bint take(self, const ls_slice *answers, size_t start, size_t count) noexcept nogil:
-        cdef ls_slice *answer
-        cdef size_t i
-        # A value without bytes needs no room, but an address.
-        if not self.stay and (self.arena == NULL or self.size(start, count) > self.room):
-            return False
-        for i in range(start, start + count):
-            answer = self.whole + self.places[i]
-            if answer.data == NULL:
-                self.missing += 1
-            elif not self.stay:
-                memcpy(self.arena, answer.data, answer.size)
-                answer.data = self.arena
-                self.arena += answer.size
-                self.room -= answer.size
-        return True
-
-    cdef size_t size(self, size_t start, size_t count) noexcept nogil:
-        """Bytes of some of the answers."""
-        cdef size_t i, size = 0
-        for i in range(start, start + count):
-            size += self.whole[self.places[i]].size
-        return size
-
-    cdef int prepare(self, const ls_slice *answers, size_t start, size_t count) except -1:
-        cdef size_t needed = self.size(start, count)
-        arena = allocate(needed + 1)
-        self.spread.arenas.append(arena)
-        self.arena = <uint8_t *>buffer_data(arena)
-        self.room = needed
-        return 0
-
-
-# What a batch needs from Python before it can go on.
-cdef enum Need:
-    NOTHING
-    MEMORY      # for the keys of a piece
-    KEY_ERROR   # to refuse a key
-    INDEX_ERROR
-    BLOCK_ERROR
-    BLOCKS      # that are not ready
-    ANSWERS     # to be prepared for the piece
-
-
 cdef class Batch:
     """Answer one batch of keys, a piece after the other."""
-
-    cdef Lookup lookup
-    cdef BlockTable table
-    cdef bint evictable         # some block was, when this batch last had the GIL
-    cdef BinaryColumn keys
-    cdef ls_order order
-    cdef const ls_fences *fences
-    cdef const ls_filter *file_filter
-    cdef const ls_filter *filter  # asked for the piece
-    cdef size_t length          # keys to find
-    cdef size_t until           # so many before it waits
-    cdef size_t start, end      # the piece
-    cdef bint routed            # the piece has its items
-    cdef size_t room            # keys that the next two arrays hold
-    cdef ls_batch_item *items   # of the piece: keys that may be there
-    cdef ls_slice *answers      # one per key, of the piece or of all files
-    cdef ls_slice *own          # of the piece
-    cdef size_t first           # the key of the first of these
-    cdef size_t count           # items
-    cdef size_t negatives       # keys that the filter ruled out
-    cdef size_t routed_keys     # keys that were looked for in a block
-    cdef size_t pinned          # items that hold a pin
-    cdef bint more              # blocks of the piece were not loaded for want of room
-    cdef list arenas            # what answers point into whose blocks have gone
-    cdef ls_status status
-    cdef size_t bad_key
-    cdef uint32_t bad_block
-    cdef Answers taker
 
     def __cinit__(self, Lookup lookup, BinaryColumn keys, Answers taker):
         cdef size_t length = keys.column.length

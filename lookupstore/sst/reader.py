@@ -13,7 +13,8 @@ import pyarrow as pa
 from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.errors import ClosedError, CorruptionError
 from lookupstore.keywords import keyword_only
-from lookupstore.sst._batch import Answers, Lookup
+from lookupstore.sst._answers import Answers
+from lookupstore.sst._batch import Lookup
 from lookupstore.sst._block import Block
 from lookupstore.sst._filter import Filter
 from lookupstore.sst._table import BlockTable

@@ -19,7 +19,8 @@ from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.keys._codec import bucket_of, by_bucket
 from lookupstore.sorting.runs import BATCH_BYTES, RepeatedKeyError, merge
 from lookupstore.sst import Reader
-from lookupstore.sst._batch import Found, Spread
+from lookupstore.sst._answers import Found
+from lookupstore.sst._spread import Spread
 from lookupstore.sst.reader import hashed_keys
 from lookupstore.storage.location import Location
 from lookupstore.store.files import BucketFiles

@@ -17,7 +17,7 @@ from sst_files import written
 
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.sst import Reader
-from lookupstore.sst._batch import Values
+from lookupstore.sst._answers import Values
 from lookupstore.sst.cache import BlockCache
 from lookupstore.sst.stored import AHEAD
 

@@ -14,7 +14,8 @@ import pytest
 
 from lookupstore.errors import CorruptionError
 from lookupstore.sst import Reader, Writer
-from lookupstore.sst._batch import Spread, Values
+from lookupstore.sst._answers import Values
+from lookupstore.sst._spread import Spread
 from lookupstore.sst.cache import BlockCache
 
 FILES = 3

@@ -1,0 +1,117 @@
+"""What takes the answers of a lookup: which keys there are, or the values at them."""
+
+cimport cython
+from libc.stdint cimport int64_t
+from libc.string cimport memset
+
+import pyarrow as pa
+
+from lookupstore.arrow._binary cimport allocate, buffer_data, prefer_huge_pages
+
+
+cdef extern from "ls_batch.h":
+    size_t ls_batch_size(const ls_slice *answers, size_t count) noexcept nogil
+    size_t ls_batch_gather(
+        const ls_slice *answers, size_t count, int64_t *offsets, uint8_t *validity,
+        uint8_t *data) noexcept nogil
+    size_t ls_batch_found(const ls_slice *answers, size_t count, uint8_t *bitmap) noexcept nogil
+
+
+# Bytes of answers for which there may be room before they come. Other keys may have no such values.
+cdef size_t MOST_AHEAD = 256 << 20
+
+
+cdef class Answers:
+    """Take what a batch finds, a piece after the other, for `length` keys."""
+
+    def __cinit__(self, size_t length, *given):
+        self.length = length
+
+    cdef int check_length(self, size_t length) except -1:
+        """Raise unless there is room for the answers to so many keys."""
+        if self.length != length:
+            raise ValueError(f"room for {self.length} answers to {length} keys")
+        return 0
+
+    cdef bint begin(self, batch) except -1:
+        """Take note of the batch whose answers come next; return whether they are to come now."""
+        return True
+
+    cdef bint take(self, const ls_slice *answers, size_t start, size_t count) noexcept nogil:
+        """Copy the answers to keys `start` and following, and count `missing`; False: not yet.
+
+        An answer without data is to a key that is missing. Without `places`, `start` is a multiple
+        of 8.
+        """
+        return False
+
+    cdef int prepare(self, const ls_slice *answers, size_t start, size_t count) except -1:
+        """Do what it takes for `take` to succeed with these, or raise what is wrong with them."""
+        raise NotImplementedError
+
+    cdef size_t ahead(self, size_t needed, size_t end) noexcept:
+        """Bytes to make room for, if the first `end` answers need so many."""
+        cdef double guess = 1.02 * <double>needed / end * self.length
+        cdef size_t most = max(2 * needed, MOST_AHEAD)
+        if end == self.length:
+            return needed
+        return max(needed, <size_t>min(guess, <double>most))  # what is too much goes back later
+
+
+@cython.final
+cdef class Found(Answers):
+    """Say which keys are there."""
+
+    cdef object bits
+
+    def __cinit__(self, size_t length):
+        self.bits = allocate((length + 7) // 8)
+        memset(<void *>buffer_data(self.bits), 0, (length + 7) // 8)
+        self.present = <uint8_t *>buffer_data(self.bits)
+
+    cdef bint take(self, const ls_slice *answers, size_t start, size_t count) noexcept nogil:
+        self.missing += ls_batch_found(answers, count, self.present + start // 8)
+        return True
+
+    def array(self):
+        return pa.Array.from_buffers(pa.bool_(), self.length, [None, self.bits])
+
+
+@cython.final
+cdef class Values(Answers):
+    """Copy values into a large_binary array."""
+
+    cdef object bits, offsets, data
+    cdef int64_t *ends
+    cdef uint8_t *bytes
+    cdef size_t capacity
+
+    def __cinit__(self, size_t length):
+        self.bits = allocate((length + 7) // 8)
+        memset(<void *>buffer_data(self.bits), 0, (length + 7) // 8)
+        self.present = <uint8_t *>buffer_data(self.bits)
+        self.offsets = allocate(8 * (length + 1))
+        self.ends = <int64_t *>buffer_data(self.offsets)
+        self.ends[0] = 0
+        self.data = pa.allocate_buffer(0, resizable=True)
+
+    cdef bint take(self, const ls_slice *answers, size_t start, size_t count) noexcept nogil:
+        if <size_t>self.ends[start] + ls_batch_size(answers, count) > self.capacity:
+            return False
+        self.missing += ls_batch_gather(
+            answers, count, self.ends + start, self.present + start // 8, self.bytes)
+        return True
+
+    cdef int prepare(self, const ls_slice *answers, size_t start, size_t count) except -1:
+        cdef size_t needed = <size_t>self.ends[start] + ls_batch_size(answers, count)
+        self.capacity = self.ahead(needed, start + count)
+        self.data.resize(self.capacity, shrink_to_fit=False)
+        prefer_huge_pages(self.data)
+        self.bytes = <uint8_t *>buffer_data(self.data)
+        return 0
+
+    def array(self):
+        self.data.resize(self.ends[self.length], shrink_to_fit=True)
+        return pa.Array.from_buffers(
+            pa.large_binary(), self.length, [self.bits, self.offsets, self.data],
+            null_count=self.missing)

@@ -37,6 +37,7 @@ cdef enum:
     # Keys answered before the next ones are looked at, where blocks stay: what was found is still
     # in the processor's caches when it is copied. A multiple of 8, the bits of a byte of a bitmap.
     PIECE = 1024
+    MOST_OF_PIECE = 1536
 
 
 # What a batch needs from Python before it can go on.

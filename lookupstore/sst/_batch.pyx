@@ -297,8 +297,9 @@ cdef class Batch:
     cdef Need route(self) noexcept nogil:
         """Start a piece: which of its keys may be there, and in which blocks."""
         cdef size_t rest = self.until - self.start
-        # Where blocks may go, each is looked at once for all its keys.
-        cdef size_t length = rest if self.evictable else min(rest, PIECE)
+        # Where blocks may go, each is looked at once for all its keys. A few keys that are left over
+        # would wait for memory as long as many do.
+        cdef size_t length = rest if self.evictable or rest <= MOST_OF_PIECE else PIECE
         cdef const uint32_t *places = self.taker.places
         cdef size_t i
         if length > self.room:
@@ -366,7 +367,7 @@ cdef class Batch:
     cdef int grow(self) except -1:
         """Make room for a piece."""
         cdef size_t rest = self.length - self.start
-        cdef size_t length = rest if self.evictable else min(rest, PIECE)
+        cdef size_t length = rest if self.evictable else min(rest, MOST_OF_PIECE)
         free(self.items)
         self.room = 0
         self.items = <ls_batch_item *>malloc(length * sizeof(ls_batch_item))

@@ -141,6 +141,12 @@ lint: $(VENV)/.built  ## Check style and types of Python, Cython and C
 	$(BIN)/python -m mypy.stubtest --mypy-config-file pyproject.toml \
 	    --allowlist .ci/stubtest-allowlist.txt --ignore-unused-allowlist $(EXTENSIONS)
 
+# pyright, which is an npm package, comes from where it is run.
+.PHONY: public-types
+public-types: $(VENV)/.built  ## Check with pyright that all that the public names say of types is complete
+	$(BIN)/pip install --quiet pyright
+	$(BIN)/python .ci/public_types.py
+
 .PHONY: format
 format: $(VENV)/.built  ## Format Python and C in place
 	$(BIN)/ruff check --fix .

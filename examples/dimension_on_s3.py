@@ -1,4 +1,4 @@
-"""Keep a dimension on an object store: executors fetch what they need, once a host.
+"""Keep a dimension on an object store: executors fetch what they need, once per host.
 
 Two ways: a store, which Spark builds and publishes under a URI; and the columnar files as they are,
 whose lookup files are published beside them, so that no other cluster has to make them.
@@ -10,12 +10,12 @@ import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import fs
 from pyspark.sql import functions as F  # noqa: N812
 
 import lookupstore
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.spark import build_store, lookup_join, session
-from lookupstore.storage.uris import open_uri
 
 ROWS = 200_000
 
@@ -38,7 +38,7 @@ def main(uri: str) -> None:
     assert counts.get(7) == {"name": "user 7"}
 
     # 2. Columnar files as they are: lookup files are made on demand, and can be published once.
-    filesystem, folder = open_uri(f"{uri}/grades")
+    filesystem, folder = fs.FileSystem.from_uri(f"{uri}/grades")
     for part in range(2):
         ids = range(part * ROWS // 2, (part + 1) * ROWS // 2)
         table = pa.table({"user_id": ids, "grade": [key % 9 for key in ids]})

@@ -16,7 +16,6 @@ import pyarrow as pa
 
 import lookupstore
 from lookupstore.spark import lookup_join, session
-from lookupstore.spark.join.freshness import SETTLE_SECONDS
 
 
 def publish_prices(path: Path, factor: int) -> lookupstore.LookupStore:
@@ -51,7 +50,7 @@ def main(folder: Path) -> None:
 
     newer = publish_prices(folder / "prices", 100)
     print(f"published version {newer.version}")
-    time.sleep(2 * SETTLE_SECONDS)  # a version answers when it is a second old
+    time.sleep(2)  # a version answers when it is a second old
     more = spark.createDataFrame([(3, 10), (4, 5)], "sale int, item int")
     more.write.mode("append").parquet(str(arriving))
     query.processAllAvailable()

@@ -20,9 +20,11 @@ from lookupstore.errors import (
 from lookupstore.storage.location import Location
 from lookupstore.store.expiry import Expired, expire
 from lookupstore.store.publishing import publish
-from lookupstore.store.store import LookupStore, open
+from lookupstore.store.store import LookupStore
+from lookupstore.store.store import open as open
 from lookupstore.store.version_files import VersionInfo, versions
 
+# Without `open`, which `import *` would put in the place of Python's own.
 __all__ = [
     "ClosedError",
     "ColumnarFiles",
@@ -43,7 +45,6 @@ __all__ = [
     "__version__",
     "build",
     "expire",
-    "open",
     "publish",
     "versions",
 ]

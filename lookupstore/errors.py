@@ -9,6 +9,20 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+__all__ = [
+    "ClosedError",
+    "CommitConflictError",
+    "CommitUnknownError",
+    "CorruptionError",
+    "DiskQuotaError",
+    "FormatError",
+    "LockLostError",
+    "LockedError",
+    "LookupStoreError",
+    "MissingKeyError",
+    "StaleStoreError",
+]
+
 
 def printable(text: str, *, but: str = "") -> str:
     """Return a text as a terminal shows it, characters escaped that would change what it shows.
@@ -44,10 +58,10 @@ class CorruptionError(LookupStoreError):
     """
 
     def __init__(self, path: str, offset: int, expected: object, found: object) -> None:
-        self.path = str(path)
-        self.offset = int(offset)
-        self.expected = str(expected)
-        self.found = str(found)
+        self.path: str = str(path)
+        self.offset: int = int(offset)
+        self.expected: str = str(expected)
+        self.found: str = str(found)
         # All four reach Exception.args, so that the error survives pickling between processes.
         super().__init__(self.path, self.offset, self.expected, self.found)
 

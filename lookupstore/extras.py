@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 
 #: The packages without which a feature does not work, by the extra that brings them.
-PACKAGES = {
+PACKAGES: dict[str, tuple[str, ...]] = {
     "spark": ("pyspark",),
     "hudi": ("fastavro", "isal", "pybase64"),
     "s3": ("obstore",),

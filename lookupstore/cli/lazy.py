@@ -20,7 +20,7 @@ class LazyGroup(click.Group):
         self, *args: Any, lazy: Mapping[str, tuple[str, str]] | None = None, **options: Any
     ) -> None:
         super().__init__(*args, **options)
-        self.lazy = dict(lazy or {})
+        self.lazy: dict[str, tuple[str, str]] = dict(lazy or {})
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands, sorted."""

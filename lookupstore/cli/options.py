@@ -3,63 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 
+#: What gives a command an option.
+Option: TypeAlias = "Callable[[Any], Any]"
+
 ORDERS = ("bytes", "int8", "int16", "int32", "int64")
 
-order_option = click.option(
+order_option: Option = click.option(
     "--order",
     type=click.Choice(ORDERS),
     default="bytes",
     show_default=True,
     help="Key order of a Paimon file, which does not store it.",
 )
-hex_option = click.option(
+hex_option: Option = click.option(
     "--hex",
     "hexadecimal",
     is_flag=True,
     help="Read keys of a file, and print all bytes, as hex digits.",
 )
-columns_option = click.option("--columns", metavar="A,B", help="Value columns, in this order.")
-version_option = click.option(
+columns_option: Option = click.option(
+    "--columns", metavar="A,B", help="Value columns, in this order."
+)
+version_option: Option = click.option(
     "--version",
     type=click.IntRange(1),
     metavar="N",
     help="Version of a store (default: the current one).",
 )
-overwrite_option = click.option(
+overwrite_option: Option = click.option(
     "--overwrite", is_flag=True, help="Publish the next version of an existing store."
 )
-allow_empty_option = click.option(
+allow_empty_option: Option = click.option(
     "--allow-empty", is_flag=True, help="Let a version without rows replace one that has some."
 )
-retain_option = click.option(
+retain_option: Option = click.option(
     "--retain",
     default="1h",
     show_default=True,
     metavar="TIME",
     help="Keep replaced versions this long: 90s, 30m, 1h, 7d; 0 removes them at once.",
 )
-columnar_duplicates_option = click.option(
+columnar_duplicates_option: Option = click.option(
     "--on-duplicate",
     type=click.Choice(["error", "first", "last"]),
     default="error",
     show_default=True,
     help="Of Parquet or ORC files: which row of a repeated key counts.",
 )
-latest_partition_option = click.option(
+latest_partition_option: Option = click.option(
     "--latest-partition",
     metavar="NAME",
     help="Read only the folder NAME=value with the greatest value.",
 )
-as_of_option = click.option(
+as_of_option: Option = click.option(
     "--as-of", metavar="INSTANT", help="Read the table as of this request time, 17 digits."
 )
 
 
-def output_option(*formats: str) -> Callable[[Any], Any]:
+def output_option(*formats: str) -> Option:
     """Return ``--output``, the first of whose formats is the default."""
     return click.option(
         "--output",

@@ -5,4 +5,6 @@ them are together, `lookup_file` makes one lookup file, `probe` answers without 
 keeps lookup files beside their sources, and `file_lookup` chooses between these.
 """
 
-from lookupstore.columnar.files import ColumnarFiles as ColumnarFiles
+from lookupstore.columnar.files import ColumnarFiles
+
+__all__ = ["ColumnarFiles"]

@@ -195,7 +195,7 @@ class ColumnarFiles(HeldLookups):
             for plan in plans
         ]
         names = "".join(plan.name for plan in plans)
-        self.id = xxhash.xxh3_128_hexdigest(f"{names} {values} {mode} {rule} {build}".encode())
+        self.id: str = xxhash.xxh3_128_hexdigest(f"{names} {values} {mode} {rule} {build}".encode())
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = {

@@ -84,10 +84,10 @@ class Copy:
     """
 
     def __init__(self, held: LocalCopy) -> None:
-        self.path = held.path
-        self.uri = held.name
-        self.nbytes = held.remote.nbytes
-        self.xxh64 = held.xxh64
+        self.path: str = held.path
+        self.uri: str = held.name
+        self.nbytes: int = held.remote.nbytes
+        self.xxh64: str = held.xxh64
         self._copy: LocalCopy | None = held
         self._before = _fetched_with(held)
         held.users.add(id(self))
@@ -228,7 +228,7 @@ class Residency:
     ) -> None:
         self._host = HostFolder(folder, quota, retention)
         #: Files beside the copies that this host made, under the same quota.
-        self.made = MadeFiles(self._host)
+        self.made: MadeFiles = MadeFiles(self._host)
 
     @property
     def folder(self) -> str:

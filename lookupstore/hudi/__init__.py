@@ -10,12 +10,24 @@ from lookupstore.extras import require as _require
 
 _require("hudi", "lookupstore.hudi")
 
-from lookupstore.hudi.file_group.groups import FileGroup as FileGroup
-from lookupstore.hudi.file_group.groups import FileSlice as FileSlice
-from lookupstore.hudi.options import TableOptions as TableOptions
-from lookupstore.hudi.read.table_lookup import TableLookup as TableLookup
-from lookupstore.hudi.table import HudiTable as HudiTable
-from lookupstore.hudi.timeline.timeline import Instant as Instant
-from lookupstore.hudi.timeline.timeline import State as State
-from lookupstore.hudi.write.options import WriteOptions as WriteOptions
-from lookupstore.hudi.write.write import WriteResult as WriteResult
+from lookupstore.hudi.file_group.groups import FileGroup, FileSlice
+from lookupstore.hudi.index.interface import KeyIndex
+from lookupstore.hudi.options import TableOptions
+from lookupstore.hudi.read.table_lookup import TableLookup
+from lookupstore.hudi.table import HudiTable
+from lookupstore.hudi.timeline.timeline import Instant, State
+from lookupstore.hudi.write.options import WriteOptions
+from lookupstore.hudi.write.write import WriteResult
+
+__all__ = [
+    "FileGroup",
+    "FileSlice",
+    "HudiTable",
+    "Instant",
+    "KeyIndex",
+    "State",
+    "TableLookup",
+    "TableOptions",
+    "WriteOptions",
+    "WriteResult",
+]

@@ -55,7 +55,14 @@ _BOUNDS = (_OLD_GREATEST, _OLD_LEAST, _GREATEST, _LEAST)
 _DATA_PAGE, _PLAIN = 0, 0
 
 #: Codecs of pages in Arrow's words, by their numbers.
-CODECS = {0: None, 1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
+CODECS: dict[int, str | None] = {
+    0: None,
+    1: "snappy",
+    2: "gzip",
+    4: "brotli",
+    6: "zstd",
+    7: "lz4_raw",
+}
 # Arrow leaves out what is longer, too.
 _MOST_STATISTICS = 4096
 

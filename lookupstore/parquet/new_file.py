@@ -30,7 +30,7 @@ class EncodedFile:
     def __init__(self, data: pa.Buffer) -> None:
         self._data = data
         #: What the file says of itself.
-        self.footer = read_footer(pa.BufferReader(data), "a file in memory")
+        self.footer: Footer = read_footer(pa.BufferReader(data), "a file in memory")
 
     def groups(self) -> list[tuple[int, list[EncodedChunk]]]:
         """Return the rows of each row group, and its chunks, in the order of the schema."""

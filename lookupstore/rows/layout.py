@@ -78,7 +78,7 @@ class RowLayout:
         # An element of a list takes at least a byte, so that no count can exceed the bytes of its
         # list: then a count that is wrong cannot ask for more memory than they take.
         bare = element and not any(codec.width != 0 for codec in codecs)
-        self.bitmap_size = (len(fields) + 7) // 8 if has_nulls else 0
+        self.bitmap_size: int = (len(fields) + 7) // 8 if has_nulls else 0
         offset = self.bitmap_size or int(bare)
         before: int | None = None
         self.columns: list[_Column] = []
@@ -95,7 +95,7 @@ class RowLayout:
                 offset += codec.width
         self.fixed_size = offset
         self.last = before
-        self.width = offset if before is None else None
+        self.width: int | None = offset if before is None else None
 
     def pack(self, arrays: Sequence[pa.Array], length: int, present: pa.Array | None) -> pa.Array:
         """Return the packed rows; `present` is false where a row will be left out."""

@@ -69,7 +69,7 @@ class Pipeline:
     ) -> None:
         self.index = index
         self.codecs: dict[str, int] = {}
-        self.plain_bytes = 0
+        self.plain_bytes: int = 0
         self._output = output
         self._dialect = dialect
         self._new_compressor = compressor

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     D = TypeVar("D")
 
 #: Decoded blocks of all readers that were given no cache of their own.
-shared_cache = BlockCache()
+shared_cache: BlockCache = BlockCache()
 
 
 SCAN_SCHEMA = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])

@@ -101,7 +101,7 @@ class StoredFile(descriptors.Holder):
     plain_bytes: int | None = None
 
     def __init__(self, path: str, fill: Fill | None = None) -> None:
-        self.path = path if fill is None else fill.name
+        self.path: str = path if fill is None else fill.name
         self._fill = fill
         if fill is None and os.path.isdir(path):
             raise IsADirectoryError(
@@ -110,9 +110,11 @@ class StoredFile(descriptors.Holder):
         self._descriptor: _Descriptor | None = self._open()
         status = os.fstat(self._descriptor.number)
         self._file = status.st_dev, status.st_ino
-        self.size = status.st_size
+        self.size: int = status.st_size
         tail_size = min(self.size, LONGEST_FOOTER)
         tail = self._open_tail(tail_size)
+        self.dialect: Dialect
+        self.footer: Footer
         try:
             self.dialect, self.footer = self._parse_footer(tail)
         except (FormatError, CorruptionError):
@@ -122,11 +124,11 @@ class StoredFile(descriptors.Holder):
                 raise
             tail = self._open_tail(tail_size)
             self.dialect, self.footer = self._parse_footer(tail)
-        self.footer_offset = self.size - self.dialect.footer_size
+        self.footer_offset: int = self.size - self.dialect.footer_size
         # Files of one identity share blocks in a cache. The clock of a file system can be coarser
         # than a rewrite is fast, so a young file is nobody's but its own.
         young = time.time_ns() - status.st_mtime_ns < _YOUNG
-        self.identity = (
+        self.identity: tuple[int, int, int, int, bytes, object | None] = (
             status.st_dev,
             status.st_ino,
             status.st_mtime_ns,
@@ -171,7 +173,7 @@ class StoredFile(descriptors.Holder):
     def _open_tail(self, size: int) -> bytes:
         """Map the file, whose end must be there before, and return its last bytes."""
         self.fill([(self.size - size, size)])
-        self.map = self._open_map()
+        self.map: FileMap | None = self._open_map()
         tail = bytes(self.read(self.size - size, size, "footer"))
         self.check_whole()
         return tail

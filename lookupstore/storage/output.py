@@ -41,7 +41,7 @@ class Output:
 
     def __init__(self, path: str, *, overwrite: bool) -> None:
         self.path = path
-        self.offset = 0
+        self.offset: int = 0
         self._overwrite = overwrite
         if not overwrite and os.path.lexists(path):
             raise FileExistsError(f"{path} exists; pass overwrite=True to replace it")

@@ -57,9 +57,11 @@ class RemoteFile:
     """
 
     def __init__(self, filesystem: Any, path: str, *, nbytes: int, uri: str) -> None:
-        self.uri = shown_uri(uri)
+        self.uri: str = shown_uri(uri)
         self.nbytes = nbytes
-        self.nbytes_read = self.requests = self.retries = 0
+        self.nbytes_read: int = 0
+        self.requests: int = 0
+        self.retries: int = 0
         self._filesystem = filesystem
         self._path = path
         self._file: Any = None

@@ -73,12 +73,12 @@ class NewVersion:
         self._stack = ExitStack()
         self.location = location
         #: Identity of the build, and of its version, which begins the names of its files.
-        self.id = uuid.uuid4().hex
+        self.id: str = uuid.uuid4().hex
         self._mark = mark_name(self.id, version_id)
         #: Names of files that were written and do not begin with the id.
         self.written: list[str] = []
         #: Local folder whose data folder takes the files that are written.
-        self.folder = ""
+        self.folder: str = ""
 
     def begin(self) -> None:
         """Check the place, make its folders, and mark that a build runs.

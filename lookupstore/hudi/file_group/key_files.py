@@ -178,7 +178,7 @@ class KnownFiles:
         self._filters: dict[_Key, BloomFilter] = {}
         self._order: list[_Key] = []  # of filters: any
         self._random = random.Random(0)
-        self.filter_bytes = 0
+        self.filter_bytes: int = 0
 
     def file(self, location: Location, file: FileSlice) -> KeyFile:
         """Return what the footer of a base file says; see `read_key_file`.

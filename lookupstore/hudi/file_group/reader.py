@@ -17,7 +17,7 @@ from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.key_entries import own_entry
 from lookupstore.parquet.claims import MOST_OF_SMALL, look_at_claims
-from lookupstore.parquet.footer import ColumnChunk, read_footer
+from lookupstore.parquet.footer import ColumnChunk, Footer, read_footer
 from lookupstore.storage.location import Location
 from lookupstore.storage.read_errors import is_local, reading
 
@@ -53,17 +53,17 @@ class SliceRows:
         self._threads = threads
         self._name = file.name
         #: Path of the file, for errors.
-        self.shown = location.show(file.path)
+        self.shown: str = location.show(file.path)
         filesystem, path = location.resolve(file.path)
         self._is_local = is_local(filesystem)
         with self._reading():
             self._stream = filesystem.open_input_file(path)
             #: What the file says of itself.
-            self.footer = read_footer(self._stream, self.shown)
+            self.footer: Footer = read_footer(self._stream, self.shown)
             parquet, self._claims = look_at_claims(self._stream, schema.names, self.shown)
             first = pq.ParquetFile(parquet)
             #: Columns of text that the file holds as a few values, and that are read like that.
-            self.shared = _shared_texts(first, schema)
+            self.shared: frozenset[str] = _shared_texts(first, schema)
             names = [field.name for field in schema if pa.types.is_dictionary(field.type)]
             self._file = pq.ParquetFile(
                 parquet,
@@ -74,13 +74,13 @@ class SliceRows:
                 page_checksum_verification=True,
             )
         #: Columns that are read, and how.
-        self.schema = pa.schema(
+        self.schema: pa.Schema = pa.schema(
             [one.with_type(SHARED_TEXT) if one.name in self.shared else one for one in schema]
         )
         metadata = self._file.metadata
         groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
         #: Rows in each row group.
-        self.group_rows = [one.num_rows for one in groups]
+        self.group_rows: list[int] = [one.num_rows for one in groups]
         self._row_bytes = max(1, sum(one.total_byte_size for one in groups)) / max(
             1, metadata.num_rows
         )

@@ -26,6 +26,7 @@ from lookupstore.hudi.file_group.reader import SHARED_TEXT
 from lookupstore.hudi.keys.table_schema import TableSchema
 from lookupstore.hudi.meta_columns import COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from lookupstore.hudi.timeline.names import GroupId, base_file_name
+from lookupstore.parquet.footer import Footer
 from lookupstore.parquet.new_file import EncodedChunk, NewParquetFile
 from lookupstore.storage.location import Location
 
@@ -96,7 +97,7 @@ class BaseFileWriter:
         #: How it is encoded.
         self.format = format
         #: Rows so far.
-        self.rows = 0
+        self.rows: int = 0
         self._batches: list[pa.RecordBatch] = []
         self._waiting_bytes = self._flushed_bytes = 0
         self._size = 0
@@ -114,7 +115,7 @@ class BaseFileWriter:
         self._time = pa.array([file.time])
         self._own = [pa.array([file.partition]), pa.array([file.name])]
         #: Footer of a file with the same columns, and no rows.
-        self.like = ColumnEncoding([], "none").encode(self._arrow.empty_table()).footer
+        self.like: Footer = ColumnEncoding([], "none").encode(self._arrow.empty_table()).footer
 
     def __enter__(self) -> BaseFileWriter:
         self._stack = ExitStack()

@@ -112,7 +112,7 @@ class IncomingRows:
         self._options = options
         self._named = named
         #: The table's columns, after the rows are written.
-        self.schema = _schema(self._source, known, options, evolve)
+        self.schema: TableSchema = _schema(self._source, known, options, evolve)
         self._has_flags = IS_DELETED in self._source.schema.names
 
     def batches(self) -> Iterator[Incoming]:

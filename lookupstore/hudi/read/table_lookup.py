@@ -111,12 +111,12 @@ class TableLookup(HeldLookups):
         self._residency = Residency() if residency is None else residency
         self._lookups: dict[int, FileLookup] = {}
         self._ranges: dict[int, KeyRanges] = {}
-        self.path = plan.location.uri
+        self.path: str = plan.location.uri
         said = [
             *(file.path for file in plan.files),
             *map(str, (plan.key.schema, plan.values, plan.build)),
         ]
-        self.id = xxhash.xxh3_128_hexdigest("\n".join([self.path, *said]).encode())
+        self.id: str = xxhash.xxh3_128_hexdigest("\n".join([self.path, *said]).encode())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (self._plan,)

@@ -118,7 +118,7 @@ class StoreReader(datasource.DataSourceReader):
     """Reads the rows of a scan."""
 
     def __init__(self, scan: StoreScan) -> None:
-        self.scan = scan
+        self.scan: StoreScan = scan
 
     def partitions(self) -> Sequence[datasource.InputPartition]:
         """Return a partition for each bucket that can hold wanted keys."""
@@ -168,7 +168,7 @@ class PushingReader(StoreReader):
             pushed, rest = push(store.key_schema, filters)
         # The options name one range of keys, or say that none is wanted.
         ((start, stop),) = self.scan.ranges.ranges or ((b"", b""),)
-        self.scan = replace(self.scan, ranges=pushed.within(start, stop))
+        self.scan: StoreScan = replace(self.scan, ranges=pushed.within(start, stop))
         return rest
 
 

@@ -90,7 +90,7 @@ class HudiReader(datasource.DataSourceReader):
     """Reads the rows of a scan."""
 
     def __init__(self, scan: HudiScan) -> None:
-        self.scan = scan
+        self.scan: HudiScan = scan
 
     def partitions(self) -> Sequence[datasource.InputPartition]:
         """Return a partition for each file, or for several small ones."""
@@ -114,7 +114,7 @@ class PushingHudiReader(HudiReader):
         wanted = [one for one in known if one is not None]
         if wanted:
             plan = plan.narrowed(functools.reduce(operator.and_, wanted))
-        self.scan = replace(self.scan, plan=plan)
+        self.scan: HudiScan = replace(self.scan, plan=plan)
         return filters
 
 

@@ -26,7 +26,7 @@ from lookupstore.storage.location import Location
 Table = HudiTable | str | os.PathLike[str] | Location
 
 #: Columns that rows have on their way, before their own.
-KEY_FIELDS = (
+KEY_FIELDS: tuple[StructField, ...] = (
     StructField("row", LongType()),
     StructField("key", StringType()),
     StructField("partition", StringType()),

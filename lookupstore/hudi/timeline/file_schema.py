@@ -134,6 +134,8 @@ class _Checked:
         least, records = sum(one.least for one in parts), 1 + sum(one.records for one in parts)
         if any(one.least == 0 for one in parts):
             raise ValueError(f"{name}, a record with a field that takes no bytes")
+        if len({one["name"] for one in stored}) < len(stored):
+            raise ValueError(f"{name}, a record with two fields of one name")
         schema = {"type": "record", "name": name, "fields": stored}
         return _around(schema, parts, least, records)
 
@@ -147,6 +149,8 @@ class _Checked:
     def _union(parts: list[_Type]) -> _Type:
         if not parts:
             raise ValueError("a union of nothing")
+        if any(isinstance(one.schema, list) for one in parts):
+            raise ValueError("a union in a union")
         if any(1 + one.least < _RECORD_BYTES * one.records for one in parts):
             raise ValueError("a union with records that take too few bytes")
         return _around([one.schema for one in parts], parts, 1, 0)

@@ -1,8 +1,9 @@
 """The schema that an Avro file brings along: checked before any byte of the file is read by it.
 
-Files of other versions of Hudi have fields that ours lack, so a file is read by its own schema,
-which decides what a byte may stand for: a record that holds itself, and arrays of what takes no
-bytes, are more than any memory holds. None of Hudi's schemas has such a type.
+Files of other versions of Hudi have other fields, so a file is read by its own schema, which
+decides what a byte may stand for: a record that holds itself, and arrays of what takes no bytes,
+are more than any memory holds. None of Hudi's schemas has such a type. What record it must be is
+said by `resolution`.
 """
 
 from __future__ import annotations

@@ -283,6 +283,8 @@ def avro_files(folder: Path) -> Input:
         },
     )
 
+    names = "HoodieCommitMetadata", "HoodieCleanerPlan"
+
     def run(rng: random.Random) -> int:
         content = rng.choice([commit, plan])
         if rng.random() < 0.6:
@@ -291,7 +293,8 @@ def avro_files(folder: Path) -> Input:
             content = changed_bytes(content, rng)
         return _answers(
             [
-                lambda: read_record(content, "a"),
+                # Each of its fields may be absent, so that all of the file's are passed over.
+                lambda: read_record(content, "a", "HoodieRollbackPlan", *names),
                 lambda: parse_commit(content, "a"),
                 lambda: parse_plan(CleanerPlan, content, "a"),
             ]

@@ -1,4 +1,8 @@
-"""What an Avro file may make of a reader: its own schema decides, and is not trusted."""
+"""What an Avro file may make of a reader: its own schema decides, and is not trusted.
+
+Fields that Hudi's record does not have are passed over, but read: what is in them here must be
+no harm, and what comes after them must be right.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,8 @@ from lookupstore.hudi.timeline.file_schema import checked_schema
 from lookupstore.hudi.timeline.records import to_record
 
 MARKER = b"0123456789abcdef"
+# Each of its fields may be absent.
+PLAN = "HoodieRollbackPlan"
 MANY = 1 << 27
 
 
@@ -44,7 +50,23 @@ def avro(schema: Any, body: bytes, *, codec: bytes | None = None, count: int = 1
     return b"".join((MAGIC, header, MARKER, long(count), text(body), MARKER))
 
 
-def record(*fields: Any, name: str = "r") -> dict[str, Any]:
+def read(content: bytes) -> dict[str, Any]:
+    return read_record(content, "a.commit", PLAN)
+
+
+def plan(version: int) -> dict[str, Any]:
+    """Return the record that a file has with a `version` only."""
+    return {"instantToRollback": None, "RollbackRequests": None, "version": version}
+
+
+def versioned(*fields: Any) -> dict[str, Any]:
+    """Return a plan of fields of these types, and of its version behind them."""
+    made = record(*fields)
+    made["fields"].append({"name": "version", "type": "int"})
+    return made
+
+
+def record(*fields: Any, name: str = PLAN) -> dict[str, Any]:
     """Return a record of fields of these types."""
     stored = [{"name": f"f{at}", "type": kind} for at, kind in enumerate(fields)]
     return {"type": "record", "name": name, "fields": stored}
@@ -54,7 +76,7 @@ def doubled(depth: int) -> Any:
     """Return records of which each has two of the one before: 2 to the power of `depth`."""
     fields: list[Any] = [record("long", name="n0")]
     fields += [record(f"n{at}", f"n{at}", name=f"n{at + 1}") for at in range(depth)]
-    return record(*fields)
+    return record(*fields, name="doubled")
 
 
 def below(kind: Any, depth: int) -> Any:
@@ -68,17 +90,17 @@ def named_chain(length: int) -> Any:
     """Return types of which each names the one before: no deep text, and a deep value."""
     kinds: list[Any] = [record("long", name="n0")]
     kinds += [record(["null", f"n{at}"], "long", name=f"n{at + 1}") for at in range(length)]
-    return record(*([["null", kind] for kind in kinds]))
+    return record(*([["null", kind] for kind in kinds]), name="chain")
 
 
 @pytest.mark.parametrize(
     ("schema", "body"),
     [
         # A record that holds itself, in 116 bytes: the end of the stack.
-        (record("r"), b""),
-        (record(["null", {"type": "array", "items": "r"}]), long(1) + long(1)),
-        (record(record("r", name="inner")), b""),
-        (record(named_chain(70), name="top"), b""),
+        (record(PLAN), b""),
+        (record(["null", {"type": "array", "items": PLAN}]), long(1) + long(1)),
+        (record(record(PLAN, name="inner")), b""),
+        (record(named_chain(70)), b""),
         (record(below("long", 70)), b""),
         # Much that takes no bytes.
         (record({"type": "array", "items": "null"}), long(MANY) + long(0)),
@@ -87,11 +109,17 @@ def named_chain(length: int) -> Any:
         (record({"type": "array", "items": record("null", name="n")}), long(MANY) + long(0)),
         (record("long", "null"), b"\0"),
         (record({"type": "map", "values": record(record("int", name="a"), name="b")}), b"\0"),
-        (record({"type": "array", "items": ["null", doubled(3)]}, name="top"), b"\0"),
-        (doubled(30), bytes(64)),
+        (record({"type": "array", "items": ["null", doubled(3)]}), b"\0"),
+        (record(doubled(30)), bytes(64)),
         # Sizes and counts beyond the file.
         (record({"type": "array", "items": "long"}), long(1 << 62) + b"\0"),
         (record({"type": "array", "items": "long"}), long(-(1 << 62)) + long(0) + b"\0"),
+        (record({"type": "array", "items": "double"}), long(1 << 62)),
+        (record({"type": "array", "items": "boolean"}), long(1 << 62)),
+        (record({"type": "array", "items": {"type": "fixed", "name": "x", "size": 2}}), long(MANY)),
+        (record("double"), bytes(7)),
+        (record({"type": "fixed", "name": "x", "size": 3}), b"ab"),
+        (record("string"), long(9) + b"a"),
         (record({"type": "map", "values": "long"}), long(1 << 40)),
         (record("bytes"), long(1 << 62)),
         (record("string"), long(-1) + b"\0"),
@@ -104,7 +132,8 @@ def named_chain(length: int) -> Any:
         (record({"type": "enum", "name": "e", "symbols": []}), long(0)),
         (record("other"), b""),
         (record([]), b""),
-        (record({"type": "r"}), b""),
+        (record({"type": PLAN}), b""),
+        (record(["null", ["null", "long"]]), b"\0"),
         ("long", long(1)),
         (b"[" * 100_000, b""),
         (b'{"type": 1' + b"0" * 5000 + b"}", b""),
@@ -114,8 +143,9 @@ def named_chain(length: int) -> Any:
 )
 def test_schemas_that_do_harm(schema: Any, body: bytes) -> None:
     with pytest.raises(CorruptionError) as caught:
-        read_record(avro(schema, body), "a.commit")
+        read(avro(schema, body))
     assert caught.value.path == "a.commit"
+    assert "that of" not in str(caught.value), "the name of the record must not be the reason"
 
 
 def of_items(*fields: Any) -> Any:
@@ -130,7 +160,10 @@ def of_items(*fields: Any) -> Any:
         (record(below("long", 64)), "more than 64 types in each other"),
         (doubled(13), "more than 10000 types"),
         (record(record("long", name="n"), record("long", name="n")), "n, which it says twice"),
-        (record("r"), "r, which holds itself"),
+        (record("r", name="r"), "r, which holds itself"),
+        ({**record(name="r"), "fields": record("long")["fields"] * 2}, "r, a record with two"),
+        (record(["null", ["int"]]), "a union in a union"),
+        (record(["null", {"type": ["int"]}]), "a union in a union"),
         (record("long", "null"), "a field that takes no bytes"),
         (of_items(record(record("int", name="a"), name="b")), "records that take too few bytes"),
         (record({"type": "map", "values": record(record("int", name="a"), name="b")}),
@@ -150,39 +183,39 @@ def test_schemas_at_the_bounds() -> None:
 
 
 def test_a_schema_of_more_than_a_megabyte() -> None:
-    wide = record("long") | {"doc": "x" * (1 << 20)}
+    wide = versioned() | {"doc": "x" * (1 << 20)}
     with pytest.raises(CorruptionError, match="1048576 bytes"):
-        read_record(avro(wide, b"\0"), "a.commit")
+        read(avro(wide, b"\0"))
     wide["doc"] = wide["doc"][:1_000_000]
-    assert read_record(avro(wide, b"\0"), "a.commit") == {"f0": 0}
+    assert read(avro(wide, b"\0")) == plan(0)
 
 
 def test_codecs_are_those_of_hudi() -> None:
-    assert read_record(avro(record("long"), b"\2", codec=b"null"), "a") == {"f0": 1}
+    assert read(avro(versioned(), b"\4", codec=b"null")) == plan(2)
     for codec in (b"deflate", b"snappy", b"zstandard", b"\xff"):
-        with pytest.raises(FormatError, match=r"^a: an Avro file with the codec"):
-            read_record(avro(record("long"), b"\2", codec=codec), "a")
+        with pytest.raises(FormatError, match=r"^a\.commit: an Avro file with the codec"):
+            read(avro(versioned(), b"\2", codec=codec))
 
 
 @pytest.mark.parametrize("count", [0, 2, -1, 1 << 40])
 def test_one_record(count: int) -> None:
     with pytest.raises(CorruptionError, match="one Avro record"):
-        read_record(avro(record("long"), b"\2", count=count), "a")
+        read(avro(versioned(), b"\2", count=count))
 
 
 def test_blocks_with_their_bytes_and_what_follows() -> None:
     """A header whose pairs say their bytes is right; a second block, or another marker, is not."""
-    stored = text(b"avro.schema") + text(json.dumps(record("long")).encode())
+    stored = text(b"avro.schema") + text(json.dumps(versioned()).encode())
     header = long(-1) + long(len(stored)) + stored + long(0)
-    content = MAGIC + header + MARKER + long(1) + text(b"\2") + MARKER
-    assert read_record(content, "a") == {"f0": 1}
+    content = MAGIC + header + MARKER + long(1) + text(b"\4") + MARKER
+    assert read(content) == plan(2)
     for wrong in (content + long(1), content[:-1] + b"x", content + content[4:]):
         with pytest.raises(CorruptionError):
-            read_record(wrong, "a")
+            read(wrong)
 
 
 def test_schemas_of_others_are_read() -> None:
-    """Logical types, defaults, documents, names in spaces: what is stored is what is returned."""
+    """Logical types, defaults, documents, names in spaces: what they hold is not in the way."""
     inner = {
         "type": "record",
         "name": "b.inner",
@@ -193,7 +226,7 @@ def test_schemas_of_others_are_read() -> None:
     }
     schema = {
         "type": "record",
-        "name": "outer",
+        "name": PLAN,
         "namespace": "a",
         "doc": "of a later version",
         "fields": [
@@ -203,6 +236,7 @@ def test_schemas_of_others_are_read() -> None:
             {"name": "same", "type": "k", "default": "X"},
             {"name": "other", "type": "b.deep"},
             {"name": "hash", "type": {"type": "fixed", "name": "h", "size": 2}},
+            {"name": "version", "type": {"type": "int", "logicalType": "date"}},
         ],
     }
     value = {
@@ -212,10 +246,14 @@ def test_schemas_of_others_are_read() -> None:
         "kind": "Y",
         "same": "X",
         "hash": b"ab",
+        "version": 7,
     }
     body = io.BytesIO()
-    fastavro.schemaless_writer(body, fastavro.parse_schema(checked_schema(schema)), value)
-    assert read_record(avro(schema, body.getvalue()), "a") == value
+    stored = fastavro.parse_schema(checked_schema(schema))
+    fastavro.schemaless_writer(body, stored, value)
+    body.seek(0)
+    assert fastavro.schemaless_reader(body, stored, None) == value
+    assert read(avro(schema, body.getvalue())) == plan(7)
 
 
 def test_what_we_write_is_read_as_fastavro_reads_it() -> None:
@@ -223,18 +261,18 @@ def test_what_we_write_is_read_as_fastavro_reads_it() -> None:
     metadata = CommitMetadata(stats={"p": (stat, stat)}, extra_metadata={"a": "ä"})
     content = commit_bytes(metadata, 9)
     (said,) = fastavro.reader(io.BytesIO(content))
-    assert read_record(content, "a") == said
+    assert read_record(content, "a", "HoodieCommitMetadata") == said
     assert said["partitionToWriteStats"]["p"][0] == to_record(stat)
 
 
 def test_changed_files_are_errors_of_ours(seed: int) -> None:
     """Any bytes are a record or a `CorruptionError` with the path, for text and numbers changed."""
     chosen = random.Random(seed)
-    plan = {"timestamp": "1", "action": "commit", "state": "COMPLETED"}
+    instant = {"timestamp": "1", "action": "commit", "state": "COMPLETED"}
     content = avro_bytes(
         "HoodieCleanerPlan",
         {
-            "earliestInstantToRetain": plan,
+            "earliestInstantToRetain": instant,
             "policy": "p",
             "filePathsToBeDeletedPerPartition": {"p": [{"filePath": "f"}] * 3},
         },
@@ -250,7 +288,7 @@ def test_changed_files_are_errors_of_ours(seed: int) -> None:
             else:
                 changed[at : at + chosen.randrange(4)] = chosen.randbytes(chosen.randrange(4))
         try:
-            read_record(bytes(changed), "broken")
+            read_record(bytes(changed), "broken", "HoodieCleanerPlan")
             answered += 1
         except (CorruptionError, FormatError) as error:
             told.append(str(error))

@@ -222,4 +222,4 @@ def test_a_file_of_two_records_is_an_error(tmp_path: Path) -> None:
     with path.open("wb") as file:
         fastavro.writer(file, fastavro.parse_schema(schema), [{"a": 1}, {"a": 2}])
     with pytest.raises(CorruptionError, match="2 records"):
-        read_record(path.read_bytes(), str(path))
+        read_record(path.read_bytes(), str(path), "HoodieRollbackPlan")

@@ -3,5 +3,6 @@
 `timeline` reads and writes the files of instants. `names` checks names that they hold: file groups,
 partitions, base files. `commit` is the metadata of commits, as JSON and as Avro; `plans` has those
 of cleans, rollbacks and other actions, `records` the fields of both. `avro_file` reads and writes
-files of one record, by a schema that `file_schema` has checked.
+files of one record, by a schema that `file_schema` has checked; what it reads becomes, by
+`resolution`, a record of Hudi's.
 """

@@ -1,4 +1,4 @@
-"""Avro files of the timeline: one record, its schema, no compression."""
+"""Avro files of the timeline: one record of Hudi's, its schema, no compression."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import fastavro
 
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hudi.timeline.file_schema import MOST_BYTES, checked_schema
+from lookupstore.hudi.timeline.resolution import Change, resolution
 from lookupstore.storage.json_text import parse_json
 
 MAGIC = b"Obj\x01"
@@ -20,15 +21,18 @@ _SYNC_BYTES = 16
 _VARINT_BYTES = 10
 
 
-def read_record(content: bytes, path: str) -> dict[str, Any]:
-    """Return the record of an Avro file.
+def read_record(content: bytes, path: str, name: str, *others: str) -> dict[str, Any]:
+    """Return the record of an Avro file, with the fields and types of Hudi's schema.
 
     Args:
         content: of the file.
         path: of the file, for errors.
+        name: of Hudi's record, one of the schemas in this folder.
+        others: names of records that are read as it.
 
     Raises:
-        CorruptionError: it is no Avro file, is damaged, or has not one record.
+        CorruptionError: it is no Avro file, is damaged, or has not one record of that name, whose
+            values are Hudi's.
         FormatError: it is compressed, which Hudi's are not.
     """
     if not content.startswith(MAGIC):
@@ -40,21 +44,25 @@ def read_record(content: bytes, path: str) -> dict[str, Any]:
         raise FormatError(f"{path}: an Avro file with the codec {codec!r}; Hudi's have none")
     start, block = file.block()
     try:
-        schema = _file_schema(header.get("avro.schema", b""))
+        schema, change = _file_schema(header.get("avro.schema", b""), (name, *others))
     except ValueError as error:
-        raise CorruptionError(path, len(MAGIC), "the Avro schema of a record", error) from error
+        raise CorruptionError(path, len(MAGIC), f"the Avro schema of {name}", error) from error
     stream = io.BytesIO(block)
     try:
-        record = fastavro.schemaless_reader(stream, schema, None)
+        record: Any = fastavro.schemaless_reader(stream, schema, None)
     except MemoryError:
         raise
     except Exception as error:  # fastavro trusts bytes: what it raises for wrong ones is anything
         found = f"{type(error).__name__}: {error}"
         raise CorruptionError(path, start + stream.tell(), "an Avro record", found) from error
-    if stream.tell() != len(block) or not isinstance(record, dict):
-        found = f"{type(record).__name__} of {stream.tell()} bytes in {len(block)}"
+    if stream.tell() != len(block):
+        found = f"one of {stream.tell()} bytes in {len(block)}"
         raise CorruptionError(path, start, "one Avro record", found)
-    return record
+    try:
+        made: dict[str, Any] = record if change is None else change(record)
+    except ValueError as error:
+        raise CorruptionError(path, start, name, error) from error
+    return made
 
 
 class _File:
@@ -120,21 +128,30 @@ class _File:
 
 # As few as there are kinds of plans, of some versions: their texts are kept with them.
 @functools.lru_cache(maxsize=32)
-def _file_schema(text: bytes) -> Any:
-    """Return the schema of a file for the decoder.
+def _file_schema(text: bytes, names: tuple[str, ...]) -> tuple[Any, Change | None]:
+    """Return the schema of a file for the decoder, and what makes its records those of Hudi.
+
+    Args:
+        text: of the schema.
+        names: that its record may have; the first one's schema is Hudi's.
 
     Raises:
-        ValueError: it is none, or not safe to decode by.
+        ValueError: it is none, is not safe to decode by, or has fields that cannot be Hudi's.
     """
     try:
         given = parse_json(text, "", "a schema", most_bytes=MOST_BYTES)
     except CorruptionError as error:
         raise ValueError(f"{error.found} in place of {error.expected}") from None
-    schema = checked_schema(given)
+    checked = checked_schema(given)
     try:
-        return fastavro.parse_schema(schema)
+        schema = fastavro.parse_schema(checked)
     except Exception as error:  # of a name, or a symbol
         raise ValueError(f"{type(error).__name__}: {error}") from None
+    if not isinstance(checked, dict) or checked["type"] != "record":
+        raise ValueError("a type that is no record")
+    if checked["name"].rpartition(".")[2] not in names:
+        raise ValueError(f"that of {checked['name']}")
+    return schema, resolution(checked, json.loads(_schema(names[0])[0]))
 
 
 def avro_bytes(name: str, record: dict[str, Any]) -> bytes:

@@ -21,6 +21,10 @@ SCHEMA = "schema"
 #: What `prev_commit` says of a file that replaces none.
 NO_COMMIT = "null"
 
+# Records of Avro; the first has the fields of the second, and one more.
+_REPLACE = "HoodieReplaceCommitMetadata"
+_COMMIT = "HoodieCommitMetadata"
+
 # Of JSON: that of some hundred thousand files.
 _MOST_BYTES = 256 << 20
 
@@ -144,7 +148,7 @@ def parse_commit(content: bytes, path: str) -> CommitMetadata:
     'UPSERT'
     """
     if content.startswith(MAGIC):
-        record: Any = read_record(content, path)
+        record: Any = read_record(content, path, _REPLACE, _COMMIT)
     else:
         record = parse_json(content, path, "metadata of a commit", most_bytes=_MOST_BYTES)
     try:
@@ -169,9 +173,9 @@ def commit_bytes(metadata: CommitMetadata, version: int) -> bytes:
     if version == 6:
         return _json(_json_record(record)).encode()
     if metadata.replaced is not None:
-        return avro_bytes("HoodieReplaceCommitMetadata", record)
+        return avro_bytes(_REPLACE, record)
     del record["partitionToReplaceFileIds"]
-    return avro_bytes("HoodieCommitMetadata", record)
+    return avro_bytes(_COMMIT, record)
 
 
 def _check_names(metadata: CommitMetadata, path: str) -> None:

@@ -1,8 +1,9 @@
 """The schema that an Avro file brings along: checked before any byte of the file is read by it.
 
-Files of other versions of Hudi have fields that ours lack, so a file is read by its own schema,
-which decides what a byte may stand for: a record that holds itself, and arrays of what takes no
-bytes, are more than any memory holds. None of Hudi's schemas has such a type.
+Files of other versions of Hudi have other fields, so a file is read by its own schema, which
+decides what a byte may stand for: a record that holds itself, and arrays of what takes no bytes,
+are more than any memory holds. None of Hudi's schemas has such a type. What record it must be is
+said by `resolution`.
 """
 
 from __future__ import annotations
@@ -134,6 +135,8 @@ class _Checked:
         least, records = sum(one.least for one in parts), 1 + sum(one.records for one in parts)
         if any(one.least == 0 for one in parts):
             raise ValueError(f"{name}, a record with a field that takes no bytes")
+        if len({one["name"] for one in stored}) < len(stored):
+            raise ValueError(f"{name}, a record with two fields of one name")
         schema = {"type": "record", "name": name, "fields": stored}
         return _around(schema, parts, least, records)
 
@@ -147,6 +150,8 @@ class _Checked:
     def _union(parts: list[_Type]) -> _Type:
         if not parts:
             raise ValueError("a union of nothing")
+        if any(isinstance(one.schema, list) for one in parts):
+            raise ValueError("a union in a union")
         if any(1 + one.least < _RECORD_BYTES * one.records for one in parts):
             raise ValueError("a union with records that take too few bytes")
         return _around([one.schema for one in parts], parts, 1, 0)

@@ -223,11 +223,7 @@ def parse_plan(kind: type[Plan], content: bytes, path: str) -> Plan:
     Raises:
         CorruptionError: it is damaged, or something else, or names what is not the table's.
     """
-    record = read_record(content, path)
-    try:
-        plan = from_record(kind, record)
-    except ValueError as error:
-        raise CorruptionError(path, 0, _SCHEMAS[kind], error) from error
+    plan = from_record(kind, read_record(content, path, _SCHEMAS[kind]))
     if isinstance(plan, RollbackPlan) and plan.instant_to_rollback is not None:
         _check_time(plan.instant_to_rollback.commit_time, "instantToRollback", path)
         if plan.instant_to_rollback.action not in ACTIONS:

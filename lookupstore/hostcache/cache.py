@@ -42,7 +42,8 @@ from lookupstore.hostcache.own_folder import NotOwnError, is_shared, open_own
 from lookupstore.hostcache.recode import plain_size, write_plain
 from lookupstore.quantities import Size
 from lookupstore.sst import Reader
-from lookupstore.storage.location import file_hash, sync_folder
+from lookupstore.storage.local import file_hash
+from lookupstore.storage.naming import sync_folder
 from lookupstore.storage.remote_file import RemoteFile
 
 _PLAIN = "-plain"

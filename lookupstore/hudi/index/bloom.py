@@ -34,8 +34,6 @@ from lookupstore.hudi.view import TableView
 from lookupstore.sst.reader import hashed_keys
 from lookupstore.storage.location import Location
 
-# Footers that are read at one time from an object store, for which most of that is waiting.
-_FOOTER_THREADS = 16
 # Files that are asked at one time.
 _MOST_THREADS = 4
 # Lookup files that stay open: each takes file descriptors.
@@ -138,7 +136,7 @@ class BloomIndex:
             self._share_room()
 
     def _footers(self, location: Location, files: Sequence[FileSlice]) -> list[KeyFile]:
-        threads = self._threads if location.local is not None else _FOOTER_THREADS
+        threads = location.readers(self._threads)
         return list(_mapped(lambda file: self._known.file(location, file), files, threads))
 
     def _candidates(self, known: Sequence[KeyFile], keys: pa.Array) -> Candidates:

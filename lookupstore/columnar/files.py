@@ -13,7 +13,7 @@ import pyarrow as pa
 import xxhash
 
 from lookupstore.columnar.evolution import common_schema
-from lookupstore.columnar.file_lookup import BUILDS, Build, FileLookup
+from lookupstore.columnar.file_lookup import FileLookup
 from lookupstore.columnar.held_lookups import HeldLookups
 from lookupstore.columnar.lookup_file import (
     MODES,
@@ -29,6 +29,7 @@ from lookupstore.columnar.published import (
     publish_file,
     published_files,
 )
+from lookupstore.columnar.rent import BUILDS, Build
 from lookupstore.columnar.source_file import source_files
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hostcache.cache import Residency

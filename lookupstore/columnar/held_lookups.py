@@ -41,7 +41,7 @@ class HeldLookups(ABC):
 
         The next call holds them again. Who keeps files open and asks them seldom calls this.
         """
-        if self._residency.used > self._residency.quota // 2:
+        if self._residency.is_getting_full:
             self._let_go()
 
     def _let_go(self) -> None:

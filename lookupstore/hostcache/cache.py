@@ -251,6 +251,14 @@ class Residency:
         """Return the bytes that all copies take, those that are still coming in full."""
         return self._host.used
 
+    @property
+    def is_getting_full(self) -> bool:
+        """Return whether all copies take more than half of the quota.
+
+        Who keeps copies open that it seldom asks gives way then, before others have to wait.
+        """
+        return self.used > self.quota // 2
+
     def resident(self, *, nbytes: int, xxh64: str) -> tuple[bool, int]:
         """Return whether all of a file is here, and how many of its bytes are.
 

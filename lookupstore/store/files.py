@@ -238,10 +238,9 @@ class BucketFiles:
 
     def share_room(self) -> None:
         """Release local copies if all copies of the host take more than half of the quota."""
-        if self._opened and (not self._in_place or self._rents):
-            residency = self._residency
-            if residency.used > residency.quota // 2:
-                self.let_go()
+        may_have_copies = self._opened and (not self._in_place or self._rents)
+        if may_have_copies and self._residency.is_getting_full:
+            self.let_go()
 
     def let_go(self) -> None:
         """Release the local copies; the next lookup pins them again."""

@@ -16,12 +16,12 @@ import pytest
 from small_tables import SmallTable, row
 
 import lookupstore
+from lookupstore.columnar import open_lookups
 from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hudi import HudiTable, TableLookup, WriteOptions
 from lookupstore.hudi.keys.key_generator import partition_paths, record_keys
 from lookupstore.hudi.properties import print_properties
-from lookupstore.hudi.read import table_lookup
 
 TYPES = {
     "id": pa.int32(),
@@ -148,7 +148,7 @@ def test_a_commit_makes_lookup_files_of_its_file_groups_only(
 def test_few_lookup_files_stay_open(
     tmp_path: Path, residency: Residency, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_lookup, "_MOST_OPEN", 3)
+    monkeypatch.setattr(open_lookups, "MOST_OPEN", 3)
     table = HudiTable.create(
         tmp_path / "t",
         pa.schema({"id": pa.int64(), "day": pa.string()}),

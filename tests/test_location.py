@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import inspect
 import pickle
+import random
 import re
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ import lookupstore
 from lookupstore import build
 from lookupstore.storage.local import LocalFolder, file_hash
 from lookupstore.storage.location import Location
+from lookupstore.storage.naming import is_temporary
 from lookupstore.storage.object_store import RemoteFolder
 from lookupstore.storage.uris import open_uri, shown_uri
 
@@ -164,6 +167,63 @@ def test_an_open_file_system_of_this_machine_is_local(tmp_path):
     assert (place.in_place, place.uri) == (False, "subtree://store")
     place.write("data/x", [b"1"])
     assert (tmp_path / "store" / "data" / "x").read_bytes() == b"1"
+
+
+def test_files_on_their_way(place, tmp_path):
+    """What is written in the work folder is where it belongs when it was brought there."""
+    content = bytes(range(256)) * 9
+    before = set(tmp_path.rglob("*"))
+    with place.work_folder("data", tmp_path) as folder:
+        if place.in_place:
+            assert [*place.make_missing("data")] == [f"{folder}/data"]
+            assert [*place.make_missing("data")] == []
+        (Path(folder) / "data" / "a").write_bytes(content)
+        place.upload("data/a", folder)
+        assert place.read("data/a") == content
+        assert (Path(folder) / "data" / "a").exists() == place.in_place
+        place.download("data/a", folder)
+        assert (Path(folder) / "data" / "a").read_bytes() == content
+    assert [file.name for file in place.files(recursive=True)] == ["data/a"]
+    assert not any(path.name.startswith("lookupstore-") for path in tmp_path.rglob("*"))
+    assert len({*tmp_path.rglob("*")} - before) <= 4, "the file, and folders of its place"
+    place.check_size("data/a", len(content))
+    with pytest.raises(OSError, match=r"9 bytes were written, found 2304 bytes: .*data/a"):
+        place.check_size("data/a", 9)
+    with pytest.raises(OSError, match="9 bytes were written, found nothing"):
+        place.check_size("data/b", 9)
+    assert Path(place.spill_folder()).is_dir()
+    place.delete_empty("data")
+    assert place.read("data/a") == content
+    place.delete("data/a")
+    place.delete_empty("data")
+    assert not (place.in_place and place.names())
+
+
+def test_files_of_writers_at_work(place, seed):
+    draw = random.Random(seed)
+    letters = ["a", "B", ".", "_", "-", "=", " ", "é", "tmp", "0" * 32]
+    names = {"".join(draw.choices(letters, k=draw.randint(1, 9))) for _ in range(30)}
+    names = sorted(name for name in names if name.strip(".") and not name.startswith("."))
+    for name in names:
+        with place.new_file(f"data/{name}") as stream:
+            stream.write(b"1")
+            assert not any(file.name == f"data/{name}" for file in place.files("data"))
+            found = place.unfinished()
+            assert [*found.values()] == ([name] if place.in_place else []), f"seed {seed}"
+            assert all(is_temporary(one) for one in found)
+        assert place.unfinished() == {}
+        assert not is_temporary(f"data/{name}"), f"seed {seed}"
+    place.write("data/.hidden", [b"1"])
+    assert place.unfinished() == {}
+
+
+def test_a_file_is_dated(place):
+    moment = datetime(2021, 5, 6, tzinfo=timezone.utc)
+    place.write("data/a", [b"1"])
+    place.date("data/a", moment)
+    place.date("data/none", moment)
+    (file,) = place.files("data")
+    assert (file.modified == moment.timestamp()) == place.in_place
 
 
 SECRETS = [

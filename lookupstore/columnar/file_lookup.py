@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +35,7 @@ _log = logging.getLogger(__name__)
 class FileLookup(descriptors.Holder):
     """Lookups in one columnar file; threads may share it.
 
-    Its files give way where this process has too many open.
+    Its files give way where this process has too many open, or the quota has no room for others.
 
     Args:
         plan: says what is looked up.
@@ -44,7 +43,6 @@ class FileLookup(descriptors.Holder):
         residency: where lookup files of this host are.
         build: whether to make a lookup file: when it pays, at once, or never.
         memory: budget of bytes for rows that are sorted.
-        make_room: lets go of lookup files that others have open, where the quota has no room.
     """
 
     def __init__(
@@ -54,7 +52,6 @@ class FileLookup(descriptors.Holder):
         residency: Residency,
         build: Build,
         memory: int,
-        make_room: Callable[[], None],
     ) -> None:
         self.plan = plan
         self._name = plan.name
@@ -62,7 +59,6 @@ class FileLookup(descriptors.Holder):
         self._residency = residency
         self._rent = Rent(build)
         self._memory = memory
-        self._make_room = make_room
         self._lock = threading.Lock()
         self._reader: Reader | None = None
         self._held: Copy | MadeFile | None = None
@@ -121,8 +117,7 @@ class FileLookup(descriptors.Holder):
                         self._name,
                         needed_bytes(self.plan),
                         lambda path, room: write_lookup_file(self.plan, path, room, self._memory),
-                    ),
-                    self._make_room,
+                    )
                 )
                 self._use(held, Reader(held.path))
             assert self._reader is not None
@@ -214,8 +209,7 @@ class FileLookup(descriptors.Holder):
         held = with_room(
             lambda: self._residency.hold(
                 filesystem, path, nbytes=file.bytes, xxh64=file.xxh64, uri=uri
-            ),
-            self._make_room,
+            )
         )
         try:
             self._use(held, Reader(held.path, fill=held.fill))

@@ -190,10 +190,7 @@ class ColumnarFiles(HeldLookups):
         self._memory = memory
         self._residency = residency = Residency() if residency is None else residency
         self._lookups = [
-            FileLookup(
-                plan, published.get(plan.name), residency, build, memory, make_room=self._let_go
-            )
-            for plan in plans
+            FileLookup(plan, published.get(plan.name), residency, build, memory) for plan in plans
         ]
         names = "".join(plan.name for plan in plans)
         self.id = xxhash.xxh3_128_hexdigest(f"{names} {values} {mode} {rule} {build}".encode())

@@ -42,11 +42,8 @@ class HeldLookups(ABC):
         The next call holds them again. Who keeps files open and asks them seldom calls this.
         """
         if self._residency.is_getting_full:
-            self._let_go()
-
-    def _let_go(self) -> None:
-        for lookup in self._asked():
-            lookup.let_go()
+            for lookup in self._asked():
+                lookup.let_go()
 
     def close(self) -> None:
         """Close all files. Closing again does nothing; a lookup opens them again."""

@@ -118,9 +118,6 @@ class BucketFiles:
             except BaseException:
                 self.close()
                 raise
-        if not self._in_place or self._rents:
-            with _with_copies_lock:
-                _with_copies.add(self)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._entries)
@@ -426,8 +423,7 @@ class BucketFiles:
                 uri=self._location.show(file.name),
                 recode=recode,
                 store=self._location.uri,
-            ),
-            _let_go_of_all,
+            )
         )
 
     def _leave_damaged(self, bucket: int, opened: _Open, error: CorruptionError) -> None:
@@ -453,26 +449,6 @@ class BucketFiles:
 
     def _missing_error(self, bucket: int) -> LookupStoreError:
         return missing_file_error(self._location, self._manifest, self._entries[bucket])
-
-
-# The files with copies of this process: any may have room that another one needs.
-_with_copies: weakref.WeakSet[BucketFiles] = weakref.WeakSet()
-_with_copies_lock = threading.Lock()
-
-
-def _let_go_of_all() -> None:
-    with _with_copies_lock:
-        others = list(_with_copies)
-    for files in others:
-        files.let_go()
-
-
-def _after_fork() -> None:
-    global _with_copies_lock
-    _with_copies_lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
 
 
 def missing_file_error(location: Location, manifest: Manifest, file: DataFile) -> LookupStoreError:

@@ -450,14 +450,33 @@ def test_a_quota_for_some_lookup_files_at_a_time(
         assert residency.used <= residency.quota
     one.share_room()
     assert two.lookup([5, 50_005, 100_005])["v"].to_pylist() == [5, 50_005, 100_005]
-    monkeypatch.setattr(host_folder, "ROOM_WAIT", 0.2)
-    small = Residency(residency.folder, quota=residency.used)
     two.prepare()
+    monkeypatch.setattr(host_folder, "ROOM_WAIT", 0.2)
+    script = (
+        "import sys\n"
+        "from lookupstore.columnar import ColumnarFiles\n"
+        f"files = ColumnarFiles({str(tmp_path / 'dim')!r}, key='id', build='always')\n"
+        "files.prepare()\n"
+        "print('ready', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    environment = {
+        **os.environ,
+        "LOOKUPSTORE_CACHE": str(residency.folder),
+        "LOOKUPSTORE_CACHE_BYTES": str(residency.quota),
+    }
+    other = subprocess.Popen([sys.executable, "-c", script], env=environment, text=True,
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
+    assert other.stdout is not None
+    assert other.stdout.readline() == "ready\n"
+    small = Residency(residency.folder, quota=residency.used)
     full = ColumnarFiles(
         tmp_path / "dim", key="id", mode="position", build="always", residency=small
     )
     with pytest.raises(DiskQuotaError, match="are in use"):
         full.lookup([5])
+    assert len(list(Path(residency.folder).glob("*.sst"))) == 3
+    other.communicate()
 
 
 def test_workers_make_each_file_once(tmp_path: Path) -> None:

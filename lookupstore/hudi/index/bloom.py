@@ -208,7 +208,7 @@ class BloomIndex:
         with self._lock:
             check = self._checks.get((location, file))
             if check is None:
-                check = KeyCheck(known, self._residency, self.build, self._open.let_go)
+                check = KeyCheck(known, self._residency, self.build)
                 self._checks[location, file] = check
             self._checks.move_to_end((location, file))
             most = len(self._checks) > _MOST_CHECKS

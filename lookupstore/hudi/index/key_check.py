@@ -9,7 +9,6 @@ one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -40,15 +39,12 @@ class KeyCheck:
         residency: where lookup files of this host are.
         build: when to make a lookup file: `auto`: when reads have cost as much; `always`: at the
             first key; `never`.
-        make_room: lets go of lookup files that others have open, where the quota has no room.
     """
 
-    def __init__(
-        self, file: KeyFile, residency: Residency, build: Build, make_room: Callable[[], None]
-    ) -> None:
+    def __init__(self, file: KeyFile, residency: Residency, build: Build) -> None:
         self.file = file
         self._plan = plan_lookup_file(file.source, [RECORD_KEY], None, "position", "error")
-        self._lookup = FileLookup(self._plan, None, residency, build, _MEMORY, make_room)
+        self._lookup = FileLookup(self._plan, None, residency, build, _MEMORY)
         self._rent = Rent(build)
 
     def is_made(self) -> bool:

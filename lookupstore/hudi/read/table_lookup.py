@@ -342,9 +342,7 @@ class TableLookup(HeldLookups):
             plan = plan_lookup_file(
                 file.source, [RECORD_KEY], stored, "value" if stored else "presence", "error"
             )
-            lookup = FileLookup(
-                plan, None, self._residency, self._plan.build, _MEMORY, self._let_go
-            )
+            lookup = FileLookup(plan, None, self._residency, self._plan.build, _MEMORY)
             self._lookups[number] = lookup
         _open.used(lookup)
         return lookup

@@ -89,7 +89,7 @@ class Bench:
 
     @staticmethod
     def _files(table: HudiTable) -> list[str]:
-        folder = Path(str(table.location.local))
+        folder = Path(table.location.uri)
         return [str(folder / group.current.path) for group in table.file_groups()]
 
     def upsert(self, contender: str) -> Found:

@@ -41,7 +41,9 @@ from lookupstore.errors import (
     FormatError,
     StaleStoreError,
 )
+from lookupstore.storage.local import LocalFolder
 from lookupstore.storage.location import FoundFile, Location
+from lookupstore.storage.object_store import RemoteFolder
 from lookupstore.store.expiry import MARK_AGE, expire
 from lookupstore.store.files import missing_file_error
 from lookupstore.store.manifest import DataFile, Manifest
@@ -60,7 +62,8 @@ _START = 1_700_000_000.0
 _modules = {
     name: importlib.import_module(f"lookupstore.{name}")
     for name in (
-        "storage.location",
+        "storage.local",
+        "storage.naming",
         "store.expiry",
         "store.new_version",
         "store.store",
@@ -290,8 +293,11 @@ class _Place(Location):
         # Only asked what else is there if there is no store.
         return None, ""
 
+    def work_folder(self, *_: Any) -> Any:
+        return nullcontext("")
 
-class _Disk(_Place):
+
+class _Disk(_Place, LocalFolder):
     """A store in a folder of this machine."""
 
     def look(self) -> dict[str, tuple[int, float]]:
@@ -306,7 +312,7 @@ class _Disk(_Place):
         return xxhash.xxh64_hexdigest(self.read(name))
 
 
-class _Bucket(_Place):
+class _Bucket(_Place, RemoteFolder):
     """A store on an object store."""
 
     def look(self) -> dict[str, tuple[int, float]]:
@@ -528,9 +534,8 @@ class Simulation:
         ids = SimpleNamespace(
             uuid4=lambda: SimpleNamespace(hex=f"{steps.random.getrandbits(128):032x}")
         )
-        for name in ("storage.location", "store.new_version"):
+        for name in ("storage.naming", "store.new_version"):
             patch.setattr(_modules[name], "uuid", ids)
-        patch.setattr(_modules["store.new_version"], "local_folder", lambda *_: nullcontext(""))
         patch.setattr(_versions, "manifest_bytes", self._to_bytes)
         patch.setattr(_versions, "parse_manifest", lambda _, one: self._manifests[one])
         patch.setattr(_versions, "TableSearch", _NoTables)
@@ -545,10 +550,10 @@ class Simulation:
         patch.setattr(_modules["store.store"], "BucketFiles", _Files)
         if self.is_disk:
             system = _System(self)
-            for name in ("storage.location", "store.new_version", "store.version_files"):
+            for name in ("storage.local", "storage.naming", "store.new_version"):
                 patch.setattr(_modules[name], "os", system)
             opened = object.__getattribute__(system, "open_file")
-            patch.setattr(_modules["storage.location"], "open", opened, raising=False)
+            patch.setattr(_modules["storage.local"], "open", opened, raising=False)
         if self._plant is not None:
             self._plant(patch)
 

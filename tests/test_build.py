@@ -31,6 +31,7 @@ from lookupstore.builder.in_process import build, plan_build
 from lookupstore.errors import CommitUnknownError, FormatError
 from lookupstore.keys.schema import KeySchema
 from lookupstore.source.source import open_source
+from lookupstore.storage.local import LocalFolder
 from lookupstore.storage.location import Location
 from lookupstore.store.manifest import Manifest
 from lookupstore.store.publishing import publish
@@ -39,7 +40,7 @@ from lookupstore.store.version_files import read_newest
 
 # The package gives the function under the module's name.
 build_module = importlib.import_module("lookupstore.builder.in_process")
-location_module = importlib.import_module("lookupstore.storage.location")
+local_module = importlib.import_module("lookupstore.storage.local")
 new_version_module = importlib.import_module("lookupstore.store.new_version")
 
 TABLE = pa.table(
@@ -752,15 +753,15 @@ def fail_once_published(store: Path, monkeypatch) -> None:
         return set(os.listdir(versions)) if versions.exists() else set()
 
     before = there()
-    real = location_module.sync_folder
+    real = local_module.sync_folder
 
     def fail(folder):
         if there() != before:
-            monkeypatch.setattr(location_module, "sync_folder", real)
+            monkeypatch.setattr(local_module, "sync_folder", real)
             raise OSError(5, "the disk is going")
         real(folder)
 
-    monkeypatch.setattr(location_module, "sync_folder", fail)
+    monkeypatch.setattr(local_module, "sync_folder", fail)
 
 
 def test_an_error_after_a_new_store_is_published_takes_it_back(tmp_path, monkeypatch):
@@ -784,14 +785,14 @@ def test_an_error_after_a_store_is_replaced_takes_the_new_version_back(tmp_path,
 def test_a_version_that_cannot_be_taken_back_keeps_its_files(tmp_path, monkeypatch):
     build(TABLE, tmp_path / "s", key="id").close()
     fail_once_published(tmp_path / "s", monkeypatch)
-    real = Location.delete
+    real = LocalFolder.delete
 
     def fail(location, name):
         if name.startswith("versions/"):
             raise PermissionError("not yours")
         real(location, name)
 
-    monkeypatch.setattr(Location, "delete", fail)
+    monkeypatch.setattr(LocalFolder, "delete", fail)
     with pytest.raises(CommitUnknownError, match=r"0000000002-.*may be published") as caught:
         build(TABLE[:4], tmp_path / "s", key="id", overwrite=True, retain=0)
     assert "the disk is going" in str(caught.value.__context__)
@@ -805,14 +806,14 @@ def test_a_version_that_cannot_be_taken_back_keeps_its_files(tmp_path, monkeypat
 def test_old_files_that_cannot_be_deleted_do_no_harm(tmp_path, monkeypatch, caplog, error):
     build(TABLE, tmp_path / "s", key="id").close()
     old = names_in(tmp_path / "s")
-    real = Location.delete
+    real = LocalFolder.delete
 
     def fail(location, name):
         if name in old:
             raise error
         real(location, name)
 
-    monkeypatch.setattr(Location, "delete", fail)
+    monkeypatch.setattr(LocalFolder, "delete", fail)
     if isinstance(error, OSError):
         build(TABLE[:4], tmp_path / "s", key="id", overwrite=True, retain=0).close()
         assert f"could not remove {old[0]}, no longer needed: not yours" in caplog.text
@@ -900,14 +901,14 @@ def test_a_killed_build_leaves_no_store_and_no_spill(tmp_path):
 
 @pytest.mark.parametrize("where", ["sync", "write_first"])
 def test_of_two_builds_at_once_one_wins(tmp_path, monkeypatch, where):
-    real = getattr(Location, where)
+    real = getattr(LocalFolder, where)
 
     def late(*args):
-        monkeypatch.setattr(Location, where, real)
+        monkeypatch.setattr(LocalFolder, where, real)
         build(TABLE[:2], tmp_path / "s", key="id").close()
         return real(*args)
 
-    monkeypatch.setattr(Location, where, late)
+    monkeypatch.setattr(LocalFolder, where, late)
     with pytest.raises(FileExistsError, match="there is already a store"):
         build(TABLE, tmp_path / "s", key="id")
     with LookupStore(tmp_path / "s") as store:

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -295,7 +296,10 @@ def test_errors_show_no_control_characters() -> None:
 
 # Who joins names to folders, or makes, opens and removes what is at a path, beside `Location`.
 OWN_PLACES = {
-    "storage.location": "goes through the gate",
+    "storage.local": "goes through the gate",
+    "storage.object_store": "the same; its work folder is its own",
+    "storage.trees": "looks for the source that the caller gave; links to folders are not followed",
+    "storage.naming": "syncs the folder whose path it is given",
     "storage.output": "writes the file whose path it is given",
     "sst.dump": "opens the file whose path it is given",
     "sst.stored": "opens the file whose path it is given",
@@ -305,8 +309,7 @@ OWN_PLACES = {
     ),
     "store.new_version": "the same",
     "spark.format.sink": "a temporary folder, or the same; names of tasks of the same job",
-    "store.version_files": "removes its empty folder of versions: `rmdir` follows no link",
-    "hudi.locking.lock_file": "the path that `Location.resolve` gave it",
+    "storage.lock_file": "the path that `Location.resolve` gave it",
     "hostcache.folder": "the cache folder, which is the host's own",
     "hostcache.copy": "the same",
     "hostcache.made": "the same",
@@ -348,9 +351,11 @@ def joins(source: str) -> list[int]:
                 if function.attr in _TOUCHES.get(of, ()):
                     lines.append(node.lineno)
         if isinstance(node, ast.JoinedStr):
-            held = [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
-            if any(isinstance(one, ast.Attribute) and one.attr == "local" for one in held):
-                lines.append(node.lineno)
+            for part, rest in pairwise(node.values):
+                held = getattr(part, "value", None)
+                below = isinstance(rest, ast.Constant) and str(rest.value).startswith("/")
+                if below and isinstance(held, ast.Attribute) and held.attr == "uri":
+                    lines.append(node.lineno)
     return lines
 
 
@@ -367,12 +372,12 @@ def test_names_are_joined_to_folders_in_one_place(path: Path) -> None:
 
 def test_a_module_that_joins_names_is_found() -> None:
     for line in (
-        "os.path.join(location.local, name)",
-        "f'{self._location.local}/{name}'",
+        "os.path.join(location.uri, name)",
+        "f'{self._location.uri}/{name}'",
         "open(path)",
         "os.unlink(path)",
         "shutil.rmtree(path)",
         "posixpath.join(a, b)",
     ):
         assert joins(line) == [1], line
-    assert joins("location.read(f'{a}/{b}'); x.local is None; table.open(p); '/'.join(a)") == []
+    assert joins("location.read(f'{a}/{b}'); f'{x.uri}: {a}/b'; table.open(p); '/'.join(a)") == []

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import pickle
+import random
+import re
+from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyarrow import fs
 from remote import KINDS, FaultyDisk, Remote
 
+import lookupstore
 from lookupstore import build
-from lookupstore.storage.location import Location, file_hash
+from lookupstore.storage.local import LocalFolder, file_hash
+from lookupstore.storage.location import Location
+from lookupstore.storage.naming import is_temporary
+from lookupstore.storage.object_store import RemoteFolder
 from lookupstore.storage.uris import open_uri, shown_uri
 
 
@@ -58,7 +67,7 @@ def test_a_file_gets_another_name(place, tmp_path):
     assert place.read("data/b") == b"one"
     with pytest.raises(FileNotFoundError):
         place.move("waits/in/a", "data/c")
-    if place.local is not None:
+    if place.in_place:
         place.write("waits/in/a", [b"two"])
         with pytest.raises(FileExistsError):
             place.move("waits/in/a", "data/b")
@@ -117,7 +126,8 @@ def test_a_local_file_is_not_written_over(tmp_path):
 def test_a_local_file_is_on_disk_before_it_has_its_name(tmp_path, monkeypatch):
     (tmp_path / "s" / "data").mkdir(parents=True)
     disk = FaultyDisk()
-    monkeypatch.setattr("lookupstore.storage.location.os", disk)
+    monkeypatch.setattr("lookupstore.storage.local.os", disk)
+    monkeypatch.setattr("lookupstore.storage.naming.os", disk)
     Location(tmp_path / "s").write("data/a", [b"1"])
     assert [name for name, _ in disk.done] == ["makedirs", "fsync", "link", "unlink", "fsync"]
     disk.done.clear()
@@ -130,7 +140,8 @@ def test_a_local_file_is_on_disk_before_it_has_its_name(tmp_path, monkeypatch):
 def test_the_first_file_of_a_folder(tmp_path):
     place = Location(tmp_path)
     assert place.write_first("versions", "a", b"1")
-    assert not place.write_first("versions", "b", b"2")
+    with pytest.raises(FileExistsError):
+        place.write_first("versions", "b", b"2")
     (tmp_path / "versions" / "a").unlink()
     assert place.write_first("versions", "b", b"2")  # an empty folder is as good as none
     assert [file.name for file in place.files(recursive=True)] == ["versions/b"]
@@ -141,21 +152,78 @@ def test_the_first_file_of_a_folder(tmp_path):
 def test_local_paths(tmp_path, monkeypatch, given):
     monkeypatch.chdir(tmp_path)
     place = Location(given.format(tmp_path))
-    assert (place.local, place.uri) == (str(tmp_path / "a b"),) * 2
+    assert (place.in_place, place.uri) == (True, str(tmp_path / "a b"))
     assert place.show("data/x") == str(tmp_path / "a b" / "data" / "x")
     sent = pickle.dumps(place)
     monkeypatch.chdir("/")
-    assert pickle.loads(sent).local == place.local
+    assert pickle.loads(sent).uri == place.uri
 
 
 def test_an_open_file_system_of_this_machine_is_local(tmp_path):
     place = Location(str(tmp_path), filesystem=fs.LocalFileSystem())
-    assert place.local == str(tmp_path)
+    assert (place.in_place, place.uri) == (True, str(tmp_path))
     below = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
     place = pickle.loads(pickle.dumps(Location("store", filesystem=below)))
-    assert (place.local, place.uri) == (None, "subtree://store")
+    assert (place.in_place, place.uri) == (False, "subtree://store")
     place.write("data/x", [b"1"])
     assert (tmp_path / "store" / "data" / "x").read_bytes() == b"1"
+
+
+def test_files_on_their_way(place, tmp_path):
+    """What is written in the work folder is where it belongs when it was brought there."""
+    content = bytes(range(256)) * 9
+    before = set(tmp_path.rglob("*"))
+    with place.work_folder("data", tmp_path) as folder:
+        if place.in_place:
+            assert [*place.make_missing("data")] == [f"{folder}/data"]
+            assert [*place.make_missing("data")] == []
+        (Path(folder) / "data" / "a").write_bytes(content)
+        place.upload("data/a", folder)
+        assert place.read("data/a") == content
+        assert (Path(folder) / "data" / "a").exists() == place.in_place
+        place.download("data/a", folder)
+        assert (Path(folder) / "data" / "a").read_bytes() == content
+    assert [file.name for file in place.files(recursive=True)] == ["data/a"]
+    assert not any(path.name.startswith("lookupstore-") for path in tmp_path.rglob("*"))
+    assert len({*tmp_path.rglob("*")} - before) <= 4, "the file, and folders of its place"
+    place.check_size("data/a", len(content))
+    with pytest.raises(OSError, match=r"9 bytes were written, found 2304 bytes: .*data/a"):
+        place.check_size("data/a", 9)
+    with pytest.raises(OSError, match="9 bytes were written, found nothing"):
+        place.check_size("data/b", 9)
+    assert Path(place.spill_folder()).is_dir()
+    place.delete_empty("data")
+    assert place.read("data/a") == content
+    place.delete("data/a")
+    place.delete_empty("data")
+    assert not (place.in_place and place.names())
+
+
+def test_files_of_writers_at_work(place, seed):
+    draw = random.Random(seed)
+    letters = ["a", "B", ".", "_", "-", "=", " ", "é", "tmp", "0" * 32]
+    names = {"".join(draw.choices(letters, k=draw.randint(1, 9))) for _ in range(30)}
+    names = sorted(name for name in names if name.strip(".") and not name.startswith("."))
+    for name in names:
+        with place.new_file(f"data/{name}") as stream:
+            stream.write(b"1")
+            assert not any(file.name == f"data/{name}" for file in place.files("data"))
+            found = place.unfinished()
+            assert [*found.values()] == ([name] if place.in_place else []), f"seed {seed}"
+            assert all(is_temporary(one) for one in found)
+        assert place.unfinished() == {}
+        assert not is_temporary(f"data/{name}"), f"seed {seed}"
+    place.write("data/.hidden", [b"1"])
+    assert place.unfinished() == {}
+
+
+def test_a_file_is_dated(place):
+    moment = datetime(2021, 5, 6, tzinfo=timezone.utc)
+    place.write("data/a", [b"1"])
+    place.date("data/a", moment)
+    place.date("data/none", moment)
+    (file,) = place.files("data")
+    assert (file.modified == moment.timestamp()) == place.in_place
 
 
 SECRETS = [
@@ -202,7 +270,7 @@ def test_errors_of_a_remote_file_system(tmp_path, monkeypatch):
     uri = "s3://AKIA123:s3%2Bcr3t@bucket/store"
     remote = Remote(tmp_path, "s3")
     monkeypatch.setattr(
-        "lookupstore.storage.location.open_uri",
+        "lookupstore.storage.object_store.open_uri",
         lambda text: (fs.PyFileSystem(remote), "bucket/store/"),
     )
     place = Location(uri)
@@ -256,3 +324,41 @@ def test_wrong_paths():
             Location(given)
     assert repr(Location("s3://u:p@bucket/a")) == "<Location 's3://***@bucket/a'>"
     assert Path(Location("a").uri).is_absolute()
+
+
+def test_both_kinds_do_what_a_location_leaves_open():
+    """And both say it in the same words: a caller of one is a caller of the other."""
+
+    def own(kind: type) -> dict[str, Any]:
+        return {name: one for name, one in vars(kind).items() if not name.startswith("__")}
+
+    def is_open(member: Any) -> bool:
+        member = member.fget if isinstance(member, property) else member
+        return callable(member) and "NotImplementedError" in member.__code__.co_names
+
+    left = {name: one for name, one in own(Location).items() if is_open(one)}
+    assert len(left) > 20
+    values = {name for name in Location.__annotations__ if name not in ("uri", "_given")}
+    for kind in (LocalFolder, RemoteFolder):
+        assert values | left.keys() <= own(kind).keys()
+        for name, one in left.items():
+            if not isinstance(one, property):
+                mine, its = (inspect.signature(each) for each in (one, own(kind)[name]))
+                assert [*map(str, mine.parameters.values())] == [
+                    *map(str, its.parameters.values())
+                ], name
+        public = {name for name in own(kind) if not name.startswith("_")}
+        assert public - own(Location).keys() - values <= {"conditional_puts"}
+
+
+def test_nobody_outside_asks_which_kind_it_is():
+    package = Path(lookupstore.__file__).parent
+    asks = re.compile(r"LocalFolder|RemoteFolder|, fs\.LocalFile|\bis_local\b|location\.local\b")
+    found = [
+        f"{path.relative_to(package)}: {line.strip()}"
+        for path in sorted(package.rglob("*.py"))
+        if "storage" not in path.parts
+        for line in path.read_text().splitlines()
+        if asks.search(line)
+    ]
+    assert found == []

@@ -25,12 +25,14 @@ from lookupstore import (
     expire,
     publish,
 )
+from lookupstore.storage.local import LocalFolder
 from lookupstore.storage.location import FoundFile
+from lookupstore.storage.object_store import RemoteFolder
 from lookupstore.store.expiry import names_all_in_use
 from lookupstore.store.version_files import list_names, read_newest
 
 # The package gives functions under the names of some modules.
-location_module: Any = importlib.import_module("lookupstore.storage.location")
+local_module: Any = importlib.import_module("lookupstore.storage.local")
 store_module: Any = importlib.import_module("lookupstore.store.store")
 
 
@@ -69,33 +71,37 @@ def around_the_write(
     after: Callable[[], object] | None = None,
 ) -> None:
     """Let something be done right before, or after, the next file of a version is written."""
-    real = Location.write
+    real = {kind: kind.write for kind in (LocalFolder, RemoteFolder)}
 
-    def write(location: Location, name: str, chunks: Any) -> None:
+    def write(location: Any, name: str, chunks: Any) -> None:
         if not name.startswith("versions/"):
-            return real(location, name, chunks)
-        patch.setattr(Location, "write", real)
+            return real[type(location)](location, name, chunks)
+        for kind, own in real.items():
+            patch.setattr(kind, "write", own)
         if before is not None:
             before()
-        real(location, name, chunks)
+        real[type(location)](location, name, chunks)
         if after is not None:
             after()
         return None
 
-    patch.setattr(Location, "write", write)
+    for kind in real:
+        patch.setattr(kind, "write", write)
 
 
 def next_listing(patch: pytest.MonkeyPatch, does: Callable[[], list[FoundFile]]) -> None:
     """Let the next listing of versions be something else."""
-    real = Location.files
+    real = {kind: kind.files for kind in (LocalFolder, RemoteFolder)}
 
-    def files(location: Location, folder: str = "", **named: Any) -> list[FoundFile]:
+    def files(location: Any, folder: str = "", **named: Any) -> list[FoundFile]:
         if folder != "versions":
-            return real(location, folder, **named)
-        patch.setattr(Location, "files", real)
+            return real[type(location)](location, folder, **named)
+        for kind, own in real.items():
+            patch.setattr(kind, "files", own)
         return does()
 
-    patch.setattr(Location, "files", files)
+    for kind in real:
+        patch.setattr(kind, "files", files)
 
 
 def fail() -> list[FoundFile]:
@@ -198,7 +204,7 @@ def test_one_empty_listing_says_nothing(place, monkeypatch):
         build(pa.table({"id": [1]}), place, key="id")
     # Nothing is there if no listing shows anything.
     with pytest.raises(FileNotFoundError, match="no such store folder"):
-        lookupstore.open(str(place.local) + "-none" if place.local else "/no/such/store")
+        lookupstore.open(place.uri + "-none" if place.in_place else "/no/such/store")
 
 
 def test_young_temporary_files_are_nobodys_to_remove(tmp_path, monkeypatch):
@@ -213,7 +219,7 @@ def test_young_temporary_files_are_nobodys_to_remove(tmp_path, monkeypatch):
             expire(tmp_path / "s", retain=0)
         real(source, target)
 
-    monkeypatch.setattr(location_module.os, "link", link)
+    monkeypatch.setattr(local_module.os, "link", link)
     make(place, 2, retain=0)
     assert value_of(place) == 2
     assert any(name.endswith("-runs") for name in links)
@@ -232,7 +238,7 @@ def test_the_folder_of_versions_goes_while_one_is_written(tmp_path, monkeypatch)
             os.rmdir(tmp_path / "versions")
         real(source, target)
 
-    monkeypatch.setattr(location_module.os, "link", link)
+    monkeypatch.setattr(local_module.os, "link", link)
     make(place, 2)
     assert (numbers(place), value_of(place)) == ([2], 2)
 
@@ -250,7 +256,7 @@ def test_folders_that_another_build_removes(tmp_path, monkeypatch, times):
             os.rmdir(tmp_path / "s")
         real(source, target)
 
-    monkeypatch.setattr(location_module.os, "link", link)
+    monkeypatch.setattr(local_module.os, "link", link)
     if times == 1:
         make(Location(tmp_path / "s"), 1)
         assert value_of(Location(tmp_path / "s")) == 1
@@ -324,17 +330,17 @@ def test_newer_versions_stay_where_an_older_one_cannot_be_removed(place, monkeyp
     for value in (1, 2, 3):
         make(place, value)
     oldest = list_names(place)[0].file
-    real = Location.delete
+    real = type(place).delete
 
     def delete(location: Location, name: str) -> None:
         if name == oldest:
             raise PermissionError("not yours")
         real(location, name)
 
-    monkeypatch.setattr(Location, "delete", delete)
+    monkeypatch.setattr(type(place), "delete", delete)
     assert expire(place, retain=0).versions == ()
     assert numbers(place) == [1, 2, 3]
-    monkeypatch.setattr(Location, "delete", real)
+    monkeypatch.setattr(type(place), "delete", real)
     assert expire(place, retain=0).versions == (1, 2)
 
 

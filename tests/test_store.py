@@ -467,7 +467,7 @@ def test_a_file_is_no_store(tmp_path):
 def test_paths(tmp_path, monkeypatch):
     build(pa.table({"id": [1]}), tmp_path / "a b", key="id").close()
     uri = (tmp_path / "a b").as_uri()
-    assert Location(uri).local == str(tmp_path / "a b")
+    assert Location(uri).uri == str(tmp_path / "a b")
     monkeypatch.chdir(tmp_path)
     for path in (uri, "a b", Path("a b"), str(tmp_path / "a b" / "")):
         with lookupstore.store.store.open(path) as store:

@@ -58,7 +58,8 @@ MODULES = {
         "builder.in_process",
         "source.search",
         "source.source",
-        "storage.location",
+        "storage.local",
+        "storage.naming",
         "store.expiry",
         "store.new_version",
         "store.store",
@@ -228,17 +229,17 @@ def test_of_two_publishers_of_one_number_the_greater_id_stays(place, monkeypatch
     small, great = replaced(manifest, "1" * 32), replaced(manifest, "e" * 32)
     for first, second in ((small, great), (great, small)):
         held = len(list_names(place))
-        real = Location.write
+        real = type(place).write
 
         results: list[Manifest] = []
 
         def meanwhile(location, name, chunks, second=second, real=real, results=results):
             """Let the second publish between the list of the first and its write."""
-            monkeypatch.setattr(Location, "write", real)
+            monkeypatch.setattr(type(place), "write", real)
             results.append(publish_version(location, second, overwrite=True))
             real(location, name, chunks)
 
-        monkeypatch.setattr(Location, "write", meanwhile)
+        monkeypatch.setattr(type(place), "write", meanwhile)
         if first is small:
             with pytest.raises(CommitConflictError, match=f"{great.id}.*{small.id}.*retry"):
                 publish_version(place, first, overwrite=True)
@@ -255,15 +256,15 @@ def test_of_two_publishers_of_one_number_the_greater_id_stays(place, monkeypatch
 def test_of_two_new_stores_at_once_at_most_one_is_told_so(tmp_path, monkeypatch, kind):
     """Without a link that fails, who sees another version of its number gives way."""
     place = Remote(tmp_path, kind).location()
-    real = Location.write
+    real = type(place).write
 
     def meanwhile(location, name, chunks):
         if name.startswith("versions/"):
-            monkeypatch.setattr(Location, "write", real)
+            monkeypatch.setattr(type(place), "write", real)
             build(table_of(1), location, key="id").close()
         real(location, name, chunks)
 
-    monkeypatch.setattr(Location, "write", meanwhile)
+    monkeypatch.setattr(type(place), "write", meanwhile)
     with pytest.raises(CommitConflictError, match="withdrawn; refresh and retry"):
         build(table_of(2), place, key="id")
     with lookupstore.open(place) as store:
@@ -274,7 +275,7 @@ def test_of_two_new_stores_at_once_at_most_one_is_told_so(tmp_path, monkeypatch,
 def test_what_was_withdrawn_may_be_in_use(place, monkeypatch):
     """A build that began on a version, for the moment that it was there, may name its files."""
     build(table_of(1), place, key="id", buckets=2).close()
-    real = Location.write
+    real = type(place).write
     first = read_newest(place)
     later = NewVersion(place, overwrite=True, retain=0)
     stack = ExitStack()
@@ -283,13 +284,13 @@ def test_what_was_withdrawn_may_be_in_use(place, monkeypatch):
     def meanwhile(location, name, chunks):
         real(location, name, chunks)
         if name.startswith("versions/"):
-            monkeypatch.setattr(Location, "write", real)
+            monkeypatch.setattr(type(place), "write", real)
             stack.enter_context(later)
             seen.append(later.current())
             rival = replace(first, version=2, id="f" * 32)
             real(location, name_of(rival).file, [manifest_bytes(rival)])
 
-    monkeypatch.setattr(Location, "write", meanwhile)
+    monkeypatch.setattr(type(place), "write", meanwhile)
     with pytest.raises(CommitConflictError):
         build(table_of(2), place, key="id", buckets=2, overwrite=True, retain=0)
     assert [name.number for name in list_names(place)] == [1, 2]
@@ -410,7 +411,7 @@ def test_every_remote_operation_fails_once(tmp_path, sources, kind, verb, was_th
 def test_every_local_operation_fails_once(tmp_path, sources, monkeypatch, verb, was_there, kill):
     def run(folder: Path, disk: FaultyDisk) -> None:
         with pytest.MonkeyPatch.context() as patch:
-            for name in ("storage.location", "store.new_version", "store.version_files"):
+            for name in ("storage.local", "storage.naming", "store.new_version"):
                 patch.setattr(MODULES[name], "os", disk)
             verb(Location(folder / "store"), 2)
 

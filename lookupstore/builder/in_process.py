@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -29,7 +28,8 @@ from lookupstore.sorting.runs import KEEP_RULES, MIN_MEMORY, Keep, RepeatedKeyEr
 from lookupstore.source.source import Source, open_source
 from lookupstore.sst import Writer
 from lookupstore.storage.home import expanded
-from lookupstore.storage.location import Location, file_hash
+from lookupstore.storage.local import file_hash
+from lookupstore.storage.location import Location
 from lookupstore.store.expiry import HOUR
 from lookupstore.store.manifest import DATA_FOLDER, MAX_BUCKETS, WRITER, DataFile, Manifest
 from lookupstore.store.new_version import NewVersion, is_whole, settle
@@ -75,7 +75,7 @@ def file_options(
     'none'
     """
     if compression is None:
-        compression = "none" if location.local is not None else "zstd"
+        compression = location.default_compression
     return FileOptions(compression, level, block_size, bloom_fpp)
 
 
@@ -489,7 +489,7 @@ def build(
         raise plan.repeated_error(error.key) from None
     except OSError as error:
         spilled = error.filename == spill_folder(location, temp_dir)
-        if error.errno not in _NO_ROOM or not (spilled or location.local is None):
+        if error.errno not in _NO_ROOM or (location.in_place and not spilled):
             raise
         what = "rows that do not fit into memory" if spilled else "files before they are uploaded"
         said = f"{os.strerror(error.errno or 0)} for {what}"
@@ -578,7 +578,7 @@ def spill_folder(location: Location, temp_dir: str | os.PathLike[str] | None = N
     """Return where rows that are to be sorted are spilled: beside a local store, if not told."""
     if temp_dir is not None:
         return os.fspath(temp_dir)
-    return tempfile.gettempdir() if location.local is None else os.path.dirname(location.local)
+    return location.spill_folder()
 
 
 def _source_batches(source: Source, plan: BuildPlan, size: int) -> Iterator[pa.RecordBatch]:

@@ -1,17 +1,13 @@
 """Answer keys from one columnar file: by its lookup file, or by a look into its row groups.
 
-What a lookup file costs is paid once, and what a look costs each time. So looks are taken until
-they have read as much as making the lookup file would: whatever comes, that is at most twice what
-the better choice would have cost, known in advance (the rule of ski rental). A batch that would
-read a large part of the file at once is not worth a look.
+Looks are taken until they have read as much as making the lookup file would (`Rent`). A batch that
+would read a large part of the file at once is not worth a look.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +17,7 @@ from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.columnar.lookup_file import LookupFilePlan, needed_bytes, write_lookup_file
 from lookupstore.columnar.probe import ParquetProbe
 from lookupstore.columnar.published import PublishedFile, data_name, location_of
+from lookupstore.columnar.rent import Build, Rent
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hostcache.cache import Copy, FetchCounts, Residency
 from lookupstore.hostcache.folder import with_room
@@ -29,11 +26,6 @@ from lookupstore.hostcache.stats import Counts
 from lookupstore.sst import Reader
 from lookupstore.storage import descriptors
 
-Build = Literal["auto", "always", "never"]
-
-BUILDS: tuple[Build, ...] = ("auto", "always", "never")
-#: What making a lookup file costs, in bytes of its columns: they are read, sorted and written.
-BUILD_COST = 3
 #: Part of the bytes of the columns that one look may read.
 LARGE_LOOK = 0.25
 
@@ -43,7 +35,7 @@ _log = logging.getLogger(__name__)
 class FileLookup(descriptors.Holder):
     """Lookups in one columnar file; threads may share it.
 
-    Its files give way where this process has too many open.
+    Its files give way where this process has too many open, or the quota has no room for others.
 
     Args:
         plan: says what is looked up.
@@ -51,7 +43,6 @@ class FileLookup(descriptors.Holder):
         residency: where lookup files of this host are.
         build: whether to make a lookup file: when it pays, at once, or never.
         memory: budget of bytes for rows that are sorted.
-        make_room: lets go of lookup files that others have open, where the quota has no room.
     """
 
     def __init__(
@@ -61,20 +52,17 @@ class FileLookup(descriptors.Holder):
         residency: Residency,
         build: Build,
         memory: int,
-        make_room: Callable[[], None],
     ) -> None:
         self.plan = plan
         self._name = plan.name
         self._published = published
         self._residency = residency
-        self._build = build
+        self._rent = Rent(build)
         self._memory = memory
-        self._make_room = make_room
         self._lock = threading.Lock()
         self._reader: Reader | None = None
         self._held: Copy | MadeFile | None = None
         self._probe: ParquetProbe | None = None
-        self._read = 0  # bytes that looks have read
 
     def rows_at(
         self, encoded: pa.Array, hashed: BinaryColumn | None = None
@@ -129,8 +117,7 @@ class FileLookup(descriptors.Holder):
                         self._name,
                         needed_bytes(self.plan),
                         lambda path, room: write_lookup_file(self.plan, path, room, self._memory),
-                    ),
-                    self._make_room,
+                    )
                 )
                 self._use(held, Reader(held.path))
             assert self._reader is not None
@@ -222,8 +209,7 @@ class FileLookup(descriptors.Holder):
         held = with_room(
             lambda: self._residency.hold(
                 filesystem, path, nbytes=file.bytes, xxh64=file.xxh64, uri=uri
-            ),
-            self._make_room,
+            )
         )
         try:
             self._use(held, Reader(held.path, fill=held.fill))
@@ -247,7 +233,7 @@ class FileLookup(descriptors.Holder):
 
     def _looked_up(self, encoded: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array] | None:
         """Answer by a look into row groups; None if the lookup file should be made."""
-        if self._build == "always" or not self._can_look:
+        if self._rent.build == "always" or not self._can_look:
             return None
         with self._lock:
             if self._probe is None:
@@ -256,11 +242,10 @@ class FileLookup(descriptors.Holder):
             probe = self._probe
             groups = probe.candidates(encoded)
             cost, whole = probe.cost(groups), probe.cost(probe.groups)
-            if self._build == "auto":
-                dear = cost > LARGE_LOOK * whole or self._read + cost > BUILD_COST * whole
-                if groups and dear:
-                    return None
-            self._read += cost
+            is_large = self._rent.build == "auto" and cost > LARGE_LOOK * whole
+            if groups and (is_large or self._rent.is_due(whole, cost)):
+                return None
+            self._rent.pay(cost)
             return probe.find(encoded, groups)
 
     @property

@@ -13,7 +13,7 @@ import pyarrow as pa
 import xxhash
 
 from lookupstore.columnar.evolution import common_schema
-from lookupstore.columnar.file_lookup import BUILDS, Build, FileLookup
+from lookupstore.columnar.file_lookup import FileLookup
 from lookupstore.columnar.held_lookups import HeldLookups
 from lookupstore.columnar.lookup_file import (
     MODES,
@@ -29,6 +29,7 @@ from lookupstore.columnar.published import (
     publish_file,
     published_files,
 )
+from lookupstore.columnar.rent import BUILDS, Build
 from lookupstore.columnar.source_file import source_files
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hostcache.cache import Residency
@@ -189,10 +190,7 @@ class ColumnarFiles(HeldLookups):
         self._memory = memory
         self._residency = residency = Residency() if residency is None else residency
         self._lookups = [
-            FileLookup(
-                plan, published.get(plan.name), residency, build, memory, make_room=self._let_go
-            )
-            for plan in plans
+            FileLookup(plan, published.get(plan.name), residency, build, memory) for plan in plans
         ]
         names = "".join(plan.name for plan in plans)
         self.id: str = xxhash.xxh3_128_hexdigest(f"{names} {values} {mode} {rule} {build}".encode())

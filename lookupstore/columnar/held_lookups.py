@@ -41,12 +41,9 @@ class HeldLookups(ABC):
 
         The next call holds them again. Who keeps files open and asks them seldom calls this.
         """
-        if self._residency.used > self._residency.quota // 2:
-            self._let_go()
-
-    def _let_go(self) -> None:
-        for lookup in self._asked():
-            lookup.let_go()
+        if self._residency.is_getting_full:
+            for lookup in self._asked():
+                lookup.let_go()
 
     def close(self) -> None:
         """Close all files. Closing again does nothing; a lookup opens them again."""

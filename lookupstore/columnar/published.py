@@ -17,7 +17,8 @@ from dataclasses import asdict, dataclass
 from lookupstore.columnar.source_file import SourceFile
 from lookupstore.errors import CorruptionError
 from lookupstore.storage.json_text import parse_json
-from lookupstore.storage.location import Location, file_chunks, file_hash
+from lookupstore.storage.local import file_chunks, file_hash
+from lookupstore.storage.location import Location
 
 FOLDER = "_lookup"
 #: Seconds for which a lookup file stays after its source has changed: queries may have planned it.
@@ -70,7 +71,7 @@ def publish_file(location: Location, name: str, source: SourceFile, path: str) -
     """Publish a lookup file that this host has at a path; who may not read its source may not read
     it."""
     file = PublishedFile(name, source.below, os.path.getsize(path), file_hash(path))
-    mode = 0o666 if location.local is None else os.stat(source.path).st_mode & 0o666
+    mode = source.address.mode
     location.write(data_name(name), file_chunks(path), mode=mode)
     location.write(_described(name), [json.dumps(asdict(file)).encode() + b"\n"], mode=mode)
     return file

@@ -19,8 +19,8 @@ from lookupstore.errors import CorruptionError, StaleStoreError
 from lookupstore.parquet.footer import footer_of
 from lookupstore.source.reading import check_names, fitted, read_file
 from lookupstore.source.search import FoundFiles, format_of
-from lookupstore.storage.location import written_ns
-from lookupstore.storage.read_errors import READ_ERRORS, is_local, reading, shown_path
+from lookupstore.storage.file_address import FileAddress
+from lookupstore.storage.read_errors import READ_ERRORS
 
 # Most footers are shorter: one request of an object store brings one.
 _TAIL_BYTES = 64 << 10
@@ -59,13 +59,14 @@ class SourceFile:
     constants: tuple[tuple[str, int | str | None], ...]
 
     @property
-    def uri(self) -> str:
-        """Return what people see of it: the path, or a URI."""
-        return shown_path(self.filesystem, self.path)
+    def address(self) -> FileAddress:
+        """Return where it is."""
+        return FileAddress.on(self.filesystem, self.path)
 
     @property
-    def _is_local(self) -> bool:
-        return is_local(self.filesystem)
+    def uri(self) -> str:
+        """Return what people see of it: the path, or a URI."""
+        return self.address.shown
 
     @property
     def below(self) -> str:
@@ -89,7 +90,7 @@ class SourceFile:
             StaleStoreError: it is gone, or has another size.
         """
         try:
-            file = self.filesystem.open_input_file(self.path)
+            file = self.address.open()
         except FileNotFoundError:
             raise StaleStoreError(f"{self.uri}: {_GONE}") from None
         if file.size() != self.nbytes:
@@ -108,7 +109,7 @@ class SourceFile:
             raise StaleStoreError(f"{self.uri}: {_GONE}")
         with self.open() as file:
             footer = _footer_hash(_tail(file, self.nbytes, self.file_format, self.uri))
-        touched = self.written is not None and _written(self.filesystem, info) != self.written
+        touched = self.written is not None and self.address.written(info) != self.written
         if touched or footer != self.footer:
             raise self._changed_error()
 
@@ -129,8 +130,8 @@ class SourceFile:
         stored = [name for name in names if name not in constants]
         rows = 0
         with self.reading(), self.open() as file:
-            remote = not self._is_local
-            for batch in read_file(file, self.file_format, stored, self.uri, remote=remote):
+            page_bytes = self.address.page_bytes
+            for batch in read_file(file, self.file_format, stored, self.uri, page_bytes=page_bytes):
                 rows += batch.num_rows
                 yield self.with_constants(batch, names)
         if rows != self.num_rows:
@@ -138,8 +139,7 @@ class SourceFile:
 
     def reading(self) -> AbstractContextManager[None]:
         """Name the file in errors of reading, and give them their kind."""
-        what = f"{self.file_format} pages"
-        return reading(self.uri, what, local=self._is_local, gone=_GONE)
+        return self.address.reading(f"{self.file_format} pages", gone=_GONE)
 
     def with_constants(self, batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
         """Return the named columns of rows of the file, those of its folders among them."""
@@ -222,11 +222,8 @@ def parquet_source(filesystem: fs.FileSystem, path: str) -> tuple[SourceFile, pq
     >>> source.num_rows, footer.num_row_groups
     (2, 1)
     """
-    shown = shown_path(filesystem, path)
-    with (
-        reading(shown, "the parquet footer", local=is_local(filesystem)),
-        filesystem.open_input_file(path) as file,
-    ):
+    address = FileAddress.on(filesystem, path)
+    with address.reading("the parquet footer"), address.open() as file:
         nbytes = file.size()
         tail = _tail(file, nbytes, "parquet", path)
         schema, metadata = _parquet_footer(tail, path, nbytes)
@@ -314,11 +311,8 @@ def _kinds(folders: Sequence[dict[str, str | None]]) -> dict[str, pa.DataType]:
 def _read(one: _One, kinds: dict[str, pa.DataType]) -> SourceFile:
     found, info, folders = one
     file_format = format_of(info.path)
-    shown = shown_path(found.filesystem, info.path)
-    with (
-        reading(shown, f"the {file_format} footer", local=is_local(found.filesystem)),
-        found.filesystem.open_input_file(info.path) as file,
-    ):
+    address = FileAddress.on(found.filesystem, info.path)
+    with address.reading(f"the {file_format} footer"), address.open() as file:
         nbytes = file.size()
         tail = _tail(file, nbytes, file_format, info.path)
         if file_format == "parquet":
@@ -339,24 +333,12 @@ def _read(one: _One, kinds: dict[str, pa.DataType]) -> SourceFile:
         path=info.path,
         base=posixpath.dirname(info.path) if found.base is None else found.base,
         nbytes=nbytes,
-        written=_written(found.filesystem, info),
+        written=address.written(info),
         footer=_footer_hash(tail),
         num_rows=num_rows,
         schema=pa.schema(fields),
         constants=constants,
     )
-
-
-def _written(filesystem: fs.FileSystem, info: fs.FileInfo) -> int | None:
-    written = written_ns(info)
-    if isinstance(filesystem, fs.LocalFileSystem):
-        return written
-    if written is None:  # a listing may not say what a request for the object does
-        written = written_ns(filesystem.get_file_info(info.path))
-    if written is None:
-        return None
-    # S3 lists milliseconds, and says seconds of one object.
-    return written // 1_000_000_000 * 1_000_000_000
 
 
 def _tail(file: pa.NativeFile, nbytes: int, file_format: str, path: str) -> bytes:

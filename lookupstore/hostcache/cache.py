@@ -42,7 +42,8 @@ from lookupstore.hostcache.own_folder import NotOwnError, is_shared, open_own
 from lookupstore.hostcache.recode import plain_size, write_plain
 from lookupstore.quantities import Size
 from lookupstore.sst import Reader
-from lookupstore.storage.location import file_hash, sync_folder
+from lookupstore.storage.local import file_hash
+from lookupstore.storage.naming import sync_folder
 from lookupstore.storage.remote_file import RemoteFile
 
 _PLAIN = "-plain"
@@ -249,6 +250,14 @@ class Residency:
     def used(self) -> int:
         """Return the bytes that all copies take, those that are still coming in full."""
         return self._host.used
+
+    @property
+    def is_getting_full(self) -> bool:
+        """Return whether all copies take more than half of the quota.
+
+        Who keeps copies open that it seldom asks gives way then, before others have to wait.
+        """
+        return self.used > self.quota // 2
 
     def resident(self, *, nbytes: int, xxh64: str) -> tuple[bool, int]:
         """Return whether all of a file is here, and how many of its bytes are.

@@ -36,6 +36,7 @@ from lookupstore.hostcache.own_folder import (
 )
 from lookupstore.hostcache.stats import FILE_NAME
 from lookupstore.quantities import Size, bytes_of
+from lookupstore.storage import descriptors
 from lookupstore.storage.home import expanded, home_folder
 
 #: Time after which a copy that nobody has opened is removed, whether or not its room is needed.
@@ -266,12 +267,13 @@ def room_of(nbytes: int) -> int:
     return -(-nbytes // BLOCK_BYTES) * BLOCK_BYTES
 
 
-def with_room(hold: Callable[[], H], make_room: Callable[[], None]) -> H:
+def with_room(hold: Callable[[], H]) -> H:
     """Return what `hold` gives, waiting while others have the room that it needs.
+
+    What this process has open and does not use gives way.
 
     Args:
         hold: holds or makes a file.
-        make_room: lets go of what this process has open and does not use.
 
     Raises:
         DiskQuotaError: there is no room, or there was none for `ROOM_WAIT` seconds.
@@ -283,7 +285,7 @@ def with_room(hold: Callable[[], H], make_room: Callable[[], None]) -> H:
         except DiskQuotaError as error:
             if not error.may_pass or time.monotonic() >= until:
                 raise
-        make_room()
+        descriptors.all_give_way()
         # Calls that are running, here and in other processes, keep theirs until they end.
         time.sleep(0.05)
 

@@ -22,7 +22,7 @@ from lookupstore.hostcache.folder import (
     touch,
 )
 from lookupstore.hostcache.own_folder import NotOwnError, open_own
-from lookupstore.storage.location import sync_folder
+from lookupstore.storage.naming import sync_folder
 
 _log = logging.getLogger(__name__)
 

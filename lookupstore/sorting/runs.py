@@ -28,7 +28,7 @@ from lookupstore.sorting._sort import (
     sort_keys,
     upper_bound,
 )
-from lookupstore.storage.output import naming
+from lookupstore.storage.naming import naming
 
 # What happens to a key that comes more than once.
 Keep = Literal["error", "first", "last", "max"]

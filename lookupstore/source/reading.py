@@ -9,17 +9,19 @@ import pyarrow.parquet as pq
 from pyarrow import orc
 
 from lookupstore.parquet.claims import look_at_claims
+from lookupstore.storage.file_address import DISK_BYTES
 
 _BATCH_ROWS = 1 << 16
 _BATCH_BYTES = 4 << 20
-# What one read asks for: of a disk little, since it is held for each column; of an object store
-# more, since each request takes its time.
-_STREAM_BYTES = 1 << 18
-_REMOTE_STREAM_BYTES = 4 << 20
 
 
 def read_file(
-    file: pa.NativeFile, file_format: str, names: Sequence[str], path: str, *, remote: bool = False
+    file: pa.NativeFile,
+    file_format: str,
+    names: Sequence[str],
+    path: str,
+    *,
+    page_bytes: int = DISK_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     """Yield those of the named columns that a file has, a few megabytes of rows at a time.
 
@@ -29,11 +31,11 @@ def read_file(
         names: of columns; names that the file lacks are left out, so that batches may have rows
             but no columns.
         path: of the file, for errors.
-        remote: whether it is on an object store.
+        page_bytes: how much of a column to read at a time; see `FileAddress`.
     """
     if file_format == "orc":
         return _orc_batches(file, names)
-    return _parquet_batches(file, names, path, _REMOTE_STREAM_BYTES if remote else _STREAM_BYTES)
+    return _parquet_batches(file, names, path, page_bytes)
 
 
 def check_file(file: pa.NativeFile, file_format: str, path: str) -> None:
@@ -105,12 +107,12 @@ def is_kindred(given: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _parquet_batches(
-    stream: pa.NativeFile, names: Sequence[str], path: str, stream_bytes: int
+    stream: pa.NativeFile, names: Sequence[str], path: str, page_bytes: int
 ) -> Iterator[pa.RecordBatch]:
     file, claims = look_at_claims(stream, names, path)
     # Streams of pages, not whole column chunks; no pre-buffering, which holds the file compressed.
     reader = pq.ParquetFile(
-        file, pre_buffer=False, buffer_size=stream_bytes, page_checksum_verification=True
+        file, pre_buffer=False, buffer_size=page_bytes, page_checksum_verification=True
     )
     metadata = reader.metadata
     size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))

@@ -21,7 +21,7 @@ from lookupstore.source.table_folders import (
     tables_among,
 )
 from lookupstore.storage.home import expanded
-from lookupstore.storage.read_errors import is_local
+from lookupstore.storage.trees import all_below, is_link, real_path
 from lookupstore.storage.uris import (
     check_path,
     open_uri,
@@ -117,7 +117,7 @@ def find_source(paths: Sequence[str]) -> list[FoundFiles] | FoundTable:
         try:
             found = one.find(alone=len(paths) == 1)
         except (OSError, pa.ArrowException) as error:
-            if is_local(filesystem) or not tells_secrets(str(error), path):
+            if not tells_secrets(str(error), path):
                 raise
             raise without_credentials_error(error, shown_uri(path), path) from None
         if isinstance(found, FoundTable):
@@ -165,7 +165,7 @@ class _Search:
         files: dict[str, fs.FileInfo] = {}
         for match in self._filesystem.get_file_info(matches):
             if match.type == fs.FileType.Directory:
-                if is_local(self._filesystem) and os.path.islink(match.path):
+                if is_link(self._filesystem, match.path):
                     raise self._link_error(match.path)
                 files.update((info.path, info) for info in self._files_below(match.path))
             elif match.is_file:
@@ -181,19 +181,16 @@ class _Search:
 
     def _check_outside(self, folder: str) -> None:
         """Check that a folder is not of a table, nor inside one, also where links lead to."""
-        folders = [folder]
-        if is_local(self._filesystem):
-            folders.append(os.path.realpath(folder))
-        for one in dict.fromkeys(folders):
+        for one in dict.fromkeys((folder, real_path(self._filesystem, folder))):
             table = self._tables.around(one)
             if table is not None:
                 raise self._error(table, posixpath.relpath(one, table.path))
 
     def _files_below(self, folder: str) -> tuple[fs.FileInfo, ...]:
-        selector = fs.FileSelector(folder, recursive=True)
-        if is_local(self._filesystem):
-            selector = self._paths_below(folder)
-        below = self._filesystem.get_file_info(selector)
+        below, links = all_below(self._filesystem, folder)
+        for link in links:
+            if _visible(link, folder):
+                raise self._link_error(link)
         for table in tables_among((info.path for info in below), folder):
             if table.path == folder or _visible(table.path, folder):
                 raise self._error(table)
@@ -207,20 +204,6 @@ class _Search:
                 f"{', '.join(FORMATS)}{other}"
             )
         return files
-
-    def _paths_below(self, folder: str) -> list[str]:
-        """Return the paths of all that is below a local folder; links to folders go in circles."""
-        folders, files = [folder], []
-        for one in folders:  # which grows meanwhile
-            with os.scandir(one) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        folders.append(entry.path)
-                    elif not entry.is_dir():
-                        files.append(entry.path)
-                    elif _visible(entry.path, folder):
-                        raise self._link_error(entry.path)
-        return folders[1:] + files
 
     def _link_error(self, path: str) -> FormatError:
         return FormatError(
@@ -303,7 +286,7 @@ def _matching(
             continue
         folder = info.type == fs.FileType.Directory
         if first == "**":
-            if folder and not (is_local(filesystem) and os.path.islink(info.path)):
+            if folder and not is_link(filesystem, info.path):
                 yield from _matching(filesystem, info.path, parts, walked)
         elif fnmatch.fnmatchcase(name, first) and (folder or not rest):
             yield from _matching(filesystem, info.path, rest, walked)

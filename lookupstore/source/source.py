@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import xxhash
-from pyarrow import fs
 
 from lookupstore.arrow.frames import check_polars, is_lazy, pandas_table
 from lookupstore.source.reading import check_names, fitted, read_file
 from lookupstore.source.search import FoundFiles, FoundTable, find_source, format_of
 from lookupstore.source.table_readers import table_reader
-from lookupstore.storage.location import written_ns
-from lookupstore.storage.read_errors import READ_ERRORS, is_local, reading, shown_path
+from lookupstore.storage.file_address import FileAddress, written_ns
+from lookupstore.storage.read_errors import READ_ERRORS
 from lookupstore.storage.uris import shown_uri
 
 if TYPE_CHECKING:
@@ -195,7 +194,8 @@ def _files_source(paths: Sequence[str]) -> Source:
     # reads ahead as it likes, which no memory budget survives.
     datasets = []
     for one in found:
-        with _reading(one.filesystem, one.files[0], file_format):  # whose columns are the source's
+        address = FileAddress.on(one.filesystem, one.files[0])
+        with _reading(address, file_format):  # whose columns are the source's
             datasets.append(
                 ds.dataset(
                     one.files,
@@ -247,11 +247,8 @@ def _fingerprint(found: Sequence[FoundFiles]) -> str | None:
     return xxhash.xxh3_128_hexdigest(json.dumps(files).encode())
 
 
-def _reading(
-    filesystem: fs.FileSystem, path: str, file_format: str
-) -> AbstractContextManager[None]:
-    kind = {"parquet": "a Parquet file", "orc": "an ORC file"}[file_format]
-    return reading(shown_path(filesystem, path), kind, local=is_local(filesystem))
+def _reading(address: FileAddress, file_format: str) -> AbstractContextManager[None]:
+    return address.reading({"parquet": "a Parquet file", "orc": "an ORC file"}[file_format])
 
 
 def _read_file(
@@ -263,15 +260,15 @@ def _read_file(
     # A folder `name=value` decides over a column of that name, as everywhere with hive folders.
     constants = ds.get_partition_keys(fragment.partition_expression)
     names = [name for name in schema.names if name not in constants]
-    shown = shown_path(fragment.filesystem, fragment.path)
+    address = FileAddress.on(fragment.filesystem, fragment.path)
+    shown, page_bytes = address.shown, address.page_bytes
     with ExitStack() as stack:
-        with _reading(fragment.filesystem, fragment.path, file_format):
-            file = stack.enter_context(fragment.filesystem.open_input_file(fragment.path))
-            remote = not is_local(fragment.filesystem)
-            batches = read_file(file, file_format, names, shown, remote=remote)
+        with _reading(address, file_format):
+            file = stack.enter_context(address.open())
+            batches = read_file(file, file_format, names, shown, page_bytes=page_bytes)
         while True:
             # Around each read alone: what is done with a batch is not the file's fault.
-            with _reading(fragment.filesystem, fragment.path, file_format):
+            with _reading(address, file_format):
                 batch = next(batches, None)
             if batch is None:
                 return

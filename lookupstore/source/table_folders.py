@@ -9,14 +9,13 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
 
 from pyarrow import fs
 
 from lookupstore.errors import FormatError
-from lookupstore.storage.read_errors import is_local
+from lookupstore.storage.trees import answers
 
 # Requests that ask an object store at one time.
 _THREADS = 16
@@ -81,11 +80,7 @@ class TableSearch:
     def _at(self, folders: Sequence[str]) -> list[TableFolder | None]:
         new = [folder for folder in folders if folder not in self._known]
         asked = [f"{folder.rstrip('/')}/{mark}" for folder in new for mark in _MARKS]
-        if is_local(self._filesystem) or not asked:
-            kinds = list(map(self._kind, asked))
-        else:  # each is a request or two: all are on their way at one time
-            with ThreadPoolExecutor(_THREADS, "lookupstore-tables") as pool:
-                kinds = list(pool.map(self._kind, asked))
+        kinds = answers(self._filesystem, self._kind, asked)
         for at, folder in enumerate(new):
             of_folder = kinds[at * len(_MARKS) : (at + 1) * len(_MARKS)]
             self._known[folder] = self._table(folder, of_folder)

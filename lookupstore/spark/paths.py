@@ -21,7 +21,6 @@ from lookupstore.source.table_folders import (
     table_error,
     tables_among,
 )
-from lookupstore.storage.read_errors import is_local
 from lookupstore.storage.uris import open_uri, shown_uri
 
 #: What makes a path a pattern for Spark.
@@ -92,7 +91,7 @@ def check_files(paths: Sequence[str], df: DataFrame) -> None:
         search = searches.setdefault(root, TableSearch(filesystem))
         table = search.around(f"{base.rstrip('/')}{unquote(uri.path)}")
         if table is not None:
-            shown = table.path if is_local(filesystem) else f"{uri.scheme}://{table.path}"
+            shown = table.path if uri.scheme == "file" else f"{uri.scheme}://{table.path}"
             raise table_error(table, ", ".join(map(shown_uri, patterns)), shown)
 
 

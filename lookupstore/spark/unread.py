@@ -15,7 +15,8 @@ from pyspark.errors import PySparkException
 from lookupstore.errors import FormatError, LookupStoreError
 from lookupstore.source.reading import check_file
 from lookupstore.source.search import format_of, names_files
-from lookupstore.storage.read_errors import READ_ERRORS, reading
+from lookupstore.storage.file_address import FileAddress
+from lookupstore.storage.read_errors import READ_ERRORS
 from lookupstore.storage.uris import shown_uri
 
 _FILE = re.compile(
@@ -53,11 +54,9 @@ def _unread_error(match: re.Match[str], text: str) -> Exception:
         return FormatError(f"{path}: {match['why']}; give files whose types agree")
     if local and names_files(path):
         # Spark says the same of damage and of a disk that fails: who reads it again knows.
+        address = FileAddress.on(fs.LocalFileSystem(), path)
         try:
-            with (
-                reading(path, f"a {format_of(path)} file", local=True),
-                fs.LocalFileSystem().open_input_file(path) as file,
-            ):
+            with address.reading(f"a {format_of(path)} file"), address.open() as file:
                 check_file(file, format_of(path), path)
         except (*READ_ERRORS, LookupStoreError) as error:
             return error

@@ -16,6 +16,7 @@ from pyarrow import fs
 
 from lookupstore.errors import FormatError
 from lookupstore.extras import require
+from lookupstore.storage.naming import temporary_name
 
 # What both call the same.
 _CREDENTIALS = {
@@ -102,7 +103,7 @@ class ConditionalPuts:
         Raises:
             FormatError: the second one was put.
         """
-        path = f"{folder}/.{uuid.uuid4().hex}.tmp"
+        path = f"{folder}/{temporary_name('conditions')}"
         bucket, _, key = path.partition("/")
         try:
             tag = self.create(path, b"1")

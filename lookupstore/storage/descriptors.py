@@ -4,6 +4,9 @@ What keeps one open that it can open again, such as a local copy, is a `Holder`,
 opens and when it uses it. When all of them have more than half of what the process may have open
 (`ulimit -n`), those that were used longest ago close theirs. Who is in a call with a file keeps it
 until the call returns. Files that are mapped need no descriptor, and have none.
+
+What is open also keeps its room from others: where the quota of the host has none left, all of them
+give way.
 """
 
 from __future__ import annotations
@@ -68,6 +71,14 @@ def took(holder: Holder, count: int) -> None:
             break
         if one is not holder:
             one.give_way()
+
+
+def all_give_way() -> None:
+    """Let all holders close what nobody is opening: somebody needs the room that it has."""
+    with _lock:
+        alive = _alive()
+    for one in alive:
+        one.give_way()
 
 
 def gave(holder: Holder) -> None:

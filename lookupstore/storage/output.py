@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import uuid
-from collections.abc import Iterator
 
 from lookupstore.storage._writeback import start_writeback
+from lookupstore.storage.naming import naming, sync_folder, temporary_name
 
 # Pieces of the size of a huge page, at multiples of it: where the file system can, the page cache
 # then holds huge pages, with which lookups in the mapped file take two thirds of the time; and it
@@ -16,17 +15,6 @@ from lookupstore.storage._writeback import start_writeback
 PIECE = 2 << 20
 # So much is written before the disk is set to work on it. Left to fsync, all of it waits.
 WRITEBACK = 4 << 20
-
-
-@contextlib.contextmanager
-def naming(path: str) -> Iterator[None]:
-    """Let errors of writing name the file: those of an open file, such as a full disk, do not."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno is not None and error.filename is None:
-            error.filename = path
-        raise
 
 
 class Output:
@@ -48,7 +36,7 @@ class Output:
         folder, name = os.path.split(path)
         if not os.path.isdir(folder):
             raise FileNotFoundError(errno.ENOENT, "no such folder; make it first", folder)
-        self._temporary = os.path.join(folder, f".{name}.{uuid.uuid4().hex}.tmp")
+        self._temporary = os.path.join(folder, temporary_name(name))
         # Our own buffer and not Python's, which a child of fork would flush, too.
         self._piece = memoryview(bytearray(PIECE))
         self._filled = 0
@@ -95,7 +83,7 @@ class Output:
             self._file.close()
         if self._overwrite:
             os.replace(self._temporary, self.path)
-            self._sync_folder()
+            sync_folder(os.path.dirname(self.path))
         else:
             try:
                 os.link(self._temporary, self.path)
@@ -105,17 +93,10 @@ class Output:
                 ) from None
             try:
                 os.unlink(self._temporary)
-                self._sync_folder()
+                sync_folder(os.path.dirname(self.path))
             except BaseException:
                 os.unlink(self.path)
                 raise
-
-    def _sync_folder(self) -> None:
-        folder = os.open(os.path.dirname(self.path), os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
     def discard(self) -> None:
         """Drop what has been written; a published file stays."""

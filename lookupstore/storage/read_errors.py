@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
-from pyarrow import fs
 
 from lookupstore.errors import CorruptionError, StaleStoreError
 from lookupstore.storage.uris import hide_urls
@@ -20,16 +19,6 @@ from lookupstore.storage.uris import hide_urls
 #: What Arrow raises while it reads a file, whatever the reason: also of names that are no text, and
 #: of numbers that are none of their type.
 READ_ERRORS = (pa.ArrowException, OSError, IndexError, UnicodeDecodeError, OverflowError)
-
-
-def is_local(filesystem: fs.FileSystem) -> bool:
-    """Return whether files of a file system are on a disk of this machine."""
-    return isinstance(filesystem, fs.LocalFileSystem)
-
-
-def shown_path(filesystem: fs.FileSystem, path: str) -> str:
-    """Return what people see of a file: its path, or a URI."""
-    return path if is_local(filesystem) else f"{filesystem.type_name}://{path}"
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from typing import Any
 
 from lookupstore.quantities import Duration, seconds_of
 from lookupstore.storage.location import FoundFile, Location
+from lookupstore.storage.naming import is_temporary
 from lookupstore.store.manifest import DATA_FOLDER, Manifest
 from lookupstore.store.version_files import (
     VERSIONS_FOLDER,
@@ -40,8 +41,6 @@ MARK_AGE = timedelta(days=1)
 
 # Of a build, and of the version that it makes if that has another identity.
 _MARK = re.compile(rf"{DATA_FOLDER}/\.([0-9a-f]{{32}})(?:-([0-9a-f]{{32}}))?-runs")
-# A file, or what is in a folder, that was to get its name when it is complete.
-_TEMPORARY = re.compile(r"(^|/)\.[^/]*\.tmp(/|$)")
 
 _log = logging.getLogger(__name__)
 
@@ -194,8 +193,8 @@ def _unnamed(
     held = [
         file
         for file in location.files(recursive=True)
-        if (_TEMPORARY.search(file.name) and _is_older(file, now - MARK_AGE.total_seconds()))
-        or (file.name.startswith(f"{DATA_FOLDER}/") and not _TEMPORARY.search(file.name))
+        if (is_temporary(file.name) and _is_older(file, now - MARK_AGE.total_seconds()))
+        or (file.name.startswith(f"{DATA_FOLDER}/") and not is_temporary(file.name))
     ]
     old = [file for file in held if file.name not in known and _is_older(file, now - seconds)]
     if not old:

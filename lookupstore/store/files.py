@@ -111,16 +111,13 @@ class BucketFiles:
         # Of a local store: its files, and what lookups have paid for those that are compressed.
         self._in_place: dict[int, Reader] = {}
         self._rents: dict[int, Rent] = {}
-        if location.local is not None:
+        if location.in_place:
             try:
                 for bucket, file in self._entries.items():
                     self._open_in_place(bucket, file)
             except BaseException:
                 self.close()
                 raise
-        if location.local is None or self._rents:
-            with _with_copies_lock:
-                _with_copies.add(self)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._entries)
@@ -201,7 +198,7 @@ class BucketFiles:
     @property
     def _are_many(self) -> bool:
         """Return whether this process may not have the local copies of all buckets open at once."""
-        return self._location.local is None and 3 * len(self._entries) > descriptors.most()
+        return not self._in_place and 3 * len(self._entries) > descriptors.most()
 
     @contextmanager
     def original(self, bucket: int, *, whole: bool) -> Iterator[Reader]:
@@ -216,7 +213,7 @@ class BucketFiles:
             DiskQuotaError: there is no room for its local copy.
             OSError: the object store does not give it.
         """
-        if self._location.local is not None:
+        if bucket in self._in_place:
             self._check_not_closed()
             yield self._in_place[bucket]
             return
@@ -238,10 +235,9 @@ class BucketFiles:
 
     def share_room(self) -> None:
         """Release local copies if all copies of the host take more than half of the quota."""
-        if self._opened and (self._location.local is None or self._rents):
-            residency = self._residency
-            if residency.used > residency.quota // 2:
-                self.let_go()
+        may_have_copies = self._opened and (not self._in_place or self._rents)
+        if may_have_copies and self._residency.is_getting_full:
+            self.let_go()
 
     def let_go(self) -> None:
         """Release the local copies; the next lookup pins them again."""
@@ -279,7 +275,7 @@ class BucketFiles:
         """Return whether a bucket answers without an object store."""
         opened = self._opened.get(bucket)
         if opened is None or opened.copy is None:
-            return self._location.local is not None
+            return bucket in self._in_place
         try:
             return opened.copy.resident
         except ClosedError:  # let go of in this moment
@@ -357,7 +353,7 @@ class BucketFiles:
         return False
 
     def _open_file(self, file: DataFile) -> _Open:
-        if self._location.local is not None:
+        if file.bucket in self._in_place:
             opened = self._open_plain(file) if file.bucket in self._rents else None
             if opened is None:
                 reader = self._in_place[file.bucket]
@@ -427,8 +423,7 @@ class BucketFiles:
                 uri=self._location.show(file.name),
                 recode=recode,
                 store=self._location.uri,
-            ),
-            _let_go_of_all,
+            )
         )
 
     def _leave_damaged(self, bucket: int, opened: _Open, error: CorruptionError) -> None:
@@ -454,26 +449,6 @@ class BucketFiles:
 
     def _missing_error(self, bucket: int) -> LookupStoreError:
         return missing_file_error(self._location, self._manifest, self._entries[bucket])
-
-
-# The files with copies of this process: any may have room that another one needs.
-_with_copies: weakref.WeakSet[BucketFiles] = weakref.WeakSet()
-_with_copies_lock = threading.Lock()
-
-
-def _let_go_of_all() -> None:
-    with _with_copies_lock:
-        others = list(_with_copies)
-    for files in others:
-        files.let_go()
-
-
-def _after_fork() -> None:
-    global _with_copies_lock
-    _with_copies_lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
 
 
 def missing_file_error(location: Location, manifest: Manifest, file: DataFile) -> LookupStoreError:

@@ -7,19 +7,16 @@ new file has the bytes of the file that the current version has is not written a
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
-import shutil
-import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from types import TracebackType
 
 from lookupstore.errors import CommitUnknownError, CorruptionError, FormatError, LookupStoreError
 from lookupstore.quantities import Duration, seconds_of
-from lookupstore.storage.location import Location, file_chunks, sync_folder
+from lookupstore.storage.location import Location
 from lookupstore.store.expiry import expire, mark_name, names_all_in_use
 from lookupstore.store.manifest import DATA_FOLDER, DataFile, Manifest
 from lookupstore.store.version_files import (
@@ -97,7 +94,8 @@ class NewVersion:
         try:
             for _ in range(LOOKS):
                 with suppress(FileNotFoundError):  # a build that fails removes what it made
-                    _make_folders(location, self._made)
+                    for path in location.make_missing(DATA_FOLDER):
+                        self._made.insert(0, path)  # the innermost first
                     location.write(self._mark, [])
                     self._begun = True
                     return
@@ -110,7 +108,8 @@ class NewVersion:
         if not self._begun:
             self.begin()
         try:
-            self.folder = self._stack.enter_context(local_folder(self.location, self._temp_dir))
+            work_folder = self.location.work_folder(DATA_FOLDER, self._temp_dir)
+            self.folder = self._stack.enter_context(work_folder)
         except BaseException:
             self.abandon()
             raise
@@ -220,22 +219,6 @@ class NewVersion:
                 location.delete(name)
 
 
-@contextmanager
-def local_folder(
-    location: Location, temp_dir: str | os.PathLike[str] | None = None
-) -> Iterator[str]:
-    """Yield a local folder with a data folder: the store's own, or a temporary one."""
-    if location.local is not None:
-        yield location.local
-        return
-    folder = tempfile.mkdtemp(prefix="lookupstore-", dir=temp_dir)
-    try:
-        os.mkdir(os.path.join(folder, DATA_FOLDER))
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def settle(
     location: Location, folder: str, file: DataFile, current: Mapping[int, DataFile]
 ) -> DataFile:
@@ -251,19 +234,15 @@ def settle(
     Returns:
         The manifest's entry of the file to name.
     """
-    path = os.path.join(folder, file.name)
     old = current.get(file.bucket)
     if (
         old is not None
         and (old.bytes, old.xxh64) == (file.bytes, file.xxh64)
         and is_whole(location, old)
     ):
-        os.unlink(path)
+        os.unlink(os.path.join(folder, file.name))
         return old
-    if location.local is None:
-        location.write(file.name, file_chunks(path))
-        check_size(location, file)
-        os.unlink(path)
+    location.upload(file.name, folder)
     return file
 
 
@@ -276,22 +255,9 @@ def is_whole(location: Location, file: DataFile) -> bool:
     try:
         if location.size(file.name) != file.bytes:
             return False
-        return location.local is None or location.hash(file.name) == file.xxh64
+        return not location.is_cheap_to_read or location.hash(file.name) == file.xxh64
     except OSError:  # a disk that does not give it back
         return False
-
-
-def check_size(location: Location, file: DataFile) -> None:
-    """Check that a file that was uploaded has arrived.
-
-    Raises:
-        OSError: it has not, or in part.
-    """
-    size = location.size(file.name)
-    if size != file.bytes:
-        found = "nothing" if size is None else f"{size} bytes"
-        reason = f"{file.bytes} bytes were written, found {found}"
-        raise OSError(errno.EIO, reason, location.show(file.name))
 
 
 def _check_is_ours(location: Location) -> None:
@@ -303,19 +269,3 @@ def _check_is_ours(location: Location) -> None:
                 f"{location.uri}: not a store and not empty (it has {name!r}); choose a new "
                 "or empty folder"
             )
-
-
-def _make_folders(location: Location, made: list[str]) -> None:
-    """Make the folders of a local store; list those that are new, the innermost first."""
-    if location.local is None:
-        return
-    missing = []
-    folder = os.path.join(location.local, DATA_FOLDER)
-    while not os.path.isdir(folder):
-        missing.append(folder)
-        folder = os.path.dirname(folder)
-    for path in reversed(missing):
-        with suppress(FileExistsError):
-            os.mkdir(path)
-        made.insert(0, path)
-        sync_folder(os.path.dirname(path))

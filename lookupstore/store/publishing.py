@@ -14,7 +14,7 @@ from lookupstore.storage.location import Location
 from lookupstore.store.expiry import HOUR
 from lookupstore.store.files import missing_file_error, wrong_hash_error, wrong_size_error
 from lookupstore.store.manifest import DATA_FOLDER, DataFile, Manifest
-from lookupstore.store.new_version import NewVersion, check_size, is_whole
+from lookupstore.store.new_version import NewVersion, is_whole
 from lookupstore.store.store import LookupStore
 from lookupstore.store.version_files import (
     VersionName,
@@ -95,7 +95,7 @@ def publish(
                     target.delete(copy.name)  # a local file is not written over
                 new.written.append(copy.name)
                 target.write(copy.name, _checked(source, manifest, file))
-                check_size(target, copy)
+                target.check_size(copy.name, copy.bytes)
             files.append(copy)
         new.publish(replace(manifest, files=tuple(files), rewritten_buckets=len(new.written)))
     return LookupStore(target)

@@ -274,13 +274,15 @@ def publish_version(location: Location, manifest: Manifest, *, overwrite: bool) 
     held = list_names(location)
     if held and not overwrite:
         raise store_exists_error(location)
-    if not held and location.local is not None:
+    if not held:
         first = _numbered(manifest, 1)
-        if _write_first(location, first):
-            return first
-        held = list_names(location)
-        if held and not overwrite:
-            raise store_exists_error(location)
+        try:
+            if _write_first(location, first):
+                return first
+        except FileExistsError:
+            held = list_names(location)
+            if held and not overwrite:
+                raise store_exists_error(location) from None
     new = _numbered(manifest, held[-1].number + 1 if held else 1)
     _step(location, new, held, overwrite=overwrite)
     return new
@@ -310,12 +312,14 @@ def _now() -> datetime:
 
 
 def _write_first(location: Location, manifest: Manifest) -> bool:
-    """Make the folder of versions with the first one in it; return False if there are some."""
+    """Make the folder of versions with the first one in it; see `Location.write_first`."""
     ours = name_of(manifest)
     try:
         return location.write_first(
             VERSIONS_FOLDER, os.path.basename(ours.file), manifest_bytes(manifest)
         )
+    except FileExistsError:
+        raise
     except BaseException:
         _withdraw(location, manifest, [])
         raise
@@ -335,9 +339,8 @@ def _step(
         _withdraw(location, manifest, held)
         raise
     try:
-        if location.local is not None:
-            # Who stood still since `created` has replaced others now, and not before.
-            location.touch(ours.file, _now())
+        # Who stood still since `created` has replaced others now, and not before.
+        location.date(ours.file, _now())
         rival = _find_rival(location, ours, held, overwrite=overwrite)
     except BaseException:
         _withdraw(location, manifest, held)
@@ -416,9 +419,7 @@ def _withdraw(location: Location, manifest: Manifest, held: list[VersionName]) -
             f"{location.show(name.file)}: could not be withdrawn, and may be published; look "
             "with lookupstore.versions before you delete or build anything"
         )
-    if location.local is not None:
-        with suppress(OSError):  # it holds other versions
-            os.rmdir(os.path.join(location.local, VERSIONS_FOLDER))
+    location.delete_empty(VERSIONS_FOLDER)  # unless it holds other versions
 
 
 def _is_there(location: Location, manifest: Manifest) -> bool:

@@ -20,7 +20,7 @@ import pytest
 from footers import with_footer
 from pyarrow import orc
 
-from lookupstore.columnar import ColumnarFiles, file_lookup
+from lookupstore.columnar import ColumnarFiles, rent
 from lookupstore.errors import CorruptionError, DiskQuotaError, StaleStoreError
 from lookupstore.hostcache import folder as host_folder
 from lookupstore.hostcache.cache import Residency
@@ -72,13 +72,13 @@ def random_keys(rng: random.Random, kind: pa.DataType, count: int) -> list[Any]:
 
 @pytest.mark.parametrize("suffix", [".parquet", ".orc"])
 @pytest.mark.parametrize("kind", [pa.int32(), pa.int64(), pa.string(), pa.date32(), pa.float64()])
-@pytest.mark.parametrize("build", file_lookup.BUILDS)
+@pytest.mark.parametrize("build", rent.BUILDS)
 def test_every_way_answers_as_a_dict(
     tmp_path: Path,
     residency: Residency,
     kind: pa.DataType,
     suffix: str,
-    build: file_lookup.Build,
+    build: rent.Build,
     seed: int,
 ) -> None:
     rng = random.Random(seed)
@@ -124,7 +124,7 @@ def test_modes_say_what_they_are_for(tmp_path: Path, seed: int) -> None:
         write(path, pa.table({"id": listed, "v": range(300)}), row_group_size=64)
         where |= {key: (str(path), i) for i, key in enumerate(listed) if key is not None}
     asked = list(range(2000))
-    for build in file_lookup.BUILDS:
+    for build in rent.BUILDS:
         residency = Residency(tmp_path / build, quota=64 << 20)  # without the files of the others
         files = ColumnarFiles(
             tmp_path / "dim", key="id", mode="position", build=build, residency=residency
@@ -208,8 +208,8 @@ def test_what_is_stored_of_a_file_makes_a_lookup_file_of_its_own(
     assert len(made(caplog)) == 4
 
 
-@pytest.mark.parametrize("build", file_lookup.BUILDS)
-def test_repeated_keys(tmp_path: Path, residency: Residency, build: file_lookup.Build) -> None:
+@pytest.mark.parametrize("build", rent.BUILDS)
+def test_repeated_keys(tmp_path: Path, residency: Residency, build: rent.Build) -> None:
     write(tmp_path / "a" / "1.parquet", pa.table({"id": [5, 1, 5], "v": [10, 11, 12]}))
     write(tmp_path / "a" / "2.parquet", pa.table({"id": [1, 7], "v": [20, 21]}))
 
@@ -247,7 +247,7 @@ def test_columns_that_come_go_and_widen(tmp_path: Path) -> None:
         folder / "4.parquet",
         pa.table({"id": pa.array([4], pa.int64()), "w": pa.array(["z"]).dictionary_encode()}),
     )
-    for build in file_lookup.BUILDS:
+    for build in rent.BUILDS:
         residency = Residency(tmp_path / build, quota=64 << 20)  # without the files of the others
         files = ColumnarFiles(folder, key="id", build=build, residency=residency)
         assert files.key_schema.schema.field("id").type == pa.int64()
@@ -331,9 +331,9 @@ def test_keys_outside_of_a_file_make_nothing(
     assert made(caplog) == ["1.parquet"]
 
 
-@pytest.mark.parametrize("build", file_lookup.BUILDS)
+@pytest.mark.parametrize("build", rent.BUILDS)
 def test_files_that_change_after_they_were_listed(
-    tmp_path: Path, residency: Residency, build: file_lookup.Build
+    tmp_path: Path, residency: Residency, build: rent.Build
 ) -> None:
     path = tmp_path / "a.parquet"
     write(path, pa.table({"id": [1], "v": [1]}))
@@ -450,14 +450,33 @@ def test_a_quota_for_some_lookup_files_at_a_time(
         assert residency.used <= residency.quota
     one.share_room()
     assert two.lookup([5, 50_005, 100_005])["v"].to_pylist() == [5, 50_005, 100_005]
-    monkeypatch.setattr(host_folder, "ROOM_WAIT", 0.2)
-    small = Residency(residency.folder, quota=residency.used)
     two.prepare()
+    monkeypatch.setattr(host_folder, "ROOM_WAIT", 0.2)
+    script = (
+        "import sys\n"
+        "from lookupstore.columnar import ColumnarFiles\n"
+        f"files = ColumnarFiles({str(tmp_path / 'dim')!r}, key='id', build='always')\n"
+        "files.prepare()\n"
+        "print('ready', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    environment = {
+        **os.environ,
+        "LOOKUPSTORE_CACHE": str(residency.folder),
+        "LOOKUPSTORE_CACHE_BYTES": str(residency.quota),
+    }
+    other = subprocess.Popen([sys.executable, "-c", script], env=environment, text=True,
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
+    assert other.stdout is not None
+    assert other.stdout.readline() == "ready\n"
+    small = Residency(residency.folder, quota=residency.used)
     full = ColumnarFiles(
         tmp_path / "dim", key="id", mode="position", build="always", residency=small
     )
     with pytest.raises(DiskQuotaError, match="are in use"):
         full.lookup([5])
+    assert len(list(Path(residency.folder).glob("*.sst"))) == 3
+    other.communicate()
 
 
 def test_workers_make_each_file_once(tmp_path: Path) -> None:

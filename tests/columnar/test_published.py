@@ -128,7 +128,7 @@ def test_others_fetch_what_is_published(
     # One listed time in ten has two digits after the point, which Arrow does not read.
     now = time.time_ns()
     monkeypatch.setattr(
-        "lookupstore.storage.location.written_ns", lambda info: info.mtime_ns or now
+        "lookupstore.storage.object_store.written_ns", lambda info: info.mtime_ns or now
     )
     changed.publish()
     assert len(dim.published(".sst")) == len(dim.published(".json")) == 2

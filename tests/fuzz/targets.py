@@ -35,7 +35,6 @@ from lookupstore.hudi import HudiTable
 from lookupstore.hudi.file_group.bloom import FILTER_KEY, BloomFilter
 from lookupstore.hudi.locking.heartbeat import Heartbeats, heartbeat_name
 from lookupstore.hudi.locking.lock import _is_dead, _lease, _who
-from lookupstore.hudi.locking.lock_file import LocalLockFile
 from lookupstore.hudi.locking.owner import Owner
 from lookupstore.hudi.options import parse_options
 from lookupstore.hudi.timeline.avro_file import avro_bytes, read_record
@@ -45,6 +44,7 @@ from lookupstore.parquet.structs import read_struct, write_struct
 from lookupstore.sst import Reader
 from lookupstore.sst.dump import dump_text, layout
 from lookupstore.storage.location import Location
+from lookupstore.storage.lock_file import LocalLockFile
 
 #: Takes a random number generator, and returns how many of its uses ended with an answer.
 Input = Callable[[random.Random], int]

@@ -281,7 +281,7 @@ def test_local_paths_are_shown_as_they_are(tmp_path: Path, monkeypatch: pytest.M
     for path in ("a:b@c", "data/me@host:1/x#y", "s3", "s3/x", "x?y=z", "C:/x", "./s3:x@y"):
         assert shown_uri(path) == path
         lookupstore.build(pa.table({"id": [1]}), path, key="id").close()
-        assert Location(path).local == str(tmp_path / os.path.normpath(path))
+        assert Location(path).uri == str(tmp_path / os.path.normpath(path))
 
 
 AZURE = ["abfs://box@account.dfs.core.windows.net/x", "abfss://box@127.0.0.1:1/x",

@@ -19,8 +19,9 @@ from unittest import mock
 import pyarrow as pa
 from remote import FaultyDisk
 
-import lookupstore.hudi.locking.lock_file
-import lookupstore.storage.location
+import lookupstore.storage.local
+import lookupstore.storage.lock_file
+import lookupstore.storage.naming
 from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.hudi.timeline.timeline import TimelineFolder
 
@@ -175,8 +176,9 @@ def act_on(path: str, action: str, at: int | None) -> None:
         ACTIONS[action].prepare(HudiTable.open(path))
         return
     disk = MortalDisk(at, kill=True)
-    lookupstore.storage.location.os = disk  # type: ignore[attr-defined]
-    lookupstore.hudi.locking.lock_file.os = disk  # type: ignore[attr-defined]
+    lookupstore.storage.local.os = disk  # type: ignore[attr-defined]
+    lookupstore.storage.naming.os = disk  # type: ignore[attr-defined]
+    lookupstore.storage.lock_file.os = disk  # type: ignore[attr-defined]
     ACTIONS[action].act(HudiTable.open(path))
 
 

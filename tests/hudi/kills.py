@@ -19,8 +19,9 @@ Rows = dict[int, object]
 
 def on_disk(patch: pytest.MonkeyPatch, disk: FaultyDisk) -> FaultyDisk:
     """Let a disk serve every file operation of a local table that makes, renames or removes."""
-    patch.setattr("lookupstore.storage.location.os", disk)
-    patch.setattr("lookupstore.hudi.locking.lock_file.os", disk)
+    patch.setattr("lookupstore.storage.local.os", disk)
+    patch.setattr("lookupstore.storage.naming.os", disk)
+    patch.setattr("lookupstore.storage.lock_file.os", disk)
     return disk
 
 

@@ -48,7 +48,9 @@ from lookupstore.hudi.timeline.commit import parse_commit
 from lookupstore.hudi.timeline.timeline import Instant, State, parse_instant
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.partitioner import FileSizing
+from lookupstore.storage.local import LocalFolder
 from lookupstore.storage.location import FoundFile, Location
+from lookupstore.storage.object_store import RemoteFolder
 
 SCHEMA = pa.schema({"id": pa.int64(), "value": pa.string()})
 TOKEN = "test.token"
@@ -99,6 +101,10 @@ class _Place(Location):
         return super().resolve(name)
 
 
+class _DiskPlace(_Place, LocalFolder):
+    """A folder where to look at files is a step."""
+
+
 class SharedDisk:
     """A folder that machines share: it has links, and one clock that tells when files changed."""
 
@@ -112,7 +118,7 @@ class SharedDisk:
 
     def location(self) -> Location:
         """Return the table's folder as a new process finds it."""
-        location = _Place(self.path)
+        location = _DiskPlace(self.path)
         location.turns = self._turns
         return location
 
@@ -123,13 +129,14 @@ class SharedDisk:
         )
         system.unlink = self._unlink
         system.fsync = lambda descriptor: None
-        patch.setattr("lookupstore.storage.location.os", system)
+        patch.setattr("lookupstore.storage.local.os", system)
+        patch.setattr("lookupstore.storage.naming.os", system)
         steps = {name: self._operation(name) for name in ("open", "stat", "utime")}
         lock_system = _StandIn(os, steps)
         lock_system.unlink = self._unlink
-        patch.setattr("lookupstore.hudi.locking.lock_file.os", lock_system)
+        patch.setattr("lookupstore.storage.lock_file.os", lock_system)
         files = _StandIn(fcntl, {"flock": self._flock})
-        patch.setattr("lookupstore.hudi.locking.lock_file.fcntl", files)
+        patch.setattr("lookupstore.storage.lock_file.fcntl", files)
 
     def names(self) -> list[str]:
         """Return what there is in the folder of the table."""
@@ -262,7 +269,7 @@ class Bucket:
         self.turns.step(f"answer {path[9:]}")
 
 
-class _BucketPlace(_Place):
+class _BucketPlace(_Place, RemoteFolder):
     bucket: Bucket
 
     def delete(self, name: str) -> None:

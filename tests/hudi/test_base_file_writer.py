@@ -38,8 +38,7 @@ def write(
     with BaseFileWriter(location, FILE, schema, FileFormat(**how)) as into:
         write_inserts(Inserts(keys, batch), into)
     assert into.result().bytes == location.size(FILE.path)
-    assert location.local is not None
-    return pq.ParquetFile(Path(location.local) / FILE.path)
+    return pq.ParquetFile(Path(location.uri) / FILE.path)
 
 
 def test_types_are_stored_as_hudi_stores_them(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def table(tmp_path: Path) -> HudiTable:
 def base_file(table: HudiTable, day: str = "d") -> Path:
     """Return the path of the current base file of a partition."""
     (group,) = (one for one in table.file_groups() if one.id.partition == f"day={day}")
-    return Path(table.location.local or "") / group.current.path
+    return Path(table.location.uri) / group.current.path
 
 
 def rewrite(
@@ -254,7 +254,7 @@ def test_a_damaged_instant(table: HudiTable, name: str) -> None:
     table.rollback(table.upsert(rows(7)).instant.time)
     table.savepoint()
     table.clean(retain_commits=1)
-    timeline = Path(table.location.local or "") / ".hoodie" / "timeline"
+    timeline = Path(table.location.uri) / ".hoodie" / "timeline"
     path = sorted(timeline.glob(f"*.{name}"))[-1]
     path.write_bytes(path.read_bytes()[:40])
     found = [one for one in table.verify().findings if one.kind == "timeline"]

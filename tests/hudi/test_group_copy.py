@@ -158,7 +158,7 @@ def without_times(rows: list[str], table: HudiTable) -> list[str]:
 def check_statistics(table: HudiTable) -> None:
     """Compare the statistics of each row group with those that Arrow writes of its rows."""
     for group in table.file_groups():
-        file = pq.ParquetFile(f"{table.location.local}/{group.current.path}")
+        file = pq.ParquetFile(f"{table.location.uri}/{group.current.path}")
         assert file.metadata.num_row_groups > 2
         for at in range(file.metadata.num_row_groups):
             sink = pa.BufferOutputStream()

@@ -20,9 +20,9 @@ from object_store import ObjectStore, Proxy, object_store, writable_object_store
 from remote import KINDS, FaultyDisk, Killed, Remote
 
 from lookupstore.errors import FormatError, LockedError, LockLostError
-from lookupstore.hudi.locking import lock_file
 from lookupstore.hudi.locking.lock import TableLock, table_lock
 from lookupstore.hudi.locking.owner import Owner, parse_owner
+from lookupstore.storage import lock_file
 from lookupstore.storage.conditional_puts import ConditionalPuts
 from lookupstore.storage.location import Location
 
@@ -89,7 +89,7 @@ def add_one(uri: str, counter: str, count: int) -> None:
 def test_of_threads_one_holds_it(place: Location, tmp_path: Path) -> None:
     counter = tmp_path / "counter"
     counter.write_text("0")
-    uri = place.local or place._given[0]
+    uri = place._given[0]
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: add_one(uri, str(counter), 5), range(4)))
     assert counter.read_text() == "20"
@@ -113,7 +113,7 @@ def hold(uri: str, ready: Any) -> None:
 def kill_a_holder(place: Location) -> None:
     """Leave the lock of a process that was killed."""
     ready = spawn.Event()
-    process = spawn.Process(target=hold, args=(place.local or place._given[0], ready))
+    process = spawn.Process(target=hold, args=(place._given[0], ready))
     process.start()
     assert ready.wait(30)
     with pytest.raises(LockedError), table_lock(place, wait=0.2):
@@ -162,7 +162,7 @@ def test_of_takers_of_a_dead_lock_one_gets_it(place: Location, takers: int) -> N
     """Again and again: who gets it leaves it as a dead one does, for the others that wait."""
     inside: list[int] = []
     most: list[int] = []
-    rounds = 12 if place.local else 4
+    rounds = 12 if place.in_place else 4
 
     def take(number: int) -> None:
         for _ in range(rounds):
@@ -224,11 +224,11 @@ def test_two_takers_in_the_same_moment(
     real = getattr(getattr(lock_file, module), name)
 
     def late(*args: Any) -> None:
-        monkeypatch.setattr(f"lookupstore.hudi.locking.lock_file.{moment}", real)
+        monkeypatch.setattr(f"lookupstore.storage.lock_file.{moment}", real)
         results.append(second.take_over(seen, b"second"))
         real(*args)
 
-    monkeypatch.setattr(f"lookupstore.hudi.locking.lock_file.{moment}", late)
+    monkeypatch.setattr(f"lookupstore.storage.lock_file.{moment}", late)
     results.append(first.take_over(seen, b"first"))
     assert sum(results) == 1
     # And one who saw the dead lock, and acts when it has been taken over.
@@ -240,7 +240,7 @@ def test_two_takers_in_the_same_moment(
 def test_two_takers_of_an_object_in_the_same_moment(server: ObjectStore, tmp_path: Path) -> None:
     place = Location(server.uri(f"takers/{tmp_path.name}"))
     put_lock(place, replace(Owner.here(), started="1"))
-    first, second = (lock_file.ObjectLockFile(place, NAME) for _ in range(2))
+    first, second = (place.lock_file(NAME) for _ in range(2))
     seen = second.look()
     assert seen is not None
     assert first.take_over(seen, b"first")
@@ -381,8 +381,9 @@ def test_arguments(tmp_path: Path, wait: float, lease: float) -> None:
 
 
 def patched(monkeypatch: pytest.MonkeyPatch, disk: FaultyDisk) -> None:
-    monkeypatch.setattr("lookupstore.storage.location.os", disk)
-    monkeypatch.setattr("lookupstore.hudi.locking.lock_file.os", disk)
+    monkeypatch.setattr("lookupstore.storage.local.os", disk)
+    monkeypatch.setattr("lookupstore.storage.naming.os", disk)
+    monkeypatch.setattr("lookupstore.storage.lock_file.os", disk)
 
 
 def run(place: Location) -> None:
@@ -433,4 +434,4 @@ def test_what_time_it_is_where_the_table_is(place: Location) -> None:
         now = lock.now()
         lock.check()
     # Arrow does not read each time that this server lists.
-    assert (now is None and place.local is None) or abs((now or 0) - time.time()) < 60
+    assert (now is None and not place.in_place) or abs((now or 0) - time.time()) < 60

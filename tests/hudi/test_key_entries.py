@@ -253,7 +253,7 @@ def numbered(ids: range, value: int = 0) -> pa.Table:
 
 def footer_of(table: HudiTable) -> tuple[Path, dict[bytes, bytes]]:
     (group,) = table.file_groups()
-    path = Path(str(table.location.local)) / group.current.path
+    path = Path(table.location.uri) / group.current.path
     return path, pq.read_metadata(path).metadata
 
 

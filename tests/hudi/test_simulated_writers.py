@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from simulated import simulate
 
-from lookupstore.hudi.locking import lock_file
 from lookupstore.hudi.locking.lock import TableLock
-from lookupstore.hudi.locking.lock_file import LocalLockFile, ObjectLockFile, SeenLock
 from lookupstore.hudi.services import rollback
 from lookupstore.hudi.timeline.plans import RollbackPlan
 from lookupstore.hudi.timeline.timeline import Instant, State
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.transaction import Transaction
+from lookupstore.storage import lock_file
+from lookupstore.storage.lock_file import LocalLockFile, ObjectLockFile, SeenLock
 
 SEEDS = 20
 # Each mistake below is found within so many.

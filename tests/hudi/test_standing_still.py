@@ -20,13 +20,14 @@ from lookupstore.errors import CommitConflictError, LockLostError, StaleStoreErr
 from lookupstore.hudi import HudiTable
 from lookupstore.hudi.locking.heartbeat import Heartbeats, heartbeat_name
 from lookupstore.hudi.locking.lock import TableLock, table_lock
-from lookupstore.hudi.locking.lock_file import LocalLockFile
 from lookupstore.hudi.locking.owner import Owner
 from lookupstore.hudi.timeline.plans import InstantInfo, RollbackPlan, plan_bytes
 from lookupstore.hudi.timeline.timeline import TimelineFolder
 from lookupstore.hudi.write import transaction
 from lookupstore.hudi.write.transaction import Transaction
+from lookupstore.storage.local import LocalFolder
 from lookupstore.storage.location import Location
+from lookupstore.storage.lock_file import LocalLockFile
 
 SCHEMA = pa.schema({"id": pa.int64(), "p": pa.string(), "value": pa.string()})
 LOCK = ".hoodie/lock"
@@ -132,16 +133,16 @@ def test_a_lock_that_is_taken_over_before_it_is_open(
     tmp_path: Path, then: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Location(tmp_path)
-    real = Location.create
+    real = LocalFolder.create
 
-    def create(location: Location, name: str, content: bytes) -> None:
+    def create(location: LocalFolder, name: str, content: bytes) -> None:
         real(location, name, content)
-        monkeypatch.setattr(Location, "create", real)
+        monkeypatch.setattr(LocalFolder, "create", real)
         location.delete(name)
         if then == "taken":
             real(location, name, b"theirs")
 
-    monkeypatch.setattr(Location, "create", create)
+    monkeypatch.setattr(LocalFolder, "create", create)
     lock = LocalLockFile(place, LOCK)
     assert not lock.create(b"ours")
     assert lock.create(b"ours") == (then == "gone")
@@ -254,21 +255,21 @@ def test_a_file_that_is_deleted_while_its_writer_stands_still(
     """Whoever took the writer for dead has rolled it back, and says so by no error of its own."""
     owner = replace(Owner.here("far away"), machine="another", pid=1)
     location = table.location
-    real = Location.new_file
+    real = LocalFolder.new_file
 
     @contextmanager
-    def new_file(where: Location, name: str) -> Iterator[Any]:
-        monkeypatch.setattr(Location, "new_file", real)
+    def new_file(where: LocalFolder, name: str) -> Iterator[Any]:
+        monkeypatch.setattr(LocalFolder, "new_file", real)
         with real(where, name) as stream:
             yield stream
             (time,) = Heartbeats(location).times()
-            path = Path(f"{location.local}/{heartbeat_name(time)}")
+            path = Path(f"{location.uri}/{heartbeat_name(time)}")
             path.write_bytes(owner.to_json())
             at = path.stat().st_mtime
             os.utime(path, (at, at - 3600))
             HudiTable.open(location).upsert(rows([2], "other"))
 
-    monkeypatch.setattr(Location, "new_file", new_file)
+    monkeypatch.setattr(LocalFolder, "new_file", new_file)
     with pytest.raises(CommitConflictError, match="was rolled back by another writer"):
         table.upsert(rows([1, 2], "mine"))
     assert values(table) == {1: "first", 2: "other"}
@@ -282,7 +283,7 @@ def test_a_writer_that_requests_after_it_was_taken_for_dead_and_dies(table: Hudi
     woken, gone = islice(folder.free_times(), 2)
     for time, hours in ((woken, 1), (gone, 25)):
         table.location.create(heartbeat_name(time), owner.to_json())
-        at = os.stat(path := f"{table.location.local}/{heartbeat_name(time)}").st_mtime
+        at = os.stat(path := f"{table.location.uri}/{heartbeat_name(time)}").st_mtime
         os.utime(path, (at, at - 3600 * hours))
     table.upsert(rows([1], "other"))
     assert Heartbeats(table.location).times() == [woken]

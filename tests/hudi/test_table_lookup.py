@@ -13,15 +13,17 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from remote import Remote
 from small_tables import SmallTable, row
 
 import lookupstore
+from lookupstore import LookupStore
+from lookupstore.columnar import ColumnarFiles, open_lookups
 from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hudi import HudiTable, TableLookup, WriteOptions
 from lookupstore.hudi.keys.key_generator import partition_paths, record_keys
 from lookupstore.hudi.properties import print_properties
-from lookupstore.hudi.read import table_lookup
 
 TYPES = {
     "id": pa.int32(),
@@ -148,7 +150,7 @@ def test_a_commit_makes_lookup_files_of_its_file_groups_only(
 def test_few_lookup_files_stay_open(
     tmp_path: Path, residency: Residency, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_lookup, "_MOST_OPEN", 3)
+    monkeypatch.setattr(open_lookups, "MOST_OPEN", 3)
     table = HudiTable.create(
         tmp_path / "t",
         pa.schema({"id": pa.int64(), "day": pa.string()}),
@@ -343,3 +345,27 @@ def test_keys_that_are_not_made_of_columns(tmp_path: Path, residency: Residency)
     strange.finish(instant, [stat])
     with pytest.raises(FormatError, match="the record key 'seven' is not what Hudi's key generat"):
         TableLookup(strange.path)
+
+
+def test_whoever_has_room_gives_way_to_whoever_needs_it(tmp_path: Path) -> None:
+    """A store, columnar files and a Hudi table of one process, with room for one of them."""
+    ids = [f"{number:04}" for number in range(2048)]  # in order: to sort would take more room
+    values = [random.Random(number).randbytes(1024) for number in range(2048)]
+    rows = pa.table({"id": ids, "v": values})
+    answer = values[:3]
+    place = Remote(tmp_path, "s3").location()
+    lookupstore.build(rows, place, key="id", compression="none").close()
+    (tmp_path / "files").mkdir()
+    pq.write_table(rows, tmp_path / "files" / "a.parquet")
+    HudiTable.create(tmp_path / "t", rows.schema, record_key=["id"]).insert(rows)
+    quota = 7 << 19
+    residency = Residency(tmp_path / "local", quota=quota)
+    with (
+        LookupStore(place, residency=residency) as store,
+        ColumnarFiles(tmp_path / "files", key="id", build="always", residency=residency) as files,
+        TableLookup(tmp_path / "t", key="id", build="always", residency=residency) as table,
+    ):
+        users: list[Any] = [store, files, table]
+        for one in (*users, *reversed(users)):
+            assert one.lookup(ids[:3])["v"].to_pylist() == answer
+            assert 2 << 20 < residency.used <= quota

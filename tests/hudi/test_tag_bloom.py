@@ -15,6 +15,7 @@ import pytest
 from small_tables import SmallTable
 from tag_tables import SCHEMA, filter_of, indexes, range_of, whole_footer, write
 
+from lookupstore.columnar import open_lookups
 from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hudi.file_group.bloom import FILTER_KEY, KIND_KEY, OLD_FILTER_KEY, BloomFilter
@@ -207,7 +208,7 @@ def test_room_that_gets_short_is_shared(
         for _ in range(2):
             assert tagged(table, numbered(50, 100), index).funnel.files_looked_up == 2
             assert open_lookup_files(residency) == expected
-        index._let_go()
+        index._open.let_go()
 
 
 def test_keys_that_filters_rule_out_make_no_lookup_file(
@@ -233,13 +234,13 @@ def test_lookup_files_that_were_evicted_are_made_again(
     for path in made:
         path.unlink()  # who has it open goes on
     assert tagged(table, keys, index).positions.tolist() == expected
-    index._let_go()
+    index._open.let_go()
     found = tagged(table, keys, index)
     assert found.positions.tolist() == expected
     assert found.funnel.files_looked_up == 2
     assert sorted(Path(residency.folder).glob("*.sst")) == made
     # Damage of a lookup file is not damage of the table.
-    index._let_go()
+    index._open.let_go()
     for path in made:
         content = bytearray(path.read_bytes())
         content[20] ^= 1
@@ -491,9 +492,7 @@ def test_more_filters_than_there_is_room_for_are_not_all_read_each_time(
 def test_few_lookup_files_stay_open(
     tmp_path: Path, residency: Residency, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lookupstore.hudi.index import bloom as bloom_index
-
-    monkeypatch.setattr(bloom_index, "_MOST_OPEN", 2)
+    monkeypatch.setattr(open_lookups, "MOST_OPEN", 2)
     table = SmallTable(tmp_path / "t", 9, SCHEMA)
     files = {("", f"{number}-0"): numbered(100 * number, 100) for number in range(9)}
     write(table, files, whole_footer)

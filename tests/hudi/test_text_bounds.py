@@ -13,11 +13,11 @@ import pytest
 from lookupstore.errors import CorruptionError
 from lookupstore.hudi.keys.avro_types import arrow_schema
 from lookupstore.hudi.locking.lock import LEASE, _lease
-from lookupstore.hudi.locking.lock_file import SeenLock
 from lookupstore.hudi.locking.owner import Owner, parse_owner
 from lookupstore.hudi.properties import parse_properties
 from lookupstore.hudi.timeline.commit import parse_commit
 from lookupstore.hudi.timeline.records import from_record
+from lookupstore.storage.lock_file import SeenLock
 
 DEEP = b"[" * 900 + b"]" * 900
 

@@ -437,7 +437,7 @@ def test_only_buckets_that_changed_are_written_again(spark, tmp_path, seed):
 def test_a_store_that_is_not_local(spark, tmp_path, seed):
     """Executors upload what they wrote; nothing else is left, here or there."""
     remote = Location("there", filesystem=fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()))
-    assert remote.local is None
+    assert not remote.in_place
     keys = random.Random(seed).sample(range(10_000), 600)
     df = spark.createDataFrame([(k, str(k)) for k in keys], "id long, v string")
     before = set(os.listdir(tempfile.gettempdir()))

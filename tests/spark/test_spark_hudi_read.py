@@ -83,7 +83,7 @@ def plain(kind: pa.DataType) -> pa.DataType:
 
 def by_parquet(spark: SparkSession, table: HudiTable, as_of: str | None = None) -> DataFrame:
     """Return the rows as Spark reads the base files, which have all columns, by itself."""
-    local = table.location.local
+    local = table.location.uri
     paths = [f"{local}/{group.current.path}" for group in table.file_groups(as_of)]
     # Else it makes columns of folders, and Spark 3.5 asks by which calendar old dates are.
     options = {"recursiveFileLookup": "true", "datetimeRebaseMode": "CORRECTED"}

@@ -19,13 +19,10 @@ from lookupstore.hudi.file_group.key_entries import own_entry
 from lookupstore.parquet.claims import MOST_OF_SMALL, look_at_claims
 from lookupstore.parquet.footer import ColumnChunk, Footer, read_footer
 from lookupstore.storage.location import Location
-from lookupstore.storage.read_errors import is_local, reading
 
 # Of a batch: rows, or fewer if they are wide.
 _BATCH_ROWS = 1 << 15
 _BATCH_BYTES = 8 << 20
-# Of each column, read from a local disk at a time; from an object store, all of a row group's is.
-_BUFFER_BYTES = 256 << 10
 _NEVER = 1 << 62
 
 #: Texts that many rows share: Arrow and Parquet keep each of them once.
@@ -54,10 +51,9 @@ class SliceRows:
         self._name = file.name
         #: Path of the file, for errors.
         self.shown: str = location.show(file.path)
-        filesystem, path = location.resolve(file.path)
-        self._is_local = is_local(filesystem)
+        self._address = location.address(file.path)
         with self._reading():
-            self._stream = filesystem.open_input_file(path)
+            self._stream = self._address.open()
             #: What the file says of itself.
             self.footer: Footer = read_footer(self._stream, self.shown)
             parquet, self._claims = look_at_claims(self._stream, schema.names, self.shown)
@@ -70,7 +66,7 @@ class SliceRows:
                 metadata=first.metadata,
                 read_dictionary=[*names, *self.shared],
                 pre_buffer=False,
-                buffer_size=_BUFFER_BYTES if self._is_local else 0,
+                buffer_size=self._address.column_bytes,
                 page_checksum_verification=True,
             )
         #: Columns that are read, and how.
@@ -180,12 +176,8 @@ class SliceRows:
             ) from error
 
     def _reading(self) -> AbstractContextManager[None]:
-        return reading(
-            self.shown,
-            "a Parquet file",
-            local=self._is_local,
-            gone="deleted by a clean or a rollback; read the table again",
-        )
+        gone = "deleted by a clean or a rollback; read the table again"
+        return self._address.reading("a Parquet file", gone=gone)
 
 
 def _shared_texts(file: pq.ParquetFile, schema: pa.Schema) -> frozenset[str]:

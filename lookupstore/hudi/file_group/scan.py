@@ -20,7 +20,7 @@ from lookupstore.hudi.meta_columns import COMMIT_TIME
 from lookupstore.parquet.claims import look_at_claims
 from lookupstore.parquet.footer import read_footer
 from lookupstore.storage.location import Location
-from lookupstore.storage.read_errors import READ_ERRORS, read_error
+from lookupstore.storage.read_errors import READ_ERRORS
 
 _FORMAT = ds.ParquetFileFormat(
     default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
@@ -124,9 +124,8 @@ class BaseFiles:
         names = self._schema.names if where is not None else columns
 
         def rows_of(path: str) -> int:
-            filesystem, full = self._location.resolve(path)
             shown = self._location.show(path)
-            with filesystem.open_input_file(full) as file:
+            with self._location.address(path).open() as file:
                 if where is not None:
                     read_footer(file, shown)
                 return look_at_claims(file, names, shown)[1].rows_at_once(_BATCH_ROWS)
@@ -144,31 +143,29 @@ class BaseFiles:
         try:
             yield
         except READ_ERRORS as error:
-            if isinstance(error, OSError) and self._location.local is None:
-                # To read all again, file by file, may cost much.
-                raise self._meaning_error(error, self._location.uri) from error
+            if isinstance(error, OSError) and not self._location.is_cheap_to_read:
+                raise self._meaning_error(error, "") from error
             self._find_fault()
             raise
 
     def _find_fault(self) -> None:
         """Read file by file, and raise the error of the first that cannot be read."""
         for path in self._paths:
-            shown = self._location.show(path)
             fragment = self._fragment(path)
             try:
                 for _ in fragment.to_batches():
                     continue
             except READ_ERRORS as error:
-                raise self._meaning_error(error, shown) from error
+                raise self._meaning_error(error, path) from error
             try:
                 for _ in fragment.to_batches(schema=self._schema):
                     continue
             except pa.ArrowException as error:
+                shown = self._location.show(path)
                 raise FormatError(
                     f"{shown}: a column has a type that cannot be widened to the schema of the "
                     f"latest commit: {error}"
                 ) from error
 
-    def _meaning_error(self, error: Exception, shown: str) -> Exception:
-        is_local = self._location.local is not None
-        return read_error(error, shown, "a Parquet file", local=is_local, gone=_GONE)
+    def _meaning_error(self, error: Exception, path: str) -> Exception:
+        return self._location.address(path).read_error(error, "a Parquet file", gone=_GONE)

@@ -20,7 +20,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lookupstore.arrow._binary import BinaryColumn
-from lookupstore.columnar.file_lookup import BUILDS, Build
+from lookupstore.columnar.open_lookups import OpenLookups
+from lookupstore.columnar.rent import BUILDS, Build
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hudi.file_group.bloom import BloomFilter
 from lookupstore.hudi.file_group.groups import FileSlice
@@ -34,12 +35,8 @@ from lookupstore.hudi.view import TableView
 from lookupstore.sst.reader import hashed_keys
 from lookupstore.storage.location import Location
 
-# Footers that are read at one time from an object store, for which most of that is waiting.
-_FOOTER_THREADS = 16
 # Files that are asked at one time.
 _MOST_THREADS = 4
-# Lookup files that stay open: each takes file descriptors.
-_MOST_OPEN = 256
 # Files of which it is known how much of them has been read.
 _MOST_CHECKS = 100_000
 # Keys by which it is told whether ranges leave anything out.
@@ -100,8 +97,7 @@ class BloomIndex:
         self._known = KnownFiles()
         self._lock = threading.Lock()
         self._checks: OrderedDict[tuple[Location, FileSlice], KeyCheck] = OrderedDict()
-        self._open: OrderedDict[KeyCheck, None] = OrderedDict()  # those that may be, at most
-        self._has_more = False  # since it was last seen how much room there is
+        self._open = OpenLookups()
 
     def __repr__(self) -> str:
         return (
@@ -135,10 +131,10 @@ class BloomIndex:
         try:
             yield from _mapped(hits, asked, self._threads)
         finally:
-            self._share_room()
+            self._open.share_room(self._residency)
 
     def _footers(self, location: Location, files: Sequence[FileSlice]) -> list[KeyFile]:
-        threads = self._threads if location.local is not None else _FOOTER_THREADS
+        threads = location.readers(self._threads)
         return list(_mapped(lambda file: self._known.file(location, file), files, threads))
 
     def _candidates(self, known: Sequence[KeyFile], keys: pa.Array) -> Candidates:
@@ -212,32 +208,15 @@ class BloomIndex:
         with self._lock:
             check = self._checks.get((location, file))
             if check is None:
-                check = KeyCheck(known, self._residency, self.build, self._let_go)
+                check = KeyCheck(known, self._residency, self.build)
                 self._checks[location, file] = check
             self._checks.move_to_end((location, file))
-            self._has_more |= check not in self._open
-            self._open[check] = None
-            self._open.move_to_end(check)
-            closed = [self._open.popitem(last=False)[0]] if len(self._open) > _MOST_OPEN else []
-            if len(self._checks) > _MOST_CHECKS:
-                closed.append(self._checks.popitem(last=False)[1])
-        for one in closed:
-            one.let_go()
+            most = len(self._checks) > _MOST_CHECKS
+            oldest = self._checks.popitem(last=False)[1] if most else None
+        self._open.used(check)
+        if oldest is not None:
+            oldest.let_go()
         return check
-
-    def _share_room(self) -> None:
-        """Let go of lookup files, if room for others is getting short on this host."""
-        with self._lock:
-            has_more, self._has_more = self._has_more, False
-        if has_more and self._residency.used > self._residency.quota // 2:
-            self._let_go()
-
-    def _let_go(self) -> None:
-        with self._lock:
-            closed = list(self._open)
-            self._open.clear()
-        for check in closed:
-            check.let_go()
 
 
 class _Candidates:

@@ -1,24 +1,23 @@
 """The exact check: which of some keys a base file has, and in which rows.
 
 Its lookup file answers at once, but has to be made; reading all keys of the file costs a part of
-that, each time. So files are read until that has cost as much as making the lookup file would:
-whatever comes, that is at most twice what the better choice would have cost, known in advance (the
-rule of ski rental, as in `lookupstore.columnar.file_lookup`). A file whose every slice is written
-anew by the next upsert never gets one.
+that, each time. So files are read until that has cost as much as making the lookup file would (see
+`lookupstore.columnar.rent`). A file whose every slice is written anew by the next upsert never gets
+one.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from lookupstore.arrow._binary import BinaryColumn
-from lookupstore.columnar.file_lookup import BUILD_COST, Build, FileLookup
+from lookupstore.columnar.file_lookup import FileLookup
 from lookupstore.columnar.lookup_file import POSITION, plan_lookup_file
+from lookupstore.columnar.rent import Build, Rent
 from lookupstore.errors import CorruptionError, DiskQuotaError, FormatError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hudi.file_group.key_files import KeyFile
@@ -40,17 +39,13 @@ class KeyCheck:
         residency: where lookup files of this host are.
         build: when to make a lookup file: `auto`: when reads have cost as much; `always`: at the
             first key; `never`.
-        make_room: lets go of lookup files that others have open, where the quota has no room.
     """
 
-    def __init__(
-        self, file: KeyFile, residency: Residency, build: Build, make_room: Callable[[], None]
-    ) -> None:
+    def __init__(self, file: KeyFile, residency: Residency, build: Build) -> None:
         self.file = file
-        self._build = build
         self._plan = plan_lookup_file(file.source, [RECORD_KEY], None, "position", "error")
-        self._lookup = FileLookup(self._plan, None, residency, build, _MEMORY, make_room)
-        self._read = 0  # bytes
+        self._lookup = FileLookup(self._plan, None, residency, build, _MEMORY)
+        self._rent = Rent(build)
 
     def is_made(self) -> bool:
         """Return whether the lookup file is there."""
@@ -64,15 +59,13 @@ class KeyCheck:
         """
         if self._lookup.is_made():
             return True
-        if self._build == "never" or (
-            self._build == "auto" and self._read < BUILD_COST * self.file.key_bytes
-        ):
+        if not self._rent.is_due(self.file.key_bytes, self.file.key_bytes):
             return False
         try:
             self._lookup.made()
         except (DiskQuotaError, ValueError) as error:
             _log.warning("%s: could not build a lookup file: %s", self.file.shown, error)
-            self._read = 0
+            self._rent.start_over()
             return False
         return True
 
@@ -105,7 +98,7 @@ class KeyCheck:
     def read(self, wanted: WantedKeys) -> tuple[Rows, Rows]:
         """Return which keys the file has, by reading all of its keys; see `WantedKeys.found_in`."""
         found = wanted.found_in(self.file)
-        self._read += self.file.key_bytes
+        self._rent.pay(self.file.key_bytes)
         return found
 
     def let_go(self) -> None:

@@ -20,12 +20,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from lookupstore.errors import CorruptionError, FormatError, LockedError, LockLostError
-from lookupstore.hudi.locking.lock_file import LocalLockFile, LockFile, ObjectLockFile, SeenLock
 from lookupstore.hudi.locking.owner import MOST_BYTES, Owner, parse_owner
 from lookupstore.hudi.locking.renewal import renewed
 from lookupstore.hudi.options import META_FOLDER
 from lookupstore.storage.json_text import parse_json
 from lookupstore.storage.location import Location
+from lookupstore.storage.lock_file import SeenLock
 
 #: How long one waits for the lock of another, in seconds.
 WAIT = 120.0
@@ -34,11 +34,8 @@ LEASE = 30.0
 
 _NAME = f"{META_FOLDER}/lock"
 _FIRST_PAUSE, _LAST_PAUSE = 0.01, 0.5
-# As `Location.create` calls a file of the timeline until it has its name: completed ones, which are
-# made under the lock.
-_COMPLETING = re.compile(r"\.\d+(_\d+)?\.(?!inflight)[a-z]+\.[0-9a-f]{32}\.tmp")
-# Locations whose server is known to keep conditions.
-_CHECKED: set[str] = set()
+# Of the timeline, and made under the lock.
+_COMPLETED = re.compile(r"\d+(_\d+)?\.(?!inflight)[a-z]+")
 
 
 class TableLock:
@@ -53,11 +50,7 @@ class TableLock:
         self._location = location
         self._shown = location.show(_NAME)
         self._lease = lease
-        self._file: LockFile
-        if location.local is not None:
-            self._file = LocalLockFile(location, _NAME)
-        else:
-            self._file = ObjectLockFile(location, _NAME)
+        self._file = location.lock_file(_NAME)
         self._renewals = 0
         self._renewed = 0.0
         # A renewal changes what the lock is known by.
@@ -99,10 +92,9 @@ class TableLock:
         try:
             # Of owners that lost the lock while they stood still: from here on they complete
             # nothing. On S3 nothing is half done, and a put is over before the lease is.
-            if self._location.local is not None:
-                for file in self._location.files():
-                    if _COMPLETING.fullmatch(file.name):
-                        self._location.delete(file.name)
+            for name, final in self._location.unfinished().items():
+                if _COMPLETED.fullmatch(final):
+                    self._location.delete(name)
         except BaseException:
             with suppress(Exception):
                 self.release()
@@ -144,7 +136,7 @@ class TableLock:
         """Release the lock, unless it belongs to another writer now."""
         with self._mutex:
             # After its lease it may become another's in any moment, also in the one before delete.
-            if self._location.local is not None or (
+            if self._file.removes_only_its_own or (
                 time.monotonic() - self._renewed < self._lease / 2
             ):
                 self._file.remove()
@@ -215,9 +207,7 @@ def _check_place(location: Location) -> None:
             f"{location.uri}: tables cannot be locked here: pyarrow cannot create a file only "
             "if it does not exist on this file system; write to tables on local disks or S3"
         )
-    if location.local is None and location.uri not in _CHECKED:
-        location.conditional_puts().check(location.resolve(META_FOLDER)[1])
-        _CHECKED.add(location.uri)
+    location.check_creates_once(META_FOLDER)
 
 
 def _is_dead(seen: SeenLock, unchanged: float) -> bool:

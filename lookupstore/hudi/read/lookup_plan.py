@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lookupstore.columnar.file_lookup import Build
+from lookupstore.columnar.rent import Build
 from lookupstore.errors import FormatError
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.key_files import read_key_file

@@ -9,8 +9,6 @@ groups that it wrote.
 from __future__ import annotations
 
 import os
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
@@ -22,9 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from lookupstore.columnar.file_lookup import BUILDS, Build, FileLookup
+from lookupstore.columnar.file_lookup import FileLookup
 from lookupstore.columnar.held_lookups import HeldLookups
 from lookupstore.columnar.lookup_file import plan_lookup_file
+from lookupstore.columnar.open_lookups import OpenLookups
+from lookupstore.columnar.rent import BUILDS, Build
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hudi.file_group.key_files import KeyFile, KnownFiles
@@ -43,15 +43,11 @@ Rows = npt.NDArray[np.int64]
 _MEMORY = 128 << 20
 # Footers that are read at one time: most of that is waiting for an object store.
 _FOOTER_THREADS = 16
-# Lookup files that stay open, of all tables: each takes file descriptors.
-_MOST_OPEN = 256
 
 # What footers say stays for tables that are opened later: base files never change.
 _known = KnownFiles()
-# Lookup files that may be open, the one that was asked last at the end: who joins with each commit
-# of a table asks a new object each time.
-_open: OrderedDict[FileLookup, None] = OrderedDict()
-_open_lock = threading.Lock()
+# Of all tables: who joins with each commit of a table asks a new object each time.
+_open = OpenLookups()
 
 
 class TableLookup(HeldLookups):
@@ -346,17 +342,9 @@ class TableLookup(HeldLookups):
             plan = plan_lookup_file(
                 file.source, [RECORD_KEY], stored, "value" if stored else "presence", "error"
             )
-            lookup = FileLookup(
-                plan, None, self._residency, self._plan.build, _MEMORY, self._let_go
-            )
+            lookup = FileLookup(plan, None, self._residency, self._plan.build, _MEMORY)
             self._lookups[number] = lookup
-        with _open_lock:
-            _open[lookup] = None
-            _open.move_to_end(lookup)
-            more = range(len(_open) - _MOST_OPEN)
-            oldest = [_open.popitem(last=False)[0] for _ in more]
-        for one in oldest:
-            one.let_go()
+        _open.used(lookup)
         return lookup
 
     def _footers(self, files: range) -> list[KeyFile]:

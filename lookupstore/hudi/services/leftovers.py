@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from lookupstore.hudi.locking.heartbeat import Heartbeats, heartbeat_name
 from lookupstore.hudi.options import META_FOLDER
 from lookupstore.hudi.view import TableView
+from lookupstore.storage.naming import is_temporary
 
 _MARKERS = f"{META_FOLDER}/.temp/"
 
@@ -52,5 +53,5 @@ def find_leftovers(view: TableView) -> Iterator[Leftover]:
         marked = found.name.removeprefix(_MARKERS).partition("/")[0]
         if found.name.startswith(_MARKERS) and marked not in pending:
             yield Leftover(found.name, "a marker without a pending instant")
-        elif name.startswith(".") and name.endswith(".tmp"):
+        elif is_temporary(name):
             yield Leftover(found.name, "an unfinished file")

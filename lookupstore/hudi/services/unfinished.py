@@ -9,8 +9,7 @@ import re
 
 from lookupstore.hudi.view import TableView
 
-# As `Location.new_file` calls a file until it is whole.
-_NAME = re.compile(r"\.[^_]+_[^_]+_(?P<time>\d+)\.parquet\.[0-9a-f]{32}\.tmp")
+_NAME = re.compile(r"[^_]+_[^_]+_(?P<time>\d+)\.parquet")
 
 
 def delete_unfinished(view: TableView) -> int:
@@ -19,10 +18,8 @@ def delete_unfinished(view: TableView) -> int:
     Args:
         view: of the table; its timeline need not be that of the moment.
     """
-    if view.location.local is None:
-        return 0  # an object is there when it is whole
-    found = [(match["time"], file.name) for file in view.location.files()
-             if (match := _NAME.fullmatch(file.name))]  # fmt: skip
+    found = [(match["time"], name) for name, final in view.location.unfinished().items()
+             if (match := _NAME.fullmatch(final))]  # fmt: skip
     if not found:
         return 0
     # Read after the files were listed: whoever is at work on one of them has begun before that.

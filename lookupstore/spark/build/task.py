@@ -25,8 +25,8 @@ from lookupstore.sorting.runs import RepeatedKeyError, RunSorter
 from lookupstore.spark.buckets import BUCKET, by_bucket
 from lookupstore.spark.build.packs import pack, pack_names, unpack
 from lookupstore.storage.location import Location
-from lookupstore.store.manifest import DataFile
-from lookupstore.store.new_version import local_folder, settle
+from lookupstore.store.manifest import DATA_FOLDER, DataFile
+from lookupstore.store.new_version import settle
 
 Batches: TypeAlias = Iterator[pa.RecordBatch]
 
@@ -165,7 +165,7 @@ def write_batches(task: BuildTask, batches: Batches) -> Batches:
         name = f"{task.store_id}-{bucket:05d}-{uuid.uuid4().hex[:12]}"
         try:
             with (
-                local_folder(task.location) as folder,
+                task.location.work_folder(DATA_FOLDER) as folder,
                 RunSorter(
                     "max" if task.order else "error",
                     memory=TASK_MEMORY,

@@ -35,10 +35,10 @@ from lookupstore.spark.build.build import DATAFRAME, check_seen, publish_files, 
 from lookupstore.spark.build.task import BuildTask
 from lookupstore.spark.format.options import sink_options
 from lookupstore.spark.types import arrow_schema
-from lookupstore.storage.location import Location, file_chunks
+from lookupstore.storage.location import Location
 from lookupstore.store.expiry import mark_name
 from lookupstore.store.manifest import DATA_FOLDER, DataFile
-from lookupstore.store.new_version import NewVersion, local_folder, settle
+from lookupstore.store.new_version import NewVersion, settle
 from lookupstore.store.version_files import store_exists_error
 
 # What a task holds before it spills.
@@ -106,7 +106,7 @@ class StoreWriter(datasource.DataSourceArrowWriter):
         with _modes_named(location):
             new.begin()
         try:
-            with local_folder(location) as folder:
+            with location.work_folder(DATA_FOLDER) as folder:
                 check_file_options(folder, new.id, parsed.files, 1)
             task = task_of(new, plan, columns, parsed.buckets, parsed.files)
         except BaseException:
@@ -130,7 +130,7 @@ class StoreWriter(datasource.DataSourceArrowWriter):
             )
         try:
             with (
-                local_folder(task.location) as folder,
+                task.location.work_folder(DATA_FOLDER) as folder,
                 RunSorter(
                     task.plan.keep,
                     memory=_TASK_MEMORY,
@@ -145,8 +145,8 @@ class StoreWriter(datasource.DataSourceArrowWriter):
                     folder,
                     ((bucket, sorter.sorted_batches(bucket)) for bucket in range(task.buckets)),
                 )
-                if run.file is not None and task.location.local is None:
-                    task.location.write(run.file, file_chunks(os.path.join(folder, run.file)))
+                if run.file is not None:
+                    task.location.upload(run.file, folder)
         except RepeatedKeyError as error:
             raise task.plan.repeated_error(error.key) from None
         return run
@@ -189,11 +189,8 @@ class StoreWriter(datasource.DataSourceArrowWriter):
         """Bring the files of runs to the folder where they are merged, if they are not there."""
         location = self._task.location
         check_seen(location, names)
-        if location.local is not None:
-            return
         for name in names:
-            with open(os.path.join(folder, name), "xb") as file:
-                file.writelines(location.chunks(name))
+            location.download(name, folder)
 
     def _write_run(
         self, folder: str, buckets: Iterable[tuple[int, Iterable[pa.RecordBatch]]]

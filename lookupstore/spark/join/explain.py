@@ -304,13 +304,20 @@ def residents_of(
         plain_files=sum(plain),
         coming_files=len(coming),
         coming_bytes=sum(coming),
-        sees_store=None if location.local is None else os.path.isdir(location.local),
+        sees_store=_sees(location) if location.in_place else None,
     )
     yield pa.RecordBatch.from_pylist([asdict(host)], schema=_HOST_TYPES)
 
 
+def _sees(location: Location) -> bool:
+    try:
+        return location.is_there()
+    except OSError:  # who may not look does not see it
+        return False
+
+
 def _is_here(location: Location, file: DataFile, residency: Residency) -> tuple[bool, int]:
-    if location.local is None:
+    if not location.in_place:
         return residency.resident(nbytes=file.bytes, xxh64=file.xxh64)
     path = location.show(file.name)
     return (True, file.bytes) if _size(path) == file.bytes else (False, 0)
@@ -371,10 +378,10 @@ def _explanation(
 def _lookups(store: LookupStore, strategy: str, hosts: Sequence[HostResidency]) -> str:
     """Say where lookups find blocks, and which host has no room for what would make them fast."""
     codec = _codec(store)
-    local = store.location.local is not None
+    in_place = store.location.in_place
     files = _files(store)
     if codec == "none":
-        if local:
+        if in_place:
             return "in place, in the files of the store"
         text, sizes = "in place, in local copies of the store's files", [one.bytes for one in files]
         remedy = ""
@@ -383,7 +390,7 @@ def _lookups(store: LookupStore, strategy: str, hosts: Sequence[HostResidency]) 
         remedy = ", or build the store with compression='none'"
         # How large plain copies of remote files become is not known here: not smaller than these.
         sizes = [one.bytes for one in files]
-        if local:
+        if in_place:
             text += "; made when lookups have decompressed as many blocks as a file has"
             sizes = [_plain_size(store.location, one) for one in files]
     # With buckets a host needs its own only, but each of them whole.

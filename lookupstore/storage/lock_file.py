@@ -1,4 +1,4 @@
-"""The file of a table's lock: one makes, renews and removes it, one takes it over from the dead.
+"""The file of a lock: one makes, renews and removes it, one takes it over from the dead.
 
 On a local disk the file that is the lock is known by its inode. Whoever removes it, its owner or
 one who takes it over, holds a `flock` on that inode and has seen that the name still leads to it:
@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
+from lookupstore.storage.conditional_puts import ConditionalPuts
 from lookupstore.storage.location import Location
 from lookupstore.storage.regular_file import open_regular
 
@@ -36,7 +37,13 @@ class SeenLock:
 
 
 class LockFile(Protocol):
-    """The lock's file as one who wants it, or has it, deals with it."""
+    """The lock's file as one who wants it, or has it, deals with it.
+
+    Attributes:
+        removes_only_its_own: whether that holds of `remove` at any moment, also after the lease.
+    """
+
+    removes_only_its_own: bool
 
     def create(self, content: bytes) -> bool:
         """Take the lock if nobody has it."""
@@ -61,9 +68,11 @@ class LocalLockFile:
     """A lock on a local disk, or one that hosts share and that has `flock` and hard links.
 
     Args:
-        location: of the table.
+        location: that the file is in.
         name: of the file in it.
     """
+
+    removes_only_its_own = True
 
     def __init__(self, location: Location, name: str) -> None:
         self._location = location
@@ -137,13 +146,17 @@ class ObjectLockFile:
     """A lock on S3.
 
     Args:
-        location: of the table.
+        location: that the object is in.
+        puts: of that.
         name: of the object in it.
     """
 
-    def __init__(self, location: Location, name: str) -> None:
+    # It may become another's between the look and the delete.
+    removes_only_its_own = False
+
+    def __init__(self, location: Location, puts: ConditionalPuts, name: str) -> None:
         self._location = location
-        self._puts = location.conditional_puts()
+        self._puts = puts
         self._name = name
         self._path = location.resolve(name)[1]
         self._tag = ""

@@ -549,13 +549,13 @@ def _sort_and_write(
             )
             files.append(None if file is None else settle(new.location, new.folder, file, kept))
         _log.info(
-            "built %s from %s: %d of %d buckets unchanged, %d rows read, %d chunks spilled",
+            "built %s from %s: %d of %d buckets unchanged, %d rows read, %d spills",
             new.location.uri,
             opened.description,
             sum(file is not None and file in kept.values() for file in files),
             buckets,
             rows,
-            sorter.spilled_chunks,
+            sorter.spills,
         )
     return files
 

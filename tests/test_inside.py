@@ -309,7 +309,7 @@ OWN_PLACES = {
     "hudi.locking.lock_file": "the path that `Location.resolve` gave it",
     "hostcache.folder": "the cache folder, which is the host's own",
     "hostcache.copy": "the same",
-    "hostcache.made": "the same",
+    "hostcache.lookup_files": "the same",
     "hostcache.cache": "the same",
     "hostcache.recode": "the same",
     "storage.remote_file": "the same",

@@ -14,7 +14,6 @@ import xxhash
 
 from lookupstore.columnar.evolution import common_schema
 from lookupstore.columnar.file_lookup import BUILDS, Build, FileLookup
-from lookupstore.columnar.held_lookups import HeldLookups
 from lookupstore.columnar.lookup_file import (
     MODES,
     POSITION,
@@ -22,6 +21,7 @@ from lookupstore.columnar.lookup_file import (
     Mode,
     plan_lookup_file,
 )
+from lookupstore.columnar.many_lookups import ManyLookups
 from lookupstore.columnar.published import (
     PublishedFile,
     forget_old,
@@ -51,7 +51,7 @@ _RULES: tuple[Rule, ...] = ("error", "first", "last")
 _MEMORY = 128 << 20
 
 
-class ColumnarFiles(HeldLookups):
+class ColumnarFiles(ManyLookups):
     """Answers what is at a key of Parquet or ORC files, with a lookup file a columnar file.
 
     Lookup files are made on the host that asks, when they pay, within the quota of the host's
@@ -190,7 +190,7 @@ class ColumnarFiles(HeldLookups):
         self._residency = residency = Residency() if residency is None else residency
         self._lookups = [
             FileLookup(
-                plan, published.get(plan.name), residency, build, memory, make_room=self._let_go
+                plan, published.get(plan.name), residency, build, memory, make_room=self._release
             )
             for plan in plans
         ]
@@ -320,7 +320,7 @@ class ColumnarFiles(HeldLookups):
                 if not len(rest):
                     break
                 wanted = wanted.take(pa.array(rest))
-            positions, rows = self._lookups[number].rows_at(wanted)
+            positions, rows = self._lookups[number].look_up(wanted)
             if not len(positions):
                 continue
             if rest is not None:
@@ -371,7 +371,7 @@ class ColumnarFiles(HeldLookups):
         try:
             column = plan.build.row_schema.unpack(rows, [field.name]).column(0)
         except FormatError as error:
-            path = self._lookups[number].made().path
+            path = self._lookups[number].reader().path
             raise CorruptionError(path, 0, "rows of the file's value columns", error) from None
         return fitted(column, field, plan.source.uri, "in the other files")
 
@@ -384,7 +384,7 @@ class ColumnarFiles(HeldLookups):
 
         Raises: what `lookup` does.
         """
-        self._each(lambda lookup: lookup.made(), threads, progress, "Building lookup files")
+        self._each(lambda lookup: lookup.reader(), threads, progress, "Building lookup files")
 
     def publish(self, *, threads: int = 1, progress: bool | None = None) -> int:
         """Write the lookup files beside their columnar files, so that others fetch them.
@@ -416,7 +416,7 @@ class ColumnarFiles(HeldLookups):
             if plan.name not in present:
                 location = location_of(plan.source)
                 published[plan.name] = publish_file(
-                    location, plan.name, plan.source, lookup.made().path
+                    location, plan.name, plan.source, lookup.reader().path
                 )
 
         published: dict[str, PublishedFile] = {}

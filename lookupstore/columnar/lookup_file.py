@@ -21,7 +21,7 @@ from lookupstore._version import __version__
 from lookupstore.arrow.types import schema_to_json
 from lookupstore.builder.in_process import BuildPlan, OnDuplicate, plan_build
 from lookupstore.columnar.source_file import SourceFile
-from lookupstore.hostcache.made import Room
+from lookupstore.hostcache.lookup_files import Room
 from lookupstore.sorting.runs import RepeatedKeyError, RunSorter
 from lookupstore.sst import Writer
 

@@ -44,7 +44,7 @@ RETENTION = timedelta(days=30)
 #: Bytes that file systems give at a time: a file takes its size, rounded up.
 BLOCK_BYTES = 4096
 
-#: Seconds to wait until others let go of the room that a file needs.
+#: Seconds to wait until others release the room that a file needs.
 ROOM_WAIT = 20.0
 
 #: What the names of copies end with, and those of the maps of copies that are still coming.
@@ -53,9 +53,9 @@ COPY, MAP = ".sst", ".map"
 MAKING, ROOM = "making", "room"
 #: Names of copies, which are of their content, and of files that were made here.
 COPY_NAME = re.compile(r"[0-9a-f]{16}-[0-9]+(?:-plain)?")
-MADE_NAME = re.compile(r"[0-9a-f]{32}")
+LOOKUP_FILE_NAME = re.compile(r"[0-9a-f]{32}")
 
-H = TypeVar("H")
+P = TypeVar("P")
 
 #: Files that are locked: for steps in the folder, and by who recodes.
 LOCK, RECODE_LOCK = "lock", "recode.lock"
@@ -224,7 +224,7 @@ class HostFolder:
             for item in found:
                 name, extension = os.path.splitext(item.name)
                 if extension != COPY or not (
-                    COPY_NAME.fullmatch(name) or MADE_NAME.fullmatch(name)
+                    COPY_NAME.fullmatch(name) or LOOKUP_FILE_NAME.fullmatch(name)
                 ):
                     continue
                 with suppress(FileNotFoundError):
@@ -266,12 +266,12 @@ def room_of(nbytes: int) -> int:
     return -(-nbytes // BLOCK_BYTES) * BLOCK_BYTES
 
 
-def with_room(hold: Callable[[], H], make_room: Callable[[], None]) -> H:
-    """Return what `hold` gives, waiting while others have the room that it needs.
+def with_room(pin: Callable[[], P], make_room: Callable[[], None]) -> P:
+    """Return what `pin` returns, waiting while others use the room that it needs.
 
     Args:
-        hold: holds or makes a file.
-        make_room: lets go of what this process has open and does not use.
+        pin: pins or makes a file.
+        make_room: releases what this process has open and does not use.
 
     Raises:
         DiskQuotaError: there is no room, or there was none for `ROOM_WAIT` seconds.
@@ -279,7 +279,7 @@ def with_room(hold: Callable[[], H], make_room: Callable[[], None]) -> H:
     until = time.monotonic() + ROOM_WAIT
     while True:
         try:
-            return hold()
+            return pin()
         except DiskQuotaError as error:
             if not error.may_pass or time.monotonic() >= until:
                 raise
@@ -348,7 +348,7 @@ def _is_of_cache(name: str) -> bool:
     """Return whether a name is one of those that a folder of copies has."""
     stem, extension = os.path.splitext(name)
     if extension in (COPY, MAP):
-        return bool(COPY_NAME.fullmatch(stem) or MADE_NAME.fullmatch(stem))
+        return bool(COPY_NAME.fullmatch(stem) or LOOKUP_FILE_NAME.fullmatch(stem))
     return name in (LOCK, RECODE_LOCK, MAKING) or name.startswith(FILE_NAME)
 
 

@@ -83,7 +83,9 @@ class BucketReads:
             answer[places[bucket]] = present.to_numpy(zero_copy_only=False)
         return pa.array(answer)
 
-    def found(self, keys: pa.Array, names: Sequence[str]) -> tuple[pa.BooleanArray, pa.RecordBatch]:
+    def look_up(
+        self, keys: pa.Array, names: Sequence[str]
+    ) -> tuple[pa.BooleanArray, pa.RecordBatch]:
         """Return which of some encoded keys there are, and columns of the row at each.
 
         Raises:

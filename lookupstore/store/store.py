@@ -146,7 +146,7 @@ class LookupStore:
             path: folder, URI or location of the store.
             version: number of the version; None opens the current one.
             cache_bytes: size of a cache of decoded blocks for this store alone.
-            residency: holds the local copies of a remote store, and the plain copies of compressed
+            residency: pins the local copies of a remote store, and the plain copies of compressed
                 files; None takes that of the host.
         """
         self._location = located(path)
@@ -213,7 +213,7 @@ class LookupStore:
     def share_room(self) -> None:
         """Release the local copies of the store if room for others is getting short.
 
-        The next call holds them again. Who keeps a store open and asks it seldom calls this.
+        The next call pins them again. Call it where a store stays open and is seldom used.
         """
         self._files.share_room()
 
@@ -319,7 +319,7 @@ class LookupStore:
             raise ValueError(
                 f"found={found!r}: there is a value column {mark!r}; give another name"
             )
-        present, batch = self._buckets.found(encode_keys(keys, self._manifest.key_schema), names)
+        present, batch = self._buckets.look_up(encode_keys(keys, self._manifest.key_schema), names)
         if not names:
             # An Arrow table knows its length by its columns, until the last one is deselected.
             table = pa.table({mark: present})

@@ -315,7 +315,7 @@ def test_looks_end_when_a_lookup_file_pays(
     many = ColumnarFiles(tmp_path / "a.parquet", key="id", columns="v", residency=residency)
     assert many.lookup(list(range(0, rows, 1000)))["v"].to_pylist() == list(range(0, rows, 1000))
     assert made(caplog) == []  # the same columns: it was there
-    residency.made.discard(many._plans[0].name)
+    residency.lookup_files.discard(many._plans[0].name)
     again = ColumnarFiles(tmp_path / "a.parquet", key="id", residency=residency)
     assert again.lookup(list(range(0, rows, 1000)))["v"].to_pylist() == list(range(0, rows, 1000))
     assert made(caplog) == ["a.parquet"]  # at once: the look would have read all of it

@@ -156,8 +156,8 @@ class BloomIndex:
             if sample.counts.sum() <= _MOST_SHARE * _SAMPLE * len(known):
                 return ranges.candidates(keys)
         order = np.arange(len(keys), dtype=np.uint32)
-        runs = np.full((len(known), 2), (0, len(keys)), np.int64)
-        return Candidates(keys, order, runs, len(keys))
+        spans = np.full((len(known), 2), (0, len(keys)), np.int64)
+        return Candidates(keys, order, spans, len(keys))
 
     def _hits(
         self,
@@ -171,7 +171,7 @@ class BloomIndex:
         check = self._check(location, file)
         rows, keys = candidates.of(number)
         tested = positives = 0
-        if not check.is_made():  # a lookup file has a filter of its own, which is faster
+        if not check.is_ready():  # a lookup file has a filter of its own, which is faster
             bloom = self._known.filter(location, file)
             if bloom is not None and not (rows is None and _has_many(bloom, keys)):
                 with tally.step("filters"):
@@ -202,7 +202,7 @@ class BloomIndex:
         return Hits(number, found if rows is None else rows[found], positions)
 
     def _prepared(self, check: KeyCheck, tally: Tally) -> bool:
-        if check.is_made():
+        if check.is_ready():
             return True
         with tally.step("make"):
             return check.prepare()
@@ -212,7 +212,7 @@ class BloomIndex:
         with self._lock:
             check = self._checks.get((location, file))
             if check is None:
-                check = KeyCheck(known, self._residency, self.build, self._let_go)
+                check = KeyCheck(known, self._residency, self.build, self._release)
                 self._checks[location, file] = check
             self._checks.move_to_end((location, file))
             self._has_more |= check not in self._open
@@ -222,7 +222,7 @@ class BloomIndex:
             if len(self._checks) > _MOST_CHECKS:
                 closed.append(self._checks.popitem(last=False)[1])
         for one in closed:
-            one.let_go()
+            one.release()
         return check
 
     def _share_room(self) -> None:
@@ -230,14 +230,14 @@ class BloomIndex:
         with self._lock:
             has_more, self._has_more = self._has_more, False
         if has_more and self._residency.used > self._residency.quota // 2:
-            self._let_go()
+            self._release()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         with self._lock:
             closed = list(self._open)
             self._open.clear()
         for check in closed:
-            check.let_go()
+            check.release()
 
 
 class _Candidates:

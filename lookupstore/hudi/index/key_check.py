@@ -40,7 +40,7 @@ class KeyCheck:
         residency: where lookup files of this host are.
         build: when to make a lookup file: `auto`: when reads have cost as much; `always`: at the
             first key; `never`.
-        make_room: lets go of lookup files that others have open, where the quota has no room.
+        make_room: releases lookup files that others have open, where the quota has no room.
     """
 
     def __init__(
@@ -52,9 +52,9 @@ class KeyCheck:
         self._lookup = FileLookup(self._plan, None, residency, build, _MEMORY, make_room)
         self._read = 0  # bytes
 
-    def is_made(self) -> bool:
+    def is_ready(self) -> bool:
         """Return whether the lookup file is there."""
-        return self._lookup.is_made()
+        return self._lookup.is_ready()
 
     def prepare(self) -> bool:
         """Return whether the lookup file can be asked; it is made if that is due.
@@ -62,14 +62,14 @@ class KeyCheck:
         Where it cannot be made, since it does not fit into the quota, or since the file has a key
         twice, reads go on: only keys that are asked for are the caller's business.
         """
-        if self._lookup.is_made():
+        if self._lookup.is_ready():
             return True
         if self._build == "never" or (
             self._build == "auto" and self._read < BUILD_COST * self.file.key_bytes
         ):
             return False
         try:
-            self._lookup.made()
+            self._lookup.reader()
         except (DiskQuotaError, ValueError) as error:
             _log.warning("%s: could not build a lookup file: %s", self.file.shown, error)
             self._read = 0
@@ -93,12 +93,12 @@ class KeyCheck:
         """
         before = self._lookup.counts().filter_negatives
         # One field of text is, as a key, its own bytes.
-        rows, packed = self._lookup.rows_at(keys, hashed)
+        rows, packed = self._lookup.look_up(keys, hashed)
         ruled_out = self._lookup.counts().filter_negatives - before
         try:
             places = self._plan.build.row_schema.unpack(packed, [POSITION]).column(0)
         except FormatError as error:
-            path = self._lookup.made().path
+            path = self._lookup.reader().path
             raise CorruptionError(path, 0, "packed positions", error) from error
         return rows, places.to_numpy(zero_copy_only=False), max(0, ruled_out)
 
@@ -108,6 +108,6 @@ class KeyCheck:
         self._read += self.file.key_bytes
         return found
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Keep no lookup file from being evicted; the next key opens it again."""
-        self._lookup.let_go()
+        self._lookup.release()

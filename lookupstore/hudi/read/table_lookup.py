@@ -23,8 +23,8 @@ import pyarrow.compute as pc
 import xxhash
 
 from lookupstore.columnar.file_lookup import BUILDS, Build, FileLookup
-from lookupstore.columnar.held_lookups import HeldLookups
 from lookupstore.columnar.lookup_file import plan_lookup_file
+from lookupstore.columnar.many_lookups import ManyLookups
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hudi.file_group.key_files import KeyFile, KnownFiles
@@ -54,7 +54,7 @@ _open: OrderedDict[FileLookup, None] = OrderedDict()
 _open_lock = threading.Lock()
 
 
-class TableLookup(HeldLookups):
+class TableLookup(ManyLookups):
     """Answers what is at a key of a Hudi table, as the table was when this object was made.
 
     Keys are values of the record key's columns; with those of the partition beside them, a key is
@@ -287,7 +287,7 @@ class TableLookup(HeldLookups):
             lookup = self._lookup_of(number, file)
             rows = candidates.rows(at).astype(np.int64)
             wanted = candidates.keys.take(pa.array(candidates.places(at)))
-            if not lookup.is_made():  # a lookup file has a filter of its own, which is faster
+            if not lookup.is_ready():  # a lookup file has a filter of its own, which is faster
                 bloom = _known.filter(self._plan.location, self._plan.files[number])
                 if bloom is not None:
                     maybe = np.flatnonzero(bloom.test(wanted))
@@ -295,7 +295,7 @@ class TableLookup(HeldLookups):
             if not len(rows):
                 continue
             try:
-                hits, packed = lookup.rows_at(wanted)
+                hits, packed = lookup.look_up(wanted)
             except ValueError as error:  # what the base file must not have: a key twice
                 raise CorruptionError(file.shown, 0, "each record key once", error) from None
             if len(hits):
@@ -327,7 +327,7 @@ class TableLookup(HeldLookups):
         try:
             column = row_schema.unpack(rows, [field.name]).column(0)
         except FormatError as error:
-            path = lookup.made().path
+            path = lookup.reader().path
             raise CorruptionError(path, 0, "rows of the file's columns", error) from None
         if column.type == field.type:
             return column
@@ -347,7 +347,7 @@ class TableLookup(HeldLookups):
                 file.source, [RECORD_KEY], stored, "value" if stored else "presence", "error"
             )
             lookup = FileLookup(
-                plan, None, self._residency, self._plan.build, _MEMORY, self._let_go
+                plan, None, self._residency, self._plan.build, _MEMORY, self._release
             )
             self._lookups[number] = lookup
         with _open_lock:
@@ -356,7 +356,7 @@ class TableLookup(HeldLookups):
             more = range(len(_open) - _MOST_OPEN)
             oldest = [_open.popitem(last=False)[0] for _ in more]
         for one in oldest:
-            one.let_go()
+            one.release()
         return lookup
 
     def _footers(self, files: range) -> list[KeyFile]:

@@ -311,7 +311,7 @@ def residents_of(
 
 def _is_here(location: Location, file: DataFile, residency: Residency) -> tuple[bool, int]:
     if location.local is None:
-        return residency.resident(nbytes=file.bytes, xxh64=file.xxh64)
+        return residency.coverage(nbytes=file.bytes, xxh64=file.xxh64)
     path = location.show(file.name)
     return (True, file.bytes) if _size(path) == file.bytes else (False, 0)
 

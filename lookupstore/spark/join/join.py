@@ -37,7 +37,7 @@ from lookupstore.spark.join.plan import (
     plan_join,
 )
 from lookupstore.spark.join.task import Dimension
-from lookupstore.spark.join.worker import buckets_at, contained, joined, rows_at, with_buckets
+from lookupstore.spark.join.worker import buckets_at, contains, joined, look_up, with_buckets
 from lookupstore.spark.types import column_named, numbered
 from lookupstore.store.path_kind import PathKind, kind_of
 from lookupstore.store.store import LookupStore
@@ -210,7 +210,7 @@ def _by_arrow_udf(df: DataFrame, plan: JoinPlan) -> DataFrame:
     if not plan.appended:
         if plan.how == "left" and lookup.on_miss is None:
             return df
-        run = functools.partial(contained, lookup)
+        run = functools.partial(contains, lookup)
         found = _udf("lookup", run, BooleanType(), keys)
         if plan.how == "left":  # never null, but Spark does not know that
             return df.where(found.isNotNull())
@@ -219,7 +219,7 @@ def _by_arrow_udf(df: DataFrame, plan: JoinPlan) -> DataFrame:
     fields = [
         StructField(name, field.dataType) for name, field in zip(names, plan.appended, strict=True)
     ]
-    run = functools.partial(rows_at, lookup, plan.mark)
+    run = functools.partial(look_up, lookup, plan.mark)
     row = _udf("lookup", run, StructType(fields), keys)
     # A generator, because filters on its columns stay above it while those on facts go below: in a
     # plain projection a filter on a looked up column would look all keys up once more.

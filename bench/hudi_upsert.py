@@ -51,7 +51,7 @@ Found = dict[str, Any]
 
 
 class Bench:
-    """Hold the tables of a run."""
+    """The tables of a run."""
 
     def __init__(self, folder: Path, asked: argparse.Namespace) -> None:
         self.folder = folder

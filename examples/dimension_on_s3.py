@@ -1,4 +1,4 @@
-"""Keep a dimension on an object store: executors fetch what they need, once a host.
+"""Keep a dimension on an object store: executors fetch what they need, once per host.
 
 Two ways: a store, which Spark builds and publishes under a URI; and the columnar files as they are,
 whose lookup files are published beside them, so that no other cluster has to make them.

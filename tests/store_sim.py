@@ -73,12 +73,12 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 class InjectedError(OSError):
-    """Say that an operation failed because the simulation wanted it to."""
+    """An error of an operation that failed because the simulation wanted it to."""
 
 
 @dataclass(eq=False)
 class Actor:
-    """Name who publishes, expires or reads.
+    """Who publishes, expires or reads.
 
     Attributes:
         name: of the actor.
@@ -105,7 +105,7 @@ class Actor:
 
 
 class Steps:
-    """Let one actor at a time go on, in an order that a seed draws.
+    """Steps of actors, one at a time, in an order that a seed draws.
 
     Attributes:
         random: draws; who asks others makes runs that nobody can repeat.
@@ -333,7 +333,7 @@ class _Bucket(_Place):
 
 
 class _System:
-    """Stand for `os`, and for `open`, where files of a local store are named.
+    """A stand-in for `os`, and for `open`, where files of a local store are named.
 
     Files are real ones, in memory; sizes and times are those of the simulation.
     """
@@ -404,7 +404,7 @@ class _System:
 
 
 class _Files:
-    """Stand for the open files of a version: all are there, or the error says what that means."""
+    """A stand-in for the open files of a version: all are there, or an error says why not."""
 
     def __init__(self, location: Location, manifest: Manifest, *_: Any) -> None:
         for file in manifest.files:
@@ -414,7 +414,7 @@ class _Files:
 
 @dataclass
 class Removed:
-    """Remember a version that was removed by others than its publisher.
+    """A version that was removed by others than its publisher.
 
     Attributes:
         name: of the version.
@@ -431,7 +431,7 @@ class Removed:
 
 @dataclass
 class Report:
-    """Say what came of a seed.
+    """What came of a seed.
 
     Attributes:
         seed: of the run.
@@ -453,7 +453,7 @@ class Report:
 
 
 class Simulation:
-    """Let actors meet at one store as a seed says.
+    """Actors who meet at one store as a seed says.
 
     Args:
         seed: of everything.

@@ -33,7 +33,7 @@ ROWS = pa.table({"id": list(MODEL), "v": list(MODEL.values())})
 
 
 class SlowRemote(Remote):
-    """Serve a folder late, and count how many requests wait at once."""
+    """A server that is late, and counts how many requests wait at once."""
 
     waiting = most = 0
     delay = 0.0

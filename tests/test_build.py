@@ -1039,7 +1039,7 @@ def test_sizes_of_source_and_store_are_logged(tmp_path, caplog):
     assert said in caplog.text
     assert open_source(TABLE).nbytes is None
     build(TABLE, tmp_path / "t", key="id").close()
-    assert "its source is no files" in caplog.text
+    assert "its source is not files" in caplog.text
 
 
 def test_default_options_keep_the_files_of_buckets_that_did_not_change(tmp_path):

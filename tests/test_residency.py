@@ -517,7 +517,7 @@ class OneProcess:
 
 
 class ShortReads(OneProcess):
-    """Give less than was asked for, some times."""
+    """Reads that give less than was asked for, some times."""
 
     def __init__(self, times: int) -> None:
         super().__init__()
@@ -761,7 +761,7 @@ def test_other_files_of_the_folder_are_left_alone(tmp_path: Path, store: ObjectS
 
 
 class FullDisk:
-    """Stand for `os` in the module that writes: refuse bytes until copies were evicted."""
+    """A stand-in for `os` in the module that writes: it refuses bytes until copies were evicted."""
 
     def __init__(self, until: Callable[[], bool]) -> None:
         self.until = until

@@ -436,7 +436,7 @@ def test_every_local_operation_fails_once(tmp_path, sources, monkeypatch, verb, 
 
 
 class Clock:
-    """Say the time to those who publish and expire."""
+    """The time, for those who publish and expire."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seconds = time.time()

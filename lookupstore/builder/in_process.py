@@ -273,7 +273,7 @@ def new_manifest(
     source: str,
     source_fingerprint: str | None = None,
 ) -> Manifest:
-    """Return the manifest of data files, in any order; None is no file.
+    """Return the manifest of data files, in any order; None stands for an empty bucket.
 
     Version and time are those of its publication, which comes later. Files that do not begin with
     `store_id` are those of an older version.
@@ -424,7 +424,7 @@ def build(
         temp_dir = expanded(os.fspath(temp_dir))
         if not os.path.isdir(temp_dir):
             raise FileNotFoundError(
-                f"temp_dir: {temp_dir}: no such folder; make it, or give one that is there"
+                f"temp_dir: {temp_dir}: no such folder; make it, or give an existing one"
             )
     options = file_options(
         location, compression, level, bytes_of(block_size, "block_size"), bloom_fpp
@@ -483,7 +483,7 @@ def build(
                 "%s: the store has %d bytes, its source %s",
                 location.uri,
                 manifest.bytes,
-                "is no files" if opened.nbytes is None else f"{opened.nbytes} bytes",
+                "is not files" if opened.nbytes is None else f"{opened.nbytes} bytes",
             )
     except RepeatedKeyError as error:
         raise plan.repeated_error(error.key) from None

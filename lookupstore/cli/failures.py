@@ -46,7 +46,7 @@ _SPOKEN = {
 
 
 class Main(LazyGroup):
-    """Run a command, and tell what goes wrong in one line and an exit status."""
+    """The main command, whose errors are one line and an exit status."""
 
     def main(self, *args: Any, **options: Any) -> Any:
         """Run and exit, as click does, but with our own words for errors."""
@@ -82,7 +82,7 @@ class Main(LazyGroup):
         except Exception as error:
             if ctx.params["debug"]:
                 traceback.print_exc()
-            # Arrow's ValueErrors are about data; ours are about what was typed.
+            # Arrow's ValueErrors are about data; ours are about the arguments.
             usage = isinstance(error, _USAGE_ERRORS) and not isinstance(error, pa.ArrowException)
             failure = click.UsageError if usage else click.ClickException
             raise failure(message_of(error)) from error

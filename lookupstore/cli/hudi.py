@@ -235,7 +235,7 @@ def _write_info(table: HudiTable, output: str) -> None:
         write_json({"path": table.location.uri, **fields})
     else:
         shown = {name: value for name, value in fields.items() if value != ""}
-        # A version is no count.
+        # A version is not a count.
         write_fields(table.location.uri, {**shown, "version": str(options.version)})
 
 

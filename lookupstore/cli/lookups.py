@@ -201,7 +201,7 @@ def scan(
 
 
 def _table_lookup(path: str, columns: list[str] | None) -> TableLookup:
-    """Return what answers from a Hudi table, by its record key in whichever partition."""
+    """Return lookups in a Hudi table by its record key, in all partitions."""
     from lookupstore.hudi import HudiTable, TableLookup
 
     return TableLookup(path, key=HudiTable.open(path).options.record_key, columns=columns)

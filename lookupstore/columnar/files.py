@@ -52,7 +52,7 @@ _MEMORY = 128 << 20
 
 
 class ColumnarFiles(ManyLookups):
-    """Answers what is at a key of Parquet or ORC files, with a lookup file a columnar file.
+    """Lookups in Parquet or ORC files, each of which has a lookup file.
 
     Lookup files are made on the host that asks, when they pay, within the quota of the host's
     local copies; other processes, later jobs and other queries with the same columns use them. A
@@ -406,7 +406,7 @@ class ColumnarFiles(ManyLookups):
         """
         if self._is_table:
             raise FormatError(
-                f"{self.path}: is a Hudi table, beside whose files nothing is published; publish a "
+                f"{self.path}: a Hudi table gets no lookup files beside its base files; publish a "
                 f"store of it: lookupstore.build({self.path!r}, 'a new folder or URI', key=...)"
             )
         present = _published(self._plans)
@@ -467,7 +467,7 @@ def _paths(source: object) -> list[str]:
         return [os.fspath(one) for one in paths]
     raise TypeError(
         f"source is {type(source).__name__}; give a path, URI, glob or folder of Parquet or ORC "
-        "files, or a list of these; of rows in memory lookupstore.build makes a store"
+        "files, or a list of these; for rows in memory, use lookupstore.build"
     )
 
 

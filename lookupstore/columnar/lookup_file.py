@@ -107,7 +107,7 @@ def plan_lookup_file(
     Args:
         source: the file.
         key: names of the key columns.
-        columns: value columns; those that the file lacks are no part of the plan. None: all.
+        columns: value columns; those that the file lacks are not part of the plan. None: all.
         mode: what the lookup file holds beside keys.
         on_duplicate: what happens to a key that comes twice in the file.
 

@@ -205,7 +205,7 @@ class Residency:
             room is needed.
 
     Raises:
-        ValueError: the quota is no positive number, or the retention is negative.
+        ValueError: the quota is not a positive number, or the retention is negative.
 
     Example:
         >>> import os, xxhash

@@ -75,7 +75,7 @@ class HostFolder:
             room is needed.
 
     Raises:
-        ValueError: the quota is no positive number, or the retention is negative.
+        ValueError: the quota is not a positive number, or the retention is negative.
 
     Example:
         >>> HostFolder("copies", quota=1 << 20).used
@@ -153,8 +153,8 @@ class HostFolder:
             raise
         except OSError as error:
             reason = (
-                f"{error.strerror}: no folder for local copies of remote files; set "
-                f"{VARIABLE} to one that can be written"
+                f"{error.strerror}: cannot keep local copies of remote files here; set "
+                f"{VARIABLE} to a writable folder"
             )
             raise type(error)(error.errno, reason, self.path) from None
 
@@ -331,10 +331,10 @@ def _temporary_folder(caches: str | None) -> str:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
         raise PermissionError(
             errno.EACCES,
-            f"no folder of this user alone; set {VARIABLE} to a folder that can be written",
+            f"not a folder of this user alone; set {VARIABLE} to a writable folder",
             path,
         )
-    why = "there is no home folder" if caches is None else f"{caches} can not be written"
+    why = "there is no home folder" if caches is None else f"{caches} is not writable"
     _log.warning(
         "local copies of remote files are kept in %s, since %s; set %s to choose another folder",
         path,

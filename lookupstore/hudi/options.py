@@ -188,7 +188,7 @@ class TableOptions:
         if self.from_backup:
             raise FormatError(
                 f"{path}: only {_BACKUP} exists: another writer is changing the table's "
-                "properties, or died while doing so; finish that first"
+                f"properties, or died while doing so; wait, or rename that file to {_FILE}"
             )
         if not self.meta_fields:
             raise _refused_error(path, _META_FIELDS, "false", "true")

@@ -46,7 +46,7 @@ Path = str | os.PathLike[str] | Location
 
 
 class HudiTable:
-    """Reads and writes a copy-on-write table of Apache Hudi.
+    """A copy-on-write table of Apache Hudi, to read and write.
 
     Each call sees what is committed when it is made, and all that it gives is of that moment:
     writers do not wait for readers, nor readers for writers.
@@ -90,8 +90,8 @@ class HudiTable:
                 have these columns, as `upsert` takes them: none of them is written.
             record_key: columns that identify a row, within its partition: of strings or integers.
             partition_by: columns whose values are the folders that files are in: the same.
-            ordering: column by which of two rows with one key the newer one is known; None: the
-                one that is written later.
+            ordering: the ordering (precombine) column: of two rows with one key, the one with the
+                greater value is newer; None: the one that is written later.
             merge_mode: `EVENT_TIME_ORDERING` or `COMMIT_TIME_ORDERING`; None: the first if there
                 is a column for that.
             version: of the table: 9, 8, or 6 for engines with Hudi 0.x.
@@ -114,7 +114,7 @@ class HudiTable:
         for column in schema.names:
             if column in META_COLUMNS or schema.names.count(column) > 1:
                 raise ValueError(
-                    f"schema: the name {column!r} is one of Hudi's own, or there twice; rename it, "
+                    f"schema: the name {column!r} is one of Hudi's own, or given twice; rename it, "
                     "or leave it out"
                 )
         options = new_options(
@@ -133,9 +133,7 @@ class HudiTable:
         check_columns(options, location.uri)
         options.check_writable(location.uri)
         if location.is_file() or location.files(recursive=True):
-            raise FileExistsError(
-                f"{location.uri}: not empty; give an empty folder, or one that is not there"
-            )
+            raise FileExistsError(f"{location.uri}: not empty; give an empty or new folder")
         for folder in options.folders:
             location.make_folder(folder)
         # Last: who sees it sees a table.
@@ -207,7 +205,7 @@ class HudiTable:
 
         Raises:
             KeyError: a column that the table does not have.
-            ValueError: `as_of` is no instant's time, or `filter` does not fit the columns.
+            ValueError: `as_of` is not the time of an instant, or `filter` does not fit the columns.
             CorruptionError: the timeline or a base file is damaged.
             FormatError: the table, or a type in it, is of a kind that is not read.
             StaleStoreError: files went while they were read: a clean came between.
@@ -322,7 +320,7 @@ class HudiTable:
             dry_run: only say what would be done.
 
         Raises:
-            TypeError, ValueError: `keys` is no keys of the table.
+            TypeError, ValueError: `keys` are not keys of the table.
             FormatError, CommitConflictError, CommitUnknownError, LockedError, CorruptionError: as
                 of `upsert`.
         """
@@ -406,7 +404,7 @@ class HudiTable:
         return tag_rows(self._view(), rows, index)[0]
 
     def explain_tag(self, rows: Any, *, index: str | KeyIndex = "bloom") -> Funnel:
-        """Tag rows, and return what that looked at; see `tag`. Printed, it has a line a step."""
+        """Tag rows, and return what that looked at; see `tag`. Printed, it has a line per step."""
         return tag_rows(self._view(), rows, index)[1]
 
     def _view(self) -> TableView:
@@ -495,7 +493,7 @@ class HudiTable:
         retain_hours: float | None = None,
         wait: float = WAIT,
     ) -> list[Instant]:
-        """Remove files that only readers of older instants than those that are retained need.
+        """Remove files that no retained commit or savepoint needs.
 
         Time travel to these misses rows afterwards, except to savepoints. What pending writes may
         have read stays; so roll back what dead ones left first.

@@ -76,7 +76,7 @@ class TableView:
 
         Raises:
             FormatError: nobody says the columns, or one has a type that is not read.
-            CorruptionError: what is said is no schema.
+            CorruptionError: what they give is not a schema.
         """
         said = (
             (self.folder.path(instant), self.commit(instant).schema)
@@ -88,7 +88,7 @@ class TableView:
         )
         if text is None:
             raise FormatError(
-                f"{where}: neither a commit nor the table's properties have the columns"
+                f"{where}: neither a commit nor the table's properties name the columns"
             )
         return parse_table_schema(text, where, META_COLUMNS)
 

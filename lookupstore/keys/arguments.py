@@ -44,7 +44,7 @@ def encode_keys(keys: Any, schema: KeySchema) -> pa.Array:
     """Encode a batch of keys given in any of the forms above.
 
     A key that no store can hold (null in a field without nulls, or a value outside the field's
-    type) is no error: it is null in the result, and matches nothing.
+    type) is not an error: it is null in the result, and matches nothing.
 
     Raises:
         TypeError: keys of a wrong type or form; the error names the field and the right type.

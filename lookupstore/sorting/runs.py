@@ -109,7 +109,7 @@ def merge(
 
 
 class RunSorter:
-    """Sorts any number of rows by key within a memory budget, partition by partition.
+    """A sorter of any number of rows by key, within a memory budget and by partition.
 
     Rows go in by `add` and come out by `sorted_batches`. What does not fit the budget is spilled
     as sorted runs to unnamed temporary files, which the system frees however the process ends.

@@ -60,7 +60,7 @@ class TableFolder:
 
 
 class TableSearch:
-    """Finds the table that a folder belongs to; asks about each folder once.
+    """A search for the table that a folder belongs to; it lists each folder once.
 
     Args:
         filesystem: that has the folders.

@@ -549,7 +549,7 @@ cdef class Batch:
     cdef bint routed            # the piece has its items
     cdef size_t room            # keys that the next two arrays hold
     cdef ls_batch_item *items   # of the piece: keys that may be there
-    cdef ls_slice *answers      # of the piece, one a key
+    cdef ls_slice *answers      # of the piece, one per key
     cdef size_t count           # items
     cdef size_t negatives       # keys that the filter ruled out
     cdef size_t routed_keys     # keys that were looked for in a block

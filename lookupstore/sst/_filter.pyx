@@ -30,12 +30,12 @@ MOST_HASHES = 1100
 MOST_PAIMON_BYTES = 2147483647 // 8
 
 
-# With more keys a block than this nearly every bit is set: no rate below 1 asks for it.
+# With more keys per block than this nearly every bit is set: no rate below 1 asks for it.
 cdef double MOST_KEYS = 600.0
 
 
 cdef double split_block_rate(double load) noexcept nogil:
-    """The rate of false positives with `load` keys a block, on average.
+    """The rate of false positives with `load` keys per block, on average.
 
     Keys fall into blocks at random, so that their number is Poisson distributed; each sets one
     bit of 32 in each of 8 words.

@@ -88,7 +88,7 @@ cdef size_t slots_size(Block block) noexcept:
 cdef class BlockTable:
     """Hold the ready blocks of a file of `count` data blocks.
 
-    Blocks that are no views of a map count in the `cache`, which says how long they stay. Without a
+    Blocks that are not views of a map count in the `cache`, which says how long they stay. Without a
     cache all blocks stay.
     """
 

@@ -58,7 +58,7 @@ class Writer:
         level: of zstd; None is level 1.
         bloom_fpp: rate of false positives of the filter, from 1e-6; 0 for no filter.
         expected_entries: makes the filter for that many keys, as Paimon does with the row count of
-            the source; None for as many as are put, which takes 8 bytes a key until `close`.
+            the source; None for as many as are put, which takes 8 bytes per key until `close`.
         order: key order, one of ``bytes``, ``int8``, ``int16``, ``int32``, ``int64``
             (little-endian integers, for ``paimon`` only).
         allow_repeats: take a key again; ``paimon`` only, where the file does not say which of the

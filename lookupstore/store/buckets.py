@@ -33,7 +33,7 @@ _ROWS = "rows of the store's value columns"
 
 
 class BucketReads:
-    """Reads keys and rows of all buckets of one version.
+    """Lookups and scans in all buckets of one version.
 
     Args:
         location: of the store.

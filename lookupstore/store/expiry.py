@@ -85,7 +85,7 @@ def expire(
 
     Raises:
         FileNotFoundError: there is no such folder.
-        FormatError: the folder is no store.
+        FormatError: the folder is not a store.
         CorruptionError: a manifest contradicts itself; nothing is removed.
         ValueError: an argument out of range.
 

@@ -77,7 +77,7 @@ class _Open(descriptors.Holder):
 
 
 class BucketFiles:
-    """Asks the data files of a version, opening them where needed, and closes them.
+    """The data files of a version, which are opened where needed.
 
     Args:
         location: where the store is.

@@ -193,8 +193,8 @@ class NewVersion:
         if current is not None and current.num_rows > 0:
             raise ValueError(
                 f"{self.location.uri}: the new version has no rows, and would replace version "
-                f"{current.version}, which has {current.num_rows:,}; pass allow_empty=True if it "
-                "is to be empty"
+                f"{current.version}, which has {current.num_rows:,}; pass allow_empty=True to "
+                "publish it"
             )
 
     def _remove(self) -> None:
@@ -285,7 +285,7 @@ def check_size(location: Location, file: DataFile) -> None:
     """Check that a file that was uploaded has arrived.
 
     Raises:
-        OSError: it has not, or in part.
+        OSError: it is not there, or only in part.
     """
     size = location.size(file.name)
     if size != file.bytes:
@@ -296,7 +296,7 @@ def check_size(location: Location, file: DataFile) -> None:
 
 def _check_is_ours(location: Location) -> None:
     if location.is_file():
-        raise FileExistsError(f"{location.uri}: is a file; give a new or empty folder")
+        raise FileExistsError(f"{location.uri}: a file; choose a new or empty folder")
     for name in location.names():
         if name not in (VERSIONS_FOLDER, DATA_FOLDER) and not name.startswith("."):
             raise FileExistsError(

@@ -98,7 +98,7 @@ def open(
 
     Raises:
         FileNotFoundError: there is no such folder or version.
-        FormatError: the folder is no store, or of a newer format.
+        FormatError: the folder is not a store, or of a newer format.
         CorruptionError: the manifest or a data file contradicts itself.
 
     >>> import tempfile, lookupstore
@@ -112,7 +112,7 @@ def open(
 
 
 class LookupStore:
-    """Answers what is at a key, for one key or millions.
+    """Lookups in one version of a store, for one key or millions.
 
     Threads may share it. It is pinned to the version that it opened, even when a build replaces
     that; `newest` opens the one that is current now. Pickling keeps location and version: the copy

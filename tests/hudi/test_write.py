@@ -544,7 +544,7 @@ def test_a_write_that_dies_shows_nothing(
     tmp_path: Path, version: int, verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class KilledError(BaseException):
-        """Stand for the death of the process."""
+        """A stand-in for the death of the process."""
 
     table = make(tmp_path / "t", version=version)
     table.upsert(rows((1, "a", 1, "x"), (2, "b", 1, "x")))

@@ -83,7 +83,7 @@ cdef class StoredBloom:
         path: the file that an error names.
 
     Raises:
-        CorruptionError: the bytes are no such filter.
+        CorruptionError: the bytes are not such a filter.
     """
 
     cdef readonly bytes data

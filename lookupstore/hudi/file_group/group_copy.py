@@ -53,14 +53,14 @@ Places = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class _PlainValues:
-    """Hold new values of a column: how they are stored, and their bytes, PLAIN."""
+    """New values of a column: how they are stored, and their PLAIN bytes."""
 
     kind: str
     data: pa.Buffer
 
 
 class GroupCopy:
-    """Copies row groups of a base file.
+    """Copying of row groups of a base file.
 
     Args:
         current: the file.

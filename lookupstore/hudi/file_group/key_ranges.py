@@ -1,7 +1,7 @@
 """Range pruning: which keys can be in which files, by the least and greatest key of each file.
 
 The keys are sorted once; then those of a file are one span of them, so the whole answer is two
-numbers a file. ``docs/decisions/0011-key-ranges-are-runs.md`` says why.
+numbers per file. ``docs/decisions/0011-key-ranges-are-runs.md`` says why.
 
 Source: org.apache.hudi.index.bloom (ListBasedIndexFileFilter, IntervalTreeBasedIndexFileFilter),
 which answer with one pair for each key and file.

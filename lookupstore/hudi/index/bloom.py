@@ -241,7 +241,7 @@ class BloomIndex:
 
 
 class _Candidates:
-    """Give the keys that may be in each file."""
+    """The keys that may be in each file."""
 
     def __init__(self, keys: pa.Array, found: Candidates) -> None:
         self._keys = keys

@@ -112,7 +112,7 @@ def tag(
 
 @dataclass(frozen=True, eq=False)
 class _Task:
-    """Name files that some keys are looked for in.
+    """Files, and the keys that are looked for in them.
 
     Attributes:
         first: number of the first file.
@@ -126,7 +126,7 @@ class _Task:
 
 
 class _Places:
-    """Collect where keys are."""
+    """Where keys are, as far as it has been found."""
 
     def __init__(self, view: TableView, slices: Sequence[FileSlice], keys: pa.Array) -> None:
         self._view = view

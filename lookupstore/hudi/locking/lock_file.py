@@ -18,13 +18,13 @@ from typing import Protocol
 from lookupstore.storage.location import Location
 from lookupstore.storage.regular_file import open_regular
 
-# What is longer is no lock of ours, and is told from others by its beginning.
+# What is longer is not a lock of ours, and is told from others by its beginning.
 _MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class SeenLock:
-    """Remember a lock as somebody saw it.
+    """A lock as a process saw it.
 
     Attributes:
         content: of its file.

@@ -55,7 +55,7 @@ _open_lock = threading.Lock()
 
 
 class TableLookup(ManyLookups):
-    """Answers what is at a key of a Hudi table, as the table was when this object was made.
+    """Lookups in a Hudi table, as the table was when this object was made.
 
     Keys are values of the record key's columns; with those of the partition beside them, a key is
     looked for in its own partition, else in all. A key with a null is not found.

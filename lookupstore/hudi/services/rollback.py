@@ -253,7 +253,8 @@ def _check_last(view: TableView, instant: Instant) -> None:
     later = [one for one in writes if one.time > instant.time or one.position > instant.position]
     if later:
         raise ValueError(
-            f"{shown}: {later[-1].time} came after it, and may rest on it; roll that one back first"
+            f"{shown}: {later[-1].time} came after it, and may depend on it; roll that one back "
+            "first"
         )
     if any((one.time, one.action) == (instant.time, SAVEPOINT) for one in view.timeline):
         raise ValueError(f"{shown}: a savepoint keeps it; delete the savepoint first")

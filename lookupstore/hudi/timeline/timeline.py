@@ -293,7 +293,7 @@ class TimelineFolder:
             inflight = replace(instant, action=action, state=State.INFLIGHT, completed=None)
             if self._location.size(self._name(inflight)) is not None:
                 return inflight
-        raise ValueError(f"{self.path(instant)}: it has no inflight file")
+        raise ValueError(f"{self.path(instant)}: the instant has no inflight file")
 
     def delete(self, instant: Instant) -> None:
         """Delete the file of an instant, in the state that it is given in, for good."""
@@ -337,7 +337,7 @@ class TimelineFolder:
         except FileNotFoundError as error:
             raise LockLostError(
                 f"{self.path(instant)}: not completed; another writer has the table's lock, and "
-                "deleted the file that was about to be named"
+                "deleted the file that was about to be renamed"
             ) from error
 
     def _advance(
@@ -374,8 +374,8 @@ class TimelineFolder:
         except OverflowError:
             shown = [self.path(one) for one in timeline if last in (one.time, one.completed)]
             raise FormatError(
-                f"{(shown or [self._location.show(self._folder)])[0]}: there is no later time, so "
-                "nothing can be written after it; if no writer made it, delete the file"
+                f"{(shown or [self._location.show(self._folder)])[0]}: its time is the greatest "
+                "possible, so nothing can follow it; if no writer made it, delete the file"
             ) from None
 
     def _create(self, instant: Instant, content: bytes) -> None:

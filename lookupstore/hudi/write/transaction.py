@@ -74,7 +74,7 @@ class Outcome:
 
 
 class Transaction:
-    """Carries one write through the timeline; made by `begun`.
+    """One write on its way through the timeline; made by `begun`.
 
     Args:
         view: the table as the write found it.

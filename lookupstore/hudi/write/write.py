@@ -188,7 +188,7 @@ def keys_in_other_partitions_error(index: str | KeyIndex) -> ValueError:
 
 
 class Write:
-    """Does one write.
+    """One write.
 
     Args:
         view: the table as it is now, which can be written to.

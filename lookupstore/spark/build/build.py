@@ -216,7 +216,7 @@ def check_seen(location: Location, names: Sequence[str]) -> None:
 
 
 def publish_files(new: NewVersion, task: BuildTask, files: Sequence[DataFile], source: str) -> None:
-    """Make data files, one a bucket, the version; all others of the build are deleted before.
+    """Make data files, one per bucket, the version; all others of the build are deleted before.
 
     What is deleted was left by attempts that failed, or that ran beside the one that Spark took.
 

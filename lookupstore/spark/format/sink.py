@@ -65,7 +65,7 @@ class WrittenRun(datasource.WriterCommitMessage):
 
 
 class StoreWriter(datasource.DataSourceArrowWriter):
-    """Builds a version of a store of the rows of a DataFrame.
+    """A writer that builds a version of a store from the rows of a DataFrame.
 
     Args:
         new: the version, which has begun.

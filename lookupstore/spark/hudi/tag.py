@@ -52,8 +52,8 @@ def tag_location(df: DataFrame, table: Table, *, index: str = "bloom") -> DataFr
 
     Raises:
         KeyError: a column of key or partition is missing.
-        TypeError: a key has a type that keys do not have, `index` is no name, or Arrow has no type
-            for a column.
+        TypeError: a key has a type that keys do not have, `index` is not a name, or Arrow has no
+            type for a column.
         ValueError: there is no such index, or there are columns of the names.
         FormatError, CorruptionError: as of `HudiTable.tag`, of what the driver reads.
 
@@ -100,7 +100,7 @@ def key_task(view: TableView, index: str, named: bool | None, columns: pa.Schema
         columns: of the rows.
 
     Raises:
-        TypeError: `index` is no name.
+        TypeError: `index` is not a name.
         ValueError: there is no such index.
     """
     if not isinstance(index, str):

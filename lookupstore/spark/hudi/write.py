@@ -115,7 +115,7 @@ def upsert(
         ValueError: `operation` is none of these, a column is new or missing, a row has no key or no
             ordering value, a key to insert is there, or `df` had other rows when it was computed
             again.
-        TypeError: a column is not of the table's type, or `options.index` is no name.
+        TypeError: a column is not of the table's type, or `options.index` is not a name.
         FormatError, CommitConflictError, CommitUnknownError, LockedError, CorruptionError,
         StaleStoreError: as of `HudiTable.upsert`.
 
@@ -138,7 +138,7 @@ def upsert(
 
 
 class _SparkWrite:
-    """Does one write, on the driver."""
+    """One write, as the driver sees it."""
 
     def __init__(
         self, df: DataFrame, table: HudiTable, operation: Operation, options: WriteOptions
@@ -257,7 +257,7 @@ class _SparkWrite:
 
 
 class _RowsToInsert:
-    """Look for keys that are inserted, on executors."""
+    """Keys that are inserted, which executors look for."""
 
     def __init__(self, rows: DataFrame, task: RowTask) -> None:
         self._rows = rows
@@ -305,7 +305,7 @@ def _check_new(rows: DataFrame, loads: Mapping[str, Load]) -> None:
 
 
 def _write(rows: DataFrame, task: FileTask, packing: Packing) -> list[WrittenFile]:
-    """Let executors write files, one task a file, and return what they wrote, by bucket."""
+    """Let executors write files, one task per file, and return what they wrote, by bucket."""
     ids = {file: number for number, file in enumerate(task.rows.slices)}
     file_ids = {ids[file.current]: file.file_id for file in task.files if file.current is not None}
     schema = StructType([StructField("bucket", IntegerType()), *rows.schema.fields])

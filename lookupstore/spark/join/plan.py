@@ -239,7 +239,7 @@ def _strategy(asked: str, store: Dimension) -> tuple[Literal["replicated", "buck
 
 
 def _kind(planned: AsPlanned) -> str:
-    """Return what people call a dimension that is no store."""
+    """Return what people call a dimension that is not a store."""
     return "columnar files" if isinstance(planned, ColumnarFiles) else "Hudi tables"
 
 

@@ -1,4 +1,4 @@
-"""A task's part of a lookup join: what answers it, opened once a process, and what it counts."""
+"""A task's part of a lookup join: what answers it, opened once per process, and what it counts."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ class Bench:
 
 
 def _link_data(source: str, target: str) -> None:
-    """Copy a file of a table: data files never change, so that a second name will do."""
+    """Copy a file of a table: data files never change, so that a second name is enough."""
     if source.endswith(".parquet"):
         os.link(source, target)
     else:

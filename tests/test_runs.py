@@ -55,7 +55,7 @@ def drained(batches: Iterator[pa.RecordBatch]) -> list[tuple[bytes, bytes]]:
 
 
 def by_length(keys: pa.Array):
-    """Partition keys in three by their last byte: any function of the key will do."""
+    """Partition keys in three by their last byte: any function of the key works."""
     return pa.array([key[-1] % 3 for key in keys.to_pylist()], pa.uint32()).to_numpy()
 
 

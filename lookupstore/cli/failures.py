@@ -89,18 +89,18 @@ class Main(LazyGroup):
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """Print what the library warns of in one line."""
+    """Print a warning of the library in one line."""
     click.echo(f"Warning: {printable(_spoken(str(message)))}", err=True)
 
 
 def _reader_has_gone() -> int:
-    """Write to nowhere from now on, and be content: whoever read us has seen enough."""
+    """Discard all output from now on, since the reader of the pipe has closed it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
 def _leave_nothing_to_write() -> None:
-    """Keep Python from trying again, at its end, to write what could not be written."""
+    """Keep Python from writing failed output again when it exits."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -114,8 +114,8 @@ def files(path: str, as_of: str | None, output: str) -> None:
 def rollback(path: str, instant: str | None, wait: float, output: str) -> None:
     """Roll back what dead writers left, and INSTANT if given.
 
-    INSTANT is the last commit or a pending one. Give a pending one of another program only if you
-    know that its writer is dead.
+    INSTANT is the last commit or a pending instant. Give a pending instant of another program only
+    if you know that its writer is dead.
     """
     _write_done(path, HudiTable.open(path).rollback(instant, wait=wait), output)
 

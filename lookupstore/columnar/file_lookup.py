@@ -150,7 +150,7 @@ class FileLookup(descriptors.Holder):
         )
 
     def release(self) -> None:
-        """Keep no file from being evicted; the next lookup opens it again."""
+        """Release the files; the next lookup pins them again."""
         if self._lock.acquire(blocking=False):  # else somebody opens it, who needs it
             try:
                 pinned = self._pinned
@@ -163,7 +163,7 @@ class FileLookup(descriptors.Holder):
                 self._lock.release()
 
     def give_way(self) -> None:
-        """Close all files unless somebody opens them or looks into row groups."""
+        """Close all files unless a thread opens them or reads row groups."""
         if self._lock.acquire(blocking=False):
             try:
                 if self._probe is not None:
@@ -183,7 +183,7 @@ class FileLookup(descriptors.Holder):
             self._count()
 
     def _count(self) -> None:
-        """Tell how many descriptors are open."""
+        """Count the open descriptors."""
         pinned = self._pinned
         count = pinned.descriptors if isinstance(pinned, PinnedCopy) else int(pinned is not None)
         if self._probe is not None:
@@ -246,7 +246,7 @@ class FileLookup(descriptors.Holder):
                 self._count()
 
     def _probed(self, encoded: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array] | None:
-        """Answer by a look into row groups; None if the lookup file should be made."""
+        """Look keys up in row groups; None if the lookup file should be made."""
         if self._build == "always" or not self._can_look:
             return None
         with self._lock:

@@ -237,7 +237,7 @@ class Residency:
 
     @property
     def retention(self) -> timedelta | None:
-        """Return the time after which a copy that nobody opens is removed."""
+        """Return the time after which an unused copy is removed."""
         return self._host.retention
 
     @property
@@ -376,7 +376,7 @@ class Residency:
             return PinnedCopy(copy)
 
     def recode(self, path: str, *, nbytes: int, xxh64: str, store: str) -> None:
-        """Make a plain copy of a compressed local file, in a thread: once per host, whoever asks.
+        """Make a plain copy of a compressed local file, in a thread, once per host.
 
         `has_plain` tells when it is there. If it cannot be made, that is logged, once per store.
 
@@ -593,7 +593,7 @@ _NO_PLAIN = "this host has no plain copies of its compressed files"
 
 
 def warn_slow(store: str, why: str) -> None:
-    """Say once why lookups in a store decompress, or fetch, a block for nearly every key."""
+    """Log once why lookups in a store decompress, or fetch, a block for nearly every key."""
     with _open_lock:
         if store in _slow:
             return

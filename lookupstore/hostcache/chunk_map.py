@@ -122,7 +122,7 @@ class ChunkMap:
         os.pwrite(self._descriptor, b"\1" * count, _HEAD + first)
 
     def claim_download(self) -> bool:
-        """Return whether the caller is the one who downloads what nobody has asked for."""
+        """Return whether the caller downloads the chunks that no reader needs yet."""
         with self._lock:
             if self._downloads or not self._try_lock(_HEAD + self.count):
                 return False
@@ -130,7 +130,7 @@ class ChunkMap:
             return True
 
     def end_download(self) -> None:
-        """Let another one download."""
+        """Give the download back."""
         with self._lock:
             fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, _HEAD + self.count)
             self._downloads = False

@@ -130,7 +130,7 @@ class LocalCopy:
 
     @property
     def name(self) -> str:
-        """Return what errors call the copy: the object that it is of."""
+        """Return the name of the copy in errors: the URI of its object."""
         return self.remote.uri
 
     def open(self) -> int:
@@ -281,7 +281,7 @@ class LocalCopy:
     # -- the download of all
 
     def download(self) -> None:
-        """See to it that some process of the host downloads the rest."""
+        """Begin to download the rest, unless another process of the host does."""
         chunks = self.chunks
         if (
             chunks is None
@@ -424,7 +424,7 @@ def _lookups_wait() -> Iterator[None]:
 
 
 def _stand_back() -> None:
-    """Let lookups that wait for chunks have the connection."""
+    """Leave the connection to lookups that wait for chunks."""
     now = time.monotonic()
     until = now + COURTESY
     while (_lookups or now < _last_lookup + PAUSE) and now < until:

@@ -121,7 +121,7 @@ class HostFolder:
         return sum(entry.nbytes for entry in self._entries()) + self._rooms()
 
     def make(self) -> None:
-        """Make the folder unless it exists, and see to it that it is of this user alone.
+        """Make the folder unless it exists, and check that it belongs to this user alone.
 
         Raises:
             NotOwnError: others may change what is in it.
@@ -146,7 +146,7 @@ class HostFolder:
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
-        """Let errors of the folder say what it is for, and what helps."""
+        """Add to errors of the folder what it is for, and the remedy."""
         try:
             yield
         except NotOwnError:
@@ -159,7 +159,7 @@ class HostFolder:
             raise type(error)(error.errno, reason, self.path) from None
 
     def evict(self, needed: int) -> int:
-        """Remove copies until there is room, and those past retention; return the bytes left."""
+        """Evict copies until there is room, and those past retention; return the bytes in use."""
         if self._rooms() > 0:
             self._clear_dead_rooms()
         entries = self._entries()
@@ -172,7 +172,7 @@ class HostFolder:
         return used
 
     def reserve(self, nbytes: int, name: str, what: str, remedy: str, beside: int = 0) -> None:
-        """Remove copies until there is room, or say that there can be none.
+        """Evict copies until there is room, or raise an error that there is none.
 
         Args:
             nbytes: of a file, or more of it.
@@ -208,7 +208,7 @@ class HostFolder:
                 os.close(descriptor)
 
     def make_room(self, needed: int) -> None:
-        """Remove copies that nobody uses, for a disk that is full before the quota is."""
+        """Evict unused copies where the disk is full before the quota is."""
         with self.locked():
             freed = 0
             for entry in self._entries():
@@ -297,7 +297,7 @@ def default_folder() -> str:
     inside the first of these.
 
     Raises:
-        OSError: there is none of these.
+        OSError: none of these can be used.
     """
     given = os.environ.get(VARIABLE)
     if given:

@@ -404,7 +404,7 @@ def write_options(location: Location, options: TableOptions, written: datetime) 
 
 
 def drop_metadata_table(location: Location, options: TableOptions) -> TableOptions:
-    """Let readers list the folders of a table again, and delete its metadata table.
+    """Make readers list the folders of a table again, and delete its metadata table.
 
     The caller holds the table's lock. Indexes of Java's that are kept in there are gone as well.
 

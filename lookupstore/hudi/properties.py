@@ -21,7 +21,7 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
 
 
 def parse_properties(content: bytes, path: str) -> dict[str, str]:
-    """Return the pairs of a properties file; of a key that comes twice the last one.
+    """Return the pairs of a properties file; the last one of a repeated key.
 
     Args:
         content: of the file.

@@ -113,7 +113,7 @@ class TableView:
         return names
 
     def groups(self, as_of: str | None) -> list[FileGroup]:
-        """Return the file groups as of a request time; None: as they are.
+        """Return the file groups as of a request time; None: the current ones.
 
         Raises:
             CorruptionError: the timeline is damaged, or files are called as no base file is.
@@ -127,7 +127,7 @@ class TableView:
         return file_groups_at(files, self.timeline, replaced, self.location.uri, as_of)
 
     def _check_listed(self, as_of: str | None) -> None:
-        """Make sure that the files that were just listed are all that the timeline speaks of.
+        """Check that the listing has all files that the timeline names.
 
         Those that go are of commits that are taken back, whose completed file goes before, and
         those that a clean deletes, which says before that it does.

@@ -167,7 +167,7 @@ def _is_pandas_column(value: Any) -> bool:
 
 
 def _python_values(value: Any) -> list[Any] | None:
-    """Return a list, or an object column of NumPy or pandas, as a list; None for all else."""
+    """Return a list, or an object column of NumPy or pandas, as a list; None for anything else."""
     if isinstance(value, list):
         return value
     pandas = sys.modules.get("pandas")

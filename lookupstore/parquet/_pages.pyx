@@ -136,7 +136,7 @@ def plain_values(values not None):
 
 
 def check_pages(bytes data not None, str path not None, int64_t offset):
-    """Raise CorruptionError if pages of a chunk have not their checksums, or do not fill it.
+    """Raise CorruptionError if pages of a chunk lack their checksums, or do not fill it.
 
     Args:
         data: the chunk.

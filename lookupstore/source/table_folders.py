@@ -71,7 +71,7 @@ class TableSearch:
         self._known: dict[str, TableFolder | None] = {}
 
     def at(self, folder: str) -> TableFolder | None:
-        """Return the table whose folder this is; None: it is none."""
+        """Return the table whose folder this is; None: there is none."""
         return self._at([folder])[0]
 
     def around(self, folder: str) -> TableFolder | None:

@@ -188,7 +188,7 @@ class NewVersion:
         return published
 
     def _check_empty(self) -> None:
-        """Refuse to replace rows by none, as a source that is not there yet or a filter does."""
+        """Refuse to replace rows by none, which a wrong filter or an empty source would do."""
         current = self.current()
         if current is not None and current.num_rows > 0:
             raise ValueError(

@@ -63,7 +63,7 @@ class VersionInfo:
         num_rows: number of keys.
         buckets: number of buckets.
         files: number of data files.
-        bytes: size of all its data files, whether other versions have them, too, or not.
+        bytes: size of all its data files, also those that other versions share.
         source: what it was built from.
         current: whether it is the one that `lookupstore.open` opens.
     """
@@ -287,14 +287,14 @@ def publish_version(location: Location, manifest: Manifest, *, overwrite: bool) 
 
 
 def store_exists_error(location: Location) -> FileExistsError:
-    """Return the error that says that a location holds a store already."""
+    """Return the error for a location that already has a store."""
     return FileExistsError(
         f"{location.uri}: there is already a store; pass overwrite=True to replace it"
     )
 
 
 def cleaned_up_error(location: Location, name: str) -> CommitConflictError:
-    """Return the error that says that others remove a folder while a file is written to it."""
+    """Return the error for a folder that is removed while a file is written to it."""
     return CommitConflictError(
         f"{location.show(name)}: another process removed its folder or its temporary file {LOOKS} "
         "times while it was written; retry when no other process deletes files there"
@@ -358,7 +358,7 @@ def _write(location: Location, name: str, content: bytes) -> None:
 def _find_rival(
     location: Location, ours: VersionName, held: list[VersionName], *, overwrite: bool
 ) -> VersionName | None:
-    """Return a version because of which ours is not to be; None if ours was the current one.
+    """Return the version to which ours gives way; None if ours was the current one.
 
     As long as the newest of the others is there, none that came between it and ours has gone: the
     oldest go first, and none goes in favour of one that its publisher may withdraw, as ours is.
@@ -397,7 +397,7 @@ def _conflict_error(
 
 
 def _withdraw(location: Location, manifest: Manifest, held: list[VersionName]) -> None:
-    """Take a version back that was, or may have been, written.
+    """Withdraw a version that was, or may have been, written.
 
     Raises:
         CommitUnknownError: nobody knows whether it is there, or no other one is.
@@ -468,7 +468,7 @@ def _names_of_store(location: Location) -> list[VersionName]:
 
 
 def gone_version_error(location: Location, number: int, version_id: str) -> StaleStoreError:
-    """Return the error that says that a version that was open is not there any more."""
+    """Return the error for an open version that is gone."""
     names = list_names(location)
     now = f"the newest is {names[-1].number}" if names else "no version is left"
     return StaleStoreError(
@@ -478,7 +478,7 @@ def gone_version_error(location: Location, number: int, version_id: str) -> Stal
 
 
 def replaced_meanwhile_error(location: Location) -> StaleStoreError:
-    """Return the error that says that each version was gone before it was open."""
+    """Return the error for versions that were each gone before they were open."""
     return StaleStoreError(
         f"{location.uri}: replaced {LOOKS} times while it was being opened; open it again"
     )

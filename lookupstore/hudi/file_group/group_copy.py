@@ -211,7 +211,7 @@ def plain_kind(kind: pa.DataType) -> str | None:
 
 
 def _wide_zeros(least: bytes, greatest: bytes) -> tuple[bytes, bytes]:
-    """Return statistics in which 0 has the sign that makes the range wider, as Parquet wants it."""
+    """Return statistics in which 0 has the sign that widens the range, as Parquet requires."""
     kind = np.dtype(f"<f{len(least)}")
     low, high = np.frombuffer(least, kind)[0], np.frombuffer(greatest, kind)[0]
     return (

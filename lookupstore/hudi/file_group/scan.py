@@ -140,7 +140,7 @@ class BaseFiles:
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
-        """Say of Arrow's errors which file they are about, and what is wrong with it."""
+        """Name the file in Arrow's errors, and what is wrong with it."""
         try:
             yield
         except READ_ERRORS as error:

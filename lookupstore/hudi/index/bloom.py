@@ -40,7 +40,7 @@ _FOOTER_THREADS = 16
 _MOST_THREADS = 4
 # Lookup files that stay open: each takes file descriptors.
 _MOST_OPEN = 256
-# Files of which it is known how much of them has been read.
+# Files for which it is kept how much of them has been read.
 _MOST_CHECKS = 100_000
 # Keys by which it is told whether ranges leave anything out.
 _SAMPLE = 1024
@@ -109,7 +109,7 @@ class BloomIndex:
         )
 
     def prepare(self, view: TableView, files: Sequence[FileSlice], tally: Tally) -> None:
-        """Read the footers of files that will be asked for, several at one time."""
+        """Read the footers of files that will be needed, several at the same time."""
         with tally.step("footers"):
             self._footers(view.location, files)
 
@@ -226,7 +226,7 @@ class BloomIndex:
         return check
 
     def _share_room(self) -> None:
-        """Let go of lookup files, if room for others is getting short on this host."""
+        """Release lookup files if room for others is getting short on this host."""
         with self._lock:
             has_more, self._has_more = self._has_more, False
         if has_more and self._residency.used > self._residency.quota // 2:
@@ -259,14 +259,14 @@ class _Candidates:
         return rows, self._found.keys.take(pa.array(self._found.places(number)))
 
     def hashed(self) -> BinaryColumn:
-        """Return all keys, as lookup files are asked with."""
+        """Return all keys, in the form for lookup files."""
         with self._lock:
             if self._hashed is None:
                 self._hashed = hashed_keys(self._keys)
             return self._hashed
 
     def everything(self) -> WantedKeys:
-        """Return all keys, as files are read with."""
+        """Return all keys, in the form for reading files."""
         with self._lock:
             if self._everything is None:
                 self._everything = WantedKeys(self._keys)
@@ -283,7 +283,7 @@ def _has_many(bloom: BloomFilter, keys: pa.Array) -> bool:
 
 
 def _mapped(step: Callable[[T], R], items: Sequence[T], threads: int) -> Iterator[R]:
-    """Yield what a step returns for each of some items, in their order, several at one time."""
+    """Yield what a step returns for each item, in their order, several at the same time."""
     if len(items) < 2 or threads < 2:
         yield from map(step, items)
         return

@@ -57,7 +57,7 @@ class KeyCheck:
         return self._lookup.is_ready()
 
     def prepare(self) -> bool:
-        """Return whether the lookup file can be asked; it is made if that is due.
+        """Return whether the lookup file is ready, after making it if that is due.
 
         Where it cannot be made, since it does not fit into the quota, or since the file has a key
         twice, reads go on: only keys that are asked for are the caller's business.
@@ -109,5 +109,5 @@ class KeyCheck:
         return found
 
     def release(self) -> None:
-        """Keep no lookup file from being evicted; the next key opens it again."""
+        """Release the lookup file; the next key pins it again."""
         self._lookup.release()

@@ -29,7 +29,7 @@ def index_of(index: str | KeyIndex) -> KeyIndex:
     """Return the index of a name, one per process, or the one that is given.
 
     Raises:
-        ValueError: there is none of that name.
+        ValueError: there is no such index.
         TypeError: what has that name is not an index.
 
     >>> index_of("global-bloom").everywhere

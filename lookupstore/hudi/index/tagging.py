@@ -196,7 +196,7 @@ def _coded(
 def _tasks(
     slices: Sequence[FileSlice], codes: npt.NDArray[np.int64], paths: Sequence[str]
 ) -> tuple[list[FileSlice], list[_Task]]:
-    """Return the files of the partitions that keys are of, and which keys are for which."""
+    """Return the files of the keys' partitions, and the keys for each."""
     numbers = {path: number for number, path in enumerate(paths)}
     order = np.argsort(codes, kind="stable")
     starts = np.searchsorted(codes[order], np.arange(len(paths) + 1))

@@ -144,7 +144,7 @@ def partition_paths(
 def folder_texts(
     path: str, fields: Sequence[str], *, hive_style: bool, url_encode: bool
 ) -> list[str] | None:
-    """Return the texts that `partition_paths` makes a path of; None: nobody can tell.
+    """Return the texts that `partition_paths` makes a path of; None: unknown.
 
     Args:
         path: of a partition.

@@ -39,13 +39,13 @@ class LockFile(Protocol):
     """The lock's file as one who wants it, or has it, deals with it."""
 
     def create(self, content: bytes) -> bool:
-        """Take the lock if nobody has it."""
+        """Take the lock if it is free."""
 
     def look(self) -> SeenLock | None:
-        """Return the lock that somebody has."""
+        """Return the lock as it is now."""
 
     def take_over(self, dead: SeenLock, content: bytes) -> bool:
-        """Take the lock from a dead owner, unless somebody was faster or it lives after all."""
+        """Take the lock from a dead owner, unless another was faster or it lives after all."""
 
     def renew(self, content: bytes) -> bool:
         """Show that the owner lives; return False if the lock is not its own any more."""
@@ -72,7 +72,7 @@ class LocalLockFile:
         self._descriptor = -1
 
     def create(self, content: bytes) -> bool:
-        """Take the lock if nobody has it."""
+        """Take the lock if it is free."""
         try:
             self._location.create(self._name, content)
         except FileExistsError:
@@ -93,13 +93,13 @@ class LocalLockFile:
         return True
 
     def look(self) -> SeenLock | None:
-        """Return the lock that somebody has."""
+        """Return the lock as it is now."""
         with suppress(FileNotFoundError), open(open_regular(self._path), "rb") as file:
             return _seen(file.fileno())
         return None
 
     def take_over(self, dead: SeenLock, content: bytes) -> bool:
-        """Remove the lock of a dead owner, and take it if nobody else does."""
+        """Remove the lock of a dead owner, and take it if no other writer does."""
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -115,7 +115,7 @@ class LocalLockFile:
         return self.create(content)
 
     def renew(self, content: bytes) -> bool:
-        """Let the file be written now."""
+        """Set the time of the file to now."""
         os.utime(self._descriptor)
         return _leads_to(self._path, self._descriptor)
 
@@ -149,7 +149,7 @@ class ObjectLockFile:
         self._tag = ""
 
     def create(self, content: bytes) -> bool:
-        """Take the lock if nobody has it."""
+        """Take the lock if it is free."""
         try:
             self._tag = self._puts.create(self._path, content)
         except FileExistsError:
@@ -161,7 +161,7 @@ class ObjectLockFile:
         return True
 
     def look(self) -> SeenLock | None:
-        """Return the lock that somebody has."""
+        """Return the lock as it is now."""
         try:
             content, tag = self._puts.read(self._path)
         except FileNotFoundError:
@@ -220,7 +220,7 @@ def _leads_to(path: str, descriptor: int) -> bool:
 
 @contextmanager
 def _alone(descriptor: int) -> Iterator[bool]:
-    """Hold the `flock` of a file, if nobody else does: who does is about to remove it."""
+    """Hold the `flock` of a file, unless another process, which is about to remove it, does."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -57,16 +57,16 @@ _open_lock = threading.Lock()
 class TableLookup(ManyLookups):
     """Lookups in a Hudi table, as the table was when this object was made.
 
-    Keys are values of the record key's columns; with those of the partition beside them, a key is
-    looked for in its own partition, else in all. A key with a null is not found.
+    Keys are values of the record key's columns. With the partition columns, a key is looked up in
+    its own partition; without them in all. A key with a null never matches.
 
     Args:
         path: folder or URI of the table.
-        key: the columns that keys are given as: those of the record key, or those and the ones of
-            the partition, in any order; None: all of these.
-        columns: of an answer; None: all data columns that are not in the key.
+        key: the key columns: those of the record key, or these and the partition columns, in any
+            order; None: all of these.
+        columns: the value columns; None: all data columns that are not in the key.
         as_of: request time of the last instant that counts; None: the latest.
-        build: when to make the lookup file of a base file, as of `lookupstore.columnar`.
+        build: when to make the lookup file of a base file, as for `ColumnarFiles`.
         residency: where lookup files of this host are; None takes that of the host.
 
     Raises:

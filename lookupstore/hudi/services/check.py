@@ -247,7 +247,7 @@ class _Check:
                     self._read_plan(requested)
 
     def groups(self) -> list[FileGroup]:
-        """Return the file groups; none if nobody can tell them."""
+        """Return the file groups; none if they cannot be determined."""
         with self._finding("file", ""):
             return self._view.groups(None)
         return []
@@ -364,7 +364,7 @@ class _Check:
 
     @contextmanager
     def _finding(self, kind: str, path: str) -> Iterator[None]:
-        """Let an error of ours be a finding."""
+        """Turn an error of ours into a finding."""
         try:
             yield
         except LookupStoreError as error:

@@ -178,7 +178,7 @@ def roll_back_pending(view: TableView, lock: TableLock) -> list[Instant]:
 
 
 def check_not_rolled_back(view: TableView, instant: Instant) -> None:
-    """Make sure that an instant is there, and nobody has begun to roll it back.
+    """Check that an instant is there, and that no rollback of it has begun.
 
     To be asked under the lock before the instant is completed: files of it may be gone.
 

@@ -1,6 +1,6 @@
 """Names that instants hold: of file groups, partitions and files, checked before anything is done.
 
-A file group is known by its partition path and id; its base files are called after it, the task
+A partition path and an id identify a file group; its base files are named after it, the task
 that wrote them, and the instant.
 """
 

@@ -105,7 +105,7 @@ class Instant:
 
 
 def parse_instant(name: str, path: str, version: int) -> Instant | None:
-    """Return the instant that a file of the timeline's folder is of; None if it is of none.
+    """Return the instant of a file in the timeline's folder; None if it has none.
 
     Args:
         name: of the file.
@@ -243,7 +243,7 @@ class TimelineFolder:
         )
 
     def free_times(self) -> Iterator[str]:
-        """Yield times that are greater than every one of an instant, as long as it takes."""
+        """Yield times that are greater than those of all instants, until one is taken."""
         after = ""
         for _ in range(_ATTEMPTS):
             after = self._next_time(self.load(), after)
@@ -254,7 +254,7 @@ class TimelineFolder:
         return any(instant.time == time for instant in self.load())
 
     def request_at(self, time: str, action: str, content: bytes = b"") -> Instant:
-        """Request a new instant at a time that nobody had when that was chosen.
+        """Request a new instant at a time that was free when it was chosen.
 
         Raises:
             FileExistsError: it is taken.
@@ -403,7 +403,7 @@ def is_time(text: str) -> bool:
 
 
 def given_time(argument: str, time: str | None) -> str | None:
-    """Return the time of an instant that somebody gave.
+    """Check the time of an instant that a caller gave, and return it.
 
     Raises:
         ValueError: it is none.

@@ -259,7 +259,7 @@ def _read(folder: str, run: WrittenRun, bucket: int, stack: ExitStack) -> Iterat
 
 @contextmanager
 def _modes_named(location: Location) -> Iterator[None]:
-    """Let the error for a store that is there already say what it takes here."""
+    """Name the modes of Spark in the error for an existing store."""
     try:
         yield
     except FileExistsError as error:

@@ -101,19 +101,19 @@ def upsert(
     file gets its name.
 
     Args:
-        df: rows, of which Spark computes the same whenever it does; others are refused when they
-            are found out.
+        df: rows that are the same each time Spark computes them; if they are not, nothing is
+            committed.
         table: a table, or the path or URI of one, which the driver and all executors see.
-        operation: `upsert`; `insert`: no key may be there; `delete`: `df` has keys, whose rows go,
-            as for `HudiTable.delete`.
-        options: how it is done. `index` is a name; `threads` is not for executors.
+        operation: `upsert`; `insert`: no key may exist in the table; `delete`: `df` has keys, whose
+            rows are deleted, as by `HudiTable.delete`.
+        options: how it is done. `index` is a name; `threads` does not apply to executors.
 
     Returns:
-        what was done, as of `HudiTable.upsert`.
+        what was done, as `HudiTable.upsert` does.
 
     Raises:
-        ValueError: `operation` is none of these, a column is new or missing, a row has no key or no
-            ordering value, a key to insert is there, or `df` had other rows when it was computed
+        ValueError: `operation` is unknown, a column is new or missing, a row has no key or no
+            ordering value, a key to insert exists, or `df` had other rows when it was computed
             again.
         TypeError: a column is not of the table's type, or `options.index` is not a name.
         FormatError, CommitConflictError, CommitUnknownError, LockedError, CorruptionError,

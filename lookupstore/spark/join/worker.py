@@ -197,7 +197,7 @@ def _look_up(
 def _after_misses(
     task: Task, lookup: Lookup, keys: Keys, present: pa.BooleanArray, values: list[pa.Array]
 ) -> tuple[pa.BooleanArray, list[pa.Array]]:
-    """Do about missing keys what was asked; keys with nulls are missing for good."""
+    """Do what `on_miss` says; keys with nulls stay missing."""
     found = present.to_numpy(zero_copy_only=False)
     whole = np.ones(len(found), dtype=bool)
     for column in keys:
@@ -246,7 +246,7 @@ def _array(table: pa.Table, name: str) -> pa.Array:
 
 
 def _whole_keys(store: Dimension, keys: Keys) -> Bools | None:
-    """Say which keys have no null; None: all that the store can have answered."""
+    """Return which keys have no null; None: all that the store can have found."""
     schema = store.key_schema
     may_be_null = [
         column

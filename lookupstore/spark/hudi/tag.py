@@ -54,7 +54,7 @@ def tag_location(df: DataFrame, table: Table, *, index: str = "bloom") -> DataFr
         KeyError: a column of key or partition is missing.
         TypeError: a key has a type that keys do not have, `index` is not a name, or Arrow has no
             type for a column.
-        ValueError: there is no such index, or there are columns of the names.
+        ValueError: there is no such index, or `df` already has one of the four columns.
         FormatError, CorruptionError: as of `HudiTable.tag`, of what the driver reads.
 
     What goes wrong on an executor is a `pyspark.errors.PythonException` of the action, with our

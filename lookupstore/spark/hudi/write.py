@@ -321,7 +321,7 @@ def _write(rows: DataFrame, task: FileTask, packing: Packing) -> list[WrittenFil
 def _check_counts(
     written: Sequence[WrittenFile], packing: Packing, loads: Mapping[str, Load]
 ) -> None:
-    """Make sure that the rows that were written are those that the plan was made for."""
+    """Check that the rows that were written are those that the plan was made for."""
     updates = {one.bucket: one.changes for one in written}
     inserts = dict.fromkeys(loads, 0)
     for one in written:
@@ -338,7 +338,7 @@ def _check_counts(
 
 
 def _name_files(view: TableView, written: Sequence[WrittenFile], transaction: Transaction) -> None:
-    """Let the files that count have their names."""
+    """Give the files that count their names."""
     paths = []
     for one in written:
         transaction.open_partition(one.stat.partition_path or "")

@@ -82,9 +82,9 @@ def test_names_against_what_the_system_makes_of_them(tmp_path: Path, seed: int) 
 @pytest.mark.parametrize("kind", KINDS)
 def test_names_are_looked_at_everywhere(tmp_path: Path, kind: str) -> None:
     location = Remote(tmp_path, kind).location()
-    with pytest.raises(FormatError, match="no name of a place"):
+    with pytest.raises(FormatError, match="not the name of a place"):
         location.write("data/../../x", [b""])
-    with pytest.raises(FormatError, match="no name of a place"):
+    with pytest.raises(FormatError, match="not the name of a place"):
         location.delete("../x")
 
 

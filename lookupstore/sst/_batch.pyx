@@ -128,7 +128,7 @@ NO_FILTER.kind = LS_FILTER_NONE
 
 
 cdef class Lookup:
-    """Find keys of one file.
+    """Lookups of keys in one file.
 
     `load(number)` reads a data block; `check()` raises if the file is not what it was when it was
     opened, which is asked after every lookup in the file's `map` (None: the file is not mapped).
@@ -276,7 +276,7 @@ cdef class Lookup:
 
 
 cdef class Answers:
-    """Take what a batch finds, a piece after the other, for `length` keys."""
+    """A taker of what a batch finds for `length` keys, one piece after the other."""
 
     def __cinit__(self, size_t length, *given):
         self.length = length
@@ -307,7 +307,7 @@ cdef class Answers:
 
 @cython.final
 cdef class Found(Answers):
-    """Say which keys are there."""
+    """A taker that notes which keys are there."""
 
     cdef object bits
 
@@ -326,7 +326,7 @@ cdef class Found(Answers):
 
 @cython.final
 cdef class Values(Answers):
-    """Copy values into a large_binary array."""
+    """A taker that copies values into a large_binary array."""
 
     cdef object bits, offsets, data
     cdef int64_t *ends
@@ -533,7 +533,7 @@ cdef enum Need:
 
 
 cdef class Batch:
-    """Answer one batch of keys, a piece after the other."""
+    """One batch of keys, looked up one piece after the other."""
 
     cdef Lookup lookup
     cdef BlockTable table

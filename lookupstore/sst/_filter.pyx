@@ -87,7 +87,7 @@ def paimon_hash(bytes key not None):
 
 
 cdef class FilterBuilder:
-    """Make a filter from keys.
+    """A maker of a filter from keys.
 
     With a `size` in bytes keys go straight into the filter (`entries` sets the hash count of
     Paimon's). Without one their hashes are collected, 8 bytes each, and `finish` says the size.
@@ -176,7 +176,7 @@ cdef class FilterBuilder:
 
 
 cdef class Filter:
-    """Answer "absent" or "maybe" for a key.
+    """A filter, which says "absent" or "maybe" for a key.
 
     Raises ValueError if the bytes can not be a filter of that kind.
     """

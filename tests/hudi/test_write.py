@@ -268,7 +268,7 @@ def test_deletes_name_keys_in_several_ways(tmp_path: Path) -> None:
         ({"id": ["1"], "day": ["a"]}, TypeError, "'id' is string; give int32"),
         ({"id": [2**40], "day": ["a"]}, ValueError, "'id' has a value that does not fit int32"),
         ({"id": [None], "day": ["a"]}, ValueError, "row 0 has no record key"),
-        ({"id": [1], "day": ["../x"]}, ValueError, "which means another folder"),
+        ({"id": [1], "day": ["../x"]}, ValueError, "does not name a folder of its own"),
         ({"id": [1], "day": ["a"], "_hoodie_is_deleted": [1]}, TypeError, "give bool"),
     ],
     ids=str,

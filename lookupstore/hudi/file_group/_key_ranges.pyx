@@ -66,7 +66,7 @@ def high_characters(BinaryColumn keys not None):
 
 
 cdef class Ranges:
-    """Hold the ends of ranges, and the tree over them.
+    """The ends of ranges, and the tree over them.
 
     Args:
         least: the least key of each range, no nulls.

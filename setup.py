@@ -32,7 +32,7 @@ FLAGS = {
     "thread": ["-O1", "-g", "-fno-omit-frame-pointer", SANITIZERS["thread"]],
 }
 if BUILD not in FLAGS:
-    sys.exit(f"LOOKUPSTORE_BUILD={BUILD!r} is none of {', '.join(FLAGS)}")
+    sys.exit(f"LOOKUPSTORE_BUILD={BUILD!r} must be one of {', '.join(FLAGS)}")
 # One folder a kind of build: distutils and Cython compare times, not flags, and would otherwise
 # take the objects of another kind for their own.
 BUILD_BASE = f"build/{BUILD}"

@@ -37,7 +37,7 @@ UNITS = {
 
 
 class Subject(NamedTuple):
-    """Name one measurement."""
+    """One measurement."""
 
     workload: str
     verb: str
@@ -46,7 +46,7 @@ class Subject(NamedTuple):
 
 @dataclass(frozen=True)
 class Measurement:
-    """Hold what every round of one contender at one verb needed.
+    """What every round of one contender at one verb needed.
 
     Attributes:
         subject: what was measured.
@@ -97,7 +97,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Bar:
-    """Say what a measurement, or its ratio to a rival's, has to reach.
+    """What a measurement, or its ratio to a rival's, has to reach.
 
     Attributes:
         name: of the line in the table.
@@ -196,7 +196,7 @@ INFORMATION: tuple[Subject, ...] = tuple(
 
 @dataclass(frozen=True)
 class Outcome:
-    """Hold what a run found of a bar.
+    """What a run found of a bar.
 
     Attributes:
         bar: the bar.

@@ -105,7 +105,7 @@ def peak_memory() -> int:
 
 
 def add_json_lines(path: Path, run: dict[str, Any], found: Iterable[dict[str, Any]]) -> None:
-    """Add a JSON object a line to a file; each says the whole run that it comes from."""
+    """Add a JSON object per line to a file; each says the whole run that it comes from."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
         for one in found:

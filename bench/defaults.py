@@ -27,7 +27,7 @@ COLD_KEYS = 1000
 ROUNDS = 3
 HEADER = (
     "block", "codec", "filter", "bytes per record", "build M/s", "hot random M/s", "hot misses M/s",
-    "hot get us", "cold get us", "cold batch us a key",
+    "hot get us", "cold get us", "cold batch us per key",
 )  # fmt: skip
 
 

@@ -69,7 +69,7 @@ def _hexadecimal(random: np.random.Generator, rows: int, width: int) -> pa.Array
 
 @dataclass(frozen=True)
 class Sum:
-    """Hold what rows come to, whatever their order: how many there are, and their hashes added up.
+    """What rows come to, whatever their order: how many there are, and their hashes added up.
 
     Sums can be added and subtracted, so that what a write has to leave is known without a look.
     """
@@ -106,7 +106,7 @@ def _sum(connection: duckdb.DuckDBPyConnection, rows: str) -> Sum:
 
 @dataclass(frozen=True, eq=False)
 class Ids:
-    """Hold the ids of a bench: those of each file, and those that a write brings.
+    """The ids of a bench: those of each file, and those that a write brings.
 
     Attributes:
         files: that the table has, file by file.

@@ -49,7 +49,7 @@ BARS = (
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Hold a table, and the keys that each of its files has."""
+    """A table, and the keys that each of its files has."""
 
     view: TableView
     keys: list[pa.Array]

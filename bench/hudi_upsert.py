@@ -51,7 +51,7 @@ Found = dict[str, Any]
 
 
 class Bench:
-    """Hold the tables of a run."""
+    """The tables of a run."""
 
     def __init__(self, folder: Path, asked: argparse.Namespace) -> None:
         self.folder = folder
@@ -132,7 +132,7 @@ class Bench:
 
 
 def _link_data(source: str, target: str) -> None:
-    """Copy a file of a table: data files never change, so that a second name will do."""
+    """Copy a file of a table: data files never change, so that a second name is enough."""
     if source.endswith(".parquet"):
         os.link(source, target)
     else:

@@ -76,7 +76,7 @@ SIZES = {"few": 1_000_000, "many": 10_000_000}
 
 
 def bars() -> Iterator[Bar]:
-    """Yield what has to be as fast as what; ratios are of rows a second."""
+    """Yield what has to be as fast as what; ratios are of rows per second."""
     for facts in SIZES:
         yield Bar("join / floor", facts, "join", OURS, 1 / 1.25, FLOOR)
         for way in WAYS:
@@ -142,7 +142,7 @@ def write_facts(path: Path, facts: int, records: int) -> None:
 
 
 class Bench:
-    """Hold the session and the files of a run, and time its queries."""
+    """The session and the files of a run, whose queries are timed."""
 
     def __init__(self, folder: Path, asked: argparse.Namespace) -> None:
         self.folder = folder

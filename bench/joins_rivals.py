@@ -143,7 +143,7 @@ def fill_rocksdict(folder: Path) -> None:
 
 
 def join_by_rocksdict(folder: str, batches: Batches) -> Batches:
-    """Join batches of facts in a worker: lists of 100 keys a call are the fastest."""
+    """Join batches of facts in a worker: lists of 100 keys per call are the fastest."""
     database, absent = opened(folder), bytes(ROW.itemsize)
     for batch in batches:
         packed = batch.column("id").to_numpy().astype(">i8").tobytes()
@@ -197,7 +197,7 @@ def workers(spark: Any) -> list[int]:
 def private_memory(spark: Any) -> list[int]:
     """Return the most memory of its own that each worker has had, in bytes.
 
-    Pages of mapped files are no process's own: the system lets go of them when it needs room.
+    Pages of mapped files are no process's own: the system releases them when it needs room.
     """
     found = []
     for pid in workers(spark):

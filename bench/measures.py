@@ -43,7 +43,7 @@ FRESH_OPEN = Path(__file__).with_name("fresh_open.py")
 
 
 class Timed(NamedTuple):
-    """Hold what is done in a round, and what is made ready for it before the clock starts."""
+    """What is done in a round, and what is made ready for it before the clock starts."""
 
     operations: int
     run: Callable[[], object]
@@ -146,7 +146,7 @@ def in_turns(timed: Mapping[str, Timed], rounds: int) -> dict[str, tuple[float, 
 
 
 class Measuring:
-    """Measure one workload.
+    """The measuring of one workload.
 
     Args:
         workload: what is stored and asked for.

@@ -38,7 +38,7 @@ PACKAGES = (
 
 @dataclass(frozen=True)
 class Result:
-    """Hold what one contender needed for one verb.
+    """What one contender needed for one verb.
 
     Attributes:
         workload: `W1` or `W2`.
@@ -105,7 +105,7 @@ def machine_lines() -> list[str]:
 
 
 def tables(results: Sequence[Result]) -> str:
-    """Return the tables of each workload, one a topic: a line a verb, a column a contender.
+    """Return the tables of each workload, one per topic: a line per verb, a column per contender.
 
     A cell holds operations a second, and for rivals in brackets how many times faster we are.
     """
@@ -165,7 +165,7 @@ def rate_text(rate: float) -> str:
 
 
 def write_json_lines(path: str, settings: dict[str, Any], results: Iterable[Result]) -> None:
-    """Write one JSON object a line: first the machine and the settings, then each result."""
+    """Write one JSON object per line: first the machine and the settings, then each result."""
     with open(path, "w", encoding="utf-8") as file:
         file.write(json.dumps({"machine": machine(), "settings": settings}) + "\n")
         for result in results:

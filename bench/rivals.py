@@ -36,7 +36,7 @@ COMPARED = 1 << 16
 
 
 class Handle(ABC):
-    """Answer the verbs on an open file.
+    """An open file that answers the verbs.
 
     Attributes:
         get: returns the value of one key given as bytes, None if it is missing.
@@ -69,7 +69,7 @@ class Handle(ABC):
 
 
 class Contender(ABC):
-    """Store a workload in a folder, and open it.
+    """A contender, which stores a workload in a folder and opens it.
 
     Attributes:
         name: of the column in the tables.
@@ -268,7 +268,7 @@ class RocksdictHandle(Handle):
 
 
 class Rocksdict(Contender):
-    """RocksDB: raw mode, a Bloom filter of 10 bits a key, blocks of 4 KiB.
+    """RocksDB: raw mode, a Bloom filter of 10 bits per key, blocks of 4 KiB.
 
     Larger blocks or hashed block indexes gain nothing that stands out of the noise. A file that is
     written and ingested loads about twice as fast as WriteBatches, and stays one sorted file.
@@ -391,7 +391,7 @@ class PlyvelHandle(Handle):
 
 
 class Plyvel(Contender):
-    """LevelDB: batches of 50,000 records, a Bloom filter of 10 bits a key, compacted once."""
+    """LevelDB: batches of 50,000 records, a Bloom filter of 10 bits per key, compacted once."""
 
     name = module = "plyvel"
     BATCH = 50_000
@@ -434,7 +434,7 @@ class Plyvel(Contender):
 
 
 class InMemory(Contender):
-    """Keep everything in the process; there is nothing to fill."""
+    """A contender that keeps everything in the process."""
 
     codecs = ()
 
@@ -478,7 +478,7 @@ class Dict(InMemory):
 
 
 class ManyOnlyHandle(Handle):
-    """Answer batches by position: which row has the key, then the rows of the values."""
+    """A handle that finds rows by position, then takes their values."""
 
     def __init__(self, workload: Workload) -> None:
         width = workload.values.type.byte_width

@@ -1,4 +1,4 @@
-/* Where the time of a batch goes: every stage of get_many on its own, in ns a key, beside what the
+/* Where the time of a batch goes: every stage of get_many on its own, in ns per key, beside what the
  * memory of this machine takes for the same. `make bench-stages` builds it, writes files for it and
  * runs it.
  *
@@ -263,7 +263,7 @@ int main(int argc, char **argv) {
         fail("usage: stages file.sst queries");
     size_t count = strtoull(argv[2], NULL, 10);
     open_file(argv[1], &opened);
-    printf("%zu records, %u blocks, filter of %.1f MB, %zu queries in pieces of %d; ns a key\n\n",
+    printf("%zu records, %u blocks, filter of %.1f MB, %zu queries in pieces of %d; ns per key\n\n",
            opened.records, opened.index.count, (double)opened.filter.size / 1e6, count, PIECE);
     printf("| stage |");
     for (int stage = 0; stage < STAGES; stage++)

@@ -4,9 +4,9 @@ fill none     store all records in key order, uncompressed, until they are on th
 fill zstd     the same, blocks compressed by zstd
 open          open a file, answer one key, close it
 get           a Python loop of single gets: hits in random order
-random        many keys a call: the same hits
-sorted        many keys a call: hits in key order
-missing       many keys a call: none is stored, all lie between those that are
+random        many keys per call: the same hits
+sorted        many keys per call: hits in key order
+missing       many keys per call: none is stored, all lie between those that are
 scan          pass over all records, in key order
 """
 

@@ -27,7 +27,7 @@ HINTS = {"broadcast": "broadcast", "shuffle-hash": "shuffle_hash", "sort-merge":
 
 @dataclass(frozen=True)
 class Query:
-    """Name one join: columns of the facts, and key and columns of the dimension."""
+    """One join: columns of the facts, and key and columns of the dimension."""
 
     facts: str
     fact_columns: tuple[str, ...]
@@ -75,7 +75,7 @@ def generate(folder: Path, scale: float) -> None:
 
 
 class Bench:
-    """Hold the session and the tables, and time joins."""
+    """The session and the tables, whose joins are timed."""
 
     def __init__(self, folder: Path, asked: argparse.Namespace) -> None:
         self.folder = folder

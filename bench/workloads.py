@@ -29,7 +29,7 @@ Random = np.random.Generator
 
 @dataclass(frozen=True)
 class Queries:
-    """Hold n keys to look up and what is right: `expected` is null where the key is missing."""
+    """n keys to look up and what is right: `expected` is null where the key is missing."""
 
     keys: pa.Array
     expected: pa.Array
@@ -56,7 +56,7 @@ class Queries:
 
 @dataclass(frozen=True)
 class TypedRows:
-    """Hold the rows of a workload with types, and which of them are asked for.
+    """The rows of a workload with types, and which of them are asked for.
 
     Attributes:
         table: n rows in random order: a column `id`, the key as its own type, and four more.
@@ -71,7 +71,7 @@ class TypedRows:
 
 @dataclass(frozen=True)
 class Workload:
-    """Hold records in key order and the ways to ask for them.
+    """Records in key order and the ways to ask for them.
 
     Attributes:
         name: `W1` or `W2`.

@@ -29,7 +29,7 @@ ls_status ls_batch_route(const ls_fences *fences, const ls_ready *ready, const l
                          ls_batch_item *items, size_t *count);
 
 /* Counts every item as a user of its block, which nobody may then take away, and back. `used`: one
- * byte a block, set where an item needs it. */
+ * byte per block, set where an item needs it. */
 void ls_batch_pin(uint32_t *pins, uint8_t *used, const ls_batch_item *items, size_t count);
 void ls_batch_unpin(uint32_t *pins, const ls_batch_item *items, size_t count);
 

@@ -57,7 +57,7 @@ static inline void ls_store64(uint8_t *p, uint64_t value) {
     ls_store32(p + 4, (uint32_t)(value >> 32));
 }
 
-/* LEB128: 7 bits a byte, least significant group first, high bit on all bytes but the last. */
+/* LEB128: 7 bits per byte, least significant group first, high bit on all bytes but the last. */
 static inline size_t ls_varint_size(uint64_t value) {
     size_t size = 1;
     while (value >= 0x80) {

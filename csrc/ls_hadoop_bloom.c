@@ -186,7 +186,7 @@ ls_status ls_hadoop_bloom_parse(const uint8_t *data, const uint8_t *end, int dyn
         if (status != LS_OK)
             return status;
     } else {
-        status = read_int(&from, 1, INT32_MAX, "1 or more keys a row", &bloom->row_keys);
+        status = read_int(&from, 1, INT32_MAX, "1 or more keys per row", &bloom->row_keys);
         if (status == LS_OK)
             status =
                 read_int(&from, 0, INT32_MAX, "0 or more keys in the last row", &bloom->last_keys);

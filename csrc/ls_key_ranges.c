@@ -8,9 +8,9 @@ static inline ls_slice get(const ls_column *column, size_t i) {
     return value;
 }
 
-/* The first place of a run whose key is not below (with `after`: is above) a bound, else its end. */
-static size_t find(ls_sorted_keys keys, ls_key_run run, ls_slice bound, int after) {
-    size_t low = run.start, high = run.end;
+/* The first place of a span whose key is not below (with `after`: is above) a bound, else its end. */
+static size_t find(ls_sorted_keys keys, ls_key_span span, ls_slice bound, int after) {
+    size_t low = span.start, high = span.end;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         int order = ls_compare_bytes(get(keys.keys, keys.order[middle]), bound);
@@ -22,25 +22,26 @@ static size_t find(ls_sorted_keys keys, ls_key_run run, ls_slice bound, int afte
     return low;
 }
 
-/* The keys of a run that lie in [least, greatest]. */
-static ls_key_run within(ls_sorted_keys keys, ls_key_run run, ls_slice least, ls_slice greatest) {
-    run.start = find(keys, run, least, 0);
-    run.end = find(keys, run, greatest, 1);
-    return run.start < run.end ? run : (ls_key_run){0, 0};
+/* The keys of a span that lie in [least, greatest]. */
+static ls_key_span within(ls_sorted_keys keys, ls_key_span span, ls_slice least,
+                          ls_slice greatest) {
+    span.start = find(keys, span, least, 0);
+    span.end = find(keys, span, greatest, 1);
+    return span.start < span.end ? span : (ls_key_span){0, 0};
 }
 
-void ls_key_ranges_by_list(const ls_key_ranges *ranges, ls_sorted_keys keys, ls_key_run *runs) {
-    ls_key_run all = {0, keys.count};
+void ls_key_ranges_by_list(const ls_key_ranges *ranges, ls_sorted_keys keys, ls_key_span *spans) {
+    ls_key_span all = {0, keys.count};
     for (size_t i = 0; i < ranges->count; i++) {
         uint32_t range = ranges->order[i];
-        runs[range] = within(keys, all, get(&ranges->least, range), get(&ranges->greatest, range));
+        spans[range] = within(keys, all, get(&ranges->least, range), get(&ranges->greatest, range));
     }
 }
 
 /* A subtree: places [start, end) of `order`, and the keys that may lie in it. */
 typedef struct {
     size_t start, end;
-    ls_key_run run;
+    ls_key_span span;
 } subtree;
 
 /* A halving leaves at most one subtree waiting a level. */
@@ -87,11 +88,11 @@ void ls_key_ranges_link(const ls_key_ranges *ranges, uint32_t *last) {
     }
 }
 
-void ls_key_ranges_by_tree(const ls_key_ranges *ranges, ls_sorted_keys keys, ls_key_run *runs) {
+void ls_key_ranges_by_tree(const ls_key_ranges *ranges, ls_sorted_keys keys, ls_key_span *spans) {
     subtree waiting[2 * DEEPEST];
     size_t depth = 0;
     for (size_t i = 0; i < ranges->count; i++)
-        runs[ranges->order[i]] = (ls_key_run){0, 0};
+        spans[ranges->order[i]] = (ls_key_span){0, 0};
     waiting[depth++] = (subtree){0, ranges->count, {0, keys.count}};
     while (depth > 0) {
         subtree top = waiting[--depth];
@@ -100,14 +101,14 @@ void ls_key_ranges_by_tree(const ls_key_ranges *ranges, ls_sorted_keys keys, ls_
         size_t root = root_of(top.start, top.end);
         uint32_t range = ranges->order[root];
         /* All least keys below a root are at or after the first, all ends at or before the last. */
-        top.run = within(keys, top.run, get(&ranges->least, ranges->order[top.start]),
-                         get(&ranges->greatest, ranges->last[root]));
-        if (top.run.start == top.run.end)
+        top.span = within(keys, top.span, get(&ranges->least, ranges->order[top.start]),
+                          get(&ranges->greatest, ranges->last[root]));
+        if (top.span.start == top.span.end)
             continue;
-        runs[range] =
-            within(keys, top.run, get(&ranges->least, range), get(&ranges->greatest, range));
-        waiting[depth++] = (subtree){top.start, root, top.run};
-        waiting[depth++] = (subtree){root + 1, top.end, top.run};
+        spans[range] =
+            within(keys, top.span, get(&ranges->least, range), get(&ranges->greatest, range));
+        waiting[depth++] = (subtree){top.start, root, top.span};
+        waiting[depth++] = (subtree){root + 1, top.end, top.span};
     }
 }
 

@@ -1,5 +1,5 @@
 /* Which keys lie in which of many [least, greatest] ranges. Keys are asked in sorted order, where the
- * keys of a range are one run: the answer is two numbers a range, however many keys and hits there
+ * keys of a range are one span: the answer is two numbers per range, however many keys and hits there
  * are. docs/decisions/0011-key-ranges-are-runs.md. */
 #ifndef LS_KEY_RANGES_H
 #define LS_KEY_RANGES_H
@@ -16,7 +16,7 @@ typedef struct {
 /* Keys [start, end) in sorted order. */
 typedef struct {
     size_t start, end;
-} ls_key_run;
+} ls_key_span;
 
 /* The ranges, and an interval tree over them in arrays: `order` sorts them by least key, the root is
  * the one in the middle, and its subtrees are the halves beside it. `last` has for each place the range
@@ -31,11 +31,11 @@ typedef struct {
 /* Fills `last`, of `count` places, from the other members. REQUIRES: `order` ascends by least key. */
 void ls_key_ranges_link(const ls_key_ranges *ranges, uint32_t *last);
 
-/* runs[r] = the keys in range r, for all ranges in `order`: one by one, and by descending the tree with
- * all keys at once. A run without keys is [0, 0).
+/* spans[r] = the keys in range r, for all ranges in `order`: one by one, and by descending the tree with
+ * all keys at once. A span without keys is [0, 0).
  * REQUIRES: ls_column_get is LS_OK for all keys and ends; count <= 2^32 - 1. */
-void ls_key_ranges_by_list(const ls_key_ranges *ranges, ls_sorted_keys keys, ls_key_run *runs);
-void ls_key_ranges_by_tree(const ls_key_ranges *ranges, ls_sorted_keys keys, ls_key_run *runs);
+void ls_key_ranges_by_list(const ls_key_ranges *ranges, ls_sorted_keys keys, ls_key_span *spans);
+void ls_key_ranges_by_tree(const ls_key_ranges *ranges, ls_sorted_keys keys, ls_key_span *spans);
 
 /* Whether text in UTF-8 has a character from U+E000 on. Java orders these by UTF-16 units, which puts
  * those above U+FFFF before the others; two texts of which one has none of them it orders as bytes do. */

@@ -46,7 +46,7 @@ ls_status ls_keys_write(const ls_key_field *field, const ls_column *values, size
                         ls_key_target *target);
 
 /* Whether all values have exactly `width` bytes, so that they lie in memory like fixed ones;
- * otherwise *bad is the first that has not. */
+ * otherwise *bad is the first that does not. */
 ls_status ls_keys_check_width(const ls_column *keys, size_t width, size_t *bad);
 
 /* Reads a field that is not nullable, of keys of one size. */

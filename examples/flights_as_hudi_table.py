@@ -155,7 +155,7 @@ def check_in_spark(table: HudiTable, files: dict[str, Path], folder: Path) -> No
     assert same_in_spark(found, corrected)
     print(f"Spark reads {found.count():,} flights: equal to Spark SQL over the schedule")
 
-    # The delay of each flight of the schedule; null of those that the table has not any more.
+    # The delay of each flight of the schedule; null for those that are no longer in the table.
     schedule = spark.sql(f"SELECT {', '.join(ROW)} FROM schedule")
     delays = lookup_join(schedule, folder / "flights.store", on=ROW).cache()
     wanted = spark.sql(

@@ -1,4 +1,4 @@
-"""Look up a million keys a call in small sorted files, built once from columnar data."""
+"""Look up a million keys per call in small sorted files, built once from columnar data."""
 
 import lookupstore._built  # noqa: F401  (before what a missing extension would break)
 from lookupstore._version import __version__

@@ -14,7 +14,7 @@ def check_built(package: Path) -> None:
         package: the folder of the package.
 
     Raises:
-        ImportError: one has not; says what to run.
+        ImportError: one lacks it; the error says what to run.
     """
     if not (package / "arrow" / "_binary.pyx").exists():
         return

@@ -143,7 +143,7 @@ def write_tables(data: Path, folder: Path) -> dict[str, Path]:
 
 
 class _Demo(abc.ABC):
-    """Build three stores, join, check: the parts that both ways share."""
+    """A demo of three stores, joins and their check: the parts that both ways share."""
 
     how = ""
     rival = ""
@@ -192,7 +192,7 @@ class _Demo(abc.ABC):
 
 
 class _ArrowDemo(_Demo):
-    """Build and look up in this process; check with Arrow's own hash join."""
+    """The demo in this process, checked with Arrow's own hash join."""
 
     how = "lookupstore"
     rival = "Arrow's Table.join"
@@ -230,7 +230,7 @@ class _ArrowDemo(_Demo):
 
 
 class _SparkDemo(_Demo):
-    """Build and join on Spark executors; check with Spark SQL."""
+    """The demo on Spark executors, checked with Spark SQL."""
 
     how = "lookupstore on Spark"
     rival = "Spark SQL"
@@ -289,7 +289,7 @@ class _SparkDemo(_Demo):
 
 
 class _Show:
-    """Print what happens, for people."""
+    """Output for people who watch the demo."""
 
     def __init__(self) -> None:
         width = None if sys.stdout.isatty() else 200

@@ -13,13 +13,13 @@ Bars = Callable[[str, "int | None"], Advance]
 
 
 def is_watched() -> bool:
-    """Return whether somebody sees a bar: standard error is a terminal."""
+    """Return whether a bar would be seen: standard error is a terminal."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
 @contextmanager
 def progress_bars(show: bool | None = None) -> Iterator[Bars | None]:
-    """Yield a function that opens progress bars, or None when nobody would see them.
+    """Yield a function that opens progress bars, or None where they would not be seen.
 
     `show=None` shows bars if standard error is a terminal.
 

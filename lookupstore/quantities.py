@@ -30,7 +30,7 @@ def bytes_of(size: Size, argument: str, *, least: int = 0) -> int:
 
     Raises:
         TypeError: neither a whole number nor a text.
-        ValueError: a text that is no size, or one below `least`.
+        ValueError: a text that is not a size, or one below `least`.
 
     >>> bytes_of("2 MiB", "memory"), bytes_of("1.5GB", "memory"), bytes_of(7, "memory")
     (2097152, 1500000000, 7)
@@ -65,7 +65,7 @@ def seconds_of(duration: Duration, argument: str) -> float:
 
     Raises:
         TypeError: neither a number nor a timedelta nor a text.
-        ValueError: a text that is no time, or a negative one.
+        ValueError: a text that is not a time, or a negative one.
 
     >>> seconds_of("1.5h", "retain"), seconds_of(timedelta(days=1), "retain")
     (5400.0, 86400.0)

@@ -33,7 +33,7 @@ KEY, SECRET, BUCKET = "TESTKEYTESTKEY", "TESTSECRETTESTSECRET", "bucket"
 
 @dataclass(frozen=True)
 class ObjectStore:
-    """Address a server whose bucket is a local folder.
+    """A server whose bucket is a local folder.
 
     Attributes:
         folder: of the bucket: a file put there is an object.
@@ -155,7 +155,7 @@ def _wait_for(address: str) -> None:
 
 @dataclass(frozen=True)
 class Request:
-    """Describe what a client asked for.
+    """What a client asked for.
 
     Attributes:
         number: of the request, from 0.
@@ -187,7 +187,7 @@ SLOW_DOWN = (
 
 
 class Proxy:
-    """Count the requests to a server, spoil some of its answers, and write in its place."""
+    """A proxy that counts requests, spoils some answers, and writes in place of the server."""
 
     def __init__(self, server: ObjectStore) -> None:
         self.server = server

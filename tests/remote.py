@@ -22,11 +22,11 @@ KINDS = ("s3", "hdfs")
 
 
 class Killed(BaseException):
-    """Stand for the death of the process: whatever is tried after it fails, too."""
+    """A stand-in for the death of the process: whatever is tried after it fails, too."""
 
 
 class Remote(fs.FileSystemHandler):
-    """Serve a local folder, and do what a test asks for.
+    """A server of a local folder that does what a test asks for.
 
     Attributes:
         done: operations, each with its path.
@@ -144,7 +144,7 @@ class Remote(fs.FileSystemHandler):
 
 
 class _Object(io.BytesIO):
-    """Be an object that is there when it is closed."""
+    """An object that is there when it is closed."""
 
     def __init__(self, remote: Remote, path: str, real: str) -> None:
         super().__init__()
@@ -162,7 +162,7 @@ class _Object(io.BytesIO):
 
 
 class FaultyDisk:
-    """Stand for `os` where files of a local store are named: count, fail or die."""
+    """A stand-in for `os` where files of a local store are named: it counts, fails or dies."""
 
     STEPS = ("mkdir", "link", "rename", "replace", "unlink", "rmdir", "fsync", "makedirs")
 

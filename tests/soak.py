@@ -85,7 +85,7 @@ def table_of(version: int) -> pa.Table:
 
 @dataclass
 class Found:
-    """Say what one process has seen."""
+    """What one process has seen."""
 
     calls: Counter[str] = field(default_factory=Counter)
     versions: dict[str, int] = field(default_factory=dict)  # by the id of the store
@@ -122,7 +122,7 @@ def replace(path: str, published: str, end: float, interval: float) -> Found:
 
 
 class Readers:
-    """Read one store with several threads, which open it anew from time to time."""
+    """Threads that read one store, and open it anew from time to time."""
 
     def __init__(self, path: str, published: str, end: float, seed: int) -> None:
         self.path = path

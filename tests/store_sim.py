@@ -76,12 +76,12 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 class InjectedError(OSError):
-    """Say that an operation failed because the simulation wanted it to."""
+    """An error of an operation that failed because the simulation wanted it to."""
 
 
 @dataclass(eq=False)
 class Actor:
-    """Name who publishes, expires or reads.
+    """Who publishes, expires or reads.
 
     Attributes:
         name: of the actor.
@@ -108,7 +108,7 @@ class Actor:
 
 
 class Steps:
-    """Let one actor at a time go on, in an order that a seed draws.
+    """Steps of actors, one at a time, in an order that a seed draws.
 
     Attributes:
         random: draws; who asks others makes runs that nobody can repeat.
@@ -339,7 +339,7 @@ class _Bucket(_Place, RemoteFolder):
 
 
 class _System:
-    """Stand for `os`, and for `open`, where files of a local store are named.
+    """A stand-in for `os`, and for `open`, where files of a local store are named.
 
     Files are real ones, in memory; sizes and times are those of the simulation.
     """
@@ -410,7 +410,7 @@ class _System:
 
 
 class _Files:
-    """Stand for the open files of a version: all are there, or the error says what that means."""
+    """A stand-in for the open files of a version: all are there, or an error says why not."""
 
     def __init__(self, location: Location, manifest: Manifest, *_: Any) -> None:
         for file in manifest.files:
@@ -420,7 +420,7 @@ class _Files:
 
 @dataclass
 class Removed:
-    """Remember a version that was removed by others than its publisher.
+    """A version that was removed by others than its publisher.
 
     Attributes:
         name: of the version.
@@ -437,7 +437,7 @@ class Removed:
 
 @dataclass
 class Report:
-    """Say what came of a seed.
+    """What came of a seed.
 
     Attributes:
         seed: of the run.
@@ -459,7 +459,7 @@ class Report:
 
 
 class Simulation:
-    """Let actors meet at one store as a seed says.
+    """Actors who meet at one store as a seed says.
 
     Args:
         seed: of everything.

@@ -33,7 +33,7 @@ ROWS = pa.table({"id": list(MODEL), "v": list(MODEL.values())})
 
 
 class SlowRemote(Remote):
-    """Serve a folder late, and count how many requests wait at once."""
+    """A server that is late, and counts how many requests wait at once."""
 
     waiting = most = 0
     delay = 0.0
@@ -324,7 +324,7 @@ def test_room_is_shared_when_it_gets_short(remote: SlowRemote, tmp_path: Path, s
             store.share_room()
             if shared:
                 wait_until(partial(all_unused, residency))
-                residency.hold(fs.LocalFileSystem(), "x", **needed).close()
+                residency.pin(fs.LocalFileSystem(), "x", **needed).close()
             else:
                 assert not all_unused(residency)
             check(store, rng)

@@ -371,7 +371,7 @@ def test_a_prefix_is_whole_and_starts_with_is_not(tmp_path: Path) -> None:
     said = run("scan", tmp_path / "store", "--prefix", "eu,x").stderr
     assert "give --prefix 'eu' --starts-with 'x'" in said
     help_text = " ".join(run("scan", "--help").stdout.split())
-    assert "First fields of the keys wanted, each whole." in help_text
+    assert "Whole values of the first key fields." in help_text
 
 
 def test_scan_gives_exact_arrow(store: Path) -> None:

@@ -129,7 +129,7 @@ def test_more_files_than_a_process_may_open(kind: str, tmp_path: Path) -> None:
 
 
 class Files(descriptors.Holder):
-    """Stand for files that are open, some of which are never given back."""
+    """A stand-in for files that are open, some of which are never given back."""
 
     def __init__(self, stays: bool = False) -> None:
         self.stays = stays

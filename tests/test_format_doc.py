@@ -112,7 +112,7 @@ def block_of(file: bytes, offset: int, size: int, native: bool) -> list[tuple[by
 
 
 def rate(m: float) -> float:
-    """Return the rate of false positives of a split-block filter with m keys a block."""
+    """Return the rate of false positives of a split-block filter with m keys per block."""
     if m > 600:
         return 1.0  # nearly so, and exp(-m) has no digits left
     chances = [math.exp(-m)]

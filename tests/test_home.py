@@ -96,7 +96,7 @@ def test_a_home_folder_that_cannot_be_written(
     assert str(expected) in said
     host_folder._temporary_folder.cache_clear()
     expected.chmod(0o755)  # others may have put something there
-    with pytest.raises(PermissionError, match="set LOOKUPSTORE_CACHE to a folder") as caught:
+    with pytest.raises(PermissionError, match="LOOKUPSTORE_CACHE to a writable folder") as caught:
         _ = Residency().folder
     assert caught.value.filename == str(expected)
 
@@ -105,7 +105,9 @@ def test_a_cache_folder_below_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     (tmp_path / "file").touch()
     monkeypatch.setenv("LOOKUPSTORE_CACHE", str(tmp_path / "file" / "cache"))
     host = host_folder.HostFolder(None, quota=1 << 20)
-    with pytest.raises(NotADirectoryError, match="set LOOKUPSTORE_CACHE to one that can") as caught:
+    with pytest.raises(
+        NotADirectoryError, match="LOOKUPSTORE_CACHE to a writable folder"
+    ) as caught:
         host.locked().__enter__()
     assert caught.value.filename == str(tmp_path / "file" / "cache")
 

@@ -83,9 +83,9 @@ def test_names_against_what_the_system_makes_of_them(tmp_path: Path, seed: int) 
 @pytest.mark.parametrize("kind", KINDS)
 def test_names_are_looked_at_everywhere(tmp_path: Path, kind: str) -> None:
     location = Remote(tmp_path, kind).location()
-    with pytest.raises(FormatError, match="no name of a place"):
+    with pytest.raises(FormatError, match="not the name of a place"):
         location.write("data/../../x", [b""])
-    with pytest.raises(FormatError, match="no name of a place"):
+    with pytest.raises(FormatError, match="not the name of a place"):
         location.delete("../x")
 
 
@@ -312,7 +312,7 @@ OWN_PLACES = {
     "storage.lock_file": "the path that `Location.resolve` gave it",
     "hostcache.folder": "the cache folder, which is the host's own",
     "hostcache.copy": "the same",
-    "hostcache.made": "the same",
+    "hostcache.lookup_files": "the same",
     "hostcache.cache": "the same",
     "hostcache.recode": "the same",
     "storage.remote_file": "the same",

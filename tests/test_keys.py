@@ -876,7 +876,7 @@ def test_bounds_and_prefixes_of_the_impossible():
     with pytest.raises(ValueError, match=r"leave the last one out of prefix"):
         schema.encode_prefix((1, "x"), "y")
     for bad in (["x"], {"a": 1}):
-        refused = r"is no key; give a tuple .*: \(a, b\)"
+        refused = r"is not a key; give a tuple .*: \(a, b\)"
         with pytest.raises(TypeError, match=refused):
             schema.encode_prefix(bad)
         with pytest.raises(TypeError, match=refused):

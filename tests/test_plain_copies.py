@@ -277,7 +277,7 @@ def test_a_version_that_is_removed_goes_on_answering(
         assert is_plain(store)
         shutil.rmtree(path)
         check(store, rng)
-        store._files.let_go()
+        store._files.release()
         for one in plain(copies):
             one.unlink()
         check(store, rng)
@@ -294,7 +294,7 @@ def test_copies_give_way_to_others(copies: Path, tmp_path: Path, seed: int) -> N
         check(store, rng)
         store.share_room()
         small = Residency(copies, quota=size * 3 // 2)
-        small.made.make("0" * 32, size, lambda path, room: Path(path).write_bytes(b"x"))
+        small.lookup_files.make("0" * 32, size, lambda path, room: Path(path).write_bytes(b"x"))
         assert len(plain(copies)) < 2
         check(store, rng)
 

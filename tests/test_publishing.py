@@ -261,7 +261,7 @@ def test_folders_that_another_build_removes(tmp_path, monkeypatch, times):
         make(Location(tmp_path / "s"), 1)
         assert value_of(Location(tmp_path / "s")) == 1
     else:
-        with pytest.raises(CommitConflictError, match="others removed its folder"):
+        with pytest.raises(CommitConflictError, match="another process removed its folder"):
             make(Location(tmp_path / "s"), 1)
         assert os.listdir(tmp_path) == []
 

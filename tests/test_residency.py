@@ -33,7 +33,7 @@ import lookupstore
 from lookupstore.errors import ClosedError, CorruptionError, DiskQuotaError, LookupStoreError
 from lookupstore.hostcache import chunk_map as chunks
 from lookupstore.hostcache import copy as local_copy
-from lookupstore.hostcache.cache import Copy, Residency, _open_copies
+from lookupstore.hostcache.cache import PinnedCopy, Residency, _open_copies
 from lookupstore.sst import Reader, Writer
 from lookupstore.sst.cache import BlockCache
 from lookupstore.storage import remote_file as remote
@@ -91,9 +91,11 @@ def no_download(copy: local_copy.LocalCopy) -> None:
     pass
 
 
-def hold(residency: Residency, store: ObjectStore, name: str = "a.sst", timeout: float = 5) -> Copy:
+def pin(
+    residency: Residency, store: ObjectStore, name: str = "a.sst", timeout: float = 5
+) -> PinnedCopy:
     content = (store.folder / name).read_bytes()
-    return residency.hold(
+    return residency.pin(
         store.filesystem(timeout),
         f"bucket/{name}",
         nbytes=len(content),
@@ -102,7 +104,7 @@ def hold(residency: Residency, store: ObjectStore, name: str = "a.sst", timeout:
     )
 
 
-def opened(copy: Copy) -> Reader:
+def opened(copy: PinnedCopy) -> Reader:
     return Reader(copy.path, fill=copy.fill, cache=BlockCache(1 << 20))
 
 
@@ -129,17 +131,17 @@ def test_lookups_before_and_after_the_download(
     content = (proxy.store.folder / name).read_bytes()
     with monkeypatch.context() as patched:
         patched.setattr(local_copy.LocalCopy, "download", no_download)
-        copy = hold(residency, proxy.store, name)
+        copy = pin(residency, proxy.store, name)
         reader = opened(copy)
         for key in [*rng.sample(sorted(MODEL)[: COUNT // 4], 5), b"x"]:
             assert reader.get(key) == value_of(key)
-        assert not copy.resident
+        assert not copy.complete
         assert 0 < proxy.nbytes < len(content)
         assert copy.counts.bytes == proxy.nbytes
         assert files_of(residency) == {".sst", ".map"}
     inode = os.stat(copy.path).st_ino
     assert copy.wait(60)
-    assert copy.resident
+    assert copy.complete
     assert Path(copy.path).read_bytes() == content
     assert os.stat(copy.path).st_ino == inode
     assert files_of(residency) == {".sst"}
@@ -148,11 +150,11 @@ def test_lookups_before_and_after_the_download(
 
 
 def test_a_copy_that_is_there_is_not_fetched_again(residency: Residency, proxy: Proxy) -> None:
-    with hold(residency, proxy.store) as copy:
+    with pin(residency, proxy.store) as copy:
         assert copy.wait(60)
     asked = len(proxy.requests)
-    with hold(Residency(residency.folder), proxy.store) as copy:
-        assert copy.resident
+    with pin(Residency(residency.folder), proxy.store) as copy:
+        assert copy.complete
         check_answers(opened(copy), random.Random(1))
     assert len(proxy.requests) == asked
 
@@ -160,10 +162,10 @@ def test_a_copy_that_is_there_is_not_fetched_again(residency: Residency, proxy: 
 def test_the_content_is_the_name(residency: Residency, store: ObjectStore) -> None:
     """Two objects of one content are one copy, whatever they are called."""
     (store.folder / "b.sst").write_bytes((store.folder / "a.sst").read_bytes())
-    with hold(residency, store) as copy, hold(residency, store, "b.sst") as other:
+    with pin(residency, store) as copy, pin(residency, store, "b.sst") as other:
         assert copy.path == other.path
         assert copy.wait(60)
-        assert other.resident
+        assert other.complete
 
 
 def test_what_is_here_is_told_without_a_copy(
@@ -171,25 +173,25 @@ def test_what_is_here_is_told_without_a_copy(
 ) -> None:
     content = (proxy.store.folder / "a.sst").read_bytes()
     nbytes, xxh64 = len(content), xxhash.xxh64_hexdigest(content)
-    assert residency.resident(nbytes=nbytes, xxh64=xxh64) == (False, 0)
+    assert residency.coverage(nbytes=nbytes, xxh64=xxh64) == (False, 0)
     assert not os.path.exists(residency.folder)
     with monkeypatch.context() as patched:
         patched.setattr(local_copy.LocalCopy, "download", no_download)
-        copy = hold(residency, proxy.store)
-        assert residency.resident(nbytes=nbytes, xxh64=xxh64) == (False, 0)
+        copy = pin(residency, proxy.store)
+        assert residency.coverage(nbytes=nbytes, xxh64=xxh64) == (False, 0)
         copy.fill([(0, 10), (20 * chunks.CHUNK_BYTES, 10)])
-        assert residency.resident(nbytes=nbytes, xxh64=xxh64) == (False, proxy.nbytes)
+        assert residency.coverage(nbytes=nbytes, xxh64=xxh64) == (False, proxy.nbytes)
     # A process that opened and closed the map would lose its claims to another one.
     assert copy.fill.chunks is not None
     assert copy.fill.chunks.claim([3]) == [3]
-    residency.resident(nbytes=nbytes, xxh64=xxh64)
+    residency.coverage(nbytes=nbytes, xxh64=xxh64)
     code = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+b'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
     path = copy.path.replace(".sst", ".map")
     other = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True)
     assert "BlockingIOError" in other.stderr
-    copy.fill.chunks.release([3])
+    copy.fill.chunks.give_back([3])
     assert copy.wait(60)
-    assert residency.resident(nbytes=nbytes, xxh64=xxh64) == (True, nbytes)
+    assert residency.coverage(nbytes=nbytes, xxh64=xxh64) == (True, nbytes)
 
 
 def test_a_batch_asks_for_its_chunks_at_once(
@@ -197,7 +199,7 @@ def test_a_batch_asks_for_its_chunks_at_once(
 ) -> None:
     monkeypatch.setattr(local_copy.LocalCopy, "download", no_download)
     monkeypatch.setattr(local_copy, "GAP_CHUNKS", 0)
-    copy = hold(residency, proxy.store)
+    copy = pin(residency, proxy.store)
     reader = opened(copy)
     proxy.delay = 0.2
     before = len(proxy.gets)
@@ -213,7 +215,7 @@ def test_small_gaps_are_read_and_kept(
     residency: Residency, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local_copy.LocalCopy, "download", no_download)
-    with hold(residency, proxy.store) as copy:
+    with pin(residency, proxy.store) as copy:
         size = chunks.CHUNK_BYTES
         copy.fill([(0, 10), (3 * size, 10), (20 * size, 10)])
         assert sorted((each.start, each.size) for each in proxy.gets) == [
@@ -239,10 +241,10 @@ def test_a_download_stands_back_for_lookups(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_closed_copy(residency: Residency, store: ObjectStore) -> None:
-    copy = hold(residency, store)
+    copy = pin(residency, store)
     copy.close()
     copy.close()
-    for use in (lambda: copy.fill, lambda: copy.resident, copy.wait, lambda: copy.counts):
+    for use in (lambda: copy.fill, lambda: copy.complete, copy.wait, lambda: copy.counts):
         with pytest.raises(ClosedError, match=r"s3://\*\*\*@bucket/a\.sst"):
             use()
 
@@ -251,12 +253,12 @@ def test_a_copy_whose_file_is_being_closed_is_not_given_out(
     residency: Residency, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was, to a thread that asked between the close and the end of the object."""
-    copy = hold(residency, store)
+    copy = pin(residency, store)
     assert copy.wait()
-    (held,) = open_copies(copy.path)
-    held.join(60)  # the thread of the download has it, too
-    file = held.descriptor
-    del held
+    (pinned,) = open_copies(copy.path)
+    pinned.join(60)  # the thread of the download has it, too
+    file = pinned.descriptor
+    del pinned
     seen = []
 
     def closing(descriptor: int) -> None:
@@ -271,12 +273,12 @@ def test_a_copy_whose_file_is_being_closed_is_not_given_out(
 
 
 def open_copies(path: str) -> list[local_copy.LocalCopy]:
-    return [held for held in _open_copies.values() if held.path == path]
+    return [pinned for pinned in _open_copies.values() if pinned.path == path]
 
 
 def test_a_download_stops_when_nobody_uses_the_copy(residency: Residency, proxy: Proxy) -> None:
     proxy.delay = 0.3
-    copy = hold(residency, proxy.store)
+    copy = pin(residency, proxy.store)
     while not proxy.gets:
         time.sleep(0.01)
     size = copy.nbytes
@@ -286,7 +288,7 @@ def test_a_download_stops_when_nobody_uses_the_copy(residency: Residency, proxy:
     assert 0 < proxy.nbytes < size
     proxy.delay = 0
     before = proxy.nbytes
-    with hold(residency, proxy.store) as copy:
+    with pin(residency, proxy.store) as copy:
         assert copy.wait(60)
         assert proxy.nbytes - before < copy.nbytes, "it went on where it had stopped"
 
@@ -297,12 +299,12 @@ def test_threads_share_a_copy(residency: Residency, proxy: Proxy, seed: int) -> 
 
     def work(number: int) -> None:
         try:
-            with hold(residency, proxy.store) as copy:
+            with pin(residency, proxy.store) as copy:
                 check_answers(opened(copy), random.Random(seed + number))
         except BaseException as error:
             failed.append(error)
 
-    with hold(residency, proxy.store) as copy:
+    with pin(residency, proxy.store) as copy:
         threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
         for thread in threads:
             thread.start()
@@ -348,7 +350,7 @@ def test_processes_fetch_each_chunk_once(residency: Residency, proxy: Proxy) -> 
     code = """
 print("ready", flush=True)
 sys.stdin.readline()
-with t.hold(Residency(cache, quota=100 << 20), store) as copy:
+with t.pin(Residency(cache, quota=100 << 20), store) as copy:
     reader = t.opened(copy)
     quarter = t.COUNT // 4
     for key in sorted(t.MODEL)[int(seed) * quarter : (int(seed) + 1) * quarter : 300]:
@@ -376,7 +378,7 @@ with t.hold(Residency(cache, quota=100 << 20), store) as copy:
 
 def test_a_downloader_that_is_killed(residency: Residency, proxy: Proxy, seed: int) -> None:
     code = """
-copy = t.hold(Residency(cache, quota=100 << 20), store)
+copy = t.pin(Residency(cache, quota=100 << 20), store)
 time.sleep(60)
 """
     proxy.delay = 0.1
@@ -386,12 +388,12 @@ time.sleep(60)
         assert child.poll() is None, child.communicate()
         time.sleep(0.01)
     # Here another one waits for the download of the first.
-    copy = hold(residency, proxy.store)
+    copy = pin(residency, proxy.store)
     assert not copy.wait(0.05)
     os.kill(child.pid, signal.SIGKILL)
     child.communicate()
     before = proxy.nbytes
-    assert not copy.resident
+    assert not copy.complete
     check_answers(opened(copy), random.Random(seed))
     assert copy.wait(60)
     assert Path(copy.path).read_bytes() == (proxy.store.folder / "a.sst").read_bytes()
@@ -427,7 +429,7 @@ def test_a_child_of_fork_uses_the_copy_of_its_parent(
 ) -> None:
     """Also while its parent downloads, and when its parent does not."""
     proxy.delay = 0.03
-    copy = hold(residency, proxy.store)
+    copy = pin(residency, proxy.store)
     reader = opened(copy)
 
     def work() -> None:
@@ -444,7 +446,7 @@ def test_a_child_of_fork_takes_a_download_over(
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(local_copy.LocalCopy, "download", no_download)
-        copy = hold(residency, proxy.store)
+        copy = pin(residency, proxy.store)
         reader = opened(copy)
         check_answers(reader, random.Random(seed), 1)
 
@@ -452,13 +454,13 @@ def test_a_child_of_fork_takes_a_download_over(
         assert copy.wait(20)
 
     assert in_child(work) == 0
-    assert copy.resident
+    assert copy.complete
     assert proxy.nbytes == copy.nbytes
 
 
 def test_a_child_of_fork_goes_on_where_its_parent_stops(residency: Residency, proxy: Proxy) -> None:
     proxy.delay = 0.2
-    copy = hold(residency, proxy.store)
+    copy = pin(residency, proxy.store)
     while not proxy.gets:
         time.sleep(0.01)
     threading.Timer(0.3, copy.close).start()
@@ -467,8 +469,8 @@ def test_a_child_of_fork_goes_on_where_its_parent_stops(residency: Residency, pr
         assert copy.wait(20)
 
     assert in_child(work) == 0
-    with hold(residency, proxy.store) as copy:
-        assert copy.resident
+    with pin(residency, proxy.store) as copy:
+        assert copy.complete
 
 
 def test_a_fork_while_a_request_does_not_end(
@@ -477,7 +479,7 @@ def test_a_fork_while_a_request_does_not_end(
     """The child says so. It would hang in the client, whose locks nobody gives back."""
     monkeypatch.setattr(remote, "FORK_WAIT", 0.2)
     proxy.fault = lambda request: "stall" if request.size else "ok"
-    copy = hold(residency, proxy.store, timeout=30)
+    copy = pin(residency, proxy.store, timeout=30)
     while not proxy.gets:
         time.sleep(0.01)
 
@@ -515,7 +517,7 @@ class OneProcess:
 
 
 class ShortReads(OneProcess):
-    """Give less than was asked for, some times."""
+    """Reads that give less than was asked for, some times."""
 
     def __init__(self, times: int) -> None:
         super().__init__()
@@ -555,7 +557,7 @@ def test_a_child_of_fork_does_not_keep_the_locks_of_its_parent(
     residency: Residency, proxy: Proxy
 ) -> None:
     proxy.delay = 0.05
-    copy = hold(residency, proxy.store)
+    copy = pin(residency, proxy.store)
     while not proxy.gets:
         time.sleep(0.01)
     pid = os.fork()
@@ -564,7 +566,7 @@ def test_a_child_of_fork_does_not_keep_the_locks_of_its_parent(
         os._exit(0)
     try:
         assert copy.wait(30)
-        with hold(residency, proxy.store, "z.sst") as other:
+        with pin(residency, proxy.store, "z.sst") as other:
             assert other.wait(30)
     finally:
         os.kill(pid, signal.SIGKILL)
@@ -585,10 +587,10 @@ def test_claims_keep_threads_and_processes_apart(tmp_path: Path) -> None:
     assert one.claim_download()
     assert in_child(other) == 0
     one.mark(1, 2)
-    one.release([1, 2, 3])
+    one.give_back([1, 2, 3])
     assert one.missing() == [0, 3, 4, 5, 6, 7, 8, 9]
     assert one.claim([1, 2, 3, 5]) == [3]
-    one.release_download()
+    one.end_download()
 
     def after() -> None:
         assert one.claim_download()
@@ -608,13 +610,13 @@ def test_the_least_recently_used_goes_first(
     residency = Residency(tmp_path / "copies", quota=3 * size + (100 << 10))
     paths = []
     for number in range(3):
-        with hold(residency, store, f"{number}.sst") as copy:
+        with pin(residency, store, f"{number}.sst") as copy:
             assert copy.wait(60)
             paths.append(copy.path)
         time.sleep(0.02)
-    with hold(residency, store, "0.sst"):
+    with pin(residency, store, "0.sst"):
         pass
-    with hold(residency, store, "3.sst") as copy:
+    with pin(residency, store, "3.sst") as copy:
         assert copy.wait(60)
         assert [os.path.exists(path) for path in [*paths, copy.path]] == [True, False, True, True]
         assert residency.used <= residency.quota
@@ -626,27 +628,27 @@ def test_what_is_in_use_stays(tmp_path: Path, proxy: Proxy, seed: int) -> None:
         make_object(proxy.store.folder / f"{number}.sst", number)
     size = (proxy.store.folder / "0.sst").stat().st_size
     residency = Residency(tmp_path / "copies", quota=3 * size + (100 << 10))
-    held = hold(residency, proxy.store, "0.sst")
-    with hold(residency, proxy.store, "1.sst") as closed:
+    pinned = pin(residency, proxy.store, "0.sst")
+    with pin(residency, proxy.store, "1.sst") as closed:
         reader = opened(closed)
     code = """
-copy = t.hold(Residency(cache, quota=100 << 20), store, "2.sst")
-print("held", flush=True)
+copy = t.pin(Residency(cache, quota=100 << 20), store, "2.sst")
+print("pinned", flush=True)
 sys.stdin.read()
 """
     child = start_child(code, proxy, residency, seed)
     assert child.stdout is not None
-    assert child.stdout.readline() == "held\n"
+    assert child.stdout.readline() == "pinned\n"
     before = len(proxy.requests)
     with pytest.raises(DiskQuotaError, match=rf"3\.sst.*{size} bytes.*are in use"):
-        hold(residency, proxy.store, "3.sst")
-    check_answers(opened(held), random.Random(seed), seed=0)
+        pin(residency, proxy.store, "3.sst")
+    check_answers(opened(pinned), random.Random(seed), seed=0)
     check_answers(reader, random.Random(seed), seed=1)
     child.kill()
     child.communicate()
-    with hold(residency, proxy.store, "3.sst") as copy:
+    with pin(residency, proxy.store, "3.sst") as copy:
         assert copy.wait(60), "the copy of the process that died went"
-    assert os.path.exists(held.path)
+    assert os.path.exists(pinned.path)
     assert len(proxy.requests) > before
     assert residency.used <= residency.quota
 
@@ -659,7 +661,7 @@ def test_a_disk_rounds_up_what_files_take(tmp_path: Path, seed: int) -> None:
         content = rng.randbytes(rng.choice([1, 4096, 4097, 8000]))
         path = tmp_path / f"{number}.bytes"
         path.write_bytes(content)
-        with residency.hold(
+        with residency.pin(
             fs.LocalFileSystem(),
             str(path),
             nbytes=len(content),
@@ -675,7 +677,7 @@ def test_a_file_larger_than_the_quota(tmp_path: Path, proxy: Proxy) -> None:
     residency = Residency(tmp_path / "copies", quota=1 << 20)
     size = (proxy.store.folder / "a.sst").stat().st_size
     with pytest.raises(DiskQuotaError) as caught:
-        hold(residency, proxy.store)
+        pin(residency, proxy.store)
     for part in (
         "s3://***@bucket/a.sst",
         str(size),
@@ -690,19 +692,19 @@ def test_a_file_larger_than_the_quota(tmp_path: Path, proxy: Proxy) -> None:
 
 def test_retention(tmp_path: Path, store: ObjectStore) -> None:
     residency = Residency(tmp_path / "copies", retention=timedelta(days=3))
-    with hold(residency, store) as used, hold(residency, store, "z.sst") as unused:
+    with pin(residency, store) as used, pin(residency, store, "z.sst") as unused:
         assert used.wait(60)
         assert unused.wait(60)
     old = time.time() - timedelta(days=4).total_seconds()
     for copy in (used, unused):
         os.utime(copy.path, (old, old))
     make_object(store.folder / "new.sst", 9)
-    with hold(residency, store), hold(residency, store, "new.sst"):
+    with pin(residency, store), pin(residency, store, "new.sst"):
         assert os.path.exists(used.path)
         assert not os.path.exists(unused.path)
     forever = Residency(tmp_path / "copies", retention=None)
     os.utime(used.path, (old, old))
-    with hold(forever, store, "z.sst"):
+    with pin(forever, store, "z.sst"):
         assert os.path.exists(used.path)
 
 
@@ -738,9 +740,9 @@ def test_defaults_come_from_the_environment(
 def test_arguments_of_hold(residency: Residency) -> None:
     local = fs.LocalFileSystem()
     with pytest.raises(ValueError, match="nbytes=0"):
-        residency.hold(local, "x", nbytes=0, xxh64="0" * 16)
+        residency.pin(local, "x", nbytes=0, xxh64="0" * 16)
     with pytest.raises(ValueError, match=r"xxh64='\.\./\.\./x'"):
-        residency.hold(local, "x", nbytes=1, xxh64="../../x")
+        residency.pin(local, "x", nbytes=1, xxh64="../../x")
 
 
 def test_other_files_of_the_folder_are_left_alone(tmp_path: Path, store: ObjectStore) -> None:
@@ -750,7 +752,7 @@ def test_other_files_of_the_folder_are_left_alone(tmp_path: Path, store: ObjectS
     size = (store.folder / "a.sst").stat().st_size
     residency = Residency(folder, quota=size + (40 << 10), retention=timedelta(0))
     for name in ("a.sst", "z.sst"):
-        with hold(residency, store, name) as copy:
+        with pin(residency, store, name) as copy:
             assert copy.wait(60)
     assert (folder / "mine.sst").stat().st_size == 1000
 
@@ -759,7 +761,7 @@ def test_other_files_of_the_folder_are_left_alone(tmp_path: Path, store: ObjectS
 
 
 class FullDisk:
-    """Stand for `os` in the module that writes: refuse bytes until copies were evicted."""
+    """A stand-in for `os` in the module that writes: it refuses bytes until copies were evicted."""
 
     def __init__(self, until: Callable[[], bool]) -> None:
         self.until = until
@@ -776,12 +778,12 @@ class FullDisk:
 def test_a_full_disk_is_relieved_by_eviction(
     residency: Residency, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with hold(residency, store, "z.sst") as unused:
+    with pin(residency, store, "z.sst") as unused:
         assert unused.wait(60)
     path = unused.path
     del unused
     monkeypatch.setattr(local_copy, "os", FullDisk(lambda: not os.path.exists(path)))
-    with hold(residency, store) as copy:
+    with pin(residency, store) as copy:
         check_answers(opened(copy), random.Random(1))
         assert copy.wait(60)
 
@@ -790,7 +792,7 @@ def test_a_full_disk_is_one_clear_error_and_no_more(
     residency: Residency, store: ObjectStore, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setattr(local_copy.LocalCopy, "download", no_download)
-    copy = hold(residency, store)
+    copy = pin(residency, store)
     reader = opened(copy)
     with monkeypatch.context() as patched:
         patched.setattr(local_copy, "os", FullDisk(lambda: False))
@@ -810,7 +812,7 @@ def test_a_real_full_disk(tmp_path: Path, store: ObjectStore, seed: int) -> None
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
         pytest.skip("only root may mount a small disk")
     try:
-        copy = hold(Residency(folder, quota=2 * size), store)
+        copy = pin(Residency(folder, quota=2 * size), store)
         reader = opened(copy)
         with pytest.raises(OSError, match="No space left"):
             copy.wait(60)
@@ -832,7 +834,7 @@ def test_a_real_full_disk(tmp_path: Path, store: ObjectStore, seed: int) -> None
 
 def test_a_complete_copy_whose_bits_rot(residency: Residency, proxy: Proxy, seed: int) -> None:
     rng = random.Random(seed)
-    with hold(residency, proxy.store) as copy:
+    with pin(residency, proxy.store) as copy:
         assert copy.wait(60)
     content = Path(copy.path).read_bytes()
     path = copy.path
@@ -842,7 +844,7 @@ def test_a_complete_copy_whose_bits_rot(residency: Residency, proxy: Proxy, seed
             file.seek(at)
             file.write(bytes([content[at] ^ 4]))
         before = proxy.nbytes
-        with hold(residency, proxy.store) as copy:
+        with pin(residency, proxy.store) as copy:
             assert opened(copy).get_many(list(MODEL)).to_pylist() == [*map(value_of, MODEL)]
         assert 0 < proxy.nbytes - before < 300_000
         assert Path(path).read_bytes() == content
@@ -853,12 +855,12 @@ def test_a_copy_of_another_size_is_fetched_again(
     residency: Residency, store: ObjectStore, seed: int
 ) -> None:
     for size in (0, 5000):
-        with hold(residency, store) as copy:
+        with pin(residency, store) as copy:
             assert copy.wait(60)
             path = copy.path
         del copy
         os.truncate(path, size)
-        with hold(residency, store) as copy:
+        with pin(residency, store) as copy:
             check_answers(opened(copy), random.Random(seed))
             assert copy.wait(60)
         del copy
@@ -873,7 +875,7 @@ def test_chunks_that_a_power_failure_took(
     rng = random.Random(seed)
     with monkeypatch.context() as patched:
         patched.setattr(local_copy.LocalCopy, "download", no_download)
-        with hold(residency, store) as copy:
+        with pin(residency, store) as copy:
             copy.fill([(0, copy.nbytes)])
             path, size = copy.path, copy.nbytes
         del copy
@@ -881,7 +883,7 @@ def test_chunks_that_a_power_failure_took(
             for at in [*rng.sample(range(size - 4096), 5), size - 4096]:
                 file.seek(at)
                 file.write(bytes(4096))
-        copy = hold(residency, store)
+        copy = pin(residency, store)
         if not waited:
             reader = opened(copy)
             assert reader.get_many(list(MODEL)).to_pylist() == [*map(value_of, MODEL)]
@@ -920,7 +922,7 @@ def test_an_object_store_that_fails_now_and_then(
     caplog.set_level(logging.INFO)
     rng = random.Random(seed)
     proxy.fault = faults(rng, 0.15, kind)
-    with hold(residency, proxy.store, timeout=0.5) as copy:
+    with pin(residency, proxy.store, timeout=0.5) as copy:
         check_answers(opened(copy), random.Random(seed))
         assert copy.wait(120)
         assert copy.counts.retries > 0 or kind == "slow"
@@ -937,7 +939,7 @@ def test_an_object_store_that_is_gone_for_a_while(
     residency: Residency, proxy: Proxy, seed: int
 ) -> None:
     proxy.fault = lambda request: "busy"
-    copy = hold(residency, proxy.store)
+    copy = pin(residency, proxy.store)
     with pytest.raises(OSError, match=r"s3://\*\*\*@bucket/a\.sst.*attempts") as caught:
         opened(copy)
     assert SECRET not in str(caught.value)
@@ -973,7 +975,7 @@ def test_a_transfer_that_goes_wrong_is_made_again(
         return "flip"
 
     proxy.fault = fault
-    with hold(residency, proxy.store) as copy:
+    with pin(residency, proxy.store) as copy:
         reader = opened(copy)
         for number in range(30):
             check_answers(reader, random.Random(seed + number), 1)
@@ -985,9 +987,9 @@ def test_a_transfer_that_goes_wrong_is_made_again(
 
 def test_a_download_that_comes_wrong_once(residency: Residency, proxy: Proxy) -> None:
     proxy.fault = lambda request: "flip" if request.start == 0 and request.number < 9 else "ok"
-    with hold(residency, proxy.store) as copy:
+    with pin(residency, proxy.store) as copy:
         assert copy.wait(60)
-        assert copy.resident
+        assert copy.complete
         assert Path(copy.path).read_bytes() == (proxy.store.folder / "a.sst").read_bytes()
         assert proxy.nbytes >= 2 * copy.nbytes
 
@@ -1013,7 +1015,7 @@ def test_an_object_of_another_size(
     residency: Residency, store: ObjectStore, change: Callable[[bytes], bytes]
 ) -> None:
     arguments = spoiled_object(store, change)
-    copy = residency.hold(**arguments)
+    copy = residency.pin(**arguments)
     for use in (lambda: opened(copy), lambda: copy.wait(60)):
         with pytest.raises(CorruptionError, match=rf"bad\.sst.*{arguments['nbytes']} bytes") as e:
             use()
@@ -1027,12 +1029,12 @@ def test_an_object_with_a_changed_bit(residency: Residency, store: ObjectStore, 
         arguments = spoiled_object(
             store, lambda content, at=at: content[:at] + bytes([content[at] ^ 1]) + content[at + 1:]
         )  # fmt: skip
-        with residency.hold(**arguments) as copy:
+        with residency.pin(**arguments) as copy:
             with pytest.raises(LookupStoreError, match=r"s3://\*\*\*@bucket/bad\.sst"):
                 opened(copy).get_many(list(MODEL))
             with pytest.raises(CorruptionError, match=r"bad\.sst.*XXH64"):
                 copy.wait(60)
-            assert not copy.resident
+            assert not copy.complete
             assert isinstance(copy.error, CorruptionError)
 
 
@@ -1043,7 +1045,7 @@ def test_another_good_file_in_the_place_of_an_object(
     make_object(store.folder / "other.sst", 77)
     other = (store.folder / "other.sst").read_bytes()
     arguments = spoiled_object(store, lambda content: other)
-    copy = residency.hold(**arguments)
+    copy = residency.pin(**arguments)
     with pytest.raises(CorruptionError, match=r"bad\.sst.*XXH64"):
         copy.wait(60)
     assert files_of(residency) == set()
@@ -1052,7 +1054,7 @@ def test_another_good_file_in_the_place_of_an_object(
 
 
 def test_an_object_that_is_not_there(residency: Residency, store: ObjectStore) -> None:
-    copy = residency.hold(
+    copy = residency.pin(
         store.filesystem(), "bucket/no.sst", nbytes=5, xxh64="0" * 16, uri=store.uri("no.sst")
     )
     with pytest.raises(FileNotFoundError, match=r"s3://\*\*\*@bucket/no\.sst"):
@@ -1062,7 +1064,7 @@ def test_an_object_that_is_not_there(residency: Residency, store: ObjectStore) -
 def test_a_uri_is_enough(residency: Residency, store: ObjectStore) -> None:
     filesystem, path = fs.FileSystem.from_uri(store.uri("a.sst"))
     content = (store.folder / "a.sst").read_bytes()
-    with residency.hold(
+    with residency.pin(
         filesystem, path, nbytes=len(content), xxh64=xxhash.xxh64_hexdigest(content)
     ) as copy:
         assert copy.wait(60)

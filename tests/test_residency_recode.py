@@ -15,9 +15,9 @@ import xxhash
 from pyarrow import fs
 
 from lookupstore.errors import CorruptionError
-from lookupstore.hostcache.cache import Copy, Residency
+from lookupstore.hostcache.cache import PinnedCopy, Residency
 from lookupstore.hostcache.folder import HostFolder, room_of
-from lookupstore.hostcache.made import MadeFiles, Room
+from lookupstore.hostcache.lookup_files import LookupFiles, Room
 from lookupstore.sst import Reader, Writer
 from lookupstore.sst.cache import BlockCache
 
@@ -48,9 +48,9 @@ def residency(tmp_path: Path) -> Iterator[Residency]:
         time.sleep(0.01)
 
 
-def hold(residency: Residency, path: Path, recode: bool = True) -> Copy:
+def pin(residency: Residency, path: Path, recode: bool = True) -> PinnedCopy:
     content = path.read_bytes()
-    return residency.hold(
+    return residency.pin(
         fs.LocalFileSystem(),
         str(path),
         nbytes=len(content),
@@ -60,7 +60,7 @@ def hold(residency: Residency, path: Path, recode: bool = True) -> Copy:
     )
 
 
-def opened(copy: Copy) -> Reader:
+def opened(copy: PinnedCopy) -> Reader:
     return Reader(copy.path, fill=copy.fill, cache=BlockCache(0))
 
 
@@ -71,14 +71,14 @@ def wait_until(it_is_so: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def wait_for_plain(copy: Copy) -> None:
+def wait_for_plain(copy: PinnedCopy) -> None:
     wait_until(lambda: copy.outdated)
 
 
 def test_a_compressed_copy_is_recoded(residency: Residency, source: Path, tmp_path: Path) -> None:
     with Writer(tmp_path / "p.sst") as writer:
         writer.put(b"k", b"v")
-    with hold(residency, source) as copy:
+    with pin(residency, source) as copy:
         assert not copy.recoded
         with opened(copy) as reader:
             before = reader.info
@@ -86,9 +86,9 @@ def test_a_compressed_copy_is_recoded(residency: Residency, source: Path, tmp_pa
             assert reader.get_many(list(MODEL)).to_pylist() == list(MODEL.values())
     path = copy.path
     del copy, reader
-    with hold(residency, source) as plain:
+    with pin(residency, source) as plain:
         assert plain.recoded
-        assert plain.resident
+        assert plain.complete
         assert plain.wait()
         assert not plain.outdated
         reader = opened(plain)
@@ -100,14 +100,14 @@ def test_a_compressed_copy_is_recoded(residency: Residency, source: Path, tmp_pa
             assert getattr(reader.info, name) == getattr(before, name)
     # It is marked a moment after the plain copy shows; whoever holds another copy then removes it.
     wait_until(lambda: os.stat(path).st_atime_ns == 0)
-    with hold(residency, tmp_path / "p.sst"):
+    with pin(residency, tmp_path / "p.sst"):
         assert not os.path.exists(path), "what was recoded is the first to go"
         content = source.read_bytes()
-        assert residency.resident(nbytes=len(content), xxh64=xxhash.xxh64_hexdigest(content)) == (
+        assert residency.coverage(nbytes=len(content), xxh64=xxhash.xxh64_hexdigest(content)) == (
             True,
             len(content),
         )
-    with hold(residency, source, recode=False) as copy:
+    with pin(residency, source, recode=False) as copy:
         assert not copy.recoded
         assert copy.wait(20)
         assert Path(copy.path).read_bytes() == source.read_bytes()
@@ -117,7 +117,7 @@ def test_a_plain_file_stays_what_it_is(residency: Residency, tmp_path: Path) -> 
     path = tmp_path / "p.sst"
     with Writer(path) as writer:
         writer.put_many(list(MODEL), list(MODEL.values()))
-    with hold(residency, path) as copy:
+    with pin(residency, path) as copy:
         assert copy.wait(20)
         time.sleep(0.3)
         assert not copy.outdated
@@ -125,7 +125,7 @@ def test_a_plain_file_stays_what_it_is(residency: Residency, tmp_path: Path) -> 
 
 def test_without_room_nothing_is_recoded(tmp_path: Path, source: Path, caplog: Any) -> None:
     residency = Residency(tmp_path / "copies", quota=1 << 20)
-    with hold(residency, source) as copy:
+    with pin(residency, source) as copy:
         assert copy.wait(20)
         until = time.monotonic() + 10
         while "x://z.sst: lookups stay slow" not in caplog.text:
@@ -143,7 +143,7 @@ def test_what_a_dead_recoder_left(residency: Residency, source: Path) -> None:
     with open(folder / "room", "xb") as file:
         file.truncate(30 << 20)
     assert residency.used >= 30 << 20
-    with hold(residency, source, recode=False):
+    with pin(residency, source, recode=False):
         assert not folder.exists()
         assert residency.used < 1 << 20
 
@@ -151,9 +151,9 @@ def test_what_a_dead_recoder_left(residency: Residency, source: Path) -> None:
 def test_a_plain_copy_whose_bits_rot(residency: Residency, source: Path, seed: int) -> None:
     """It cannot be repaired, so it goes, and the next one comes from the object."""
     rng = random.Random(seed)
-    with hold(residency, source) as copy:
+    with pin(residency, source) as copy:
         wait_for_plain(copy)
-    with hold(residency, source) as plain:
+    with pin(residency, source) as plain:
         size = os.path.getsize(plain.path)
         with open(plain.path, "r+b") as file:
             at = rng.randrange(size)
@@ -163,7 +163,7 @@ def test_a_plain_copy_whose_bits_rot(residency: Residency, source: Path, seed: i
             file.write(bytes([byte ^ 1]))
         with pytest.raises(CorruptionError, match=r"x://z\.sst"):
             opened(plain).get_many(list(MODEL))
-    with hold(residency, source) as copy:
+    with pin(residency, source) as copy:
         assert not copy.recoded
         assert opened(copy).get_many(list(MODEL)).to_pylist() == list(MODEL.values())
         wait_for_plain(copy)
@@ -172,17 +172,17 @@ def test_a_plain_copy_whose_bits_rot(residency: Residency, source: Path, seed: i
 def test_a_plain_copy_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The room for it goes before it counts itself, so that both never exceed the quota."""
     folder = HostFolder(tmp_path / "copies", quota=1 << 20)
-    files = MadeFiles(folder)
+    files = LookupFiles(folder)
     seen: list[int] = []
 
     def look(path: str) -> None:
-        seen.append(folder._used())  # the lock is held
+        seen.append(folder._used())  # the lock is pinned
 
     def write(path: str, room: Room) -> None:
         look(path)
         Path(path).write_bytes(random.Random(1).randbytes(700_000))
 
-    monkeypatch.setattr("lookupstore.hostcache.made.sync_folder", look)
+    monkeypatch.setattr("lookupstore.hostcache.lookup_files.sync_folder", look)
     with files.make("0" * 32, 900_000, write):
         assert seen == [room_of(900_000), room_of(700_000)]
         assert folder.used == room_of(700_000)

@@ -55,7 +55,7 @@ def drained(batches: Iterator[pa.RecordBatch]) -> list[tuple[bytes, bytes]]:
 
 
 def by_length(keys: pa.Array):
-    """Partition keys in three by their last byte: any function of the key will do."""
+    """Partition keys in three by their last byte: any function of the key works."""
     return pa.array([key[-1] % 3 for key in keys.to_pylist()], pa.uint32()).to_numpy()
 
 
@@ -83,7 +83,7 @@ def test_sorter_against_a_dict(tmp_path, seed, keep, memory):
         mine = [pair for pair in want.items() if partitions == 1 or pair[0][-1] % 3 == p]
         assert part == mine, f"seed {seed}, {keep}, memory {memory}, partition {p}"
     # 12,000 rows of about 80 bytes with overhead: a budget of 64 KiB spills dozens of times.
-    assert (sorter.spilled_chunks >= 12) == (memory == 1 << 16)
+    assert (sorter.spills >= 12) == (memory == 1 << 16)
     assert os.listdir(tmp_path) == []
 
 
@@ -96,7 +96,7 @@ def test_more_runs_than_one_merge_holds(tmp_path, monkeypatch, keep):
         for start in range(0, len(rows), 500):
             sorter.add(batch_of(rows[start : start + 500]))
         found = drained(sorter.sorted_batches(0))
-        assert sorter.spilled_chunks > 4 * 4
+        assert sorter.spills > 4 * 4
         assert len(sorter._runs) <= 4
     assert found == list(expected(rows, keep).items())
 
@@ -108,7 +108,7 @@ def test_a_sorted_source_is_one_run_and_never_sorted(tmp_path, monkeypatch):
         for start in range(0, len(rows), 1000):
             sorter.add(batch_of(rows[start : start + 1000]))
         found = drained(sorter.sorted_batches(0))
-        assert sorter.spilled_chunks > 10
+        assert sorter.spills > 10
         assert len(sorter._runs) == 1
     assert found == [(key, value) for key, _, value in rows]
 

@@ -138,7 +138,7 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: Any) 
 
 
 class FullDisk:
-    """Stand for what makes files: they take some bytes, and then there is no room."""
+    """A stand-in for what makes files: they take some bytes, and then there is no room."""
 
     def __init__(self, make: Callable[..., Any], room: int) -> None:
         self.make = make

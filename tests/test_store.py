@@ -416,7 +416,7 @@ def test_a_scan_takes_keyword_arguments_and_tuples_only(plain, pairs):
     with pytest.raises(TypeError, match=f"scan has no argument 'limit': {form}"):
         plain.scan(limit=3)
     for name in ("start", "stop", "prefix"):
-        with pytest.raises(TypeError, match=f"{name} is a list, which is no key; give a tuple"):
+        with pytest.raises(TypeError, match=f"{name} is a list, which is not a key; give a tuple"):
             pairs.scan(**{name: ["us", 1]})
     with pytest.raises(TypeError, match="the key field 'id' is int64, and only text and bytes"):
         plain.scan(starts_with="1")
@@ -460,7 +460,7 @@ def test_info_repr_and_html(plain, tmp_path):
 def test_a_file_is_no_store(tmp_path):
     path = tmp_path / "t.parquet"
     path.write_bytes(b"PAR1")
-    with pytest.raises(FormatError, match=r"t\.parquet: is a file, but a store is a folder"):
+    with pytest.raises(FormatError, match=r"t\.parquet: a file, but a store is a folder"):
         lookupstore.open(path)
 
 

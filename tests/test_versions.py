@@ -437,7 +437,7 @@ def test_every_local_operation_fails_once(tmp_path, sources, monkeypatch, verb, 
 
 
 class Clock:
-    """Say the time to those who publish and expire."""
+    """The time, for those who publish and expire."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seconds = time.time()
@@ -982,16 +982,16 @@ def test_a_pickled_store_takes_the_copies_of_the_host_where_it_is_opened(
 
 
 def test_what_comes_before_a_copy_is_opened_is_counted(remote, tmp_path, monkeypatch):
-    hold = Residency.hold
+    pin = Residency.pin
 
     def slowly(*given, **options):
-        copy = hold(*given, **options)
+        copy = pin(*given, **options)
         assert copy.wait(30)
         return copy
 
     place = remote.location()
     build(table_of(1), place, key="id", buckets=2).close()
-    monkeypatch.setattr(Residency, "hold", slowly)
+    monkeypatch.setattr(Residency, "pin", slowly)
     with LookupStore(place, residency=Residency(tmp_path / "copies", quota=1 << 26)) as store:
         assert content(store) == model_of(table_of(1))
         assert store.counts().bytes_fetched == sum(file.bytes for file in read_newest(place).files)

@@ -1,4 +1,4 @@
-"""What docs/walks.md names is there."""
+"""What docs/walks.md and docs/glossary.md name is there, and each word is explained once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-TEXT = (ROOT / "docs" / "walks.md").read_text()
+WALKS, GLOSSARY = ((ROOT / "docs" / name).read_text() for name in ("walks.md", "glossary.md"))
 
 
 def found(name: str) -> object:
@@ -25,12 +25,31 @@ def found(name: str) -> object:
     return thing
 
 
-@pytest.mark.parametrize("name", sorted(set(re.findall(r"`(lookupstore\.[\w.]+)`", TEXT))))
-def test_a_name_of_the_walks_is_there(name: str) -> None:
+def names_in(text: str) -> list[str]:
+    """Return what a document names in code font, once each."""
+    return sorted(set(re.findall(r"`([\w./]+)`", text)))
+
+
+@pytest.mark.parametrize(
+    "name",
+    sorted(
+        {
+            *(one for one in names_in(WALKS) if one.startswith("lookupstore.")),
+            *names_in(GLOSSARY.partition("\n## ")[2]),
+        }
+    ),
+)
+def test_a_name_of_the_documents_is_there(name: str) -> None:
     assert found(name) is not None
 
 
-@pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:csrc|tests)/[\w./]+)`", TEXT))))
+def test_each_word_is_explained_once() -> None:
+    words = [word.lower() for word in re.findall(r"\*\*([^*]+)\*\*:", GLOSSARY)]
+    assert len(words) > 60
+    assert sorted(words) == sorted(set(words))
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:csrc|tests)/[\w./]+)`", WALKS))))
 def test_a_file_of_the_walks_is_there(path: str) -> None:
     assert (ROOT / path).is_file()
 

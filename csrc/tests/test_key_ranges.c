@@ -15,7 +15,7 @@ void test_key_ranges(void) {
         static const char *const texts[] = {"", "a", "ab", "abc", "b", "ba", "bb", "c", "ca", "d"};
         ls_slice keys[60], least[40], greatest[40];
         uint32_t order[60], places[40], *last = room(count * sizeof *last);
-        ls_key_run *list = room(count * sizeof *list), *tree = room(count * sizeof *tree);
+        ls_key_span *list = room(count * sizeof *list), *tree = room(count * sizeof *tree);
         for (size_t i = 0; i < asked; i++) {
             keys[i] = slice(texts[below(10)]);
             order[i] = (uint32_t)i;

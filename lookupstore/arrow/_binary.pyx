@@ -17,7 +17,7 @@ NO_BYTES = pa.py_buffer(b"\0")
 
 
 cdef class BinaryColumn:
-    """Hold an Arrow binary array and the C view of it.
+    """An Arrow binary array and the C view of it.
 
     Takes binary, large_binary, fixed_size_binary, binary_view, the string types, chunked arrays of
     these, or a list of bytes.

@@ -176,7 +176,7 @@ def concat(arrays: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
 
 
 def _one_slice(arrays: Sequence[pa.Array]) -> pa.Array | None:
-    """Return arrays as a slice of the memory that they lie in one behind the other; None: no."""
+    """Return adjacent arrays as one slice of their memory; None: they are not adjacent."""
     first, types = arrays[0], pa.types
     is_flat = types.is_primitive(first.type) or types.is_decimal(first.type)
     is_text = types.is_string(first.type) or types.is_large_string(first.type)

@@ -273,7 +273,7 @@ def new_manifest(
     source: str,
     source_fingerprint: str | None = None,
 ) -> Manifest:
-    """Return the manifest of data files, in any order; None is no file.
+    """Return the manifest of data files, in any order; None stands for an empty bucket.
 
     Version and time are those of its publication, which comes later. Files that do not begin with
     `store_id` are those of an older version.
@@ -321,7 +321,7 @@ def _recorded(plan: BuildPlan, options: FileOptions) -> dict[str, Any]:
 
 
 def check_file_options(folder: str, store_id: str, options: FileOptions, threads: int) -> None:
-    """Let the writer refuse bad options before hours of reading, by a file that is never kept.
+    """Check options with a file that is not kept, before hours of reading.
 
     Raises:
         ValueError: an option out of range, or a codec that there is not.
@@ -353,11 +353,11 @@ def build(
 ) -> LookupStore:
     """Build a store from columnar data and open it.
 
-    A failed build removes what it wrote; a killed one leaves no version, so nothing that opens.
+    A failed build removes what it wrote; a killed one leaves no version, so nothing can be opened.
 
     With `overwrite` it publishes the next version. A bucket whose file would be the same, to the
-    byte, as that of the current version is not written again. If the source is files or a Hudi
-    table, and neither they nor the arguments have changed since then, they are not even read.
+    byte, as that of the current version is not written again. Files or a Hudi table that have not
+    changed since then, with the same arguments, are not even read.
 
     Args:
         source: Parquet or ORC (a file, folder, glob or URI, or a list of these), the folder or URI
@@ -376,18 +376,18 @@ def build(
             need not be stored.
         nullable_keys: key columns that may hold nulls, which sort first.
         memory: budget for rows in memory, at least 64 KiB, in bytes or as a text such as `"1GB"`;
-            what is beyond is spilled.
+            what does not fit is spilled.
         threads: how many threads read ahead (of files), compress and write, the caller's among
             them; the files are the same whatever it is.
-        compression: `"none"` lets lookups use the blocks where they are; `"zstd"` and `"lz4"` make
-            files smaller, of which hosts make plain copies for their lookups. None is `"none"` in a
-            local folder, whose files are looked up in place, and `"zstd"` elsewhere.
+        compression: `"none"` lets lookups use the blocks in place; `"zstd"` and `"lz4"` make
+            smaller files, of which hosts make plain copies for their lookups. None is `"none"` in a
+            local folder, where lookups use the files in place, and `"zstd"` elsewhere.
         level: level of the compression; None is its default.
         block_size: size of a block of a data file before compression, in bytes or as a text such as
             `"64KiB"`.
         bloom_fpp: false positive rate of the filter of a data file; 0 writes no filter.
         overwrite: replace the store at `path`; until the new version is complete the old one
-            answers, and who has opened that goes on with it.
+            answers. A reader stays on the version it opened.
         allow_empty: let a version without rows replace one that has some. The first version of a
             store may be empty in any case.
         retain: how long replaced versions stay, a timedelta, seconds, or a text such as `"1h"`; see
@@ -399,7 +399,7 @@ def build(
     Raises:
         KeyError: a column that the source does not have.
         ValueError: a null or repeated key, no rows where there were some, or an argument out of
-            range; the error says the remedy.
+            range; the error names the remedy.
         TypeError: a source or column type that cannot be stored.
         FileNotFoundError: the source names no files.
         FormatError: the source is files of a table; the error names the line to write instead.
@@ -407,7 +407,7 @@ def build(
         OSError: a file cannot be read, or the disk is full; the error names the path.
         FileExistsError: `path` holds a store or something else.
         CommitConflictError: another build of the same store was published in the same moment.
-        CommitUnknownError: nobody knows whether the version is published; nothing was deleted.
+        CommitUnknownError: the version may or may not be published; nothing was deleted.
 
     >>> import tempfile
     >>> table = pa.table({"id": [2, 1], "name": ["two", "one"]})
@@ -424,7 +424,7 @@ def build(
         temp_dir = expanded(os.fspath(temp_dir))
         if not os.path.isdir(temp_dir):
             raise FileNotFoundError(
-                f"temp_dir: {temp_dir}: no such folder; make it, or give one that is there"
+                f"temp_dir: {temp_dir}: no such folder; make it, or give an existing one"
             )
     options = file_options(
         location, compression, level, bytes_of(block_size, "block_size"), bloom_fpp
@@ -483,7 +483,7 @@ def build(
                 "%s: the store has %d bytes, its source %s",
                 location.uri,
                 manifest.bytes,
-                "is no files" if opened.nbytes is None else f"{opened.nbytes} bytes",
+                "is not files" if opened.nbytes is None else f"{opened.nbytes} bytes",
             )
     except RepeatedKeyError as error:
         raise plan.repeated_error(error.key) from None
@@ -549,13 +549,13 @@ def _sort_and_write(
             )
             files.append(None if file is None else settle(new.location, new.folder, file, kept))
         _log.info(
-            "built %s from %s: %d of %d buckets unchanged, %d rows read, %d chunks spilled",
+            "built %s from %s: %d of %d buckets unchanged, %d rows read, %d spills",
             new.location.uri,
             opened.description,
             sum(file is not None and file in kept.values() for file in files),
             buckets,
             rows,
-            sorter.spilled_chunks,
+            sorter.spills,
         )
     return files
 

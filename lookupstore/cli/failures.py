@@ -46,7 +46,7 @@ _SPOKEN = {
 
 
 class Main(LazyGroup):
-    """Run a command, and tell what goes wrong in one line and an exit status."""
+    """The main command, whose errors are one line and an exit status."""
 
     def main(self, *args: Any, **options: Any) -> Any:
         """Run and exit, as click does, but with our own words for errors."""
@@ -82,25 +82,25 @@ class Main(LazyGroup):
         except Exception as error:
             if ctx.params["debug"]:
                 traceback.print_exc()
-            # Arrow's ValueErrors are about data; ours are about what was typed.
+            # Arrow's ValueErrors are about data; ours are about the arguments.
             usage = isinstance(error, _USAGE_ERRORS) and not isinstance(error, pa.ArrowException)
             failure = click.UsageError if usage else click.ClickException
             raise failure(message_of(error)) from error
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """Print what the library warns of in one line."""
+    """Print a warning of the library in one line."""
     click.echo(f"Warning: {printable(_spoken(str(message)))}", err=True)
 
 
 def _reader_has_gone() -> int:
-    """Write to nowhere from now on, and be content: whoever read us has seen enough."""
+    """Discard all output from now on, since the reader of the pipe has closed it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
 def _leave_nothing_to_write() -> None:
-    """Keep Python from trying again, at its end, to write what could not be written."""
+    """Keep Python from writing failed output again when it exits."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -114,8 +114,8 @@ def files(path: str, as_of: str | None, output: str) -> None:
 def rollback(path: str, instant: str | None, wait: float, output: str) -> None:
     """Roll back what dead writers left, and INSTANT if given.
 
-    INSTANT is the last commit or a pending one. Give a pending one of another program only if you
-    know that its writer is dead.
+    INSTANT is the last commit or a pending instant. Give a pending instant of another program only
+    if you know that its writer is dead.
     """
     _write_done(path, HudiTable.open(path).rollback(instant, wait=wait), output)
 
@@ -235,7 +235,7 @@ def _write_info(table: HudiTable, output: str) -> None:
         write_json({"path": table.location.uri, **fields})
     else:
         shown = {name: value for name, value in fields.items() if value != ""}
-        # A version is no count.
+        # A version is not a count.
         write_fields(table.location.uri, {**shown, "version": str(options.version)})
 
 

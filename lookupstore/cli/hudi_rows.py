@@ -94,9 +94,9 @@ def get(
 @click.command()
 @click.argument("path", metavar="TABLE")
 @click.option(
-    "--columns", metavar="A,B", help="Columns, in this order; the data columns if missing."
+    "--columns", metavar="A,B", help="Columns, in this order (default: the data columns)."
 )
-@click.option("--partition", metavar="PATH", help="Only rows of this one, as 'files' shows it.")
+@click.option("--partition", metavar="PATH", help="Only rows of this partition (see 'files').")
 @click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N rows.")
 @as_of_option
 @output_option("table", "json", "csv", "arrow")
@@ -127,7 +127,7 @@ def scan(
     help="bloom, global-bloom, simple, in-memory, or a class, package.module.Class (default: "
     "bloom, or global-bloom for keys without a partition).",
 )
-@click.option("--explain", is_flag=True, help="Print instead what was looked at.")
+@click.option("--explain", is_flag=True, help="Print what each step looked at instead.")
 @output_option("table", "json", "csv", "arrow")
 def tag(
     path: str,
@@ -140,7 +140,7 @@ def tag(
     """Print the base file and row of each key.
 
     The columns are the key, then partition path, file id and instant of the base file, and
-    the row in it, from 0; null if the table does not have the key. Then the exit status is 1.
+    the row in it, from 0. They are null for a missing key, and then the exit status is 1.
     """
     if explain and output not in ("table", "json"):
         raise click.UsageError(f"--explain has no --output {output}; give table or json")
@@ -174,8 +174,8 @@ def tag(
 @click.argument("path", metavar="TABLE")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--operation", type=click.Choice([*_OPERATIONS]), default="upsert", show_default=True,
-              help="What is done with rows: insert refuses keys that are there, bulk_insert does "
-              "not look; the others take the place of partitions, or of all.")  # fmt: skip
+              help="insert refuses existing keys, bulk_insert does not check for them; "
+              "the others replace whole partitions, or the whole table.")  # fmt: skip
 @click.option(
     "--evolve", is_flag=True, help="Add columns that the table does not have, and widen types."
 )
@@ -196,8 +196,8 @@ def upsert(
 ) -> None:
     """Write rows: update existing keys, insert new ones.
 
-    FILE... are Parquet or ORC files, folders, globs or URIs. A row with _hoodie_is_deleted true is
-    a deletion.
+    FILE... are Parquet or ORC files, folders, globs or URIs. A row whose _hoodie_is_deleted is
+    true is a deletion.
     """
     options = WriteOptions(evolve=evolve, index=index, drop_metadata_table=drop_metadata_table)
     table = HudiTable.open(path)

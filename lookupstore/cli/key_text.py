@@ -29,7 +29,7 @@ def parse_keys(texts: Sequence[str], schema: pa.Schema) -> pa.Table:
         Table of n rows with the fields by name; dictionary fields as their values.
 
     Raises:
-        ValueError: a text with a wrong number of fields, or that is no value of a field's type.
+        ValueError: a text with a wrong number of fields, or that is not a value of a field's type.
 
     >>> schema = pa.schema([("region", pa.string()), ("id", pa.int32())])
     >>> parse_keys(["eu,42"], schema).to_pylist()
@@ -52,7 +52,7 @@ def parse_bound(text: str, schema: pa.Schema) -> tuple[Any, ...]:
     """Parse the first fields of a key, for a scan.
 
     Raises:
-        ValueError: too many fields, or a text that is no value of a field's type.
+        ValueError: too many fields, or a text that is not a value of a field's type.
 
     >>> parse_bound("eu", pa.schema([("region", pa.string()), ("id", pa.int32())]))
     ('eu',)
@@ -85,7 +85,7 @@ def parse_beginning(text: str, field: pa.Field) -> str | bytes:
         return _bytes(text)
     except ValueError:
         raise ValueError(
-            f"{text!r} begins with 0x but is not in hex digits, two a byte; text that begins so is "
+            f"{text!r} begins with 0x but is not hex digits, two per byte; write that text as "
             f"0x{text.encode().hex()}"
         ) from None
 

@@ -27,7 +27,7 @@ class LazyGroup(click.Group):
         return sorted(self.lazy)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command; None: there is none of that name.
+        """Import a command; None: there is no such command.
 
         Raises:
             ImportError: it needs an extra that is not installed; says which.

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @click.argument("path", metavar="STORE_OR_FILE")
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 @columns_option
-@click.option("--key", metavar="A,B", help="Key columns, of Parquet or ORC files and tables.")
+@click.option("--key", metavar="A,B", help="Key columns of columnar files or of a Hudi table.")
 @latest_partition_option
 @columnar_duplicates_option
 @version_option
@@ -133,9 +133,9 @@ def get(
 @click.argument("path", metavar="STORE_OR_FILE")
 @click.option("--start", metavar="KEY", help="Start at this key, or at its first fields.")
 @click.option("--stop", metavar="KEY", help="Stop before this key, or before its first fields.")
-@click.option("--prefix", metavar="KEY", help="First fields of the keys wanted, each whole.")
-@click.option("--starts-with", metavar="TEXT", help="Beginning of the field after those of "
-              "--prefix, or of the first one; of a file, of the keys. Text or bytes.")  # fmt: skip
+@click.option("--prefix", metavar="KEY", help="Whole values of the first key fields.")
+@click.option("--starts-with", metavar="TEXT", help="Beginning of the key field after those of "
+              "--prefix, else of the first field; for a file, of its keys.")  # fmt: skip
 @columns_option
 @click.option(
     "--limit",
@@ -201,7 +201,7 @@ def scan(
 
 
 def _table_lookup(path: str, columns: list[str] | None) -> TableLookup:
-    """Return what answers from a Hudi table, by its record key in whichever partition."""
+    """Return lookups in a Hudi table by its record key, in all partitions."""
     from lookupstore.hudi import HudiTable, TableLookup
 
     return TableLookup(path, key=HudiTable.open(path).options.record_key, columns=columns)

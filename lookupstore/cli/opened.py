@@ -35,12 +35,12 @@ def open_store_or_file(
 
 
 def only_stores(**given: object) -> None:
-    """Refuse options that a file has not."""
+    """Refuse options that are for stores only."""
     _refuse("stores, not files", given)
 
 
 def only_files(**given: object) -> None:
-    """Refuse options that a store has not."""
+    """Refuse options that are for files only."""
     _refuse("files, not stores (for bytes in a store's key, type 0x and hex digits)", given)
 
 

@@ -52,7 +52,7 @@ columnar_duplicates_option: Option = click.option(
     type=click.Choice(["error", "first", "last"]),
     default="error",
     show_default=True,
-    help="Of Parquet or ORC files: which row of a repeated key counts.",
+    help="For columnar files: which row of a repeated key to return.",
 )
 latest_partition_option: Option = click.option(
     "--latest-partition",

@@ -36,7 +36,7 @@ _ISO = (
 
 
 class OutputConsole(Console):
-    """Print to a terminal in its width, to a pipe in the width of what is printed."""
+    """A console as wide as the terminal; in a pipe, as wide as what is printed."""
 
     def __init__(self) -> None:
         super().__init__(width=None if sys.stdout.isatty() else 10_000, highlight=False)
@@ -47,7 +47,7 @@ class OutputConsole(Console):
 
 
 def write_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], output: str) -> None:
-    """Print rows as ``table``, ``json`` (one object a line), ``csv`` or ``arrow`` (an IPC stream).
+    """Print rows as ``table``, ``json`` (an object per line), ``csv`` or ``arrow`` (an IPC stream).
 
     In a terminal too narrow for the columns beside each other a table has them one below the other.
     Bytes are ``0x`` and hex digits in JSON and CSV, as the commands read them in keys.
@@ -225,7 +225,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def _json_column(column: pa.Array) -> pa.Array:
-    """Return the column with nanoseconds, which Python has not, in the form of other units."""
+    """Return the column with nanoseconds, which Python lacks, in the form of other units."""
     kind = column.type
     if getattr(kind, "unit", None) != "ns":
         return column

@@ -19,9 +19,9 @@ from lookupstore.columnar.probe import ParquetProbe
 from lookupstore.columnar.published import PublishedFile, data_name, location_of
 from lookupstore.columnar.rent import Build, Rent
 from lookupstore.errors import CorruptionError, FormatError
-from lookupstore.hostcache.cache import Copy, FetchCounts, Residency
+from lookupstore.hostcache.cache import FetchCounts, PinnedCopy, Residency
 from lookupstore.hostcache.folder import with_room
-from lookupstore.hostcache.made import MadeFile
+from lookupstore.hostcache.lookup_files import PinnedLookupFile
 from lookupstore.hostcache.stats import Counts
 from lookupstore.sst import Reader
 from lookupstore.storage import descriptors
@@ -61,10 +61,10 @@ class FileLookup(descriptors.Holder):
         self._memory = memory
         self._lock = threading.Lock()
         self._reader: Reader | None = None
-        self._held: Copy | MadeFile | None = None
+        self._pinned: PinnedCopy | PinnedLookupFile | None = None
         self._probe: ParquetProbe | None = None
 
-    def rows_at(
+    def look_up(
         self, encoded: pa.Array, hashed: BinaryColumn | None = None
     ) -> tuple[npt.NDArray[np.int64], pa.Array]:
         """Return which keys the file has, and their packed rows.
@@ -87,46 +87,46 @@ class FileLookup(descriptors.Holder):
         descriptors.used(self)
         reader = self._ready()
         if reader is None:
-            found = self._looked_up(encoded)
+            found = self._probed(encoded)
             if found is not None:
                 return found
-            reader = self.made()
+            reader = self.reader()
         wanted = encoded if hashed is None else hashed
         try:
             return _present(reader.get_many(wanted))
         except CorruptionError:
-            if not isinstance(self._held, MadeFile):
+            if not isinstance(self._pinned, PinnedLookupFile):
                 raise
             _log.warning("%s: damaged; building it again", reader.path)
             self._discard(reader)
-            return _present(self.made().get_many(wanted))
+            return _present(self.reader().get_many(wanted))
 
-    def is_made(self) -> bool:
+    def is_ready(self) -> bool:
         """Return whether the lookup file is on this host, or published."""
         return self._ready() is not None
 
-    def made(self) -> Reader:
+    def reader(self) -> Reader:
         """Return a reader of the lookup file, which is fetched or made if it is not there."""
         reader = self._ready()
         if reader is not None:
             return reader
         with self._lock:
             if self._reader is None:
-                held = with_room(
-                    lambda: self._residency.made.make(
+                pinned = with_room(
+                    lambda: self._residency.lookup_files.make(
                         self._name,
                         needed_bytes(self.plan),
                         lambda path, room: write_lookup_file(self.plan, path, room, self._memory),
                     )
                 )
-                self._use(held, Reader(held.path))
+                self._use(pinned, Reader(pinned.path))
             assert self._reader is not None
             return self._reader
 
     def counts(self) -> Counts:
         """Return what this process has read of the lookup file, and fetched for it."""
-        reader, held = self._reader, self._held
-        fetched = held.counts if isinstance(held, Copy) else FetchCounts(0, 0, 0)
+        reader, pinned = self._reader, self._pinned
+        fetched = pinned.counts if isinstance(pinned, PinnedCopy) else FetchCounts(0, 0, 0)
         return Counts(
             filter_negatives=0 if reader is None else reader.filter_negatives,
             blocks_read=0 if reader is None else reader.blocks_read,
@@ -136,21 +136,21 @@ class FileLookup(descriptors.Holder):
             retries=fetched.retries,
         )
 
-    def let_go(self) -> None:
-        """Keep no file from being evicted; the next lookup opens it again."""
+    def release(self) -> None:
+        """Release the files; the next lookup pins them again."""
         if self._lock.acquire(blocking=False):  # else somebody opens it, who needs it
             try:
-                held = self._held
+                pinned = self._pinned
                 # Who is in a call with the reader goes on: what is evicted loses its name only.
-                self._reader = self._held = None
-                if held is not None:
-                    held.close()
+                self._reader = self._pinned = None
+                if pinned is not None:
+                    pinned.close()
                 self._count()
             finally:
                 self._lock.release()
 
     def give_way(self) -> None:
-        """Close all files unless somebody opens them or looks into row groups."""
+        """Close all files unless a thread opens them or reads row groups."""
         if self._lock.acquire(blocking=False):
             try:
                 if self._probe is not None:
@@ -158,21 +158,21 @@ class FileLookup(descriptors.Holder):
                     self._probe = None
             finally:
                 self._lock.release()
-        self.let_go()
+        self.release()
 
     def close(self) -> None:
         """Close files; the next lookup opens them again."""
         with self._lock:
-            for one in (self._reader, self._held, self._probe):
+            for one in (self._reader, self._pinned, self._probe):
                 if one is not None:
                     one.close()
-            self._reader = self._held = self._probe = None
+            self._reader = self._pinned = self._probe = None
             self._count()
 
     def _count(self) -> None:
-        """Tell how many descriptors are open."""
-        held = self._held
-        count = held.descriptors if isinstance(held, Copy) else int(held is not None)
+        """Count the open descriptors."""
+        pinned = self._pinned
+        count = pinned.descriptors if isinstance(pinned, PinnedCopy) else int(pinned is not None)
         if self._probe is not None:
             count += 1
         if count:
@@ -192,33 +192,33 @@ class FileLookup(descriptors.Holder):
             return self._reader
 
     def _open_made(self) -> None:
-        held = self._residency.made.hold(self._name)
-        if held is not None:
+        pinned = self._residency.lookup_files.pin(self._name)
+        if pinned is not None:
             try:
-                self._use(held, Reader(held.path))
+                self._use(pinned, Reader(pinned.path))
             except (CorruptionError, FormatError) as error:
                 _log.warning("%s; building it again", error)
-                held.close()
-                self._residency.made.discard(self._name)
+                pinned.close()
+                self._residency.lookup_files.discard(self._name)
 
     def _open_published(self, file: PublishedFile) -> None:
         location = location_of(self.plan.source)
         name = data_name(file.name)
         filesystem, path = location.resolve(name)
         uri = location.show(name)
-        held = with_room(
-            lambda: self._residency.hold(
+        pinned = with_room(
+            lambda: self._residency.pin(
                 filesystem, path, nbytes=file.bytes, xxh64=file.xxh64, uri=uri
             )
         )
         try:
-            self._use(held, Reader(held.path, fill=held.fill))
+            self._use(pinned, Reader(pinned.path, fill=pinned.fill))
         except BaseException:
-            held.close()
+            pinned.close()
             raise
 
-    def _use(self, held: Copy | MadeFile, reader: Reader) -> None:
-        self._reader, self._held = reader, held
+    def _use(self, pinned: PinnedCopy | PinnedLookupFile, reader: Reader) -> None:
+        self._reader, self._pinned = reader, pinned
         if self._probe is not None:  # it has done what it was for
             self._probe.close()
             self._probe = None
@@ -227,8 +227,8 @@ class FileLookup(descriptors.Holder):
     def _discard(self, reader: Reader) -> None:
         with self._lock:
             if self._reader is reader:
-                self._residency.made.discard(self._name)
-                self._reader = self._held = None
+                self._residency.lookup_files.discard(self._name)
+                self._reader = self._pinned = None
                 self._count()
 
     def _looked_up(self, encoded: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array] | None:

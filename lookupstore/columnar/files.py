@@ -22,6 +22,7 @@ from lookupstore.columnar.lookup_file import (
     Mode,
     plan_lookup_file,
 )
+from lookupstore.columnar.many_lookups import ManyLookups
 from lookupstore.columnar.published import (
     PublishedFile,
     forget_old,
@@ -52,15 +53,15 @@ _RULES: tuple[Rule, ...] = ("error", "first", "last")
 _MEMORY = 128 << 20
 
 
-class ColumnarFiles(HeldLookups):
-    """Answers what is at a key of Parquet or ORC files, with a lookup file a columnar file.
+class ColumnarFiles(ManyLookups):
+    """Lookups in Parquet or ORC files, each of which has a lookup file.
 
-    Lookup files are made on the host that asks, when they pay, within the quota of the host's
-    local copies; other processes, later jobs and other queries with the same columns use them. A
-    file that is written again gets a new one; those of the other files stay. What is found is the
-    files as they were when this object was made.
+    Lookup files are made on the host that looks up, when they pay, within the quota of its cache;
+    other processes, later jobs and other queries with the same columns use them. A file that is
+    written again gets a new one; those of the other files stay. Lookups see the files as they were
+    when this object was made.
 
-    Rows whose key has a null are in no lookup file. Columns of the files that differ:
+    Rows with a null in the key never match. Columns of the files that differ:
     `lookupstore.columnar.evolution`.
 
     Args:
@@ -68,7 +69,7 @@ class ColumnarFiles(HeldLookups):
             folder or URI of a Hudi table: its data columns, in the base files that have its rows.
         key: the key columns, which every file has.
         columns: the value columns; None takes all that are not in the key.
-        mode: what is known of a key: `value`: its value columns; `position`: the columns `_file`
+        mode: what a lookup returns: `value`: its value columns; `position`: the columns `_file`
             and `_pos`, the path of its file and its row there, from 0; `value_and_position`: both;
             `presence`: only whether it is there.
         on_duplicate: what happens to a key that comes more than once: `"error"`; `"first"` or
@@ -84,12 +85,12 @@ class ColumnarFiles(HeldLookups):
 
     Raises:
         FileNotFoundError: the source names no files.
-        KeyError: a column that there is not, or a file without a key column.
+        KeyError: a column does not exist, or a file lacks a key column.
         TypeError: a key column whose type cannot be ordered, or a value that cannot be stored.
         ValueError: an argument out of range, or columns of several files that do not agree.
         CorruptionError: a footer is damaged.
         FormatError: the files are those of a table: the error names the line to write instead.
-        ImportError: the source is a Hudi table, and what that needs is not installed.
+        ImportError: the source is a Hudi table, and the extra `hudi` is not installed.
 
     Source: LookupLevels of Apache Paimon and its processors of values, positions and presence;
     `max_pt()` of its lookup joins.
@@ -254,9 +255,9 @@ class ColumnarFiles(HeldLookups):
 
         Raises:
             TypeError: keys of a wrong type or form; the error names the right one.
-            KeyError: a column that there is not.
+            KeyError: a column does not exist.
             ValueError: a key is in several files, or several times in one, under the rule `error`;
-                or there is a value column of the name of `found`.
+                or a value column has the name that `found` gives.
             CorruptionError: a file is damaged.
             StaleStoreError: a file has been written again, or is gone.
             DiskQuotaError: a lookup file does not fit into the quota of the host.
@@ -318,7 +319,7 @@ class ColumnarFiles(HeldLookups):
                 if not len(rest):
                     break
                 wanted = wanted.take(pa.array(rest))
-            positions, rows = self._lookups[number].rows_at(wanted)
+            positions, rows = self._lookups[number].look_up(wanted)
             if not len(positions):
                 continue
             if rest is not None:
@@ -369,7 +370,7 @@ class ColumnarFiles(HeldLookups):
         try:
             column = plan.build.row_schema.unpack(rows, [field.name]).column(0)
         except FormatError as error:
-            path = self._lookups[number].made().path
+            path = self._lookups[number].reader().path
             raise CorruptionError(path, 0, "rows of the file's value columns", error) from None
         return fitted(column, field, plan.source.uri, "in the other files")
 
@@ -377,21 +378,21 @@ class ColumnarFiles(HeldLookups):
         """Make or fetch the lookup files of all columnar files on this host.
 
         Args:
-            threads: how many are made at one time.
+            threads: how many are made at the same time.
             progress: show a progress bar; None shows it if standard error is a terminal.
 
         Raises: what `lookup` does.
         """
-        self._each(lambda lookup: lookup.made(), threads, progress, "Building lookup files")
+        self._each(lambda lookup: lookup.reader(), threads, progress, "Building lookup files")
 
     def publish(self, *, threads: int = 1, progress: bool | None = None) -> int:
-        """Write the lookup files beside their columnar files, so that others fetch them.
+        """Write the lookup files beside their columnar files, so that other hosts fetch them.
 
-        They go into the folder `_lookup` of the source. Those that are there stay as they are, and
-        those of files that have changed go a day later, by the next `publish`.
+        They go into the folder `_lookup` of the source. Existing ones stay as they are; those of
+        files that have changed are removed a day later, by the next `publish`.
 
         Args:
-            threads: how many are made at one time.
+            threads: how many are made at the same time.
             progress: show a progress bar; None shows it if standard error is a terminal.
 
         Returns:
@@ -404,7 +405,7 @@ class ColumnarFiles(HeldLookups):
         """
         if self._is_table:
             raise FormatError(
-                f"{self.path}: is a Hudi table, beside whose files nothing is published; publish a "
+                f"{self.path}: a Hudi table gets no lookup files beside its base files; publish a "
                 f"store of it: lookupstore.build({self.path!r}, 'a new folder or URI', key=...)"
             )
         present = _published(self._plans)
@@ -414,7 +415,7 @@ class ColumnarFiles(HeldLookups):
             if plan.name not in present:
                 location = location_of(plan.source)
                 published[plan.name] = publish_file(
-                    location, plan.name, plan.source, lookup.made().path
+                    location, plan.name, plan.source, lookup.reader().path
                 )
 
         published: dict[str, PublishedFile] = {}
@@ -465,7 +466,7 @@ def _paths(source: object) -> list[str]:
         return [os.fspath(one) for one in paths]
     raise TypeError(
         f"source is {type(source).__name__}; give a path, URI, glob or folder of Parquet or ORC "
-        "files, or a list of these; of rows in memory lookupstore.build makes a store"
+        "files, or a list of these; for rows in memory, use lookupstore.build"
     )
 
 

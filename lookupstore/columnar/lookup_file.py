@@ -21,7 +21,7 @@ from lookupstore._version import __version__
 from lookupstore.arrow.types import schema_to_json
 from lookupstore.builder.in_process import BuildPlan, OnDuplicate, plan_build
 from lookupstore.columnar.source_file import SourceFile
-from lookupstore.hostcache.made import Room
+from lookupstore.hostcache.lookup_files import Room
 from lookupstore.sorting.runs import RepeatedKeyError, RunSorter
 from lookupstore.sst import Writer
 
@@ -107,7 +107,7 @@ def plan_lookup_file(
     Args:
         source: the file.
         key: names of the key columns.
-        columns: value columns; those that the file lacks are no part of the plan. None: all.
+        columns: value columns; those that the file lacks are not part of the plan. None: all.
         mode: what the lookup file holds beside keys.
         on_duplicate: what happens to a key that comes twice in the file.
 

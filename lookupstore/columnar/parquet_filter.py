@@ -19,7 +19,7 @@ _INTEGERS = {"INT32": pa.int32(), "INT64": pa.int64()}
 
 
 def read_filter(file: pa.NativeFile, offset: int, nbytes: int) -> Filter | None:
-    """Read a Bloom filter of a row group; None if it is of a kind that is not known.
+    """Read a Bloom filter of a row group; None if its kind is unknown.
 
     Args:
         file: the Parquet file.

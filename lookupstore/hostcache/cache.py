@@ -37,7 +37,7 @@ from lookupstore.hostcache.folder import (
     size_of,
     touch,
 )
-from lookupstore.hostcache.made import MadeFiles
+from lookupstore.hostcache.lookup_files import LookupFiles
 from lookupstore.hostcache.own_folder import NotOwnError, is_shared, open_own
 from lookupstore.hostcache.recode import plain_size, write_plain
 from lookupstore.quantities import Size
@@ -66,16 +66,16 @@ class FetchCounts:
     retries: int
 
 
-def _fetched_with(held: LocalCopy) -> FetchCounts:
-    remote = held.remote
+def _fetched_with(copy: LocalCopy) -> FetchCounts:
+    remote = copy.remote
     return FetchCounts(remote.nbytes_read, remote.requests, remote.retries)
 
 
-class Copy:
+class PinnedCopy:
     """A pinned local copy: it is not evicted before `close`.
 
     Its bytes may still be coming: who reads it gives `fill` to its reader. A child of fork may use
-    it. It is no more closed than its readers are: a reader that lives keeps the copy, too.
+    it. The copy stays pinned while any reader of it is open.
 
     Attributes:
         path: of the local file.
@@ -93,7 +93,7 @@ class Copy:
         self._before = _fetched_with(held)
         held.users.add(id(self))
 
-    def _held(self) -> LocalCopy:
+    def _pinned(self) -> LocalCopy:
         if self._copy is None:
             raise ClosedError(f"{self.uri}: the local copy was released")
         return self._copy
@@ -101,44 +101,44 @@ class Copy:
     @property
     def fill(self) -> LocalCopy:
         """Return what brings bytes before they are read, and again where they are wrong."""
-        return self._held()
+        return self._pinned()
 
     @property
-    def resident(self) -> bool:
+    def complete(self) -> bool:
         """Return whether all of it is here, and its hash is the right one."""
         try:
-            return self._held().latest().complete
+            return self._pinned().latest().complete
         except CorruptionError:
             return False
 
     @property
     def recoded(self) -> bool:
         """Return whether it has the records of the file, but not its bytes."""
-        return self._held().recoded
+        return self._pinned().recoded
 
     @property
     def outdated(self) -> bool:
-        """Return whether the next `hold` gives a recoded copy in place of this one."""
-        held = self._held()
-        return not held.recoded and os.path.exists(_plain_of(held.path))
+        """Return whether the next `pin` gives a recoded copy in place of this one."""
+        copy = self._pinned()
+        return not copy.recoded and os.path.exists(_plain_of(copy.path))
 
     @property
     def descriptors(self) -> int:
         """Return how many descriptors it takes: of the file, its map, and the object."""
-        return 1 if self._held().chunks is None else 3
+        return 1 if self._pinned().chunks is None else 3
 
     @property
     def error(self) -> Exception | None:
         """Return what ended the last download of this process, if it failed."""
         try:
-            return self._held().latest().error
+            return self._pinned().latest().error
         except CorruptionError as error:
             return error
 
     @property
     def counts(self) -> FetchCounts:
-        """Return what this process has fetched for it since it was held."""
-        now, before = _fetched_with(self._held()), self._before
+        """Return what this process has fetched for it since it was pinned."""
+        now, before = _fetched_with(self._pinned()), self._before
         return FetchCounts(
             now.bytes - before.bytes, now.requests - before.requests, now.retries - before.retries
         )
@@ -154,31 +154,31 @@ class Copy:
             OSError: the object store does not give it, or the disk is full.
         """
         until = None if timeout is None else time.monotonic() + timeout
-        while not (held := self._held().latest()).complete:
-            held.download()
-            if held.error is not None:
-                raise held.error
+        while not (copy := self._pinned().latest()).complete:
+            copy.download()
+            if copy.error is not None:
+                raise copy.error
             if until is not None and time.monotonic() >= until:
                 return False
             time.sleep(0.01)
         return True
 
     def discard(self) -> None:
-        """Remove a recoded copy that is damaged, so that the next `hold` begins with the object."""
-        self._held().discard()
+        """Remove a recoded copy that is damaged, so that the next `pin` begins with the object."""
+        self._pinned().discard()
 
     def close(self) -> None:
         """Release the copy; closing it again does nothing."""
-        held, self._copy = self._copy, None
-        if held is not None:
-            held.users.discard(id(self))
+        copy, self._copy = self._copy, None
+        if copy is not None:
+            copy.users.discard(id(self))
 
     def __del__(self) -> None:
         if hasattr(self, "_copy"):
             self.close()
 
-    def __enter__(self) -> Copy:
-        self._held()
+    def __enter__(self) -> PinnedCopy:
+        self._pinned()
         return self
 
     def __exit__(
@@ -190,7 +190,7 @@ class Copy:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Copy of {self.uri} in {self.path}>"
+        return f"<PinnedCopy of {self.uri} in {self.path}>"
 
 
 class Residency:
@@ -206,7 +206,7 @@ class Residency:
             room is needed.
 
     Raises:
-        ValueError: the quota is no positive number, or the retention is negative.
+        ValueError: the quota is not a positive number, or the retention is negative.
 
     Example:
         >>> import os, xxhash
@@ -216,7 +216,7 @@ class Residency:
         >>> digest = xxhash.xxh64(b"abc" * 50_000).hexdigest()
         >>> residency = Residency("copies", quota=1 << 20)
         >>> local = fs.LocalFileSystem()
-        >>> with residency.hold(local, "object", nbytes=150_000, xxh64=digest) as copy:
+        >>> with residency.pin(local, "object", nbytes=150_000, xxh64=digest) as copy:
         ...     copy.wait(), os.path.getsize(copy.path), residency.used
         (True, 150000, 151552)
     """
@@ -238,7 +238,7 @@ class Residency:
 
     @property
     def retention(self) -> timedelta | None:
-        """Return the time after which a copy that nobody opens is removed."""
+        """Return the time after which an unused copy is removed."""
         return self._host.retention
 
     @property
@@ -281,7 +281,7 @@ class Residency:
             return False, min(status.st_blocks * 512, nbytes)
         return True, nbytes
 
-    def hold(
+    def pin(
         self,
         filesystem: Any,
         path: str,
@@ -291,7 +291,7 @@ class Residency:
         uri: str | None = None,
         recode: bool = False,
         store: str | None = None,
-    ) -> Copy:
+    ) -> PinnedCopy:
         """Pin the local copy of a file, and make room for it if there is none.
 
         Nothing is read from the network here; if the copy is not complete, a download has begun.
@@ -318,41 +318,41 @@ class Residency:
             raise ValueError(f"xxh64={xxh64!r}; give 16 hexadecimal digits")
         uri = path if uri is None else uri
         if recode:
-            plain = self.hold_plain(filesystem, path, nbytes=nbytes, xxh64=xxh64, uri=uri)
+            plain = self.pin_plain(filesystem, path, nbytes=nbytes, xxh64=xxh64, uri=uri)
             if plain is not None:
                 return plain
         remote = RemoteFile(filesystem, path, nbytes=nbytes, uri=uri)
-        held = self._hold(remote, xxh64, 0)
-        while is_shared() and held.complete and not held.is_right():
-            _log.warning("%s: its XXH64 is not %s; removed", held.path, xxh64)
-            self._settle(held, False)
-            held = self._hold(remote, xxh64, 0)
-        copy = Copy(held)
-        held.download()
+        copy = self._pin(remote, xxh64, 0)
+        while is_shared() and copy.complete and not copy.is_right():
+            _log.warning("%s: its XXH64 is not %s; removed", copy.path, xxh64)
+            self._settle(copy, False)
+            copy = self._pin(remote, xxh64, 0)
+        pinned = PinnedCopy(copy)
+        copy.download()
         if recode:
             threading.Thread(
                 target=self._recode_when_complete,
-                args=(weakref.ref(held), uri if store is None else store),
+                args=(weakref.ref(copy), uri if store is None else store),
                 name="lookupstore-recode",
                 daemon=True,
             ).start()
-        return copy
+        return pinned
 
-    def _replace(self, held: LocalCopy, attempt: int) -> LocalCopy:
-        return self._hold(held.remote, held.xxh64, attempt)
+    def _replace(self, copy: LocalCopy, attempt: int) -> LocalCopy:
+        return self._pin(copy.remote, copy.xxh64, attempt)
 
-    def _hold(self, remote: RemoteFile, xxh64: str, attempt: int) -> LocalCopy:
+    def _pin(self, remote: RemoteFile, xxh64: str, attempt: int) -> LocalCopy:
         path = self._path(remote.nbytes, xxh64)
         with self._host.locked():
-            held = self._open(path, remote, xxh64)
-            if held is None:
+            copy = self._open(path, remote, xxh64)
+            if copy is None:
                 self._create(path, remote, attempt)
-                held = self._open(path, remote, xxh64)
-                assert held is not None
+                copy = self._open(path, remote, xxh64)
+                assert copy is not None
             else:
                 self._host.evict(0)
-            touch(held.descriptor)
-        return held
+            touch(copy.descriptor)
+        return copy
 
     def has_plain(self, *, nbytes: int, xxh64: str) -> bool:
         """Return whether this host has a plain copy of a compressed file.
@@ -363,13 +363,13 @@ class Residency:
         """
         return os.path.exists(_plain_of(self._path(nbytes, xxh64)))
 
-    def hold_plain(
+    def pin_plain(
         self, filesystem: Any, path: str, *, nbytes: int, xxh64: str, uri: str
-    ) -> Copy | None:
-        """Hold the plain copy of a compressed file; None if this host has none.
+    ) -> PinnedCopy | None:
+        """Pin the plain copy of a compressed file; None if this host has none.
 
-        The arguments are those of `hold`. What it costs to ask for one that there is not is one
-        look at the disk.
+        The arguments are those of `pin`. If there is none, that costs one look at the
+        disk.
 
         Raises:
             OSError: the folder cannot be written.
@@ -378,16 +378,16 @@ class Residency:
             return None
         remote = RemoteFile(filesystem, path, nbytes=nbytes, uri=uri)
         with self._host.locked():
-            held = self._open(_plain_of(self._path(nbytes, xxh64)), remote, xxh64, recoded=True)
-            if held is None:
+            copy = self._open(_plain_of(self._path(nbytes, xxh64)), remote, xxh64, recoded=True)
+            if copy is None:
                 return None
-            touch(held.descriptor)
-            return Copy(held)
+            touch(copy.descriptor)
+            return PinnedCopy(copy)
 
     def recode(self, path: str, *, nbytes: int, xxh64: str, store: str) -> None:
-        """Make a plain copy of a compressed local file, in a thread: once per host, whoever asks.
+        """Make a plain copy of a compressed local file, in a thread, once per host.
 
-        `has_plain` tells when it is there. If it cannot be made, that is logged, once a store.
+        `has_plain` tells when it is there. If it cannot be made, that is logged, once per store.
 
         Args:
             path: of the file.
@@ -429,9 +429,9 @@ class Residency:
             status = os.fstat(descriptor)
             key = (path, status.st_ino)
             with _open_lock:
-                held = _open_copies.get(key)
-            if held is not None:
-                return held
+                copy = _open_copies.get(key)
+            if copy is not None:
+                return copy
             map_size = size_of(map_of(path))
             count = chunks_of(remote.nbytes)
             wrong = not recoded and status.st_size != remote.nbytes
@@ -449,7 +449,7 @@ class Residency:
                 remove(path)
                 return None
             fcntl.flock(descriptor, fcntl.LOCK_SH)
-            held = LocalCopy(
+            copy = LocalCopy(
                 path,
                 descriptor,
                 chunks,
@@ -462,8 +462,8 @@ class Residency:
             )
             descriptor = -1
             with _open_lock:
-                _open_copies[key] = held
-            return held
+                _open_copies[key] = copy
+            return copy
         finally:
             if descriptor >= 0:
                 os.close(descriptor)
@@ -494,29 +494,29 @@ class Residency:
         with open(open_own(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
             file.truncate(remote.nbytes)
 
-    def _settle(self, held: LocalCopy, right: bool) -> None:
+    def _settle(self, copy: LocalCopy, right: bool) -> None:
         """Complete a copy that has come right; remove one that has come wrong."""
         with self._host.locked():
-            ours = inode_of(held.path) == os.fstat(held.descriptor).st_ino
-            if held.chunks is None:
+            ours = inode_of(copy.path) == os.fstat(copy.descriptor).st_ino
+            if copy.chunks is None:
                 if ours and not right:
-                    remove(held.path)
+                    remove(copy.path)
                 return
             if right:
-                held.chunks.state = VERIFIED
+                copy.chunks.state = VERIFIED
                 if ours:
                     with suppress(FileNotFoundError):
-                        os.unlink(map_of(held.path))
+                        os.unlink(map_of(copy.path))
                     sync_folder(self.folder)
                 return
-            held.chunks.state = WRONG
+            copy.chunks.state = WRONG
             if ours:
-                remove(held.path)
-        attempt = held.chunks.attempt + 1
+                remove(copy.path)
+        attempt = copy.chunks.attempt + 1
         _log.warning(
             "%s: downloaded, but its XXH64 is not %s; attempt %d of %d",
-            held.name,
-            held.xxh64,
+            copy.name,
+            copy.xxh64,
             attempt,
             WHOLE_ATTEMPTS,
         )
@@ -525,23 +525,23 @@ class Residency:
 
     def _recode_when_complete(self, reference: weakref.ref[LocalCopy], store: str) -> None:
         # While it waits, also for its turn, it keeps nothing open that has given way.
-        while (held := reference()) is not None and held.users and not held.complete:
-            del held
+        while (copy := reference()) is not None and copy.users and not copy.complete:
+            del copy
             time.sleep(0.05)
-        if held is None or not held.users:
+        if copy is None or not copy.users:
             return
-        path = held.path
-        del held
+        path = copy.path
+        del copy
 
         def opened() -> Reader:
-            held = reference()
-            if held is None:
-                raise FileNotFoundError(errno.ENOENT, "let go of meanwhile", path)
-            return Reader(path, fill=held)
+            copy = reference()
+            if copy is None:
+                raise FileNotFoundError(errno.ENOENT, "released meanwhile", path)
+            return Reader(path, fill=copy)
 
         if self._recode(_plain_of(path), opened, store):
             with self._host.locked(), suppress(FileNotFoundError, NotOwnError):
-                descriptor = open_own(path)  # also if its users have let go of it meanwhile
+                descriptor = open_own(path)  # also if its users have released it meanwhile
                 try:
                     touch(descriptor, 0)  # it is the first to go
                 finally:
@@ -572,7 +572,9 @@ class Residency:
                     needed = plain_size(reader.info)
                     if needed is None:
                         return False
-                    self.made.make_at(plain, needed, lambda path, _: write_plain(reader, path))
+                    self.lookup_files.make_at(
+                        plain, needed, lambda path, _: write_plain(reader, path)
+                    )
                     _log.info("%s: recoded to %s", reader.path, plain)
         except FileNotFoundError:
             _log.info("%s: a file has gone with its version; no plain copy", store)
@@ -600,7 +602,7 @@ _NO_PLAIN = "this host has no plain copies of its compressed files"
 
 
 def warn_slow(store: str, why: str) -> None:
-    """Say once why lookups in a store decompress, or fetch, a block for nearly every key."""
+    """Log once why lookups in a store decompress, or fetch, a block for nearly every key."""
     with _open_lock:
         if store in _slow:
             return
@@ -608,7 +610,7 @@ def warn_slow(store: str, why: str) -> None:
     _log.warning("%s: lookups stay slow, since %s", store, why)
 
 
-# A map must be open once a process: see `ChunkMap`.
+# A map must be open once per process: see `ChunkMap`.
 _open_copies: weakref.WeakValueDictionary[tuple[str, int], LocalCopy] = (
     weakref.WeakValueDictionary()
 )

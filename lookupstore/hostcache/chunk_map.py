@@ -1,11 +1,11 @@
 """Which chunks of a local copy are there: a small file that all processes of a host share.
 
-A byte a chunk, behind two bytes for the whole. A chunk is written once: whoever fetches it claims
-it first, by a record lock on its byte, which the system takes back when the process dies. So bytes
-that a reader has checked are never written again, not even by a transfer that went wrong.
+It has two bytes for the whole file, then one per chunk. A chunk is written once: whoever fetches it
+claims it first, by a record lock on its byte, which the system takes back when the process dies. So
+bytes that a reader has checked are never written again, not even by a transfer that went wrong.
 
 Record locks belong to a process and are lost when it closes the file, however often it has it open:
-there must be one `ChunkMap` a process and file. Threads are kept apart by a set.
+there must be one `ChunkMap` per process and file. Threads are kept apart by a set.
 """
 
 from __future__ import annotations
@@ -107,13 +107,13 @@ class ChunkMap:
                 self._claimed.add(number)
                 mine.append(number)
             wanted = set(self.missing(mine))
-        self.release(number for number in mine if number not in wanted)
+        self.give_back(number for number in mine if number not in wanted)
         return [number for number in mine if number in wanted]
 
-    def release(self, numbers: Iterable[int]) -> None:
+    def give_back(self, numbers: Iterable[int]) -> None:
         """Give claimed chunks back, fetched or not."""
         with self._lock:
-            for first, count in runs_of(numbers):
+            for first, count in spans_of(numbers):
                 fcntl.lockf(self._descriptor, fcntl.LOCK_UN, count, _HEAD + first)
                 self._claimed.difference_update(range(first, first + count))
 
@@ -122,15 +122,15 @@ class ChunkMap:
         os.pwrite(self._descriptor, b"\1" * count, _HEAD + first)
 
     def claim_download(self) -> bool:
-        """Return whether the caller is the one who downloads what nobody has asked for."""
+        """Return whether the caller downloads the chunks that no reader needs yet."""
         with self._lock:
             if self._downloads or not self._try_lock(_HEAD + self.count):
                 return False
             self._downloads = True
             return True
 
-    def release_download(self) -> None:
-        """Let another one download."""
+    def end_download(self) -> None:
+        """Give the download back."""
         with self._lock:
             fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, _HEAD + self.count)
             self._downloads = False
@@ -143,16 +143,16 @@ class ChunkMap:
         return True
 
 
-def runs_of(numbers: Iterable[int]) -> list[tuple[int, int]]:
+def spans_of(numbers: Iterable[int]) -> list[tuple[int, int]]:
     """Return ascending numbers as (first, count) of those that follow each other.
 
-    >>> runs_of([3, 4, 5, 9])
+    >>> spans_of([3, 4, 5, 9])
     [(3, 3), (9, 1)]
     """
-    runs: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     for number in numbers:
-        if runs and sum(runs[-1]) == number:
-            runs[-1] = (runs[-1][0], runs[-1][1] + 1)
+        if spans and sum(spans[-1]) == number:
+            spans[-1] = (spans[-1][0], spans[-1][1] + 1)
         else:
-            runs.append((number, 1))
-    return runs
+            spans.append((number, 1))
+    return spans

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 import xxhash
 
 from lookupstore.errors import CorruptionError
-from lookupstore.hostcache.chunk_map import CHUNK_BYTES, COMING, VERIFIED, WRONG, ChunkMap, runs_of
+from lookupstore.hostcache.chunk_map import CHUNK_BYTES, COMING, VERIFIED, WRONG, ChunkMap, spans_of
 from lookupstore.storage.remote_file import RemoteFile, at_once
 
 #: Chunks that one request may bring: more of them in one request gain nothing.
@@ -54,10 +54,10 @@ _log = logging.getLogger(__name__)
 
 
 class _End:
-    """Closes the file of a copy, and lets go of the next one, when nobody has the copy any more.
+    """The end of a copy: closes its file and releases the next one when no one uses the copy.
 
-    Not the copy itself does: while its own `__del__` ran, another thread could still get it by a
-    weak reference, with a file that was closed.
+    The copy itself does not do this: while its own `__del__` ran, another thread could
+    still get it by a weak reference, with a file that was closed.
     """
 
     def __init__(self, descriptor: int, user: int) -> None:
@@ -72,10 +72,10 @@ class _End:
 
 
 class LocalCopy:
-    """Fill, repair and download one local copy; one object a process and inode.
+    """The local copy of one remote file, which is filled, repaired and downloaded.
 
-    It is the `Fill` of readers of the copy. As long as it lives, it holds a shared lock on the
-    file, which keeps it from being evicted.
+    There is one object per process and inode. It is the `Fill` of readers of the copy. While it
+    lives, it has a shared lock on the file, which keeps it from being evicted.
 
     Args:
         path: of the local file.
@@ -87,7 +87,7 @@ class LocalCopy:
         make_room: frees bytes on the disk, as far as it can.
         settle: told when all chunks have come, and whether the hash is right; it removes the map
             of a right file and both of a wrong one.
-        replace: holds another copy in the place of this one, which came wrong.
+        replace: pins another copy in place of this one, whose bytes came wrong.
         recoded: whether the bytes are others than those of the object, with the same records.
     """
 
@@ -130,7 +130,7 @@ class LocalCopy:
 
     @property
     def name(self) -> str:
-        """Return what errors call the copy: the object that it is of."""
+        """Return the name of the copy in errors: the URI of its object."""
         return self.remote.uri
 
     def open(self) -> int:
@@ -226,12 +226,12 @@ class LocalCopy:
                 fetch,
                 (
                     (at, min(REQUEST_CHUNKS, first + count - at))
-                    for first, count in runs_of(mine)
+                    for first, count in spans_of(mine)
                     for at in range(first, first + count, REQUEST_CHUNKS)
                 ),
             )
         finally:
-            chunks.release(mine)
+            chunks.give_back(mine)
 
     def _write(self, data: bytes, offset: int) -> None:
         try:
@@ -281,7 +281,7 @@ class LocalCopy:
     # -- the download of all
 
     def download(self) -> None:
-        """See to it that some process of the host downloads the rest."""
+        """Begin to download the rest, unless another process of the host does."""
         chunks = self.chunks
         if (
             chunks is None
@@ -341,7 +341,7 @@ class LocalCopy:
                 _log.warning("%s: the download failed: %s", self.name, error)
         finally:
             self._thread = None
-            chunks.release_download()
+            chunks.end_download()
         if self._complete:
             _log.info(
                 "%s: downloaded to %s: %d bytes in %.1f s",
@@ -424,7 +424,7 @@ def _lookups_wait() -> Iterator[None]:
 
 
 def _stand_back() -> None:
-    """Let lookups that wait for chunks have the connection."""
+    """Leave the connection to lookups that wait for chunks."""
     now = time.monotonic()
     until = now + COURTESY
     while (_lookups or now < _last_lookup + PAUSE) and now < until:

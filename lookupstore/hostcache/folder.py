@@ -45,7 +45,7 @@ RETENTION = timedelta(days=30)
 #: Bytes that file systems give at a time: a file takes its size, rounded up.
 BLOCK_BYTES = 4096
 
-#: Seconds to wait until others let go of the room that a file needs.
+#: Seconds to wait until others release the room that a file needs.
 ROOM_WAIT = 20.0
 
 #: What the names of copies end with, and those of the maps of copies that are still coming.
@@ -54,9 +54,9 @@ COPY, MAP = ".sst", ".map"
 MAKING, ROOM = "making", "room"
 #: Names of copies, which are of their content, and of files that were made here.
 COPY_NAME = re.compile(r"[0-9a-f]{16}-[0-9]+(?:-plain)?")
-MADE_NAME = re.compile(r"[0-9a-f]{32}")
+LOOKUP_FILE_NAME = re.compile(r"[0-9a-f]{32}")
 
-H = TypeVar("H")
+P = TypeVar("P")
 
 #: Files that are locked: for steps in the folder, and by who recodes.
 LOCK, RECODE_LOCK = "lock", "recode.lock"
@@ -76,7 +76,7 @@ class HostFolder:
             room is needed.
 
     Raises:
-        ValueError: the quota is no positive number, or the retention is negative.
+        ValueError: the quota is not a positive number, or the retention is negative.
 
     Example:
         >>> HostFolder("copies", quota=1 << 20).used
@@ -122,7 +122,7 @@ class HostFolder:
         return sum(entry.nbytes for entry in self._entries()) + self._rooms()
 
     def make(self) -> None:
-        """Make the folder unless it exists, and see to it that it is of this user alone.
+        """Make the folder unless it exists, and check that it belongs to this user alone.
 
         Raises:
             NotOwnError: others may change what is in it.
@@ -147,20 +147,20 @@ class HostFolder:
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
-        """Let errors of the folder say what it is for, and what helps."""
+        """Add to errors of the folder what it is for, and the remedy."""
         try:
             yield
         except NotOwnError:
             raise
         except OSError as error:
             reason = (
-                f"{error.strerror}: no folder for local copies of remote files; set "
-                f"{VARIABLE} to one that can be written"
+                f"{error.strerror}: cannot keep local copies of remote files here; set "
+                f"{VARIABLE} to a writable folder"
             )
             raise type(error)(error.errno, reason, self.path) from None
 
     def evict(self, needed: int) -> int:
-        """Remove copies until there is room, and those past retention; return the bytes left."""
+        """Evict copies until there is room, and those past retention; return the bytes in use."""
         if self._rooms() > 0:
             self._clear_dead_rooms()
         entries = self._entries()
@@ -173,7 +173,7 @@ class HostFolder:
         return used
 
     def reserve(self, nbytes: int, name: str, what: str, remedy: str, beside: int = 0) -> None:
-        """Remove copies until there is room, or say that there can be none.
+        """Evict copies until there is room, or raise an error that there is none.
 
         Args:
             nbytes: of a file, or more of it.
@@ -209,7 +209,7 @@ class HostFolder:
                 os.close(descriptor)
 
     def make_room(self, needed: int) -> None:
-        """Remove copies that nobody uses, for a disk that is full before the quota is."""
+        """Evict unused copies where the disk is full before the quota is."""
         with self.locked():
             freed = 0
             for entry in self._entries():
@@ -225,7 +225,7 @@ class HostFolder:
             for item in found:
                 name, extension = os.path.splitext(item.name)
                 if extension != COPY or not (
-                    COPY_NAME.fullmatch(name) or MADE_NAME.fullmatch(name)
+                    COPY_NAME.fullmatch(name) or LOOKUP_FILE_NAME.fullmatch(name)
                 ):
                     continue
                 with suppress(FileNotFoundError):
@@ -281,7 +281,7 @@ def with_room(hold: Callable[[], H]) -> H:
     until = time.monotonic() + ROOM_WAIT
     while True:
         try:
-            return hold()
+            return pin()
         except DiskQuotaError as error:
             if not error.may_pass or time.monotonic() >= until:
                 raise
@@ -299,7 +299,7 @@ def default_folder() -> str:
     inside the first of these.
 
     Raises:
-        OSError: there is none of these.
+        OSError: none of these can be used.
     """
     given = os.environ.get(VARIABLE)
     if given:
@@ -333,10 +333,10 @@ def _temporary_folder(caches: str | None) -> str:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
         raise PermissionError(
             errno.EACCES,
-            f"no folder of this user alone; set {VARIABLE} to a folder that can be written",
+            f"not a folder of this user alone; set {VARIABLE} to a writable folder",
             path,
         )
-    why = "there is no home folder" if caches is None else f"{caches} can not be written"
+    why = "there is no home folder" if caches is None else f"{caches} is not writable"
     _log.warning(
         "local copies of remote files are kept in %s, since %s; set %s to choose another folder",
         path,
@@ -350,7 +350,7 @@ def _is_of_cache(name: str) -> bool:
     """Return whether a name is one of those that a folder of copies has."""
     stem, extension = os.path.splitext(name)
     if extension in (COPY, MAP):
-        return bool(COPY_NAME.fullmatch(stem) or MADE_NAME.fullmatch(stem))
+        return bool(COPY_NAME.fullmatch(stem) or LOOKUP_FILE_NAME.fullmatch(stem))
     return name in (LOCK, RECODE_LOCK, MAKING) or name.startswith(FILE_NAME)
 
 

@@ -74,7 +74,7 @@ def make_own_folder(path: str) -> int:
 def _refused_error(path: str, why: str, remedy: str = "") -> NotOwnError:
     share = f", or {SHARED}=1 to use a folder of this user inside it"
     reason = (
-        f"local copies in this folder can not be trusted: {why}; {remedy}set {VARIABLE} to a "
+        f"local copies in this folder cannot be trusted: {why}; {remedy}set {VARIABLE} to a "
         f"folder of this user alone{'' if is_shared() else share}"
     )
     return NotOwnError(errno.EACCES, reason, path)

@@ -188,7 +188,7 @@ class TableOptions:
         if self.from_backup:
             raise FormatError(
                 f"{path}: only {_BACKUP} exists: another writer is changing the table's "
-                "properties, or died while doing so; finish that first"
+                f"properties, or died while doing so; wait, or rename that file to {_FILE}"
             )
         if not self.meta_fields:
             raise _refused_error(path, _META_FIELDS, "false", "true")
@@ -404,7 +404,7 @@ def write_options(location: Location, options: TableOptions, written: datetime) 
 
 
 def drop_metadata_table(location: Location, options: TableOptions) -> TableOptions:
-    """Let readers list the folders of a table again, and delete its metadata table.
+    """Make readers list the folders of a table again, and delete its metadata table.
 
     The caller holds the table's lock. Indexes of Java's that are kept in there are gone as well.
 

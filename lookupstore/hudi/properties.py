@@ -21,14 +21,14 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
 
 
 def parse_properties(content: bytes, path: str) -> dict[str, str]:
-    """Return the pairs of a properties file; of a key that comes twice the last one.
+    """Return the pairs of a properties file; the last one of a repeated key.
 
     Args:
         content: of the file.
         path: of the file, for errors.
 
     Raises:
-        CorruptionError: an escape is cut short, or is no UTF-16.
+        CorruptionError: an escape is cut short, or is not UTF-16.
 
     >>> parse_properties(b"# made by hand\\nname = a\\\\:b\\nkeys=x,\\\\\\n  y\\n", "t.properties")
     {'name': 'a:b', 'keys': 'x,y'}
@@ -46,7 +46,7 @@ def print_properties(pairs: Mapping[str, str], comments: Iterable[str] = ()) -> 
     """Return pairs as a properties file, in ASCII, with comments first.
 
     Raises:
-        ValueError: a text is no Unicode: it has half of a surrogate pair.
+        ValueError: a text is not Unicode: it has half of a surrogate pair.
 
     >>> print_properties({"name": "a:b"}, ["made by hand"])
     b'#made by hand\\nname=a\\\\:b\\n'

@@ -46,10 +46,10 @@ Path = str | os.PathLike[str] | Location
 
 
 class HudiTable:
-    """Reads and writes a copy-on-write table of Apache Hudi.
+    """A copy-on-write table of Apache Hudi, to read and write.
 
-    Each call sees what is committed when it is made, and all that it gives is of that moment:
-    writers do not wait for readers, nor readers for writers.
+    Each call sees what is committed when it is made, and returns the table of that moment: writers
+    do not wait for readers, nor readers for writers.
 
     Made by `HudiTable.create` and `HudiTable.open`.
 
@@ -85,15 +85,15 @@ class HudiTable:
         """Make an empty table.
 
         Args:
-            path: folder or URI of it; made if missing, else without files.
-            schema: of the data columns, each of which may be null, whatever it says; or rows that
-                have these columns, as `upsert` takes them: none of them is written.
-            record_key: columns that identify a row, within its partition: of strings or integers.
-            partition_by: columns whose values are the folders that files are in: the same.
-            ordering: column by which of two rows with one key the newer one is known; None: the
-                one that is written later.
+            path: folder or URI of the table; made if missing, else without files.
+            schema: of the data columns, all of which become nullable; or rows with these columns,
+                as `upsert` takes them: none of them is written.
+            record_key: columns that identify a row within its partition; strings or integers.
+            partition_by: partition columns, whose values name the folders; strings or integers.
+            ordering: the ordering (precombine) column: of two rows with one key, the one with the
+                greater value is newer; None: the one that is written later.
             merge_mode: `EVENT_TIME_ORDERING` or `COMMIT_TIME_ORDERING`; None: the first if there
-                is a column for that.
+                is an ordering column.
             version: of the table: 9, 8, or 6 for engines with Hudi 0.x.
             name: of the table; None: that of the folder.
             database: of the table, if any.
@@ -101,10 +101,10 @@ class HudiTable:
             url_encode: whether characters are escaped in folders' names.
 
         Raises:
-            FileExistsError: there is a table, or anything else.
+            FileExistsError: the folder has a table, or any other file.
             KeyError: a column that `schema` does not have.
-            TypeError: `schema` says no columns; or a column has a type that Hudi tables do not
-                have, or that no write takes for what it is to be.
+            TypeError: `schema` is not a schema; or a column has a type that Hudi tables do not
+                have, or that cannot be a key, partition or ordering column.
             ValueError: an argument is out of range, or contradicts another.
 
         Source: HoodieTableMetaClient.PropertyBuilder of Apache Hudi.
@@ -114,7 +114,7 @@ class HudiTable:
         for column in schema.names:
             if column in META_COLUMNS or schema.names.count(column) > 1:
                 raise ValueError(
-                    f"schema: the name {column!r} is one of Hudi's own, or there twice; rename it, "
+                    f"schema: the name {column!r} is one of Hudi's own, or given twice; rename it, "
                     "or leave it out"
                 )
         options = new_options(
@@ -133,9 +133,7 @@ class HudiTable:
         check_columns(options, location.uri)
         options.check_writable(location.uri)
         if location.is_file() or location.files(recursive=True):
-            raise FileExistsError(
-                f"{location.uri}: not empty; give an empty folder, or one that is not there"
-            )
+            raise FileExistsError(f"{location.uri}: not empty; give an empty or new folder")
         for folder in options.folders:
             location.make_folder(folder)
         # Last: who sees it sees a table.
@@ -147,12 +145,12 @@ class HudiTable:
         """Open a table.
 
         Args:
-            path: folder or URI of it.
+            path: folder or URI of the table.
 
         Raises:
-            FileNotFoundError: there is none.
+            FileNotFoundError: there is no table.
             CorruptionError: its properties are damaged.
-            FormatError: it is of a kind that is not read; the error names the property.
+            FormatError: the table is of a kind that is not read; the error names the property.
         """
         location = path if isinstance(path, Location) else Location(path)
         return cls(location, read_options(location))
@@ -176,7 +174,7 @@ class HudiTable:
         return self._view().schema
 
     def timeline(self) -> list[Instant]:
-        """Return what happened to the table, by request time, each instant in its last state."""
+        """Return the instants of the table by request time, each in its last state."""
         return list(self._view().timeline)
 
     def file_groups(self, as_of: str | None = None) -> list[FileGroup]:
@@ -199,7 +197,7 @@ class HudiTable:
         Types are those of the latest commit, also of older rows.
 
         Args:
-            columns: that are wanted, in this order, or the name of one; None: the meta columns,
+            columns: columns to read, in this order, or the name of one; None: the meta columns,
                 then the data columns.
             filter: which rows, as an expression of `pyarrow.compute`. Files of partitions that it
                 leaves out are not opened.
@@ -207,10 +205,10 @@ class HudiTable:
 
         Raises:
             KeyError: a column that the table does not have.
-            ValueError: `as_of` is no instant's time, or `filter` does not fit the columns.
+            ValueError: `as_of` is not the time of an instant, or `filter` does not fit the columns.
             CorruptionError: the timeline or a base file is damaged.
             FormatError: the table, or a type in it, is of a kind that is not read.
-            StaleStoreError: files went while they were read: a clean came between.
+            StaleStoreError: a clean removed files while they were read.
             OSError: a remote file could not be read, or is damaged.
         """
         plan = plan_scan(self._view(), columns, filter, as_of=as_of)
@@ -228,7 +226,7 @@ class HudiTable:
         return plan.base_files.batches(plan.columns, plan.where)
 
     def dataset(self, as_of: str | None = None) -> ds.Dataset:
-        """Return the current base files as a dataset of Arrow, for engines that read these.
+        """Return the current base files as an Arrow dataset, for engines that read these.
 
         Args:
             as_of: request time of the last instant that counts; None: the latest.
@@ -245,11 +243,11 @@ class HudiTable:
     ) -> pa.Table:
         """Return the rows that changed after an instant, each in its newest state up to another.
 
-        Rows that were deleted do not show, nor do those of file groups that were replaced.
+        Deleted rows are not returned, nor those of file groups that were replaced.
 
         Args:
-            since: `position` of the last instant that is known already: its completion time, in
-                tables of version 6 its request time; None: from the beginning.
+            since: `position` of the last instant before the range: its completion time, in tables
+                of version 6 its request time; None: from the beginning.
             until: position of the last instant that counts; None: the latest.
             columns: as of `scan`.
             filter: as of `scan`.
@@ -257,7 +255,7 @@ class HudiTable:
         Raises:
             KeyError, ValueError, CorruptionError: as of `scan`.
             FormatError: the rows of the table do not say when they changed.
-            StaleStoreError: a file that was written then is gone: it was cleaned.
+            StaleStoreError: a clean removed a file that was written in the range.
         """
         plan = plan_changes(self._view(), columns, filter, since=since, until=until)
         return plan.base_files.table(plan.columns, plan.where)
@@ -275,16 +273,17 @@ class HudiTable:
             rows: an Arrow table, record batches, or anything with `__arrow_c_stream__`; columns in
                 any order, those that are missing are null.
             options: how it is done.
-            dry_run: only say what would be done: files to rewrite, their bytes, new files.
+            dry_run: change nothing, and return what would be done: files to rewrite, their bytes,
+                new files.
 
         Raises:
             FormatError: the table cannot be written to; the error names the property.
             TypeError: `rows` gives no rows, or a column is not of the table's type.
             ValueError: a column is new or missing, a row has no key, or no ordering value.
-            CommitConflictError: another writer was faster with the same files or keys: nothing
-                was changed, and the same can be tried again.
-            CommitUnknownError: the last step may have been done or not: look at `timeline()`.
-            LockedError: others had the lock of the table for too long.
+            CommitConflictError: another writer committed the same files or keys first: nothing
+                was changed, and the write can be retried.
+            CommitUnknownError: the write may or may not be committed: look at `timeline()`.
+            LockedError: other writers had the lock of the table for too long.
             CorruptionError: the table is damaged.
         """
         return self._write(options, dry_run).upsert(rows)
@@ -304,25 +303,25 @@ class HudiTable:
     ) -> WriteResult:
         """Insert rows as they come, in memory that does not grow with them; see `upsert`.
 
-        Nobody looks whether a key is there, or comes twice: that is for those who know. Rows keep
-        their order; sorted by key, they make files of which later writes read few.
+        Existing and repeated keys are not detected: the caller must know that there are none. Rows
+        keep their order; sorted by key, they make files of which later writes read few.
         """
         return self._write(options, dry_run).bulk_insert(rows)
 
     def delete(
         self, keys: Any, *, options: WriteOptions | None = None, dry_run: bool = False
     ) -> WriteResult:
-        """Delete the rows of keys, whatever their ordering values; keys may be missing.
+        """Delete the rows with these keys, whatever their ordering values; ignore missing keys.
 
         Args:
-            keys: rows with the columns of the record key, and those of the partition: without
-                them keys are looked for in all partitions. For a key of one column also an Arrow
-                array, or a list of values.
+            keys: rows with the columns of the record key, and those of the partition. Without
+                partition columns, keys are deleted in every partition. For a key of one column also
+                an Arrow array, or a list of values.
             options: how it is done.
-            dry_run: only say what would be done.
+            dry_run: change nothing, and return what would be done.
 
         Raises:
-            TypeError, ValueError: `keys` is no keys of the table.
+            TypeError, ValueError: `keys` are not keys of the table.
             FormatError, CommitConflictError, CommitUnknownError, LockedError, CorruptionError: as
                 of `upsert`.
         """
@@ -331,13 +330,13 @@ class HudiTable:
     def insert_overwrite(
         self, rows: Any, *, options: WriteOptions | None = None, dry_run: bool = False
     ) -> WriteResult:
-        """Put rows in the place of all rows of the partitions that they are of; see `upsert`."""
+        """Replace all rows of the partitions that the given rows are in; see `upsert`."""
         return self._write(options, dry_run).overwrite(rows, whole_table=False)
 
     def insert_overwrite_table(
         self, rows: Any, *, options: WriteOptions | None = None, dry_run: bool = False
     ) -> WriteResult:
-        """Put rows in the place of all rows of the table; see `upsert`."""
+        """Replace all rows of the table by the given ones; see `upsert`."""
         return self._write(options, dry_run).overwrite(rows, whole_table=True)
 
     def delete_partition(
@@ -350,17 +349,17 @@ class HudiTable:
         """Delete all rows of partitions; see `upsert`.
 
         Args:
-            partitions: paths of them, as `file_groups()` shows, or one of these.
+            partitions: their paths, as `file_groups()` shows them, or one path.
             options: how it is done.
-            dry_run: only say what would be done.
+            dry_run: change nothing, and return what would be done.
 
         Raises:
-            KeyError: a partition has no rows, nor had any.
+            KeyError: the table does not have a partition.
         """
         return self._write(options, dry_run).delete_partitions(partitions)
 
     def writable(self, options: WriteOptions, *, dry_run: bool = False) -> TableView:
-        """Return the table as a write finds it, after what dead writers left was taken back.
+        """Return the table as a write finds it, after rolling back what dead writers left.
 
         Args:
             options: of the write.
@@ -368,7 +367,7 @@ class HudiTable:
 
         Raises:
             FormatError: it cannot be written to; the error names the property.
-            LockedError: others had the lock of the table for too long.
+            LockedError: other writers had the lock of the table for too long.
         """
         view = writable_view(self._location, self._commits, options, dry_run=dry_run)
         self._options = view.options
@@ -379,14 +378,14 @@ class HudiTable:
         return Write(self.writable(options, dry_run=dry_run), options, dry_run=dry_run)
 
     def tag(self, rows: Any, *, index: str | KeyIndex = "bloom") -> pa.Table:
-        """Return rows with the places where the table has their keys.
+        """Return rows with the base file and row of their keys.
 
         Args:
             rows: as an Arrow table, record batch, dict of columns or anything with
                 `__arrow_c_stream__`; of a key of one column also an Arrow array or list of its
                 values. They have the columns of key and partition, or the meta columns of these.
-            index: `bloom`, `global-bloom`, which finds a key in whatever partition, `simple`,
-                `in-memory`, the name of a class `package.module.Class`, or an index that was made:
+            index: `bloom`, `global-bloom` (looks in all partitions), `simple`, `in-memory`, the
+                name of a class `package.module.Class`, or an index object: see
                 `lookupstore.hudi.index.names`, `lookupstore.hudi.index.interface`.
 
         Returns:
@@ -397,16 +396,17 @@ class HudiTable:
         Raises:
             KeyError: a column of key or partition is missing.
             TypeError: `rows` gives no rows, or a key has a type that keys do not have.
-            ValueError: a row has no key, there is no such index, or there are columns of the names.
-            CorruptionError: a base file is damaged, or a key is in two of a partition.
-            FormatError: base files have no record keys; or a key is in two partitions, and
-                the index is for all.
-            StaleStoreError: files went while they were read: a clean came between.
+            ValueError: a row has no key, there is no such index, or the rows already have one of
+                the four columns.
+            CorruptionError: a base file is damaged, or a key is in two files of a partition.
+            FormatError: base files have no record keys; or a global index finds a key in two
+                partitions.
+            StaleStoreError: a clean removed files while they were read.
         """
         return tag_rows(self._view(), rows, index)[0]
 
     def explain_tag(self, rows: Any, *, index: str | KeyIndex = "bloom") -> Funnel:
-        """Tag rows, and return what that looked at; see `tag`. Printed, it has a line a step."""
+        """Tag rows, and return what each step looked at, a line per step if printed; see `tag`."""
         return tag_rows(self._view(), rows, index)[1]
 
     def _view(self) -> TableView:
@@ -421,16 +421,16 @@ class HudiTable:
         Readers see the table as it was before that instant as soon as its completed file is gone.
 
         Args:
-            instant: request time of the last commit, or of one that is not completed and that
-                nobody works on: of those of other programs only the caller knows that.
+            instant: request time of the last commit, or of a pending instant whose writer is dead;
+                for those of other programs only the caller can know that.
             wait: how long to wait for the table's lock, in seconds.
 
         Returns:
             the rollbacks, completed.
 
         Raises:
-            ValueError: there is no such instant, or it cannot be taken back; the error says why.
-            LockedError: another writer had the lock all the time.
+            ValueError: there is no such instant, or it cannot be rolled back; the error says why.
+            LockedError: another writer had the lock during the whole wait.
             FormatError: the table is of a kind that is not written.
         """
         given_time("instant", instant)
@@ -454,13 +454,13 @@ class HudiTable:
 
         Args:
             instant: request time of the commit; None: the last one.
-            comment: why.
-            user: who wants it; None: who runs the process.
+            comment: why the commit is kept.
+            user: who keeps it; None: the user of the process.
             wait: how long to wait for the table's lock, in seconds.
 
         Raises:
-            ValueError: there is no such commit, it is kept already, or its files were cleaned.
-            LockedError: another writer had the lock all the time.
+            ValueError: there is no such commit, it has a savepoint, or its files were cleaned.
+            LockedError: another writer had the lock during the whole wait.
             FormatError: the table is of a kind that is not written.
         """
         given_time("instant", instant)
@@ -481,8 +481,8 @@ class HudiTable:
             wait: how long to wait for the table's lock, in seconds.
 
         Raises:
-            ValueError: there is no savepoint of it.
-            LockedError: another writer had the lock all the time.
+            ValueError: the commit has no savepoint.
+            LockedError: another writer had the lock during the whole wait.
             FormatError: the table is of a kind that is not written.
         """
         with self._locked(wait) as (view, lock):
@@ -495,10 +495,10 @@ class HudiTable:
         retain_hours: float | None = None,
         wait: float = WAIT,
     ) -> list[Instant]:
-        """Remove files that only readers of older instants than those that are retained need.
+        """Remove files that no retained commit or savepoint needs.
 
-        Time travel to these misses rows afterwards, except to savepoints. What pending writes may
-        have read stays; so roll back what dead ones left first.
+        Time travel to older commits misses rows afterwards, except to savepoints. What pending
+        writes may have read stays, so roll back what dead writers left first.
 
         Args:
             retain_commits: how many of the last commits stay readable.
@@ -511,7 +511,7 @@ class HudiTable:
 
         Raises:
             ValueError: neither is given, or one is out of range.
-            LockedError: another writer had the lock all the time.
+            LockedError: another writer had the lock during the whole wait.
             FormatError: the table is of a kind that is not written.
         """
         with self._locked(wait) as (view, lock):
@@ -524,7 +524,7 @@ class HudiTable:
             )
 
     def verify(self) -> TableCheck:
-        """Read every byte of the table as it is, and list what is wrong, and what is left.
+        """Read every byte of the current table, and list what is damaged and what is left over.
 
         Instants, names, footers, filters, least and greatest keys, rows, repeated keys, statistics
         of commits against files.

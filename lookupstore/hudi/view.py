@@ -76,7 +76,7 @@ class TableView:
 
         Raises:
             FormatError: nobody says the columns, or one has a type that is not read.
-            CorruptionError: what is said is no schema.
+            CorruptionError: what they give is not a schema.
         """
         said = (
             (self.folder.path(instant), self.commit(instant).schema)
@@ -88,7 +88,7 @@ class TableView:
         )
         if text is None:
             raise FormatError(
-                f"{where}: neither a commit nor the table's properties have the columns"
+                f"{where}: neither a commit nor the table's properties name the columns"
             )
         return parse_table_schema(text, where, META_COLUMNS)
 
@@ -113,7 +113,7 @@ class TableView:
         return names
 
     def groups(self, as_of: str | None) -> list[FileGroup]:
-        """Return the file groups as of a request time; None: as they are.
+        """Return the file groups as of a request time; None: the current ones.
 
         Raises:
             CorruptionError: the timeline is damaged, or files are called as no base file is.
@@ -127,7 +127,7 @@ class TableView:
         return file_groups_at(files, self.timeline, replaced, self.location.uri, as_of)
 
     def _check_listed(self, as_of: str | None) -> None:
-        """Make sure that the files that were just listed are all that the timeline speaks of.
+        """Check that the listing has all files that the timeline names.
 
         Those that go are of commits that are taken back, whose completed file goes before, and
         those that a clean deletes, which says before that it does.

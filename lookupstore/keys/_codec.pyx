@@ -80,7 +80,7 @@ cdef ls_key_field as_field(object code, bint last):
 
 
 def encode(list codes not None, list columns not None, size_t length, width):
-    """Encode one key a row.
+    """Encode one key per row.
 
     `codes` are (kind, width, nullable) of each field; `columns` are as many Arrow arrays of
     `length` values, fixed_size_binary(width) or, for BYTES, of any binary type. `width` is the
@@ -145,7 +145,7 @@ def encode(list codes not None, list columns not None, size_t length, width):
 
 
 def decode(list codes not None, list names not None, keys, width):
-    """Decode keys into one array a field: fixed_size_binary, or large_binary for BYTES.
+    """Decode keys into one array per field: fixed_size_binary, or large_binary for BYTES.
 
     Raises FormatError naming the field and the row of the first key that does not fit.
     """

@@ -44,7 +44,7 @@ def encode_keys(keys: Any, schema: KeySchema) -> pa.Array:
     """Encode a batch of keys given in any of the forms above.
 
     A key that no store can hold (null in a field without nulls, or a value outside the field's
-    type) is no error: it is null in the result, and matches nothing.
+    type) is not an error: it is null in the result, and matches nothing.
 
     Raises:
         TypeError: keys of a wrong type or form; the error names the field and the right type.
@@ -167,7 +167,7 @@ def _is_pandas_column(value: Any) -> bool:
 
 
 def _python_values(value: Any) -> list[Any] | None:
-    """Return a list, or an object column of NumPy or pandas, as a list; None for all else."""
+    """Return a list, or an object column of NumPy or pandas, as a list; None for anything else."""
     if isinstance(value, list):
         return value
     pandas = sys.modules.get("pandas")

@@ -34,17 +34,17 @@ _KINDRED = {
 def column_batches(
     columns: KeyColumns, fields: Sequence[KeyField], what: str
 ) -> Iterator[list[pa.Array]]:
-    """Yield the columns as one array a field, of equal length, chunk by chunk.
+    """Yield the columns as one array per field, of equal length, chunk by chunk.
 
     Args:
-        columns: one Arrow array or chunked array a field, in order; or a table or record batch
+        columns: one Arrow array or chunked array per field, in order; or a table or record batch
             that holds the fields by name.
         fields: the fields of the key.
         what: what to call the columns in an error.
 
     Raises:
         KeyError: a table without a field.
-        TypeError: another number of columns, or one that is no Arrow array.
+        TypeError: another number of columns, or one that is not an Arrow array.
         ValueError: columns of different lengths.
 
     >>> from lookupstore.keys.fields import key_field
@@ -91,11 +91,11 @@ def column_batches(
 def fit_strictly(
     fields: Sequence[KeyField], arrays: Sequence[pa.Array], what: str, row: int
 ) -> list[pa.Array]:
-    """Bring one array a field to the plain types of the fields, where every value has to fit.
+    """Bring one array per field to the plain types of the fields, where every value has to fit.
 
     Args:
         fields: the fields of the key.
-        arrays: one a field.
+        arrays: one per field.
         what: what to call the columns in an error.
         row: the number of the first row, for an error.
 

@@ -122,11 +122,11 @@ class KeySchema:
             raise FormatError(f"not the description of a key schema: {error}") from error
 
     def encode(self, columns: KeyColumns) -> pa.Array:
-        """Encode one key a row.
+        """Encode one key per row.
 
         Args:
-            columns: one Arrow array or chunked array a field, in order; or a table or record batch
-                that holds the fields by name. Other types of the same kind are cast (`cast`).
+            columns: one Arrow array or chunked array per field, in order; or a table or record
+                batch that has the fields by name. Other types of the same kind are cast (`cast`).
 
         Returns:
             fixed_size_binary(`width`), or large_binary if keys differ in size.
@@ -155,7 +155,7 @@ class KeySchema:
         return self._concat(parts)
 
     def encode_masked(self, columns: KeyColumns) -> tuple[pa.Array, np.ndarray | None]:
-        """Encode one key a row for a lookup, where rows that can match nothing are no error.
+        """Encode one key per row for a lookup, where rows that can match nothing are not an error.
 
         Such rows have a null in a field that is not nullable, or a value that the type of the
         field cannot hold, such as 2**40 for int32.
@@ -261,7 +261,7 @@ class KeySchema:
         """Encode one key from Python.
 
         Args:
-            value: the value of a single field; a tuple or list of one value a field; or a dict of
+            value: the value of a single field; a tuple or list of one value per field; or a dict of
                 values by field name.
 
         Returns:
@@ -400,7 +400,7 @@ class KeySchema:
         return value
 
     def leading(self, values: object, what: str) -> tuple[object, ...]:
-        """Return values of the first fields as a tuple; one that is no tuple is that of the first.
+        """Return values of the first fields as a tuple; any other value is that of the first field.
 
         Raises:
             TypeError: a list or dict, or more values than fields; `what` names the argument.
@@ -410,8 +410,8 @@ class KeySchema:
         """
         if isinstance(values, (list, Mapping)):
             raise TypeError(
-                f"{what} is a {type(values).__name__}, which is no key; give a tuple of the first "
-                f"fields' values, in the order of the key: ({', '.join(self.names)})"
+                f"{what} is a {type(values).__name__}, which is not a key; give a tuple of the "
+                f"first fields' values, in the order of the key: ({', '.join(self.names)})"
             )
         if not isinstance(values, tuple):
             return (values,)

@@ -67,7 +67,7 @@ KINDS = {
 
 
 cdef class _Pages:
-    """Walk over the pages of a chunk; each is verified before it is there."""
+    """A walk over the pages of a chunk, each of which is verified first."""
 
     cdef object path, data, codec
     cdef int64_t offset
@@ -136,7 +136,7 @@ def plain_values(values not None):
 
 
 def check_pages(bytes data not None, str path not None, int64_t offset):
-    """Raise CorruptionError if pages of a chunk have not their checksums, or do not fill it.
+    """Raise CorruptionError if pages of a chunk lack their checksums, or do not fill it.
 
     Args:
         data: the chunk.
@@ -149,7 +149,7 @@ def check_pages(bytes data not None, str path not None, int64_t offset):
 
 
 cdef class PlainChunk:
-    """Hold a chunk of a column that is not nested, without nulls, whose data pages are PLAIN.
+    """A chunk of a column that is not nested, without nulls, whose data pages are PLAIN.
 
     Args:
         data: the chunk.

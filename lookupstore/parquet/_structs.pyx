@@ -89,7 +89,7 @@ cdef class _Reader:
         cdef int items = 0
         cdef double number
         if depth == MOST_DEPTH:
-            raise ValueError(f"more than {MOST_DEPTH} structs and lists in each other")
+            raise ValueError(f"structs and lists nested more than {MOST_DEPTH} deep")
         if kind == LS_COMPACT_STRUCT:
             return self.struct(depth)
         if kind == LS_COMPACT_BINARY:

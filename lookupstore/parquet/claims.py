@@ -25,7 +25,7 @@ _SMALL = 1 << 20
 MOST_OF_SMALL = 256 << 20
 # Bytes of rows that are read one after the other.
 _ROWS = 64 << 20
-# What Arrow takes for a value besides the bytes of a text, at most, if values are no wider.
+# What Arrow takes for a value besides the bytes of a text, at most, if values are not wider.
 _VALUE = 16
 # And for each of a list, for where lists begin and end.
 _LEVELS = 4

@@ -337,7 +337,7 @@ def _is_of(group: RowGroup, leaves: Sequence[Leaf]) -> bool:
     """Return whether chunks have names and types of a schema, whole bounds, sizes of all levels.
 
     And a value for each row, if they are not nested. Arrow ends the process, at some places, if
-    they have not, or takes memory for rows that are not there.
+    these are missing, or takes memory for rows that are not there.
 
     Source: Arrow, parquet/metadata.cc (ColumnChunkMetaDataImpl), parquet/size_statistics.cc
     (SizeStatistics::Validate), parquet/statistics.cc (TypedStatisticsImpl::PlainDecode).

@@ -44,7 +44,7 @@ class EncodedFile:
 
 
 class NewParquetFile:
-    """Writes a file, row group by row group.
+    """A writer of a Parquet file, row group by row group.
 
     Args:
         stream: to write to, from its beginning.

@@ -80,7 +80,7 @@ cdef extern from "ls_rows.h":
 
 
 class BadRowError(Exception):
-    """Say that the row or list numbered `args[0]` does not fit its layout.
+    """An error of the row or list numbered `args[0]`, which does not fit its layout.
 
     Of a row that columns are read from, `args[1]` is the number of the column, or None.
     """
@@ -175,7 +175,7 @@ def pack(list cells not None, list places not None, size_t length, size_t fixed_
 @cython.final
 @cython.auto_pickle(False)
 cdef class Columns(Answers):
-    """Read columns of `length` rows, which a lookup finds, or which are in an array.
+    """Columns of `length` rows, which a lookup finds, or which are in an array.
 
     `places` says of each column: its offset in a row; the width of its values, or None; for a
     variable one the offset of the variable column before, or None; its bit in the bitmap of nulls,

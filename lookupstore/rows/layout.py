@@ -40,7 +40,7 @@ class BadValueError(Exception):
 
 
 class _Codec(Protocol):
-    """Turn an Arrow array of one type into cells, the bytes of its values, and back."""
+    """A codec from an Arrow array of one type to cells, the bytes of its values, and back."""
 
     width: int | None  # of a cell; None if they vary
 
@@ -182,7 +182,7 @@ class _Plain:
 
 
 class _Bool:
-    """Bools, a byte each."""
+    """Bools, one byte each."""
 
     width: int | None = 1
 

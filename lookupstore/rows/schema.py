@@ -137,7 +137,7 @@ class RowSchema:
             columns: names of the columns to decode, in this order; None for all.
 
         Raises:
-            KeyError: a name is no column.
+            KeyError: a name is not that of a column.
             FormatError: the bytes of a row do not fit the schema; names the column and the row.
             ValueError: the values of a column do not fit one Arrow array of its type.
         """
@@ -161,7 +161,7 @@ class RowSchema:
             a row was not.
 
         Raises:
-            KeyError: a name is no column.
+            KeyError: a name is not that of a column.
             FormatError: the bytes of a row do not fit the schema; names the column and the row.
             ValueError: the values of a column do not fit one Arrow array of its type.
             Exception: what `find` raises.

@@ -152,7 +152,7 @@ def upper_bound(values, bytes key not None):
 
 
 cdef class Gather:
-    """Take rows of Arrow binary arrays of one type that count as one, laid end to end."""
+    """Arrow binary arrays of one type that count as one, laid end to end, to take rows of."""
 
     cdef list columns  # they own what `parts` points to
     cdef ls_column *parts

@@ -109,7 +109,7 @@ def merge(
 
 
 class RunSorter:
-    """Sorts any number of rows by key within a memory budget, partition by partition.
+    """A sorter of any number of rows by key, within a memory budget and by partition.
 
     Rows go in by `add` and come out by `sorted_batches`. What does not fit the budget is spilled
     as sorted runs to unnamed temporary files, which the system frees however the process ends.
@@ -149,7 +149,7 @@ class RunSorter:
         self._fan_in = max(2, memory // (self._batch_bytes * _MERGE_COPIES))
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
-        self._in_memory: _SortedChunk | None = None
+        self._in_memory: _SortedRows | None = None
         self._spill: _SpillFile | None = None
         self._runs: list[_Run] = []
         self.spilled_chunks: int = 0
@@ -166,7 +166,7 @@ class RunSorter:
         self._pending_bytes += batch.nbytes + batch.column("key").nbytes
         self._pending_bytes += _ROW_OVERHEAD * batch.num_rows
         if self._pending_bytes >= self._limit:
-            self._spill_chunk(self._take_chunk())
+            self._spill_rows(self._take_rows())
 
     def sorted_batches(self, partition: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition in strictly ascending key order; may be called again.
@@ -190,16 +190,16 @@ class RunSorter:
             return int(rest.starts[partition + 1] - rest.starts[partition])
         return sum(run.rows[partition] for run in self._runs)
 
-    def _sort_rest(self) -> _SortedChunk:
+    def _sort_rest(self) -> _SortedRows:
         """Sort what is in memory, and spill it if anything was: no more rows may come."""
         if self._in_memory is None:
-            chunk = self._take_chunk()
+            sorted_rows = self._take_rows()
             if self._spill is not None:
-                self._spill_chunk(chunk)
-                chunk = _SortedChunk(None, None, np.zeros(self._partitions + 1, np.int64))
+                self._spill_rows(sorted_rows)
+                sorted_rows = _SortedRows(None, None, np.zeros(self._partitions + 1, np.int64))
                 self._spill.end()
                 self._reduce_runs()
-            self._in_memory = chunk
+            self._in_memory = sorted_rows
         return self._in_memory
 
     def close(self) -> None:
@@ -215,38 +215,38 @@ class RunSorter:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _take_chunk(self) -> _SortedChunk:
+    def _take_rows(self) -> _SortedRows:
         """Sort what is pending into partitions."""
         if not self._pending:
-            return _SortedChunk(None, None, np.zeros(self._partitions + 1, np.int64))
+            return _SortedRows(None, None, np.zeros(self._partitions + 1, np.int64))
         held = _Rows(self._pending)
         self._pending = []
         self._pending_bytes = 0
         order = held.winning_order(self._keep)
         if self._partition is None or self._partitions == 1:
             rows = held.num_rows if order is None else len(order)
-            return _SortedChunk(held, order, np.array([0, rows], np.int64))
+            return _SortedRows(held, order, np.array([0, rows], np.int64))
         partitions = self._partition(held.keys)
         if order is not None:
             partitions = partitions[order]
         by_partition = np.argsort(partitions, kind="stable")
         counts = np.bincount(partitions, minlength=self._partitions)
         starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        return _SortedChunk(held, by_partition if order is None else order[by_partition], starts)
+        return _SortedRows(held, by_partition if order is None else order[by_partition], starts)
 
-    def _spill_chunk(self, chunk: _SortedChunk) -> None:
-        if chunk.rows is None:
+    def _spill_rows(self, sorted_rows: _SortedRows) -> None:
+        if sorted_rows.rows is None:
             return
         if self._spill is None:
-            self._spill = _SpillFile(self._folder, chunk.rows.schema)
+            self._spill = _SpillFile(self._folder, sorted_rows.rows.schema)
         # Rows that come in key order continue the run before: a sorted source is one run.
-        if not (self._runs and chunk.follows(self._runs[-1])):
+        if not (self._runs and sorted_rows.follows(self._runs[-1])):
             self._runs.append(_Run.empty(self._partitions))
         run = self._runs[-1]
         for partition in range(self._partitions):
-            for batch in chunk.batches(partition, self._batch_bytes):
+            for batch in sorted_rows.batches(partition, self._batch_bytes):
                 run.append(partition, self._spill.append(batch), batch)
-        self.spilled_chunks += 1
+        self.spills += 1
 
     def _reduce_runs(self) -> None:
         """Merge neighbouring runs until all that are left can be merged at once."""
@@ -347,7 +347,7 @@ class _Rows:
 
 
 @dataclass
-class _SortedChunk:
+class _SortedRows:
     """Rows in memory with the order in which they leave: partition p is order[starts[p:p+2]]."""
 
     rows: _Rows | None

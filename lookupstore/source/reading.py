@@ -50,7 +50,7 @@ def check_file(file: pa.NativeFile, file_format: str, path: str) -> None:
 
 
 def check_names(fields: Iterable[pa.Field]) -> None:
-    """Look at all names of columns, for the error of one that is no text.
+    """Look at all names of columns, for the error of one that is not text.
 
     Raises:
         UnicodeDecodeError: a name is not UTF-8, which Arrow says when somebody asks for it.

@@ -55,7 +55,7 @@ class Source:
         fingerprint: what changes whenever the rows do: of files a hash of their names, sizes and
             times, in their order; None if nobody knows, or if a file is so new that it may change
             again under the same time.
-        nbytes: size of the files; None if it is no files.
+        nbytes: size of the files; None if it is not files.
     """
 
     schema: pa.Schema

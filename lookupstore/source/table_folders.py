@@ -59,7 +59,7 @@ class TableFolder:
 
 
 class TableSearch:
-    """Finds the table that a folder belongs to; asks about each folder once.
+    """A search for the table that a folder belongs to; it lists each folder once.
 
     Args:
         filesystem: that has the folders.
@@ -70,7 +70,7 @@ class TableSearch:
         self._known: dict[str, TableFolder | None] = {}
 
     def at(self, folder: str) -> TableFolder | None:
-        """Return the table whose folder this is; None: it is none."""
+        """Return the table whose folder this is; None: there is none."""
         return self._at([folder])[0]
 
     def around(self, folder: str) -> TableFolder | None:

@@ -49,7 +49,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import what is of Hudi tables; without its extra an ImportError says what to install."""
+    """Import the part for Hudi tables; without its extra an ImportError says what to install."""
     if name not in _OF_HUDI:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(_import_module(_OF_HUDI[name]), name)

@@ -46,8 +46,8 @@ def watched_jobs(spark: SparkSession, description: str, title: str) -> Iterator[
     """Describe the jobs that a block starts, and show how far they are.
 
     Gives the accumulator to which tasks add the rows that they have done; None if nobody would see
-    it: standard error is no terminal, Spark shows a bar of its own, or the session is one of Spark
-    Connect, whose client does.
+    it: standard error is not a terminal, Spark shows a bar of its own, or the session is one of
+    Spark Connect, whose client does.
     """
     with named_jobs(spark, description) as group:
         context = _context(spark)

@@ -16,7 +16,7 @@ def given_names(options: Mapping[str, str], option: str) -> list[str] | None:
     """Return the names that an option lists, with commas between or as a JSON list; None: none.
 
     Raises:
-        ValueError: a list that is no JSON.
+        ValueError: a list that is not JSON.
 
     >>> given_names({"key": "a, b"}, "key"), given_names({"key": '["a,b", "c"]'}, "key")
     (['a', 'b'], ['a,b', 'c'])
@@ -39,7 +39,7 @@ def given_number(options: Mapping[str, str], option: str) -> int | None:
     """Return the number that an option is, or None if it is not given.
 
     Raises:
-        ValueError: a text that is no number.
+        ValueError: a text that is not a number.
 
     >>> given_number({"version": "7"}, "version"), given_number({}, "version")
     (7, None)

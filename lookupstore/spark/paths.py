@@ -103,8 +103,8 @@ def _check_by_spark(spark: SparkSession, folders: Iterable[str], paths: Sequence
             continue
         given, uri, name = ", ".join(map(shown_uri, paths)), shown_uri(folder), table.format.value
         raise FormatError(
-            f"df_or_path: {given} has files of the {name} table {uri}, and is where only Spark "
-            f"can read; give a DataFrame: spark.read.format({name.lower()!r}).load({uri!r})"
+            f"df_or_path: {given} has files of the {name} table {uri}, which only Spark can reach; "
+            f"give a DataFrame: spark.read.format({name.lower()!r}).load({uri!r})"
         )
 
 

@@ -86,7 +86,7 @@ NO_FILTER.kind = LS_FILTER_NONE
 
 
 cdef class Lookup:
-    """Find keys of one file.
+    """Lookups of keys in one file.
 
     `load(number)` reads a data block; `check()` raises if the file is not what it was when it was
     opened, which is asked after every lookup in the file's `map` (None: the file is not mapped).
@@ -222,7 +222,7 @@ cdef class Lookup:
 
 
 cdef class Batch:
-    """Answer one batch of keys, a piece after the other."""
+    """One batch of keys, looked up one piece after the other."""
 
     def __cinit__(self, Lookup lookup, BinaryColumn keys, Answers taker):
         cdef size_t length = keys.column.length

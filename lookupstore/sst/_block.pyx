@@ -112,7 +112,7 @@ cdef ls_slice slice_of(bytes value) noexcept:
 
 
 cdef class BlockBuilder:
-    """Collect records in key order and encode them as one block after another."""
+    """A builder of blocks from records in key order."""
 
     cdef ls_block_builder builder
     cdef PyObject *buffer  # bytes that nobody else has seen; builder.data is inside
@@ -265,7 +265,7 @@ def order_text(previous, key, compared):
 
 
 cdef class Block:
-    """Read the records of one decoded block.
+    """The records of one decoded block.
 
     Holds its `source`, bytes or a view of a mapped file; `path` and `offset` say where it is from.
     """

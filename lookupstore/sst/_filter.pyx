@@ -30,12 +30,12 @@ MOST_HASHES = 1100
 MOST_PAIMON_BYTES = 2147483647 // 8
 
 
-# With more keys a block than this nearly every bit is set: no rate below 1 asks for it.
+# With more keys per block than this nearly every bit is set: no rate below 1 asks for it.
 cdef double MOST_KEYS = 600.0
 
 
 cdef double split_block_rate(double load) noexcept nogil:
-    """The rate of false positives with `load` keys a block, on average.
+    """The rate of false positives with `load` keys per block, on average.
 
     Keys fall into blocks at random, so that their number is Poisson distributed; each sets one
     bit of 32 in each of 8 words.
@@ -87,7 +87,7 @@ def paimon_hash(bytes key not None):
 
 
 cdef class FilterBuilder:
-    """Make a filter from keys.
+    """A maker of a filter from keys.
 
     With a `size` in bytes keys go straight into the filter (`entries` sets the hash count of
     Paimon's). Without one their hashes are collected, 8 bytes each, and `finish` says the size.
@@ -176,7 +176,7 @@ cdef class FilterBuilder:
 
 
 cdef class Filter:
-    """Answer "absent" or "maybe" for a key.
+    """A filter, which says "absent" or "maybe" for a key.
 
     Raises ValueError if the bytes can not be a filter of that kind.
     """

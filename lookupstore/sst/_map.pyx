@@ -139,7 +139,7 @@ def maps_open():
 
 
 cdef class FileMap:
-    """Map a whole file, read only: `memoryview(file_map)` is its bytes, for as long as it lives.
+    """A map of a whole file, read only: `memoryview(file_map)` is its bytes while it lives.
 
     The file's last four bytes must not all be zero: they tell whether it has been cut.
     """

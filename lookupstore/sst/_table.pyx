@@ -47,7 +47,7 @@ cdef size_t CHUNK = 2 * HUGE_PAGE
 
 
 cdef class Memory:
-    """Hold memory for slots."""
+    """Memory for slots."""
 
     def __cinit__(self, size_t size, bint huge=False):
         self.start = <char *>lookupstore_aligned(HUGE_PAGE if huge else CACHE_LINE, size)
@@ -62,7 +62,7 @@ cdef class Memory:
 
 
 cdef class ReadyBlock:
-    """Hold a decoded block and its slots, which are in `memory` from `at` on."""
+    """A decoded block and its slots, which are in `memory` from `at` on."""
 
     def __cinit__(self, Block block not None, Memory memory not None, size_t at, bint evictable):
         cdef ls_status status
@@ -86,10 +86,10 @@ cdef size_t slots_size(Block block) noexcept:
 
 
 cdef class BlockTable:
-    """Hold the ready blocks of a file of `count` data blocks.
+    """The ready blocks of a file of `count` data blocks.
 
-    Blocks that are no views of a map count in the `cache`, which says how long they stay. Without a
-    cache all blocks stay.
+    Blocks that are not views of a map count in the `cache`, which says how long they stay.
+    Without a cache all blocks stay.
     """
 
     def __cinit__(self, size_t count, cache=None):

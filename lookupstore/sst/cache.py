@@ -32,7 +32,7 @@ class Table(Protocol):
 
 
 class BlockCache:
-    """Bound the bytes of the decoded blocks of many files.
+    """A bound on the bytes of the decoded blocks of many files.
 
     Args:
         capacity: bytes; 0 keeps nothing. Blocks that lookups use at this moment come on top.

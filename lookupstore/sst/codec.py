@@ -31,7 +31,7 @@ _local = threading.local()
 
 
 class Compressor:
-    """Compress the blocks of one file.
+    """A compressor of the blocks of one file.
 
     Args:
         codec: ``none``, ``zstd`` or ``lz4``.

@@ -98,7 +98,7 @@ def layout(path: str | os.PathLike[str], order: str = "bytes", *, records: bool 
 
 
 class _Survey:
-    """Walk one open file: footer, index, filter, properties, blocks."""
+    """A walk through one open file: footer, index, filter, properties, blocks."""
 
     def __init__(
         self, file: BinaryIO, path: str, size: int, dialect: Dialect, order: str, records: bool

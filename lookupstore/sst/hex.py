@@ -65,7 +65,7 @@ def hexdump(layout: Layout) -> str:
 
 
 class _Cutter:
-    """Cut the bytes of one region into pieces, from the front."""
+    """A cutter of the bytes of one region into pieces, from the front."""
 
     def __init__(self, layout: Layout, region: Region, data: bytes) -> None:
         self.layout = layout

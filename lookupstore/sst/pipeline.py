@@ -44,7 +44,7 @@ class _Stored(NamedTuple):
 
 
 class Pipeline:
-    """Compress, checksum and write the data blocks of one file, and index them.
+    """A pipeline that compresses, checksums, writes and indexes the data blocks of one file.
 
     With one thread the caller does it all. With more, the others compress while the caller makes
     the next ones; if too many wait, the caller compresses as well. Whoever completes the oldest

@@ -330,7 +330,7 @@ class Reader:
         Raises:
             ClosedError: the reader is closed, or closed while the scan goes on.
             CorruptionError: a block in the range is damaged.
-            TypeError: start, stop or starts_with are no bytes, or have no name.
+            TypeError: start, stop or starts_with are not bytes, or are given without their names.
             ValueError: starts_with with start or stop, or with an integer key order.
         """
         self._check_open()

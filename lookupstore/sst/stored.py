@@ -35,7 +35,7 @@ AHEAD = 64
 
 
 class Fill(Protocol):
-    """Bring bytes of a file that is not all there yet: a local copy of a remote object.
+    """A function that fetches bytes of a local copy before they are read.
 
     The file has its full size from the start. Its bytes change by these calls only, and never where
     they were right.
@@ -105,7 +105,7 @@ class StoredFile(descriptors.Holder):
         self._fill = fill
         if fill is None and os.path.isdir(path):
             raise IsADirectoryError(
-                errno.EISDIR, "a folder and no sorted file; lookupstore.open opens stores", path
+                errno.EISDIR, "a folder, not a sorted file; lookupstore.open opens stores", path
             )
         self._descriptor: _Descriptor | None = self._open()
         status = os.fstat(self._descriptor.number)

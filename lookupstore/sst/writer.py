@@ -1,4 +1,4 @@
-"""Write one sorted file: blocks, filter, index, properties, footer; then publish it."""
+"""Write one sorted file: blocks, filter, index, properties, footer; then name it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Writer:
         level: of zstd; None is level 1.
         bloom_fpp: rate of false positives of the filter, from 1e-6; 0 for no filter.
         expected_entries: makes the filter for that many keys, as Paimon does with the row count of
-            the source; None for as many as are put, which takes 8 bytes a key until `close`.
+            the source; None for as many as are put, which takes 8 bytes per key until `close`.
         order: key order, one of ``bytes``, ``int8``, ``int16``, ``int32``, ``int64``
             (little-endian integers, for ``paimon`` only).
         allow_repeats: take a key again; ``paimon`` only, where the file does not say which of the
@@ -146,7 +146,7 @@ class Writer:
         self._num_records = 0
         self._min_key: bytes | None = None
         self._info: Info | None = None
-        self._published = self._aborted = False
+        self._finished = self._aborted = False
         self._turn = threading.Lock()
         # The index is one block whatever its size, and repeats keys where the data does.
         self._index = BlockBuilder(order, True, MAX_BLOCK)
@@ -295,7 +295,7 @@ class Writer:
             assert last_key is not None
             self._blocks.put(self._builder.finish(), last_key)
         except BaseException:
-            # A block is lost: whoever catches this must not be able to publish the others.
+            # A block is lost: a caller that catches this must not be able to finish the file.
             self.abort()
             raise
 
@@ -307,7 +307,7 @@ class Writer:
         return handle
 
     def close(self) -> None:
-        """Write filter, index, properties and footer, and publish the file.
+        """Write filter, index, properties and footer, and give the file its name.
 
         Closing a closed writer does nothing. A failure leaves no file; with `overwrite` the old one
         stays, unless only the fsync of the folder failed: then the new one is there, complete.
@@ -318,18 +318,18 @@ class Writer:
         """
         if self._aborted:
             raise ClosedError(f"{self._path}: aborted, or writing has failed; there is no file")
-        if not self._published:
+        if not self._finished:
             self._run(self._close)
 
     def _close(self) -> None:
         try:
             self._finish_file()
-            self._output.publish()
+            self._output.finish()
         except BaseException:
             self._info = None
             self.abort()
             raise
-        self._published = True
+        self._finished = True
 
     def _finish_file(self) -> None:
         if self._builder.count:
@@ -412,6 +412,6 @@ class Writer:
         """Drop everything written so far; a closed writer's file stays."""
         if self._process != os.getpid():
             return  # in a child of fork it is still its parent's
-        self._aborted = not self._published
+        self._aborted = not self._finished
         self._blocks.stop()
         self._output.discard()

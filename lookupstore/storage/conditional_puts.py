@@ -28,7 +28,7 @@ _CREDENTIALS = {
 
 
 class ConditionalPuts:
-    """Puts objects only if there is none, or only if it is the one that is known.
+    """A client that puts an object only if it does not exist, or only if it is unchanged.
 
     Args:
         filesystem: of pyarrow, on S3.
@@ -149,7 +149,7 @@ class ConditionalPuts:
 
     @contextmanager
     def _telling(self, path: str) -> Iterator[None]:
-        """Let errors be Python's own, and say only what is of use."""
+        """Translate obstore errors to built-in ones."""
         errors = self._obstore.exceptions
         try:
             yield
@@ -165,4 +165,4 @@ class ConditionalPuts:
 
 
 class _ChangedError(OSError):
-    """Say that an object is not the one of a tag any more."""
+    """An error of an object that has another tag by now."""

@@ -70,7 +70,9 @@ def joined(root: str, name: str) -> str:
         return root
     fault = fault_of(name)
     if fault is not None:
-        raise FormatError(f"{printable(root)}: {name!r} is no name of a place inside it: {fault}")
+        raise FormatError(
+            f"{printable(root)}: {name!r} is not the name of a place inside it: {fault}"
+        )
     return f"{root.rstrip('/')}/{name}"
 
 
@@ -78,7 +80,7 @@ def local_path(root: str, name: str) -> str:
     """Return the path of a file or folder that is read or written below a local folder.
 
     Raises:
-        FormatError: the name leads elsewhere, or there is something that is no file and no folder.
+        FormatError: the name leads elsewhere, or to something that is neither a file nor a folder.
         OSError: the system does not say what is there.
     """
     path = entry_path(root, name)

@@ -31,7 +31,7 @@ def parse_json(content: bytes, path: str, what: str, *, most_bytes: int) -> Any:
         most_bytes: that it may have.
 
     Raises:
-        CorruptionError: it is no JSON, or too much of it.
+        CorruptionError: it is not JSON, or too large.
 
     >>> parse_json(b'{"a": [1]}', "a.json", "an object", most_bytes=100)
     {'a': [1]}

@@ -19,13 +19,13 @@ from lookupstore.storage.conditional_puts import ConditionalPuts
 from lookupstore.storage.location import Location
 from lookupstore.storage.regular_file import open_regular
 
-# What is longer is no lock of ours, and is told from others by its beginning.
+# What is longer is not a lock of ours, and is told from others by its beginning.
 _MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class SeenLock:
-    """Remember a lock as somebody saw it.
+    """A lock as a process saw it.
 
     Attributes:
         content: of its file.
@@ -46,13 +46,13 @@ class LockFile(Protocol):
     removes_only_its_own: bool
 
     def create(self, content: bytes) -> bool:
-        """Take the lock if nobody has it."""
+        """Take the lock if it is free."""
 
     def look(self) -> SeenLock | None:
-        """Return the lock that somebody has."""
+        """Return the lock as it is now."""
 
     def take_over(self, dead: SeenLock, content: bytes) -> bool:
-        """Take the lock from a dead owner, unless somebody was faster or it lives after all."""
+        """Take the lock from a dead owner, unless another was faster or it lives after all."""
 
     def renew(self, content: bytes) -> bool:
         """Show that the owner lives; return False if the lock is not its own any more."""
@@ -81,7 +81,7 @@ class LocalLockFile:
         self._descriptor = -1
 
     def create(self, content: bytes) -> bool:
-        """Take the lock if nobody has it."""
+        """Take the lock if it is free."""
         try:
             self._location.create(self._name, content)
         except FileExistsError:
@@ -102,13 +102,13 @@ class LocalLockFile:
         return True
 
     def look(self) -> SeenLock | None:
-        """Return the lock that somebody has."""
+        """Return the lock as it is now."""
         with suppress(FileNotFoundError), open(open_regular(self._path), "rb") as file:
             return _seen(file.fileno())
         return None
 
     def take_over(self, dead: SeenLock, content: bytes) -> bool:
-        """Remove the lock of a dead owner, and take it if nobody else does."""
+        """Remove the lock of a dead owner, and take it if no other writer does."""
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -124,7 +124,7 @@ class LocalLockFile:
         return self.create(content)
 
     def renew(self, content: bytes) -> bool:
-        """Let the file be written now."""
+        """Set the time of the file to now."""
         os.utime(self._descriptor)
         return _leads_to(self._path, self._descriptor)
 
@@ -162,7 +162,7 @@ class ObjectLockFile:
         self._tag = ""
 
     def create(self, content: bytes) -> bool:
-        """Take the lock if nobody has it."""
+        """Take the lock if it is free."""
         try:
             self._tag = self._puts.create(self._path, content)
         except FileExistsError:
@@ -174,7 +174,7 @@ class ObjectLockFile:
         return True
 
     def look(self) -> SeenLock | None:
-        """Return the lock that somebody has."""
+        """Return the lock as it is now."""
         try:
             content, tag = self._puts.read(self._path)
         except FileNotFoundError:
@@ -233,7 +233,7 @@ def _leads_to(path: str, descriptor: int) -> bool:
 
 @contextmanager
 def _alone(descriptor: int) -> Iterator[bool]:
-    """Hold the `flock` of a file, if nobody else does: who does is about to remove it."""
+    """Hold the `flock` of a file, unless another process, which is about to remove it, does."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -1,4 +1,4 @@
-"""A new file: written under a temporary name in large pieces, then synced and published."""
+"""A new file: written under a temporary name in large pieces, then synced and named."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WRITEBACK = 4 << 20
 
 
 class Output:
-    """A file that is visible, complete and synced, after `publish`, and not at all before.
+    """A file that is visible, complete and synced, after `finish`, and not at all before.
 
     Temporary name, fsync, link (rename with `overwrite`), fsync of the folder. One thread at a
     time may write.
@@ -45,7 +45,7 @@ class Output:
 
     @property
     def closed(self) -> bool:
-        """Return whether the file was published or discarded."""
+        """Return whether the file was finished or discarded."""
         return self._file.closed
 
     def write(self, data: bytes) -> None:
@@ -71,7 +71,7 @@ class Output:
             start_writeback(self._file.fileno(), self._writeback_from, size)
             self._writeback_from = self.offset
 
-    def publish(self) -> None:
+    def finish(self) -> None:
         """Write the rest, sync all of it, and give the file its name.
 
         Raises:
@@ -99,7 +99,7 @@ class Output:
                 raise
 
     def discard(self) -> None:
-        """Drop what has been written; a published file stays."""
+        """Drop what has been written; a finished file stays."""
         self._file.close()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._temporary)

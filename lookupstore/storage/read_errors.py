@@ -16,8 +16,8 @@ import pyarrow as pa
 from lookupstore.errors import CorruptionError, StaleStoreError
 from lookupstore.storage.uris import hide_urls
 
-#: What Arrow raises while it reads a file, whatever the reason: also of names that are no text, and
-#: of numbers that are none of their type.
+#: What Arrow raises while it reads a file, whatever the reason: also of names that are not text,
+#: and of numbers that are none of their type.
 READ_ERRORS = (pa.ArrowException, OSError, IndexError, UnicodeDecodeError, OverflowError)
 
 

@@ -157,7 +157,7 @@ def at_once(call: Callable[[int, int], None], ranges: Iterable[tuple[int, int]])
 
 
 class _ForkGate:
-    """Let a process fork only while none of its requests is on its way."""
+    """A gate that lets a process fork only while none of its requests is on its way."""
 
     def __init__(self, usable: bool = True) -> None:
         self._changed = threading.Condition()

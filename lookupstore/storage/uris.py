@@ -80,12 +80,12 @@ def _check_whole(uri: str) -> None:
     """Check that pyarrow reads all of a URI, and can go on with it."""
     shown = shown_uri(uri)
     if "#" in uri:
-        raise ValueError(f"path {shown!r}: a URI has no part behind a #; leave it out")
+        raise ValueError(f"path {shown!r}: the URI has a fragment (#...); leave it out")
     scheme, _, rest = uri.partition("://")
     for name, value in _options(rest.partition("?")[2]):
         if name == "endpoint_override" and "@" in unquote(value):
             raise ValueError(
-                f"path {shown!r}: endpoint_override has a user; put it before the bucket"
+                f"path {shown!r}: endpoint_override contains a user; put it before the bucket"
             )
     if scheme.lower() in ("abfs", "abfss"):
         names = {name for name, value in _options(rest.partition("?")[2]) if value}

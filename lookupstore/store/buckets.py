@@ -33,7 +33,7 @@ _ROWS = "rows of the store's value columns"
 
 
 class BucketReads:
-    """Reads keys and rows of all buckets of one version.
+    """Lookups and scans in all buckets of one version.
 
     Args:
         location: of the store.
@@ -77,7 +77,9 @@ class BucketReads:
         self._spread(keys)[1].answer(found)
         return found.array()
 
-    def found(self, keys: pa.Array, names: Sequence[str]) -> tuple[pa.BooleanArray, pa.RecordBatch]:
+    def look_up(
+        self, keys: pa.Array, names: Sequence[str]
+    ) -> tuple[pa.BooleanArray, pa.RecordBatch]:
         """Return which of some encoded keys there are, and columns of the row at each.
 
         Raises:

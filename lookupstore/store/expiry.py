@@ -72,10 +72,10 @@ def expire(
 ) -> Expired:
     """Remove old versions of a store, and files of builds that were killed.
 
-    A version goes when another replaced it at least `retain` ago, whose build has come to its end;
-    a reader that has it open must be done by then, or hold its files open locally. Then data files
-    go that no remaining version names and that are older than `retain`; they stay while a build
-    runs, or up to a day after one was killed. Temporary files stay for a day.
+    A version is removed if another replaced it at least `retain` ago, and the build of that one has
+    ended; a reader of the old one must be done by then, or have its files open locally. Then data
+    files are removed that no remaining version names and that are older than `retain`; they stay
+    while a build runs, or up to a day after one was killed. Temporary files stay for a day.
 
     Args:
         path: the store's folder, URI or location, or the store itself.
@@ -84,7 +84,7 @@ def expire(
 
     Raises:
         FileNotFoundError: there is no such folder.
-        FormatError: the folder is no store.
+        FormatError: the folder is not a store.
         CorruptionError: a manifest contradicts itself; nothing is removed.
         ValueError: an argument out of range.
 

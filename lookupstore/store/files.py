@@ -1,7 +1,7 @@
 """The data files of one version of a store, by bucket, and what is asked of them.
 
 Readers need a local file. For a local store the file is there already; of a remote one the host's
-`Residency` holds a local copy, which answers while it is still coming. Files of a local store are
+`Residency` pins a local copy, which answers while it is still coming. Files of a local store are
 all opened at once, so that it goes on answering when it is replaced; files of a remote one when the
 first key falls into their bucket, several at once if a batch needs several.
 
@@ -9,7 +9,7 @@ Lookups in compressed files are slow. Of a remote one a plain copy is made as so
 come; of a local one when lookups have paid for it (`recode.Rent`). From then on the plain copy
 answers, and the file itself again if the copy is damaged.
 
-An open copy is in use, and keeps its room from others. So copies are let go of when there is no
+An open copy is in use, and keeps its room from others. So copies are released when there is no
 room for one that is needed, or when this process has too many files open; who is in a call with one
 keeps it until the call returns.
 """
@@ -34,7 +34,7 @@ from lookupstore.errors import (
     FormatError,
     LookupStoreError,
 )
-from lookupstore.hostcache.cache import Copy, Residency, warn_slow
+from lookupstore.hostcache.cache import PinnedCopy, Residency, warn_slow
 from lookupstore.hostcache.folder import with_room
 from lookupstore.hostcache.recode import Rent, plain_size
 from lookupstore.hostcache.stats import Counts
@@ -58,7 +58,7 @@ class _Open(descriptors.Holder):
     """The reader of a bucket, the local copy that it reads, and what it had read before that."""
 
     reader: Reader
-    copy: Copy | None
+    copy: PinnedCopy | None
     recoded: bool
     bucket: int
     files: weakref.ref[BucketFiles]
@@ -68,22 +68,22 @@ class _Open(descriptors.Holder):
         """Release the copy, which the next lookup pins again."""
         files = self.files()
         if files is not None:
-            files.let_go_of(self.bucket, self)
+            files.release_bucket(self.bucket, self)
 
     def counts(self) -> Counts:
-        """Return what was read with the reader, and fetched since the copy was held."""
+        """Return what was read with the reader, and fetched since the copy was pinned."""
         read = _read_with(self.reader) - self.before
         return read if self.copy is None else read + _fetched(self.copy)
 
 
 class BucketFiles:
-    """Asks the data files of a version, opening them where needed, and closes them.
+    """The data files of a version, which are opened where needed.
 
     Args:
         location: where the store is.
         manifest: the version.
         cache: for decoded blocks; None takes the one of the process.
-        residency: holds the local copies of files of a remote store, and of compressed files.
+        residency: pins the local copies of files of a remote store, and of compressed files.
 
     Raises:
         StaleStoreError: a file is gone, and so is the version.
@@ -105,7 +105,7 @@ class BucketFiles:
         self._locks = {bucket: threading.Lock() for bucket in self._entries}
         self._counting = threading.Lock()  # over both of these
         self._opened: dict[int, _Open] = {}
-        self._past = Counts()  # of the files that were let go of
+        self._past = Counts()  # of the copies that were released
         self._copied: set[int] = set()  # buckets whose local copies were needed
         self._closed = False
         # Of a local store: its files, and what lookups have paid for those that are compressed.
@@ -218,7 +218,7 @@ class BucketFiles:
             yield self._in_place[bucket]
             return
         file = self._entries[bucket]
-        with self._hold(file, recode=False) as copy:
+        with self._pin(file, recode=False) as copy:
             try:
                 if whole:
                     copy.wait()
@@ -239,14 +239,14 @@ class BucketFiles:
         if may_have_copies and self._residency.is_getting_full:
             self.let_go()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Release the local copies; the next lookup pins them again."""
         for bucket in self._locks:
             opened = self._opened.get(bucket)
             if opened is not None and opened.copy is not None:
-                self.let_go_of(bucket, opened)
+                self.release_bucket(bucket, opened)
 
-    def let_go_of(self, bucket: int, opened: _Open) -> None:
+    def release_bucket(self, bucket: int, opened: _Open) -> None:
         """Release one local copy unless somebody is opening that bucket, who needs it."""
         lock = self._locks[bucket]
         if lock.acquire(blocking=False):
@@ -257,7 +257,7 @@ class BucketFiles:
                 lock.release()
 
     def close(self) -> None:
-        """Close all files, and let go of their local copies."""
+        """Close all files, and release their local copies."""
         self._closed = True
         for bucket, lock in self._locks.items():
             with lock:
@@ -277,8 +277,8 @@ class BucketFiles:
         if opened is None or opened.copy is None:
             return bucket in self._in_place
         try:
-            return opened.copy.resident
-        except ClosedError:  # let go of in this moment
+            return opened.copy.complete
+        except ClosedError:  # released in this moment
             return False
 
     def _ready(self, bucket: int) -> _Open:
@@ -291,7 +291,7 @@ class BucketFiles:
             return self._open(bucket) if better else opened
         try:
             error, outdated = copy.error, copy.outdated
-        except ClosedError:  # let go of in this moment
+        except ClosedError:  # released in this moment
             return self._open(bucket)
         if isinstance(error, CorruptionError):
             # What was answered before may have been of another file: it must not go on.
@@ -362,14 +362,14 @@ class BucketFiles:
             return opened
         recode = self._manifest.options.get("compression") != "none"
         self._check_room(file)
-        copy = self._hold(file, recode=recode)
+        copy = self._pin(file, recode=recode)
         recoded = copy.recoded
         try:
             return self._open_copy(file, copy)
         except (CorruptionError, FormatError):
             if not recoded:
                 raise
-        return self._open_copy(file, self._hold(file, recode=recode))
+        return self._open_copy(file, self._pin(file, recode=recode))
 
     def _check_room(self, file: DataFile) -> None:
         """Say it, once, if the local copies that lookups need cannot be there at one time."""
@@ -389,7 +389,7 @@ class BucketFiles:
         filesystem, path = self._location.resolve(file.name)
         shown = self._location.show(file.name)
         try:
-            copy = self._residency.hold_plain(
+            copy = self._residency.pin_plain(
                 filesystem, path, nbytes=file.bytes, xxh64=file.xxh64, uri=shown
             )
             return None if copy is None else self._open_copy(file, copy)
@@ -401,7 +401,7 @@ class BucketFiles:
             del self._rents[file.bucket]
         return None
 
-    def _open_copy(self, file: DataFile, copy: Copy) -> _Open:
+    def _open_copy(self, file: DataFile, copy: PinnedCopy) -> _Open:
         try:
             reader = _checked(Reader(copy.path, cache=self._cache, fill=copy.fill), file)
         except BaseException as error:
@@ -411,11 +411,11 @@ class BucketFiles:
             raise
         return _Open(reader, copy, copy.recoded, file.bucket, weakref.ref(self))
 
-    def _hold(self, file: DataFile, *, recode: bool) -> Copy:
-        """Hold the local copy of a file, others being let go of where its room is in use."""
+    def _pin(self, file: DataFile, *, recode: bool) -> PinnedCopy:
+        """Pin the local copy of a file; others are released where they use its room."""
         filesystem, path = self._location.resolve(file.name)
         return with_room(
-            lambda: self._residency.hold(
+            lambda: self._residency.pin(
                 filesystem,
                 path,
                 nbytes=file.bytes,
@@ -478,7 +478,7 @@ def _read_with(reader: Reader) -> Counts:
     )
 
 
-def _fetched(copy: Copy) -> Counts:
+def _fetched(copy: PinnedCopy) -> Counts:
     counts = copy.counts
     return Counts(
         bytes_fetched=counts.bytes, range_requests=counts.requests, retries=counts.retries

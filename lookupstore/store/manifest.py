@@ -77,7 +77,7 @@ class Manifest:
         num_rows: number of keys in all files.
         source: what the store was built from, as text.
         source_fingerprint: hash of the names, sizes and times of the files that it was built from;
-            None if the source was no files, or one of them had just been written.
+            None if the source was not files, or one of them had just been written.
         options: how it was built: plain JSON values by option name.
         rewritten_buckets: number of data files that are new in this version; the others are those
             of the version before.
@@ -167,7 +167,7 @@ def _fields_hash(fields: Mapping[str, Any]) -> str:
 
 
 class _Fields:
-    """Takes typed fields out of a JSON object; whatever is wrong is told with its full name."""
+    """Typed fields of a JSON object; errors give the field's full path."""
 
     def __init__(self, path: str, prefix: str, fields: object) -> None:
         self.path = path
@@ -300,7 +300,7 @@ def _parse_file(fields: _Fields, buckets: int) -> DataFile:
     )
     fields.end()
     if file.bucket >= buckets:
-        raise fields.wrong_error("bucket", f"less than {buckets} buckets", file.bucket)
+        raise fields.wrong_error("bucket", f"a number below {buckets}", file.bucket)
     if bytes.fromhex(file.min_key) > bytes.fromhex(file.max_key):
         raise fields.wrong_error("max_key", f"at least min_key {file.min_key}", file.max_key)
     return file

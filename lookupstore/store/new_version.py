@@ -187,13 +187,13 @@ class NewVersion:
         return published
 
     def _check_empty(self) -> None:
-        """Refuse to replace rows by none, as a source that is not there yet or a filter does."""
+        """Refuse to replace rows by none, which a wrong filter or an empty source would do."""
         current = self.current()
         if current is not None and current.num_rows > 0:
             raise ValueError(
                 f"{self.location.uri}: the new version has no rows, and would replace version "
-                f"{current.version}, which has {current.num_rows:,}; pass allow_empty=True if it "
-                "is to be empty"
+                f"{current.version}, which has {current.num_rows:,}; pass allow_empty=True to "
+                "publish it"
             )
 
     def _remove(self) -> None:
@@ -262,7 +262,7 @@ def is_whole(location: Location, file: DataFile) -> bool:
 
 def _check_is_ours(location: Location) -> None:
     if location.is_file():
-        raise FileExistsError(f"{location.uri}: is a file; give a new or empty folder")
+        raise FileExistsError(f"{location.uri}: a file; choose a new or empty folder")
     for name in location.names():
         if name not in (VERSIONS_FOLDER, DATA_FOLDER) and not name.startswith("."):
             raise FileExistsError(

@@ -40,27 +40,28 @@ def publish(
 ) -> LookupStore:
     """Copy a version of a store to another place, as the next version there, and open that.
 
-    Files travel as they are: plain ones are looked up in place in a host's copies, of compressed
-    ones hosts make plain copies. Files that are there already are not copied again. If the version
-    is the current one there, nothing is.
+    Files are copied as they are: hosts look up in local copies of plain ones, and make plain copies
+    of compressed ones. Files that are already there are not copied again; if the version is the
+    current one there, nothing is copied.
 
     Args:
-        store: an open store, whose version is published; or a path, URI or location, of whose store
-            the current one is.
+        store: an open store, whose version is published; or a path, URI or location of a store,
+            whose current version is published.
         path: folder, URI or location of the copy; made if missing, else empty or a store.
-        overwrite: publish although there is another version.
-        allow_empty: publish a version without rows although the one that is there has some.
+        overwrite: publish even if another version is there.
+        allow_empty: let a version without rows replace one that has some.
         retain: how long the versions that are replaced there stay; see `lookupstore.expire`.
 
     Raises:
         FileNotFoundError: there is no such store.
-        ValueError: the version has no rows, the one that is there has some, and `allow_empty` is
-            False.
-        FileExistsError: another version is there and `overwrite` is False, or something else is.
+        ValueError: the version has no rows, the one it would replace has some, and `allow_empty`
+            is False.
+        FileExistsError: another version is there and `overwrite` is False, or the folder has other
+            files.
         StaleStoreError: the version that `store` is open at is gone.
-        CorruptionError: what was read of the store is not what it should be.
+        CorruptionError: a file of the store is damaged.
         CommitConflictError: another publisher was faster.
-        CommitUnknownError: nobody knows whether the version is published; nothing was deleted.
+        CommitUnknownError: the version may or may not be published; nothing was deleted.
 
     >>> import tempfile, lookupstore, pyarrow as pa
     >>> here, there = tempfile.mkdtemp(), tempfile.mkdtemp()

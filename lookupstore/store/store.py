@@ -98,7 +98,7 @@ def open(
 
     Raises:
         FileNotFoundError: there is no such folder or version.
-        FormatError: the folder is no store, or of a newer format.
+        FormatError: the folder is not a store, or of a newer format.
         CorruptionError: the manifest or a data file contradicts itself.
 
     >>> import tempfile, lookupstore
@@ -112,12 +112,12 @@ def open(
 
 
 class LookupStore:
-    """Answers what is at a key, for one key or millions.
+    """Lookups in one version of a store, for one key or millions.
 
-    Threads may share it. It is pinned to the version that it opened, even when a build replaces
-    that; `newest` opens the one that is current now. Pickling keeps location and version: the copy
-    opens it again, and says so if it is gone. Wherever a method takes `keys`,
-    `lookupstore.keys.arguments` says in which forms.
+    Threads may share it. It stays on the version that it opened, even when a build replaces that;
+    `newest` opens the current one. A pickle has location and version, which are opened again where
+    it is loaded; that is an error if the version is gone. `lookupstore.keys.arguments` says in
+    which forms methods take `keys`.
 
     >>> import tempfile, lookupstore
     >>> table = pa.table({"region": ["eu", "eu", "us"], "id": [1, 2, 1], "name": ["a", "b", "c"]})
@@ -146,7 +146,7 @@ class LookupStore:
             path: folder, URI or location of the store.
             version: number of the version; None opens the current one.
             cache_bytes: size of a cache of decoded blocks for this store alone.
-            residency: holds the local copies of a remote store, and the plain copies of compressed
+            residency: pins the local copies of a remote store, and the plain copies of compressed
                 files; None takes that of the host.
         """
         self._location = located(path)
@@ -213,7 +213,7 @@ class LookupStore:
     def share_room(self) -> None:
         """Release the local copies of the store if room for others is getting short.
 
-        The next call holds them again. Who keeps a store open and asks it seldom calls this.
+        The next call pins them again. Call it where a store stays open and is seldom used.
         """
         self._files.share_room()
 
@@ -309,7 +309,7 @@ class LookupStore:
         Raises:
             TypeError: keys of a wrong type or form; the error names the right one.
             KeyError: a column that the store, or a key field that `keys`, does not have.
-            ValueError: there is a value column of the name of `found`.
+            ValueError: a value column has the name that `found` gives.
             CorruptionError: the stored bytes are wrong.
         """
         self._check_open()
@@ -319,7 +319,7 @@ class LookupStore:
             raise ValueError(
                 f"found={found!r}: there is a value column {mark!r}; give another name"
             )
-        present, batch = self._buckets.found(encode_keys(keys, self._manifest.key_schema), names)
+        present, batch = self._buckets.look_up(encode_keys(keys, self._manifest.key_schema), names)
         if not names:
             # An Arrow table knows its length by its columns, until the last one is deselected.
             table = pa.table({mark: present})
@@ -354,11 +354,11 @@ class LookupStore:
         Args:
             start: first key, included; None is the beginning. A tuple may have the first fields of
                 the key only.
-            stop: last key, excluded; None is the end.
-            prefix: whole values of the first key fields, as a tuple, or as one value for one field:
-                rows that have them.
-            starts_with: text or bytes: rows where the key field after those of `prefix`, without
-                `prefix` the first one, begins so.
+            stop: stop before this key; None is the end.
+            prefix: only rows whose first key fields have these values: a tuple, or one value for
+                the first field.
+            starts_with: only rows whose key field after those of `prefix` (without `prefix`: the
+                first one) begins with this text or these bytes.
             columns: value columns to read, in this order; None reads all.
             reverse: from the greatest key to the least.
 
@@ -370,7 +370,8 @@ class LookupStore:
             CorruptionError: the stored bytes are wrong (when they are reached).
 
         Warns:
-            UserWarning: no key has the text or bytes that `prefix` ends in, but some begin so.
+            UserWarning: no key has the text or bytes at the end of `prefix`, but some begin with
+                them.
 
         >>> import tempfile, lookupstore
         >>> table = pa.table({"city": ["Bath", "Bath", "Bern"], "day": [1, 2, 1]})
@@ -412,7 +413,7 @@ class LookupStore:
         wider: tuple[bytes | None, bytes | None],
         prefix: tuple[Any, ...],
     ) -> Iterator[pa.RecordBatch]:
-        """Yield what a prefix finds; if that is nothing, but keys begin so, warn of it."""
+        """Yield the rows of a prefix; warn if there are none, but some begin with it."""
         found = False
         for batch in batches:
             found = found or batch.num_rows > 0
@@ -424,8 +425,8 @@ class LookupStore:
             name = schema.names[len(prefix) - 1]
             before = f"prefix={prefix[:-1]!r}, " if prefix[:-1] else ""
             warnings.warn(
-                f"{self.path}: no row has {name} = {prefix[-1]!r}, but there are some that begin "
-                f"so: prefix= is whole values; for those give {before}starts_with={prefix[-1]!r}",
+                f"{self.path}: no row has {name} = {prefix[-1]!r}, but some begin with it: prefix= "
+                f"takes whole values; for those give {before}starts_with={prefix[-1]!r}",
                 stacklevel=2,
             )
 
@@ -452,7 +453,7 @@ class LookupStore:
 
         Args:
             bucket: its number.
-            ranges: of encoded keys: the first one wanted and the first one behind; None is no
+            ranges: of encoded keys: the first one, and the one to stop before; None is no
                 bound. Rows come range by range, in key order in each.
             columns: value columns to read, in this order; None reads all.
 
@@ -505,7 +506,7 @@ class LookupStore:
         return check_store(self._location, self._manifest, self._files)
 
     def close(self) -> None:
-        """Close the files; the store answers no more. Closing again does nothing."""
+        """Close the files; lookups raise `ClosedError` from then on. Closing again does nothing."""
         if not self._closed:
             self._closed = True
             self._files.close()

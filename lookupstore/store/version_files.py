@@ -63,7 +63,7 @@ class VersionInfo:
         num_rows: number of keys.
         buckets: number of buckets.
         files: number of data files.
-        bytes: size of all its data files, whether other versions have them, too, or not.
+        bytes: size of all its data files, also those that other versions share.
         source: what it was built from.
         current: whether it is the one that `lookupstore.open` opens.
     """
@@ -103,7 +103,7 @@ def versions(path: Place) -> list[VersionInfo]:
 
     Raises:
         FileNotFoundError: there is no such folder.
-        FormatError: the folder is no store.
+        FormatError: the folder is not a store.
         CorruptionError: a manifest contradicts itself.
 
     >>> import tempfile, lookupstore, pyarrow as pa
@@ -153,7 +153,7 @@ def name_of(manifest: Manifest) -> VersionName:
 
 
 def list_names(location: Location) -> list[VersionName]:
-    """Return the names of the versions at a location, the current one last; none is no store."""
+    """Return the names of the versions at a location, the current one last; none: no store."""
     for _ in range(_EMPTY_LOOKS):
         if names := _listed(location):
             return names
@@ -191,7 +191,7 @@ def read_newest(location: Location) -> Manifest:
 
     Raises:
         FileNotFoundError: there is no such folder.
-        FormatError: the folder is no store, or of an unknown format version.
+        FormatError: the folder is not a store, or of an unknown format version.
         CorruptionError: the manifest contradicts itself; `expected` names the field.
         StaleStoreError: each version that was found was gone before it was read.
     """
@@ -207,7 +207,7 @@ def read_versions(location: Location) -> list[Manifest]:
 
     Raises:
         FileNotFoundError: there is no such folder.
-        FormatError: the folder is no store, or of an unknown format version.
+        FormatError: the folder is not a store, or of an unknown format version.
         CorruptionError: a manifest contradicts itself; `expected` names the field.
         StaleStoreError: each version that was found was gone before it was read.
     """
@@ -289,17 +289,17 @@ def publish_version(location: Location, manifest: Manifest, *, overwrite: bool) 
 
 
 def store_exists_error(location: Location) -> FileExistsError:
-    """Return the error that says that a location holds a store already."""
+    """Return the error for a location that already has a store."""
     return FileExistsError(
         f"{location.uri}: there is already a store; pass overwrite=True to replace it"
     )
 
 
 def cleaned_up_error(location: Location, name: str) -> CommitConflictError:
-    """Return the error that says that others remove a folder while a file is written to it."""
+    """Return the error for a folder that is removed while a file is written to it."""
     return CommitConflictError(
-        f"{location.show(name)}: others removed its folder or its temporary file {LOOKS} times "
-        "while it was written; retry when nobody cleans up there"
+        f"{location.show(name)}: another process removed its folder or its temporary file {LOOKS} "
+        "times while it was written; retry when no other process deletes files there"
     )
 
 
@@ -361,7 +361,7 @@ def _write(location: Location, name: str, content: bytes) -> None:
 def _find_rival(
     location: Location, ours: VersionName, held: list[VersionName], *, overwrite: bool
 ) -> VersionName | None:
-    """Return a version because of which ours is not to be; None if ours was the current one.
+    """Return the version to which ours gives way; None if ours was the current one.
 
     As long as the newest of the others is there, none that came between it and ours has gone: the
     oldest go first, and none goes in favour of one that its publisher may withdraw, as ours is.
@@ -385,8 +385,8 @@ def _find_rival(
             if not held or alone == _EMPTY_LOOKS:
                 return None  # those that there were had been withdrawn
     raise CommitConflictError(
-        f"{location.uri}: others published while version {ours.number} (id {ours.id}) was, which "
-        "was withdrawn; refresh and retry"
+        f"{location.uri}: another version was published at the same time as version {ours.number} "
+        f"(id {ours.id}), which was withdrawn; refresh and retry"
     )
 
 
@@ -394,13 +394,13 @@ def _conflict_error(
     location: Location, ours: VersionName, theirs: VersionName
 ) -> CommitConflictError:
     return CommitConflictError(
-        f"{location.uri}: version {theirs.number} (id {theirs.id}) was published before ours (id "
-        f"{ours.id}) was the current one, which was withdrawn; refresh and retry"
+        f"{location.uri}: version {theirs.number} (id {theirs.id}) was published first; ours (id "
+        f"{ours.id}) was withdrawn; refresh and retry"
     )
 
 
 def _withdraw(location: Location, manifest: Manifest, held: list[VersionName]) -> None:
-    """Take a version back that was, or may have been, written.
+    """Withdraw a version that was, or may have been, written.
 
     Raises:
         CommitUnknownError: nobody knows whether it is there, or no other one is.
@@ -438,38 +438,38 @@ def _names_of_store(location: Location) -> list[VersionName]:
 
     Raises:
         FileNotFoundError: there is no such folder.
-        FormatError: the folder is no store.
+        FormatError: the folder is not a store.
     """
     if names := list_names(location):
         return names
     if location.is_file():
         raise FormatError(
-            f"{location.uri}: is a file, but a store is a folder; lookupstore.sst.Reader opens "
+            f"{location.uri}: a file, but a store is a folder; lookupstore.sst.Reader opens "
             "sorted files, lookupstore.build builds a store from columnar ones"
         )
     if not location.is_there():
         raise FileNotFoundError(
-            f"{location.uri}: no such store folder; lookupstore.build makes a store"
+            f"{location.uri}: no such store folder; lookupstore.build makes one"
         )
     if _FORMER_MANIFEST in location.names():
         raise FormatError(
-            f"{location.uri}: has a {_FORMER_MANIFEST} but no versions: it is format version 1, "
+            f"{location.uri}: has a {_FORMER_MANIFEST} but no versions: this is format version 1, "
             "which no release wrote; build the store again"
         )
     filesystem, root = location.resolve("")
     if (table := TableSearch(filesystem).at(root)) is not None:
         raise FormatError(
-            f"{location.uri}: no store, but the folder of a table of {table.format.value}; "
+            f"{location.uri}: not a lookupstore store, but a table of {table.format.value}; "
             "lookupstore.build makes a store of its rows"
         )
     raise FormatError(
         f"{location.uri}: not a lookupstore store: no version found (was a build interrupted?); "
-        "lookupstore.build makes a store"
+        "lookupstore.build makes one"
     )
 
 
 def gone_version_error(location: Location, number: int, version_id: str) -> StaleStoreError:
-    """Return the error that says that a version that was open is not there any more."""
+    """Return the error for an open version that is gone."""
     names = list_names(location)
     now = f"the newest is {names[-1].number}" if names else "no version is left"
     return StaleStoreError(
@@ -479,5 +479,7 @@ def gone_version_error(location: Location, number: int, version_id: str) -> Stal
 
 
 def replaced_meanwhile_error(location: Location) -> StaleStoreError:
-    """Return the error that says that each version was gone before it was open."""
-    return StaleStoreError(f"{location.uri}: replaced again and again while it was being opened")
+    """Return the error for versions that were each gone before they were open."""
+    return StaleStoreError(
+        f"{location.uri}: replaced {LOOKS} times while it was being opened; open it again"
+    )

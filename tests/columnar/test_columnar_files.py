@@ -119,7 +119,7 @@ def test_modes_say_what_they_are_for(tmp_path: Path, seed: int) -> None:
         keys = rng.sample(range(1000), 300) if name == "a" else rng.sample(range(1000, 2000), 300)
         listed: list[int | None] = [*keys]
         for i in rng.sample(range(300), 30):
-            listed[i] = None  # such rows count as rows, but are found by nobody
+            listed[i] = None  # such rows count as rows, but never match
         path = tmp_path / "dim" / f"{name}.parquet"
         write(path, pa.table({"id": listed, "v": range(300)}), row_group_size=64)
         where |= {key: (str(path), i) for i, key in enumerate(listed) if key is not None}
@@ -315,7 +315,7 @@ def test_looks_end_when_a_lookup_file_pays(
     many = ColumnarFiles(tmp_path / "a.parquet", key="id", columns="v", residency=residency)
     assert many.lookup(list(range(0, rows, 1000)))["v"].to_pylist() == list(range(0, rows, 1000))
     assert made(caplog) == []  # the same columns: it was there
-    residency.made.discard(many._plans[0].name)
+    residency.lookup_files.discard(many._plans[0].name)
     again = ColumnarFiles(tmp_path / "a.parquet", key="id", residency=residency)
     assert again.lookup(list(range(0, rows, 1000)))["v"].to_pylist() == list(range(0, rows, 1000))
     assert made(caplog) == ["a.parquet"]  # at once: the look would have read all of it

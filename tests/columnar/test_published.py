@@ -176,7 +176,7 @@ def test_a_lookup_file_that_came_halfway_is_not_published(
                 published.location_of(given._plans[0].source),
                 given._plans[0].name,
                 given._plans[0].source,
-                given._lookups[0].made().path,
+                given._lookups[0].reader().path,
             )
     assert len(dim.published(".sst")) == 1
     assert dim.files(tmp_path / "b")._published == {}

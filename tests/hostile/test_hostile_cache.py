@@ -64,7 +64,7 @@ def remote_store(tmp_path: Path) -> Callable[[Residency | None], list[str | None
     def answers(residency: Residency | None) -> list[str | None]:
         with LookupStore(place, residency=residency) as store:
             found: list[str | None] = store.lookup(list(ROWS))["v"].to_pylist()
-            with store._files._hold(store._manifest.files[0], recode=False) as copy:
+            with store._files._pin(store._manifest.files[0], recode=False) as copy:
                 copy.wait(60)
             return found
 

@@ -35,7 +35,7 @@ OLD = {0: "old", 1: "old", 2: "old"}
 
 
 class MortalDisk(FaultyDisk):
-    """Let the process die at an operation, as a power failure or the system would kill it."""
+    """A disk that lets the process die at an operation, as a power failure would."""
 
     def die(self, name: str) -> None:
         _die()

@@ -93,7 +93,7 @@ def kill_again_and_again(
 
 
 class WatchedDisk(FaultyDisk):
-    """Make sure that nothing changes in a folder but by an operation that is counted.
+    """A disk that sees changes of a folder by operations that are not counted.
 
     Files that are not finished have hidden names; what is in them is nobody's business.
     """

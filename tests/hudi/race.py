@@ -95,7 +95,7 @@ def notes(folder: Path) -> Iterator[list[object]]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Count what came of a race."""
+    """What came of a race."""
 
     tries: int
     commits: int

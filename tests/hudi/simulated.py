@@ -186,7 +186,7 @@ class SharedDisk:
 
 
 class _StandIn(SimpleNamespace):
-    """Stand for a module of which some functions are others."""
+    """A stand-in for a module of which some functions are others."""
 
     def __init__(self, module: Any, instead: dict[str, Callable[..., Any]]) -> None:
         super().__init__(**instead)
@@ -285,7 +285,7 @@ class _BucketPlace(_Place, RemoteFolder):
 
 
 class _BucketFiles(Remote):
-    """Show an object store as a file system."""
+    """An object store as a file system."""
 
     def __init__(self, bucket: Bucket) -> None:
         super().__init__(Path("/"), "s3")
@@ -324,7 +324,7 @@ class _BucketFiles(Remote):
 
 
 class _Object:
-    """Be an object that is there when it is closed."""
+    """An object that is there when it is closed."""
 
     def __init__(self, bucket: Bucket, path: str) -> None:
         self._bucket = bucket
@@ -352,7 +352,7 @@ class _Object:
 
 @dataclass
 class Try:
-    """Remember what a writer wanted, and what it was told.
+    """What a writer wanted, and what it was told.
 
     Attributes:
         token: which the commit keeps, and the values of its rows.
@@ -369,7 +369,7 @@ class Try:
 
 @dataclass
 class Look:
-    """Remember what a reader saw, and how many changes there were before and after."""
+    """What a reader saw, and how many changes there were before and after."""
 
     before: int
     after: int
@@ -378,7 +378,7 @@ class Look:
 
 @dataclass
 class Holding:
-    """Remember who has the table's lock.
+    """Who has the table's lock.
 
     Attributes:
         process: that has it.
@@ -397,7 +397,7 @@ class Holding:
 
 @dataclass
 class Report:
-    """Say what came of a seed.
+    """What came of a seed.
 
     Attributes:
         seed: of the run.
@@ -423,7 +423,7 @@ class Report:
 
 
 class Simulation:
-    """Run writers and readers of one table as a seed says.
+    """Writers and readers of one table, which run as a seed says.
 
     Args:
         seed: of everything.

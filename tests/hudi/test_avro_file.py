@@ -156,8 +156,8 @@ def of_items(*fields: Any) -> Any:
 @pytest.mark.parametrize(
     ("schema", "found"),
     [
-        (named_chain(70), "more than 64 types in each other"),
-        (record(below("long", 64)), "more than 64 types in each other"),
+        (named_chain(70), "types nested more than 64 deep"),
+        (record(below("long", 64)), "types nested more than 64 deep"),
         (doubled(13), "more than 10000 types"),
         (record(record("long", name="n"), record("long", name="n")), "n, which it says twice"),
         (record("r", name="r"), "r, which holds itself"),

@@ -428,7 +428,7 @@ def test_every_wrong_byte_of_a_header_is_told_or_harmless(data: bytes, dynamic: 
         (9, 0, "offset 9: expected 1 to 2147483647 bits"),
         (9, -8, "offset 9: expected 1 to 2147483647 bits"),
         (9, 2**31 - 1, "offset 25: expected a row like"),
-        (13, 0, "offset 13: expected 1 or more keys a row"),
+        (13, 0, "offset 13: expected 1 or more keys per row"),
         (17, -1, "offset 17: expected 0 or more keys"),
         (21, 0, "offset 21: expected 1 or more rows"),
         (21, 2**31 - 1, "offset 85: expected the version -1"),

@@ -32,7 +32,7 @@ STEPS = st.lists(
 
 
 class History:
-    """Do steps on a table. Each group has one row of its own, so that keys stay unique."""
+    """Steps on a table. Each group has one row of its own, so that keys stay unique."""
 
     def __init__(self, path: Path, version: int) -> None:
         self.table = SmallTable(path, version, SCHEMA, ["p"])

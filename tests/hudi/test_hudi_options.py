@@ -244,7 +244,7 @@ def test_arguments_of_a_new_table(
         (pa.field("x", pa.struct({"y": pa.timestamp("s")})), TypeError, "the column 'y'"),
         (pa.field("x-y", pa.int32()), ValueError, "name that Avro does not allow"),
         (pa.field("_hoodie_record_key", pa.string()), ValueError, "Hudi's own"),
-        (pa.field("id", pa.int32()), ValueError, "there twice; rename it, or leave"),
+        (pa.field("id", pa.int32()), ValueError, "given twice; rename it, or leave"),
     ],
 )
 def test_columns_that_no_table_has(

@@ -48,12 +48,12 @@ def test_tree_and_list_find_what_a_look_at_each_finds(
     ends: list[tuple[str | None, str | None]], keys: list[str]
 ) -> None:
     tree, plain, off = (asked(ends, keys, prune) for prune in ("tree", "list", "off"))
-    assert (tree.runs == plain.runs).all()
+    assert (tree.spans == plain.spans).all()
     for file, (least, greatest) in enumerate(ends):
         expected = [i for i, key in enumerate(keys) if may_be_in(key, least, greatest)]
         assert sorted(tree.rows(file).tolist()) == expected
         assert sorted(off.rows(file).tolist()) == list(range(len(keys)))
-        pruned = tree.rows(file)[: tree.runs[file, 1] - tree.runs[file, 0]].tolist()
+        pruned = tree.rows(file)[: tree.spans[file, 1] - tree.spans[file, 0]].tolist()
         assert [keys[i].encode() for i in pruned] == sorted(keys[i].encode() for i in pruned)
 
 
@@ -83,7 +83,7 @@ def test_many_files(files: int, seed: int) -> None:
     ends: list[tuple[str | None, str | None]] = [(least, last) for least, last in pairs]
     keys = [text() for _ in range(300)]
     tree, plain = asked(ends, keys, "tree"), asked(ends, keys, "list")
-    assert (tree.runs == plain.runs).all()
+    assert (tree.spans == plain.spans).all()
     expected = [sum(may_be_in(key, *end) for key in keys) for end in ends]
     assert tree.counts.tolist() == expected
 
@@ -102,7 +102,7 @@ def test_the_product_of_keys_and_files_is_never_held() -> None:
     before = pa.total_allocated_bytes()
     found = ranges.candidates(keys)
     assert int(found.counts.sum()) == 100_000_000
-    assert found.keys.nbytes + found.order.nbytes + found.runs.nbytes < 1 << 21
+    assert found.keys.nbytes + found.order.nbytes + found.spans.nbytes < 1 << 21
     assert pa.total_allocated_bytes() - before < 1 << 22
     assert found.rows(999).base is not None  # a view: a file's candidates are no copy
 
@@ -132,7 +132,7 @@ def test_bad_arguments() -> None:
     with pytest.raises(ValueError, match="null"):
         Ranges(column, BinaryColumn(pa.array([None], pa.binary())))
     with pytest.raises(IndexError, match="beyond the 1"):
-        Ranges(column, column).runs(column, np.array([1], np.uint32), tree=True)
+        Ranges(column, column).spans(column, np.array([1], np.uint32), tree=True)
 
 
 def test_high_characters() -> None:

@@ -268,7 +268,7 @@ def test_deletes_name_keys_in_several_ways(tmp_path: Path) -> None:
         ({"id": ["1"], "day": ["a"]}, TypeError, "'id' is string; give int32"),
         ({"id": [2**40], "day": ["a"]}, ValueError, "'id' has a value that does not fit int32"),
         ({"id": [None], "day": ["a"]}, ValueError, "row 0 has no record key"),
-        ({"id": [1], "day": ["../x"]}, ValueError, "which means another folder"),
+        ({"id": [1], "day": ["../x"]}, ValueError, "does not name a folder of its own"),
         ({"id": [1], "day": ["a"], "_hoodie_is_deleted": [1]}, TypeError, "give bool"),
     ],
     ids=str,
@@ -544,7 +544,7 @@ def test_a_write_that_dies_shows_nothing(
     tmp_path: Path, version: int, verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class KilledError(BaseException):
-        """Stand for the death of the process."""
+        """A stand-in for the death of the process."""
 
     table = make(tmp_path / "t", version=version)
     table.upsert(rows((1, "a", 1, "x"), (2, "b", 1, "x")))

@@ -122,7 +122,7 @@ def ids() -> Iterator[str]:
 
 
 class History:
-    """Do operations on a table and on the model."""
+    """Operations on a table and on the model."""
 
     def __init__(self, path: Path, layout: Layout) -> None:
         self.path = path

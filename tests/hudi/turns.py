@@ -21,12 +21,12 @@ _MOST_STEPS = 200_000
 
 
 class InjectedError(OSError):
-    """Say that an operation failed because the simulation wanted it to."""
+    """An error of an operation that failed because the simulation wanted it to."""
 
 
 @dataclass
 class Machine:
-    """Name where processes run, whose clock is wrong by some seconds."""
+    """A machine where processes run, whose clock is wrong by some seconds."""
 
     name: str
     skew: float
@@ -34,7 +34,7 @@ class Machine:
 
 @dataclass
 class Process:
-    """Name a simulated process.
+    """A simulated process.
 
     Attributes:
         number: of the process, which no other has.
@@ -55,7 +55,7 @@ class Process:
 
 @dataclass
 class Weather:
-    """Say how often what goes wrong at a step.
+    """How often each thing goes wrong at a step.
 
     Attributes:
         slow: an operation takes long.
@@ -83,7 +83,7 @@ class _Task:
 
 
 class Turns:
-    """Give turns to tasks; the same seed and the same tasks give the same turns.
+    """Turns of tasks; the same seed and the same tasks give the same turns.
 
     Args:
         seed: of everything random.

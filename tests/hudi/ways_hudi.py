@@ -272,14 +272,14 @@ WAYS = [
         "create: rows of another table, with their meta columns",
         lambda folder: new(folder, THEIRS),
         ValueError,
-        "'_hoodie_record_key' is one of Hudi's own, or there twice; rename it, or leave it out",
+        "'_hoodie_record_key' is one of Hudi's own, or given twice; rename it, or leave it out",
         lambda folder: new(folder, ROWS).insert(THEIRS),
     ),
     Way(
         "create: a table that is there",
         lambda folder: (new(folder), new(folder)),
         FileExistsError,
-        "give an empty folder, or one that is not there",
+        "give an empty or new folder",
         lambda folder: new(folder / "other"),
     ),
     Way(
@@ -516,14 +516,14 @@ WAYS = [
         "rollback: a commit that is not the last one",
         first_of_two,
         ValueError,
-        "came after it, and may rest on it; roll that one back first",
+        "came after it, and may depend on it; roll that one back first",
         roll_back_both,
     ),
     Way(
         "savepoint: a table without commits",
         lambda folder: new(folder).savepoint(),
         ValueError,
-        "no commit that a savepoint could keep; write first",
+        "there is no commit to keep; write first",
         lambda folder: (table(folder).insert(ROWS), table(folder).savepoint()),
     ),
     Way(

@@ -73,7 +73,7 @@ def facts(spark: SparkSession) -> DataFrame:
 
 
 def rows_of(version: int, size: int = 10) -> pa.Table:
-    """Return rows that say their version, with as many bytes a row as are asked for."""
+    """Return rows that say their version, with as many bytes per row as are asked for."""
     rng = random.Random(version)
     return pa.table(
         {

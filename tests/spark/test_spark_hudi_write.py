@@ -352,7 +352,7 @@ def test_an_empty_dataframe_is_an_empty_commit(spark: SparkSession, tmp_path: Pa
 
 
 class Faults:
-    """Let attempts of tasks go wrong after their files are written."""
+    """Faults of attempts of tasks, after their files are written."""
 
     def __init__(self, folder: Path, kind: str) -> None:
         folder.mkdir()

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spark
 
 
 class Terminal(io.StringIO):
-    """Stand for standard error on a terminal."""
+    """A stand-in for standard error on a terminal."""
 
     def isatty(self) -> bool:
         return True

@@ -299,7 +299,7 @@ def test_lazy_and_part_of_a_larger_query(spark: SparkSession, transport, small):
 
 def patch_worker(monkeypatch: pytest.MonkeyPatch, around: Any) -> None:
     """Let `around(real function, *its arguments)` run in the workers, in place of the function."""
-    for name in ("rows_at", "contained", "joined"):
+    for name in ("look_up", "contains", "joined"):
         monkeypatch.setattr(spark_join, name, functools.partial(around, getattr(spark_join, name)))
 
 
@@ -618,7 +618,7 @@ def test_batches_are_looked_up_together(monkeypatch: pytest.MonkeyPatch, seed: i
         monkeypatch.setattr(worker, "Task", lambda lookup: nullcontext())
         monkeypatch.setattr(worker, "_answers", answered)
         lookup = SimpleNamespace(columns=("a", "b"))
-        found = list(worker.rows_at(lookup, False, iter(batches)))  # type: ignore[arg-type]
+        found = list(worker.look_up(lookup, False, iter(batches)))  # type: ignore[arg-type]
         assert [len(answers) for answers in found] == sizes
         for keys, answers in zip(batches, found, strict=True):
             expected = [None if key % 3 == 0 else key for key in keys.to_pylist()]

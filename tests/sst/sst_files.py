@@ -37,7 +37,7 @@ def lets_pass(one: Filter, key: bytes) -> bool:
 
 
 def varint(number: int) -> bytes:
-    """Encode a number as LEB128, 7 bits a byte, least significant first."""
+    """Encode a number as LEB128, 7 bits per byte, least significant first."""
     groups = []
     while True:
         number, low = divmod(number, 128)
@@ -77,7 +77,7 @@ def cut(records: Sequence[Record], block_size: int) -> list[list[Record]]:
 
 
 class Stored:
-    """Hold one data block as it will be stored, and what the index says of it."""
+    """One data block as it will be stored, and what the index says of it."""
 
     def __init__(
         self,

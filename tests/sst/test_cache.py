@@ -17,7 +17,7 @@ from lookupstore.sst.reader import shared_cache
 
 
 class Blocks:
-    """Stand in for the table of a file: some blocks are in use, some were used lately."""
+    """A stand-in for the table of a file: some blocks are in use, some were used lately."""
 
     def __init__(self) -> None:
         self.held: set[int] = set()

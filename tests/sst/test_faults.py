@@ -25,7 +25,7 @@ RECORDS = [(b"%03d" % i, b"value" * 40) for i in range(60)]
 
 
 class FaultyDisk:
-    """Stand for `os` and `open` in the writer: count the operations, and fail the one asked for."""
+    """A stand-in for `os` and `open` in the writer: it counts, and fails one operation."""
 
     def __init__(self, fail_at: int | None = None, longest_write: int = 1 << 30) -> None:
         self.fail_at = fail_at
@@ -57,7 +57,7 @@ class FaultyDisk:
 
 
 class FaultyFile:
-    """Stand for the writer's file."""
+    """A stand-in for the writer's file."""
 
     def __init__(self, file: Any, disk: FaultyDisk) -> None:
         self._file = file
@@ -208,7 +208,7 @@ def test_a_killed_writer_leaves_nothing_that_is_seen(tmp_path: Path) -> None:
 
 
 class FaultyReads:
-    """Stand for `os` in the reader."""
+    """A stand-in for `os` in the reader."""
 
     def __init__(self, pread: Any) -> None:
         self.pread = pread

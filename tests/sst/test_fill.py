@@ -27,7 +27,7 @@ MODEL = dict(RECORDS)
 
 
 class SparseCopy:
-    """Copy ranges of a file when they are asked for, and note each call."""
+    """A copy that gets ranges of a file when they are asked for, and notes each call."""
 
     name = "s3://bucket/object"
 

@@ -114,7 +114,7 @@ def test_paimon(
 
 
 def split_block_rate(load: float) -> float:
-    """Return the rate of false positives with so many keys a block, by Poisson's law."""
+    """Return the rate of false positives with so many keys per block, by Poisson's law."""
     chances = [
         math.exp(i * math.log(load) - load - math.lgamma(i + 1)) * (1 - (31 / 32) ** i) ** 8
         for i in range(1, 1000)

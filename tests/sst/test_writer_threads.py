@@ -50,7 +50,7 @@ def workers() -> list[threading.Thread]:
 
 
 class Hooked(Compressor):
-    """Stand for the writer's compressor, and call `hook` before each block."""
+    """A stand-in for the writer's compressor, which calls `hook` before each block."""
 
     def compress(self, block: bytes) -> tuple[int, tuple[bytes, ...]]:
         type(self).hook()

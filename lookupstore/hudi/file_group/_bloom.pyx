@@ -75,7 +75,7 @@ cdef int check(ls_status status, size_t bad) except -1:
 
 
 cdef class StoredBloom:
-    """Answer "absent" or "maybe" for many keys at once.
+    """A stored filter, which says "absent" or "maybe" for many keys at once.
 
     Args:
         data: the stored bytes; they are not copied.
@@ -83,7 +83,7 @@ cdef class StoredBloom:
         path: the file that an error names.
 
     Raises:
-        CorruptionError: the bytes are no such filter.
+        CorruptionError: the bytes are not such a filter.
     """
 
     cdef readonly bytes data
@@ -189,7 +189,7 @@ cdef class StoredBloom:
 
 
 cdef class BloomMaker:
-    """Make a stored filter from keys, which come in any number of batches.
+    """A maker of a stored filter from keys, which come in any number of batches.
 
     Args:
         bits: size of a row in bits.

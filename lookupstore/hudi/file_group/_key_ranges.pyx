@@ -1,4 +1,4 @@
-"""Ranges of keys, asked with a sorted batch: which run of it lies in each range."""
+"""Ranges of keys, asked with a sorted batch: which span of it lies in each range."""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint32_t
@@ -23,7 +23,7 @@ cdef extern from "ls_key_ranges.h":
         const ls_column *keys
         const uint32_t *order
         size_t count
-    ctypedef struct ls_key_run:
+    ctypedef struct ls_key_span:
         size_t start
         size_t end
     ctypedef struct ls_key_ranges:
@@ -34,9 +34,9 @@ cdef extern from "ls_key_ranges.h":
         size_t count
     void ls_key_ranges_link(const ls_key_ranges *ranges, uint32_t *last) noexcept nogil
     void ls_key_ranges_by_list(
-        const ls_key_ranges *ranges, ls_sorted_keys keys, ls_key_run *runs) noexcept nogil
+        const ls_key_ranges *ranges, ls_sorted_keys keys, ls_key_span *spans) noexcept nogil
     void ls_key_ranges_by_tree(
-        const ls_key_ranges *ranges, ls_sorted_keys keys, ls_key_run *runs) noexcept nogil
+        const ls_key_ranges *ranges, ls_sorted_keys keys, ls_key_span *spans) noexcept nogil
     int ls_has_high_character(ls_slice text) noexcept nogil
 
 
@@ -66,7 +66,7 @@ def high_characters(BinaryColumn keys not None):
 
 
 cdef class Ranges:
-    """Hold the ends of ranges, and the tree over them.
+    """The ends of ranges, and the tree over them.
 
     Args:
         least: the least key of each range, no nulls.
@@ -103,7 +103,7 @@ cdef class Ranges:
     def __len__(self):
         return self.ranges.count
 
-    def runs(self, BinaryColumn keys not None, const uint32_t[::1] order not None, *, bint tree):
+    def spans(self, BinaryColumn keys not None, const uint32_t[::1] order not None, *, bint tree):
         """Return where in `order` the keys of each range start and end: (ranges, 2), int64.
 
         `order` gives the rows of keys, not of nulls, in ascending order.
@@ -123,9 +123,9 @@ cdef class Ranges:
                 inside &= order[i] < rows
             if inside:
                 if tree:
-                    ls_key_ranges_by_tree(&self.ranges, asked, <ls_key_run *>&view[0, 0])
+                    ls_key_ranges_by_tree(&self.ranges, asked, <ls_key_span *>&view[0, 0])
                 else:
-                    ls_key_ranges_by_list(&self.ranges, asked, <ls_key_run *>&view[0, 0])
+                    ls_key_ranges_by_list(&self.ranges, asked, <ls_key_span *>&view[0, 0])
         if not inside:
             raise IndexError(f"order has a row beyond the {rows} of keys")
         return found

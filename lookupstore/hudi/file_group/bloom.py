@@ -86,7 +86,7 @@ class BloomFilter:
         path: the file that errors name.
 
     Raises:
-        CorruptionError: the bytes are no filter of that kind.
+        CorruptionError: the bytes are not a filter of that kind.
         FormatError: there is no such kind.
 
     >>> made = BloomFilter.of(pa.array(["k1", "k2"]), kind="SIMPLE")
@@ -109,7 +109,7 @@ class BloomFilter:
         """Read the base64 text of a footer.
 
         Raises:
-            CorruptionError: it is no base64, or its bytes are no filter of that kind.
+            CorruptionError: it is not base64, or its bytes are not a filter of that kind.
             FormatError: there is no such kind.
 
         >>> BloomFilter.from_text("/////wAAAAEBAAAACAE=").bits
@@ -128,7 +128,7 @@ class BloomFilter:
         """Read the filter of a Parquet footer's key/value metadata; None: it has none.
 
         Raises:
-            CorruptionError: what is there is no filter.
+            CorruptionError: what is there is not a filter.
             FormatError: it is of a kind that is not known.
 
         >>> made = BloomFilter.of(pa.array(["k1"]))

@@ -53,14 +53,14 @@ Places = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class _PlainValues:
-    """Hold new values of a column: how they are stored, and their bytes, PLAIN."""
+    """New values of a column: how they are stored, and their PLAIN bytes."""
 
     kind: str
     data: pa.Buffer
 
 
 class GroupCopy:
-    """Copies row groups of a base file.
+    """Copying of row groups of a base file.
 
     Args:
         current: the file.
@@ -211,7 +211,7 @@ def plain_kind(kind: pa.DataType) -> str | None:
 
 
 def _wide_zeros(least: bytes, greatest: bytes) -> tuple[bytes, bytes]:
-    """Return statistics in which 0 has the sign that makes the range wider, as Parquet wants it."""
+    """Return statistics in which 0 has the sign that widens the range, as Parquet requires."""
     kind = np.dtype(f"<f{len(least)}")
     low, high = np.frombuffer(least, kind)[0], np.frombuffer(greatest, kind)[0]
     return (

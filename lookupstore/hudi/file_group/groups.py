@@ -1,6 +1,6 @@
 """File groups: which base files there are, and which of them hold a table's rows at an instant.
 
-A file group is known by its partition path and id. Each commit that changes rows of it writes a new
+A partition path and an id identify a file group. Each commit that changes rows of it writes a new
 slice: one base file with all of its rows.
 """
 

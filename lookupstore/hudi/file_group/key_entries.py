@@ -68,7 +68,7 @@ class OwnEntry:
     """What a base file of ours says next to the entries of Hudi, which it confirms.
 
     Attributes:
-        chunks: of the column of record keys, one a row group; None: its pages are of other kinds.
+        chunks: of the column of record keys, one per row group; None: its pages are of other kinds.
     """
 
     chunks: tuple[KeyChunk, ...] | None
@@ -115,7 +115,7 @@ def _chunk(offset: int, nbytes: int, rows: int, plain_bytes: int, codec: str | N
 
 
 class KeyEntries:
-    """Makes the entries of one base file from its record keys.
+    """A builder of the key entries of one base file.
 
     Args:
         error_rate: of the filter.
@@ -145,7 +145,7 @@ class KeyEntries:
             more: that come to them.
 
         Raises:
-            CorruptionError: what is there is no filter.
+            CorruptionError: what is there is not a filter.
         """
         bloom = BloomFilter.from_footer(said, path) if rows else None
         if bloom is None or bloom.rows != 1 or bloom.last_keys != rows:

@@ -1,7 +1,7 @@
 """Range pruning: which keys can be in which files, by the least and greatest key of each file.
 
-The keys are sorted once; then those of a file are one run of them, so the whole answer is two
-numbers a file. ``docs/decisions/0011-key-ranges-are-runs.md`` says why.
+The keys are sorted once; then those of a file are one span of them, so the whole answer is two
+numbers per file. ``docs/decisions/0011-key-ranges-are-runs.md`` says why.
 
 Source: org.apache.hudi.index.bloom (ListBasedIndexFileFilter, IntervalTreeBasedIndexFileFilter),
 which answer with one pair for each key and file.
@@ -32,21 +32,21 @@ class Candidates:
     """The keys that may be in each file.
 
     Attributes:
-        keys: a copy of the keys in that order: a file's run is read from front to end, where
+        keys: a copy of the keys in that order: a file's span is read from front to end, where
             taking them one by one from where they were is four times slower.
         order: rows of the keys, uint32: those that ranges are for, sorted, then those that every
             file is asked for.
-        runs: for each file where its keys start and end in `order`, int64 (files, 2).
+        spans: for each file where its keys start and end in `order`, int64 (files, 2).
         anywhere: place in `order` from which on keys are asked of every file.
     """
 
     keys: pa.Array
     order: Rows
-    runs: npt.NDArray[np.int64]
+    spans: npt.NDArray[np.int64]
     anywhere: int
 
     def __len__(self) -> int:
-        return len(self.runs)
+        return len(self.spans)
 
     @property
     def counts(self) -> npt.NDArray[np.int64]:
@@ -55,8 +55,8 @@ class Candidates:
         >>> KeyRanges(["b", None], ["d", None]).candidates(pa.array(["a", "b"])).counts.tolist()
         [1, 2]
         """
-        runs: npt.NDArray[np.int64] = self.runs[:, 1] - self.runs[:, 0]
-        return runs + (len(self.order) - self.anywhere)
+        spans: npt.NDArray[np.int64] = self.spans[:, 1] - self.spans[:, 0]
+        return spans + (len(self.order) - self.anywhere)
 
     def rows(self, file: int) -> Rows:
         """Return the rows of the keys that may be in a file, uint32.
@@ -64,7 +64,7 @@ class Candidates:
         >>> KeyRanges(["b"], ["d"]).candidates(pa.array(["z", "d", "b"])).rows(0).tolist()
         [2, 1]
         """
-        start, end = self.runs[file].tolist()
+        start, end = self.spans[file].tolist()
         if self.anywhere == len(self.order):
             return self.order[start:end]
         return np.concatenate([self.order[start:end], self.order[self.anywhere :]])
@@ -76,11 +76,11 @@ class Candidates:
         >>> found.keys.take(pa.array(found.places(0))).to_pylist()
         [b'b', b'd']
         """
-        start, end = self.runs[file].tolist()
-        run = np.arange(start, end, dtype=np.uint32)
+        start, end = self.spans[file].tolist()
+        span = np.arange(start, end, dtype=np.uint32)
         if self.anywhere == len(self.order):
-            return run
-        return np.concatenate([run, np.arange(self.anywhere, len(self.order), dtype=np.uint32)])
+            return span
+        return np.concatenate([span, np.arange(self.anywhere, len(self.order), dtype=np.uint32)])
 
 
 class KeyRanges:
@@ -144,12 +144,12 @@ class KeyRanges:
         if high.any():
             order = np.concatenate([order[~high[order]], np.flatnonzero(high).astype(np.uint32)])
         anywhere = len(array) - int(np.count_nonzero(high))
-        runs = np.empty((self._files, 2), np.int64)
-        runs[:] = 0, anywhere
+        spans = np.empty((self._files, 2), np.int64)
+        spans[:] = 0, anywhere
         if self.prune != "off" and len(self._ranged):
             sorted_keys = order[:anywhere]
-            runs[self._ranged] = self._ranges.runs(column, sorted_keys, tree=self.prune == "tree")
-        return Candidates(array.take(pa.array(order)), order, runs, anywhere)
+            spans[self._ranged] = self._ranges.spans(column, sorted_keys, tree=self.prune == "tree")
+        return Candidates(array.take(pa.array(order)), order, spans, anywhere)
 
 
 def _texts(ends: pa.Array | list[str | None], name: str) -> pa.Array:

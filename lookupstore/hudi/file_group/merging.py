@@ -101,7 +101,7 @@ def merge(
 
     Raises:
         CorruptionError: the current slice is damaged, or ends before a row that changes.
-        FormatError: it has a column whose type is no narrower one than that of the table.
+        FormatError: it has a column whose type cannot be widened to that of the table.
     """
     into.share(current.shared)
     if current.is_ours and not changes.may_delete:
@@ -153,7 +153,7 @@ def wins(incoming: pa.Array, stored: pa.Array) -> Mask:
     """
     newer = pc.less_equal(stored, incoming)
     if pa.types.is_floating(incoming.type):
-        # As in the batch, and in Java, what is no number is above all numbers.
+        # As in the batch, and in Java, what is not a number (NaN) is above all numbers.
         newer = pc.or_(newer, pc.is_nan(incoming))
     found: Mask = pc.fill_null(newer, True).to_numpy(zero_copy_only=False)
     return found

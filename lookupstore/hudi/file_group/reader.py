@@ -30,7 +30,7 @@ SHARED_TEXT = pa.dictionary(pa.int32(), pa.string())
 
 
 class SliceRows:
-    """Reads one base file.
+    """The rows of one base file.
 
     Args:
         location: of the table.
@@ -181,7 +181,7 @@ class SliceRows:
 
 
 def _shared_texts(file: pq.ParquetFile, schema: pa.Schema) -> frozenset[str]:
-    """Return the columns of text that take less than a byte a value: they are few, in dictionaries.
+    """Return the columns of text that take less than a byte per value: few, in dictionaries.
 
     Decoding such a column, and encoding it again, would be most of what it takes.
     """

@@ -49,7 +49,7 @@ def _ahead(rows: int, *, threads: bool) -> dict[str, Any]:
 
 
 class BaseFiles:
-    """Reads base files as one table.
+    """Base files, read as one table.
 
     Args:
         location: of the table.
@@ -78,7 +78,7 @@ class BaseFiles:
         Raises:
             ValueError: `where` does not fit the columns.
             CorruptionError: a file is damaged.
-            FormatError: a file has a column whose type is no narrower one than the schema's.
+            FormatError: a file has a column whose type cannot be widened to the schema's.
             StaleStoreError: a file is gone.
             OSError: a remote file could not be read, or is damaged.
         """
@@ -139,7 +139,7 @@ class BaseFiles:
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
-        """Say of Arrow's errors which file they are about, and what is wrong with it."""
+        """Name the file in Arrow's errors, and what is wrong with it."""
         try:
             yield
         except READ_ERRORS as error:

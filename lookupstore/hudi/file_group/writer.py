@@ -79,7 +79,7 @@ class NewFile:
 
 
 class BaseFileWriter:
-    """Writes one base file, which appears when the block ends, whole, or not at all.
+    """A writer of one base file, which appears when the block ends, whole, or not at all.
 
     Args:
         location: of the table.
@@ -173,7 +173,7 @@ class BaseFileWriter:
             more: rows that come to them.
 
         Raises:
-            CorruptionError: what is there is no filter.
+            CorruptionError: what is there is not a filter.
         """
         self._keys = KeyEntries.keep(said, path, self.format.error_rate, rows, more)
 

@@ -25,7 +25,7 @@ cdef extern from "ls_key_table.h":
 
 
 cdef class KeyTable:
-    """Answer in which row of a column a key is first.
+    """A hash table that says in which row of a column a key is first.
 
     Args:
         keys: the column; nulls are in no row.

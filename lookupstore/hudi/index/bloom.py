@@ -105,7 +105,7 @@ class BloomIndex:
         )
 
     def prepare(self, view: TableView, files: Sequence[FileSlice], tally: Tally) -> None:
-        """Read the footers of files that will be asked for, several at one time."""
+        """Read the footers of files that will be needed, several at the same time."""
         with tally.step("footers"):
             self._footers(view.location, files)
 
@@ -152,8 +152,8 @@ class BloomIndex:
             if sample.counts.sum() <= _MOST_SHARE * _SAMPLE * len(known):
                 return ranges.candidates(keys)
         order = np.arange(len(keys), dtype=np.uint32)
-        runs = np.full((len(known), 2), (0, len(keys)), np.int64)
-        return Candidates(keys, order, runs, len(keys))
+        spans = np.full((len(known), 2), (0, len(keys)), np.int64)
+        return Candidates(keys, order, spans, len(keys))
 
     def _hits(
         self,
@@ -167,7 +167,7 @@ class BloomIndex:
         check = self._check(location, file)
         rows, keys = candidates.of(number)
         tested = positives = 0
-        if not check.is_made():  # a lookup file has a filter of its own, which is faster
+        if not check.is_ready():  # a lookup file has a filter of its own, which is faster
             bloom = self._known.filter(location, file)
             if bloom is not None and not (rows is None and _has_many(bloom, keys)):
                 with tally.step("filters"):
@@ -198,7 +198,7 @@ class BloomIndex:
         return Hits(number, found if rows is None else rows[found], positions)
 
     def _prepared(self, check: KeyCheck, tally: Tally) -> bool:
-        if check.is_made():
+        if check.is_ready():
             return True
         with tally.step("make"):
             return check.prepare()
@@ -220,7 +220,7 @@ class BloomIndex:
 
 
 class _Candidates:
-    """Give the keys that may be in each file."""
+    """The keys that may be in each file."""
 
     def __init__(self, keys: pa.Array, found: Candidates) -> None:
         self._keys = keys
@@ -238,14 +238,14 @@ class _Candidates:
         return rows, self._found.keys.take(pa.array(self._found.places(number)))
 
     def hashed(self) -> BinaryColumn:
-        """Return all keys, as lookup files are asked with."""
+        """Return all keys, in the form for lookup files."""
         with self._lock:
             if self._hashed is None:
                 self._hashed = hashed_keys(self._keys)
             return self._hashed
 
     def everything(self) -> WantedKeys:
-        """Return all keys, as files are read with."""
+        """Return all keys, in the form for reading files."""
         with self._lock:
             if self._everything is None:
                 self._everything = WantedKeys(self._keys)
@@ -262,7 +262,7 @@ def _has_many(bloom: BloomFilter, keys: pa.Array) -> bool:
 
 
 def _mapped(step: Callable[[T], R], items: Sequence[T], threads: int) -> Iterator[R]:
-    """Yield what a step returns for each of some items, in their order, several at one time."""
+    """Yield what a step returns for each item, in their order, several at the same time."""
     if len(items) < 2 or threads < 2:
         yield from map(step, items)
         return

@@ -36,8 +36,8 @@ class Hits:
 class KeyIndex(Protocol):
     """The protocol of an index: what a class must do that is given as `index=`.
 
-    An index of the name `package.module.Class` is made once a process, without arguments, and then
-    asked for any number of tables: what it keeps is of files, which never change.
+    An index of the name `package.module.Class` is made once per process, without arguments, and
+    serves any number of tables: what it keeps is of files, which never change.
     """
 
     @property
@@ -56,7 +56,7 @@ class KeyIndex(Protocol):
             tally: is told what the funnel shows of steps that the index has.
 
         Returns:
-            the hits of each file, once a file; every row of a repeated key is one.
+            the hits of each file, once per file; every row of a repeated key is one.
 
         Raises:
             CorruptionError: a file is damaged, or has a key twice.
@@ -73,6 +73,6 @@ class PreparedIndex(Protocol):
 
         Args:
             view: the table.
-            files: that `locate` will be called with, a partition at a time.
+            files: that `locate` will be called with, one partition at a time.
             tally: as of `locate`.
         """

@@ -47,22 +47,22 @@ class KeyCheck:
         self._lookup = FileLookup(self._plan, None, residency, build, _MEMORY)
         self._rent = Rent(build)
 
-    def is_made(self) -> bool:
+    def is_ready(self) -> bool:
         """Return whether the lookup file is there."""
-        return self._lookup.is_made()
+        return self._lookup.is_ready()
 
     def prepare(self) -> bool:
-        """Return whether the lookup file can be asked; it is made if that is due.
+        """Return whether the lookup file is ready, after making it if that is due.
 
         Where it cannot be made, since it does not fit into the quota, or since the file has a key
         twice, reads go on: only keys that are asked for are the caller's business.
         """
-        if self._lookup.is_made():
+        if self._lookup.is_ready():
             return True
         if not self._rent.is_due(self.file.key_bytes, self.file.key_bytes):
             return False
         try:
-            self._lookup.made()
+            self._lookup.reader()
         except (DiskQuotaError, ValueError) as error:
             _log.warning("%s: could not build a lookup file: %s", self.file.shown, error)
             self._rent.start_over()
@@ -86,12 +86,12 @@ class KeyCheck:
         """
         before = self._lookup.counts().filter_negatives
         # One field of text is, as a key, its own bytes.
-        rows, packed = self._lookup.rows_at(keys, hashed)
+        rows, packed = self._lookup.look_up(keys, hashed)
         ruled_out = self._lookup.counts().filter_negatives - before
         try:
             places = self._plan.build.row_schema.unpack(packed, [POSITION]).column(0)
         except FormatError as error:
-            path = self._lookup.made().path
+            path = self._lookup.reader().path
             raise CorruptionError(path, 0, "packed positions", error) from error
         return rows, places.to_numpy(zero_copy_only=False), max(0, ruled_out)
 
@@ -101,6 +101,6 @@ class KeyCheck:
         self._rent.pay(self.file.key_bytes)
         return found
 
-    def let_go(self) -> None:
-        """Keep no lookup file from being evicted; the next key opens it again."""
-        self._lookup.let_go()
+    def release(self) -> None:
+        """Release the lookup file; the next key pins it again."""
+        self._lookup.release()

@@ -60,7 +60,7 @@ class MemoryIndex:
 
 
 class _FileKeys:
-    """Hold all keys of a base file."""
+    """All keys of a base file."""
 
     def __init__(self, file: KeyFile) -> None:
         self._shown = file.shown

@@ -26,11 +26,11 @@ _KINDS: dict[str, Callable[[], KeyIndex]] = {
 
 
 def index_of(index: str | KeyIndex) -> KeyIndex:
-    """Return the index of a name, one a process, or the one that is given.
+    """Return the index of a name, one per process, or the one that is given.
 
     Raises:
-        ValueError: there is none of that name.
-        TypeError: what there is is no index.
+        ValueError: there is no such index.
+        TypeError: what has that name is not an index.
 
     >>> index_of("global-bloom").everywhere
     True

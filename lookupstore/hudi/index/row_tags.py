@@ -75,7 +75,7 @@ def with_places(rows: pa.Table, tagged: Tagged) -> pa.Table:
 
 
 def named_key(view: TableView) -> bool | None:
-    """Return whether a record key of one column is written `name:value`; None: nobody can say.
+    """Return whether a record key of one column is written `name:value`; None: unknown.
 
     Of complex keys with one column Hudi's versions differ, so that a row of the table has to tell.
 
@@ -119,7 +119,7 @@ def keys_of(rows: pa.Table, options: TableOptions, named: bool | None) -> pa.Chu
 def partitions_of(
     rows: pa.Table, options: TableOptions, *, everywhere: bool
 ) -> pa.Array | pa.ChunkedArray:
-    """Return the partition paths of rows; empty texts if nobody has to know them.
+    """Return the partition paths of rows; empty texts if they are not needed.
 
     Args:
         rows: of a scan, or of the columns of key and partition.

@@ -112,7 +112,7 @@ def tag(
 
 @dataclass(frozen=True, eq=False)
 class _Task:
-    """Name files that some keys are looked for in.
+    """Files, and the keys that are looked for in them.
 
     Attributes:
         first: number of the first file.
@@ -126,7 +126,7 @@ class _Task:
 
 
 class _Places:
-    """Collect where keys are."""
+    """Where keys are, as far as it has been found."""
 
     def __init__(self, view: TableView, slices: Sequence[FileSlice], keys: pa.Array) -> None:
         self._view = view
@@ -196,7 +196,7 @@ def _coded(
 def _tasks(
     slices: Sequence[FileSlice], codes: npt.NDArray[np.int64], paths: Sequence[str]
 ) -> tuple[list[FileSlice], list[_Task]]:
-    """Return the files of the partitions that keys are of, and which keys are for which."""
+    """Return the files of the keys' partitions, and the keys for each."""
     numbers = {path: number for number, path in enumerate(paths)}
     order = np.argsort(codes, kind="stable")
     starts = np.searchsorted(codes[order], np.arange(len(paths) + 1))

@@ -53,7 +53,7 @@ def arrow_schema(text: str, where: str) -> pa.Schema:
         where: it is from, for errors.
 
     Raises:
-        CorruptionError: it is no schema of columns.
+        CorruptionError: it is not a schema of columns.
         FormatError: it has a type that is refused.
 
     >>> arrow_schema('{"type": "record", "name": "r", "fields": '

@@ -84,7 +84,7 @@ class Incoming:
 
 
 class IncomingRows:
-    """Reads rows that a caller gives, as rows of a table.
+    """A reader of rows that a caller gives, as rows of a table.
 
     Args:
         given: an Arrow table, batches, anything with `__arrow_c_stream__`, or files: what
@@ -363,7 +363,7 @@ def read_keys(
         the record keys, and the partition path of each: None if `given` lacks those columns.
 
     Raises:
-        TypeError: `given` is no keys, or a column is not of the table's type.
+        TypeError: `given` are not keys, or a column is not of the table's type.
         ValueError: a column of the key is missing, or some of the partition's are.
     """
     source = open_source(_key_table(given, options.record_key, columns))

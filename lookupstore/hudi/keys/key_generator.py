@@ -44,7 +44,7 @@ def record_keys(
         string, chunked as the table is.
 
     Raises:
-        KeyError: a field is no single column.
+        KeyError: a field is not exactly one column.
         TypeError: a column has a type whose text depends on Hudi's settings.
         ValueError: no fields, or a row in which all of them are null or empty.
 
@@ -104,7 +104,7 @@ def partition_paths(
         dictionary(int32, string), no nulls; every path is in use, and in it once.
 
     Raises:
-        KeyError: a field is no single column.
+        KeyError: a field is not exactly one column.
         TypeError: a column has a type whose text depends on Hudi's settings.
         ValueError: a path with a part `..`, `.` or without characters, or one in Hudi's own folder:
             it would not be the folder that its name says.
@@ -144,7 +144,7 @@ def partition_paths(
 def folder_texts(
     path: str, fields: Sequence[str], *, hive_style: bool, url_encode: bool
 ) -> list[str] | None:
-    """Return the texts that `partition_paths` makes a path of; None: nobody can tell.
+    """Return the texts that `partition_paths` makes a path of; None: unknown.
 
     Args:
         path: of a partition.
@@ -226,8 +226,6 @@ def _folder(name: str, value: str | None, hive_style: bool, url_encode: bool) ->
 def _check_path(path: str) -> None:
     fault = fault_of(path) if path else "it is empty"
     if fault is not None:
-        raise ValueError(
-            f"the partition path {path!r} contains a part which means another folder: {fault}"
-        )
+        raise ValueError(f"the partition path {path!r} does not name a folder of its own: {fault}")
     if path.partition("/")[0] == ".hoodie":
-        raise ValueError(f"the partition path {path!r} is in the folder of the table's own files")
+        raise ValueError(f"the partition path {path!r} is inside .hoodie, the table's own folder")

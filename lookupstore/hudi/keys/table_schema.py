@@ -90,10 +90,10 @@ def parse_table_schema(text: str, where: str, meta: Collection[str]) -> TableSch
     Args:
         text: of a commit, or of the properties.
         where: it is from, for errors.
-        meta: columns that it may have, which are no data.
+        meta: columns that it may have, which are not data.
 
     Raises:
-        CorruptionError: it is no schema of columns.
+        CorruptionError: it is not a schema of columns.
         FormatError: it has a type that is refused.
     """
     columns = arrow_schema(text, where)

@@ -39,7 +39,7 @@ class Heartbeats:
         self._lease = lease
 
     def owner(self, time: str) -> Owner | None:
-        """Return who works, or worked, on an instant; None: another program, or nobody knows."""
+        """Return the owner of an instant; None: another program, or unknown."""
         try:
             return parse_owner(self._location.read(heartbeat_name(time)))
         except FileNotFoundError:
@@ -77,12 +77,12 @@ class Heartbeats:
         return modified is not None and now - modified > seconds
 
     def times(self) -> list[str]:
-        """Return the times of the instants that have a heartbeat, of whomever it is."""
+        """Return the times of all instants that have a heartbeat."""
         names = [file.name.rpartition("/")[2] for file in self._location.files(_FOLDER)]
         return [name for name in names if is_time(name)]
 
     def claim(self, time: str) -> None:
-        """Let an instant be ours that nobody works on; from now on it is one of a dead owner."""
+        """Claim an instant of a dead program, so that it counts as one of a dead owner of ours."""
         with suppress(FileExistsError):
             self._location.create(heartbeat_name(time), Owner.here().to_json())
 
@@ -165,7 +165,7 @@ class Heartbeat:
         self._heartbeats = heartbeats
 
     def check(self) -> None:
-        """Make sure that nobody took the owner for dead and rolled the instant back.
+        """Check that no writer assumed the owner dead and rolled the instant back.
 
         To be asked before a file of the instant gets its name, and before it is completed.
 

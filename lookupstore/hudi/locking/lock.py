@@ -73,7 +73,7 @@ class TableLock:
                 raise LockLostError(f"{self._shown}: not renewed for {late:.1f} s")
 
     def now(self) -> float | None:
-        """Return what time it is where the table is, in seconds since 1970; None: nobody knows.
+        """Return the time where the table is, in seconds since 1970; None: unknown.
 
         It is when the lock was renewed: ages of other files there are told from it.
         """

@@ -69,7 +69,7 @@ class Owner:
 
     @property
     def is_gone(self) -> bool:
-        """Return whether it is known to be dead; of other machines nobody knows."""
+        """Return whether it is known to be dead; for other machines this is unknown."""
         if not self.is_here:
             return False
         started = _started(self.pid)

@@ -99,7 +99,7 @@ class ScanPlan:
 
         Raises:
             CorruptionError: a file is damaged.
-            FormatError: a file has a column whose type is no narrower one than the table's.
+            FormatError: a file has a column whose type cannot be widened to the table's.
             StaleStoreError: a file is gone: it was cleaned, or its commit was rolled back.
             OSError: a remote file could not be read, or is damaged.
         """
@@ -125,7 +125,7 @@ def plan_scan(
 
     Raises:
         KeyError: a column that the table does not have.
-        ValueError: `as_of` is no instant's time, or `filter` does not fit the columns.
+        ValueError: `as_of` is not the time of an instant, or `filter` does not fit the columns.
         FormatError: the table is of a kind that is not read.
         CorruptionError: the timeline is damaged.
     """

@@ -99,7 +99,7 @@ def table_files(
 
 
 def data_columns(view: TableView) -> list[str]:
-    """Return the names of the columns of a table that are no meta columns."""
+    """Return the names of the columns of a table that are not meta columns."""
     return [name for name in view.schema.names if name not in META_COLUMNS]
 
 

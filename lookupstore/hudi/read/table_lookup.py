@@ -50,19 +50,19 @@ _known = KnownFiles()
 _open = OpenLookups()
 
 
-class TableLookup(HeldLookups):
-    """Answers what is at a key of a Hudi table, as the table was when this object was made.
+class TableLookup(ManyLookups):
+    """Lookups in a Hudi table, as the table was when this object was made.
 
-    Keys are values of the record key's columns; with those of the partition beside them, a key is
-    looked for in its own partition, else in all. A key with a null is not found.
+    Keys are values of the record key's columns. With the partition columns, a key is looked up in
+    its own partition; without them in all. A key with a null never matches.
 
     Args:
         path: folder or URI of the table.
-        key: the columns that keys are given as: those of the record key, or those and the ones of
-            the partition, in any order; None: all of these.
-        columns: of an answer; None: all data columns that are not in the key.
+        key: the key columns: those of the record key, or these and the partition columns, in any
+            order; None: all of these.
+        columns: the value columns; None: all data columns that are not in the key.
         as_of: request time of the last instant that counts; None: the latest.
-        build: when to make the lookup file of a base file, as of `lookupstore.columnar`.
+        build: when to make the lookup file of a base file, as for `ColumnarFiles`.
         residency: where lookup files of this host are; None takes that of the host.
 
     Raises:
@@ -283,7 +283,7 @@ class TableLookup(HeldLookups):
             lookup = self._lookup_of(number, file)
             rows = candidates.rows(at).astype(np.int64)
             wanted = candidates.keys.take(pa.array(candidates.places(at)))
-            if not lookup.is_made():  # a lookup file has a filter of its own, which is faster
+            if not lookup.is_ready():  # a lookup file has a filter of its own, which is faster
                 bloom = _known.filter(self._plan.location, self._plan.files[number])
                 if bloom is not None:
                     maybe = np.flatnonzero(bloom.test(wanted))
@@ -291,7 +291,7 @@ class TableLookup(HeldLookups):
             if not len(rows):
                 continue
             try:
-                hits, packed = lookup.rows_at(wanted)
+                hits, packed = lookup.look_up(wanted)
             except ValueError as error:  # what the base file must not have: a key twice
                 raise CorruptionError(file.shown, 0, "each record key once", error) from None
             if len(hits):
@@ -323,7 +323,7 @@ class TableLookup(HeldLookups):
         try:
             column = row_schema.unpack(rows, [field.name]).column(0)
         except FormatError as error:
-            path = lookup.made().path
+            path = lookup.reader().path
             raise CorruptionError(path, 0, "rows of the file's columns", error) from None
         if column.type == field.type:
             return column

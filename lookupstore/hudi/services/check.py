@@ -148,7 +148,7 @@ def check_table(view: TableView) -> TableCheck:
 
 
 class _Keys:
-    """Hold the record keys of a partition's files."""
+    """The record keys of a partition's files."""
 
     def __init__(self) -> None:
         self.arrays: list[pa.Array] = []
@@ -160,7 +160,7 @@ class _Keys:
 
 
 class _Rows:
-    """Check rows of one file, and remember the first few that are wrong in each way."""
+    """A check of the rows of one file, with the first few that are wrong in each way."""
 
     def __init__(self, file: FileSlice, known: KeyFile, bloom: BloomFilter | None) -> None:
         self._file = file
@@ -222,7 +222,7 @@ def _one(key: bytes | None) -> pa.Array:
 
 
 class _Check:
-    """Check one part after the other, and collect findings."""
+    """A check of one part after the other, and its findings."""
 
     def __init__(self, view: TableView) -> None:
         self._view = view
@@ -247,7 +247,7 @@ class _Check:
                     self._read_plan(requested)
 
     def groups(self) -> list[FileGroup]:
-        """Return the file groups; none if nobody can tell them."""
+        """Return the file groups; none if they cannot be determined."""
         with self._finding("file", ""):
             return self._view.groups(None)
         return []
@@ -329,7 +329,7 @@ class _Check:
             self._add("duplicate", second, f"the key {key!r} is also in {first}")
 
     def leftovers(self) -> None:
-        """Look for files that are no part of the table."""
+        """Look for files that are not part of the table."""
         with self._finding("file", ""):
             for left in find_leftovers(self._view):
                 self._add("leftover", left.path, left.problem)
@@ -364,7 +364,7 @@ class _Check:
 
     @contextmanager
     def _finding(self, kind: str, path: str) -> Iterator[None]:
-        """Let an error of ours be a finding."""
+        """Turn an error of ours into a finding."""
         try:
             yield
         except LookupStoreError as error:

@@ -178,7 +178,7 @@ def roll_back_pending(view: TableView, lock: TableLock) -> list[Instant]:
 
 
 def check_not_rolled_back(view: TableView, instant: Instant) -> None:
-    """Make sure that an instant is there, and nobody has begun to roll it back.
+    """Check that an instant is there, and that no rollback of it has begun.
 
     To be asked under the lock before the instant is completed: files of it may be gone.
 
@@ -253,7 +253,8 @@ def _check_last(view: TableView, instant: Instant) -> None:
     later = [one for one in writes if one.time > instant.time or one.position > instant.position]
     if later:
         raise ValueError(
-            f"{shown}: {later[-1].time} came after it, and may rest on it; roll that one back first"
+            f"{shown}: {later[-1].time} came after it, and may depend on it; roll that one back "
+            "first"
         )
     if any((one.time, one.action) == (instant.time, SAVEPOINT) for one in view.timeline):
         raise ValueError(f"{shown}: a savepoint keeps it; delete the savepoint first")

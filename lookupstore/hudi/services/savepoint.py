@@ -71,7 +71,7 @@ def make_savepoint(
     """
     writes = view.timeline.writes()
     if not writes:
-        raise ValueError(f"{view.location.uri}: no commit that a savepoint could keep; write first")
+        raise ValueError(f"{view.location.uri}: there is no commit to keep; write first")
     commit = next((one for one in writes if time in (None, one.time)), None)
     commit = writes[-1] if time is None else commit
     if commit is None:

@@ -13,7 +13,7 @@ _NAME = re.compile(r"[^_]+_[^_]+_(?P<time>\d+)\.parquet")
 
 
 def delete_unfinished(view: TableView) -> int:
-    """Delete base files that nobody is going to finish, and return how many.
+    """Delete unfinished base files of dead writers, and return how many.
 
     Args:
         view: of the table; its timeline need not be that of the moment.

@@ -41,7 +41,9 @@ def read_record(content: bytes, path: str, name: str, *others: str) -> dict[str,
     header = file.header()
     codec = header.get("avro.codec", b"null")
     if codec != b"null":
-        raise FormatError(f"{path}: an Avro file with the codec {codec!r}; Hudi's have none")
+        raise FormatError(
+            f"{path}: the Avro codec {codec!r} is not supported; Hudi writes such files without one"
+        )
     start, block = file.block()
     try:
         schema, change = _file_schema(header.get("avro.schema", b""), (name, *others))
@@ -101,7 +103,7 @@ class _File:
         if self._take(_SYNC_BYTES) != self._marker:
             raise CorruptionError(self._path, self._at, "the marker of the file", "another")
         if self._at != len(self._content):
-            raise CorruptionError(self._path, self._at, "one Avro record", "more of them")
+            raise CorruptionError(self._path, self._at, "one Avro record", "several")
         return start, block
 
     def _bytes(self) -> bytes:
@@ -110,7 +112,9 @@ class _File:
     def _take(self, size: int) -> bytes:
         left = len(self._content) - self._at
         if not 0 <= size <= left:
-            raise CorruptionError(self._path, self._at, f"{size} bytes", f"{left} in an Avro file")
+            raise CorruptionError(
+                self._path, self._at, f"{size} bytes", f"{left} left in an Avro file"
+            )
         self._at += size
         return self._content[self._at - size : self._at]
 
@@ -123,7 +127,9 @@ class _File:
             if digit < 0x80:
                 self._at += shift + 1
                 return (number >> 1) ^ -(number & 1)
-        raise CorruptionError(self._path, start, "a number in an Avro file", "the end, or none")
+        raise CorruptionError(
+            self._path, start, "a number in an Avro file", "the end of the file, or other bytes"
+        )
 
 
 # As few as there are kinds of plans, of some versions: their texts are kept with them.

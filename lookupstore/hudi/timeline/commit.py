@@ -142,7 +142,7 @@ def parse_commit(content: bytes, path: str) -> CommitMetadata:
         path: of the file, for errors.
 
     Raises:
-        CorruptionError: it is damaged, or names what is no partition or file group of a table.
+        CorruptionError: it is damaged, or names what is not a partition or file group of a table.
 
     >>> parse_commit(b'{"operationType": "UPSERT"}', "20240418173550988.commit").operation
     'UPSERT'

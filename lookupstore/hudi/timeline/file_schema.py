@@ -79,7 +79,7 @@ class _Checked:
         else:
             raise ValueError(f"{given!r} in place of a type")
         if made.height + depth > _MOST_DEPTH:
-            raise ValueError(f"more than {_MOST_DEPTH} types in each other")
+            raise ValueError(f"types nested more than {_MOST_DEPTH} deep")
         if made.types > _MOST_TYPES:
             raise ValueError(f"more than {_MOST_TYPES} types")
         return made
@@ -91,7 +91,7 @@ class _Checked:
             return _Type(name, _LEAST[name], 0, 1, 1)
         full = name if "." in name or not space else f"{space}.{name}"
         if full not in self._named:
-            raise ValueError(f"the type {name!r}, which it does not say")
+            raise ValueError(f"the type {name!r}, which it does not define")
         known = self._named[full]
         if known is None:
             raise ValueError(f"{full}, which holds itself")
@@ -107,7 +107,7 @@ class _Checked:
             return self.of(kind, space, depth + 1)  # with what it means, which is for others
         name, inner = _full_name(given, space)
         if name in self._named:
-            raise ValueError(f"{name}, which it says twice")
+            raise ValueError(f"{name}, defined twice")
         self._named[name] = None
         if kind == "fixed":
             made = _Type({"type": kind, "name": name, "size": _size(given)}, _size(given), 0, 1, 1)

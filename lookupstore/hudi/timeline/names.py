@@ -1,6 +1,6 @@
 """Names that instants hold: of file groups, partitions and files, checked before anything is done.
 
-A file group is known by its partition path and id; its base files are called after it, the task
+A partition path and an id identify a file group; its base files are named after it, the task
 that wrote them, and the instant.
 """
 
@@ -61,7 +61,7 @@ def check_partition(
         expected: what it should be, for errors.
 
     Raises:
-        CorruptionError: it is no folder of the table that base files may be in.
+        CorruptionError: it is not a folder of the table that base files may be in.
     """
     if not partition:
         return
@@ -91,7 +91,7 @@ def check_planned_file(path: str, partition: str, time: str | None, holder: str,
         what: of the plan has it, for errors.
 
     Raises:
-        CorruptionError: it is no base or log file of the partition, or is of another instant.
+        CorruptionError: it is not a base or log file of the partition, or is of another instant.
     """
     check_partition(partition, holder)
     name = path.rpartition("/")[2]

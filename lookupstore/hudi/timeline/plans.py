@@ -27,7 +27,7 @@ class ClusteringSlice:
 
 @dataclass(frozen=True)
 class ClusteringGroup:
-    """List files that are clustered together."""
+    """Files that are clustered together."""
 
     slices: tuple[ClusteringSlice, ...] | None
     num_output_file_groups: int | None
@@ -77,7 +77,7 @@ class InstantInfo:
 
 @dataclass(frozen=True)
 class RollbackRequest:
-    """List files of one partition that a rollback deletes, by their full paths."""
+    """Files of one partition that a rollback deletes, by their full paths."""
 
     partition_path: str
     files_to_be_deleted: tuple[str, ...]
@@ -97,7 +97,7 @@ class RollbackPlan:
 
 @dataclass(frozen=True)
 class RollbackPartition:
-    """List what a rollback deleted in one partition."""
+    """What a rollback deleted in one partition."""
 
     partition_path: str
     success_delete_files: tuple[str, ...]
@@ -150,7 +150,7 @@ class CleanerPlan:
 
 @dataclass(frozen=True)
 class CleanPartition:
-    """List what a clean deleted in one partition."""
+    """What a clean deleted in one partition."""
 
     partition_path: str
     policy: str
@@ -177,7 +177,7 @@ class CleanMetadata:
 
 @dataclass(frozen=True)
 class SavepointPartition:
-    """List the files of one partition that a savepoint keeps."""
+    """The files of one partition that a savepoint keeps."""
 
     partition_path: str
     savepoint_data_file: tuple[str, ...]
@@ -247,7 +247,7 @@ def check_deleted(plan: RollbackPlan | CleanerPlan, path: str) -> None:
         path: of its file, for errors.
 
     Raises:
-        CorruptionError: it names what is no base or log file of the table.
+        CorruptionError: it names what is not a base or log file of the table.
     """
     if isinstance(plan, RollbackPlan):
         time = plan.instant_to_rollback.commit_time if plan.instant_to_rollback else None

@@ -121,7 +121,7 @@ def _checked(annotation: Any, value: Any, where: str) -> Any:
         return from_record(annotation, value)
     if annotation is float and type(value) is int:
         return float(value)
-    if type(value) is not annotation:  # a bool is no int here
+    if type(value) is not annotation:  # a bool is not an int here
         raise ValueError(f"{where} is {_shown(value)}")
     return value
 

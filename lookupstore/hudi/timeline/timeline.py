@@ -105,7 +105,7 @@ class Instant:
 
 
 def parse_instant(name: str, path: str, version: int) -> Instant | None:
-    """Return the instant that a file of the timeline's folder is of; None if it is of none.
+    """Return the instant of a file in the timeline's folder; None if it has none.
 
     Args:
         name: of the file.
@@ -243,7 +243,7 @@ class TimelineFolder:
         )
 
     def free_times(self) -> Iterator[str]:
-        """Yield times that are greater than every one of an instant, as long as it takes."""
+        """Yield times that are greater than those of all instants, until one is taken."""
         after = ""
         for _ in range(_ATTEMPTS):
             after = self._next_time(self.load(), after)
@@ -254,7 +254,7 @@ class TimelineFolder:
         return any(instant.time == time for instant in self.load())
 
     def request_at(self, time: str, action: str, content: bytes = b"") -> Instant:
-        """Request a new instant at a time that nobody had when that was chosen.
+        """Request a new instant at a time that was free when it was chosen.
 
         Raises:
             FileExistsError: it is taken.
@@ -293,7 +293,7 @@ class TimelineFolder:
             inflight = replace(instant, action=action, state=State.INFLIGHT, completed=None)
             if self._location.size(self._name(inflight)) is not None:
                 return inflight
-        raise ValueError(f"{self.path(instant)}: it has no inflight file")
+        raise ValueError(f"{self.path(instant)}: the instant has no inflight file")
 
     def delete(self, instant: Instant) -> None:
         """Delete the file of an instant, in the state that it is given in, for good."""
@@ -337,7 +337,7 @@ class TimelineFolder:
         except FileNotFoundError as error:
             raise LockLostError(
                 f"{self.path(instant)}: not completed; another writer has the table's lock, and "
-                "deleted the file that was about to be named"
+                "deleted the file that was about to be renamed"
             ) from error
 
     def _advance(
@@ -374,8 +374,8 @@ class TimelineFolder:
         except OverflowError:
             shown = [self.path(one) for one in timeline if last in (one.time, one.completed)]
             raise FormatError(
-                f"{(shown or [self._location.show(self._folder)])[0]}: there is no later time, so "
-                "nothing can be written after it; if no writer made it, delete the file"
+                f"{(shown or [self._location.show(self._folder)])[0]}: its time is the greatest "
+                "possible, so nothing can follow it; if no writer made it, delete the file"
             ) from None
 
     def _create(self, instant: Instant, content: bytes) -> None:
@@ -403,7 +403,7 @@ def is_time(text: str) -> bool:
 
 
 def given_time(argument: str, time: str | None) -> str | None:
-    """Return the time of an instant that somebody gave.
+    """Check the time of an instant that a caller gave, and return it.
 
     Raises:
         ValueError: it is none.

@@ -89,7 +89,7 @@ def check_groups(
     now: TableView,
     touched: Mapping[GroupId, Sequence[str]],
 ) -> None:
-    """Make sure that nobody else touched the file groups that a write replaces.
+    """Check that no other writer touched the file groups that a write replaces.
 
     Args:
         before: the table as the write found it.
@@ -142,7 +142,7 @@ def newer_files(before: TableView, now: TableView) -> list[tuple[Change, FileSli
 def check_overwritten(
     before: TableView, now: TableView, partitions: Collection[str] | None
 ) -> None:
-    """Make sure that nobody else put rows where a write puts others in the place of all.
+    """Check that no other writer added rows to what a write replaces.
 
     Args:
         before: the table as the write found it.
@@ -164,7 +164,7 @@ def check_overwritten(
 def key_conflict_error(
     view: TableView, change: Change, file: FileSlice, keys: Sequence[str]
 ) -> CommitConflictError:
-    """Return the error that says that another inserted keys that this write inserts, too.
+    """Return the error for keys that another writer inserted as well.
 
     Args:
         view: of the table.

@@ -44,7 +44,7 @@ _OPEN_FILES = 256
 
 
 class FileWrites:
-    """Writes the files of a plan, some at the same time.
+    """A writer of the files of a plan, some at the same time.
 
     Args:
         view: of the table.
@@ -133,7 +133,7 @@ class FileWrites:
 
 
 class BulkInsert:
-    """Writes rows as they come to files of their partitions, and begins new files at a size.
+    """A writer of rows as they come, to files of their partitions of at most some size.
 
     Args:
         view: of the table.

@@ -23,13 +23,13 @@ class WriteOptions:
 
     Attributes:
         evolve: add columns that the table does not have, and widen types.
-        drop_metadata_table: delete the metadata table of a table that has one, which would hide
-            what is written; Java builds it again.
-        index: finds keys: a name that `tag` takes, or an index.
+        drop_metadata_table: delete the metadata table if there is one, since its readers would not
+            see what is written; Java builds it again.
+        index: the index that finds keys: a name that `tag` takes, or an object.
         sizing: of files.
         format: of base files.
         threads: files that are written at the same time; None: as many as there are processors.
-        extra_metadata: texts by name that the commit keeps.
+        extra_metadata: texts by name, which the commit stores.
         new_file_id: gives the id of each new file group.
         clock: tells the time; None: that of the machine.
     """

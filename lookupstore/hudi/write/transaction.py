@@ -74,7 +74,7 @@ class Outcome:
 
 
 class Transaction:
-    """Carries one write through the timeline; made by `begun`.
+    """One write on its way through the timeline; made by `begun`.
 
     Args:
         view: the table as the write found it.
@@ -102,7 +102,7 @@ class Transaction:
             self._partitions.add(partition)
 
     def check(self) -> None:
-        """Make sure that nobody took this writer for dead; to be asked before files get names.
+        """Check that no writer assumed this one dead; call it before files get their names.
 
         Raises:
             CommitConflictError: somebody did, and rolled the instant back.
@@ -167,7 +167,7 @@ class Transaction:
             return
 
     def _check_keys(self, now: TableView, inserted: KeysToInsert | None) -> None:
-        """Make sure that nobody else inserted the same keys: in other groups, nobody would see."""
+        """Check that no other writer inserted the same keys, which other file groups would hide."""
         newer = () if inserted is None else newer_files(self._view, now)
         if inserted is None or not newer:
             return
@@ -176,7 +176,7 @@ class Transaction:
             raise key_conflict_error(now, changes[file], file, keys)
 
     def _check_options(self) -> None:
-        """Make sure that readers find what is written where it is written.
+        """Check that readers will look where this write puts its files.
 
         Java's writers add a metadata table when it suits them: readers then look nowhere else.
         """
@@ -185,7 +185,7 @@ class Transaction:
         now.check_same_layout(self._view.options, self._view.location.uri)
 
     def _check_columns(self, now: TableView) -> None:
-        """Make sure that this commit does not take columns back that another one has added."""
+        """Check that this commit does not remove columns that another one has added."""
         if now.table_schema.columns != self._view.table_schema.columns:
             last = now.timeline.writes()[-1]
             raise CommitConflictError(

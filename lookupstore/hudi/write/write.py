@@ -111,7 +111,7 @@ def writable_view(
     *,
     dry_run: bool,
 ) -> TableView:
-    """Return a table that is about to be written to, after what dead writers left was taken back.
+    """Return a table that is about to be written to, after rolling back what dead writers left.
 
     Args:
         location: of the table.
@@ -188,7 +188,7 @@ def keys_in_other_partitions_error(index: str | KeyIndex) -> ValueError:
 
 
 class Write:
-    """Does one write.
+    """One write.
 
     Args:
         view: the table as it is now, which can be written to.
@@ -326,7 +326,7 @@ class Write:
         return rows.all().deduplicated(self._view.options), rows.schema
 
     def _everywhere(self, keys: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.DictionaryArray]:
-        """Return keys once for each partition of the table, since nobody said which one."""
+        """Return keys once for each partition of the table, since none was given."""
         paths = sorted({group.id.partition for group in self._view.groups(None)})
         repeated = pa.chunked_array(keys.chunks * len(paths), pa.string())
         return repeated, _coded(np.repeat(np.arange(len(paths), dtype=np.int32), len(keys)), paths)

@@ -51,7 +51,7 @@ from lookupstore.store.version_files import located
 
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
-#: What a store is built from that no file is known of.
+#: The source of a store that is built from a DataFrame, whose files are unknown.
 DATAFRAME = "Spark DataFrame"
 
 _log = logging.getLogger(__name__)
@@ -92,9 +92,9 @@ def build_store(
             and in a file that of its rows; for a DataFrame it is Spark's: by partition, then as
             they come, which is the order written only if nothing has shuffled them.
         nullable_keys: key columns that may hold nulls, which sort first.
-        compression: `"none"` lets lookups use the blocks where they are; `"zstd"` and `"lz4"` make
-            files smaller, of which hosts make plain copies for their lookups. None is `"none"` in a
-            local folder, whose files are looked up in place, and `"zstd"` elsewhere.
+        compression: `"none"` lets lookups use the blocks in place; `"zstd"` and `"lz4"` make
+            smaller files, of which hosts make plain copies for their lookups. None is `"none"` in a
+            local folder, where lookups use the files in place, and `"zstd"` elsewhere.
         level: level of the compression; None is its default.
         block_size: size of a block of a data file before compression, in bytes.
         bloom_fpp: false positive rate of the filter of a data file; 0 writes no filter.
@@ -108,7 +108,7 @@ def build_store(
     Raises:
         KeyError: a column that the source does not have.
         ValueError: a null or repeated key, no rows where there were some, or an argument out of
-            range; the error says the remedy.
+            range; the error names the remedy.
         TypeError: a source or column type that cannot be stored.
         FileExistsError: `path` holds a store or something else.
         FormatError: the paths are files of a table; the error names the line to write instead.
@@ -116,10 +116,10 @@ def build_store(
         FileNotFoundError: the source does not exist, or an executor did not write to the folder
             that the driver sees.
         CommitConflictError: another build of the same store was published in the same moment.
-        CommitUnknownError: nobody knows whether the version is published; nothing was deleted.
+        CommitUnknownError: the version may or may not be published; nothing was deleted.
 
-    An error that an executor raises comes out as it was raised there. A build that fails removes
-    what it wrote and leaves an older store as it was.
+    An error of an executor is raised with its own type. A build that fails removes what it wrote
+    and leaves an older store as it was.
     """
     location = located(path)
     if isinstance(df_or_path, DataFrame):
@@ -216,7 +216,7 @@ def check_seen(location: Location, names: Sequence[str]) -> None:
 
 
 def publish_files(new: NewVersion, task: BuildTask, files: Sequence[DataFile], source: str) -> None:
-    """Make data files, one a bucket, the version; all others of the build are deleted before.
+    """Make data files, one per bucket, the version; all others of the build are deleted before.
 
     What is deleted was left by attempts that failed, or that ran beside the one that Spark took.
 
@@ -281,7 +281,7 @@ def _paths(given: Paths) -> list[str]:
 
 
 def _size(paths: Sequence[str]) -> int | None:
-    """Return the bytes of local files, as Spark finds them; None: nobody knows without it."""
+    """Return the bytes of local files, as Spark finds them; None: only Spark can tell."""
     if not paths or any("://" in path for path in paths):
         return None
     try:
@@ -322,7 +322,7 @@ def _read_rows(spark: SparkSession, path: str) -> DataFrame:
 
 
 def _not_for_spark_error(paths: Sequence[str]) -> TypeError:
-    """Return the error for Parquet of a type that Spark refuses, with the columns that it is of."""
+    """Return the error for columns whose Parquet type Spark refuses, with their names."""
     shown = ", ".join(paths)
     try:
         schema = open_source(list(paths)).schema

@@ -65,7 +65,7 @@ class WrittenRun(datasource.WriterCommitMessage):
 
 
 class StoreWriter(datasource.DataSourceArrowWriter):
-    """Builds a version of a store of the rows of a DataFrame.
+    """A writer that builds a version of a store from the rows of a DataFrame.
 
     Args:
         new: the version, which has begun.
@@ -256,7 +256,7 @@ def _read(folder: str, run: WrittenRun, bucket: int, stack: ExitStack) -> Iterat
 
 @contextmanager
 def _modes_named(location: Location) -> Iterator[None]:
-    """Let the error for a store that is there already say what it takes here."""
+    """Name the modes of Spark in the error for an existing store."""
     try:
         yield
     except FileExistsError as error:

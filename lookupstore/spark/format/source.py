@@ -1,4 +1,4 @@
-"""``spark.read.format("lookupstore")``: a store as a DataFrame, one task a bucket.
+"""``spark.read.format("lookupstore")``: a store as a DataFrame, one task per bucket.
 
 Spark asks for partitions on the driver, in a Python process of its own, and reads each of them in
 a worker of an executor. Both work on the version of the store that was there when the DataFrame was
@@ -115,7 +115,7 @@ class BucketPartition(datasource.InputPartition):
 
 
 class StoreReader(datasource.DataSourceReader):
-    """Reads the rows of a scan."""
+    """A reader of the rows of a scan."""
 
     def __init__(self, scan: StoreScan) -> None:
         self.scan: StoreScan = scan
@@ -158,7 +158,7 @@ class StoreReader(datasource.DataSourceReader):
 
 
 class PushingReader(StoreReader):
-    """Reads only the keys that filters leave."""
+    """A reader of only the keys that filters leave."""
 
     def pushFilters(  # noqa: N802  (the name is Spark's)
         self, filters: list[datasource.Filter]
@@ -217,7 +217,7 @@ def ranges_of_options(keys: KeySchema, options: Mapping[str, str]) -> KeyRanges:
     """Return the range of keys that the options `prefix`, `starts_with`, `start`, `stop` name.
 
     Raises:
-        ValueError: a text that is no JSON, or no values of the key; or options that exclude each
+        ValueError: a text that is not JSON, or not values of the key; or options that exclude each
             other.
         TypeError: a value of another kind than its field.
 

@@ -150,7 +150,7 @@ def write_files(task: FileTask, batches: Batches) -> Iterator[pa.RecordBatch]:
 
 
 def written_file(row: Any) -> WrittenFile:
-    """Return what a row that Spark has of `write_files` says."""
+    """Return what a row of `write_files` says."""
     stat = from_record(WriteStat, json.loads(row.stat))
     return WrittenFile(row.bucket, stat, row.changes, row.inserts, tuple(row.keys))
 

@@ -29,8 +29,8 @@ from lookupstore.hudi.write.conflict import SAMPLE
 Batches = Iterable[pa.RecordBatch]
 
 # Rows for which a worker asks files at once: each time it goes through all that may have a key.
-_CHUNK_ROWS = 1 << 20
-_CHUNK_BYTES = 128 << 20
+_TABLE_ROWS = 1 << 20
+_TABLE_BYTES = 128 << 20
 _TEXT = pa.string()
 
 
@@ -127,8 +127,8 @@ def keys_to_delete(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
 
 def with_place_columns(task: KeyTask, batches: Batches) -> Iterator[pa.RecordBatch]:
     """Put the place of its key after the columns of each row, as `tag_rows` has it."""
-    for chunk in _chunks(batches, ()):
-        yield from with_places(task.rows(chunk), task.tag(chunk)).to_batches()
+    for table in _tables(batches, ()):
+        yield from with_places(task.rows(table), task.tag(table)).to_batches()
 
 
 def rows_to_write(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -140,8 +140,8 @@ def rows_to_write(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
     """
     reader = None if task.operation == "delete" else task.reader()
     numbers = {file: number for number, file in enumerate(task.slices)}
-    for chunk in _chunks(batches, ("partition", "key")):
-        rows, deleted = _resolved(task, reader, chunk)
+    for table in _tables(batches, ("partition", "key")):
+        rows, deleted = _resolved(task, reader, table)
         if task.operation == "insert" and deleted is not None:
             rows, deleted = rows.take(pa.array(np.flatnonzero(~deleted))), None
         found = task.tag(rows)
@@ -167,12 +167,12 @@ def rows_to_write(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
 
 def keys_in_files(task: KeyTask, batches: Batches) -> Iterator[pa.RecordBatch]:
     """Yield files that have keys, by their numbers, with a few of the keys."""
-    for chunk in _chunks(batches, ()):
-        found = task.tag(chunk)
+    for table in _tables(batches, ()):
+        found = task.tag(table)
         numbers = {file: number for number, file in enumerate(task.slices)}
         for at in np.unique(found.slice_numbers[found.found]):
             rows = np.flatnonzero(found.slice_numbers == at)[:SAMPLE]
-            keys = chunk.column("key").take(pa.array(rows)).to_pylist()
+            keys = table.column("key").take(pa.array(rows)).to_pylist()
             yield pa.RecordBatch.from_pylist(
                 [{"file": numbers[found.slices[at]], "keys": keys}],
                 pa.schema({"file": pa.int32(), "keys": pa.list_(_TEXT)}),
@@ -193,19 +193,19 @@ def _text(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _resolved(
-    task: RowTask, reader: IncomingRows | None, chunk: pa.Table
+    task: RowTask, reader: IncomingRows | None, table: pa.Table
 ) -> tuple[pa.Table, npt.NDArray[np.bool_] | None]:
     """Return the rows that stay, and which of them delete."""
     if reader is None:
-        coded = _text(chunk.column("partition")).dictionary_encode()
-        return chunk.take(pa.array(rows_to_keep(chunk.column("key"), coded))), None
-    incoming = reader.incoming(task.rows(chunk))
+        coded = _text(table.column("partition")).dictionary_encode()
+        return table.take(pa.array(rows_to_keep(table.column("key"), coded))), None
+    incoming = reader.incoming(task.rows(table))
     kept = incoming.to_keep(task.view.options)
-    rows = chunk if len(kept) == len(incoming) else chunk.take(pa.array(kept))
+    rows = table if len(kept) == len(incoming) else table.take(pa.array(kept))
     return rows, None if incoming.deleted is None else incoming.deleted[kept]
 
 
-def _chunks(batches: Batches, together: Sequence[str]) -> Iterator[pa.Table]:
+def _tables(batches: Batches, together: Sequence[str]) -> Iterator[pa.Table]:
     """Collect rows until it pays to look into files, and keep those together that are equal.
 
     Args:
@@ -218,10 +218,10 @@ def _chunks(batches: Batches, together: Sequence[str]) -> Iterator[pa.Table]:
         held.append(batch)
         rows += batch.num_rows
         nbytes += batch.nbytes
-        if rows < _CHUNK_ROWS and nbytes < _CHUNK_BYTES:
+        if rows < _TABLE_ROWS and nbytes < _TABLE_BYTES:
             continue
         table = pa.Table.from_batches(held)
-        end = _last_run(table, together)
+        end = _last_group(table, together)
         if end:
             yield table.slice(0, end)
             held = table.slice(end).to_batches()
@@ -231,7 +231,7 @@ def _chunks(batches: Batches, together: Sequence[str]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(held)
 
 
-def _last_run(table: pa.Table, together: Sequence[str]) -> int:
+def _last_group(table: pa.Table, together: Sequence[str]) -> int:
     """Return where the last rows begin that may belong to rows to come."""
     if not together:
         return int(table.num_rows)

@@ -58,8 +58,8 @@ def read_table(
         FileNotFoundError: there is no such table.
         KeyError: a column that the table does not have.
         TypeError: a column for which Spark has no type: leave it out.
-        ValueError: a time is none of an instant, `as_of` is given with another time, or `filter`
-            does not fit the columns.
+        ValueError: a time is not that of an instant, `as_of` is given with another time, or
+            `filter` does not fit the columns.
         FormatError: the table, or a type in it, is of a kind that is not read.
         CorruptionError: the timeline is damaged.
 

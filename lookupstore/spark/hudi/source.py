@@ -87,7 +87,7 @@ class FilesPartition(datasource.InputPartition):
 
 
 class HudiReader(datasource.DataSourceReader):
-    """Reads the rows of a scan."""
+    """A reader of the rows of a scan."""
 
     def __init__(self, scan: HudiScan) -> None:
         self.scan: HudiScan = scan
@@ -103,7 +103,7 @@ class HudiReader(datasource.DataSourceReader):
 
 
 class PushingHudiReader(HudiReader):
-    """Passes over files and row groups in which filters leave nothing."""
+    """A reader that skips files and row groups in which filters leave nothing."""
 
     def pushFilters(  # noqa: N802  (the name is Spark's)
         self, filters: list[datasource.Filter]

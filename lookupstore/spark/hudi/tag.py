@@ -34,7 +34,7 @@ KEY_FIELDS: tuple[StructField, ...] = (
 
 
 def tag_location(df: DataFrame, table: Table, *, index: str = "bloom") -> DataFrame:
-    """Return rows with the places where a Hudi table has their keys, as `HudiTable.tag` does.
+    """Return rows with the base file and row of their keys, as `HudiTable.tag` does.
 
     The table is as it is now, whenever the result is computed. Rows are sorted into ranges of
     partition path and key, so that a task asks few files of a table that is sorted by key, and each
@@ -52,9 +52,9 @@ def tag_location(df: DataFrame, table: Table, *, index: str = "bloom") -> DataFr
 
     Raises:
         KeyError: a column of key or partition is missing.
-        TypeError: a key has a type that keys do not have, `index` is no name, or Arrow has no type
-            for a column.
-        ValueError: there is no such index, or there are columns of the names.
+        TypeError: a key has a type that keys do not have, `index` is not a name, or Arrow has no
+            type for a column.
+        ValueError: there is no such index, or `df` already has one of the four columns.
         FormatError, CorruptionError: as of `HudiTable.tag`, of what the driver reads.
 
     What goes wrong on an executor is a `pyspark.errors.PythonException` of the action, with our
@@ -100,7 +100,7 @@ def key_task(view: TableView, index: str, named: bool | None, columns: pa.Schema
         columns: of the rows.
 
     Raises:
-        TypeError: `index` is no name.
+        TypeError: `index` is not a name.
         ValueError: there is no such index.
     """
     if not isinstance(index, str):
@@ -111,7 +111,7 @@ def key_task(view: TableView, index: str, named: bool | None, columns: pa.Schema
 
 
 def numbered_rows(df: DataFrame, names: Sequence[str]) -> DataFrame:
-    """Return some columns under names that mislead nobody, after the number of the row."""
+    """Return some columns under unambiguous names, after the number of the row."""
     columns = [
         column_named(name).alias(alias)
         for name, alias in zip(names, numbered(len(names)), strict=True)

@@ -101,21 +101,21 @@ def upsert(
     file gets its name.
 
     Args:
-        df: rows, of which Spark computes the same whenever it does; others are refused when they
-            are found out.
+        df: rows that are the same each time Spark computes them; if they are not, nothing is
+            committed.
         table: a table, or the path or URI of one, which the driver and all executors see.
-        operation: `upsert`; `insert`: no key may be there; `delete`: `df` has keys, whose rows go,
-            as for `HudiTable.delete`.
-        options: how it is done. `index` is a name; `threads` is not for executors.
+        operation: `upsert`; `insert`: no key may exist in the table; `delete`: `df` has keys, whose
+            rows are deleted, as by `HudiTable.delete`.
+        options: how it is done. `index` is a name; `threads` does not apply to executors.
 
     Returns:
-        what was done, as of `HudiTable.upsert`.
+        what was done, as `HudiTable.upsert` does.
 
     Raises:
-        ValueError: `operation` is none of these, a column is new or missing, a row has no key or no
-            ordering value, a key to insert is there, or `df` had other rows when it was computed
+        ValueError: `operation` is unknown, a column is new or missing, a row has no key or no
+            ordering value, a key to insert exists, or `df` had other rows when it was computed
             again.
-        TypeError: a column is not of the table's type, or `options.index` is no name.
+        TypeError: a column is not of the table's type, or `options.index` is not a name.
         FormatError, CommitConflictError, CommitUnknownError, LockedError, CorruptionError,
         StaleStoreError: as of `HudiTable.upsert`.
 
@@ -138,7 +138,7 @@ def upsert(
 
 
 class _SparkWrite:
-    """Does one write, on the driver."""
+    """One write, as the driver sees it."""
 
     def __init__(
         self, df: DataFrame, table: HudiTable, operation: Operation, options: WriteOptions
@@ -257,7 +257,7 @@ class _SparkWrite:
 
 
 class _RowsToInsert:
-    """Look for keys that are inserted, on executors."""
+    """Keys that are inserted, which executors look for."""
 
     def __init__(self, rows: DataFrame, task: RowTask) -> None:
         self._rows = rows
@@ -305,7 +305,7 @@ def _check_new(rows: DataFrame, loads: Mapping[str, Load]) -> None:
 
 
 def _write(rows: DataFrame, task: FileTask, packing: Packing) -> list[WrittenFile]:
-    """Let executors write files, one task a file, and return what they wrote, by bucket."""
+    """Let executors write files, one task per file, and return what they wrote, by bucket."""
     ids = {file: number for number, file in enumerate(task.rows.slices)}
     file_ids = {ids[file.current]: file.file_id for file in task.files if file.current is not None}
     schema = StructType([StructField("bucket", IntegerType()), *rows.schema.fields])
@@ -321,7 +321,7 @@ def _write(rows: DataFrame, task: FileTask, packing: Packing) -> list[WrittenFil
 def _check_counts(
     written: Sequence[WrittenFile], packing: Packing, loads: Mapping[str, Load]
 ) -> None:
-    """Make sure that the rows that were written are those that the plan was made for."""
+    """Check that the rows that were written are those that the plan was made for."""
     updates = {one.bucket: one.changes for one in written}
     inserts = dict.fromkeys(loads, 0)
     for one in written:
@@ -338,7 +338,7 @@ def _check_counts(
 
 
 def _name_files(view: TableView, written: Sequence[WrittenFile], transaction: Transaction) -> None:
-    """Let the files that count have their names."""
+    """Give the files that count their names."""
     paths = []
     for one in written:
         transaction.open_partition(one.stat.partition_path or "")

@@ -42,7 +42,7 @@ class Freshness:
     """How new the version of a store has to be.
 
     Attributes:
-        every: seconds between two looks for a newer version; 0 looks once a query or micro-batch,
+        every: seconds between two looks for a newer version; 0 looks once per query or micro-batch,
             None never: the version that the join was planned on answers.
         max_staleness: most seconds since the version was published; None: any.
     """
@@ -81,13 +81,14 @@ class Freshness:
         if age > self.max_staleness:  # type: ignore[operator]
             raise StaleStoreError(
                 f"{location.uri}: version {chosen.number} was published {timedelta(seconds=age)} "
-                f"before the query, max_staleness is {timedelta(seconds=self.max_staleness or 0)}; "
+                "before the query, but max_staleness is "
+                f"{timedelta(seconds=self.max_staleness or 0)}; "
                 "publish a newer version, or raise max_staleness"
             )
 
 
 class _Seen:
-    """Remembers the versions of one store that this process has seen, and its choices."""
+    """The versions of one store that this process has seen, and its choices."""
 
     def __init__(self, location: Location) -> None:
         self._location = location

@@ -37,7 +37,7 @@ from lookupstore.spark.join.plan import (
     plan_join,
 )
 from lookupstore.spark.join.task import Dimension
-from lookupstore.spark.join.worker import buckets_at, contained, joined, rows_at, with_buckets
+from lookupstore.spark.join.worker import buckets_at, contains, joined, look_up, with_buckets
 from lookupstore.spark.types import column_named, numbered
 from lookupstore.store.path_kind import PathKind, kind_of
 from lookupstore.store.store import LookupStore
@@ -84,22 +84,22 @@ def lookup_join(
         df: the facts.
         store: a store, or its path or URI, which executors must see, too; or columnar files as
             they are: `ColumnarFiles`, or a path, URI, folder or glob of them, such as
-            `s3://bucket/users/*.parquet`: then `on` says their key; or a Hudi table: `HudiTable`,
-            its path or URI, or a `TableLookup`: then `on` names its record key, and the columns of
-            the partition if keys are looked for there only.
+            `s3://bucket/users/*.parquet`, whose key is that of `on`; or a Hudi table: `HudiTable`,
+            its path or URI, or a `TableLookup`, where `on` names the record key, and the partition
+            columns if keys are to be looked up in their own partition only.
         on: the fact columns that hold the key: a name, or names, in any order, that the key has
             as well; or a dict from fact column to key column. Every key column is needed.
         how: `left` keeps every fact, with nulls where the key is missing; `inner` keeps facts
             whose key is found; `semi` the same without columns of the store; `anti` keeps facts
-            whose key is not found. Spark's other names for these do, too: `left_semi`, `LEFT`.
+            whose key is not found. Spark's other names for these work, too: `left_semi`, `LEFT`.
         columns: value columns of the store to append, in this order; None appends all.
         prefix: put before the name of each appended column.
         found: name of a boolean column to append as well: whether the key was found.
         strategy: `replicated` moves no fact, and each host reads all of the store; `bucketed`
             moves each fact once, to the task of its bucket of the store, which reads one data file
             (facts with null keys spread over all tasks); `auto` takes `replicated` up to a size of
-            the store, which `explain_join` tells.
-        refresh: `never`: the version of now answers, whenever the query runs; `per_batch`: the
+            the store, which `explain_join` shows.
+        refresh: `never`: the version that is current now, whenever the query runs; `per_batch`: the
             newest version at the start of each query or micro-batch; a number of seconds or a
             timedelta: the newest at the last multiple of it since 1970. All tasks of a query take
             the same version, also when they are tried again.
@@ -109,7 +109,7 @@ def lookup_join(
             left join, `drop` never, `raise` fails the query with `MissingKeyError`, and
             `("retry", attempts, delay)` looks them up again in the newest version, after `delay`
             seconds each time, before it does what `how` says.
-        metrics: takes what the tasks count.
+        metrics: adds up what the tasks count.
 
     Returns:
         The columns of `df`, then the value columns of the store, which may be null.
@@ -120,7 +120,7 @@ def lookup_join(
             a fact column of another kind than its key column; or a value column that Spark has no
             type for, or a time while the session has times off.
         ValueError: an unknown `how` or `strategy`, or a name that facts and store share; the error
-            says the remedy.
+            names the remedy.
         FileNotFoundError: there is no such store.
         FormatError: the path is of none of these, or of files of a table: the error names the line
             to write instead.
@@ -210,7 +210,7 @@ def _by_arrow_udf(df: DataFrame, plan: JoinPlan) -> DataFrame:
     if not plan.appended:
         if plan.how == "left" and lookup.on_miss is None:
             return df
-        run = functools.partial(contained, lookup)
+        run = functools.partial(contains, lookup)
         found = _udf("lookup", run, BooleanType(), keys)
         if plan.how == "left":  # never null, but Spark does not know that
             return df.where(found.isNotNull())
@@ -219,7 +219,7 @@ def _by_arrow_udf(df: DataFrame, plan: JoinPlan) -> DataFrame:
     fields = [
         StructField(name, field.dataType) for name, field in zip(names, plan.appended, strict=True)
     ]
-    run = functools.partial(rows_at, lookup, plan.mark)
+    run = functools.partial(look_up, lookup, plan.mark)
     row = _udf("lookup", run, StructType(fields), keys)
     # A generator, because filters on its columns stay above it while those on facts go below: in a
     # plain projection a filter on a looked up column would look all keys up once more.

@@ -13,7 +13,7 @@ from lookupstore.hostcache.stats import Counts
 
 
 class LookupMetrics:
-    """Add up what the tasks of lookup joins report.
+    """The sum of what the tasks of lookup joins report.
 
     Give one to `lookup_join(metrics=...)`, run the query, and look at `counts`. It goes on adding
     up when the query runs again. Spark counts what a task did again if the task runs again.

@@ -239,7 +239,7 @@ def _strategy(asked: str, store: Dimension) -> tuple[Literal["replicated", "buck
 
 
 def _kind(planned: AsPlanned) -> str:
-    """Return what people call a dimension that is no store."""
+    """Return the name of a dimension that is not a store, in errors."""
     return "columnar files" if isinstance(planned, ColumnarFiles) else "Hudi tables"
 
 
@@ -303,7 +303,7 @@ def name_pairs(on: str | Sequence[str] | Mapping[str, str]) -> list[tuple[str, s
 
 
 def _takes_times(spark: SparkSession) -> bool:
-    """Say whether the session runs queries with times; Spark without the setting has no times."""
+    """Return whether the session runs queries with times; Spark without the setting has none."""
     conf = spark.conf
     return bool(conf.isModifiable(TIME_SETTING)) and conf.get(TIME_SETTING) == "true"
 

@@ -1,4 +1,4 @@
-"""A task's part of a lookup join: what answers it, opened once a process, and what it counts."""
+"""A task's part of a lookup join: what answers it, opened once per process, and what it counts."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class Task:
         return self._dimension
 
     def newest(self) -> Dimension:
-        """Return the newest version of the store that is there now, and go on with it."""
+        """Return the newest version of the store, and continue with it."""
         store = self._dimension
         assert isinstance(store, LookupStore)
         newest = store.newest()
@@ -133,7 +133,7 @@ class Task:
 
     @property
     def name(self) -> str:
-        """Return what errors call that which answers."""
+        """Return the name of the dimension in errors."""
         dimension = self._dimension
         if isinstance(dimension, LookupStore):
             return f"{dimension.path}: version {dimension.version}"

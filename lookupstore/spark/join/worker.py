@@ -33,7 +33,7 @@ CALL_BYTES = 4 << 20
 _SHOWN = 5
 
 
-def rows_at(lookup: Lookup, mark: bool, given: Given) -> Iterator[pa.Array]:
+def look_up(lookup: Lookup, mark: bool, given: Given) -> Iterator[pa.Array]:
     """Yield a struct of the value columns for each key, null where the key is missing.
 
     With `mark` no struct is null: its last field says whether the key was found.
@@ -53,7 +53,7 @@ def rows_at(lookup: Lookup, mark: bool, given: Given) -> Iterator[pa.Array]:
     return _batch_by_batch(lookup, given, rows_of)
 
 
-def contained(lookup: Lookup, given: Given) -> Iterator[pa.Array]:
+def contains(lookup: Lookup, given: Given) -> Iterator[pa.Array]:
     """Yield whether each key is stored."""
     return _batch_by_batch(lookup, given, lambda found, values: found)
 
@@ -163,7 +163,7 @@ def _answers(task: Task, lookup: Lookup, given: Keys) -> tuple[pa.BooleanArray, 
         keys, moment = given[:-1], _seconds(given[-1])
     dimension = task.dimension_at(moment)
     started = time.perf_counter()
-    found, values = _looked_up(dimension, keys, lookup)
+    found, values = _look_up(dimension, keys, lookup)
     if lookup.on_miss is not None and found.false_count:
         found, values = _after_misses(task, lookup, keys, found, values)
     seconds = time.perf_counter() - started
@@ -171,7 +171,7 @@ def _answers(task: Task, lookup: Lookup, given: Keys) -> tuple[pa.BooleanArray, 
     return found, values
 
 
-def _looked_up(
+def _look_up(
     store: Dimension, keys: Keys, lookup: Lookup
 ) -> tuple[pa.BooleanArray, list[pa.Array]]:
     whole = _whole_keys(store, keys)
@@ -197,7 +197,7 @@ def _looked_up(
 def _after_misses(
     task: Task, lookup: Lookup, keys: Keys, present: pa.BooleanArray, values: list[pa.Array]
 ) -> tuple[pa.BooleanArray, list[pa.Array]]:
-    """Do about missing keys what was asked; keys with nulls are missing for good."""
+    """Do what `on_miss` says; keys with nulls stay missing."""
     found = present.to_numpy(zero_copy_only=False)
     whole = np.ones(len(found), dtype=bool)
     for column in keys:
@@ -210,7 +210,7 @@ def _after_misses(
         assert isinstance(retry, Retry)
         time.sleep(retry.delay)
         again = tuple(column.take(pa.array(missing)) for column in keys)
-        present, values_now = _looked_up(task.newest(), again, lookup)
+        present, values_now = _look_up(task.newest(), again, lookup)
         found_now = present.to_numpy(zero_copy_only=False)
         if found_now.any():
             places = np.arange(len(found))
@@ -246,7 +246,7 @@ def _array(table: pa.Table, name: str) -> pa.Array:
 
 
 def _whole_keys(store: Dimension, keys: Keys) -> Bools | None:
-    """Say which keys have no null; None: all that the store can have answered."""
+    """Return which keys have no null; None: all that the store can have found."""
     schema = store.key_schema
     may_be_null = [
         column

@@ -1,4 +1,4 @@
-"""Files that a host makes for itself, such as those of columnar files: once, whoever asks."""
+"""Lookup files of a host: each is made once, for all processes that need it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from types import TracebackType
 
 from lookupstore.hostcache.folder import (
     COPY,
-    MADE_NAME,
+    LOOKUP_FILE_NAME,
     MAKING,
     ROOM,
     HostFolder,
@@ -27,8 +27,8 @@ from lookupstore.storage.naming import sync_folder
 _log = logging.getLogger(__name__)
 
 
-class MadeFile:
-    """A pinned file that was made on this host: it is not evicted before `close`.
+class PinnedLookupFile:
+    """A pinned lookup file of this host: it is not evicted before `close`.
 
     Attributes:
         path: of the file.
@@ -48,7 +48,7 @@ class MadeFile:
         if hasattr(self, "_descriptor"):
             self.close()
 
-    def __enter__(self) -> MadeFile:
+    def __enter__(self) -> PinnedLookupFile:
         return self
 
     def __exit__(
@@ -60,7 +60,7 @@ class MadeFile:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<MadeFile {self.path}>"
+        return f"<PinnedLookupFile {self.path}>"
 
 
 class Room:
@@ -82,13 +82,13 @@ class Room:
             self._folder.give_room(self._path, self._name, nbytes)
             self._nbytes = nbytes
 
-    def release(self) -> None:
-        """Give the room back; who has the folder alone puts the file itself in its place."""
+    def give_back(self) -> None:
+        """Give the room back; the caller holds the folder's lock, and puts the file there."""
         os.unlink(self._path)
 
 
-class MadeFiles:
-    """Files that were made on this host, with names that identify their contents.
+class LookupFiles:
+    """The lookup files of a host, under names that identify their contents.
 
     Args:
         folder: that they are in.
@@ -97,8 +97,8 @@ class MadeFiles:
     def __init__(self, folder: HostFolder) -> None:
         self._folder = folder
 
-    def hold(self, name: str) -> MadeFile | None:
-        """Pin a file that was made on this host; None if there is none.
+    def pin(self, name: str) -> PinnedLookupFile | None:
+        """Pin a lookup file of this host; None if there is none.
 
         Args:
             name: that it was made under.
@@ -111,18 +111,18 @@ class MadeFiles:
             _log.warning("%s", error)
             self.discard(name)
             return None
-        # Whoever evicts has the folder alone, so this does not wait for long.
+        # Eviction happens under the folder's lock, so this does not wait for long.
         with self._folder.locked():
             fcntl.flock(descriptor, fcntl.LOCK_SH)
-            held = MadeFile(self._path(name), descriptor)
-            if inode_of(held.path) != os.fstat(descriptor).st_ino:
-                held.close()
+            pinned = PinnedLookupFile(self._path(name), descriptor)
+            if inode_of(pinned.path) != os.fstat(descriptor).st_ino:
+                pinned.close()
                 return None
             touch(descriptor)
-            return held
+            return pinned
 
-    def make(self, name: str, needed: int, write: Callable[[str, Room], None]) -> MadeFile:
-        """Pin a file of this host, which is made once if it does not exist.
+    def make(self, name: str, needed: int, write: Callable[[str, Room], None]) -> PinnedLookupFile:
+        """Pin a lookup file, which is made if this host does not have it.
 
         Args:
             name: tells all that is in the file: 32 hexadecimal digits.
@@ -135,16 +135,16 @@ class MadeFiles:
             ValueError: the name is not of a file.
             Exception: what `write` raises; nothing is left of the file then.
         """
-        if MADE_NAME.fullmatch(name) is None:
+        if LOOKUP_FILE_NAME.fullmatch(name) is None:
             raise ValueError(f"name={name!r}; give 32 hexadecimal digits")
-        while (held := self.hold(name)) is None:
+        while (pinned := self.pin(name)) is None:
             self.make_at(self._path(name), needed, write)
-        return held
+        return pinned
 
     def discard(self, name: str) -> None:
-        """Remove a file that was made on this host, since it has turned out to be damaged.
+        """Remove a lookup file that has turned out to be damaged.
 
-        Who holds it goes on with it.
+        Processes that have it open keep it until they close it.
         """
         with self._folder.locked():
             remove(self._path(name))
@@ -164,7 +164,7 @@ class MadeFiles:
                 # On a disk without owners or modes it would be made again and again.
                 os.close(open_own(path))
                 with self._folder.locked():
-                    room.release()  # both would count until the folder has gone
+                    room.give_back()  # both would count until the folder has gone
                     os.rename(path, target)
                     sync_folder(self._folder.path)
             finally:
@@ -175,7 +175,7 @@ class MadeFiles:
 
     @contextmanager
     def _maker_of(self, name: str) -> Iterator[str]:
-        """Be the only one that makes a file; give the folder to make it in."""
+        """Hold the lock of the maker of a file; yield the folder to make it in."""
         folder = os.path.join(self._folder.path, MAKING, name)
         self._folder.make()
         with ExitStack() as stack:

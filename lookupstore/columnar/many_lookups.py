@@ -1,4 +1,4 @@
-"""What answers from many files has in common: it holds their lookup files, and gives room back."""
+"""What lookups in many files have in common: they pin lookup files, and release them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # in typing since Python 3.11
     from typing_extensions import Self
 
 
-class HeldLookups(ABC):
+class ManyLookups(ABC):
     """The lookups of many files; equal ones have one `id`.
 
     Attributes:
@@ -39,7 +39,7 @@ class HeldLookups(ABC):
     def share_room(self) -> None:
         """Release lookup files if room for others is getting short on this host.
 
-        The next call holds them again. Who keeps files open and asks them seldom calls this.
+        The next call pins them again. Call it where files stay open and are seldom used.
         """
         if self._residency.is_getting_full:
             for lookup in self._asked():

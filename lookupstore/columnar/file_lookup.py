@@ -231,7 +231,7 @@ class FileLookup(descriptors.Holder):
                 self._reader = self._pinned = None
                 self._count()
 
-    def _looked_up(self, encoded: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array] | None:
+    def _probed(self, encoded: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array] | None:
         """Answer by a look into row groups; None if the lookup file should be made."""
         if self._rent.build == "always" or not self._can_look:
             return None
@@ -246,7 +246,7 @@ class FileLookup(descriptors.Holder):
             if groups and (is_large or self._rent.is_due(whole, cost)):
                 return None
             self._rent.pay(cost)
-            return probe.find(encoded, groups)
+            return probe.look_up(encoded, groups)
 
     @property
     def _can_look(self) -> bool:

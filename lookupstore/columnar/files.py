@@ -14,7 +14,6 @@ import xxhash
 
 from lookupstore.columnar.evolution import common_schema
 from lookupstore.columnar.file_lookup import FileLookup
-from lookupstore.columnar.held_lookups import HeldLookups
 from lookupstore.columnar.lookup_file import (
     MODES,
     POSITION,

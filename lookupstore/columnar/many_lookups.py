@@ -43,7 +43,7 @@ class ManyLookups(ABC):
         """
         if self._residency.is_getting_full:
             for lookup in self._asked():
-                lookup.let_go()
+                lookup.release()
 
     def close(self) -> None:
         """Close all files. Closing again does nothing; a lookup opens them again."""

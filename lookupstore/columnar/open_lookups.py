@@ -15,7 +15,7 @@ MOST_OPEN = 256
 class Opened(Protocol):
     """What opens a lookup file when it is asked."""
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Keep no lookup file from being evicted; who asks opens it again."""
 
 
@@ -28,7 +28,7 @@ class OpenLookups:
         self._has_more = False  # since it was last seen how much room there is
 
     def used(self, one: Opened) -> None:
-        """Note that one is asked now; the one that was not for the longest time lets go."""
+        """Note that one is asked now; the one that was not for the longest time is released."""
         with self._lock:
             self._has_more |= one not in self._open
             self._open[one] = None
@@ -36,19 +36,19 @@ class OpenLookups:
             more = range(len(self._open) - MOST_OPEN)
             oldest = [self._open.popitem(last=False)[0] for _ in more]
         for other in oldest:
-            other.let_go()
+            other.release()
 
     def share_room(self, residency: Residency) -> None:
-        """Let go of all if there are more, and room for others is getting short on this host."""
+        """Release all if there are more, and room for others is getting short on this host."""
         with self._lock:
             has_more, self._has_more = self._has_more, False
         if has_more and residency.is_getting_full:
-            self.let_go()
+            self.release()
 
-    def let_go(self) -> None:
-        """Let go of all."""
+    def release(self) -> None:
+        """Release all."""
         with self._lock:
             opened = list(self._open)
             self._open.clear()
         for one in opened:
-            one.let_go()
+            one.release()

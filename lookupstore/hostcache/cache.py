@@ -229,7 +229,7 @@ class Residency:
     ) -> None:
         self._host = HostFolder(folder, quota, retention)
         #: Files beside the copies that this host made, under the same quota.
-        self.made: MadeFiles = MadeFiles(self._host)
+        self.lookup_files: LookupFiles = LookupFiles(self._host)
 
     @property
     def folder(self) -> str:

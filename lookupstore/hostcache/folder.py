@@ -267,13 +267,13 @@ def room_of(nbytes: int) -> int:
     return -(-nbytes // BLOCK_BYTES) * BLOCK_BYTES
 
 
-def with_room(hold: Callable[[], H]) -> H:
-    """Return what `hold` gives, waiting while others have the room that it needs.
+def with_room(pin: Callable[[], P]) -> P:
+    """Return what `pin` gives, waiting while others have the room that it needs.
 
     What this process has open and does not use gives way.
 
     Args:
-        hold: holds or makes a file.
+        pin: pins or makes a file.
 
     Raises:
         DiskQuotaError: there is no room, or there was none for `ROOM_WAIT` seconds.

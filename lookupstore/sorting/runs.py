@@ -152,7 +152,7 @@ class RunSorter:
         self._in_memory: _SortedRows | None = None
         self._spill: _SpillFile | None = None
         self._runs: list[_Run] = []
-        self.spilled_chunks: int = 0
+        self.spills: int = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add rows, later in source order than all before.

@@ -22,7 +22,7 @@ cdef size_t MOST_AHEAD = 256 << 20
 
 
 cdef class Answers:
-    """Take what a batch finds, a piece after the other, for `length` keys."""
+    """What takes the answers to `length` keys, one piece after the other."""
 
     def __cinit__(self, size_t length, *given):
         self.length = length
@@ -60,7 +60,7 @@ cdef class Answers:
 
 @cython.final
 cdef class Found(Answers):
-    """Say which keys are there."""
+    """Which keys are there."""
 
     cdef object bits
 
@@ -79,7 +79,7 @@ cdef class Found(Answers):
 
 @cython.final
 cdef class Values(Answers):
-    """Copy values into a large_binary array."""
+    """Values as a large_binary array."""
 
     cdef object bits, offsets, data
     cdef int64_t *ends

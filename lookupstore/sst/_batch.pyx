@@ -297,8 +297,8 @@ cdef class Batch:
     cdef Need route(self) noexcept nogil:
         """Start a piece: which of its keys may be there, and in which blocks."""
         cdef size_t rest = self.until - self.start
-        # Where blocks may go, each is looked at once for all its keys. A few keys that are left over
-        # would wait for memory as long as many do.
+        # Where blocks may go, each is looked at once for all its keys. A few keys that are left
+        # over would wait for memory as long as many do.
         cdef size_t length = rest if self.evictable or rest <= MOST_OF_PIECE else PIECE
         cdef const uint32_t *places = self.taker.places
         cdef size_t i

@@ -237,7 +237,7 @@ class BucketFiles:
         """Release local copies if all copies of the host take more than half of the quota."""
         may_have_copies = self._opened and (not self._in_place or self._rents)
         if may_have_copies and self._residency.is_getting_full:
-            self.let_go()
+            self.release()
 
     def release(self) -> None:
         """Release the local copies; the next lookup pins them again."""

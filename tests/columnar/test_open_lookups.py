@@ -18,7 +18,7 @@ class Lookup:
     def __init__(self) -> None:
         self.is_open = False
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self.is_open = False
 
 
@@ -31,7 +31,7 @@ def test_those_that_were_asked_last_stay_open(monkeypatch: pytest.MonkeyPatch, s
     asked: list[Lookup] = []
     for _ in range(2000):
         if draw.random() < 0.02:
-            opened.let_go()
+            opened.release()
             asked = []
         else:
             one = draw.choice(lookups)

@@ -208,7 +208,7 @@ def test_room_that_gets_short_is_shared(
         for _ in range(2):
             assert tagged(table, numbered(50, 100), index).funnel.files_looked_up == 2
             assert open_lookup_files(residency) == expected
-        index._open.let_go()
+        index._open.release()
 
 
 def test_keys_that_filters_rule_out_make_no_lookup_file(
@@ -234,13 +234,13 @@ def test_lookup_files_that_were_evicted_are_made_again(
     for path in made:
         path.unlink()  # who has it open goes on
     assert tagged(table, keys, index).positions.tolist() == expected
-    index._open.let_go()
+    index._open.release()
     found = tagged(table, keys, index)
     assert found.positions.tolist() == expected
     assert found.funnel.files_looked_up == 2
     assert sorted(Path(residency.folder).glob("*.sst")) == made
     # Damage of a lookup file is not damage of the table.
-    index._open.let_go()
+    index._open.release()
     for path in made:
         content = bytearray(path.read_bytes())
         content[20] ^= 1

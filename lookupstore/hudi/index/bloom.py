@@ -215,7 +215,7 @@ class BloomIndex:
             oldest = self._checks.popitem(last=False)[1] if most else None
         self._open.used(check)
         if oldest is not None:
-            oldest.let_go()
+            oldest.release()
         return check
 
 

@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 import xxhash
 
 from lookupstore.columnar.file_lookup import FileLookup
-from lookupstore.columnar.held_lookups import HeldLookups
 from lookupstore.columnar.lookup_file import plan_lookup_file
+from lookupstore.columnar.many_lookups import ManyLookups
 from lookupstore.columnar.open_lookups import OpenLookups
 from lookupstore.columnar.rent import BUILDS, Build
 from lookupstore.errors import CorruptionError, FormatError

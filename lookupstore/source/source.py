@@ -21,6 +21,8 @@ import xxhash
 from pyarrow import fs
 
 from lookupstore.arrow.frames import check_polars, is_lazy, pandas_table
+from lookupstore.errors import LookupStoreError
+from lookupstore.orc.footer import read_footer
 from lookupstore.source.reading import check_names, fitted, read_file
 from lookupstore.source.search import FoundFiles, FoundTable, find_source, format_of
 from lookupstore.source.table_readers import table_reader
@@ -196,6 +198,8 @@ def _files_source(paths: Sequence[str]) -> Source:
     datasets = []
     for one in found:
         with _reading(one.filesystem, one.files[0], file_format):  # whose columns are the source's
+            if file_format == "orc":
+                _orc_rows(one.filesystem, one.files[0])
             datasets.append(
                 ds.dataset(
                     one.files,
@@ -216,8 +220,10 @@ def _files_source(paths: Sequence[str]) -> Source:
 
     def count_rows() -> int | None:
         try:
+            if file_format == "orc":
+                return sum(_orc_rows(one.filesystem, file) for one in found for file in one.files)
             return sum(int(dataset.count_rows()) for dataset in datasets)
-        except READ_ERRORS:  # who reads the rows says which file it is
+        except (*READ_ERRORS, LookupStoreError):  # who reads the rows says which file it is
             return None
 
     first = shown_uri(paths[0])
@@ -232,6 +238,12 @@ def _files_source(paths: Sequence[str]) -> Source:
         fingerprint=_fingerprint(found),
         nbytes=sum(info.size for one in found for info in one.infos),
     )
+
+
+def _orc_rows(filesystem: fs.FileSystem, path: str) -> int:
+    """Return the rows of an ORC file whose footer does Arrow no harm."""
+    with filesystem.open_input_file(path) as file:
+        return read_footer(file, shown_path(filesystem, path)).rows
 
 
 def _fingerprint(found: Sequence[FoundFiles]) -> str | None:

@@ -80,6 +80,7 @@ MODULES = {
     "lookupstore.sorting._sort": ["ls_gather", "ls_sort", "ls_order"],
     "lookupstore.keys._codec": ["ls_keys", "ls_hash"],
     "lookupstore.rows._codec": ["ls_rows"],
+    "lookupstore.orc._runs": ["ls_runs"],
     "lookupstore.parquet._claims": ["ls_page"],
     "lookupstore.parquet._pages": ["ls_page"],
     "lookupstore.parquet._structs": [],

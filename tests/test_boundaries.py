@@ -28,8 +28,9 @@ keys              | arrow                                          | numpy pyarr
 sst               | arrow storage                             | crc32c lzallright pyarrow zstandard
 rows              | sst                                            | numpy pyarrow
 parquet           | arrow                                          | isal pyarrow
+orc               | parquet                                        | pyarrow zstandard
 hostcache         | sst                                            | pyarrow xxhash
-source            | parquet storage                                | pyarrow xxhash
+source            | orc storage                                    | pyarrow xxhash
 store             | hostcache keys rows sorting source             | numpy pyarrow xxhash
 builder           | store                                          | pyarrow
 columnar          | builder                                        | numpy pyarrow xxhash

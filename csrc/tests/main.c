@@ -49,6 +49,11 @@ int main(int argc, char **argv) {
     test_replaced_values();
     test_texts();
     test_ranges_of_floats();
+    test_runs();
+    test_lengths_that_are_none();
+    test_signed_numbers();
+    test_runs_of_bytes();
+    test_sizes_of_lz4();
     printf("csrc: %zu checks hold, seed %llu\n", checks, (unsigned long long)seed);
     return 0;
 }

@@ -41,3 +41,8 @@ void test_longest_values(void);
 void test_replaced_values(void);
 void test_texts(void);
 void test_ranges_of_floats(void);
+void test_runs(void);
+void test_lengths_that_are_none(void);
+void test_signed_numbers(void);
+void test_runs_of_bytes(void);
+void test_sizes_of_lz4(void);

@@ -16,6 +16,7 @@ import xxhash
 from pyarrow import fs, orc
 
 from lookupstore.errors import CorruptionError, StaleStoreError
+from lookupstore.orc.footer import read_footer
 from lookupstore.parquet.footer import footer_of
 from lookupstore.source.reading import check_names, fitted, read_file
 from lookupstore.source.search import FoundFiles, format_of
@@ -319,8 +320,8 @@ def _read(one: _One, kinds: dict[str, pa.DataType]) -> SourceFile:
             schema, metadata = _parquet_footer(tail, info.path, nbytes)
             num_rows = metadata.num_rows
         else:
-            reader = orc.ORCFile(file)
-            schema, num_rows = reader.schema, reader.nrows
+            num_rows = read_footer(file, info.path).rows
+            schema = orc.ORCFile(file).schema
         check_names(schema)
     constants = tuple(
         (name, value if value is None or kinds[name] == pa.string() else int(value))

@@ -8,6 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
 
+from lookupstore.orc.claims import claims_of, in_memory
+from lookupstore.orc.footer import Footer, read_footer, read_stripe_footer
 from lookupstore.parquet.claims import look_at_claims
 from lookupstore.storage.file_address import DISK_BYTES
 
@@ -34,17 +36,17 @@ def read_file(
         page_bytes: how much of a column to read at a time; see `FileAddress`.
     """
     if file_format == "orc":
-        return _orc_batches(file, names)
+        return _orc_batches(file, names, path)
     return _parquet_batches(file, names, path, page_bytes)
 
 
 def check_file(file: pa.NativeFile, file_format: str, path: str) -> None:
     """Read all of a file, for the errors that that raises."""
-    names = (
-        orc.ORCFile(file).schema.names
-        if file_format == "orc"
-        else pq.ParquetFile(file).schema_arrow.names
-    )
+    if file_format == "orc":
+        read_footer(file, path)
+        names = orc.ORCFile(file).schema.names
+    else:
+        names = pq.ParquetFile(file).schema_arrow.names
     for _ in read_file(file, file_format, names, path):
         continue
 
@@ -126,12 +128,45 @@ def _parquet_batches(
     return batches if present else _without_columns(batches)
 
 
-def _orc_batches(file: pa.NativeFile, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _orc_batches(
+    stream: pa.NativeFile, names: Sequence[str], path: str
+) -> Iterator[pa.RecordBatch]:
+    file = in_memory(stream)
+    footer = read_footer(file, path)
     reader = orc.ORCFile(file)
     there = reader.schema.names
     present = [name for name in names if name in there]
-    stripes = (reader.read_stripe(i, columns=present or there[:1]) for i in range(reader.nstripes))
-    return stripes if present else _without_columns(stripes)
+    wanted = present or there[:1]
+    rows = claims_of(file, footer, wanted, path).rows_at_once(footer.rows)
+    if rows < footer.rows:
+        batches = _few_rows_of_orc(file, wanted, rows)
+    else:
+        batches = _stripes(reader, file, footer, wanted, path)
+    return batches if present else _without_columns(batches)
+
+
+def _stripes(
+    reader: orc.ORCFile, file: pa.NativeFile, footer: Footer, names: Sequence[str], path: str
+) -> Iterator[pa.RecordBatch]:
+    """Yield columns of a file, stripe by stripe."""
+    for number, stripe in enumerate(footer.stripes):
+        if stripe.rows:
+            # Arrow opens the time zone that it names, wherever that is.
+            read_stripe_footer(file, footer, stripe, path)
+            yield reader.read_stripe(number, columns=names)
+
+
+def _few_rows_of_orc(
+    file: pa.NativeFile, names: Sequence[str], rows: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield columns of a file, a few rows at a time, which only a dataset does."""
+    # Imported here: it imports pandas.
+    import pyarrow.dataset as ds
+
+    fragment = ds.OrcFileFormat().make_fragment(file)
+    yield from fragment.to_batches(
+        columns=list(names), batch_size=rows, batch_readahead=0, use_threads=False
+    )
 
 
 def _without_columns(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -20,6 +20,8 @@ import pyarrow as pa
 import xxhash
 
 from lookupstore.arrow.frames import check_polars, is_lazy, pandas_table
+from lookupstore.errors import LookupStoreError
+from lookupstore.orc.footer import read_footer
 from lookupstore.source.reading import check_names, fitted, read_file
 from lookupstore.source.search import FoundFiles, FoundTable, find_source, format_of
 from lookupstore.source.table_readers import table_reader
@@ -196,6 +198,8 @@ def _files_source(paths: Sequence[str]) -> Source:
     for one in found:
         address = FileAddress.on(one.filesystem, one.files[0])
         with _reading(address, file_format):  # whose columns are the source's
+            if file_format == "orc":
+                _orc_rows(address)
             datasets.append(
                 ds.dataset(
                     one.files,
@@ -216,8 +220,14 @@ def _files_source(paths: Sequence[str]) -> Source:
 
     def count_rows() -> int | None:
         try:
+            if file_format == "orc":
+                return sum(
+                    _orc_rows(FileAddress.on(one.filesystem, file))
+                    for one in found
+                    for file in one.files
+                )
             return sum(int(dataset.count_rows()) for dataset in datasets)
-        except READ_ERRORS:  # who reads the rows says which file it is
+        except (*READ_ERRORS, LookupStoreError):  # who reads the rows says which file it is
             return None
 
     first = shown_uri(paths[0])
@@ -232,6 +242,12 @@ def _files_source(paths: Sequence[str]) -> Source:
         fingerprint=_fingerprint(found),
         nbytes=sum(info.size for one in found for info in one.infos),
     )
+
+
+def _orc_rows(address: FileAddress) -> int:
+    """Return the rows of an ORC file whose footer does Arrow no harm."""
+    with address.open() as file:
+        return read_footer(file, address.shown).rows
 
 
 def _fingerprint(found: Sequence[FoundFiles]) -> str | None:

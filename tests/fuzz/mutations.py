@@ -1,4 +1,4 @@
-"""Changes of bytes, of JSON and of Thrift structs: small ones, of which many are still decoded."""
+"""Changes of bytes, of JSON, of Thrift and protobuf: small ones; many are still decoded."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import random
 import struct
 from typing import Any
 
+from orc_files import message
+
+from lookupstore.orc.messages import read_message
 from lookupstore.parquet.structs import BINARY, BOOL, I16, I32, I64, LIST, STRUCT, Struct
 
 NUMBERS = [
@@ -92,6 +95,40 @@ def changed_struct(value: Struct, rng: random.Random) -> Struct:
         else:
             holder[key] = kind, _other(kind, holder[key][1], rng)
     return value
+
+
+def changed_message(data: bytes, inner: set[int], rng: random.Random) -> bytes:
+    """Return a message of protobuf of which some fields are others.
+
+    Args:
+        data: the message.
+        inner: its fields that are messages, which are changed inside.
+        rng: what decides.
+    """
+    try:
+        said = read_message(data)
+    except ValueError:  # it has been changed before
+        return changed_bytes(data, rng)
+    fields = [(field, value) for field, values in said.items() for value in values]
+    for _ in range(rng.choice([1, 1, 1, 2, 3])):
+        if not fields:
+            break
+        at = rng.randrange(len(fields))
+        field, value = fields[at]
+        kind = rng.random()
+        if kind < 0.1:
+            del fields[at]
+        elif kind < 0.2:
+            fields[at:at] = [fields[at]] * rng.choice([1, 2, 100])
+        elif kind < 0.25:
+            fields[at] = rng.randrange(1, 18), rng.choice([value, 1, b"", b"x"])
+        elif isinstance(value, int):
+            fields[at] = field, rng.choice([*NUMBERS, value + 1, max(0, value - 1)])
+        elif field in inner and rng.random() < 0.9:
+            fields[at] = field, changed_message(value, set(), rng)
+        else:
+            fields[at] = field, changed_bytes(value, rng)
+    return message(fields)
 
 
 def _places(value: Any) -> Any:

@@ -20,7 +20,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import xxhash
-from mutations import changed_bytes, changed_json, changed_json_text, changed_struct
+from mutations import (
+    changed_bytes,
+    changed_json,
+    changed_json_text,
+    changed_message,
+    changed_struct,
+)
+from orc_files import message
+from pyarrow import orc
 from small_tables import SmallTable, row
 from sst_files import CODECS, DIALECTS, written
 from test_fuzz import Taken
@@ -40,11 +48,15 @@ from lookupstore.hudi.options import parse_options
 from lookupstore.hudi.timeline.avro_file import avro_bytes, read_record
 from lookupstore.hudi.timeline.commit import CommitMetadata, WriteStat, commit_bytes, parse_commit
 from lookupstore.hudi.timeline.plans import CleanerPlan, parse_plan
+from lookupstore.orc.footer import read_footer
+from lookupstore.orc.messages import read_message
 from lookupstore.parquet.structs import read_struct, write_struct
+from lookupstore.source.reading import check_file
 from lookupstore.sst import Reader
 from lookupstore.sst.dump import dump_text, layout
 from lookupstore.storage.location import Location
 from lookupstore.storage.lock_file import LocalLockFile
+from lookupstore.storage.read_errors import reading
 
 #: Takes a random number generator, and returns how many of its uses ended with an answer.
 Input = Callable[[random.Random], int]
@@ -161,6 +173,18 @@ def manifests(folder: Path) -> Input:
     return run
 
 
+def _look_up(path: Path, build: str, residency: Residency) -> None:
+    with ColumnarFiles(
+        path, key="id", build=build, residency=residency, on_duplicate="last"
+    ) as files:
+        files.lookup([1, 200, 399, 1000])
+
+
+def _build(path: Path, store: Path) -> None:
+    shutil.rmtree(store, ignore_errors=True)
+    lookupstore.build(path, store, key="id", on_duplicate="last").close()
+
+
 def _columnar(folder: Path, make: Callable[[bytes, random.Random], bytes]) -> Input:
     """Use changed Parquet files in each way that reads some: lookups, builds, Hudi tables."""
     seeds = []
@@ -179,20 +203,16 @@ def _columnar(folder: Path, make: Callable[[bytes, random.Random], bytes]) -> In
     content = base.read_bytes()
     new = pa.table({"id": pa.array([7, 500], pa.int32()), "value": ["x", "y"]})
 
-    def lookups(build: str) -> None:
-        with ColumnarFiles(
-            path, key="id", build=build, residency=residency, on_duplicate="last"
-        ) as files:
-            files.lookup([1, 200, 399, 1000])
-
-    def store() -> None:
-        shutil.rmtree(folder / "store", ignore_errors=True)
-        lookupstore.build(path, folder / "store", key="id", on_duplicate="last").close()
-
     def run(rng: random.Random) -> int:
         if rng.random() < 0.6:
             path.write_bytes(make(rng.choice(seeds), rng))
-            return _answers([lambda: lookups("always"), lambda: lookups("never"), lambda: store()])
+            return _answers(
+                [
+                    lambda: _look_up(path, "always", residency),
+                    lambda: _look_up(path, "never", residency),
+                    lambda: _build(path, folder / "store"),
+                ]
+            )
         base.write_bytes(make(content, rng))
         opened = HudiTable.open(table.path)
         where = (pc.field("id") > 5) & (pc.field("value") < "7")
@@ -238,6 +258,106 @@ def parquet_pages(folder: Path) -> Input:
         return bytes(out)
 
     return _columnar(folder, make)
+
+
+# Messages in the footer of an ORC file, and in that of a stripe.
+_IN_FOOTER, _IN_STRIPE = {3, 4, 5}, {1, 2}
+
+
+def _orc(folder: Path, make: Callable[[bytes, random.Random], bytes]) -> Input:
+    """Use changed ORC files in each way that reads some."""
+    seeds = []
+    # Arrow writes no ORC of these.
+    rows = _ROWS.drop_columns(["half"])
+    for options in ({}, {"compression": "zlib", "stripe_size": 1000, "batch_size": 100},
+                    {"compression": "zstd", "dictionary_key_size_threshold": 1.0},
+                    {"compression": "snappy", "file_version": "0.11"},
+                    {"compression": "lz4", "compression_block_size": 1 << 18}):  # fmt: skip
+        sink = io.BytesIO()
+        orc.write_table(rows, sink, **options)
+        seeds.append(sink.getvalue())
+    path = folder / "a.orc"
+    residency = Residency(folder / "local", quota=1 << 30)
+
+    def check() -> None:
+        with reading(str(path), "an ORC file", local=True), pa.OSFile(str(path)) as file:
+            check_file(file, "orc", str(path))
+
+    def run(rng: random.Random) -> int:
+        path.write_bytes(make(rng.choice(seeds), rng))
+        return _answers(
+            [
+                check,
+                lambda: _look_up(path, "always", residency),
+                lambda: _build(path, folder / "store"),
+            ]
+        )
+
+    return run
+
+
+def orc_footers(folder: Path) -> Input:
+    """Change fields of ORC footers, and of those of stripes."""
+
+    def make(data: bytes, rng: random.Random) -> bytes:
+        footer = read_footer(pa.BufferReader(data), "f")
+        end = len(data) - 1 - data[-1]
+        tail = read_message(data[end:-1])
+        nbytes = tail[1][0]
+        assert isinstance(nbytes, int)
+
+        def stored(plain: bytes) -> bytes:
+            if not footer.compression.kind:
+                return plain
+            return (len(plain) << 1 | 1).to_bytes(3, "little") + plain
+
+        said = footer.compression.plain(data[end - nbytes : end], 1 << 20)
+        out = bytearray(data[: end - nbytes])
+        kind = rng.randrange(4)
+        if kind == 0:
+            # A footer of a stripe that is behind all others, so that it may be longer.
+            one = rng.randrange(len(footer.stripes))
+            stripe = footer.stripes[one]
+            start = stripe.offset + stripe.streams_bytes
+            inner = footer.compression.plain(data[start : start + stripe.footer_bytes], 1 << 20)
+            inner = stored(changed_message(inner, _IN_STRIPE, rng))
+            fields = read_message(said)
+            info = read_message(fields[3][one])  # type: ignore[arg-type]
+            if one < len(footer.stripes) - 1:
+                inner = inner[: stripe.footer_bytes].ljust(stripe.footer_bytes, b"\0")
+            info[4] = [len(inner)]
+            out[start : start + max(len(inner), stripe.footer_bytes)] = inner
+            fields[3][one] = message(_flat(info))
+            said = message(_flat(fields))
+        elif kind < 3:
+            said = changed_message(said, _IN_FOOTER, rng)
+        packed = stored(said)
+        tail[1] = [len(packed)]
+        last = message(_flat(tail))
+        if kind == 3:
+            last = changed_message(last, set(), rng)
+        return bytes(out) + packed + last + bytes([min(255, len(last))])
+
+    return _orc(folder, make)
+
+
+def _flat(fields: dict[int, list[Any]]) -> list[tuple[int, Any]]:
+    return [(field, value) for field, values in fields.items() for value in values]
+
+
+def orc_streams(folder: Path) -> Input:
+    """Change bytes of the streams of ORC, and their runs."""
+
+    def make(data: bytes, rng: random.Random) -> bytes:
+        footer = read_footer(pa.BufferReader(data), "f")
+        out = bytearray(data)
+        stripe = rng.choice(footer.stripes)
+        for _ in range(rng.choice([1, 1, 2, 5])):
+            at = stripe.offset + rng.randrange(stripe.streams_bytes)
+            out[at] = rng.choice([out[at] ^ 1 << rng.randrange(8), 0, 0x7F, 0x80, 0xC0, 0xFF])
+        return bytes(out)
+
+    return _orc(folder, make)
 
 
 def bloom_filters(folder: Path) -> Input:
@@ -401,6 +521,6 @@ def owners(folder: Path) -> Input:
 
 TARGETS: dict[str, Callable[[Path], Input]] = {
     one.__name__: one
-    for one in (sorted_files, manifests, parquet_footers, parquet_pages, bloom_filters, avro_files,
-                commits, properties, owners)
+    for one in (sorted_files, manifests, parquet_footers, parquet_pages, orc_footers, orc_streams,
+                bloom_filters, avro_files, commits, properties, owners)
 }  # fmt: skip

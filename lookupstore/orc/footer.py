@@ -1,0 +1,244 @@
+"""The footer of an ORC file: schema and stripes, and the footers of these.
+
+Source: ORC specification v1, File Tail and Stripes; orc_proto.proto.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.orc.chunks import LZO, MOST_BLOCK, NONE, ZSTD, Compression
+from lookupstore.orc.messages import Message, messages, number, numbers, read_message, texts
+
+# Most footers are shorter: one read brings one.
+_TAIL = 16 << 10
+# Bytes of a footer that is not compressed, unless its file is larger.
+_MOST = 16 << 20
+# Types within each other: Arrow, and who walks through its types, takes a stack for each.
+_MOST_DEPTH = 64
+#: Digits of a decimal, and of what is behind its point.
+MOST_PRECISION = 38
+
+# Fields of PostScript.
+_FOOTER_BYTES, _COMPRESSION, _BLOCK, _METADATA_BYTES = 1, 2, 3, 5
+_DEFAULT_BLOCK = 256 << 10
+# Fields of Footer.
+_STRIPES, _TYPES, _ROWS = 3, 4, 6
+# Fields of Type.
+_KIND, _SUBTYPES, _NAMES, _PRECISION, _SCALE = 1, 2, 3, 5, 6
+# Fields of StripeInformation.
+_OFFSET, _INDEX_BYTES, _DATA_BYTES, _STRIPE_FOOTER_BYTES, _STRIPE_ROWS = 1, 2, 3, 4, 5
+# Fields of StripeFooter, of its streams, and of its encodings.
+_STREAMS, _ENCODINGS, _TIMEZONE = 1, 2, 3
+_STREAM_KIND, _STREAM_COLUMN, _STREAM_BYTES = 1, 2, 3
+_ENCODING_KIND, _DICTIONARY_SIZE = 1, 2
+
+STRING, BINARY, LIST, MAP, STRUCT, UNION, DECIMAL, VARCHAR, CHAR = 7, 8, 10, 11, 12, 13, 14, 16, 17
+_LAST_KIND = 18
+_NESTED = {LIST: 1, MAP: 2, STRUCT: None, UNION: None}
+# It becomes a path below the folder of time zones.
+_ZONE = re.compile(rb"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A type of the schema.
+
+    Attributes:
+        kind: as ORC numbers them.
+        children: the numbers of the types that it is made of.
+        names: of these, if it is a struct.
+        parent: the number of the type that it is part of.
+    """
+
+    kind: int
+    children: tuple[int, ...]
+    names: tuple[bytes, ...]
+    parent: int
+
+
+@dataclass(frozen=True)
+class Stripe:
+    """Where a stripe is: its footer is behind its streams."""
+
+    offset: int
+    streams_bytes: int
+    footer_bytes: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class StripeFooter:
+    """The footer of a stripe.
+
+    Attributes:
+        streams: offset and bytes of each, by its kind and the number of its type.
+        encodings: kind, and size of a dictionary, of each type.
+    """
+
+    streams: dict[tuple[int, int], tuple[int, int]]
+    encodings: list[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Footer:
+    """The footer of a file: its types as a tree walked through in order, the root first."""
+
+    compression: Compression
+    types: list[Kind]
+    stripes: list[Stripe]
+    rows: int
+
+
+def read_footer(stream: Any, path: str) -> Footer:
+    """Read the footer of a file.
+
+    Args:
+        stream: the file; has `size()` and `read_at(nbytes, offset)`.
+        path: of it, for errors.
+
+    Raises:
+        CorruptionError: there is none, or it contradicts itself.
+        FormatError: the file has a type, or a compression, that is not read.
+    """
+    size = int(stream.size())
+    tail = bytes(stream.read_at(min(size, _TAIL), max(0, size - _TAIL)))
+    end = size - 1 - (tail[-1] if tail else 0)
+    try:
+        said = read_message(tail[end - size : -1] if tail and end >= 0 else b"")
+        nbytes = number(said, _FOOTER_BYTES)
+        kind = number(said, _COMPRESSION, default=-1, bits=32)
+        compression = Compression(kind, number(said, _BLOCK, default=_DEFAULT_BLOCK))
+        if not 0 < nbytes <= end - number(said, _METADATA_BYTES):
+            raise ValueError(f"a footer of {nbytes} bytes in a file of {size}")
+        if not NONE <= kind <= ZSTD:
+            raise ValueError(f"compression {kind}")
+        if kind != NONE and not 0 < compression.block <= MOST_BLOCK:
+            raise ValueError(f"compressed blocks of {compression.block} bytes")
+    except ValueError as error:
+        raise CorruptionError(path, max(0, end), "the end of an ORC file", error) from None
+    if kind == LZO:
+        raise FormatError(f"{path}: ORC compressed with LZO is not read; write it with zstd")
+    start = end - nbytes
+    stored = tail[start - size : end - size] if nbytes + size - end <= len(tail) else None
+    if stored is None:
+        stored = bytes(stream.read_at(nbytes, start))
+    try:
+        footer = read_message(compression.plain(stored, max(_MOST, size)))
+        types = _tree(messages(footer, _TYPES))
+        stripes = [_stripe(one) for one in messages(footer, _STRIPES)]
+        rows = number(footer, _ROWS)
+        at = 0
+        for one in stripes:
+            if one.offset < at:
+                raise ValueError("stripes that lie on each other")
+            at = one.offset + one.streams_bytes + one.footer_bytes
+        if at > start:
+            raise ValueError(f"stripes of {at} bytes before a footer at {start}")
+        if sum(one.rows for one in stripes) != rows:
+            raise ValueError(f"{rows} rows, and others in its stripes")
+    except ValueError as error:
+        raise CorruptionError(path, start, "the footer of an ORC file", error) from None
+    if any(one.kind > _LAST_KIND for one in types):
+        raise FormatError(f"{path}: a column of a type of ORC that is not known")
+    return Footer(compression, types, stripes, rows)
+
+
+def read_stripe_footer(stream: Any, footer: Footer, stripe: Stripe, path: str) -> StripeFooter:
+    """Read the footer of a stripe.
+
+    Args:
+        stream: the file; has `read_at(nbytes, offset)`.
+        footer: of it.
+        stripe: where it is.
+        path: of the file, for errors.
+
+    Raises:
+        CorruptionError: it makes no sense, or speaks of bytes that are not in the stripe.
+    """
+    end = stripe.offset + stripe.streams_bytes
+    stored = bytes(stream.read_at(stripe.footer_bytes, end))
+    try:
+        return _stripe_footer(stored, footer, stripe)
+    except ValueError as error:
+        raise CorruptionError(path, end, "the footer of a stripe", error) from None
+
+
+def _stripe_footer(stored: bytes, footer: Footer, stripe: Stripe) -> StripeFooter:
+    said = read_message(footer.compression.plain(stored, _MOST))
+    for zone in texts(said, _TIMEZONE):
+        if not _ZONE.fullmatch(zone):
+            raise ValueError(f"a time zone {zone[:100]!r}")
+    streams: dict[tuple[int, int], tuple[int, int]] = {}
+    at, end = stripe.offset, stripe.offset + stripe.streams_bytes
+    for one in messages(said, _STREAMS):
+        nbytes = number(one, _STREAM_BYTES)
+        if nbytes > end - at:
+            raise ValueError(f"a stream of {nbytes} bytes where {end - at} are left")
+        if _STREAM_KIND in one:
+            which = number(one, _STREAM_KIND, bits=32), number(one, _STREAM_COLUMN, bits=32)
+            # Of several, Arrow reads the first.
+            streams.setdefault(which, (at, nbytes))
+        at += nbytes
+    encodings = [
+        (number(one, _ENCODING_KIND, bits=32), number(one, _DICTIONARY_SIZE, bits=32))
+        for one in messages(said, _ENCODINGS)
+    ]
+    if len(encodings) != len(footer.types):
+        raise ValueError(f"{len(encodings)} encodings of {len(footer.types)} types")
+    return StripeFooter(streams, encodings)
+
+
+def _stripe(message: Message) -> Stripe:
+    return Stripe(
+        number(message, _OFFSET),
+        number(message, _INDEX_BYTES) + number(message, _DATA_BYTES),
+        number(message, _STRIPE_FOOTER_BYTES),
+        number(message, _STRIPE_ROWS),
+    )
+
+
+def _tree(said: list[Message]) -> list[Kind]:
+    """Return the types, if each is part of one other: Arrow makes a type each time it is named."""
+    if not said:
+        raise ValueError("no types")
+    types: list[Kind] = []
+    above: list[tuple[int, Iterator[int]]] = []  # types of which others are part, and these
+    for at, message in enumerate(said):
+        parent, child = 0, None if at else 0
+        while above:
+            parent, left = above[-1]
+            child = next(left, None)
+            if child is not None:
+                break
+            above.pop()
+        if child != at:
+            raise ValueError(f"type {at} where {child} should be")
+        kind = _kind(message, parent)
+        types.append(kind)
+        above.append((at, iter(kind.children)))
+        if len(above) > _MOST_DEPTH:
+            raise ValueError(f"types more than {_MOST_DEPTH} deep")
+    if any(next(left, None) is not None for _, left in above):
+        raise ValueError("types that are not there")
+    return types
+
+
+def _kind(message: Message, parent: int) -> Kind:
+    kind = number(message, _KIND, bits=32)
+    children = tuple(numbers(message, _SUBTYPES))
+    names = tuple(texts(message, _NAMES))
+    wanted = _NESTED.get(kind, 0)
+    if wanted is not None and len(children) != wanted:
+        raise ValueError(f"a type {kind} of {len(children)} others")
+    if kind == STRUCT and len(names) != len(children):
+        raise ValueError(f"a struct of {len(children)} types and {len(names)} names")
+    if kind == DECIMAL and max(number(message, _PRECISION), number(message, _SCALE)) > (
+        MOST_PRECISION
+    ):
+        raise ValueError(f"a decimal of more than {MOST_PRECISION} digits")
+    return Kind(kind, children, names, parent)

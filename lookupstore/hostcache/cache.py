@@ -259,7 +259,7 @@ class Residency:
         """
         return self.used > self.quota // 2
 
-    def resident(self, *, nbytes: int, xxh64: str) -> tuple[bool, int]:
+    def coverage(self, *, nbytes: int, xxh64: str) -> tuple[bool, int]:
         """Return whether all of a file is here, and how many of its bytes are.
 
         No copy is opened or counts as used. The bytes of one that is still coming are its room on

@@ -159,7 +159,7 @@ def of_items(*fields: Any) -> Any:
         (named_chain(70), "types nested more than 64 deep"),
         (record(below("long", 64)), "types nested more than 64 deep"),
         (doubled(13), "more than 10000 types"),
-        (record(record("long", name="n"), record("long", name="n")), "n, which it says twice"),
+        (record(record("long", name="n"), record("long", name="n")), "n, defined twice"),
         (record("r", name="r"), "r, which holds itself"),
         ({**record(name="r"), "fields": record("long")["fields"] * 2}, "r, a record with two"),
         (record(["null", ["int"]]), "a union in a union"),
@@ -193,7 +193,7 @@ def test_a_schema_of_more_than_a_megabyte() -> None:
 def test_codecs_are_those_of_hudi() -> None:
     assert read(avro(versioned(), b"\4", codec=b"null")) == plan(2)
     for codec in (b"deflate", b"snappy", b"zstandard", b"\xff"):
-        with pytest.raises(FormatError, match=r"^a\.commit: an Avro file with the codec"):
+        with pytest.raises(FormatError, match=r"^a\.commit: the Avro codec"):
             read(avro(versioned(), b"\2", codec=codec))
 
 

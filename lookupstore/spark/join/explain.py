@@ -318,7 +318,7 @@ def _sees(location: Location) -> bool:
 
 def _is_here(location: Location, file: DataFile, residency: Residency) -> tuple[bool, int]:
     if not location.in_place:
-        return residency.resident(nbytes=file.bytes, xxh64=file.xxh64)
+        return residency.coverage(nbytes=file.bytes, xxh64=file.xxh64)
     path = location.show(file.name)
     return (True, file.bytes) if _size(path) == file.bytes else (False, 0)
 

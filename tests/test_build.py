@@ -707,7 +707,7 @@ def test_other_folders_are_left_alone(tmp_path):
     (tmp_path / "photo.jpg").write_text("")
     with pytest.raises(FileExistsError, match=r"not a store and not empty \(it has 'photo\.jpg'\)"):
         build(TABLE, tmp_path, key="id", overwrite=True)
-    with pytest.raises(FileExistsError, match="is a file"):
+    with pytest.raises(FileExistsError, match="a file; choose a new or empty folder"):
         build(TABLE, tmp_path / "photo.jpg", key="id")
     assert files_below(tmp_path) == ["photo.jpg"]
 

@@ -378,8 +378,13 @@ def test_a_lookup_file_whose_bits_rot_is_made_again(
 
 @pytest.mark.parametrize(
     "field",
-    [{1: (I32, 1)}, {16: (STRUCT, {1: (I64, 5)})}, {12: (STRUCT, {5: (BINARY, b"\1")})}],
-    ids=["type", "sizes", "bounds"],
+    [
+        {1: (I32, 1)},
+        {16: (STRUCT, {1: (I64, 5)})},
+        {12: (STRUCT, {5: (BINARY, b"\1")})},
+        {12: (STRUCT, {5: (BINARY, b"\1"), 6: (BINARY, b"\1")})},
+    ],
+    ids=["type", "sizes", "bound", "bounds"],
 )
 def test_footers_at_which_arrow_ends_the_process(
     tmp_path: Path, residency: Residency, field: Struct
@@ -389,7 +394,7 @@ def test_footers_at_which_arrow_ends_the_process(
     path.write_bytes(
         with_footer(path.read_bytes(), lambda _, path: field if path == ("id",) else {})
     )
-    for build in ("always", "never"):
+    for build in ("never", "always"):
         with pytest.raises(CorruptionError, match=r"a\.parquet: offset .* as the schema has them"):
             ColumnarFiles(path, key="id", build=build, residency=residency).lookup([1])
 

@@ -13,7 +13,7 @@ from lookupstore.columnar.rent import BUILD_COST, Rent
 
 
 class Lookup:
-    """Remember whether it is open."""
+    """A lookup that says whether it is open."""
 
     def __init__(self) -> None:
         self.is_open = False

@@ -297,17 +297,19 @@ def without_azure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, 
     return dict(os.environ)
 
 
+@pytest.mark.parametrize("use", ["Location(uri).names()", "ColumnarFiles(uri, key='id')"])
 @pytest.mark.parametrize("uri", AZURE)
 def test_azure_without_credentials_is_an_error(
-    uri: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    uri: str, use: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The client of Azure ends the process where it finds none."""
     environment = without_azure(monkeypatch, tmp_path)
     code = (
         "import sys\n"
-        "from lookupstore import Location\n"
+        "from lookupstore import ColumnarFiles, Location\n"
+        "uri = sys.argv[1]\n"
         "try:\n"
-        "    Location(sys.argv[1]).names()\n"
+        f"    {use}\n"
         "except ValueError as error:\n"
         "    print(error)\n"
     )

@@ -72,9 +72,9 @@ def record(*fields: Any, name: str = PLAN) -> dict[str, Any]:
     return {"type": "record", "name": name, "fields": stored}
 
 
-def doubled(depth: int) -> Any:
+def doubled(depth: int, leaf: str = "long") -> Any:
     """Return records of which each has two of the one before: 2 to the power of `depth`."""
-    fields: list[Any] = [record("long", name="n0")]
+    fields: list[Any] = [record(leaf, name="n0")]
     fields += [record(f"n{at}", f"n{at}", name=f"n{at + 1}") for at in range(depth)]
     return record(*fields, name="doubled")
 
@@ -111,6 +111,7 @@ def named_chain(length: int) -> Any:
         (record({"type": "map", "values": record(record("int", name="a"), name="b")}), b"\0"),
         (record({"type": "array", "items": ["null", doubled(3)]}), b"\0"),
         (record(doubled(30)), bytes(64)),
+        (record(doubled(30, "null")), b""),
         # Sizes and counts beyond the file.
         (record({"type": "array", "items": "long"}), long(1 << 62) + b"\0"),
         (record({"type": "array", "items": "long"}), long(-(1 << 62)) + long(0) + b"\0"),

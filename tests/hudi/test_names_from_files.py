@@ -85,9 +85,12 @@ def is_kept(beside: Path) -> bool:
 
 @pytest.mark.parametrize(
     "time",
-    ["../../../home/important", "..", "", ".", "/etc", "2024", "20240101000000005/..", "\x1b[31m"],
-)
+    ["../../../../home/important", "../../../home/important", "..", "", ".", "/etc", "2024",
+     "20240101000000005/..", "\x1b[31m"],
+)  # fmt: skip
 def test_the_instant_of_a_rollback_plan(table: SmallTable, beside: Path, time: str) -> None:
+    # A path leads up from the markers of others: the first one to the folder beside the table.
+    (table.path / ".hoodie" / ".temp").mkdir()
     path = dead(table, LATER, ROLLBACK, plan_bytes(RollbackPlan(InstantInfo(time, COMMIT), ())))
     before = rows_of(table.path)
     with pytest.raises(CorruptionError, match="instantToRollback") as raised:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from lookupstore.errors import CorruptionError
 from lookupstore.hostcache.recode import write_plain
-from lookupstore.sst import Reader, Writer
+from lookupstore.sst import Reader, Writer, writer
 from lookupstore.sst.codec import Compressor, decompress
+from lookupstore.sst.dump import dump_text, layout
 from lookupstore.sst.format import (
     NATIVE,
     TRAILER_SIZE,
+    Info,
     pack_properties,
     pack_trailer,
     pack_varint,
@@ -119,3 +123,37 @@ def test_numbers_in_properties(tmp_path: Path) -> None:
     for schema in (b"", b"\xff" * 40, bytes(8)):
         with pytest.raises(ValueError, match=r"property key\.schema is not an Arrow schema"):
             unpack_properties({**properties, b"key.schema": schema})
+
+
+def schema_of_no_type() -> bytes:
+    """Return a schema with a type that Arrow knows of and does not implement."""
+    schema = pa.schema({"id": pa.int64()}).serialize().to_pybytes()
+    for at, number in itertools.product(range(len(schema)), (8, 11)):
+        changed = schema[:at] + bytes([number]) + schema[at + 1 :]
+        try:
+            pa.ipc.read_schema(pa.py_buffer(changed))
+        except pa.ArrowNotImplementedError:
+            return changed
+        except (pa.ArrowInvalid, OSError):
+            continue
+    raise AssertionError("no such schema")
+
+
+@pytest.mark.parametrize("name", ["records", "key.schema", "value.schema"])
+def test_properties_under_a_right_checksum(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A number beyond what `len` may return, and a type that Arrow has not, are damage."""
+    wrong = b"9" * 19 if name == "records" else schema_of_no_type()
+
+    def said(info: Info) -> dict[bytes, bytes]:
+        return dict(sorted({**pack_properties(info), name.encode(): wrong}.items()))
+
+    monkeypatch.setattr(writer, "pack_properties", said)
+    path = tmp_path / "a.sst"
+    with Writer(path) as new:
+        new.put(b"k", b"v")
+    with pytest.raises(CorruptionError, match=rf"property {name} is .*not a") as told:
+        len(Reader(path))
+    assert told.value.path == str(path)
+    assert name in dump_text(layout(str(path)))

@@ -18,6 +18,7 @@ from sst_files import fresh, written
 from lookupstore.errors import ClosedError, CorruptionError
 from lookupstore.sst import Writer, stored
 from lookupstore.sst import pipeline as pipeline_module
+from lookupstore.storage import naming as naming_module
 from lookupstore.storage import output as output_module
 
 OPERATIONS = ("open", "fsync", "link", "replace", "rename", "unlink", "close", "write")
@@ -80,6 +81,7 @@ class FaultyFile:
 def write_on(disk: FaultyDisk, path: Path, overwrite: bool, threads: int = 1) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(output_module, "os", disk)
+        patch.setattr(naming_module, "os", disk)
         patch.setattr(output_module, "open", disk.open_file, raising=False)
         patch.setattr(output_module, "PIECE", 1500)
         patch.setattr(output_module, "WRITEBACK", 2000)

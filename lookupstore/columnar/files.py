@@ -178,7 +178,7 @@ class ColumnarFiles(ManyLookups):
         memory: int,
         residency: Residency | None,
     ) -> None:
-        self.path = uri
+        self.path: str = uri
         self.mode = mode
         self._rule = rule
         self._key = key
@@ -212,11 +212,6 @@ class ColumnarFiles(ManyLookups):
         return _restored, (state,)
 
     @property
-    def key(self) -> tuple[str, ...]:
-        """Return the names of the key columns."""
-        return tuple(self._key.names)
-
-    @property
     def key_schema(self) -> KeySchema:
         """Return the key columns, in types that hold the keys of all files."""
         return self._key
@@ -241,51 +236,13 @@ class ColumnarFiles(ManyLookups):
         """Return the size of all files."""
         return sum(plan.source.nbytes for plan in self._plans)
 
-    def lookup(
-        self, keys: Any, columns: Sequence[str] | None = None, *, found: bool | str = False
-    ) -> pa.Table:
-        """Return the value columns at many keys: row i answers key i, nulls where it is missing.
-
-        Args:
-            keys: the keys, in any of the forms of `lookupstore.keys.arguments`.
-            columns: value columns to give, in this order; None gives all.
-            found: append a boolean column `found`, or of the name given, which tells a missing key
-                from stored nulls.
-
-        Raises:
-            TypeError: keys of a wrong type or form; the error names the right one.
-            KeyError: a column does not exist.
-            ValueError: a key is in several files, or several times in one, under the rule `error`;
-                or a value column has the name that `found` gives.
-            CorruptionError: a file is damaged.
-            StaleStoreError: a file has been written again, or is gone.
-            DiskQuotaError: a lookup file does not fit into the quota of the host.
-        """
-        columns = [columns] if isinstance(columns, str) else columns
-        names = self._values.names if columns is None else list(columns)
-        for name in names:
-            if name not in self._values.names:
-                raise KeyError(
-                    f"columns: no value column {name!r}; value columns: {self._values.names}"
-                )
-        mark = found if isinstance(found, str) else "found"
-        if found and mark in names:
-            raise ValueError(
-                f"found={found!r}: there is a value column {mark!r}; give another name"
-            )
+    def _rows_at(self, keys: Any, names: Sequence[str]) -> tuple[pa.BooleanArray, pa.Table]:
         places, parts = self._found(keys)
         missing = places < 0
-        table = pa.table(
-            [self._gathered(self._values.field(name), parts, places, missing) for name in names],
-            names=names,
-        )
-        if found and names:
-            return table.append_column(mark, pa.array(~missing))
-        if names:
-            return table
-        # An Arrow table knows its length by its columns, until the last one is deselected.
-        marked = pa.table({mark: pa.array(~missing)})
-        return marked if found else marked.select([])
+        columns = [
+            self._gathered(self._values.field(name), parts, places, missing) for name in names
+        ]
+        return pa.array(~missing), pa.table(columns, names=list(names))
 
     def contains(self, keys: Any) -> pa.BooleanArray:
         """Return for each of many keys whether a file has it: Arrow booleans, never null.

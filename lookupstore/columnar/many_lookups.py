@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable
-from types import TracebackType
-from typing import TYPE_CHECKING
 
 from lookupstore.columnar.file_lookup import FileLookup
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hostcache.stats import Counts
-
-if TYPE_CHECKING:  # in typing since Python 3.11
-    from typing_extensions import Self
+from lookupstore.keys.lookups import Lookups
 
 
-class ManyLookups(ABC):
+class ManyLookups(Lookups):
     """The lookups of many files; equal ones have one `id`.
 
     Attributes:
@@ -49,17 +45,6 @@ class ManyLookups(ABC):
         """Close all files. Closing again does nothing; a lookup opens them again."""
         for lookup in self._asked():
             lookup.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, type(self)) and self.id == other.id

@@ -46,8 +46,8 @@ class BucketReads:
         self._manifest = manifest
         self._files = files
 
-    def row(self, key: bytes) -> pa.RecordBatch | None:
-        """Return all columns of the row at an encoded key, or None.
+    def row(self, key: bytes, names: Sequence[str]) -> pa.RecordBatch | None:
+        """Return columns of the row at an encoded key, or None.
 
         Raises:
             CorruptionError: the stored bytes are wrong.
@@ -60,7 +60,7 @@ class BucketReads:
         if row is None:
             return None
         try:
-            return self._manifest.row_schema.unpack(pa.array([row], pa.large_binary()))
+            return self._manifest.row_schema.unpack(pa.array([row], pa.large_binary()), names)
         except FormatError as error:
             self._corrupt(bucket, _ROWS, error)
 

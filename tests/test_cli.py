@@ -583,7 +583,7 @@ def test_times(given: str, seconds: float, versioned: Path, monkeypatch) -> None
         asked.append((retain, keep))
         return lookupstore.Expired((), 0, 0)
 
-    monkeypatch.setattr(lookupstore, "expire", expire)
+    monkeypatch.setattr("lookupstore.store.expiry.expire", expire)
     assert run("expire", versioned, "--retain", given).exit_code == 0
     assert asked == [(seconds, 1)]
 

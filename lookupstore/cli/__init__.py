@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import click
 
-import lookupstore
+from lookupstore._version import __version__
 from lookupstore.cli.failures import Main
 
 _COMMANDS = {
@@ -41,9 +41,7 @@ _COMMANDS = {
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(
-    lookupstore.__version__, prog_name="lookupstore", message="%(prog)s %(version)s"
-)
+@click.version_option(__version__, prog_name="lookupstore", message="%(prog)s %(version)s")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.pass_context
 def main(ctx: click.Context, debug: bool) -> None:

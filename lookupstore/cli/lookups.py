@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 import pyarrow as pa
 
-import lookupstore
 from lookupstore.cli.key_text import parse_beginning, parse_bound, parse_keys
 from lookupstore.cli.opened import only_files, only_stores, open_store_or_file
 from lookupstore.cli.options import (
@@ -28,6 +27,7 @@ from lookupstore.columnar.files import Rule
 from lookupstore.sst import Reader
 from lookupstore.storage.uris import shown_uri
 from lookupstore.store.path_kind import PathKind, kind_of
+from lookupstore.store.store import LookupStore
 
 if TYPE_CHECKING:
     from lookupstore.hudi import TableLookup
@@ -81,7 +81,7 @@ def get(
             f"{shown_uri(path)} names columnar files; give --key and their key columns"
         )
     wanted = None if columns is None else names_of(columns)
-    opened: lookupstore.LookupStore | Reader | ColumnarFiles | TableLookup
+    opened: LookupStore | Reader | ColumnarFiles | TableLookup
     if key is None and kind is PathKind.HUDI_TABLE:
         only_stores(version=version)
         opened = _table_lookup(path, wanted)

@@ -6,18 +6,17 @@ import os
 
 import click
 
-import lookupstore
 from lookupstore.cli.output import size_text, write_fields, write_json
 from lookupstore.sst import Info, Reader
 from lookupstore.sst.dump import text
 from lookupstore.storage.home import expanded
 from lookupstore.storage.uris import shown_uri
 from lookupstore.store.path_kind import PathKind, kind_of
+from lookupstore.store.store import LookupStore
+from lookupstore.store.store import open as open_store
 
 
-def open_store_or_file(
-    path: str, order: str, version: int | None
-) -> lookupstore.LookupStore | Reader:
+def open_store_or_file(path: str, order: str, version: int | None) -> LookupStore | Reader:
     """Open a store, or a sorted file in an order."""
     kind = kind_of(path)
     if kind is PathKind.HUDI_TABLE:
@@ -29,7 +28,7 @@ def open_store_or_file(
             "'lookupstore build' makes a store of them"
         )
     if kind is PathKind.STORE and (os.path.isdir(expanded(path)) or "://" in path):
-        return lookupstore.open(path, version=version)
+        return open_store(path, version=version)
     only_stores(version=version)
     return Reader(path, order=order)
 
@@ -50,9 +49,7 @@ def _refuse(of: str, given: dict[str, object]) -> None:
             raise click.UsageError(f"--{name} is for {of}")
 
 
-def write_info(
-    opened: lookupstore.LookupStore | Reader, output: str, source_bytes: int | None = None
-) -> None:
+def write_info(opened: LookupStore | Reader, output: str, source_bytes: int | None = None) -> None:
     """Print what a store or file says of itself, and the size of the source that it was built from.
 
     Args:

@@ -8,7 +8,6 @@ from datetime import datetime, timezone
 import click
 import pyarrow as pa
 
-import lookupstore
 from lookupstore.cli.failures import message_of
 from lookupstore.cli.opened import open_store_or_file, write_info
 from lookupstore.cli.options import order_option, output_option, version_option
@@ -20,7 +19,9 @@ from lookupstore.hostcache.stats import read as read_stats
 from lookupstore.sst import Info
 from lookupstore.sst.dump import dump_text, hexdump, layout
 from lookupstore.storage.home import expanded
+from lookupstore.storage.location import Location
 from lookupstore.storage.uris import shown_uri
+from lookupstore.store.store import open as open_store
 
 
 @click.command()
@@ -48,7 +49,7 @@ def dump(path: str, records: bool, hexadecimal: bool, order: str, output: str) -
     """
     path = expanded(path)
     if os.path.isdir(path):
-        with lookupstore.open(path):
+        with open_store(path):
             raise click.UsageError(
                 f"{shown_uri(path)} is a store; give one of the files in its data folder"
             )
@@ -115,7 +116,7 @@ def stats(store: str | None, limit: int, cache: str | None, output: str) -> None
     folder = default_folder() if cache is None else expanded(cache)
     if not (cache is None or os.path.isdir(folder)):
         raise click.UsageError(f"--cache {cache}: no such folder")
-    wanted = None if store is None else lookupstore.Location(store).uri
+    wanted = None if store is None else Location(store).uri
     found = read_stats(folder, limit, wanted)
     if output == "json":
         write_json([one.to_json() for one in found])

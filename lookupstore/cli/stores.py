@@ -7,7 +7,7 @@ from typing import Any
 import click
 import pyarrow as pa
 
-import lookupstore
+from lookupstore.builder import in_process
 from lookupstore.cli.opened import write_info
 from lookupstore.cli.options import (
     allow_empty_option,
@@ -21,6 +21,8 @@ from lookupstore.cli.output import counted, write_json, write_rows
 from lookupstore.quantities import bytes_of, seconds_of
 from lookupstore.source.source import open_source
 from lookupstore.storage.uris import shown_uri
+from lookupstore.store import expiry, publishing, version_files
+from lookupstore.store.store import open as open_store
 
 
 @click.command()
@@ -84,7 +86,7 @@ def build(
         seconds_of(retain, "--retain"),
     )
     source = open_source(list(sources))
-    store = lookupstore.build(
+    store = in_process.build(
         source,
         path,
         key=names_of(key),
@@ -109,7 +111,7 @@ def build(
 @output_option("table", "json")
 def versions(path: str, output: str) -> None:
     """List the versions of a store, oldest first."""
-    found = lookupstore.versions(path)
+    found = version_files.versions(path)
     if output == "json":
         write_json([one.to_json() for one in found])
         return
@@ -138,7 +140,7 @@ def versions(path: str, output: str) -> None:
 @output_option("table", "json")
 def expire(path: str, retain: str, keep: int, output: str) -> None:
     """Remove old versions and leftovers of killed builds."""
-    removed = lookupstore.expire(path, retain=seconds_of(retain, "--retain"), keep=keep)
+    removed = expiry.expire(path, retain=seconds_of(retain, "--retain"), keep=keep)
     if output == "json":
         write_json(removed.to_json())
         return
@@ -170,8 +172,8 @@ def publish(
     Files that PATH already has are not copied again.
     """
     with (
-        lookupstore.open(store, version=version) as opened,
-        lookupstore.publish(
+        open_store(store, version=version) as opened,
+        publishing.publish(
             opened,
             path,
             overwrite=overwrite,

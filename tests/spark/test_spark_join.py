@@ -31,7 +31,7 @@ from lookupstore.spark.join import join as spark_join
 from lookupstore.spark.join import plan as spark_plan
 from lookupstore.spark.join import task as spark_task
 from lookupstore.spark.join import worker
-from lookupstore.spark.join.plan import HOWS, plan_join
+from lookupstore.spark.join.plan import HOWS, JoinRequest, plan_join
 from lookupstore.spark.types import TIME_SETTING, spark_type
 from lookupstore.sst import Reader
 
@@ -440,13 +440,13 @@ def test_both_strategies_give_the_same_rows(spark: SparkSession, transport, smal
 
 def test_auto_takes_the_strategy_of_the_size(spark: SparkSession, small, tmp_path, monkeypatch):
     facts = spark.range(5)
-    assert plan_join(facts, small, "id").strategy == "replicated"
+    assert plan_join(facts, small, JoinRequest("id")).strategy == "replicated"
     monkeypatch.setattr(spark_plan, "REPLICATED_BYTES", 100)
-    plan = plan_join(facts, small, "id")
+    plan = plan_join(facts, small, JoinRequest("id"))
     assert plan.strategy == "bucketed"
     assert plan.reason.endswith("bytes, more than 100, in 2 buckets")
     one = lookupstore.build(pa.table({"id": range(100)}), tmp_path / "one", key="id")
-    assert plan_join(facts, one, "id").strategy == "replicated"
+    assert plan_join(facts, one, JoinRequest("id")).strategy == "replicated"
     with pytest.raises(ValueError, match="one bucket; build it with buckets="):
         lookup_join(facts, one, "id", strategy="bucketed")
     with pytest.raises(ValueError, match="strategy is 'broadcast'; give one of 'auto'"):

@@ -24,7 +24,7 @@ from lookupstore.quantities import Duration
 from lookupstore.spark.jobs import named_jobs, parallelism
 from lookupstore.spark.join import join
 from lookupstore.spark.join.freshness import Freshness
-from lookupstore.spark.join.plan import JoinPlan, freshness_of, plan_join
+from lookupstore.spark.join.plan import JoinPlan, JoinRequest
 from lookupstore.spark.join.task import Dimension
 from lookupstore.sst import Reader
 from lookupstore.storage.location import Location
@@ -259,25 +259,11 @@ def explain_join(
 
     `docs/spark.md` shows it in use.
     """
-    freshness = freshness_of(refresh, max_staleness)
-    opened = join.dimension_of(store, on, how, columns)
-    try:
-        plan = plan_join(
-            df,
-            opened,
-            on,
-            how,
-            columns,
-            prefix,
-            found=found,
-            strategy=strategy,
-            freshness=freshness,
-            on_miss=on_miss,
-        )
+    request = JoinRequest(
+        on, how, columns, prefix, found, strategy, refresh, max_staleness, on_miss
+    )
+    with join.planned(df, store, request) as (opened, plan):
         return _explanation(df.sparkSession, opened, plan, residents)
-    finally:
-        if opened is not store:
-            opened.close()
 
 
 def residents_of(

@@ -10,6 +10,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -30,13 +31,13 @@ from lookupstore.spark.buckets import in_buckets
 from lookupstore.spark.join.metrics import LookupMetrics
 from lookupstore.spark.join.plan import (
     JoinPlan,
+    JoinRequest,
     check_facts,
-    freshness_of,
     how_of,
     name_pairs,
     plan_join,
 )
-from lookupstore.spark.join.task import Dimension
+from lookupstore.spark.join.task import Dimension, Sum
 from lookupstore.spark.join.worker import buckets_at, contains, joined, look_up, with_buckets
 from lookupstore.spark.types import column_named, numbered
 from lookupstore.store.path_kind import PathKind, kind_of
@@ -131,27 +132,27 @@ def lookup_join(
     `pyspark.errors.PythonException`, and a line of its text begins with
     `lookupstore.errors.StaleStoreError: `.
     """
+    request = JoinRequest(
+        on, how, columns, prefix, found, strategy, refresh, max_staleness, on_miss
+    )
+    counts = None if metrics is None else metrics.accumulator
+    with planned(df, store, request, counts) as (_, plan):
+        return _by_arrow_udf(df, plan) if arrow_udf is not None else _by_map_in_arrow(df, plan)
+
+
+@contextmanager
+def planned(
+    df: DataFrame, store: JoinedWith, request: JoinRequest, counts: Sum | None = None
+) -> Iterator[tuple[Dimension, JoinPlan]]:
+    """Plan a join, and keep what answers it open for the block."""
     check_facts(df)
-    freshness = freshness_of(refresh, max_staleness)
-    opened = dimension_of(store, on, how, columns)
+    _ = request.freshness  # what is wrong with it is said before anything is opened
+    opened = dimension_of(store, request.on, request.how, request.columns)
     try:
-        plan = plan_join(
-            df,
-            opened,
-            on,
-            how,
-            columns,
-            prefix,
-            found=found,
-            strategy=strategy,
-            freshness=freshness,
-            on_miss=on_miss,
-            counts=None if metrics is None else metrics.accumulator,
-        )
+        yield opened, plan_join(df, opened, request, counts)
     finally:
         if opened is not store:
             opened.close()
-    return _by_arrow_udf(df, plan) if arrow_udf is not None else _by_map_in_arrow(df, plan)
 
 
 def dimension_of(

@@ -60,25 +60,59 @@ class JoinPlan:
     buckets: int
 
 
+@dataclass(frozen=True)
+class JoinRequest:
+    """What a join was asked to do, beside the facts and the store; `lookup_join` explains it."""
+
+    on: str | Sequence[str] | Mapping[str, str]
+    how: str = "left"
+    columns: Sequence[str] | None = None
+    prefix: str | None = None
+    found: str | None = None
+    strategy: str = "auto"
+    refresh: str | float | timedelta = "never"
+    max_staleness: Duration | None = None
+    on_miss: str | tuple[str, int, float | timedelta] = "null"
+
+    @property
+    def freshness(self) -> Freshness:
+        """Return what `refresh` and `max_staleness` ask for.
+
+        Raises:
+            ValueError: they are nothing that a join knows.
+
+        >>> JoinRequest("id", refresh="per_batch", max_staleness=timedelta(hours=1)).freshness
+        Freshness(every=0.0, max_staleness=3600.0)
+        """
+        every: float | None
+        if isinstance(self.refresh, str) and self.refresh in _REFRESHES:
+            every = _REFRESHES[self.refresh]
+        else:
+            every = _seconds(self.refresh)
+            if not every:
+                known = ", ".join(map(repr, _REFRESHES))
+                raise ValueError(
+                    f"refresh is {self.refresh!r}; give {known}, or a time of more than 0: "
+                    "seconds, a timedelta, or a text such as '1m'"
+                )
+        allowed = None if self.max_staleness is None else _seconds(self.max_staleness)
+        if self.max_staleness is not None and allowed is None:
+            raise ValueError(
+                f"max_staleness is {self.max_staleness!r}; give a number of seconds, a timedelta, "
+                "or a time such as '1h'; None is any"
+            )
+        return Freshness(every, allowed)
+
+
 def plan_join(
-    df: DataFrame,
-    store: Dimension,
-    on: str | Sequence[str] | Mapping[str, str],
-    how: str = "left",
-    columns: Sequence[str] | None = None,
-    prefix: str | None = None,
-    *,
-    found: str | None = None,
-    strategy: str = "auto",
-    freshness: Freshness = Freshness(),  # noqa: B008
-    on_miss: object = "null",
-    counts: Sum | None = None,
+    df: DataFrame, store: Dimension, request: JoinRequest, counts: Sum | None = None
 ) -> JoinPlan:
-    """Check what `lookup_join` was asked; the arguments and what is raised are its own."""
-    check_facts(df)
-    kind = how_of(how)
+    """Check what was asked against facts and store; it raises what `lookup_join` does."""
+    kind = how_of(request.how)
+    prefix, found, on_miss = request.prefix, request.found, request.on_miss
     if kind in ("semi", "anti"):
-        for argument, value in (("columns", columns), ("prefix", prefix), ("found", found)):
+        for argument in ("columns", "prefix", "found"):
+            value = getattr(request, argument)
             if value is not None:
                 raise ValueError(
                     f"{argument} is {value!r}; a {kind} join adds no columns: leave it out"
@@ -87,8 +121,8 @@ def plan_join(
     if on_miss == "drop":
         kind = "inner"
     facts = df.schema
-    keys = _key_columns(facts, store.key_schema, on)
-    names = () if kind in ("semi", "anti") else _value_names(store, columns)
+    keys = _key_columns(facts, store.key_schema, request.on)
+    names = () if kind in ("semi", "anti") else _value_names(store, request.columns)
     times = _takes_times(df.sparkSession)
     mapped = [spark_type(store.value_schema.field(name).type, name, times=times) for name in names]
     appended = [
@@ -103,16 +137,16 @@ def plan_join(
     if isinstance(store, LookupStore):
         planned = PlannedStore(store.location, Chosen(store.version, store.id))
     else:
-        _check_versionless(freshness, miss)
+        _check_versionless(request.freshness, miss)
         planned = store
-    chosen, reason = _strategy(strategy, store)
+    chosen, reason = _strategy(request.strategy, store)
     return JoinPlan(
         lookup=Lookup(
             dimension=planned,
             key_schema=store.key_schema,
             columns=names,
             types=tuple(arrow for _, arrow in mapped),
-            freshness=freshness,
+            freshness=request.freshness,
             on_miss=miss,
             counts=counts,
         ),
@@ -133,35 +167,6 @@ def check_facts(df: object) -> None:
             f"df is a {type(df).__module__}.{type(df).__qualname__}; give a Spark DataFrame "
             "(spark.createDataFrame makes one from a pandas DataFrame or an Arrow table)"
         )
-
-
-def freshness_of(refresh: str | float | timedelta, max_staleness: Duration | None) -> Freshness:
-    """Return what `refresh` and `max_staleness` of `lookup_join` ask for.
-
-    Raises:
-        ValueError: they are nothing that it knows.
-
-    >>> freshness_of("per_batch", timedelta(hours=1))
-    Freshness(every=0.0, max_staleness=3600.0)
-    """
-    every: float | None
-    if isinstance(refresh, str) and refresh in _REFRESHES:
-        every = _REFRESHES[refresh]
-    else:
-        every = _seconds(refresh)
-        if not every:
-            known = ", ".join(map(repr, _REFRESHES))
-            raise ValueError(
-                f"refresh is {refresh!r}; give {known}, or a time of more than 0: seconds, a "
-                "timedelta, or a text such as '1m'"
-            )
-    allowed = None if max_staleness is None else _seconds(max_staleness)
-    if max_staleness is not None and allowed is None:
-        raise ValueError(
-            f"max_staleness is {max_staleness!r}; give a number of seconds, a timedelta, or a time "
-            "such as '1h'; None is any"
-        )
-    return Freshness(every, allowed)
 
 
 def _seconds(time: Any) -> float | None:

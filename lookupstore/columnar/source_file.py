@@ -18,7 +18,7 @@ from pyarrow import fs, orc
 from lookupstore.errors import CorruptionError, StaleStoreError
 from lookupstore.orc.footer import read_footer
 from lookupstore.parquet.footer import footer_of
-from lookupstore.source.reading import check_names, fitted, read_file
+from lookupstore.source.reading import check_names, fitted, read_to_store
 from lookupstore.source.search import FoundFiles, format_of
 from lookupstore.storage.file_address import FileAddress
 from lookupstore.storage.read_errors import READ_ERRORS
@@ -132,7 +132,8 @@ class SourceFile:
         rows = 0
         with self.reading(), self.open() as file:
             page_bytes = self.address.page_bytes
-            for batch in read_file(file, self.file_format, stored, self.uri, page_bytes=page_bytes):
+            batches = read_to_store(file, self.file_format, stored, self.uri, page_bytes=page_bytes)
+            for batch in batches:
                 rows += batch.num_rows
                 yield self.with_constants(batch, names)
         if rows != self.num_rows:

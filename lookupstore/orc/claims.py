@@ -20,10 +20,9 @@ from lookupstore.errors import CorruptionError
 from lookupstore.orc import footer as kinds
 from lookupstore.orc._runs import greatest_byte, lengths_in
 from lookupstore.orc.footer import Footer, Stripe, StripeFooter, read_stripe_footer
-from lookupstore.parquet.claims import Claims
+from lookupstore.parquet.claims import SMALL, Claims
 
-# Bytes of a file that is small, and how many stripes and values one may have.
-_SMALL = 1 << 20
+# How many stripes and values a small file may have.
 _MOST_STRIPES = 4096
 _MOST_VALUES = 1 << 28
 # Bytes of lengths that are looked at, of all stripes.
@@ -47,7 +46,7 @@ def in_memory(stream: Any) -> Any:
         stream: the file; has `size()` and `read_at(nbytes, offset)`.
     """
     size = int(stream.size())
-    return pa.BufferReader(stream.read_at(size, 0)) if size <= _SMALL else stream
+    return pa.BufferReader(stream.read_at(size, 0)) if size <= SMALL else stream
 
 
 def claims_of(file: Any, footer: Footer, names: Collection[str], path: str) -> Claims:
@@ -64,7 +63,7 @@ def claims_of(file: Any, footer: Footer, names: Collection[str], path: str) -> C
             than a file of this size should.
     """
     size = int(file.size())
-    if size > _SMALL:
+    if size > SMALL:
         return Claims()
     stripes = [one for one in footer.stripes if one.rows]
     if len(stripes) > _MOST_STRIPES:

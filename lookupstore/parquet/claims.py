@@ -19,8 +19,8 @@ from lookupstore.errors import CorruptionError
 from lookupstore.parquet._claims import chunk_claims
 from lookupstore.parquet.footer import MAGIC, ColumnChunk, Leaf, read_footer
 
-# Bytes of a file that is small.
-_SMALL = 1 << 20
+#: Bytes of a file that is small.
+SMALL = 1 << 20
 #: Bytes that pages, lists, or rows that are read at once may take of a small file.
 MOST_OF_SMALL = 256 << 20
 # Bytes of rows that are read one after the other.
@@ -69,7 +69,7 @@ def look_at_claims(stream: Any, names: Collection[str], path: str) -> tuple[Any,
             memory than a file of this size should.
     """
     size = int(stream.size())
-    if size > _SMALL:
+    if size > SMALL:
         return stream, Claims()
     data: bytes = stream.read_at(size, 0)
     file = pa.BufferReader(data)

@@ -8,11 +8,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
 
+from lookupstore.errors import FormatError
 from lookupstore.orc.claims import claims_of, in_memory
 from lookupstore.orc.footer import Footer, read_footer, read_stripe_footer
-from lookupstore.parquet.claims import look_at_claims
+from lookupstore.parquet.claims import SMALL, look_at_claims
 from lookupstore.storage.file_address import DISK_BYTES
 
+#: Bytes of rows that a store takes of a file that is small: repeated values make a few bytes
+#: gigabytes, and a store would take minutes to be built of them.
+MOST_ROWS_OF_SMALL = 512 << 20
 _BATCH_ROWS = 1 << 16
 _BATCH_BYTES = 4 << 20
 
@@ -38,6 +42,30 @@ def read_file(
     if file_format == "orc":
         return _orc_batches(file, names, path)
     return _parquet_batches(file, names, path, page_bytes)
+
+
+def read_to_store(
+    file: pa.NativeFile,
+    file_format: str,
+    names: Sequence[str],
+    path: str,
+    *,
+    page_bytes: int = DISK_BYTES,
+) -> Iterator[pa.RecordBatch]:
+    """Yield what `read_file` does, for a store or a lookup file, which will be as large as that.
+
+    Raises:
+        FormatError: a file below 1 MiB has more than 512 MiB of rows.
+    """
+    size, left = file.size(), MOST_ROWS_OF_SMALL
+    for batch in read_file(file, file_format, names, path, page_bytes=page_bytes):
+        left -= batch.nbytes
+        if left < 0 and size <= SMALL:
+            raise FormatError(
+                f"{path}: a file of {size:,} bytes with more than {MOST_ROWS_OF_SMALL:,} bytes of "
+                "rows; if it is meant so, read it, and give its rows in place of the file"
+            )
+        yield batch
 
 
 def check_file(file: pa.NativeFile, file_format: str, path: str) -> None:

@@ -22,7 +22,7 @@ import xxhash
 from lookupstore.arrow.frames import check_polars, is_lazy, pandas_table
 from lookupstore.errors import LookupStoreError
 from lookupstore.orc.footer import read_footer
-from lookupstore.source.reading import check_names, fitted, read_file
+from lookupstore.source.reading import check_names, fitted, read_to_store
 from lookupstore.source.search import FoundFiles, FoundTable, find_source, format_of
 from lookupstore.source.table_readers import table_reader
 from lookupstore.storage.file_address import FileAddress, written_ns
@@ -281,7 +281,7 @@ def _read_file(
     with ExitStack() as stack:
         with _reading(address, file_format):
             file = stack.enter_context(address.open())
-            batches = read_file(file, file_format, names, shown, page_bytes=page_bytes)
+            batches = read_to_store(file, file_format, names, shown, page_bytes=page_bytes)
         while True:
             # Around each read alone: what is done with a batch is not the file's fault.
             with _reading(address, file_format):

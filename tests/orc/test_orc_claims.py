@@ -404,7 +404,7 @@ def test_a_name_with_a_dot_is_looked_at() -> None:
 
 
 def test_a_large_file_is_read_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "_SMALL", 100)
+    monkeypatch.setattr(claims, "SMALL", 100)
     data = HOSTILE["texts of 1 GB"][0]()
     stream = pa.BufferReader(data)
     assert in_memory(stream) is stream

@@ -67,7 +67,7 @@ def test_lengths_as_arrow_writes_them() -> None:
             if kind == 0:
                 lengths += [start] * n
             elif kind == 1:
-                lengths += range(start, start + n // 8)
+                lengths += range(start, start + n // 8 + 1)
             elif kind == 2:
                 lengths += sorted((rng.randrange(most) for _ in range(n)), reverse=True)
             else:

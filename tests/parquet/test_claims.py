@@ -19,13 +19,14 @@ from footers import footer_in, with_footer
 
 import lookupstore
 from lookupstore.columnar import ColumnarFiles
-from lookupstore.errors import CorruptionError
+from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.hudi.file_group import reader as slice_rows
 from lookupstore.hudi.file_group.encoding import FileFormat
 from lookupstore.parquet import claims
 from lookupstore.parquet.claims import Claims, look_at_claims
 from lookupstore.parquet.structs import I64
+from lookupstore.source import reading
 from lookupstore.source.reading import read_file
 
 
@@ -115,6 +116,36 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
     assert int(done.stdout) << 10 < 600 << 20, "1 GB and 4 GB if they are read at once"
 
 
+@pytest.mark.parametrize("make", ROWS)
+def test_a_store_takes_some_rows_of_a_small_file(tmp_path: Path, make: Callable[[], bytes]) -> None:
+    path = tmp_path / "f.parquet"
+    path.write_bytes(make())
+    with ColumnarFiles(path, key="k", build="always") as files:
+        for action in (
+            lambda: lookupstore.build(path, tmp_path / "store", key="k"),
+            lambda: files.lookup([1]),
+        ):
+            with pytest.raises(FormatError, match=r"f\.parquet: .* more than 536,870,912 bytes"):
+                action()
+    assert not (tmp_path / "store").exists()
+    # Columns that take less.
+    assert len(lookupstore.build(path, tmp_path / "store", key="k", columns=[])) == 8000
+
+
+def test_rows_of_a_small_file_are_given_instead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The remedy of the error; and a file that is not small may have any number of rows."""
+    path = tmp_path / "f.parquet"
+    pq.write_table(pa.table({"k": range(1000)}), path)
+    monkeypatch.setattr(reading, "MOST_ROWS_OF_SMALL", 7999)
+    with pytest.raises(FormatError, match="read it, and give its rows in place of the file"):
+        lookupstore.build(path, tmp_path / "store", key="k")
+    assert len(lookupstore.build(pq.read_table(path), tmp_path / "rows", key="k")) == 1000
+    monkeypatch.setattr(reading, "SMALL", path.stat().st_size - 1)
+    assert len(lookupstore.build(path, tmp_path / "store", key="k")) == 1000
+
+
 def test_codecs_and_encodings() -> None:
     """What is said of a file is no less than what Arrow takes, and rows are the same."""
     seed = random.randrange(1 << 32)
@@ -159,7 +190,7 @@ def test_codecs_and_encodings() -> None:
 
 
 def test_a_large_file_is_read_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "_SMALL", 1000)
+    monkeypatch.setattr(claims, "SMALL", 1000)
     data = pages_of_long_texts()
     stream = pa.BufferReader(data)
     same, found = look_at_claims(stream, ["k", "v"], "f")

@@ -360,8 +360,12 @@ for batch in read_file(pa.OSFile(sys.argv[1]), "orc", names, "f"):
 print(rows, memory() - before)
 """
     done = subprocess.run(
-        [sys.executable, "-c", lines, path], check=True, capture_output=True, text=True
+        [sys.executable, "-X", "faulthandler", "-c", lines, path],
+        check=False,
+        capture_output=True,
+        text=True,
     )
+    assert done.returncode == 0, done.stderr
     found, taken = map(int, done.stdout.split())
     assert found == rows
     assert taken < 900, "megabytes"

@@ -20,6 +20,7 @@ cdef extern from "ls_bytes.h":
 cdef size_t MOST_TOGETHER = 8
 
 cdef uint32_t NO_PLACES  # what no place points to
+cdef uint8_t NO_VALUE    # what stands for a value that nobody wants
 
 
 @cython.final
@@ -27,18 +28,21 @@ cdef class Spread:
     """Where the values of `length` keys lie, which are looked for in several files.
 
     Each file answers to a `part` of the keys. Those that are used in place are asked together, a
-    piece of the keys after the other, and their values are not copied. Others answer one by one.
+    piece of the keys after the other, and their values are not copied. Others answer one by one,
+    and without `values` say only which keys they have.
     """
 
     cdef readonly size_t length
+    cdef bint values        # are wanted; else only whether there is one
     cdef object owner
     cdef ls_slice *answers  # of all keys, in their order
     cdef list batches       # of files that are asked together
     cdef void **pointers    # to these, for code without the GIL
     cdef list arenas        # copies of what nobody keeps
 
-    def __cinit__(self, size_t length):
+    def __cinit__(self, size_t length, bint values=True):
         self.length = length
+        self.values = values
         self.owner = allocate(length * sizeof(ls_slice))
         self.answers = <ls_slice *>buffer_data(self.owner)
         memset(self.answers, 0, length * sizeof(ls_slice))
@@ -148,12 +152,16 @@ cdef class Part(Answers):
         cdef ls_slice *answer
         cdef size_t i
         # A value without bytes needs no room, but an address.
-        if not self.stay and (self.arena == NULL or self.size(start, count) > self.room):
+        if not self.stay and self.spread.values and (
+                self.arena == NULL or self.size(start, count) > self.room):
             return False
         for i in range(start, start + count):
             answer = self.whole + self.places[i]
             if answer.data == NULL:
                 self.missing += 1
+            elif not self.stay and not self.spread.values:
+                answer.data = &NO_VALUE
+                answer.size = 0
             elif not self.stay:
                 memcpy(self.arena, answer.data, answer.size)
                 answer.data = self.arena

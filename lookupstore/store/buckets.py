@@ -74,7 +74,7 @@ class BucketReads:
             for bucket in self._files:
                 return self._files.ask(bucket, lambda reader: reader.contains_many(keys))
         found = Found(len(keys))
-        self._spread(keys)[1].answer(found)
+        self._spread(keys, values=False)[1].answer(found)
         return found.array()
 
     def look_up(
@@ -88,7 +88,7 @@ class BucketReads:
         if self._manifest.buckets == 1:
             for bucket in self._files:
                 return self._read(bucket, keys, names)
-        places, rows = self._spread(keys)
+        places, rows = self._spread(keys, values=True)
         try:
             return self._manifest.row_schema.read(len(keys), names, rows.answer)
         except FormatError as error:
@@ -158,7 +158,7 @@ class BucketReads:
         if held:
             yield self._decoded(_one_batch(held), schema, names)
 
-    def _spread(self, keys: pa.Array) -> tuple[dict[int, Positions], Spread]:
+    def _spread(self, keys: pa.Array, *, values: bool) -> tuple[dict[int, Positions], Spread]:
         """Return which keys fall into each bucket that has a file, and what these answer."""
         hashed = hashed_keys(keys)
         # A null key falls into some bucket, where no reader finds it.
@@ -168,7 +168,7 @@ class BucketReads:
             for bucket in self._files
             if starts[bucket] < starts[bucket + 1]
         }
-        rows = Spread(len(keys))
+        rows = Spread(len(keys), values)
 
         def ask(own: Positions, reader: Reader) -> None:
             reader.answer(hashed, rows.part(own))

@@ -14,7 +14,7 @@ import pytest
 
 from lookupstore.errors import CorruptionError
 from lookupstore.sst import Reader, Writer
-from lookupstore.sst._answers import Values
+from lookupstore.sst._answers import Found, Values
 from lookupstore.sst._spread import Spread
 from lookupstore.sst.cache import BlockCache
 
@@ -47,6 +47,19 @@ def write(path: Path, number: int, count: int, **options: Any) -> dict[bytes, by
     with Writer(path, **options) as writer:
         writer.put_many(list(rows), list(rows.values()))
     return rows
+
+
+def which_of(readers: Sequence[Reader], keys: list[bytes | None]) -> list[bool]:
+    """Ask each reader which of its keys there are, without their values."""
+    owners = np.array([0 if key is None else int(key) % FILES for key in keys])
+    rows = Spread(len(keys), values=False)
+    for number, reader in enumerate(readers):
+        places = np.flatnonzero(owners == number).astype(np.uint32)
+        reader.answer(pa.array(keys, pa.binary()), rows.part(places))
+    found = Found(len(keys))
+    rows.answer(found)
+    answers: list[bool] = found.array().to_pylist()
+    return answers
 
 
 def spread_over(readers: Sequence[Reader], keys: list[bytes | None]) -> list[bytes | None]:
@@ -82,6 +95,7 @@ def test_answers_come_in_the_order_of_the_keys(
     keys = [*model, None, *(b"%07d" % rng.randrange(90_000) for _ in range(5000))]
     asked = rng.choices(keys, k=count)
     assert spread_over(readers, asked) == [model.get(key) for key in asked]
+    assert which_of(readers, asked) == [key in model for key in asked]
     if count > 1:  # keys that are no file's are asked first, so that the filter goes on being asked
         asked.sort(key=lambda key: key in model)
         assert spread_over(readers, asked) == [model.get(key) for key in asked]

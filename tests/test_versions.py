@@ -703,7 +703,7 @@ def not_read(monkeypatch) -> None:
     def fail(*_, **__):
         raise AssertionError("the source was read")
 
-    monkeypatch.setattr(MODULES["source.source"], "read_file", fail)
+    monkeypatch.setattr(MODULES["source.source"], "read_to_store", fail)
 
 
 @pytest.mark.parametrize("remote", [False, True])

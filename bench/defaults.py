@@ -82,8 +82,8 @@ def measure(path: Path, workload: Workload, chosen: Mapping[str, Any]) -> Iterat
             writer.put_many(workload.keys, workload.values)
 
     def million(queries: Queries, reader: Reader) -> str:
-        reader.get_many(queries.keys)
-        return f"{len(queries.keys) / seconds(lambda: reader.get_many(queries.keys)) / 1e6:.2f}"
+        reader.lookup(queries.keys)
+        return f"{len(queries.keys) / seconds(lambda: reader.lookup(queries.keys)) / 1e6:.2f}"
 
     yield f"{chosen.get('block_size', 64 << 10) >> 10} KiB"
     yield chosen["compression"] + (f" {chosen['level']}" if chosen.get("level") else "")
@@ -99,7 +99,7 @@ def measure(path: Path, workload: Workload, chosen: Mapping[str, Any]) -> Iterat
     few = workload.random.keys[:COLD_KEYS]
     listed = few.to_pylist()
     yield f"{cold(path, lambda reader: ask(reader, listed)) / COLD_KEYS * 1e6:.0f}"
-    yield f"{cold(path, lambda reader: reader.get_many(few)) / COLD_KEYS * 1e6:.0f}"
+    yield f"{cold(path, lambda reader: reader.lookup(few)) / COLD_KEYS * 1e6:.0f}"
 
 
 def main(given: Sequence[str] | None = None) -> None:

@@ -116,7 +116,7 @@ class LookupstoreHandle(Handle):
         return queries.keys
 
     def get_many(self, keys: pa.Array) -> pa.Array:
-        return self.reader.get_many(keys)
+        return self.reader.lookup(keys)
 
     def answers(self, answer: pa.Array) -> pa.Array:
         return answer
@@ -142,7 +142,7 @@ class TwoThreadsHandle(LookupstoreHandle):
         return [queries.keys.slice(start, size) for start in range(0, len(queries), size)]
 
     def get_many(self, keys: list[pa.Array]) -> list[pa.Array]:
-        return list(self.pool.map(self.reader.get_many, keys))
+        return list(self.pool.map(self.reader.lookup, keys))
 
     def answers(self, answer: list[pa.Array]) -> pa.Array:
         return pa.concat_arrays(answer)

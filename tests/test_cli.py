@@ -23,7 +23,7 @@ from lookupstore.cli import main
 from lookupstore.cli.key_text import parse_bound, parse_keys
 from lookupstore.cli.output import TABLE_ROWS, limited
 from lookupstore.hostcache import stats
-from lookupstore.hostcache.stats import Counts
+from lookupstore.hostcache.counts import Counts
 from lookupstore.sst import Writer
 
 PEOPLE = pa.table(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -113,3 +114,45 @@ def test_columns_that_are_wrong(opened: Opened) -> None:
             ask(["a", "a"])
     with pytest.raises(ValueError, match="there is a value column 'a'; give another name"):
         lookups.lookup([1], ["a"], found="a")
+
+
+def test_scans(opened: Opened, seed: int) -> None:
+    lookups, model = opened
+    rng = random.Random(seed)
+    ordered = [{"id": key, **model[key]} for key in sorted(model)]
+    assert list(lookups) == sorted(model)
+    assert lookups.scan().read_all().to_pylist() == ordered
+    assert lookups.scan().schema.names == ["id", "a", "b"]
+    assert lookups.scan(reverse=True).read_all().to_pylist() == ordered[::-1]
+    for _ in range(20):
+        low, high = rng.randrange(-10, 1010), rng.randrange(-10, 1010)
+        reverse = rng.random() < 0.5
+        inside = [row for row in ordered if low <= row["id"] < high]
+        found = lookups.scan(start=low, stop=high, columns=["b"], reverse=reverse).read_all()
+        expected = [{"id": row["id"], "b": row["b"]} for row in inside]
+        assert found.to_pylist() == (expected[::-1] if reverse else expected), (low, high)
+    key = rng.choice(sorted(model))
+    assert lookups.scan(prefix=key).read_all().to_pylist() == [{"id": key, **model[key]}]
+    assert lookups.scan(start=2**70).read_all().num_rows == 0
+    with pytest.raises(TypeError, match="keyword arguments only"):
+        lookups.scan(3)  # type: ignore[misc]
+    with pytest.raises(KeyError, match="no value column 'c'"):
+        lookups.scan(columns=["c"])
+    with pytest.raises(ValueError, match="give one or the other"):
+        lookups.scan(start=1, prefix=1)
+
+
+def test_what_they_say(opened: Opened) -> None:
+    lookups, model = opened
+    lookups.lookup(list(model))
+    said = lookups.info().to_json()
+    assert json.loads(json.dumps(said)) == said
+    assert (said["path"], said["num_rows"]) == (lookups.path, len(model))
+    assert said["key"] == {"id": "int64"}
+    assert said["values"] == {"a": "double", "b": "string"}
+    assert said["bytes"] > 0
+    checked = lookups.verify().to_json()
+    assert json.loads(json.dumps(checked)) == checked
+    assert (checked["num_rows"], checked["files"]) == (len(model), said["files"])
+    assert checked["bytes"] == said["bytes"]
+    lookups.close()

@@ -33,7 +33,8 @@ import lookupstore
 from lookupstore.errors import ClosedError, CorruptionError, DiskQuotaError, LookupStoreError
 from lookupstore.hostcache import chunk_map as chunks
 from lookupstore.hostcache import copy as local_copy
-from lookupstore.hostcache.cache import PinnedCopy, Residency, _open_copies
+from lookupstore.hostcache.cache import Residency, _open_copies
+from lookupstore.hostcache.pinned_copy import PinnedCopy
 from lookupstore.sst import Reader, Writer
 from lookupstore.sst.cache import BlockCache
 from lookupstore.storage import remote_file as remote
@@ -112,7 +113,7 @@ def check_answers(reader: Reader, rng: random.Random, rounds: int = 5, seed: int
     keys = [*MODEL, *(b"%08d" % rng.randrange(8 * COUNT) for _ in range(COUNT))]
     for _ in range(rounds):
         some = rng.choices(keys, k=rng.choice([1, 10, 200]))
-        assert reader.get_many(some).to_pylist() == [value_of(key, seed) for key in some]
+        assert reader.lookup(some).to_pylist() == [value_of(key, seed) for key in some]
         assert reader.get(some[0]) == value_of(some[0], seed)
 
 
@@ -137,7 +138,7 @@ def test_lookups_before_and_after_the_download(
             assert reader.get(key) == value_of(key)
         assert not copy.complete
         assert 0 < proxy.nbytes < len(content)
-        assert copy.counts.bytes == proxy.nbytes
+        assert copy.counts.bytes_fetched == proxy.nbytes
         assert files_of(residency) == {".sst", ".map"}
     inode = os.stat(copy.path).st_ino
     assert copy.wait(60)
@@ -205,7 +206,7 @@ def test_a_batch_asks_for_its_chunks_at_once(
     before = len(proxy.gets)
     keys = list(MODEL)[:: COUNT // 12]
     started = time.monotonic()
-    assert reader.get_many(keys).to_pylist() == [value_of(key) for key in keys]
+    assert reader.lookup(keys).to_pylist() == [value_of(key) for key in keys]
     asked = len(proxy.gets) - before
     assert asked >= 10
     assert time.monotonic() - started < 0.2 * asked / 3
@@ -322,6 +323,7 @@ import json, os, random, sys, time
 import test_residency as t
 from lookupstore.hostcache import copy as local_copy
 from lookupstore.hostcache.cache import Residency
+from lookupstore.store.local_files import files_of
 from object_store import ObjectStore
 from pathlib import Path
 
@@ -356,7 +358,7 @@ with t.pin(Residency(cache, quota=100 << 20), store) as copy:
     for key in sorted(t.MODEL)[int(seed) * quarter : (int(seed) + 1) * quarter : 300]:
         assert reader.get(key) == t.value_of(key)
     assert copy.wait(60)
-    print(json.dumps(copy.counts.bytes))
+    print(json.dumps(copy.counts.bytes_fetched))
 """
     proxy.delay = 0.1
     children = [start_child(code, proxy, residency, number) for number in range(4)]
@@ -799,7 +801,7 @@ def test_a_full_disk_is_one_clear_error_and_no_more(
         with pytest.raises(
             OSError, match=r"s3://\*\*\*@bucket/a\.sst.*LOOKUPSTORE_CACHE"
         ) as caught:
-            reader.get_many(list(MODEL))
+            reader.lookup(list(MODEL))
         assert caught.value.errno == errno.ENOSPC
     check_answers(reader, random.Random(seed))
 
@@ -845,7 +847,7 @@ def test_a_complete_copy_whose_bits_rot(residency: Residency, proxy: Proxy, seed
             file.write(bytes([content[at] ^ 4]))
         before = proxy.nbytes
         with pin(residency, proxy.store) as copy:
-            assert opened(copy).get_many(list(MODEL)).to_pylist() == [*map(value_of, MODEL)]
+            assert opened(copy).lookup(list(MODEL)).to_pylist() == [*map(value_of, MODEL)]
         assert 0 < proxy.nbytes - before < 300_000
         assert Path(path).read_bytes() == content
         del copy
@@ -886,7 +888,7 @@ def test_chunks_that_a_power_failure_took(
         copy = pin(residency, store)
         if not waited:
             reader = opened(copy)
-            assert reader.get_many(list(MODEL)).to_pylist() == [*map(value_of, MODEL)]
+            assert reader.lookup(list(MODEL)).to_pylist() == [*map(value_of, MODEL)]
     assert copy.wait(60)
     assert Path(copy.path).read_bytes() == (store.folder / "a.sst").read_bytes()
 
@@ -979,7 +981,7 @@ def test_a_transfer_that_goes_wrong_is_made_again(
         reader = opened(copy)
         for number in range(30):
             check_answers(reader, random.Random(seed + number), 1)
-        assert reader.get_many(list(MODEL)).to_pylist() == [*map(value_of, MODEL)]
+        assert reader.lookup(list(MODEL)).to_pylist() == [*map(value_of, MODEL)]
         assert copy.wait(60)
         assert Path(copy.path).read_bytes() == (proxy.store.folder / "a.sst").read_bytes()
     assert files_of(residency) == {".sst"}
@@ -1031,7 +1033,7 @@ def test_an_object_with_a_changed_bit(residency: Residency, store: ObjectStore, 
         )  # fmt: skip
         with residency.pin(**arguments) as copy:
             with pytest.raises(LookupStoreError, match=r"s3://\*\*\*@bucket/bad\.sst"):
-                opened(copy).get_many(list(MODEL))
+                opened(copy).lookup(list(MODEL))
             with pytest.raises(CorruptionError, match=r"bad\.sst.*XXH64"):
                 copy.wait(60)
             assert not copy.complete

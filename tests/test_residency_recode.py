@@ -15,9 +15,10 @@ import xxhash
 from pyarrow import fs
 
 from lookupstore.errors import CorruptionError
-from lookupstore.hostcache.cache import PinnedCopy, Residency
+from lookupstore.hostcache.cache import Residency
 from lookupstore.hostcache.folder import HostFolder, room_of
 from lookupstore.hostcache.lookup_files import LookupFiles, Room
+from lookupstore.hostcache.pinned_copy import PinnedCopy
 from lookupstore.sst import Reader, Writer
 from lookupstore.sst.cache import BlockCache
 
@@ -81,9 +82,9 @@ def test_a_compressed_copy_is_recoded(residency: Residency, source: Path, tmp_pa
     with pin(residency, source) as copy:
         assert not copy.recoded
         with opened(copy) as reader:
-            before = reader.info
+            before = reader.info()
             wait_for_plain(copy)
-            assert reader.get_many(list(MODEL)).to_pylist() == list(MODEL.values())
+            assert reader.lookup(list(MODEL)).to_pylist() == list(MODEL.values())
     path = copy.path
     del copy, reader
     with pin(residency, source) as plain:
@@ -93,11 +94,11 @@ def test_a_compressed_copy_is_recoded(residency: Residency, source: Path, tmp_pa
         assert not plain.outdated
         reader = opened(plain)
         assert reader.path == "x://z.sst"
-        assert set(reader.info.codecs or {}) == {"none"}
+        assert set(reader.info().codecs or {}) == {"none"}
         assert list(reader.items()) == list(MODEL.items())
         assert reader.verify().num_records == len(MODEL)
         for name in ("num_records", "min_key", "max_key", "source", "metadata", "value_schema"):
-            assert getattr(reader.info, name) == getattr(before, name)
+            assert getattr(reader.info(), name) == getattr(before, name)
     # It is marked a moment after the plain copy shows; whoever holds another copy then removes it.
     wait_until(lambda: os.stat(path).st_atime_ns == 0)
     with pin(residency, tmp_path / "p.sst"):
@@ -162,10 +163,10 @@ def test_a_plain_copy_whose_bits_rot(residency: Residency, source: Path, seed: i
             file.seek(at)
             file.write(bytes([byte ^ 1]))
         with pytest.raises(CorruptionError, match=r"x://z\.sst"):
-            opened(plain).get_many(list(MODEL))
+            opened(plain).lookup(list(MODEL))
     with pin(residency, source) as copy:
         assert not copy.recoded
-        assert opened(copy).get_many(list(MODEL)).to_pylist() == list(MODEL.values())
+        assert opened(copy).lookup(list(MODEL)).to_pylist() == list(MODEL.values())
         wait_for_plain(copy)
 
 

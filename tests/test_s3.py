@@ -15,6 +15,7 @@ import lookupstore
 from lookupstore import ColumnarFiles
 from lookupstore.storage.location import Location
 from lookupstore.storage.uris import open_uri
+from lookupstore.store.local_files import files_of
 
 ROWS = 200_000
 
@@ -89,4 +90,4 @@ def test_lookup_files_are_published_beside_columnar_files(
     monkeypatch.setenv("LOOKUPSTORE_CACHE", str(tmp_path / "other host"))
     with ColumnarFiles(server.uri("dim/*.parquet"), key="id", build="always") as other:
         assert other.lookup([5, ROWS])["v"].to_pylist() == ["c 5", None]
-        assert other.counts().bytes_fetched > 0
+        assert files_of(other).counts().bytes_fetched > 0

@@ -15,8 +15,9 @@ import pytest
 
 import lookupstore
 from lookupstore.hostcache import stats
-from lookupstore.hostcache.stats import Counts
+from lookupstore.hostcache.counts import Counts
 from lookupstore.sst import Reader
+from lookupstore.store.local_files import files_of
 
 
 def test_counts_add_up_by_query_and_version(tmp_path: Path, seed: int) -> None:
@@ -115,23 +116,23 @@ def test_the_cache_hit_rate_is_what_a_model_of_the_blocks_says(tmp_path: Path, s
     everyone = list(range(3000))
     table = pa.table({"id": everyone, "v": [bytes(50)] * 3000})
     with lookupstore.build(table, tmp_path / "s", key="id", block_size=1024) as store:
-        assert store.counts().cache_hit_rate is None
+        assert files_of(store).counts().cache_hit_rate is None
         uses = 0
         for _ in range(5):
             keys = rng.choices(everyone, k=rng.choice([1, 30, 2000]))
             store.lookup(keys)
             store.get(keys[0])
             uses += len(keys) + 1
-            counts = store.counts()
+            counts = files_of(store).counts()
             assert counts.block_uses == uses
             assert counts.cache_hit_rate == 1 - counts.blocks_read / uses
         files = list((tmp_path / "s" / "data").glob("*.sst"))
         store.lookup(everyone)
-        (blocks,) = (Reader(path).info.data_blocks for path in files)
-        assert store.counts().blocks_read == blocks
-        before = store.counts()
+        (blocks,) = (Reader(path).info().data_blocks for path in files)
+        assert files_of(store).counts().blocks_read == blocks
+        before = files_of(store).counts()
         store.lookup([None, *range(5000, 6000)])  # the greatest key is below them, or a filter is
         store.contains([*everyone, None])
-        assert (store.counts() - before) == Counts(
-            block_uses=3000, filter_negatives=store.counts().filter_negatives
+        assert (files_of(store).counts() - before) == Counts(
+            block_uses=3000, filter_negatives=files_of(store).counts().filter_negatives
         )

@@ -872,7 +872,7 @@ def test_rows_that_do_not_fit_the_schema_name_their_file(small):
     manifest = read_newest(Location(small))
     path = data_file(small, 1)
     with LookupStore(small) as store:
-        keys = store._files.ask(1, list)
+        keys = store._files.with_reader(1, list)
         ids = [row["id"] for row in store.key_schema.decode(pa.array(keys)).to_pylist()]
     path.unlink()
     with Writer(path) as writer:

@@ -14,7 +14,7 @@ import pytest
 import lookupstore
 from lookupstore.cli.output import _rows_table
 from lookupstore.hostcache import stats
-from lookupstore.hostcache.stats import Counts
+from lookupstore.hostcache.counts import Counts
 
 RUN = """
 import shlex, sys

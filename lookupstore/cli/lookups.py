@@ -99,7 +99,7 @@ def get(
         if isinstance(opened, Reader):
             only_stores(columns=columns)
             stored = [_file_key(key, order, hexadecimal) for key in keys]
-            values = opened.get_many(stored)
+            values = opened.lookup(stored)
             table = pa.table({"key": pa.array(stored, pa.large_binary()), "value": values})
             table = _shown(table, order, hexadecimal)
             present = values.is_valid()

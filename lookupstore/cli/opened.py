@@ -57,7 +57,7 @@ def write_info(opened: LookupStore | Reader, output: str, source_bytes: int | No
         output: `table` or `json`.
         source_bytes: of the source; None: nobody knows.
     """
-    found = opened.info if isinstance(opened, Reader) else opened.info()
+    found = opened.info()
     if output == "json":
         size = {} if source_bytes is None else {"source_bytes": source_bytes}
         write_json({**found.to_json(), **size})

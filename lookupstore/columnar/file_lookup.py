@@ -8,28 +8,39 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from lookupstore.arrow._binary import BinaryColumn
-from lookupstore.columnar.lookup_file import LookupFilePlan, needed_bytes, write_lookup_file
+from lookupstore.columnar.lookup_file import (
+    LookupFilePlan,
+    check_lookup_file,
+    needed_bytes,
+    write_lookup_file,
+)
 from lookupstore.columnar.probe import ParquetProbe
 from lookupstore.columnar.published import PublishedFile, data_name, location_of
 from lookupstore.columnar.rent import Build, Rent
 from lookupstore.errors import CorruptionError, FormatError
-from lookupstore.hostcache.cache import FetchCounts, PinnedCopy, Residency
+from lookupstore.hostcache.cache import Residency
+from lookupstore.hostcache.counts import Counts, read_with
 from lookupstore.hostcache.folder import with_room
 from lookupstore.hostcache.lookup_files import PinnedLookupFile
-from lookupstore.hostcache.stats import Counts
+from lookupstore.hostcache.pinned_copy import PinnedCopy
 from lookupstore.sst import Reader
+from lookupstore.sst.reader import scan_after
 from lookupstore.storage import descriptors
 
 #: Part of the bytes of the columns that one look may read.
 LARGE_LOOK = 0.25
 
 _log = logging.getLogger(__name__)
+
+A = TypeVar("A")
 
 
 class FileLookup(descriptors.Holder):
@@ -64,7 +75,7 @@ class FileLookup(descriptors.Holder):
         self._pinned: PinnedCopy | PinnedLookupFile | None = None
         self._probe: ParquetProbe | None = None
 
-    def look_up(
+    def lookup(
         self, encoded: pa.Array, hashed: BinaryColumn | None = None
     ) -> tuple[npt.NDArray[np.int64], pa.Array]:
         """Return which keys the file has, and their packed rows.
@@ -92,14 +103,58 @@ class FileLookup(descriptors.Holder):
                 return found
             reader = self.reader()
         wanted = encoded if hashed is None else hashed
+        return _present(self._repaired(reader, lambda reader: reader.lookup(wanted)))
+
+    def scan(
+        self, start: bytes | None, stop: bytes | None, reverse: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield `key` and `value` of a range of encoded keys, by the lookup file.
+
+        Args:
+            start: first key wanted; None is the beginning.
+            stop: stop before this key; None is the end.
+            reverse: from the greatest key to the least.
+
+        Raises: what `lookup` does.
+        """
+        last: bytes | None = None
+
+        def following(reader: Reader) -> pa.RecordBatch | None:
+            return next(scan_after(reader, last, start=start, stop=stop, reverse=reverse), None)
+
+        # While others are asked, the file may give way: no reader is kept between two batches.
+        while (batch := self._repaired(self.reader(), following)) is not None:
+            descriptors.used(self)
+            last = batch.column(0)[-1].as_py()
+            yield batch
+
+    def verify(self) -> bool:
+        """Read the columnar file, and its lookup file if it is here or published, and compare them.
+
+        Returns:
+            whether there is a lookup file.
+
+        Raises:
+            CorruptionError: one of them is damaged, or they differ.
+            StaleStoreError: the columnar file has been written again, or is gone.
+            OSError: a remote file could not be read.
+        """
+        reader = self._ready()
+        if reader is not None:
+            reader.verify()
+        check_lookup_file(self.plan, reader, self._memory)
+        return reader is not None
+
+    def _repaired(self, reader: Reader, use: Callable[[Reader], A]) -> A:
+        """Return what `use` returns of the reader; of a lookup file made anew if it is damaged."""
         try:
-            return _present(reader.get_many(wanted))
+            return use(reader)
         except CorruptionError:
             if not isinstance(self._pinned, PinnedLookupFile):
                 raise
             _log.warning("%s: damaged; building it again", reader.path)
             self._discard(reader)
-            return _present(self.reader().get_many(wanted))
+            return use(self.reader())
 
     def is_ready(self) -> bool:
         """Return whether the lookup file is on this host, or published."""
@@ -126,15 +181,8 @@ class FileLookup(descriptors.Holder):
     def counts(self) -> Counts:
         """Return what this process has read of the lookup file, and fetched for it."""
         reader, pinned = self._reader, self._pinned
-        fetched = pinned.counts if isinstance(pinned, PinnedCopy) else FetchCounts(0, 0, 0)
-        return Counts(
-            filter_negatives=0 if reader is None else reader.filter_negatives,
-            blocks_read=0 if reader is None else reader.blocks_read,
-            block_uses=0 if reader is None else reader.block_uses,
-            bytes_fetched=fetched.bytes,
-            range_requests=fetched.requests,
-            retries=fetched.retries,
-        )
+        read = Counts() if reader is None else read_with(reader)
+        return read + pinned.counts if isinstance(pinned, PinnedCopy) else read
 
     def release(self) -> None:
         """Release the files; the next lookup pins them again."""
@@ -246,7 +294,7 @@ class FileLookup(descriptors.Holder):
             if groups and (is_large or self._rent.is_due(whole, cost)):
                 return None
             self._rent.pay(cost)
-            return probe.look_up(encoded, groups)
+            return probe.lookup(encoded, groups)
 
     @property
     def _can_look(self) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import xxhash
 
 from lookupstore.columnar.evolution import common_schema
@@ -21,7 +22,7 @@ from lookupstore.columnar.lookup_file import (
     Mode,
     plan_lookup_file,
 )
-from lookupstore.columnar.many_lookups import ManyLookups
+from lookupstore.columnar.many_lookups import AskedFiles, ManyLookups
 from lookupstore.columnar.published import (
     PublishedFile,
     forget_old,
@@ -37,7 +38,8 @@ from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.schema import KeySchema
 from lookupstore.progress import progress_bars
 from lookupstore.quantities import Size, bytes_of
-from lookupstore.sorting.runs import MIN_MEMORY
+from lookupstore.rows.schema import RowSchema
+from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, merge
 from lookupstore.source.reading import fitted
 from lookupstore.source.search import FoundTable, find_source
 from lookupstore.source.table_readers import table_reader
@@ -189,9 +191,10 @@ class ColumnarFiles(ManyLookups):
         self._build = build
         self._memory = memory
         self._residency = residency = Residency() if residency is None else residency
-        self._lookups = [
+        self._lookups: list[FileLookup] = [
             FileLookup(plan, published.get(plan.name), residency, build, memory) for plan in plans
         ]
+        self._files = AskedFiles(self._every, residency)
         names = "".join(plan.name for plan in plans)
         self.id: str = xxhash.xxh3_128_hexdigest(f"{names} {values} {mode} {rule} {build}".encode())
 
@@ -236,8 +239,8 @@ class ColumnarFiles(ManyLookups):
         """Return the size of all files."""
         return sum(plan.source.nbytes for plan in self._plans)
 
-    def _rows_at(self, keys: Any, names: Sequence[str]) -> tuple[pa.BooleanArray, pa.Table]:
-        places, parts = self._found(keys)
+    def _lookup(self, keys: Any, names: Sequence[str]) -> tuple[pa.BooleanArray, pa.Table]:
+        places, parts = self._places(keys)
         missing = places < 0
         columns = [
             self._gathered(self._values.field(name), parts, places, missing) for name in names
@@ -249,10 +252,10 @@ class ColumnarFiles(ManyLookups):
 
         Raises: what `lookup` does.
         """
-        places, _ = self._found(keys)
+        places, _ = self._places(keys)
         return pa.array(places >= 0)
 
-    def _found(self, keys: Any) -> tuple[npt.NDArray[np.int64], list[tuple[int, pa.Array]]]:
+    def _places(self, keys: Any) -> tuple[npt.NDArray[np.int64], list[tuple[int, pa.Array]]]:
         """Return where the answer to each key is among those of all files; -1: nowhere.
 
         The answers are the packed rows of each file, with its number.
@@ -275,7 +278,7 @@ class ColumnarFiles(ManyLookups):
                 if not len(rest):
                     break
                 wanted = wanted.take(pa.array(rest))
-            positions, rows = self._lookups[number].look_up(wanted)
+            positions, rows = self._lookups[number].lookup(wanted)
             if not len(positions):
                 continue
             if rest is not None:
@@ -290,6 +293,48 @@ class ColumnarFiles(ManyLookups):
         if places is None:  # a table without files
             places = np.full(len(encode_keys(keys, self._key)), -1, dtype=np.int64)
         return places, parts
+
+    def _scan(
+        self, names: Sequence[str], start: bytes | None, stop: bytes | None, reverse: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a range of encoded keys, by the lookup files, which are made."""
+        rows = RowSchema(pa.schema([self._values.field(name) for name in names]))
+        schema = pa.schema([*self._key.schema, *rows.schema])
+        runs = [
+            self._records(number, rows, start, stop, reverse) for number in range(len(self._plans))
+        ]
+        batches = merge(runs, self._rule, reverse=reverse)
+        try:
+            for batch in batches:
+                keys = self._key.decode(batch.column("key"))
+                values = rows.unpack(batch.column("value")).columns if names else []
+                yield pa.RecordBatch.from_arrays([*keys.columns, *values], schema=schema)
+        except RepeatedKeyError as error:
+            self._places(self._key.decode(pa.array([error.key], pa.large_binary())))
+            raise
+
+    def _records(
+        self, number: int, rows: RowSchema, start: bytes | None, stop: bytes | None, reverse: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield `key` and `value` of a range of one file, as those of all files are."""
+        own = self._plans[number].build.key_schema
+        # Keys of another type have other bytes.
+        bounds = (start, stop) if own == self._key else (None, None)
+        for batch in self._lookups[number].scan(*bounds, reverse):
+            keys, packed = batch.column("key"), batch.column("value")
+            if own != self._key:
+                keys = self._key.encode(own.decode(keys).cast(self._key.schema))
+                keys = keys.cast(pa.large_binary())
+                inside = _are_between(keys, start, stop)
+                keys, packed = keys.filter(inside), packed.filter(inside)
+                if not len(keys):
+                    continue
+            columns = {"key": keys}
+            if len(rows.schema):  # a batch without columns has no rows
+                values = [self._column(field, number, packed) for field in rows.schema]
+                given = pa.RecordBatch.from_arrays(values, schema=rows.schema)
+                columns["value"] = rows.pack(given)
+            yield pa.RecordBatch.from_pydict(columns)
 
     def _in_two_files_error(
         self, key: bytes, number: int, place: int, parts: Sequence[tuple[int, pa.Array]]
@@ -398,14 +443,27 @@ class ColumnarFiles(ManyLookups):
                 if advance:
                     advance(lookup.plan.source.num_rows)
 
-    def _asked(self) -> Sequence[FileLookup]:
+    def _every(self) -> Sequence[FileLookup]:
         return self._lookups
+
+    def _options(self) -> dict[str, Any]:
+        return {"mode": self.mode, "on_duplicate": self._rule, "build": self._build}
 
     def __repr__(self) -> str:
         return (
             f"<ColumnarFiles {self.path}: {self.num_files} files, {self.num_rows:,} rows, key "
             f"{', '.join(self.key)}>"
         )
+
+
+def _are_between(keys: pa.Array, start: bytes | None, stop: bytes | None) -> pa.BooleanArray:
+    """Return which encoded keys are in a range."""
+    inside = pa.repeat(True, len(keys))
+    if start is not None:
+        inside = pc.and_(inside, pc.greater_equal(keys, pa.scalar(start, keys.type)))
+    if stop is not None:
+        inside = pc.and_(inside, pc.less(keys, pa.scalar(stop, keys.type)))
+    return inside
 
 
 def _restored(state: dict[str, Any]) -> ColumnarFiles:

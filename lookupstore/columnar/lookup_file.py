@@ -9,21 +9,24 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import xxhash
 
 from lookupstore._version import __version__
 from lookupstore.arrow.types import schema_to_json
 from lookupstore.builder.in_process import BuildPlan, OnDuplicate, plan_build
 from lookupstore.columnar.source_file import SourceFile
+from lookupstore.errors import CorruptionError
 from lookupstore.hostcache.lookup_files import Room
 from lookupstore.sorting.runs import RepeatedKeyError, RunSorter
-from lookupstore.sst import Writer
+from lookupstore.sst import Reader, Writer
 
 Mode = Literal["value", "position", "value_and_position", "presence"]
 
@@ -155,7 +158,10 @@ def write_lookup_file(plan: LookupFilePlan, path: str, room: Room, memory: int) 
     _log.info("%s: building a lookup file of %d rows", source.uri, source.num_rows)
     if not _stream(plan, path, room):
         _log.info("%s: not sorted by its key: sorting it", source.uri)
-        _sort(plan, path, room, memory)
+        try:
+            write_sorted(plan.build, plan.encoded(), path, room, memory, source.uri)
+        except RepeatedKeyError as error:
+            raise plan.repeated_error(error.key) from None
     source.check_unchanged()
 
 
@@ -167,7 +173,7 @@ def needed_bytes(plan: LookupFilePlan) -> int:
 
 def _stream(plan: LookupFilePlan, path: str, room: Room) -> bool:
     """Write rows as they come; return whether they were in ascending order of their keys."""
-    writer = _writer(plan, path, plan.source.num_rows)
+    writer = _writer(plan.build, path, plan.source.uri, plan.source.num_rows)
     nbytes = _SLACK_BYTES
     try:
         for batch in plan.encoded():
@@ -185,29 +191,89 @@ def _stream(plan: LookupFilePlan, path: str, room: Room) -> bool:
     return True
 
 
-def _sort(plan: LookupFilePlan, path: str, room: Room, memory: int) -> None:
+def write_sorted(
+    build: BuildPlan,
+    batches: Iterable[pa.RecordBatch],
+    path: str,
+    room: Room,
+    memory: int,
+    source: str,
+) -> None:
+    """Write a lookup file of rows in any order.
+
+    Args:
+        build: says what the columns are, and what happens to repeated keys.
+        batches: `key` and `value`, as `build` encodes them.
+        path: of the new file.
+        room: is asked for the bytes that the file and what is spilled beside it take.
+        memory: budget for rows in memory, in bytes.
+        source: what the file says that its rows are of.
+
+    Raises:
+        RepeatedKeyError: a key comes twice under the rule `error`.
+        DiskQuotaError: the file does not fit into the quota.
+    """
     nbytes = _SLACK_BYTES
-    try:
-        with RunSorter(plan.build.keep, memory=memory, folder=os.path.dirname(path)) as sorter:
-            for batch in plan.encoded():
-                nbytes += 2 * _size(batch)  # in runs, and in the file
-                room.ensure(nbytes)
-                sorter.add(batch)
-            with _writer(plan, path, sorter.rows_at_most(0)) as writer:
-                for batch in sorter.sorted_batches(0):
-                    writer.put_many(batch.column("key"), batch.column("value"))
-    except RepeatedKeyError as error:
-        raise plan.repeated_error(error.key) from None
+    with RunSorter(build.keep, memory=memory, folder=os.path.dirname(path)) as sorter:
+        for batch in batches:
+            nbytes += 2 * _size(batch)  # in runs, and in the file
+            room.ensure(nbytes)
+            sorter.add(batch)
+        with _writer(build, path, source, sorter.rows_at_most(0)) as writer:
+            for batch in sorter.sorted_batches(0):
+                writer.put_many(batch.column("key"), batch.column("value"))
 
 
-def _writer(plan: LookupFilePlan, path: str, rows: int) -> Writer:
+def check_lookup_file(plan: LookupFilePlan, reader: Reader | None, memory: int) -> None:
+    """Read a columnar file, and compare its rows with its lookup file.
+
+    Args:
+        plan: says what the lookup file holds.
+        reader: of the lookup file; None: there is none, and the columnar file is only read.
+        memory: budget for rows in memory, in bytes.
+
+    Raises:
+        CorruptionError: the columnar file is damaged, or the lookup file is not of its rows.
+        StaleStoreError: the columnar file has been written again, or is gone.
+    """
+    if reader is None:
+        for _ in plan.encoded():
+            continue
+        return
+    count = 0
+    for batch in _records(plan, memory):
+        keys, values = batch.column("key"), batch.column("value").cast(pa.large_binary())
+        same = pc.fill_null(pc.equal(reader.lookup(keys), values), False)
+        if same.false_count:
+            key = keys[pc.index(same, False).as_py()].as_py()
+            expected = f"the row of {plan.source.uri} at the key {key.hex()}"
+            raise CorruptionError(reader.path, 0, expected, "none, or another one")
+        count += batch.num_rows
+    if count != len(reader):
+        expected = f"{count} records, as {plan.source.uri} has them"
+        raise CorruptionError(reader.path, 0, expected, f"{len(reader)} records")
+
+
+def _records(plan: LookupFilePlan, memory: int) -> Iterator[pa.RecordBatch]:
+    """Yield `key` and `value` of the rows that a lookup file has, in any order."""
+    if plan.build.keep == "error":
+        yield from plan.encoded()
+        return
+    # Of a key that comes twice, one row is left.
+    with RunSorter(plan.build.keep, memory=memory, folder=tempfile.gettempdir()) as sorter:
+        for batch in plan.encoded():
+            sorter.add(batch)
+        yield from sorter.sorted_batches(0)
+
+
+def _writer(build: BuildPlan, path: str, source: str, rows: int) -> Writer:
     return Writer(
         path,
         compression="none",
         expected_entries=rows or None,
-        key_schema=plan.build.key_schema.schema,
-        value_schema=plan.build.row_schema.schema,
-        source=plan.source.uri,
+        key_schema=build.key_schema.schema,
+        value_schema=build.row_schema.schema,
+        source=source,
     )
 
 

@@ -3,15 +3,97 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from lookupstore.columnar.file_lookup import FileLookup
 from lookupstore.hostcache.cache import Residency
-from lookupstore.hostcache.stats import Counts
-from lookupstore.keys.lookups import Lookups
+from lookupstore.hostcache.counts import Counts
+from lookupstore.store.local_files import LocalFiles, LocalLookups
 
 
-class ManyLookups(Lookups):
+@dataclass(frozen=True)
+class FilesInfo:
+    """A description of files that are looked up in, for people and programs.
+
+    Attributes:
+        path: of the files, or their URI without credentials.
+        id: identity of their rows, and of what is asked of them.
+        key: Arrow type of each key column, by name, in the order of the key.
+        values: Arrow type of each value column, by name.
+        num_rows: number of rows.
+        files: number of files.
+        bytes: size of all files.
+        lookup_files: number of those that have a lookup file on this host.
+        options: how they are looked up in.
+    """
+
+    path: str
+    id: str
+    key: Mapping[str, str]
+    values: Mapping[str, str]
+    num_rows: int
+    files: int
+    bytes: int
+    lookup_files: int
+    options: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the description as plain JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class FilesCheck:
+    """What `verify` has read of files that are looked up in, and found valid.
+
+    Attributes:
+        files: number of files.
+        num_rows: number of their rows.
+        bytes: size of all files.
+        lookup_files: number of lookup files, on this host or published, which have their rows.
+    """
+
+    files: int
+    num_rows: int
+    bytes: int
+    lookup_files: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as plain JSON values."""
+        return asdict(self)
+
+
+class AskedFiles(LocalFiles):
+    """The lookup files of the files that may have been asked.
+
+    Args:
+        asked: returns what answers from these.
+        residency: where lookup files of this host are.
+    """
+
+    def __init__(self, asked: Callable[[], Iterable[FileLookup]], residency: Residency) -> None:
+        self._asked = asked
+        self._residency = residency
+
+    def counts(self) -> Counts:
+        """Return what lookups of this process have read of lookup files, and fetched for them."""
+        return sum((lookup.counts() for lookup in self._asked()), Counts())
+
+    def share_room(self) -> None:
+        """Release lookup files if room for others is getting short on this host."""
+        if self._residency.is_getting_full:
+            for lookup in self._asked():
+                lookup.release()
+
+    def close(self) -> None:
+        """Close all files; a lookup opens them again."""
+        for lookup in self._asked():
+            lookup.close()
+
+
+class ManyLookups(LocalLookups):
     """The lookups of many files; equal ones have one `id`.
 
     Attributes:
@@ -19,32 +101,58 @@ class ManyLookups(Lookups):
     """
 
     id: str
+    _files: AskedFiles
     _residency: Residency
 
+    @property
     @abstractmethod
-    def _asked(self) -> Iterable[FileLookup]:
-        """Return what answers from the files that may have been asked."""
+    def num_files(self) -> int:
+        """Return the number of files."""
 
-    def counts(self) -> Counts:
-        """Return what lookups of this process have read of lookup files, and fetched for them."""
-        total = Counts()
-        for lookup in self._asked():
-            total += lookup.counts()
-        return total
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Return the size of all files."""
 
-    def share_room(self) -> None:
-        """Release lookup files if room for others is getting short on this host.
+    @abstractmethod
+    def _every(self) -> Iterable[FileLookup]:
+        """Return what answers from each file."""
 
-        The next call pins them again. Call it where files stay open and are seldom used.
+    @abstractmethod
+    def _options(self) -> dict[str, Any]:
+        """Return how the files are looked up in, as plain JSON values."""
+
+    def info(self) -> FilesInfo:
+        """Describe the files."""
+        made = self._residency.lookup_files
+        return FilesInfo(
+            path=self.path,
+            id=self.id,
+            key={field.name: str(field.type) for field in self.key_schema.schema},
+            values={field.name: str(field.type) for field in self.value_schema},
+            num_rows=self.num_rows,
+            files=self.num_files,
+            bytes=self.nbytes,
+            lookup_files=sum(made.has(lookup.plan.name) for lookup in self._every()),
+            options=self._options(),
+        )
+
+    def verify(self) -> FilesCheck:
+        """Read all files and their lookup files, and check that these have the rows of those.
+
+        No lookup file is made.
+
+        Raises:
+            CorruptionError: the first thing that is wrong.
+            StaleStoreError: a file is gone, or is another one by now.
+            OSError: a remote file could not be read.
         """
-        if self._residency.is_getting_full:
-            for lookup in self._asked():
-                lookup.release()
+        made = sum(lookup.verify() for lookup in self._every())
+        return FilesCheck(self.num_files, self.num_rows, self.nbytes, made)
 
     def close(self) -> None:
         """Close all files. Closing again does nothing; a lookup opens them again."""
-        for lookup in self._asked():
-            lookup.close()
+        self._files.close()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, type(self)) and self.id == other.id

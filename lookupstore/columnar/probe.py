@@ -84,7 +84,7 @@ class ParquetProbe:
             groups = [number for number in groups if not self._filtered_out(number, wanted)]
         return groups
 
-    def look_up(
+    def lookup(
         self, encoded: pa.Array, groups: Sequence[int]
     ) -> tuple[npt.NDArray[np.int64], pa.Array]:
         """Return which keys are in some row groups, and their rows as a lookup file has them.

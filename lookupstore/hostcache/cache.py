@@ -16,12 +16,10 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
-from types import TracebackType
 from typing import Any
 
-from lookupstore.errors import ClosedError, CorruptionError, DiskQuotaError
+from lookupstore.errors import CorruptionError, DiskQuotaError
 from lookupstore.hostcache.chunk_map import VERIFIED, WRONG, ChunkMap, chunks_of
 from lookupstore.hostcache.copy import WHOLE_ATTEMPTS, LocalCopy
 from lookupstore.hostcache.folder import (
@@ -33,12 +31,14 @@ from lookupstore.hostcache.folder import (
     flock,
     inode_of,
     map_of,
+    plain_of,
     remove,
     size_of,
     touch,
 )
 from lookupstore.hostcache.lookup_files import LookupFiles
 from lookupstore.hostcache.own_folder import NotOwnError, is_shared, open_own
+from lookupstore.hostcache.pinned_copy import PinnedCopy
 from lookupstore.hostcache.recode import plain_size, write_plain
 from lookupstore.quantities import Size
 from lookupstore.sst import Reader
@@ -46,151 +46,7 @@ from lookupstore.storage.local import file_hash
 from lookupstore.storage.naming import sync_folder
 from lookupstore.storage.remote_file import RemoteFile
 
-_PLAIN = "-plain"
-
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class FetchCounts:
-    """What this process has fetched for a copy.
-
-    Attributes:
-        bytes: that came.
-        requests: ranges that were asked for, each attempt counted.
-        retries: attempts after the first one of a range.
-    """
-
-    bytes: int
-    requests: int
-    retries: int
-
-
-def _fetched_with(copy: LocalCopy) -> FetchCounts:
-    remote = copy.remote
-    return FetchCounts(remote.nbytes_read, remote.requests, remote.retries)
-
-
-class PinnedCopy:
-    """A pinned local copy: it is not evicted before `close`.
-
-    Its bytes may still be coming: who reads it gives `fill` to its reader. A child of fork may use
-    it. The copy stays pinned while any reader of it is open.
-
-    Attributes:
-        path: of the local file.
-        uri: of the object, without credentials.
-        nbytes: size of both.
-        xxh64: hash of both.
-    """
-
-    def __init__(self, held: LocalCopy) -> None:
-        self.path: str = held.path
-        self.uri: str = held.name
-        self.nbytes: int = held.remote.nbytes
-        self.xxh64: str = held.xxh64
-        self._copy: LocalCopy | None = held
-        self._before = _fetched_with(held)
-        held.users.add(id(self))
-
-    def _pinned(self) -> LocalCopy:
-        if self._copy is None:
-            raise ClosedError(f"{self.uri}: the local copy was released")
-        return self._copy
-
-    @property
-    def fill(self) -> LocalCopy:
-        """Return what brings bytes before they are read, and again where they are wrong."""
-        return self._pinned()
-
-    @property
-    def complete(self) -> bool:
-        """Return whether all of it is here, and its hash is the right one."""
-        try:
-            return self._pinned().latest().complete
-        except CorruptionError:
-            return False
-
-    @property
-    def recoded(self) -> bool:
-        """Return whether it has the records of the file, but not its bytes."""
-        return self._pinned().recoded
-
-    @property
-    def outdated(self) -> bool:
-        """Return whether the next `pin` gives a recoded copy in place of this one."""
-        copy = self._pinned()
-        return not copy.recoded and os.path.exists(_plain_of(copy.path))
-
-    @property
-    def descriptors(self) -> int:
-        """Return how many descriptors it takes: of the file, its map, and the object."""
-        return 1 if self._pinned().chunks is None else 3
-
-    @property
-    def error(self) -> Exception | None:
-        """Return what ended the last download of this process, if it failed."""
-        try:
-            return self._pinned().latest().error
-        except CorruptionError as error:
-            return error
-
-    @property
-    def counts(self) -> FetchCounts:
-        """Return what this process has fetched for it since it was pinned."""
-        now, before = _fetched_with(self._pinned()), self._before
-        return FetchCounts(
-            now.bytes - before.bytes, now.requests - before.requests, now.retries - before.retries
-        )
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until all of it is here; return whether it is.
-
-        Args:
-            timeout: most seconds to wait; None: until it is here or has failed.
-
-        Raises:
-            CorruptionError: the object is not what the manifest says.
-            OSError: the object store does not give it, or the disk is full.
-        """
-        until = None if timeout is None else time.monotonic() + timeout
-        while not (copy := self._pinned().latest()).complete:
-            copy.download()
-            if copy.error is not None:
-                raise copy.error
-            if until is not None and time.monotonic() >= until:
-                return False
-            time.sleep(0.01)
-        return True
-
-    def discard(self) -> None:
-        """Remove a recoded copy that is damaged, so that the next `pin` begins with the object."""
-        self._pinned().discard()
-
-    def close(self) -> None:
-        """Release the copy; closing it again does nothing."""
-        copy, self._copy = self._copy, None
-        if copy is not None:
-            copy.users.discard(id(self))
-
-    def __del__(self) -> None:
-        if hasattr(self, "_copy"):
-            self.close()
-
-    def __enter__(self) -> PinnedCopy:
-        self._pinned()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"<PinnedCopy of {self.uri} in {self.path}>"
 
 
 class Residency:
@@ -361,7 +217,7 @@ class Residency:
             nbytes: size of the file.
             xxh64: XXH64 of the whole file, 16 hexadecimal digits.
         """
-        return os.path.exists(_plain_of(self._path(nbytes, xxh64)))
+        return os.path.exists(plain_of(self._path(nbytes, xxh64)))
 
     def pin_plain(
         self, filesystem: Any, path: str, *, nbytes: int, xxh64: str, uri: str
@@ -378,7 +234,7 @@ class Residency:
             return None
         remote = RemoteFile(filesystem, path, nbytes=nbytes, uri=uri)
         with self._host.locked():
-            copy = self._open(_plain_of(self._path(nbytes, xxh64)), remote, xxh64, recoded=True)
+            copy = self._open(plain_of(self._path(nbytes, xxh64)), remote, xxh64, recoded=True)
             if copy is None:
                 return None
             touch(copy.descriptor)
@@ -395,7 +251,7 @@ class Residency:
             xxh64: XXH64 of the whole file, 16 hexadecimal digits.
             store: that it is of, for logs.
         """
-        plain = _plain_of(self._path(nbytes, xxh64))
+        plain = plain_of(self._path(nbytes, xxh64))
         with _open_lock:
             running = _recoders.get(plain)
             if running is not None and running.is_alive():
@@ -539,7 +395,7 @@ class Residency:
                 raise FileNotFoundError(errno.ENOENT, "released meanwhile", path)
             return Reader(path, fill=copy)
 
-        if self._recode(_plain_of(path), opened, store):
+        if self._recode(plain_of(path), opened, store):
             with self._host.locked(), suppress(FileNotFoundError, NotOwnError):
                 descriptor = open_own(path)  # also if its users have released it meanwhile
                 try:
@@ -569,7 +425,7 @@ class Residency:
                 if os.path.exists(plain):
                     return False
                 with opened() as reader:
-                    needed = plain_size(reader.info)
+                    needed = plain_size(reader.info())
                     if needed is None:
                         return False
                     self.lookup_files.make_at(
@@ -624,7 +480,3 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
-
-
-def _plain_of(path: str) -> str:
-    return path.removesuffix(COPY) + _PLAIN + COPY

@@ -391,6 +391,11 @@ def map_of(path: str) -> str:
     return path.removesuffix(COPY) + MAP
 
 
+def plain_of(path: str) -> str:
+    """Return the path of the plain copy of a compressed one."""
+    return path.removesuffix(COPY) + "-plain" + COPY
+
+
 def size_of(path: str) -> int | None:
     with suppress(FileNotFoundError):
         return os.stat(path).st_size

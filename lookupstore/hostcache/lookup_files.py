@@ -97,6 +97,14 @@ class LookupFiles:
     def __init__(self, folder: HostFolder) -> None:
         self._folder = folder
 
+    def has(self, name: str) -> bool:
+        """Return whether this host has a lookup file.
+
+        Args:
+            name: that it was made under.
+        """
+        return os.path.exists(self._path(name))
+
     def pin(self, name: str) -> PinnedLookupFile | None:
         """Pin a lookup file of this host; None if there is none.
 

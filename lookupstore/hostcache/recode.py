@@ -64,7 +64,7 @@ def write_plain(source: Reader, path: str) -> None:
         CorruptionError: the source is damaged.
         OSError: the new file cannot be written.
     """
-    info = source.info
+    info = source.info()
     with Writer(
         path,
         compression="none",

@@ -8,16 +8,16 @@ written is logged once, and lost.
 from __future__ import annotations
 
 import logging
-import operator
 import os
 import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from lookupstore.hostcache.counts import NAMES, Counts, numbers
 from lookupstore.hostcache.own_folder import make_own_file, make_own_folder
 
 FILE_NAME = "stats.sqlite"
@@ -26,66 +26,6 @@ KEPT_SECONDS = 7 * 24 * 3600.0
 _WAIT_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Counts:
-    """Counts of what lookups did; those of tasks add up with `+`.
-
-    Attributes:
-        tasks: number of tasks.
-        rows: keys that were asked for, null ones among them.
-        hits: keys that were found.
-        filter_negatives: missing keys that a filter ruled out before any block was searched.
-        blocks_read: blocks that were read and checked because they were not ready in their process.
-        block_uses: keys that were looked for in a block.
-        bytes_fetched: bytes that came from remote storage.
-        range_requests: requests to remote storage for a part of a file.
-        retries: requests to remote storage that were tried again.
-        refreshes: how often tasks looked for a newer version of the store.
-        failed_refreshes: those that the storage did not answer, so that an older version was used.
-        seconds: time that tasks spent in lookups.
-    """
-
-    tasks: int = 0
-    rows: int = 0
-    hits: int = 0
-    filter_negatives: int = 0
-    blocks_read: int = 0
-    block_uses: int = 0
-    bytes_fetched: int = 0
-    range_requests: int = 0
-    retries: int = 0
-    refreshes: int = 0
-    failed_refreshes: int = 0
-    seconds: float = 0.0
-
-    @property
-    def misses(self) -> int:
-        """Return how many keys were not found."""
-        return self.rows - self.hits
-
-    @property
-    def cache_hit_rate(self) -> float | None:
-        """Return the share of block uses for which the block was ready; None: there were none.
-
-        A block that many keys need is read once, for the first of them. Keys that a filter rules
-        out, and null ones, use no block.
-
-        >>> Counts(blocks_read=2, block_uses=8).cache_hit_rate
-        0.75
-        """
-        return 1 - self.blocks_read / self.block_uses if self.block_uses else None
-
-    def __add__(self, other: Counts) -> Counts:
-        return Counts(*map(operator.add, _numbers(self), _numbers(other)))
-
-    def __sub__(self, other: Counts) -> Counts:
-        return Counts(*map(operator.sub, _numbers(self), _numbers(other)))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the counts as plain JSON values, misses and cache hit rate among them."""
-        return {**asdict(self), "misses": self.misses, "cache_hit_rate": self.cache_hit_rate}
 
 
 @dataclass(frozen=True)
@@ -114,14 +54,11 @@ class QueryStats:
         return {**{k: v for k, v in named.items() if k != "counts"}, **self.counts.to_json()}
 
 
-_COUNTS = [field.name for field in fields(Counts)]
-# What dataclasses.astuple gives, without its copies: counts are added for each batch of keys.
-_numbers = operator.attrgetter(*_COUNTS)
 _CREATE = (
     "CREATE TABLE IF NOT EXISTS task (ended REAL NOT NULL, application TEXT NOT NULL, "
     "query TEXT NOT NULL, store TEXT NOT NULL, version INTEGER NOT NULL)"
 )
-_COLUMNS = ["ended", "application", "query", "store", "version", *_COUNTS]
+_COLUMNS = ["ended", "application", "query", "store", "version", *NAMES]
 
 
 def add(
@@ -144,7 +81,7 @@ def add(
     """
     now = time.time()
     places = ", ".join("?" * len(_COLUMNS))
-    row = (now, application, query, store, version, *_numbers(counts))
+    row = (now, application, query, store, version, *numbers(counts))
     try:
         make_own_folder(os.fspath(folder))
         make_own_file(os.path.join(folder, FILE_NAME))
@@ -154,7 +91,7 @@ def add(
             table.execute("BEGIN IMMEDIATE")
             table.execute(_CREATE)
             # Programs of several versions may write here, each of which knows some of the counts.
-            for name in sorted(set(_COUNTS) - _columns(table)):
+            for name in sorted(set(NAMES) - _columns(table)):
                 table.execute(f"ALTER TABLE task ADD COLUMN {name} NUMERIC NOT NULL DEFAULT 0")
             table.execute(f"INSERT INTO task ({', '.join(_COLUMNS)}) VALUES ({places})", row)
             table.execute("DELETE FROM task WHERE ended < ?", (now - KEPT_SECONDS,))
@@ -190,7 +127,7 @@ def read(
             known = _columns(table)
             if not known:  # somebody is about to make the table
                 return []
-            summed = ", ".join(f"SUM({name})" if name in known else "0" for name in _COUNTS)
+            summed = ", ".join(f"SUM({name})" if name in known else "0" for name in NAMES)
             found = table.execute(
                 f"SELECT application, query, store, version, MAX(ended), {summed} FROM task "
                 "WHERE ?1 IS NULL OR store = ?1 "

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 import pyarrow as pa
 
 from lookupstore.keys.schema import KeySchema
+from lookupstore.keywords import keyword_only
 
 if TYPE_CHECKING:  # in typing since Python 3.11
     from typing_extensions import Self
@@ -17,8 +19,16 @@ if TYPE_CHECKING:  # in typing since Python 3.11
 D = TypeVar("D")
 
 
+class Described(Protocol):
+    """What `info` and `verify` return: a record with attributes of its own."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as plain JSON values."""
+        ...
+
+
 class Lookups(ABC):
-    """What answers which rows are at keys.
+    """Rows by key: for one key, for many, or in the order of the keys.
 
     Attributes:
         path: of what it looks keys up in: a folder, files or a URI, without credentials.
@@ -49,12 +59,31 @@ class Lookups(ABC):
         """
 
     @abstractmethod
+    def info(self) -> Described:
+        """Describe what is looked up in."""
+
+    @abstractmethod
+    def verify(self) -> Described:
+        """Read all of it and check it.
+
+        Raises:
+            CorruptionError: the first thing that is wrong.
+            StaleStoreError: a file is gone, or is another one by now.
+        """
+
+    @abstractmethod
     def close(self) -> None:
         """Close all files. Closing again does nothing."""
 
     @abstractmethod
-    def _rows_at(self, keys: Any, names: Sequence[str]) -> tuple[pa.BooleanArray, pa.Table]:
+    def _lookup(self, keys: Any, names: Sequence[str]) -> tuple[pa.BooleanArray, pa.Table]:
         """Return which of many keys are stored, and value columns of the row at each."""
+
+    @abstractmethod
+    def _scan(
+        self, names: Sequence[str], start: bytes | None, stop: bytes | None, reverse: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """Return the rows of a range of encoded keys: the key columns, then value columns."""
 
     def lookup(
         self, keys: Any, columns: Sequence[str] | None = None, *, found: bool | str = False
@@ -83,12 +112,102 @@ class Lookups(ABC):
             raise ValueError(
                 f"found={found!r}: there is a value column {mark!r}; give another name"
             )
-        present, table = self._rows_at(keys, names)
+        present, table = self._lookup(keys, names)
         if names:
             return table.append_column(mark, present) if found else table
         # An Arrow table knows its length by its columns, until the last one is deselected.
         table = pa.table({mark: present})
         return table if found else table.select([])
+
+    @keyword_only
+    def scan(
+        self,
+        *,
+        start: Any = None,
+        stop: Any = None,
+        prefix: Any = None,
+        starts_with: str | bytes | None = None,
+        columns: Sequence[str] | None = None,
+        reverse: bool = False,
+    ) -> pa.RecordBatchReader:
+        """Read rows in key order: the key columns, then the value columns.
+
+        Args:
+            start: first key, included; None is the beginning. A tuple may have the first fields of
+                the key only.
+            stop: stop before this key; None is the end.
+            prefix: only rows whose first key fields have these values: a tuple, or one value for
+                the first field.
+            starts_with: only rows whose key field after those of `prefix` (without `prefix`: the
+                first one) begins with this text or these bytes.
+            columns: value columns to read, in this order; None reads all.
+            reverse: from the greatest key to the least.
+
+        Raises:
+            TypeError: a key of a wrong type, a list where a key is wanted, or an argument without
+                its name.
+            KeyError: a value column that there is not.
+            ValueError: `prefix` or `starts_with` together with `start` or `stop`.
+            CorruptionError: the stored bytes are wrong (when they are reached).
+
+        Warns:
+            UserWarning: no key has the text or bytes at the end of `prefix`, but some begin with
+                them.
+
+        >>> import tempfile, lookupstore
+        >>> table = pa.table({"city": ["Bath", "Bath", "Bern"], "day": [1, 2, 1]})
+        >>> store = lookupstore.build(table, tempfile.mkdtemp(), key=["city", "day"])
+        >>> store.scan(prefix="Bath").read_all()["day"].to_pylist()
+        [1, 2]
+        >>> store.scan(starts_with="B", reverse=True).read_all()["city"].to_pylist()
+        ['Bern', 'Bath', 'Bath']
+        """
+        names = self._value_columns(columns)
+        key_schema = self.key_schema
+        bounds: tuple[bytes | None, bytes | None] | None = (None, None)
+        wider: tuple[bytes | None, bytes | None] | None = None
+        whole: tuple[Any, ...] = ()
+        if prefix is not None or starts_with is not None:
+            if start is not None or stop is not None:
+                raise ValueError(
+                    "start or stop is given with prefix or starts_with; give one or the other"
+                )
+            whole = () if prefix is None else key_schema.leading(prefix, "prefix")
+            bounds = key_schema.encode_prefix(whole, starts_with)
+            if starts_with is None and whole and isinstance(whole[-1], (str, bytes)):
+                wider = key_schema.encode_prefix(whole[:-1], whole[-1])
+        elif start is not None or stop is not None:
+            bounds = key_schema.encode_bounds(start, stop)
+        fields = [*key_schema.schema, *(self.value_schema.field(name) for name in names)]
+        schema = pa.schema(fields)
+        # No key can hold these values, so the range is empty.
+        low, high = (b"", b"") if bounds is None else bounds
+        batches = self._scan(names, low, high, reverse)
+        if wider is not None:
+            batches = self._hinted(batches, wider, whole)
+        return pa.RecordBatchReader.from_batches(schema, batches)
+
+    def _hinted(
+        self,
+        batches: Iterator[pa.RecordBatch],
+        wider: tuple[bytes | None, bytes | None],
+        prefix: tuple[Any, ...],
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a prefix; warn if there are none, but some begin with it."""
+        found = False
+        for batch in batches:
+            found = found or batch.num_rows > 0
+            yield batch
+        if found:
+            return
+        if any(batch.num_rows for batch in self._scan([], *wider, False)):
+            name = self.key[len(prefix) - 1]
+            before = f"prefix={prefix[:-1]!r}, " if prefix[:-1] else ""
+            warnings.warn(
+                f"{self.path}: no row has {name} = {prefix[-1]!r}, but some begin with it: prefix= "
+                f"takes whole values; for those give {before}starts_with={prefix[-1]!r}",
+                stacklevel=2,
+            )
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -102,6 +221,12 @@ class Lookups(ABC):
 
     def __len__(self) -> int:
         return self.num_rows
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the keys in key order, those of several fields as tuples."""
+        for batch in self.scan(columns=[]):
+            columns = [column.to_pylist() for column in batch.columns]
+            yield from columns[0] if len(columns) == 1 else zip(*columns, strict=True)
 
     @overload
     def get(
@@ -130,7 +255,7 @@ class Lookups(ABC):
         """
         names = self._value_columns(columns)
         encoded = self.key_schema.encode_one(key)
-        row = None if encoded is None else self._row_at(encoded, names)
+        row = None if encoded is None else self._get(encoded, names)
         return default if row is None else row
 
     def __getitem__(self, key: Any) -> dict[str, Any]:
@@ -148,10 +273,10 @@ class Lookups(ABC):
         """Return whether one key is there; `contains` answers for many."""
         return self.get(key, columns=()) is not None
 
-    def _row_at(self, encoded: bytes, names: Sequence[str]) -> dict[str, Any] | None:
+    def _get(self, encoded: bytes, names: Sequence[str]) -> dict[str, Any] | None:
         """Return value columns of the row at an encoded key, or None."""
         keys = self.key_schema.decode(pa.array([encoded], pa.large_binary()))
-        present, table = self._rows_at(keys, names)
+        present, table = self._lookup(keys, names)
         if not present[0].as_py():
             return None
         return {name: table.column(name)[0].as_py() for name in names}

@@ -154,7 +154,7 @@ class RowSchema:
         Args:
             length: number of rows.
             columns: names of the columns to decode, in this order; None for all.
-            find: gives the rows, such as `sst.Reader.answer` to many keys.
+            find: gives the rows, such as `sst.reader.lookup_into` does at many keys.
 
         Returns:
             Which rows were found; and the columns, exactly of the types of the schema, null where

@@ -6,7 +6,7 @@
     ...     writer.put(b"paris", b"2.1")
     >>> with Reader("cities.sst") as reader:
     ...     reader.get(b"paris")
-    ...     reader.get_many([b"paris", b"rome"]).to_pylist()
+    ...     reader.lookup([b"paris", b"rome"]).to_pylist()
     b'2.1'
     [b'2.1', None]
 

@@ -195,13 +195,13 @@ cdef class Lookup:
         self.check_file()
         return answer
 
-    def get_many(self, BinaryColumn keys not None):
+    def values(self, BinaryColumn keys not None):
         """Return a large_binary array: row i answers key i, null where it is missing."""
         values = Values(len(keys))
         self.answer(keys, values)
         return values.array()
 
-    def contains_many(self, BinaryColumn keys not None):
+    def contains(self, BinaryColumn keys not None):
         """Return a boolean array: row i tells whether key i is there."""
         found = Found(len(keys))
         self.answer(keys, found)

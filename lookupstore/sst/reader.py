@@ -1,4 +1,7 @@
-"""Read one sorted file: open, get, get_many, scan, verify."""
+"""Read one sorted file: open, get, lookup, scan, verify.
+
+The functions here are what the package itself asks of a reader, and users do not.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -43,11 +46,25 @@ shared_cache: BlockCache = BlockCache()
 SCAN_SCHEMA = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
 
 
+class Reads(NamedTuple):
+    """What the lookups of a reader have read.
+
+    Attributes:
+        filter_negatives: keys of batches that the filter has ruled out.
+        blocks_read: blocks that were read and checked.
+        block_uses: keys that were looked for in a block, read then or ready before.
+    """
+
+    filter_negatives: int
+    blocks_read: int
+    block_uses: int
+
+
 def hashed_keys(keys: Any) -> BinaryColumn:
-    """Return keys for `Reader.get_many` of several files, which then do not hash them again.
+    """Return keys for lookups in several files, which then do not hash them again.
 
     Args:
-        keys: as of `Reader.get_many`.
+        keys: as of `Reader.lookup`.
 
     >>> len(hashed_keys([b"1", b"2"]))
     2
@@ -263,7 +280,7 @@ class Reader:
             raise ClosedError(f"{self._path}: the reader is closed")
         return lookup.get(key, default)
 
-    def get_many(self, keys: Any) -> pa.Array:
+    def lookup(self, keys: Any) -> pa.Array:
         """Return the values of many keys.
 
         Args:
@@ -282,33 +299,16 @@ class Reader:
             >>> from lookupstore.sst import Writer
             >>> with Writer("n.sst") as writer:
             ...     writer.put_many([b"1", b"2"], [b"one", b"two"])
-            >>> Reader("n.sst").get_many([b"2", b"3"]).to_pylist()
+            >>> Reader("n.sst").lookup([b"2", b"3"]).to_pylist()
             [b'two', None]
         """
         if not isinstance(keys, BinaryColumn):
             keys = BinaryColumn(keys, "keys")
-        return self._search().get_many(keys)
+        return self._search().values(keys)
 
-    def answer(self, keys: Any, answers: Answers) -> None:
-        """Pass the values of many keys to `answers`, each where it lies, without a copy.
-
-        Args:
-            keys: as for `get_many`.
-            answers: takes as many, such as `lookupstore.rows.schema` does to make columns of them.
-
-        Raises:
-            ClosedError: the reader is closed.
-            CorruptionError: a block that would hold a key is damaged.
-            ValueError: `answers` has room for another number of keys.
-            Exception: what `answers` says of a value.
-        """
-        if not isinstance(keys, BinaryColumn):
-            keys = BinaryColumn(keys, "keys")
-        self._search().answer(keys, answers)
-
-    def contains_many(self, keys: Any) -> pa.Array:
+    def contains(self, keys: Any) -> pa.Array:
         """Return which of many keys are there, as a boolean array of length n."""
-        return self._search().contains_many(BinaryColumn(keys, "keys"))
+        return self._search().contains(BinaryColumn(keys, "keys"))
 
     @keyword_only
     def scan(
@@ -410,7 +410,6 @@ class Reader:
         assert count is not None
         return count
 
-    @property
     def info(self) -> Info:
         """Return what the file says of itself."""
         return self._info
@@ -419,21 +418,6 @@ class Reader:
     def path(self) -> str:
         """Return the absolute path of the file; of a copy that is filled, the name of `fill`."""
         return self._path
-
-    @property
-    def filter_negatives(self) -> int:
-        """Return how many keys of batches the filter has ruled out."""
-        return self._search().filter_negatives
-
-    @property
-    def blocks_read(self) -> int:
-        """Return how many blocks lookups have read and checked."""
-        return self._search().blocks_read
-
-    @property
-    def block_uses(self) -> int:
-        """Return how many keys lookups have looked for in a block, read then or ready before."""
-        return self._search().block_uses
 
     @property
     def cache(self) -> BlockCache:
@@ -490,6 +474,59 @@ class Reader:
         state = "closed " if self._file is None else ""
         count = "" if self._info.num_records is None else f" {self._info.num_records} records"
         return f"<{state}lookupstore.sst.Reader {self._path} {self._info.dialect}{count}>"
+
+
+def lookup_into(reader: Reader, keys: Any, answers: Answers) -> None:
+    """Pass the values of many keys to `answers`, each where it lies, without a copy.
+
+    Args:
+        reader: of the file.
+        keys: as for `Reader.lookup`.
+        answers: takes as many, such as `lookupstore.rows.schema` does to make columns of them.
+
+    Raises:
+        ClosedError: the reader is closed.
+        CorruptionError: a block that would hold a key is damaged.
+        ValueError: `answers` has room for another number of keys.
+        Exception: what `answers` says of a value.
+    """
+    if not isinstance(keys, BinaryColumn):
+        keys = BinaryColumn(keys, "keys")
+    reader._search().answer(keys, answers)
+
+
+def scan_after(
+    reader: Reader,
+    last: bytes | None,
+    *,
+    start: bytes | None = None,
+    stop: bytes | None = None,
+    reverse: bool = False,
+) -> Iterator[pa.RecordBatch]:
+    """Return what `Reader.scan` does, or the part of it that comes after a key.
+
+    Args:
+        reader: of the file.
+        last: key of the last record that the caller has; None: it has none.
+        start: first key wanted.
+        stop: stop before this key.
+        reverse: from the last record to the first.
+    """
+    if last is not None and reverse:
+        stop = last
+    elif last is not None:
+        start = last + b"\0"
+    return reader.scan(start=start, stop=stop, reverse=reverse)
+
+
+def reads_of(reader: Reader) -> Reads:
+    """Return what lookups have read with a reader.
+
+    Raises:
+        ClosedError: the reader is closed.
+    """
+    lookup = reader._search()
+    return Reads(lookup.filter_negatives, lookup.blocks_read, lookup.block_uses)
 
 
 def _reopen(path: str, order: str) -> Reader:

@@ -107,7 +107,7 @@ def check_block(file: StoredFile, index: Block, number: int, block: Block, repea
 def check_keys(file: StoredFile, lookup: Lookup, block: Block) -> None:
     """Check that a lookup finds every key of a block: filter, index and search agree."""
     keys, _ = block.to_arrow(0, len(block))
-    found = lookup.contains_many(BinaryColumn(keys)).true_count
+    found = lookup.contains(BinaryColumn(keys)).true_count
     if found != len(block):
         raise CorruptionError(
             file.path, block.offset, f"{len(block)} keys that a lookup finds", f"{found}"

@@ -82,7 +82,7 @@ class Writer:
         >>> with Writer("ages.sst") as writer:
         ...     writer.put(b"ada", b"36")
         ...     writer.put_many([b"alan", b"grace"], [b"41", b"85"])
-        >>> writer.info.num_records
+        >>> writer.info().num_records
         3
 
     Source: SortLookupStoreWriter of Apache Paimon; docs/format.md.
@@ -191,7 +191,6 @@ class Writer:
         """Return how many records have been put."""
         return self._num_records
 
-    @property
     def info(self) -> Info:
         """Return the description of the file; there is one after `close`."""
         if self._info is None:

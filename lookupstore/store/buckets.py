@@ -5,29 +5,34 @@ Keys are encoded and rows packed here; `store` knows what people call them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import NoReturn, TypeAlias
+from typing import NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
+from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.keys._codec import bucket_of, by_bucket
 from lookupstore.sorting.runs import BATCH_BYTES, RepeatedKeyError, merge
 from lookupstore.sst import Reader
-from lookupstore.sst._answers import Found
+from lookupstore.sst._answers import Answers, Found
 from lookupstore.sst._spread import Spread
-from lookupstore.sst.reader import hashed_keys
+from lookupstore.sst.reader import hashed_keys, lookup_into, scan_after
 from lookupstore.storage.location import Location
 from lookupstore.store.files import BucketFiles
 from lookupstore.store.manifest import DATA_FOLDER, Manifest
 
 #: Where some keys are in a call, ascending.
 Positions: TypeAlias = "npt.NDArray[np.uint32]"
+#: What passes the values of some keys to answers, each where it lies.
+LookupInto: TypeAlias = "Callable[[Answers], None]"
+
+A = TypeVar("A")
 
 _ROWS = "rows of the store's value columns"
 
@@ -46,7 +51,7 @@ class BucketReads:
         self._manifest = manifest
         self._files = files
 
-    def row(self, key: bytes, names: Sequence[str]) -> pa.RecordBatch | None:
+    def get(self, key: bytes, names: Sequence[str]) -> pa.RecordBatch | None:
         """Return columns of the row at an encoded key, or None.
 
         Raises:
@@ -56,7 +61,7 @@ class BucketReads:
         bucket = xxhash.xxh64_intdigest(key) % buckets if buckets > 1 else 0
         if bucket not in self._files:
             return None
-        row = self._files.ask(bucket, lambda reader: reader.get(key))
+        row = self._files.with_reader(bucket, lambda reader: reader.get(key))
         if row is None:
             return None
         try:
@@ -70,14 +75,15 @@ class BucketReads:
         Raises:
             CorruptionError: the stored bytes are wrong.
         """
-        if self._manifest.buckets == 1:
-            for bucket in self._files:
-                return self._files.ask(bucket, lambda reader: reader.contains_many(keys))
-        found = Found(len(keys))
-        self._spread(keys, values=False)[1].answer(found)
-        return found.array()
 
-    def look_up(
+        def found(lookup: LookupInto) -> pa.BooleanArray:
+            answers = Found(len(keys))
+            lookup(answers)
+            return answers.array()
+
+        return self._answered(keys, found, values=False)
+
+    def lookup(
         self, keys: pa.Array, names: Sequence[str]
     ) -> tuple[pa.BooleanArray, pa.RecordBatch]:
         """Return which of some encoded keys there are, and columns of the row at each.
@@ -85,29 +91,22 @@ class BucketReads:
         Raises:
             CorruptionError: the stored bytes are wrong.
         """
-        if self._manifest.buckets == 1:
-            for bucket in self._files:
-                return self._read(bucket, keys, names)
-        places, rows = self._spread(keys, values=True)
+        rows = self._manifest.row_schema
         try:
-            return self._manifest.row_schema.read(len(keys), names, rows.answer)
+            return self._answered(keys, lambda lookup: rows.read(len(keys), names, lookup))
         except FormatError as error:
-            for bucket, positions in places.items():
-                self._read(bucket, keys.take(pa.array(positions)), names)
-            self._corrupt(min(places), _ROWS, error)
+            self._raise_for_bucket(keys, names, error)
 
     def scan(
         self,
-        schema: pa.Schema,
         names: Sequence[str],
         start: bytes | None,
         stop: bytes | None,
         reverse: bool,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield rows of all buckets in key order.
+        """Yield rows of all buckets in key order: the key columns, then value columns.
 
         Args:
-            schema: the key columns, then those of `names`.
             names: value columns to read.
             start: first encoded key wanted; None is the beginning.
             stop: stop before this encoded key; None is the end.
@@ -116,9 +115,9 @@ class BucketReads:
         Raises:
             CorruptionError: the stored bytes are wrong, or a key is in two buckets.
         """
-
-        part = partial(_records, start, stop, reverse)
-        runs = [self._files.pieces(bucket, part) for bucket in self._files]
+        schema = self.schema(names)
+        records = partial(scan_after, start=start, stop=stop, reverse=reverse)
+        runs = [self._files.scan(bucket, records) for bucket in self._files]
         batches = runs[0] if len(runs) == 1 else merge(runs, "error", reverse=reverse)
         while True:
             try:
@@ -132,21 +131,37 @@ class BucketReads:
                 return
             yield self._decoded(batch, schema, names)
 
+    def bounds(self) -> dict[int, tuple[bytes, bytes]]:
+        """Return the least and the greatest encoded key of each bucket that has rows."""
+        return {
+            file.bucket: (bytes.fromhex(file.min_key), bytes.fromhex(file.max_key))
+            for file in self._manifest.files
+        }
+
     def scan_bucket(
         self,
         bucket: int,
         ranges: Sequence[tuple[bytes | None, bytes | None]],
-        schema: pa.Schema,
         names: Sequence[str],
     ) -> Iterator[pa.RecordBatch]:
-        """Yield rows of one bucket, range by range of encoded keys; see `scan`."""
+        """Yield rows of one bucket: the key columns, then value columns.
+
+        Args:
+            bucket: its number.
+            ranges: of encoded keys: the first one, and the one to stop before; None is no
+                bound. Rows come range by range, in key order in each.
+            names: value columns to read.
+
+        Raises:
+            CorruptionError: the stored bytes are wrong.
+        """
         if bucket not in self._files:
             return
-
+        schema = self.schema(names)
         held: list[pa.RecordBatch] = []
         size = 0
         parts = (
-            self._files.pieces(bucket, partial(_records, start, stop, False))
+            self._files.scan(bucket, partial(scan_after, start=start, stop=stop))
             for start, stop in ranges
         )
         for batch in chain.from_iterable(parts):
@@ -158,36 +173,60 @@ class BucketReads:
         if held:
             yield self._decoded(_one_batch(held), schema, names)
 
-    def _spread(self, keys: pa.Array, *, values: bool) -> tuple[dict[int, Positions], Spread]:
-        """Return which keys fall into each bucket that has a file, and what these answer."""
+    def schema(self, names: Sequence[str]) -> pa.Schema:
+        """Return the key columns, then some value columns."""
+        values = self._manifest.row_schema.schema
+        return pa.schema(
+            [*self._manifest.key_schema.schema, *(values.field(name) for name in names)]
+        )
+
+    def _answered(
+        self, keys: pa.Array, take: Callable[[LookupInto], A], *, values: bool = True
+    ) -> A:
+        """Return what `take` makes of the values at some keys, or of which there are.
+
+        It is given what passes them to `sst` answers, and called again if a copy was damaged.
+        """
+        if self._manifest.buckets == 1 and 0 in self._files:
+            # The answers of one file are in the order of the keys: there is nothing to spread.
+            return self._files.with_reader(
+                0, lambda reader: take(partial(lookup_into, reader, keys))
+            )
         hashed = hashed_keys(keys)
+        spread = Spread(len(keys), values)
+
+        def lookup(own: Positions, reader: Reader) -> None:
+            lookup_into(reader, hashed, spread.part(own))
+
+        places = self._places(hashed)
+        self._files.with_readers({bucket: partial(lookup, own) for bucket, own in places.items()})
+        return take(spread.answer)
+
+    def _places(self, keys: BinaryColumn | pa.Array) -> dict[int, Positions]:
+        """Return where the keys of each bucket are that has a file."""
         # A null key falls into some bucket, where no reader finds it.
-        positions, starts = by_bucket(hashed, self._manifest.buckets)
-        places = {
+        positions, starts = by_bucket(keys, self._manifest.buckets)
+        return {
             bucket: positions[starts[bucket] : starts[bucket + 1]]
             for bucket in self._files
             if starts[bucket] < starts[bucket + 1]
         }
-        rows = Spread(len(keys), values)
 
-        def ask(own: Positions, reader: Reader) -> None:
-            reader.answer(hashed, rows.part(own))
+    def _raise_for_bucket(
+        self, keys: pa.Array, names: Sequence[str], error: FormatError
+    ) -> NoReturn:
+        """Raise the error of rows that do not fit the schema, for the bucket that has them."""
+        places = self._places(keys)
+        for bucket, positions in places.items():
+            own = keys.take(pa.array(positions))
+            try:
+                self._files.with_reader(bucket, partial(self._check_rows, own, names))
+            except FormatError as found:
+                self._corrupt(bucket, _ROWS, found)
+        self._corrupt(min(places), _ROWS, error)
 
-        self._files.ask_each({bucket: partial(ask, own) for bucket, own in places.items()})
-        return places, rows
-
-    def _read(
-        self, bucket: int, keys: pa.Array, names: Sequence[str]
-    ) -> tuple[pa.BooleanArray, pa.RecordBatch]:
-        """Return which keys a bucket has, and columns of the row at each."""
-
-        def ask(reader: Reader) -> tuple[pa.BooleanArray, pa.RecordBatch]:
-            return self._manifest.row_schema.read(len(keys), names, partial(reader.answer, keys))
-
-        try:
-            return self._files.ask(bucket, ask)
-        except FormatError as error:
-            self._corrupt(bucket, _ROWS, error)
+    def _check_rows(self, keys: pa.Array, names: Sequence[str], reader: Reader) -> None:
+        self._manifest.row_schema.unpack(reader.lookup(keys), names)
 
     def _decoded(
         self, batch: pa.RecordBatch, schema: pa.Schema, names: Sequence[str]
@@ -207,17 +246,6 @@ class BucketReads:
     def _corrupt(self, bucket: int, expected: str, found: object) -> NoReturn:
         file = next(file for file in self._manifest.files if file.bucket == bucket)
         raise CorruptionError(self._location.show(file.name), 0, expected, found)
-
-
-def _records(
-    start: bytes | None, stop: bytes | None, reverse: bool, reader: Reader, last: bytes | None
-) -> Iterator[pa.RecordBatch]:
-    """Return the records of a range of keys, or those of it that come after a key."""
-    if last is None:
-        return reader.scan(start=start, stop=stop, reverse=reverse)
-    if reverse:
-        return reader.scan(start=start, stop=last, reverse=True)
-    return reader.scan(start=last + b"\0", stop=stop)
 
 
 def _one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

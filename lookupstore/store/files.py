@@ -1,4 +1,4 @@
-"""The data files of one version of a store, by bucket, and what is asked of them.
+"""The data files of one version of a store, by bucket, and their readers.
 
 Readers need a local file. For a local store the file is there already; of a remote one the host's
 `Residency` pins a local copy, which answers while it is still coming. Files of a local store are
@@ -34,14 +34,17 @@ from lookupstore.errors import (
     FormatError,
     LookupStoreError,
 )
-from lookupstore.hostcache.cache import PinnedCopy, Residency, warn_slow
+from lookupstore.hostcache.cache import Residency, warn_slow
+from lookupstore.hostcache.counts import Counts, read_with
 from lookupstore.hostcache.folder import with_room
+from lookupstore.hostcache.pinned_copy import PinnedCopy
 from lookupstore.hostcache.recode import Rent, plain_size
-from lookupstore.hostcache.stats import Counts
 from lookupstore.sst import Reader
 from lookupstore.sst.cache import BlockCache
+from lookupstore.sst.reader import reads_of
 from lookupstore.storage import descriptors
 from lookupstore.storage.location import Location
+from lookupstore.store.local_files import LocalFiles
 from lookupstore.store.manifest import DataFile, Manifest
 from lookupstore.store.version_files import gone_version_error, list_names, name_of
 
@@ -72,11 +75,11 @@ class _Open(descriptors.Holder):
 
     def counts(self) -> Counts:
         """Return what was read with the reader, and fetched since the copy was pinned."""
-        read = _read_with(self.reader) - self.before
-        return read if self.copy is None else read + _fetched(self.copy)
+        read = read_with(self.reader) - self.before
+        return read if self.copy is None else read + self.copy.counts
 
 
-class BucketFiles:
+class BucketFiles(LocalFiles):
     """The data files of a version, which are opened where needed.
 
     Args:
@@ -125,8 +128,10 @@ class BucketFiles:
     def __contains__(self, bucket: int) -> bool:
         return bucket in self._entries
 
-    def ask(self, bucket: int, question: Callable[[Reader], A]) -> A:
-        """Return what the reader of a bucket answers; the bucket must have a file.
+    def with_reader(self, bucket: int, use: Callable[[Reader], A]) -> A:
+        """Return what `use` returns of the reader of a bucket, which must have a file.
+
+        It is called again, with another reader, if a local copy turns out to be damaged.
 
         Raises:
             StaleStoreError: the file is gone, and so is the version.
@@ -137,41 +142,41 @@ class BucketFiles:
         try:
             opened = self._ready(bucket)
             try:
-                return question(opened.reader)
+                return use(opened.reader)
             except CorruptionError as error:
                 self._leave_damaged(bucket, opened, error)
-            return question(self._ready(bucket).reader)
+            return use(self._ready(bucket).reader)
         except FileNotFoundError:
             raise self._missing_error(bucket) from None
 
-    def ask_each(self, questions: Mapping[int, Callable[[Reader], A]]) -> dict[int, A]:
-        """Return what each bucket answers to its question; raises what `ask` raises.
+    def with_readers(self, uses: Mapping[int, Callable[[Reader], None]]) -> None:
+        """Call what is to use the reader of each bucket, as `with_reader` does.
 
-        What has to wait for an object store is asked in threads.
+        What has to wait for an object store is called in threads.
         """
-        cold = [bucket for bucket in questions if not self._is_here(bucket)]
-        answers: dict[int, A] = {}
+        cold = [bucket for bucket in uses if not self._is_here(bucket)]
+        waited: set[int] = set()
         if len(cold) > 1:
             pool = ThreadPoolExecutor(min(AT_ONCE, len(cold)), "lookupstore-buckets")
             try:
-                found = pool.map(lambda bucket: self.ask(bucket, questions[bucket]), cold)
-                answers = dict(zip(cold, found, strict=True))
+                for _ in pool.map(lambda bucket: self.with_reader(bucket, uses[bucket]), cold):
+                    continue
+                waited.update(cold)
             finally:
                 pool.shutdown(cancel_futures=True)
-        for bucket, question in questions.items():
-            if bucket not in answers:
-                answers[bucket] = self.ask(bucket, question)
-        return answers
+        for bucket, use in uses.items():
+            if bucket not in waited:
+                self.with_reader(bucket, use)
 
-    def pieces(
-        self, bucket: int, question: Callable[[Reader, bytes | None], Iterator[pa.RecordBatch]]
+    def scan(
+        self, bucket: int, records: Callable[[Reader, bytes | None], Iterator[pa.RecordBatch]]
     ) -> Iterator[pa.RecordBatch]:
-        """Yield what the reader of a bucket answers piece by piece; raises what `ask` raises.
+        """Yield records of a bucket batch by batch; raises what `with_reader` raises.
 
         Args:
             bucket: which must have a file.
-            question: gives records, keys first, from behind a key, or from the first one; it is
-                asked again where another reader goes on.
+            records: gives those of a reader, keys first, from behind a key, or from the first one;
+                it is called again where another reader goes on.
         """
         last: bytes | None = None
         try:
@@ -179,7 +184,7 @@ class BucketFiles:
                 opened: _Open | None = self._ready(bucket)
                 assert opened is not None
                 try:
-                    for piece in question(opened.reader, last):
+                    for piece in records(opened.reader, last):
                         last = piece.column(0)[-1].as_py()
                         if self._are_many:
                             break
@@ -325,15 +330,15 @@ class BucketFiles:
         except FileNotFoundError:
             raise self._missing_error(bucket) from None
         self._in_place[bucket] = reader
-        if plain_size(reader.info) is not None:
-            self._rents[bucket] = Rent(reader.info.data_blocks)
+        if plain_size(reader.info()) is not None:
+            self._rents[bucket] = Rent(reader.info().data_blocks)
 
     def _has_better(self, bucket: int, opened: _Open) -> bool:
         """Return whether there is a plain copy in place of what is open; begin one that pays."""
         if opened.copy is not None:
             return opened.copy.outdated
         rent = self._rents.get(bucket)
-        if rent is None or not rent.is_paid(paid := opened.reader.blocks_read):
+        if rent is None or not rent.is_paid(paid := reads_of(opened.reader).blocks_read):
             return False
         file = self._entries[bucket]
         try:
@@ -357,7 +362,7 @@ class BucketFiles:
             opened = self._open_plain(file) if file.bucket in self._rents else None
             if opened is None:
                 reader = self._in_place[file.bucket]
-                before = _read_with(reader)
+                before = read_with(reader)
                 opened = _Open(reader, None, False, file.bucket, weakref.ref(self), before)
             return opened
         recode = self._manifest.options.get("compression") != "none"
@@ -468,21 +473,6 @@ def wrong_size_error(path: str, file: DataFile, size: int) -> CorruptionError:
 def wrong_hash_error(path: str, file: DataFile, found: str) -> CorruptionError:
     """Return the error for a file whose bytes are not those that the manifest says."""
     return CorruptionError(path, 0, f"a file with XXH64 {file.xxh64}", found)
-
-
-def _read_with(reader: Reader) -> Counts:
-    return Counts(
-        filter_negatives=reader.filter_negatives,
-        blocks_read=reader.blocks_read,
-        block_uses=reader.block_uses,
-    )
-
-
-def _fetched(copy: PinnedCopy) -> Counts:
-    counts = copy.counts
-    return Counts(
-        bytes_fetched=counts.bytes, range_requests=counts.requests, retries=counts.retries
-    )
 
 
 def _checked(reader: Reader, file: DataFile) -> Reader:

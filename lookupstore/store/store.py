@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import os
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -14,17 +13,15 @@ import pyarrow as pa
 
 from lookupstore.errors import ClosedError, StaleStoreError
 from lookupstore.hostcache.cache import Residency
-from lookupstore.hostcache.stats import Counts
 from lookupstore.keys.arguments import encode_keys
-from lookupstore.keys.lookups import Lookups
 from lookupstore.keys.schema import KeySchema
-from lookupstore.keywords import keyword_only
 from lookupstore.quantities import Size, bytes_of
 from lookupstore.sst.cache import BlockCache
 from lookupstore.storage.location import Location
 from lookupstore.store.buckets import BucketReads
 from lookupstore.store.check import StoreCheck, check_store
 from lookupstore.store.files import BucketFiles
+from lookupstore.store.local_files import LocalLookups
 from lookupstore.store.manifest import Manifest
 from lookupstore.store.version_files import (
     LOOKS,
@@ -111,7 +108,7 @@ def open(
     return LookupStore(path, version=version, cache_bytes=cache_bytes)
 
 
-class LookupStore(Lookups):
+class LookupStore(LocalLookups):
     """Lookups in one version of a store, for one key or millions.
 
     Threads may share it. It stays on the version that it opened, even when a build replaces that;
@@ -131,6 +128,8 @@ class LookupStore(Lookups):
     >>> [row["id"] for row in store.scan(prefix="eu").read_all().to_pylist()]
     [1, 2]
     """
+
+    _files: BucketFiles
 
     def __init__(
         self,
@@ -203,17 +202,6 @@ class LookupStore(Lookups):
             return self
         return opened
 
-    def counts(self) -> Counts:
-        """Return what lookups of this process have read of the open files, and fetched for them."""
-        return self._files.counts()
-
-    def share_room(self) -> None:
-        """Release the local copies of the store if room for others is getting short.
-
-        The next call pins them again. Call it where a store stays open and is seldom used.
-        """
-        self._files.share_room()
-
     @property
     def id(self) -> str:
         """Return the identity of the store's content; every build makes a new one."""
@@ -234,24 +222,18 @@ class LookupStore(Lookups):
         """Return the number of keys."""
         return self._manifest.num_rows
 
-    def __iter__(self) -> Iterator[Any]:
-        """Yield the keys in key order, those of several fields as tuples."""
-        for batch in self.scan(columns=[]):
-            columns = [column.to_pylist() for column in batch.columns]
-            yield from columns[0] if len(columns) == 1 else zip(*columns, strict=True)
-
-    def _row_at(self, encoded: bytes, names: Sequence[str]) -> dict[str, Any] | None:
+    def _get(self, encoded: bytes, names: Sequence[str]) -> dict[str, Any] | None:
         self._check_open()
-        batch = self._buckets.row(encoded, names)
+        batch = self._buckets.get(encoded, names)
         if batch is None:
             return None
         columns = zip(batch.schema.names, batch.columns, strict=True)
         return {name: column[0].as_py() for name, column in columns}
 
-    def _rows_at(self, keys: Any, names: Sequence[str]) -> tuple[pa.BooleanArray, pa.Table]:
+    def _lookup(self, keys: Any, names: Sequence[str]) -> tuple[pa.BooleanArray, pa.Table]:
         self._check_open()
         encoded = encode_keys(keys, self._manifest.key_schema)
-        present, batch = self._buckets.look_up(encoded, names)
+        present, batch = self._buckets.lookup(encoded, names)
         return present, pa.Table.from_batches([batch])
 
     def contains(self, keys: Any) -> pa.BooleanArray:
@@ -265,142 +247,11 @@ class LookupStore(Lookups):
         self._check_open()
         return self._buckets.contains(encode_keys(keys, self._manifest.key_schema))
 
-    @keyword_only
-    def scan(
-        self,
-        *,
-        start: Any = None,
-        stop: Any = None,
-        prefix: Any = None,
-        starts_with: str | bytes | None = None,
-        columns: Sequence[str] | None = None,
-        reverse: bool = False,
-    ) -> pa.RecordBatchReader:
-        """Read rows in key order: the key columns, then the value columns.
-
-        Args:
-            start: first key, included; None is the beginning. A tuple may have the first fields of
-                the key only.
-            stop: stop before this key; None is the end.
-            prefix: only rows whose first key fields have these values: a tuple, or one value for
-                the first field.
-            starts_with: only rows whose key field after those of `prefix` (without `prefix`: the
-                first one) begins with this text or these bytes.
-            columns: value columns to read, in this order; None reads all.
-            reverse: from the greatest key to the least.
-
-        Raises:
-            TypeError: a key of a wrong type, a list where a key is wanted, or an argument without
-                its name.
-            KeyError: a value column that the store does not have.
-            ValueError: `prefix` or `starts_with` together with `start` or `stop`.
-            CorruptionError: the stored bytes are wrong (when they are reached).
-
-        Warns:
-            UserWarning: no key has the text or bytes at the end of `prefix`, but some begin with
-                them.
-
-        >>> import tempfile, lookupstore
-        >>> table = pa.table({"city": ["Bath", "Bath", "Bern"], "day": [1, 2, 1]})
-        >>> store = lookupstore.build(table, tempfile.mkdtemp(), key=["city", "day"])
-        >>> store.scan(prefix="Bath").read_all()["day"].to_pylist()
-        [1, 2]
-        >>> store.scan(starts_with="B", reverse=True).read_all()["city"].to_pylist()
-        ['Bern', 'Bath', 'Bath']
-        """
-        self._check_open()
-        names = self._value_columns(columns)
-        key_schema = self._manifest.key_schema
-        bounds: tuple[bytes | None, bytes | None] | None = (None, None)
-        wider: tuple[bytes | None, bytes | None] | None = None
-        whole: tuple[Any, ...] = ()
-        if prefix is not None or starts_with is not None:
-            if start is not None or stop is not None:
-                raise ValueError(
-                    "start or stop is given with prefix or starts_with; give one or the other"
-                )
-            whole = () if prefix is None else key_schema.leading(prefix, "prefix")
-            bounds = key_schema.encode_prefix(whole, starts_with)
-            if starts_with is None and whole and isinstance(whole[-1], (str, bytes)):
-                wider = key_schema.encode_prefix(whole[:-1], whole[-1])
-        elif start is not None or stop is not None:
-            bounds = key_schema.encode_bounds(start, stop)
-        fields = [*key_schema.schema, *(self.value_schema.field(name) for name in names)]
-        schema = pa.schema(fields)
-        # No key can hold these values, so the range is empty.
-        low, high = (b"", b"") if bounds is None else bounds
-        batches = self._buckets.scan(schema, names, low, high, reverse)
-        if wider is not None:
-            batches = self._hinted(batches, wider, whole)
-        return pa.RecordBatchReader.from_batches(schema, self._while_open(batches))
-
-    def _hinted(
-        self,
-        batches: Iterator[pa.RecordBatch],
-        wider: tuple[bytes | None, bytes | None],
-        prefix: tuple[Any, ...],
+    def _scan(
+        self, names: Sequence[str], start: bytes | None, stop: bytes | None, reverse: bool
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a prefix; warn if there are none, but some begin with it."""
-        found = False
-        for batch in batches:
-            found = found or batch.num_rows > 0
-            yield batch
-        if found:
-            return
-        schema = self.key_schema.schema
-        if any(batch.num_rows for batch in self._buckets.scan(schema, [], *wider, False)):
-            name = schema.names[len(prefix) - 1]
-            before = f"prefix={prefix[:-1]!r}, " if prefix[:-1] else ""
-            warnings.warn(
-                f"{self.path}: no row has {name} = {prefix[-1]!r}, but some begin with it: prefix= "
-                f"takes whole values; for those give {before}starts_with={prefix[-1]!r}",
-                stacklevel=2,
-            )
-
-    def bucket_bounds(self) -> dict[int, tuple[bytes, bytes]]:
-        """Return the least and the greatest encoded key of each bucket that has rows.
-
-        >>> import tempfile, lookupstore
-        >>> table = pa.table({"id": pa.array([1, 7], pa.uint8())})
-        >>> lookupstore.build(table, tempfile.mkdtemp(), key="id").bucket_bounds()
-        {0: (b'\\x01', b'\\x07')}
-        """
-        return {
-            file.bucket: (bytes.fromhex(file.min_key), bytes.fromhex(file.max_key))
-            for file in self._manifest.files
-        }
-
-    def scan_bucket(
-        self,
-        bucket: int,
-        ranges: Sequence[tuple[bytes | None, bytes | None]] = ((None, None),),
-        columns: Sequence[str] | None = None,
-    ) -> pa.RecordBatchReader:
-        """Read rows of one bucket: the key columns, then the value columns.
-
-        Args:
-            bucket: its number.
-            ranges: of encoded keys: the first one, and the one to stop before; None is no
-                bound. Rows come range by range, in key order in each.
-            columns: value columns to read, in this order; None reads all.
-
-        Raises:
-            KeyError: a value column that the store does not have.
-            CorruptionError: the stored bytes are wrong (when they are reached).
-
-        >>> import tempfile, lookupstore
-        >>> table = pa.table({"id": pa.array([1, 7, 9], pa.uint8())})
-        >>> store = lookupstore.build(table, tempfile.mkdtemp(), key="id")
-        >>> store.scan_bucket(0, [(b"\\x07", None)]).read_all()["id"].to_pylist()
-        [7, 9]
-        """
         self._check_open()
-        names = self._value_columns(columns)
-        schema = pa.schema(
-            [*self.key_schema.schema, *(self.value_schema.field(name) for name in names)]
-        )
-        batches = self._buckets.scan_bucket(bucket, ranges, schema, names)
-        return pa.RecordBatchReader.from_batches(schema, self._while_open(batches))
+        return self._while_open(self._buckets.scan(names, start, stop, reverse))
 
     def info(self) -> StoreInfo:
         """Describe the store."""
@@ -480,6 +331,11 @@ class LookupStore(Lookups):
             if batch is None:
                 return
             yield batch
+
+
+def buckets_of(store: LookupStore) -> BucketReads:
+    """Return the buckets of a store, for who reads one at a time."""
+    return store._buckets
 
 
 def _open_files(

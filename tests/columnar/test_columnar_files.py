@@ -25,6 +25,8 @@ from lookupstore.errors import CorruptionError, DiskQuotaError, StaleStoreError
 from lookupstore.hostcache import folder as host_folder
 from lookupstore.hostcache.cache import Residency
 from lookupstore.parquet.structs import BINARY, I32, I64, STRUCT, Struct
+from lookupstore.sst import Reader, Writer
+from lookupstore.store.local_files import files_of
 
 MAKING = "building a lookup file"
 
@@ -453,7 +455,7 @@ def test_a_quota_for_some_lookup_files_at_a_time(
     for _ in range(2):
         assert one.lookup([5, 50_005, 100_005])["v"].to_pylist() == [5, 50_005, 100_005]
         assert residency.used <= residency.quota
-    one.share_room()
+    files_of(one).share_room()
     assert two.lookup([5, 50_005, 100_005])["v"].to_pylist() == [5, 50_005, 100_005]
     two.prepare()
     monkeypatch.setattr(host_folder, "ROOM_WAIT", 0.2)
@@ -583,3 +585,160 @@ def test_a_list_of_paths(tmp_path: Path, residency: Residency) -> None:
     given = paths(tmp_path, ["c/x.parquet", "a"])
     files = ColumnarFiles(given, key="id", residency=residency)
     assert files.lookup([0, 1, 2])["v"].to_pylist() == [0, None, 2]
+
+
+def files_of_random_rows(folder: Path, rng: random.Random, *, again: bool) -> dict[int, list[Any]]:
+    """Write files whose key types differ; return by key the rows that have it, in order of files.
+
+    Args:
+        folder: of the files.
+        rng: gives the rows.
+        again: whether several files have a key.
+    """
+    rows: dict[int, list[Any]] = {}
+    keys = rng.sample(range(-400, 400), 300)
+    for number in range(5):
+        some = rng.sample(keys, 80) if again else keys[60 * number : 60 * number + 60]
+        kind = rng.choice([pa.int16(), pa.int32(), pa.int64()])
+        values = [None if rng.random() < 0.1 else f"{number}: {key}" for key in some]
+        columns = {"id": pa.array(some, kind), "v": pa.array(values, pa.string())}
+        if number % 2:
+            columns["w"] = pa.array([float(key) for key in some])
+        write(folder / f"{number}.parquet", pa.table(columns))
+        for key, value in zip(some, values, strict=True):
+            rows.setdefault(key, []).append(
+                {"id": key, "v": value, "w": float(key) if number % 2 else None}
+            )
+    return rows
+
+
+@pytest.mark.parametrize("rule", ["error", "first", "last"])
+def test_scans_in_the_order_of_keys(
+    tmp_path: Path, residency: Residency, rule: Any, seed: int
+) -> None:
+    rng = random.Random(seed)
+    rows = files_of_random_rows(tmp_path / "files", rng, again=rule != "error")
+    which = -1 if rule == "last" else 0
+    ordered = [rows[key][which] for key in sorted(rows)]
+    with ColumnarFiles(
+        tmp_path / "files", key="id", on_duplicate=rule, residency=residency
+    ) as files:
+        for _ in range(10):
+            low, high = sorted(rng.sample([None, *range(-450, 450)], 2), key=lambda v: v or 0)
+            inside = [
+                row
+                for row in ordered
+                if (low is None or row["id"] >= low) and (high is None or row["id"] < high)
+            ]
+            found = files.scan(start=low, stop=high).read_all().to_pylist()
+            assert found == inside, (low, high)
+            found = files.scan(start=low, stop=high, columns=["w"], reverse=True).read_all()
+            assert found.to_pylist() == [
+                {"id": row["id"], "w": row["w"]} for row in reversed(inside)
+            ]
+        assert list(files) == sorted(rows)
+        assert files.info().lookup_files == files.verify().lookup_files == 5
+
+
+def test_a_scan_meets_a_key_that_two_files_have(tmp_path: Path, residency: Residency) -> None:
+    for number in range(2):
+        write(tmp_path / f"{number}.parquet", pa.table({"id": [1, 2 + number, 9]}))
+    with (
+        ColumnarFiles(tmp_path / "*.parquet", key="id", residency=residency) as files,
+        pytest.raises(ValueError, match=r"the key id=1 is in .*0\.parquet and in .*1\.parquet"),
+    ):
+        files.scan().read_all()
+
+
+@pytest.mark.parametrize("mode", ["position", "value_and_position", "presence"])
+def test_a_scan_gives_the_columns_of_the_mode(
+    tmp_path: Path, residency: Residency, mode: Any
+) -> None:
+    path = tmp_path / "a.parquet"
+    write(path, pa.table({"id": [5, 3, 4], "v": ["five", "three", "four"]}))
+    with ColumnarFiles(str(path), key="id", mode=mode, residency=residency) as files:
+        found = files.scan().read_all()
+    assert found["id"].to_pylist() == [3, 4, 5]
+    if mode != "presence":
+        assert found["_pos"].to_pylist() == [1, 2, 0]
+        assert set(found["_file"].to_pylist()) == {str(path)}
+
+
+def test_a_scan_goes_on_with_a_new_file_where_one_is_damaged(
+    tmp_path: Path, residency: Residency, caplog: pytest.LogCaptureFixture
+) -> None:
+    count = 40_000
+    keys = list(range(count))
+    write(tmp_path / "a.parquet", pa.table({"id": keys, "v": [str(key) for key in keys]}))
+    with ColumnarFiles(tmp_path / "a.parquet", key="id", residency=residency) as files:
+        files.prepare()
+        made(caplog)
+        (path,) = Path(residency.folder).glob("*.sst")
+        found = files.scan()
+        first = found.read_next_batch()
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+        table = pa.Table.from_batches([first, *found])
+    assert table["id"].to_pylist() == keys
+    assert table["v"].to_pylist() == [str(key) for key in keys]
+    assert made(caplog) == ["a.parquet"]
+
+
+@pytest.mark.parametrize("rule", ["error", "last"])
+def test_verify_finds_what_is_wrong(tmp_path: Path, residency: Residency, rule: Any) -> None:
+    """A lookup file that is sound in itself, but of other rows; and damage of either file."""
+    path = tmp_path / "a.parquet"
+    given = [1, 2, 3, 3] if rule == "last" else [1, 2, 3]
+    write(path, pa.table({"id": given, "v": [10 * key for key in given]}))
+    with ColumnarFiles(
+        str(path), key="id", on_duplicate=rule, build="always", residency=residency
+    ) as files:
+        assert files.verify().to_json() == {
+            "files": 1, "num_rows": len(given), "bytes": path.stat().st_size, "lookup_files": 0,
+        }  # fmt: skip
+        files.prepare()
+        assert files.verify().lookup_files == 1
+        (copy,) = Path(residency.folder).glob("*.sst")
+        with Reader(copy) as reader:
+            records, info = list(reader.items()), reader.info()
+    right = copy.read_bytes()
+    others = {
+        "another row": [(key, value[:-1] + b"\xff") for key, value in records],
+        "a row less": records[:-1],
+        "a row more": [*records, (records[-1][0] + b"\x00", records[-1][1])],
+    }
+    for what, wrong in others.items():
+        with Writer(
+            copy, overwrite=True, compression="none", key_schema=info.key_schema,
+            value_schema=info.value_schema, source=info.source,
+        ) as writer:  # fmt: skip
+            for key, value in wrong:
+                writer.put(key, value)
+        with (
+            ColumnarFiles(str(path), key="id", on_duplicate=rule, residency=residency) as files,
+            pytest.raises(CorruptionError) as caught,
+        ):
+            files.verify()
+        assert caught.value.path == str(copy), what
+    for at in range(0, len(right), 7):
+        damaged = bytearray(right)
+        damaged[at] ^= 4
+        copy.write_bytes(damaged)
+        with ColumnarFiles(str(path), key="id", on_duplicate=rule, residency=residency) as files:
+            found = None
+            try:
+                found = files.verify().lookup_files
+            except CorruptionError as error:
+                wrong_path = error.path
+        # A file that cannot even be opened is made again by the next lookup.
+        assert found == 0 or wrong_path == str(copy), at
+    copy.write_bytes(right)
+    content = bytearray(path.read_bytes())
+    content[10] ^= 255
+    path.write_bytes(content)
+    with (
+        ColumnarFiles(str(path), key="id", on_duplicate=rule, residency=residency) as files,
+        pytest.raises(CorruptionError, match=r"a\.parquet"),
+    ):
+        files.verify()

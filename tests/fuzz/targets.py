@@ -135,8 +135,8 @@ def sorted_files(folder: Path) -> Input:
         uses: list[Callable[[], Any]] = [lambda: dump_text(layout(path, records=True))]
         if opened:
             reader = Reader(path)
-            uses += [lambda: reader.get(keys[3]), lambda: reader.get_many(keys), reader.verify]
-            uses += [lambda: list(reader.scan()), lambda: reader.contains_many(keys)]
+            uses += [lambda: reader.get(keys[3]), lambda: reader.lookup(keys), reader.verify]
+            uses += [lambda: list(reader.scan()), lambda: reader.contains(keys)]
             uses += [lambda: write_plain(reader, str(folder / "plain.sst"))]
         answered = _answers(uses)
         (folder / "plain.sst").unlink(missing_ok=True)

@@ -19,7 +19,7 @@ import lookupstore
 from lookupstore import LookupStore, columnar
 from lookupstore.hostcache import stats
 from lookupstore.hostcache.cache import Residency
-from lookupstore.hostcache.stats import Counts
+from lookupstore.hostcache.counts import Counts
 from lookupstore.sst import Reader, Writer
 
 ROWS = {key: f"right {key}" for key in range(500)}
@@ -92,7 +92,7 @@ KINDS = [remote_store, columnar_files]
 def wrong_copy(path: Path) -> None:
     """Write a good sorted file of the same size and wrong answers in the place of a copy."""
     with Reader(path) as reader:
-        info, records = reader.info, dict(reader.items())
+        info, records = reader.info(), dict(reader.items())
     wrong = {key: value.replace(b"right", b"wrong") for key, value in records.items()}
     assert wrong != records
     with Writer(

@@ -100,8 +100,17 @@ def test_keys_are_those_of_a_dict(
         has_key = None not in values and any(one[name] != "" for name in record_key)
         expected.append(wanted[values]["v"] if has_key and values in wanted else None)
     assert sum(one is not None for one in expected) > 10
+    ordered = sorted((*values, one["v"]) for values, one in wanted.items() if None not in values)
     for build in ("never", "auto", "always"):
         opened = TableLookup(tmp_path / "t", build=build, residency=residency)
+        assert opened.verify().num_rows == len(model)
+        for reverse in (False, True):
+            rows = opened.scan(columns=["v"], reverse=reverse).read_all().to_pylist()
+            assert [tuple(row.values()) for row in rows] == ordered[:: -1 if reverse else 1]
+        assert list(opened) == [row[0] if len(key) == 1 else row[:-1] for row in ordered]
+        first = rng.choice(ordered)[0]
+        rows = opened.scan(prefix=(first,)).read_all().to_pylist()
+        assert [row["v"] for row in rows] == [row[-1] for row in ordered if row[0] == first]
         assert opened.key == tuple(key)
         assert opened.num_rows == len(model)
         found = opened.lookup(given.select(list(given.column_names)), ["v"], found=True)
@@ -238,8 +247,10 @@ def test_a_key_in_two_partitions(tmp_path: Path, residency: Residency, everywher
         assert found["v"].to_pylist() == [1, 2, None, 3]
         return
     assert opened.lookup([2, 3]).to_pylist() == [{"day": "b", "v": 3}, {"day": None, "v": None}]
-    with pytest.raises(FormatError, match=r"key '1' is in .*give the partition columns 'day'"):
-        opened.lookup([2, 1])
+    for ask in (lambda: opened.lookup([2, 1]), lambda: opened.scan(start=2).read_all()):
+        with pytest.raises(FormatError, match=r"key '1' is in .*give the partition columns 'day'"):
+            ask()
+    assert not list(Path(residency.folder).glob("making/*")), "nothing is left of the sorted file"
 
 
 def test_keys_with_their_names(real_tables: Path) -> None:
@@ -275,6 +286,8 @@ def test_damage(tmp_path: Path, residency: Residency) -> None:
         assert caught.value.path.endswith(".parquet")
         with pytest.raises(CorruptionError, match="each record key once"):
             lookup(2, build)
+    with pytest.raises(CorruptionError, match=r"no record key of|each record key once"):
+        TableLookup(small.path, residency=residency).scan().read_all()
     assert lookup(3, "never") == ["c"]
     planned = TableLookup(small.path, residency=residency)
     for stat in stats:
@@ -282,6 +295,29 @@ def test_damage(tmp_path: Path, residency: Residency) -> None:
     fresh = pickle.loads(pickle.dumps(planned))
     with pytest.raises(StaleStoreError, match="deleted since the files were listed"):
         fresh.lookup([3])
+    with pytest.raises(StaleStoreError, match="deleted by a clean or a rollback"):
+        planned.scan().read_all()
+
+
+def test_scans_sort_a_table_once(tmp_path: Path, residency: Residency) -> None:
+    table = HudiTable.create(tmp_path / "t", pa.schema({"id": pa.int64()}), record_key=["id"])
+    table.insert(pa.table({"id": range(50)}))
+    opened = TableLookup(tmp_path / "t", residency=residency)
+    assert list(opened) == list(range(50))
+    (path,) = (Path(residency.folder) / name for name in made(residency))
+    written = path.stat().st_mtime_ns, path.stat().st_ino
+    assert [row["id"] for row in opened.scan(start=40).read_all().to_pylist()] == [*range(40, 50)]
+    assert (path.stat().st_ino, len(made(residency))) == (written[1], 1)
+    content = bytearray(path.read_bytes())
+    content[20] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(CorruptionError) as caught:
+        list(opened)
+    assert caught.value.path == str(path)
+    assert list(opened) == list(range(50)), "it was removed, and is made again"
+    table.insert(pa.table({"id": [50]}))
+    assert list(opened) == list(range(50))
+    assert list(TableLookup(tmp_path / "t", residency=residency)) == list(range(51))
 
 
 def test_bad_arguments(tmp_path: Path, real_tables: Path) -> None:

@@ -58,7 +58,7 @@ def test_a_block_is_no_larger_than_what_the_file_holds(tmp_path: Path) -> None:
     with Reader(path) as reader:
         for use in (
             lambda: reader.get(b"0001"),
-            lambda: reader.get_many([b"0001", b"0030"]),
+            lambda: reader.lookup([b"0001", b"0030"]),
             lambda: list(reader.scan()),
             reader.verify,
             lambda: write_plain(reader, str(tmp_path / "plain.sst")),
@@ -115,7 +115,7 @@ def test_numbers_in_properties(tmp_path: Path) -> None:
     with Writer(path, metadata={"x": bytes(64)}) as writer:
         writer.put(b"k", b"v")
     with Reader(path) as reader:
-        properties = pack_properties(reader.info)
+        properties = pack_properties(reader.info())
     assert unpack_properties(properties)["num_records"] == 1
     for wrong in (b"9" * 19, b"1" * 5000, b"-1", b"", "²".encode()):
         with pytest.raises(ValueError, match=r"property records is .*, not a number"):

@@ -134,7 +134,7 @@ def test_two_files_in_one_cache(tmp_path: Path) -> None:
     ]
     for _ in range(2):
         for reader, records in zip(readers, (RECORDS, others), strict=True):
-            assert reader.get_many([key for key, _ in records]).to_pylist() == [
+            assert reader.lookup([key for key, _ in records]).to_pylist() == [
                 value for _, value in records
             ]
 
@@ -165,7 +165,7 @@ def test_a_small_cache_evicts_and_answers(tmp_path: Path) -> None:
     reader = Reader(path, cache=cache)
     keys = [key for key, _ in RECORDS]
     for _ in range(2):
-        assert reader.get_many(keys).to_pylist() == [value for _, value in RECORDS]
+        assert reader.lookup(keys).to_pylist() == [value for _, value in RECORDS]
         assert 1000 < cache.nbytes <= 2500
 
 

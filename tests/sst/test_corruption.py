@@ -64,8 +64,8 @@ def examine(path: Path) -> dict[str, Outcome]:
     if not isinstance(reader, Reader):
         return {"open": reader}
     outcomes = {f"get {key!r}": attempt(lambda key=key: reader.get(key)) for key in ASKED}
-    outcomes["get_many"] = attempt(lambda: reader.get_many(ASKED).to_pylist())
-    outcomes["contains_many"] = attempt(lambda: reader.contains_many(ASKED).to_pylist())
+    outcomes["lookup"] = attempt(lambda: reader.lookup(ASKED).to_pylist())
+    outcomes["contains"] = attempt(lambda: reader.contains(ASKED).to_pylist())
     outcomes["items"] = attempt(lambda: list(reader.items()))
     outcomes["reverse"] = attempt(
         lambda: list(reader.items(start=b"k03", stop=b"k11", reverse=True))
@@ -84,9 +84,9 @@ def wrong(outcomes: dict[str, Outcome], may_hide: bool) -> list[str]:
     for call, outcome in outcomes.items():
         if failed(outcome) or call in ("open", "verify"):
             continue
-        if call in ("get_many", "contains_many"):
-            expected = [MODEL.get(key) if call == "get_many" else key in MODEL for key in ASKED]
-            hidden = None if call == "get_many" else False
+        if call in ("lookup", "contains"):
+            expected = [MODEL.get(key) if call == "lookup" else key in MODEL for key in ASKED]
+            hidden = None if call == "lookup" else False
             if any(
                 found != wanted and not (may_hide and found == hidden)
                 for found, wanted in zip(outcome, expected, strict=True)
@@ -203,11 +203,11 @@ def check_cut(reader: Reader, size: int) -> None:
     for key in ASKED:
         answer = attempt(lambda key=key: reader.get(key))
         assert failed(answer) or answer == MODEL.get(key)
-    answers = attempt(lambda: reader.get_many(ASKED).to_pylist())
+    answers = attempt(lambda: reader.lookup(ASKED).to_pylist())
     assert isinstance(answers, CorruptionError) or answers == [MODEL.get(key) for key in ASKED]
     scanned = attempt(lambda: list(reader.items()))
     assert isinstance(scanned, CorruptionError) or scanned == RECORDS
-    if size < reader.info.data_bytes - 5:
+    if size < reader.info().data_bytes - 5:
         assert isinstance(scanned, CorruptionError)
         assert reader.path in str(scanned)
 
@@ -364,7 +364,7 @@ def test_data_blocks(path: Path, dialect: Any, payload: bytes) -> None:
         return
     for key in (b"", b"a", b"aa", b"b"):
         attempt(lambda key=key: reader.get(key))
-        attempt(lambda key=key: reader.get_many([key, b"a", b"b"]))
+        attempt(lambda key=key: reader.lookup([key, b"a", b"b"]))
     attempt(lambda: list(reader.items()))
     attempt(lambda: list(reader.items(start=b"a", stop=b"b", reverse=True)))
     attempt(lambda: len(reader))
@@ -477,7 +477,7 @@ def test_payloads(path: Path, dialect: Any, codec: int, payload: bytes) -> None:
     if "open" not in outcomes:
         assert failed(outcomes["items"])
         assert failed(outcomes["len"]) or dialect is NATIVE  # whose properties say it
-        assert isinstance(outcomes["get_many"], (CorruptionError, FormatError))
+        assert isinstance(outcomes["lookup"], (CorruptionError, FormatError))
     outcomes = lie(path, craft(dialect, GOOD, records=RECORDS, index=(codec, payload)))
     assert failed(outcomes["open"])
 

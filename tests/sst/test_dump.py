@@ -334,7 +334,7 @@ def test_footers_of_both_dialects(dialect: str, tmp_path: Path) -> None:
         index.offset, index.size,
     )  # fmt: skip
     assert footer.fields["filter offset"] == filter.offset
-    info = Reader(path).info
+    info = Reader(path).info()
     assert footer.fields["filter size"] == info.filter_bytes
     assert len(found.index) == info.data_blocks
 

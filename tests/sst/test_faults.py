@@ -160,7 +160,7 @@ def test_a_lost_block_cannot_be_published(tmp_path: Path) -> None:
         with pytest.raises(ClosedError, match="aborted, or writing has failed; there is no file"):
             writer.close()
         with pytest.raises(ValueError, match="no file to describe"):
-            _ = writer.info
+            _ = writer.info()
     assert os.listdir(tmp_path) == []
 
 
@@ -260,7 +260,7 @@ def test_every_read_fails_once(tmp_path: Path, dialect: str) -> None:
         asked = [key for key, _ in RECORDS]
         for call in (
             lambda: reader.get(asked[-1]),
-            lambda: reader.get_many(asked),
+            lambda: reader.lookup(asked),
             lambda: list(reader.items()),
             lambda: len(reader),
             reader.verify,
@@ -271,7 +271,7 @@ def test_every_read_fails_once(tmp_path: Path, dialect: str) -> None:
                 if error.errno != errno.EIO:
                     raise
                 call()
-                assert reader.get_many(asked).to_pylist() == [value for _, value in RECORDS]
+                assert reader.lookup(asked).to_pylist() == [value for _, value in RECORDS]
                 assert list(reader.items()) == RECORDS
 
     with pytest.MonkeyPatch.context() as patch:

@@ -19,6 +19,7 @@ from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.sst import Reader
 from lookupstore.sst._answers import Values
 from lookupstore.sst.cache import BlockCache
+from lookupstore.sst.reader import lookup_into
 from lookupstore.sst.stored import AHEAD
 
 BLOCK = 500
@@ -86,7 +87,7 @@ def opened(copy: SparseCopy, capacity: int = 1 << 20) -> Reader:
 def test_open_asks_for_the_end_and_then_for_all_regions_at_once(copy: SparseCopy) -> None:
     reader = opened(copy)
     # A Paimon file does not say its least key: its first block does.
-    assert len(copy.calls) == (3 if reader.info.dialect == "paimon" else 2)
+    assert len(copy.calls) == (3 if reader.info().dialect == "paimon" else 2)
     assert reader.path == copy.name
     assert sum(copy.present) < len(copy.present) / 2
 
@@ -102,9 +103,9 @@ def test_random_access_is_that_of_a_dict(copy: SparseCopy, seed: int) -> None:
             case 0:
                 assert [reader.get(key) for key in some] == [MODEL.get(key) for key in some]
             case 1:
-                assert reader.get_many(some).to_pylist() == [MODEL.get(key) for key in some]
+                assert reader.lookup(some).to_pylist() == [MODEL.get(key) for key in some]
             case 2:
-                assert reader.contains_many(some).to_pylist() == [key in MODEL for key in some]
+                assert reader.contains(some).to_pylist() == [key in MODEL for key in some]
             case 3:
                 high = min(high, low[:4] + b"99")
                 within = [(key, MODEL[key]) for key in sorted(MODEL) if low <= key < high]
@@ -112,7 +113,7 @@ def test_random_access_is_that_of_a_dict(copy: SparseCopy, seed: int) -> None:
                 assert list(reader.items(start=low, stop=high, reverse=True)) == within[::-1]
             case 4:
                 values = Values(len(some))
-                reader.answer(some, values)
+                lookup_into(reader, some, values)
                 assert values.array().to_pylist() == [MODEL.get(key) for key in some]
     assert list(reader.items()) == RECORDS
     assert reader.verify().num_records == len(RECORDS)
@@ -124,12 +125,12 @@ def test_a_batch_asks_once_for_all_its_blocks(copy: SparseCopy, seed: int) -> No
     rng = random.Random(seed)
     keys = rng.sample(sorted(MODEL), 300)
     copy.calls.clear()
-    assert reader.get_many(keys).to_pylist() == [MODEL[key] for key in keys]
+    assert reader.lookup(keys).to_pylist() == [MODEL[key] for key in keys]
     (ranges,) = copy.calls
     assert len(ranges) > 50
     assert ranges == sorted(set(ranges))
     copy.calls.clear()
-    assert reader.get_many(keys).to_pylist() == [MODEL[key] for key in keys]
+    assert reader.lookup(keys).to_pylist() == [MODEL[key] for key in keys]
     assert copy.calls == []
 
 
@@ -143,7 +144,7 @@ def test_a_scan_asks_ahead(copy: SparseCopy) -> None:
         # The first block of a Paimon file is there since it was opened.
         assert [len(ranges) for ranges in fresh.calls] in ([AHEAD], [AHEAD - 1])
         blocks = 1 + sum(1 for _ in batches)
-        assert blocks == reader.info.data_blocks
+        assert blocks == reader.info().data_blocks
         assert blocks // AHEAD <= len(fresh.calls) <= -(-blocks // AHEAD)
 
 
@@ -159,9 +160,9 @@ def test_a_block_that_is_asked_for_is_not_asked_for_again(tmp_path: Path) -> Non
 
     reader = opened(Counting(source, tmp_path / "copy.sst"))
     keys = list(MODEL)
-    reader.get_many(keys)
+    reader.lookup(keys)
     asked = 0
-    reader.get_many(keys)
+    reader.lookup(keys)
     reader.get(keys[0])
     assert asked == 0
 
@@ -172,8 +173,8 @@ def test_damage_of_the_copy_is_repaired(copy: SparseCopy, seed: int) -> None:
     size = len(copy.right)
     source = copy.path.parent / "x.sst"
     whole = Reader(source)
-    if whole.info.dialect == "paimon":  # no checksum over its filter and footer
-        places = rng.sample(range(whole.info.data_bytes), 30)
+    if whole.info().dialect == "paimon":  # no checksum over its filter and footer
+        places = rng.sample(range(whole.info().data_bytes), 30)
     else:
         places = [*rng.sample(range(size), 30), size - 1, size - 30]
     for at in places:
@@ -183,7 +184,7 @@ def test_damage_of_the_copy_is_repaired(copy: SparseCopy, seed: int) -> None:
             damaged.right[:at] + bytes([damaged.right[at] ^ bit]) + damaged.right[at + 1 :]
         )
         reader = opened(damaged)
-        assert reader.get_many(list(MODEL)).to_pylist() == list(MODEL.values()), at
+        assert reader.lookup(list(MODEL)).to_pylist() == list(MODEL.values()), at
         assert len(damaged.repairs) == 1, at
         assert copy.path.read_bytes() == damaged.right
 
@@ -198,7 +199,7 @@ def test_damage_of_the_source_is_an_error_that_names_it(tmp_path: Path, seed: in
             copy.right[:at] + bytes([copy.right[at] ^ 1]) + copy.right[at + 1 :]
         )
         with pytest.raises((CorruptionError, FormatError), match=copy.name):
-            opened(copy).get_many(list(MODEL))
+            opened(copy).lookup(list(MODEL))
         assert len(copy.repairs) == 1, at
 
 
@@ -212,7 +213,7 @@ def test_a_fill_that_fails_fails_the_call_and_not_the_next_one(copy: SparseCopy)
 
     SparseCopy.__call__ = fail  # type: ignore[method-assign]
     try:
-        for attempt in (reader.get_many, reader.contains_many):
+        for attempt in (reader.lookup, reader.contains):
             with pytest.raises(TimeoutError):
                 attempt(keys)
         with pytest.raises(TimeoutError):
@@ -221,7 +222,7 @@ def test_a_fill_that_fails_fails_the_call_and_not_the_next_one(copy: SparseCopy)
             next(reader.scan())
     finally:
         SparseCopy.__call__ = call  # type: ignore[method-assign]
-    assert reader.get_many(keys).to_pylist() == list(MODEL.values())
+    assert reader.lookup(keys).to_pylist() == list(MODEL.values())
 
 
 def test_such_a_reader_is_not_pickled(copy: SparseCopy) -> None:
@@ -237,4 +238,4 @@ def test_a_map_that_cannot_be_made_reads_the_same(
 
     monkeypatch.setattr("lookupstore.sst.stored.FileMap", refuse)
     reader = opened(copy)
-    assert reader.get_many(list(MODEL)).to_pylist() == list(MODEL.values())
+    assert reader.lookup(list(MODEL)).to_pylist() == list(MODEL.values())

@@ -153,10 +153,10 @@ def use(path: Path, keys: list[bytes]) -> list[str]:
         return happened
     for key in keys[:: max(1, len(keys) // 6)]:
         call("get", lambda key=key: reader.get(key))
-    answers = call("get_many", lambda: reader.get_many(keys))
+    answers = call("lookup", lambda: reader.lookup(keys))
     if answers is not None:
         answers.validate(full=True)
-    call("contains_many", lambda: reader.contains_many(keys))
+    call("contains", lambda: reader.contains(keys))
     for batch in call("scan", lambda: list(reader.scan())) or []:
         batch.validate(full=True)
     call("reverse", lambda: list(reader.scan(start=keys[1], stop=keys[-2], reverse=True)))
@@ -164,7 +164,7 @@ def use(path: Path, keys: list[bytes]) -> list[str]:
     found = call("verify", lambda: reader.verify())
     if found is not None:  # a file that contradicts itself nowhere
         assert found.num_records == len(list(reader))
-        assert all(reader.contains_many(list(reader)).to_pylist())
+        assert all(reader.contains(list(reader)).to_pylist())
     assert all(names_the_file)
     return happened
 
@@ -204,4 +204,4 @@ def test_mutated_files(tmp_path: Path, dialect: str, codec: str, seed: int) -> N
     # The mutations get through to the decoders: some files open, and some of these fail then.
     assert seen["open: answered"] > rounds // 10
     assert seen["open: CorruptionError"] > 0
-    assert seen.get("get_many: CorruptionError", 0) + seen.get("verify: CorruptionError", 0) > 0
+    assert seen.get("lookup: CorruptionError", 0) + seen.get("verify: CorruptionError", 0) > 0

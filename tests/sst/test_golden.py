@@ -76,7 +76,7 @@ def test_read(entry: dict[str, Any]) -> None:
 
 @by_file(FILES)
 def test_look_up(entry: dict[str, Any]) -> None:
-    """Answer as Java does where keys repeat; there `get` and `get_many` must agree as well."""
+    """Answer as Java does where keys repeat; there `get` and `lookup` must agree as well."""
     reader = fresh(GOLDEN / entry["file"])
     if "java_lookup" in entry:
         answers = {
@@ -86,17 +86,17 @@ def test_look_up(entry: dict[str, Any]) -> None:
         answers = dict(pairs_of(entry))
     keys = list(answers)
     assert [reader.get(key) for key in keys] == list(answers.values())
-    assert reader.get_many(keys).to_pylist() == list(answers.values())
+    assert reader.lookup(keys).to_pylist() == list(answers.values())
     backwards = [key for key in reversed(keys) for _ in range(2)]
-    assert reader.get_many(backwards).to_pylist() == [answers[key] for key in backwards]
+    assert reader.lookup(backwards).to_pylist() == [answers[key] for key in backwards]
     # A batch of one key takes the same path as a batch of all.
-    assert [reader.get_many([key])[0].as_py() for key in keys[:50]] == list(answers.values())[:50]
+    assert [reader.lookup([key])[0].as_py() for key in keys[:50]] == list(answers.values())[:50]
 
     probes = [bytes.fromhex(one["k"]) for one in lines(GOLDEN / entry["probes"])]
     assert [reader.get(key) for key in probes] == [None] * len(probes)
-    assert reader.get_many(probes).null_count == len(probes)
-    assert reader.contains_many(probes).true_count == 0
-    assert all(reader.contains_many(keys).to_pylist())
+    assert reader.lookup(probes).null_count == len(probes)
+    assert reader.contains(probes).true_count == 0
+    assert all(reader.contains(keys).to_pylist())
 
 
 @by_file([entry for entry in FILES if "probe_bloom" in entry])
@@ -261,7 +261,7 @@ def test_btree(entry: dict[str, Any]) -> None:
     assert list(reader) == list(entries)
     keys = list(entries)[::-1]
     assert [row_ids(reader.get(key)) for key in keys] == [entries[key] for key in keys]
-    assert [row_ids(value) for value in reader.get_many(keys).to_pylist()] == [
+    assert [row_ids(value) for value in reader.lookup(keys).to_pylist()] == [
         entries[key] for key in keys
     ]
     assert info.min_key == bytes.fromhex(entry["first_key"])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.sst import Reader, Writer
-from lookupstore.sst.reader import hashed_keys
+from lookupstore.sst.reader import hashed_keys, reads_of
 
 KEYS = st.sets(st.binary(max_size=4), max_size=60)
 ASKED = st.lists(st.none() | st.binary(max_size=4), max_size=90)
@@ -37,8 +37,8 @@ def test_they_are_found_as_others_are(
                 writer.put(key, b"v" + key)
         with Reader(path) as reader:
             expected = [None if key not in stored else b"v" + key for key in keys.to_pylist()]
-            assert reader.get_many(hashed).to_pylist() == expected
-            assert reader.get_many(keys).to_pylist() == expected
+            assert reader.lookup(hashed).to_pylist() == expected
+            assert reader.lookup(keys).to_pylist() == expected
 
 
 def test_many_keys(tmp_path: Path) -> None:
@@ -49,9 +49,9 @@ def test_many_keys(tmp_path: Path) -> None:
     with Reader(tmp_path / "a.sst") as reader:
         hashed = hashed_keys(keys)
         hashed.hash()  # once more does nothing
-        assert reader.get_many(hashed).equals(reader.get_many(keys))
-        assert reader.get_many(hashed).null_count == 180_000
-        assert reader.filter_negatives > 400_000
+        assert reader.lookup(hashed).equals(reader.lookup(keys))
+        assert reader.lookup(hashed).null_count == 180_000
+        assert reads_of(reader).filter_negatives > 400_000
 
 
 def test_offsets_that_leave_the_data(tmp_path: Path) -> None:

@@ -276,8 +276,8 @@ def check_cut(reader: Reader, path: Path, records: list[tuple[bytes, bytes]], se
     calls: list[tuple[str, Callable[[], object], object]] = [
         *((f"get {key!r}", lambda key=key: reader.get(key), model[key]) for key in some),
         *((f"get {key!r}", lambda key=key: reader.get(key), None) for key in absent),
-        ("get_many", lambda: reader.get_many(asked).to_pylist(), [*map(model.get, asked)]),
-        ("contains_many", lambda: reader.contains_many(asked).to_pylist(),
+        ("lookup", lambda: reader.lookup(asked).to_pylist(), [*map(model.get, asked)]),
+        ("contains", lambda: reader.contains(asked).to_pylist(),
          [key in model for key in asked]),
         ("scan", lambda: list(reader.items()), records),
         ("range", lambda: list(reader.items(start=low, stop=high)), within),
@@ -294,7 +294,7 @@ def check_cut(reader: Reader, path: Path, records: list[tuple[bytes, bytes]], se
             assert found.path == str(path), name
             assert "file of" in found.expected, f"{name}: {found}"
             assert str(path.stat().st_size) in found.found, f"{name}: {found}"
-            assert str(reader.info.file_bytes) in found.expected, f"{name}: {found}"
+            assert str(reader.info().file_bytes) in found.expected, f"{name}: {found}"
         else:
             assert found == right, f"{name} after {refused} refusals"
     return len(calls) - refused
@@ -303,7 +303,7 @@ def check_cut(reader: Reader, path: Path, records: list[tuple[bytes, bytes]], se
 def warm(reader: Reader, records: list[tuple[bytes, bytes]]) -> None:
     """Make every block ready and touch every byte."""
     keys, values = zip(*records, strict=True)
-    assert reader.get_many(list(keys)).to_pylist() == list(values)
+    assert reader.lookup(list(keys)).to_pylist() == list(values)
     assert list(reader.items()) == records
 
 
@@ -345,7 +345,7 @@ def test_readers_of_a_file_that_is_cut(tmp_path: Path, kind: str, seed: int) -> 
 
 def test_the_mixed_file_has_both_kinds_of_blocks(tmp_path: Path) -> None:
     path = written(tmp_path / "x.sst", records_of("mixed"), block_size=BLOCK, **KINDS["mixed"])
-    codecs = fresh(path).info.codecs
+    codecs = fresh(path).info().codecs
     assert codecs is not None
     assert min(codecs["none"], codecs["zstd"]) >= 1
 
@@ -368,7 +368,7 @@ def test_an_answer_given_before_the_cut_stays(tmp_path: Path) -> None:
     path = written(tmp_path / "x.sst", RECORDS, block_size=BLOCK, compression="none")
     reader = fresh(path)
     keys = [key for key, _ in RECORDS]
-    answers, batches = reader.get_many(keys), list(reader.scan())
+    answers, batches = reader.lookup(keys), list(reader.scan())
     os.truncate(path, 0)
     assert answers.to_pylist() == [value for _, value in RECORDS]
     assert [key for batch in batches for key in batch.column("key").to_pylist()] == keys

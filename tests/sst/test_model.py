@@ -67,12 +67,12 @@ def check_lookups(reader: Reader, model: dict[bytes, bytes], asked: list[bytes |
     for kind in KINDS:
         keys = as_arrow(asked, kind, rng)
         wanted = [key for key in asked if key is not None] if kind == "list" else asked
-        answers = reader.get_many(keys)
+        answers = reader.lookup(keys)
         answers.validate(full=True)
         assert answers.type == pa.large_binary()
         assert answers.to_pylist() == [model.get(key) for key in wanted], kind  # type: ignore[arg-type]
         assert answers.null_count == sum(key not in model for key in wanted)
-        there = reader.contains_many(keys)
+        there = reader.contains(keys)
         there.validate(full=True)
         assert there.to_pylist() == [key in model for key in wanted], kind
 
@@ -83,8 +83,8 @@ def check_scans(reader: Reader, model: dict[bytes, bytes], bounds: list[bytes]) 
     assert list(reader) == [key for key, _ in everything]
     assert list(reader.items(reverse=True)) == everything[::-1]
     assert len(reader) == len(model)
-    assert reader.info.max_key == max(model, default=None)
-    assert reader.info.min_key == min(model, default=None)
+    assert reader.info().max_key == max(model, default=None)
+    assert reader.info().min_key == min(model, default=None)
     for batch in reader.scan():
         batch.validate(full=True)
         assert batch.schema == pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
@@ -133,7 +133,7 @@ def test_a_file_is_a_dict(
             else:
                 for key, value in ordered:
                     writer.put(key, value)
-        assert writer.info.num_records == len(records)
+        assert writer.info().num_records == len(records)
         reader = Reader(path, cache=BlockCache(capacity))
         near = [key + b"\0" for key in records] + [key[:-1] for key in records]
         asked = data.draw(
@@ -190,7 +190,7 @@ def test_integer_orders(
         expected = [b"%d" % n if n in numbers else None for n in asked]
         assert [reader.get(key(n)) for n in asked] == expected
         keys = pa.array([key(n) for n in asked], pa.binary(width))
-        assert reader.get_many(keys).to_pylist() == expected
+        assert reader.lookup(keys).to_pylist() == expected
         for low in asked[:3]:
             for high in asked[:3]:
                 found = [int(value) for _, value in reader.items(start=key(low), stop=key(high))]
@@ -257,9 +257,9 @@ def test_repeated_keys(
                 at, found = search([one[0] for one in blocks[number]], key)
                 answer = blocks[number][at][1] if found else None
             assert reader.get(key) == answer
-            assert reader.get_many([key, key]).to_pylist() == [answer, answer]
+            assert reader.lookup([key, key]).to_pylist() == [answer, answer]
         keys = [*counts, b"\0"] * 2
-        assert reader.get_many(keys).to_pylist() == [reader.get(key) for key in keys]
+        assert reader.lookup(keys).to_pylist() == [reader.get(key) for key in keys]
         reader.verify()
 
 
@@ -272,26 +272,26 @@ def test_fixed_size_keys_of_every_arrow_kind(tmp_path: Path) -> None:
     fixed = pa.array([b"xxxxx", *asked, None], pa.binary(5))
     for keys in (fixed.slice(1, len(asked)), fixed.slice(1), fixed.slice(3, 500)):
         wanted = [records.get(key) for key in keys.to_pylist()]
-        assert reader.get_many(keys).to_pylist() == wanted
+        assert reader.lookup(keys).to_pylist() == wanted
     texts = [key.decode() for key in asked]
     for kind in (pa.string(), pa.large_string(), pa.string_view()):
-        assert reader.get_many(pa.array(texts, kind)).to_pylist() == expected
-    assert reader.get_many(tuple(asked)).to_pylist() == expected
-    assert reader.get_many([bytearray(asked[0]), memoryview(asked[1])]).to_pylist() == expected[:2]
+        assert reader.lookup(pa.array(texts, kind)).to_pylist() == expected
+    assert reader.lookup(tuple(asked)).to_pylist() == expected
+    assert reader.lookup([bytearray(asked[0]), memoryview(asked[1])]).to_pylist() == expected[:2]
 
 
 def test_no_keys(tmp_path: Path) -> None:
     reader = fresh(written(tmp_path / "few.sst", [(b"a", b"1")]))
     for empty in ([], pa.array([], pa.binary()), pa.chunked_array([], pa.binary())):
-        assert reader.get_many(empty).to_pylist() == []
-        assert reader.contains_many(empty).to_pylist() == []
+        assert reader.lookup(empty).to_pylist() == []
+        assert reader.contains(empty).to_pylist() == []
     nulls = pa.array([None] * 9, pa.binary())
-    assert reader.get_many(nulls).to_pylist() == [None] * 9
-    assert reader.contains_many(nulls).to_pylist() == [False] * 9
+    assert reader.lookup(nulls).to_pylist() == [None] * 9
+    assert reader.contains(nulls).to_pylist() == [False] * 9
     # Arrow lets an empty array come without offsets.
     nothing = pa.py_buffer(b"")
     bare = pa.Array.from_buffers(pa.binary(), 0, [None, nothing, nothing])
-    assert reader.get_many(bare).to_pylist() == []
+    assert reader.lookup(bare).to_pylist() == []
 
 
 def test_more_decoded_bytes_than_one_call_holds(tmp_path: Path) -> None:
@@ -303,11 +303,11 @@ def test_more_decoded_bytes_than_one_call_holds(tmp_path: Path) -> None:
     reader = Reader(path, cache=BlockCache(0))
     assert sum(map(len, values.values())) > _batch.GROUP_BYTES
     asked = [*values, b"none", *values][::-1]
-    answers = reader.get_many(asked)
+    answers = reader.lookup(asked)
     assert len(answers) == len(asked)
     for key, answer in zip(asked, answers, strict=True):
         assert answer.as_py() == values.get(key)
-    assert reader.contains_many(asked).to_pylist() == [key in values for key in asked]
+    assert reader.contains(asked).to_pylist() == [key in values for key in asked]
 
 
 def test_long_answers_before_a_million_missing_ones(tmp_path: Path) -> None:
@@ -315,7 +315,7 @@ def test_long_answers_before_a_million_missing_ones(tmp_path: Path) -> None:
     value = bytes(1 << 16)
     path = written(tmp_path / "long.sst", [(b"a", value)], compression="none")
     asked = pa.array([b"a"] * 1024 + [b"b"] * 1_000_000)
-    answers = fresh(path).get_many(asked)
+    answers = fresh(path).lookup(asked)
     assert answers.null_count == 1_000_000
     assert all(answers[i].as_buffer() == pa.py_buffer(value) for i in range(0, 1024, 100))
     assert answers.buffers()[2].size == 1024 * len(value)
@@ -333,4 +333,4 @@ def test_a_large_batch_is_answered_in_the_order_of_the_request(tmp_path: Path) -
         rng.choice(known) if rng.random() < 0.7 else rng.randbytes(rng.randrange(20))
         for _ in range(40_000)
     ]
-    assert fresh(path).get_many(asked).to_pylist() == [model.get(key) for key in asked]
+    assert fresh(path).lookup(asked).to_pylist() == [model.get(key) for key in asked]

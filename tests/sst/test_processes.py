@@ -38,7 +38,7 @@ def right(reader: Reader) -> bool:
     rng = random.Random(os.getpid())
     some = rng.sample(ASKED, 100)
     return (
-        reader.get_many(ASKED).to_pylist() == ANSWERS
+        reader.lookup(ASKED).to_pylist() == ANSWERS
         and [reader.get(key) for key in some] == [MODEL.get(key) for key in some]
         and dict(reader.items()) == MODEL
         and len(reader) == len(MODEL)
@@ -152,8 +152,8 @@ def test_threads_share_a_reader(path: Path, seed: int) -> None:
         for _ in range(12):
             asked = rng.choices(ASKED, k=200)
             expected = [MODEL.get(key) for key in asked]
-            assert reader.get_many(asked).to_pylist() == expected
-            assert reader.contains_many(asked).to_pylist() == [key in MODEL for key in asked]
+            assert reader.lookup(asked).to_pylist() == expected
+            assert reader.contains(asked).to_pylist() == [key in MODEL for key in asked]
             assert [reader.get(key) for key in asked[:40]] == expected[:40]
             start = asked[0]
             batch = next(reader.scan(start=start), None)
@@ -172,7 +172,7 @@ def check_closing(reader: Reader) -> None:
         started.wait()
         for _ in range(10_000):
             try:
-                assert reader.get_many(ASKED[::100]).to_pylist() == ANSWERS[::100]
+                assert reader.lookup(ASKED[::100]).to_pylist() == ANSWERS[::100]
                 assert reader.get(ASKED[3]) == ANSWERS[3]
                 assert len(list(reader.items(start=b"01", stop=b"011"))) > 5
             except ClosedError as error:
@@ -201,7 +201,7 @@ def test_threads_open_the_same_file(path: Path) -> None:
         for _ in range(5):
             with Reader(path) as reader:
                 assert reader.get(b"00003") == MODEL[b"00003"]
-                assert reader.get_many(ASKED[:99]).to_pylist() == ANSWERS[:99]
+                assert reader.lookup(ASKED[:99]).to_pylist() == ANSWERS[:99]
 
     run_all([work] * 8)
 
@@ -216,8 +216,8 @@ def test_use_after_close(path: Path) -> None:
     reader.close()
     for call in (
         lambda: reader.get(b"00003"),
-        lambda: reader.get_many([b"00003"]),
-        lambda: reader.contains_many([]),
+        lambda: reader.lookup([b"00003"]),
+        lambda: reader.contains([]),
         reader.scan,
         lambda: list(reader.items()),
         lambda: list(reader),
@@ -227,7 +227,7 @@ def test_use_after_close(path: Path) -> None:
     ):
         with pytest.raises(ClosedError, match=r"shared\.sst: the reader is closed"):
             call()
-    assert reader.info.dialect in ("native", "paimon")
+    assert reader.info().dialect in ("native", "paimon")
     assert reader.path == str(path)
     assert repr(reader).startswith("<closed lookupstore.sst.Reader ")
 
@@ -250,7 +250,7 @@ def test_close_during_iteration(path: Path) -> None:
 
 def test_answers_outlive_reader_and_cache(path: Path) -> None:
     reader = fresh(path)
-    answers = reader.get_many(ASKED)
+    answers = reader.lookup(ASKED)
     batches = list(reader.scan())
     reader.close()
     reader.cache.resize(0)

@@ -17,6 +17,7 @@ from lookupstore.sst import Reader, Writer
 from lookupstore.sst._answers import Found, Values
 from lookupstore.sst._spread import Spread
 from lookupstore.sst.cache import BlockCache
+from lookupstore.sst.reader import lookup_into, reads_of
 
 FILES = 3
 
@@ -55,7 +56,7 @@ def which_of(readers: Sequence[Reader], keys: list[bytes | None]) -> list[bool]:
     rows = Spread(len(keys), values=False)
     for number, reader in enumerate(readers):
         places = np.flatnonzero(owners == number).astype(np.uint32)
-        reader.answer(pa.array(keys, pa.binary()), rows.part(places))
+        lookup_into(reader, pa.array(keys, pa.binary()), rows.part(places))
     found = Found(len(keys))
     rows.answer(found)
     answers: list[bool] = found.array().to_pylist()
@@ -68,7 +69,7 @@ def spread_over(readers: Sequence[Reader], keys: list[bytes | None]) -> list[byt
     rows = Spread(len(keys))
     for number, reader in enumerate(readers):
         places = np.flatnonzero(owners == number).astype(np.uint32)
-        reader.answer(pa.array(keys, pa.binary()), rows.part(places))
+        lookup_into(reader, pa.array(keys, pa.binary()), rows.part(places))
     answers = Values(len(keys))
     rows.answer(answers)
     found: list[bytes | None] = answers.array().to_pylist()
@@ -99,7 +100,7 @@ def test_answers_come_in_the_order_of_the_keys(
     if count > 1:  # keys that are no file's are asked first, so that the filter goes on being asked
         asked.sort(key=lambda key: key in model)
         assert spread_over(readers, asked) == [model.get(key) for key in asked]
-        assert all(reader.filter_negatives > 0 for reader in readers)
+        assert all(reads_of(reader).filter_negatives > 0 for reader in readers)
     for reader in readers:
         reader.close()
 
@@ -113,8 +114,8 @@ def test_a_file_is_asked_again_after_another_has_answered_part_of_it(tmp_path: P
     rows = Spread(len(stored))
     part = rows.part(np.arange(len(stored), dtype=np.uint32))
     with Reader(tmp_path / "good.sst") as good, Reader(tmp_path / "half.sst", cache=None) as half:
-        good.answer(list(stored), part)
-        half.answer(list(stored), rows.part(np.arange(len(stored), dtype=np.uint32)))
+        lookup_into(good, list(stored), part)
+        lookup_into(half, list(stored), rows.part(np.arange(len(stored), dtype=np.uint32)))
         answers = Values(len(stored))
         rows.answer(answers)
     assert answers.array().to_pylist() == [other.get(key) for key in stored]
@@ -129,7 +130,7 @@ def test_files_may_be_closed_before_all_have_answered(tmp_path: Path, seed: int)
         keys = rng.choices(list(model), k=2000)
         rows = Spread(len(keys))
         reader = Reader(path, fill=Fill(path) if kind == "copy" else None)
-        reader.answer(keys, rows.part(np.arange(len(keys), dtype=np.uint32)))
+        lookup_into(reader, keys, rows.part(np.arange(len(keys), dtype=np.uint32)))
         reader.close()
         path.unlink()
         answers = Values(len(keys))
@@ -142,7 +143,7 @@ def test_a_file_that_is_cut_before_all_have_answered(tmp_path: Path) -> None:
     model = write(path, 0, 50_000, compression="none")
     rows = Spread(len(model))
     with Reader(path) as reader:
-        reader.answer(list(model), rows.part(np.arange(len(model), dtype=np.uint32)))
+        lookup_into(reader, list(model), rows.part(np.arange(len(model), dtype=np.uint32)))
         os.truncate(path, path.stat().st_size // 2)
         with pytest.raises(CorruptionError, match=r"a\.sst.*found"):
             rows.answer(Values(len(model)))
@@ -163,7 +164,7 @@ def test_room_and_places_are_checked(tmp_path: Path) -> None:
         Reader(tmp_path / "a.sst") as reader,
         pytest.raises(ValueError, match="1 keys; give all 3 of the files"),
     ):
-        reader.answer([b"1"], part)
+        lookup_into(reader, [b"1"], part)
 
 
 @pytest.mark.parametrize("damaged", range(FILES))
@@ -195,4 +196,4 @@ def test_lookups_are_counted(tmp_path: Path) -> None:
         readers.append(Reader(path))
     keys: list[bytes | None] = [*model] * 2  # all of the last file
     assert spread_over(readers, keys) == [model[key] for key in keys if key]
-    assert [reader.block_uses for reader in readers] == [0, 0, len(keys)]
+    assert [reads_of(reader).block_uses for reader in readers] == [0, 0, len(keys)]

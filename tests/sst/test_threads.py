@@ -54,16 +54,16 @@ def get(reader: Reader, rng: random.Random) -> None:
         assert reader.get(key) == MODEL.get(key)
 
 
-def get_many(reader: Reader, rng: random.Random) -> None:
+def lookup(reader: Reader, rng: random.Random) -> None:
     keys = keys_of(rng)
-    answers = reader.get_many(pa.array(keys, pa.binary()))
+    answers = reader.lookup(pa.array(keys, pa.binary()))
     answers.validate(full=True)
     assert answers.to_pylist() == [MODEL.get(key) for key in keys]
 
 
-def contains_many(reader: Reader, rng: random.Random) -> None:
+def contains(reader: Reader, rng: random.Random) -> None:
     keys = keys_of(rng)
-    assert reader.contains_many(keys).to_pylist() == [key in MODEL for key in keys]
+    assert reader.contains(keys).to_pylist() == [key in MODEL for key in keys]
 
 
 def scan(reader: Reader, rng: random.Random) -> None:
@@ -77,13 +77,13 @@ def resize(reader: Reader, rng: random.Random) -> None:
     reader.cache.resize(rng.choice([0, 1, CAPACITY // 9, CAPACITY]))
 
 
-CALLS = [get, get_many, get_many, contains_many, scan, resize]
+CALLS = [get, lookup, lookup, contains, scan, resize]
 
 
 def work_on(readers: list[Reader], seed: int, number: int, end: float) -> None:
     """Call one after the other until the time is over and every block has come twice."""
     rng = random.Random(seed + number)
-    loads = 2 * readers[0].info.data_blocks
+    loads = 2 * readers[0].info().data_blocks
     while time.monotonic() < end or readers[0].cache.misses < loads:
         rng.choice(CALLS)(rng.choice(readers), rng)
 
@@ -116,7 +116,7 @@ def test_a_batch_whose_blocks_are_asked_to_go(path: Path, seed: int) -> None:
 
     def look() -> None:
         while time.monotonic() < end:
-            assert reader.get_many(keys).equals(right)
+            assert reader.lookup(keys).equals(right)
         done.set()
 
     def press() -> None:
@@ -171,7 +171,7 @@ def check_cut(path: Path, seed: int) -> None:
         while True:
             was_cut = cut.is_set()
             try:
-                rng.choice([get, get_many, contains_many, scan])(reader, rng)
+                rng.choice([get, lookup, contains, scan])(reader, rng)
             except CorruptionError as error:
                 errors.append(str(error))
                 return

@@ -166,7 +166,7 @@ def test_a_huge_record(tmp_path: Path, dialect: str) -> None:
     path = written(tmp_path / "huge.sst", records, dialect=dialect, block_size=4096)
     reader = fresh(path)
     assert list(reader.items()) == records
-    assert reader.get_many([b"c", b"b" * 70_000]).to_pylist() == [b"3", value]
+    assert reader.lookup([b"c", b"b" * 70_000]).to_pylist() == [b"3", value]
     assert reader.verify().data_blocks == 2
 
 
@@ -182,7 +182,7 @@ def test_an_empty_file(tmp_path: Path, dialect: str, entries: int | None) -> Non
     assert (info.min_key, info.max_key, info.codecs) == (None, None, {})
     assert (info.filter_bytes > 0) == (entries is not None)
     assert reader.get(b"") is None
-    assert reader.get_many([b"", b"a"]).to_pylist() == [None, None]
+    assert reader.lookup([b"", b"a"]).to_pylist() == [None, None]
     assert list(reader.scan()) == []
     assert list(reader.items(start=b"a", stop=b"b", reverse=True)) == []
 
@@ -199,12 +199,12 @@ def test_info_of_writer_and_reader_are_the_same(tmp_path: Path) -> None:
         metadata={"run": b"\x00\xff", "": b""},
     ) as writer:
         with pytest.raises(ValueError, match="has not been closed"):
-            _ = writer.info
+            _ = writer.info()
         writer.put_many([b"a", b"b"], [b"1", b"2"])
         assert writer.num_records == 2
-    assert writer.info == fresh(tmp_path / "i.sst").info
-    assert writer.info.key_schema == schema
-    json = writer.info.to_json()
+    assert writer.info() == fresh(tmp_path / "i.sst").info()
+    assert writer.info().key_schema == schema
+    json = writer.info().to_json()
     assert json["metadata"] == {"run": "00ff", "": ""}
     assert json["key_schema"][0] == {"name": "id", "type": "int64", "nullable": False}
 
@@ -304,7 +304,7 @@ def test_integer_keys(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="takes keys of 2 bytes"):
             fresh(path, "int16").get(bad)
         with pytest.raises(ValueError, match=r"keys\[1\] has \d+ bytes"):
-            fresh(path, "int16").get_many([b"\1\0", bad])
+            fresh(path, "int16").lookup([b"\1\0", bad])
         with pytest.raises(ValueError, match="takes keys of 2 bytes"):
             list(fresh(path, "int16").scan(start=bad))
         with pytest.raises(ValueError, match="takes keys of 2 bytes"):
@@ -319,7 +319,7 @@ def test_a_filter_does_not_hide_a_key_of_a_wrong_size(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="takes keys of 2 bytes"):
             reader.get(b"abc%d" % i)
         with pytest.raises(ValueError, match=r"keys\[1\] has \d bytes"):
-            reader.get_many([b"\1\0", b"abc%d" % i])
+            reader.lookup([b"\1\0", b"abc%d" % i])
 
 
 BAD_OPTIONS: list[tuple[dict[str, Any], str]] = [
@@ -381,7 +381,7 @@ def test_arrow_arrays_that_lie(tmp_path: Path) -> None:
     for wild in ((0, 99, 3), (0, -1, 3), (2, 1, 3), (0, 1 << 30, 6)):
         column = pa.Array.from_buffers(pa.binary(), 2, [None, offsets(*wild), data])
         with pytest.raises(ValueError, match="the Arrow offsets point outside their data buffer"):
-            good.get_many(column)
+            good.lookup(column)
         with (
             pytest.raises(ValueError, match="the Arrow offsets point outside their data buffer"),
             Writer(tmp_path / "w.sst") as writer,
@@ -444,7 +444,7 @@ def test_use_after_close(tmp_path: Path) -> None:
     ):
         with pytest.raises(ClosedError, match=r"x\.sst: the writer is closed"):
             call()
-    assert fresh(tmp_path / "x.sst").info.num_records == 1
+    assert fresh(tmp_path / "x.sst").info().num_records == 1
     aborted = Writer(tmp_path / "y.sst")
     aborted.abort()
     with pytest.raises(ClosedError, match="aborted, or writing has failed; there is no file"):
@@ -489,7 +489,7 @@ def test_two_writers_race(tmp_path: Path) -> None:
     assert fresh(path).get(b"a") == b"first"
     assert files_in(tmp_path) == ["x.sst"]
     with pytest.raises(ValueError, match="no file to describe"):
-        _ = second.info
+        _ = second.info()
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:

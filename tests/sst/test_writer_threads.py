@@ -97,7 +97,7 @@ def test_the_bytes_do_not_depend_on_the_threads(
         assert workers() == []
         files.append(path.read_bytes())
         info = fresh(path).verify()
-        assert (info.num_records, info.codecs) == (len(keys), writer.info.codecs)
+        assert (info.num_records, info.codecs) == (len(keys), writer.info().codecs)
     assert files[0] == files[1] == files[2]
 
 
@@ -196,7 +196,7 @@ def test_blocks_on_the_way_are_few(
         writer.put_many(keys, values)
         watcher.join()
     assert max(way for way, _ in held) <= most
-    assert held[-1][1] - held[0][1] <= most < writer.info.data_blocks  # it did wait
+    assert held[-1][1] - held[0][1] <= most < writer.info().data_blocks  # it did wait
     assert len(fresh(tmp_path / "x.sst")) == len(keys)
 
 

@@ -179,7 +179,7 @@ class BloomIndex:
         if len(keys) and self._prepared(check, tally):
             with tally.step("look up"):
                 hashed = candidates.hashed() if rows is None else None
-                found, positions, ruled_out = check.look_up(keys, hashed)
+                found, positions, ruled_out = check.lookup(keys, hashed)
             if not tested:
                 tested, positives = len(keys), len(keys) - ruled_out
             tally.add(files_looked_up=1)

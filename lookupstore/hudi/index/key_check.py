@@ -69,7 +69,7 @@ class KeyCheck:
             return False
         return True
 
-    def look_up(self, keys: pa.Array, hashed: BinaryColumn | None) -> tuple[Rows, Rows, int]:
+    def lookup(self, keys: pa.Array, hashed: BinaryColumn | None) -> tuple[Rows, Rows, int]:
         """Return which keys the file has, by its lookup file.
 
         Args:
@@ -86,7 +86,7 @@ class KeyCheck:
         """
         before = self._lookup.counts().filter_negatives
         # One field of text is, as a key, its own bytes.
-        rows, packed = self._lookup.look_up(keys, hashed)
+        rows, packed = self._lookup.lookup(keys, hashed)
         ruled_out = self._lookup.counts().filter_negatives - before
         try:
             places = self._plan.build.row_schema.unpack(packed, [POSITION]).column(0)

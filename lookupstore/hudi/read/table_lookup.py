@@ -22,7 +22,7 @@ import xxhash
 
 from lookupstore.columnar.file_lookup import FileLookup
 from lookupstore.columnar.lookup_file import plan_lookup_file
-from lookupstore.columnar.many_lookups import ManyLookups
+from lookupstore.columnar.many_lookups import AskedFiles, ManyLookups
 from lookupstore.columnar.open_lookups import OpenLookups
 from lookupstore.columnar.rent import BUILDS, Build
 from lookupstore.errors import CorruptionError, FormatError
@@ -31,11 +31,13 @@ from lookupstore.hudi.file_group.key_files import KeyFile, KnownFiles
 from lookupstore.hudi.file_group.key_ranges import KeyRanges
 from lookupstore.hudi.keys.key_generator import record_keys
 from lookupstore.hudi.meta_columns import RECORD_KEY
+from lookupstore.hudi.read.key_order import scan_by_key
 from lookupstore.hudi.read.lookup_plan import LookupPlan, partition_codes, plan_lookup
 from lookupstore.hudi.timeline.timeline import given_time
 from lookupstore.hudi.view import read_view
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.schema import KeySchema
+from lookupstore.sorting.runs import RepeatedKeyError
 from lookupstore.storage.location import Location
 
 Rows = npt.NDArray[np.int64]
@@ -104,9 +106,10 @@ class TableLookup(ManyLookups):
 
     def _start(self, plan: LookupPlan, residency: Residency | None) -> None:
         self._plan = plan
-        self._residency = Residency() if residency is None else residency
+        self._residency = residency = Residency() if residency is None else residency
         self._lookups: dict[int, FileLookup] = {}
         self._ranges: dict[int, KeyRanges] = {}
+        self._files = AskedFiles(self._asked, residency)
         self.path: str = plan.location.uri
         said = [
             *(file.path for file in plan.files),
@@ -142,9 +145,9 @@ class TableLookup(ManyLookups):
         """Return the size of all base files."""
         return sum(file.bytes for file in self._plan.files)
 
-    def _rows_at(self, keys: Any, names: Sequence[str]) -> tuple[pa.BooleanArray, pa.Table]:
+    def _lookup(self, keys: Any, names: Sequence[str]) -> tuple[pa.BooleanArray, pa.Table]:
         schema = self._plan.values
-        places, parts = self._found(keys)
+        places, parts = self._places(keys)
         missing = places < 0
         taken = pa.array(places, mask=missing)
         columns = [self._gathered(schema.field(name), parts).take(taken) for name in names]
@@ -155,9 +158,9 @@ class TableLookup(ManyLookups):
 
         Raises: what `lookup` does.
         """
-        return pa.array(self._found(keys)[0] >= 0)
+        return pa.array(self._places(keys)[0] >= 0)
 
-    def _found(self, keys: Any) -> tuple[Rows, list[tuple[int, pa.Array]]]:
+    def _places(self, keys: Any) -> tuple[Rows, list[tuple[int, pa.Array]]]:
         """Return where the answer to each key is among those of all files; -1: nowhere.
 
         The answers are the packed rows of each file, with its number.
@@ -247,7 +250,7 @@ class TableLookup(ManyLookups):
             if not len(rows):
                 continue
             try:
-                hits, packed = lookup.look_up(wanted)
+                hits, packed = lookup.lookup(wanted)
             except ValueError as error:  # what the base file must not have: a key twice
                 raise CorruptionError(file.shown, 0, "each record key once", error) from None
             if len(hits):
@@ -327,6 +330,32 @@ class TableLookup(ManyLookups):
 
     def _asked(self) -> Iterable[FileLookup]:
         return self._lookups.values()
+
+    def _every(self) -> Iterator[FileLookup]:
+        for number, file in enumerate(self._footers(range(self.num_files))):
+            yield self._lookup_of(number, file)
+
+    def _options(self) -> dict[str, Any]:
+        return {"everywhere": self._plan.everywhere, "build": self._plan.build}
+
+    def _scan(
+        self, names: Sequence[str], start: bytes | None, stop: bytes | None, reverse: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a range of encoded keys; see `key_order`."""
+        plan = self._plan
+        try:
+            yield from scan_by_key(
+                plan,
+                self.id,
+                self._residency,
+                names,
+                start=start,
+                stop=stop,
+                reverse=reverse,
+            )
+        except RepeatedKeyError as error:
+            self._places(plan.key.decode(pa.array([error.key], pa.large_binary())))
+            raise
 
     def __repr__(self) -> str:
         return f"<TableLookup {self.path}: {self.num_files} files, key {', '.join(self.key)}>"

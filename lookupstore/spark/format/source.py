@@ -27,7 +27,7 @@ from lookupstore.spark.format.filters import KeyRanges, before, push
 from lookupstore.spark.format.sink import StoreWriter
 from lookupstore.spark.options import SCANS_ARE_SEPARATE, given_names, given_number
 from lookupstore.spark.types import arrow_schema, spark_type, to_spark
-from lookupstore.store.store import LookupStore
+from lookupstore.store.store import LookupStore, buckets_of
 
 FORMAT = "lookupstore"
 READ_OPTIONS = (
@@ -123,7 +123,7 @@ class StoreReader(datasource.DataSourceReader):
     def partitions(self) -> Sequence[datasource.InputPartition]:
         """Return a partition for each bucket that can hold wanted keys."""
         with opened(self.scan.pinned) as store:
-            bounds = store.bucket_bounds()
+            bounds = buckets_of(store).bounds()
             buckets = store.info().buckets
         ranges = self.scan.ranges
         held = None
@@ -152,7 +152,7 @@ class StoreReader(datasource.DataSourceReader):
             return  # what Spark makes of no partitions
         scan = self.scan
         store = _kept(scan.pinned)
-        for batch in store.scan_bucket(partition.bucket, partition.ranges, scan.values):
+        for batch in buckets_of(store).scan_bucket(partition.bucket, partition.ranges, scan.values):
             columns = [to_spark(batch.column(f.name), f.type, f.name) for f in scan.schema]
             yield pa.RecordBatch.from_arrays(columns, schema=scan.schema)
 

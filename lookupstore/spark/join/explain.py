@@ -400,7 +400,7 @@ def _files(store: LookupStore) -> tuple[DataFile, ...]:
 
 def _plain_size(location: Location, file: DataFile) -> int:
     with Reader(location.resolve(file.name)[1]) as reader:
-        return plain_size(reader.info) or 0
+        return plain_size(reader.info()) or 0
 
 
 def _refresh(freshness: Freshness) -> str:

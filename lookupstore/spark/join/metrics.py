@@ -9,7 +9,7 @@ from pyspark.accumulators import AccumulatorParam
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from lookupstore.hostcache.stats import Counts
+from lookupstore.hostcache.counts import Counts
 
 
 class LookupMetrics:

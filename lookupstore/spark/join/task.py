@@ -14,11 +14,12 @@ from pyspark import TaskContext
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.errors import StaleStoreError
 from lookupstore.hostcache import stats
+from lookupstore.hostcache.counts import Counts
 from lookupstore.hostcache.folder import default_folder
-from lookupstore.hostcache.stats import Counts
 from lookupstore.keys.schema import KeySchema
 from lookupstore.spark.join.freshness import Chosen, Freshness
 from lookupstore.storage.location import Location
+from lookupstore.store.local_files import files_of
 from lookupstore.store.store import LookupStore
 
 if TYPE_CHECKING:  # joins with stores need nothing of Hudi
@@ -161,7 +162,7 @@ class Task:
         if isinstance(dimension, LookupStore):
             self._check_columns(dimension)
         self._dimension = dimension
-        self._before = dimension.counts()
+        self._before = files_of(dimension).counts()
 
     def _check_columns(self, store: LookupStore) -> None:
         lookup = self._lookup
@@ -176,7 +177,7 @@ class Task:
 
     def _settle_counts(self) -> None:
         if self._dimension is not None:
-            self._counts += self._dimension.counts() - self._before
+            self._counts += files_of(self._dimension).counts() - self._before
 
     def __enter__(self) -> Task:
         self._started = time.perf_counter()
@@ -198,7 +199,7 @@ class Task:
         if isinstance(dimension, LookupStore):
             version = dimension.version
         # A worker without a task must not keep the room that the task of another one needs.
-        dimension.share_room()
+        files_of(dimension).share_room()
         stats.add(default_folder(), application, query, dimension.path, version, self._counts)
 
 

@@ -106,7 +106,7 @@ class Lookups(ABC):
             StaleStoreError: a file is gone, or is another one by now.
             DiskQuotaError: what a lookup needs does not fit into the quota of the host.
         """
-        names = self._value_columns(columns)
+        names = value_columns(self, columns)
         mark = found if isinstance(found, str) else "found"
         if found and mark in names:
             raise ValueError(
@@ -162,7 +162,7 @@ class Lookups(ABC):
         >>> store.scan(starts_with="B", reverse=True).read_all()["city"].to_pylist()
         ['Bern', 'Bath', 'Bath']
         """
-        names = self._value_columns(columns)
+        names = value_columns(self, columns)
         key_schema = self.key_schema
         bounds: tuple[bytes | None, bytes | None] | None = (None, None)
         wider: tuple[bytes | None, bytes | None] | None = None
@@ -253,7 +253,7 @@ class Lookups(ABC):
                 not.
             CorruptionError: the stored bytes are wrong.
         """
-        names = self._value_columns(columns)
+        names = value_columns(self, columns)
         encoded = self.key_schema.encode_one(key)
         row = None if encoded is None else self._get(encoded, names)
         return default if row is None else row
@@ -292,21 +292,22 @@ class Lookups(ABC):
     ) -> None:
         self.close()
 
-    def _value_columns(self, columns: Sequence[str] | None) -> list[str]:
-        """Return the names of the value columns that are asked for.
 
-        Raises:
-            KeyError: one of them is not a value column.
-            ValueError: one of them is named twice.
-        """
-        known = list(self.value_schema.names)
-        if columns is None:
-            return known
-        names = [columns] if isinstance(columns, str) else list(columns)
-        for name in names:
-            if name not in known:
-                hint = " (it is a key column, not a value column)" if name in self.key else ""
-                raise KeyError(f"columns: no value column {name!r}{hint}; value columns: {known}")
-            if names.count(name) > 1:
-                raise ValueError(f"columns names {name!r} twice")
-        return names
+def value_columns(lookups: Lookups, columns: Sequence[str] | None) -> list[str]:
+    """Return the names of the value columns that are asked for; None asks for all.
+
+    Raises:
+        KeyError: one of them is not a value column.
+        ValueError: one of them is named twice.
+    """
+    known = list(lookups.value_schema.names)
+    if columns is None:
+        return known
+    names = [columns] if isinstance(columns, str) else list(columns)
+    for name in names:
+        if name not in known:
+            hint = " (it is a key column, not a value column)" if name in lookups.key else ""
+            raise KeyError(f"columns: no value column {name!r}{hint}; value columns: {known}")
+        if names.count(name) > 1:
+            raise ValueError(f"columns names {name!r} twice")
+    return names

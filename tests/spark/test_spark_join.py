@@ -576,7 +576,7 @@ def test_errors_when_planned(spark: SparkSession, small, tmp_path):
         (ValueError, r"facts and store both have the columns \['name'\]; give a prefix=",
          {"on": "id"}),
         (ValueError, "give another prefix=", {"on": "id", "columns": "found", "prefix": "id"[:0]}),
-        (KeyError, r"no value column 'nope'; it has \['name', 'found'\]",
+        (KeyError, r"no value column 'nope'; value columns: \['name', 'found'\]",
          {"on": "id", "columns": ["nope"]}),
         (ValueError, "columns names 'found' twice", {"on": "id", "columns": ["found", "found"]}),
         (ValueError, "how is 'outer'; give one of 'left', 'inner', 'semi', 'anti'",

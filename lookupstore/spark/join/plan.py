@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import BooleanType, StructField, StructType
 
 from lookupstore.columnar import ColumnarFiles
+from lookupstore.keys.lookups import value_columns
 from lookupstore.keys.schema import KeySchema
 from lookupstore.quantities import Duration, seconds_of
 from lookupstore.spark.join.freshness import Chosen, Freshness
@@ -122,7 +123,7 @@ def plan_join(
         kind = "inner"
     facts = df.schema
     keys = _key_columns(facts, store.key_schema, request.on)
-    names = () if kind in ("semi", "anti") else _value_names(store, request.columns)
+    names = () if kind in ("semi", "anti") else tuple(value_columns(store, request.columns))
     times = _takes_times(df.sparkSession)
     mapped = [spark_type(store.value_schema.field(name).type, name, times=times) for name in names]
     appended = [
@@ -323,17 +324,6 @@ def _check_kind(fact: StructField, field: pa.Field) -> None:
             f"on: the fact column {fact.name!r} is {fact.dataType.simpleString()}, the key column "
             f"{field.name!r} of the store is {field.type}; cast the fact column"
         ) from None
-
-
-def _value_names(store: Dimension, columns: Sequence[str] | None) -> tuple[str, ...]:
-    known = store.value_schema.names
-    names = known if columns is None else [columns] if isinstance(columns, str) else list(columns)
-    for name in names:
-        if name not in known:
-            raise KeyError(f"columns: the store has no value column {name!r}; it has {known}")
-        if names.count(name) > 1:
-            raise ValueError(f"columns names {name!r} twice")
-    return tuple(names)
 
 
 def _check_collisions(

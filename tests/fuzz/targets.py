@@ -27,11 +27,11 @@ from mutations import (
     changed_message,
     changed_struct,
 )
-from orc_files import message
 from pyarrow import orc
-from small_tables import SmallTable, row
-from sst_files import CODECS, DIALECTS, written
-from test_fuzz import Taken
+from support.hudi.small_tables import SmallTable, row
+from support.orc_files import message
+from support.sst_files import CODECS, DIALECTS, written
+from support.sst_parts import Taken
 
 import lookupstore
 from lookupstore import ColumnarFiles

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from kills import rows_of
-from small_tables import SmallTable, row
+from support.hudi.kills import rows_of
+from support.hudi.small_tables import SmallTable, row
 
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hudi import HudiTable, Instant, State, WriteOptions, options

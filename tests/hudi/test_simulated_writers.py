@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from simulated import simulate
+from support.hudi.simulated import simulate
 
 from lookupstore.hudi.locking.lock import TableLock
 from lookupstore.hudi.services import rollback

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import fs
-from remote import Remote
+from support.remote import Remote
 
 from lookupstore.errors import CorruptionError
 from lookupstore.hudi import HudiTable

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from footers import footer_in, with_footer
+from support.footers import footer_in, with_footer
 
 import lookupstore
 from lookupstore.columnar import ColumnarFiles

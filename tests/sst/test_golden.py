@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from sst_files import fresh, lets_pass
+from support.sst_files import fresh, lets_pass
 
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.sst import Writer

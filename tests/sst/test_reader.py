@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from sst_files import fresh, written
+from support.sst_files import fresh, written
 
 from lookupstore.sst import Reader
 from lookupstore.sst.reader import _after_prefix

@@ -16,7 +16,7 @@ import pytest
 import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
-from sst_files import DIALECTS, Stored, block, craft, cut, fresh, written
+from support.sst_files import DIALECTS, Stored, block, craft, cut, fresh, written
 
 from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.errors import ClosedError

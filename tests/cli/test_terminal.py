@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import lookupstore
-from lookupstore.cli.output import _rows_table
+from lookupstore.cli.output import rows_table
 from lookupstore.hostcache import stats
 from lookupstore.hostcache.stats import Counts
 
@@ -103,7 +103,7 @@ def test_tables_in_eighty_columns(tmp_path: Path) -> None:
 
 def test_a_table_that_fits_has_its_columns_beside_each_other() -> None:
     batch = pa.RecordBatch.from_pydict({"a" * 10: ["x" * 50], "b" * 10: [1]})
-    assert len(_rows_table(batch.schema, [batch], 27).columns) == 2
-    assert _rows_table(batch.schema, [batch], 27).show_header
-    assert not _rows_table(batch.schema, [batch], 26).show_header
-    assert _rows_table(batch.schema, [], 10).show_header
+    assert len(rows_table(batch.schema, [batch], 27).columns) == 2
+    assert rows_table(batch.schema, [batch], 27).show_header
+    assert not rows_table(batch.schema, [batch], 26).show_header
+    assert rows_table(batch.schema, [], 10).show_header

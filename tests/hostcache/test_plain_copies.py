@@ -9,6 +9,7 @@ import random
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +33,7 @@ def copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give this test a cache folder of its own."""
     folder = tmp_path / "copies"
     monkeypatch.setenv("LOOKUPSTORE_CACHE", str(folder))
-    monkeypatch.setattr(residency, "_slow", set())
+    monkeypatch.setattr(residency, "told_slow", set())
     return folder
 
 
@@ -229,7 +230,7 @@ def test_a_quota_without_room_is_said_once(
             for _ in range(5):
                 check(store, random.Random(seed))
             wait_until(lambda: "lookups stay slow" in caplog.text)
-    wait_until(lambda: not any(one.is_alive() for one in residency._recoders.values()))
+    wait_until(lambda: all(one.name != "lookupstore-recode" for one in threading.enumerate()))
     (told,) = [one.message for one in caplog.records if "stay slow" in one.message]
     assert told.startswith(f"{path}: lookups stay slow")
     assert "raise LOOKUPSTORE_CACHE_BYTES" in told

@@ -32,7 +32,7 @@ from support.object_store import SECRET, ObjectStore, Proxy, Request, has_server
 from lookupstore.errors import ClosedError, CorruptionError, DiskQuotaError, LookupStoreError
 from lookupstore.hostcache import chunk_map as chunks
 from lookupstore.hostcache import copy as local_copy
-from lookupstore.hostcache.cache import PinnedCopy, Residency, _open_copies
+from lookupstore.hostcache.cache import PinnedCopy, Residency, shared_copies
 from lookupstore.sst import Reader, Writer
 from lookupstore.sst.cache import BlockCache
 from lookupstore.storage import remote_file as remote
@@ -228,12 +228,12 @@ def test_small_gaps_are_read_and_kept(
 def test_a_download_stands_back_for_lookups(monkeypatch: pytest.MonkeyPatch) -> None:
     def seconds() -> float:
         started = time.monotonic()
-        local_copy._stand_back()
+        local_copy.stand_back()
         return time.monotonic() - started
 
     monkeypatch.setattr(local_copy, "COURTESY", 0.4)
     monkeypatch.setattr(local_copy, "PAUSE", 0.1)
-    with local_copy._lookups_wait():
+    with local_copy.lookups_wait():
         assert seconds() >= 0.39, "but it does not starve"
     assert 0.05 < seconds() < 0.39
     assert seconds() < 0.05
@@ -272,7 +272,7 @@ def test_a_copy_whose_file_is_being_closed_is_not_given_out(
 
 
 def open_copies(path: str) -> list[local_copy.LocalCopy]:
-    return [pinned for pinned in _open_copies.values() if pinned.path == path]
+    return [pinned for pinned in shared_copies.values() if pinned.path == path]
 
 
 def test_a_download_stops_when_nobody_uses_the_copy(residency: Residency, proxy: Proxy) -> None:

@@ -19,6 +19,7 @@ import lookupstore
 from lookupstore import LookupStore, columnar
 from lookupstore.hostcache import stats
 from lookupstore.hostcache.cache import Residency
+from lookupstore.hostcache.folder import HostFolder
 from lookupstore.hostcache.stats import Counts
 from lookupstore.sst import Reader, Writer
 
@@ -191,8 +192,9 @@ def test_files_of_another_user_are_evicted_and_no_error(
     planted.write_bytes(bytes(77))
     give_away(planted, "told", monkeypatch)
     (folder / f"{'1' * 16}-77.sst").symlink_to(tmp_path / "nothing")
-    with residency._host.locked():
-        residency._host.evict(1 << 30)
+    host = HostFolder(str(folder), residency.quota)
+    with host.locked():
+        host.evict(1 << 30)
     assert not list(folder.rglob("*.sst"))
 
 

@@ -140,7 +140,7 @@ def check_texts(uri: str) -> None:
 
 @pytest.fixture
 def no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(uris, "_arrow_opens", refused, raising=False)
+    monkeypatch.setattr(uris, "arrow_opens", refused, raising=False)
     monkeypatch.chdir(tmp_path)
 
 
@@ -223,7 +223,7 @@ def test_what_is_shown_stays_in_messages() -> None:
 @given(secret_uris())
 def test_random_uris_leave_no_secret_in_any_text(uri: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(uris, "_arrow_opens", refused, raising=False)
+        patch.setattr(uris, "arrow_opens", refused, raising=False)
         check_texts(uri)
 
 
@@ -329,7 +329,7 @@ def test_azure_with_credentials_is_left_to_pyarrow(
 ) -> None:
     without_azure(monkeypatch, tmp_path)
     asked: list[Any] = []
-    monkeypatch.setattr(uris, "_arrow_opens", lambda uri: asked.append(uri) or (None, "x"))
+    monkeypatch.setattr(uris, "arrow_opens", lambda uri: asked.append(uri) or (None, "x"))
     uri = "abfs://box@account.dfs.core.windows.net/x"
     with pytest.raises(ValueError, match="no credentials for Azure"):
         open_uri(uri)

@@ -73,7 +73,7 @@ def no_overwrite_check(patch: pytest.MonkeyPatch) -> None:
 
 
 def wrong_rollback_order(patch: pytest.MonkeyPatch) -> None:
-    real = rollback._finish
+    real = rollback.finish
 
     def finish(view: TableView, one: Instant, plan: RollbackPlan, lock: TableLock) -> Instant:
         target = plan.instant_to_rollback

@@ -207,6 +207,6 @@ def test_lists_of_one_kind_are_encoded_in_one_batch(kind, values, monkeypatch):
     def slow(*_):
         raise AssertionError("encoded one by one")
 
-    monkeypatch.setattr(key_arguments, "_encode_each", slow)
+    monkeypatch.setattr(key_arguments, "encode_each", slow)
     for form, asked in forms(values, "k"):
         assert encode_keys(asked, schema).to_pylist() == want, form

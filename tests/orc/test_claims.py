@@ -513,7 +513,7 @@ def test_good_files_are_read_as_arrow_reads_them(monkeypatch: pytest.MonkeyPatch
             assert one.nbytes <= said + nulls
         if len(table):
             with monkeypatch.context() as patch:
-                patch.setattr(limits, "_ROWS", min(100 * found.row, sum(found.groups) - 1))
+                patch.setattr(limits, "BYTES_AT_ONCE", min(100 * found.row, sum(found.groups) - 1))
                 few = list(read_file(pa.BufferReader(data), "orc", names, "f"))
             assert max(map(len, few)) <= 100
             assert pa.Table.from_batches(few).select(names).equals(wanted.select(names))

@@ -297,8 +297,8 @@ assert table.scan(columns=["id"]).num_rows == 2
 
 
 def test_the_demo_finds_its_data_in_its_extra(tmp_path: Path) -> None:
-    code = "from pathlib import Path\nfrom lookupstore.demo import _Show, find_data\n"
-    code += "print(find_data(Path('data'), _Show()))"
+    code = "from pathlib import Path\nfrom lookupstore.demo import Show, find_data\n"
+    code += "print(find_data(Path('data'), Show()))"
     assert "Fetching" not in works(code, "demo", tmp_path)
 
 

@@ -35,7 +35,7 @@ def test_the_flights_as_a_table(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr[-3000:]
     assert "hudi-rs: the same rows, now and in June" in ran.stdout
     # Python's own reader, of one airline.
-    with zipfile.ZipFile(demo.find_data(tmp_path, demo._Show()) / "flights.csv.zip") as archive:
+    with zipfile.ZipFile(demo.find_data(tmp_path, demo.Show()) / "flights.csv.zip") as archive:
         lines = csv.DictReader(io.StringIO(archive.read("flights.csv").decode()))
         wanted = sorted(
             tuple(int(one[name]) for name in ("month", "day", "flight", "dep_time"))

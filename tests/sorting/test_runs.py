@@ -89,7 +89,7 @@ def test_sorter_against_a_dict(tmp_path, seed, keep, memory):
 
 @pytest.mark.parametrize("keep", ["first", "last", "max"])
 def test_more_runs_than_one_merge_holds(tmp_path, monkeypatch, keep):
-    monkeypatch.setattr(runs, "_MERGE_COPIES", 16)  # a merge of four runs at a time
+    monkeypatch.setattr(runs, "MERGE_COPIES", 16)  # a merge of four runs at a time
     rng = random.Random(7)
     rows = random_rows(rng, 15_000, 5_000, False)
     with RunSorter(keep, memory=1 << 16, folder=str(tmp_path)) as sorter:

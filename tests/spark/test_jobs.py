@@ -52,7 +52,7 @@ def test_a_terminal_shows_tasks_and_rows(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     terminal = on_terminal(monkeypatch)
-    monkeypatch.setattr(jobs, "_PAUSE", 60)  # what is shown at the end does not wait for its turn
+    monkeypatch.setattr(jobs, "PAUSE", 60)  # what is shown at the end does not wait for its turn
     df = spark.range(0, 5000, numPartitions=3)
     build_store(df, tmp_path / "s", key="id", buckets=2).close()
     last = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue()).split("Building")[-1]
@@ -81,7 +81,7 @@ def test_nothing_is_shown_elsewhere(
 def test_two_bars_would_overwrite_each_other(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs, "_OWN_BAR", "spark.sql.adaptive.enabled")  # which is true
+    monkeypatch.setattr(jobs, "OWN_BAR", "spark.sql.adaptive.enabled")  # which is true
     terminal = on_terminal(monkeypatch)
     build_store(spark.range(10), tmp_path / "s", key="id", buckets=2).close()
     assert terminal.getvalue() == ""

@@ -152,8 +152,8 @@ def few(monkeypatch: pytest.MonkeyPatch) -> int:
     """Let all files that are open take 16 descriptors; those of other tests do not count."""
     most = 16
     monkeypatch.setattr(descriptors, "most", lambda: most)
-    monkeypatch.setattr(descriptors, "_holders", {})
-    monkeypatch.setattr(descriptors, "_total", 0)
+    monkeypatch.setattr(descriptors, "holders", {})
+    monkeypatch.setattr(descriptors, "total", 0)
     return most
 
 
@@ -212,9 +212,9 @@ def test_threads_get_right_answers_from_files_that_give_way(
             thread.join()
         assert not wrong
         assert 0 < len(store._files._opened) < 40
-        assert descriptors._total <= few
-        before = descriptors._total
-    assert descriptors._total < before
+        assert descriptors.total <= few
+        before = descriptors.total
+    assert descriptors.total < before
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -262,8 +262,7 @@ def test_a_file_without_a_map_is_opened_again(
             assert list(reader.items()) == items
             assert open_now(tmp_path) <= few
     # Another file under its name is not read in its place, and neither is none.
-    for reader in readers:
-        reader._file.give_way()
+    descriptors.all_give_way()
     with Writer(paths[0], block_size=512, overwrite=True) as writer:
         writer.put_many(*zip(*items, strict=True))
     paths[1].unlink()

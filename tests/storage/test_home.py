@@ -84,7 +84,7 @@ def test_a_home_folder_that_cannot_be_written(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", nowhere)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    host_folder._temporary_folder.cache_clear()
+    host_folder.temporary_folder.cache_clear()
     expected = tmp_path / f"lookupstore-{os.getuid()}"
     with caplog.at_level(logging.WARNING):
         lookupstore.build(TABLE, tmp_path / "s", key="id").close()
@@ -94,7 +94,7 @@ def test_a_home_folder_that_cannot_be_written(
     (said,) = caplog.messages
     assert "LOOKUPSTORE_CACHE" in said
     assert str(expected) in said
-    host_folder._temporary_folder.cache_clear()
+    host_folder.temporary_folder.cache_clear()
     expected.chmod(0o755)  # others may have put something there
     with pytest.raises(PermissionError, match="LOOKUPSTORE_CACHE to a writable folder") as caught:
         _ = Residency().folder

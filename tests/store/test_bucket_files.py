@@ -279,7 +279,7 @@ def test_more_buckets_than_have_room(
     assert "set LOOKUPSTORE_CACHE_BYTES to more" in told
     caplog.clear()
     enough = Residency(tmp_path / "enough", quota=sum(sizes) + 65536)
-    monkeypatch.setattr("lookupstore.hostcache.cache._slow", set())
+    monkeypatch.setattr("lookupstore.hostcache.cache.told_slow", set())
     with LookupStore(remote.location(), residency=enough) as store:
         check(store, rng)
     assert "stay slow" not in caplog.text

@@ -321,7 +321,7 @@ def test_keys_of_our_files_are_taken_from_their_pages(
     table = HudiTable.open(tmp_path / "none")
     (group,) = table.file_groups()
     with monkeypatch.context() as patched:
-        patched.setattr(key_files, "_MOST_CHUNK_BYTES", 1000)
+        patched.setattr(key_files, "MOST_CHUNK_BYTES", 1000)
         assert read_key_file(table.location, group.current)[0].chunks is None
     path, _ = footer_of(table)
     data = bytearray(path.read_bytes())

@@ -106,11 +106,11 @@ def test_a_merge_is_a_loop_over_rows(data: st.DataObject) -> None:
         expected.append((NEW, f"{NEW}_5_{len(expected)}", f"k{100 + at}", row))
 
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(slice_rows, "_BATCH_ROWS", PIECE)
+        patched.setattr(slice_rows, "BATCH_ROWS", PIECE)
         if data.draw(st.booleans()):  # texts of few values are read as dictionaries
             texts = frozenset({"value"})
-            patched.setattr(slice_rows, "_shared_texts", lambda file, schema: texts)
-        patched.setattr(merge_module, "_PIECE_ROWS", PIECE)
+            patched.setattr(slice_rows, "shared_texts", lambda file, schema: texts)
+        patched.setattr(merge_module, "PIECE_ROWS", PIECE)
         current = written(folder, stored)
         changes = Changes(
             np.array(changed, np.int64),

@@ -78,9 +78,8 @@ def test_the_lock_is_a_file_as_long_as_the_block_runs(place: Location) -> None:
 def test_of_threads_one_holds_it(place: Location, tmp_path: Path) -> None:
     counter = tmp_path / "counter"
     counter.write_text("0")
-    uri = place._given[0]
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda _: add_one(uri, str(counter), 5), range(4)))
+        list(pool.map(lambda _: add_one(place, str(counter), 5), range(4)))
     assert counter.read_text() == "20"
 
 
@@ -88,14 +87,14 @@ def test_of_processes_one_holds_it(tmp_path: Path) -> None:
     counter = tmp_path / "counter"
     counter.write_text("0")
     with spawn.Pool(3) as pool:
-        pool.starmap(add_one, [(str(tmp_path / "t"), str(counter), 20)] * 3)
+        pool.starmap(add_one, [(Location(tmp_path / "t"), str(counter), 20)] * 3)
     assert counter.read_text() == "60"
 
 
 def kill_a_holder(place: Location) -> None:
     """Leave the lock of a process that was killed."""
     ready = spawn.Event()
-    process = spawn.Process(target=hold, args=(place._given[0], ready))
+    process = spawn.Process(target=hold, args=(place, ready))
     process.start()
     assert ready.wait(30)
     with pytest.raises(LockedError), table_lock(place, wait=0.2):

@@ -188,7 +188,7 @@ def die_cleaning(table: SmallTable) -> None:
         raise Killed
 
     with pytest.MonkeyPatch.context() as patch, suppress(Killed):
-        patch.setattr("lookupstore.hudi.services.cleaner._finish", die)
+        patch.setattr("lookupstore.hudi.services.cleaner.finish", die)
         table.table.clean(retain_commits=1)
     assert [one.action for one in table.folder.load().pending()] == [CLEAN]
 

@@ -319,7 +319,7 @@ def test_a_writer_that_was_taken_for_dead_is_told(tmp_path: Path) -> None:
     check_not_rolled_back(view, inflight)
     # A rollback that dies after its plan: files may be gone, though the inflight file is there.
     with pytest.MonkeyPatch.context() as patch, suppress(Killed):
-        patch.setattr("lookupstore.hudi.services.rollback._finish", _die)
+        patch.setattr("lookupstore.hudi.services.rollback.finish", _die)
         table.table.rollback()
     with pytest.raises(CommitConflictError, match="of it has begun"):
         check_not_rolled_back(view.reloaded(), inflight)

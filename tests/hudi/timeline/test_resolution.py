@@ -20,7 +20,7 @@ from lookupstore.errors import CorruptionError
 from lookupstore.hudi.timeline.avro_file import MAGIC, read_record
 from lookupstore.hudi.timeline.commit import CommitMetadata, WriteStat, parse_commit
 from lookupstore.hudi.timeline.plans import (
-    _SCHEMAS,
+    SCHEMA_NAMES,
     CleanerPlan,
     CleanFile,
     RequestedReplace,
@@ -271,7 +271,7 @@ def fields_match(kind: Any, given: Any, named: dict[str, Any]) -> bool:
     return plain[name] is kind
 
 
-@pytest.mark.parametrize(("kind", "name"), [(CommitMetadata, REPLACE), *_SCHEMAS.items()])
+@pytest.mark.parametrize(("kind", "name"), [(CommitMetadata, REPLACE), *SCHEMA_NAMES.items()])
 def test_classes_have_the_fields_and_types_of_hudi(kind: type, name: str) -> None:
     """So that a record which is Hudi's is one of the class, and nothing needs to be checked."""
     assert fields_match(kind, hudi(name), {})
@@ -432,7 +432,9 @@ def test_a_record_of_another_name() -> None:
     """Most records would be another's with no field at all, and so an empty plan."""
     content = written(hudi(COMMIT), {"operationType": "UPSERT"})
     for kind in (RequestedReplace, RollbackPlan, CleanerPlan):
-        with pytest.raises(CorruptionError, match=rf"^w: .*{_SCHEMAS[kind]}.*that of .*{COMMIT}"):
+        with pytest.raises(
+            CorruptionError, match=rf"^w: .*{SCHEMA_NAMES[kind]}.*that of .*{COMMIT}"
+        ):
             parse_plan(kind, content, "w")
     with pytest.raises(CorruptionError, match=rf"^w: .*{REPLACE}.*that of .*HoodieRollbackPlan"):
         parse_commit(written(hudi("HoodieRollbackPlan"), {}), "w")

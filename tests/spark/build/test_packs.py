@@ -93,7 +93,7 @@ def expected(rows: list[dict[str, Any]], rule: Any) -> dict[int, str]:
 def test_tasks_that_spill_keep_the_right_rows(tmp_path, monkeypatch, seed, rule, files):
     """Packs come to a task in any order, as a shuffle brings them, and do not fit its memory."""
     monkeypatch.setattr(build_task, "TASK_MEMORY", 1 << 16)
-    monkeypatch.setattr(build_task, "_PACKED_BYTES", 1 << 15)
+    monkeypatch.setattr(build_task, "PACKED_BYTES", 1 << 15)
     rng = random.Random(seed)
     schema = pa.schema({"id": pa.int64(), "name": pa.string(), "score": pa.int32()})
     rows = [

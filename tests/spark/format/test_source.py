@@ -772,8 +772,8 @@ def task_rows(keys: list[int], task: int) -> Iterator[pa.RecordBatch]:
 
 @pytest.mark.parametrize("rule", ["first", "last", "max:v"])
 def test_many_runs_are_merged_in_several_rounds(tmp_path, seed, monkeypatch, rule) -> None:
-    monkeypatch.setattr(sink, "_FAN_IN", 3)
-    monkeypatch.setattr(sink, "_TASK_MEMORY", 1 << 16)  # spills
+    monkeypatch.setattr(sink, "FAN_IN", 3)
+    monkeypatch.setattr(sink, "TASK_MEMORY", 1 << 16)  # spills
     rng = random.Random(seed)
     writer = writer_of(tmp_path, buckets=2, on_duplicate=rule)
     tasks = [[rng.randrange(4000) for _ in range(rng.choice([0, 1, 1500]))] for _ in range(20)]

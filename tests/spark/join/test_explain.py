@@ -184,7 +184,7 @@ def test_lookups_in_compressed_files(
             hosts = explain_join(facts, store, "id").hosts or ()
             small = [dataclasses.replace(one, quota=100) for one in hosts]
             with monkeypatch.context() as patch:
-                patch.setattr(spark_explain, "_hosts", Mock(return_value=tuple(small)))
+                patch.setattr(spark_explain, "hosts_of", Mock(return_value=tuple(small)))
                 slow = explain_join(facts, store, "id").lookups
             assert slow.startswith(f"slow on {socket.gethostname()}: ")
             assert "set LOOKUPSTORE_CACHE_BYTES to more" in slow

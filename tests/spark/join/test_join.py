@@ -326,7 +326,7 @@ def test_a_worker_process_opens_the_store_once(
 
     def counted(real, *arguments: Any) -> Iterator[Any]:
         yield from real(*arguments)
-        opened = spark_task._opened.cache_info()
+        opened = spark_task.opened_version.cache_info()
         with open(os.path.join(log, f"{os.getpid()}-{uuid.uuid4().hex}"), "w") as file:
             file.write(f"{opened.misses} {opened.hits}")
 
@@ -353,7 +353,9 @@ def test_a_worker_process_opens_the_store_once(
 def _misses() -> Any:
     def run(batches):
         for _ in batches:
-            yield pa.record_batch({"pid": [os.getpid()], "n": [spark_task._opened.cache_info()[1]]})
+            yield pa.record_batch(
+                {"pid": [os.getpid()], "n": [spark_task.opened_version.cache_info()[1]]}
+            )
 
     return run
 
@@ -616,7 +618,7 @@ def test_batches_are_looked_up_together(monkeypatch: pytest.MonkeyPatch, seed: i
             return found, [keys[0], pa.repeat("x" * width, len(keys[0]))]
 
         monkeypatch.setattr(worker, "Task", lambda lookup: nullcontext())
-        monkeypatch.setattr(worker, "_answers", answered)
+        monkeypatch.setattr(worker, "answers_to", answered)
         lookup = SimpleNamespace(columns=("a", "b"))
         found = list(worker.look_up(lookup, False, iter(batches)))  # type: ignore[arg-type]
         assert [len(answers) for answers in found] == sizes

@@ -192,7 +192,7 @@ def _numbered(tree: Path, beside: Path) -> None:
 
 def _property(name: str, value: str) -> Trick:
     def trick(tree: Path, beside: Path) -> None:
-        path = tree / options._FILE
+        path = tree / options.PROPERTIES
         lines = [one for one in path.read_text().splitlines() if not one.startswith(f"{name}=")]
         path.write_text("\n".join([*lines, f"{name}={value}", ""]))
 
@@ -200,7 +200,7 @@ def _property(name: str, value: str) -> Trick:
 
 
 def _timeline(tree: Path) -> Path:
-    return tree / options.parse_options((tree / options._FILE).read_bytes(), "").timeline
+    return tree / options.parse_options((tree / options.PROPERTIES).read_bytes(), "").timeline
 
 
 def _instant(
@@ -209,7 +209,7 @@ def _instant(
     """Put an instant into the timeline: pending, of a dead writer, or completed."""
 
     def trick(tree: Path, beside: Path) -> None:
-        version = options.parse_options((tree / options._FILE).read_bytes(), "").version
+        version = options.parse_options((tree / options.PROPERTIES).read_bytes(), "").version
         folder = _timeline(tree)
         states = {State.REQUESTED: content, State.INFLIGHT: b""}
         for state, held in states.items():
@@ -250,7 +250,7 @@ def _commit(*stats: WriteStat, partition: str = "", replaced: Any = None) -> Tri
     """Complete a commit whose file says what it likes."""
 
     def trick(tree: Path, beside: Path) -> None:
-        version = options.parse_options((tree / options._FILE).read_bytes(), "").version
+        version = options.parse_options((tree / options.PROPERTIES).read_bytes(), "").version
         metadata = CommitMetadata({partition: stats}, extra_metadata={}, replaced=replaced)
         action = COMMIT if replaced is None else REPLACE
         content = commit_bytes(metadata, version)
@@ -357,21 +357,27 @@ TREES: dict[str, tuple[str, Trick]] = {
     "table: metadata table a link": ("table", _link(".hoodie/metadata", OUT)),
     "table: metadata table said, a link": (
         "table",
-        _both(_link(".hoodie/metadata", OUT), _property(options._METADATA, "files")),
+        _both(_link(".hoodie/metadata", OUT), _property(options.METADATA, "files")),
     ),
-    "table: timeline path up": ("table", _property(options._TIMELINE, f"../{OUT}")),
-    "table: timeline path absolute": ("table", _property(options._TIMELINE, "/etc")),
-    "table: timeline path for a terminal": ("table", _property(options._TIMELINE, "a\\u001b/..")),
-    "table: history path up": ("table", _property(options._HISTORY, f"../../{OUT}")),
+    "table: timeline path up": ("table", _property(options.TIMELINE, f"../{OUT}")),
+    "table: timeline path absolute": ("table", _property(options.TIMELINE, "/etc")),
+    "table: timeline path for a terminal": ("table", _property(options.TIMELINE, "a\\u001b/..")),
+    "table: history path up": ("table", _property(options.HISTORY, f"../../{OUT}")),
     "table: timeline a link": ("table", _link(".hoodie/timeline", OUT)),
     "table: history a link": ("table", _link(".hoodie/timeline/history", OUT)),
     "table: all but data a link": ("table", _link(".hoodie", OUT)),
-    "table: properties a link": ("table", _link(options._FILE, f"{OUT}/inner/kept")),
-    "table: properties a pipe": ("table", _pipe(options._FILE)),
-    "table: properties a folder": ("table", _folder(options._FILE)),
-    "table: properties of noise": ("table", _file(options._FILE, bytes(range(256)) * 4096)),
-    "table: properties of one line": ("table", _file(options._FILE, b"a=" + b"\\u0041" * 500_000)),
-    "table: deep schema": ("table", _property(options._CREATE_SCHEMA, _DEEP)),
+    "table: properties a link": ("table", _link(options.PROPERTIES, f"{OUT}/inner/kept")),
+    "table: properties a pipe": ("table", _pipe(options.PROPERTIES)),
+    "table: properties a folder": ("table", _folder(options.PROPERTIES)),
+    "table: properties of noise": (
+        "table",
+        _file(options.PROPERTIES, bytes(range(256)) * 4096),
+    ),
+    "table: properties of one line": (
+        "table",
+        _file(options.PROPERTIES, b"a=" + b"\\u0041" * 500_000),
+    ),
+    "table: deep schema": ("table", _property(options.CREATE_SCHEMA, _DEEP)),
     "table: commit of a path up": ("table", _commit(_stat(f"{OUT}/{_BASE}"))),
     "table6: commit of a path up": ("table6", _commit(_stat(f"{OUT}/{_BASE}"))),
     "table: commit of an absolute path": ("table", _commit(_stat(f"/etc/{_BASE}"))),

@@ -13,9 +13,8 @@ from lookupstore.hudi.timeline.timeline import TimelineFolder
 from lookupstore.storage.location import Location
 
 
-def add_one(uri: str, counter: str, count: int) -> None:
+def add_one(place: Location, counter: str, count: int) -> None:
     """Add to a number in a file, under the lock, so that it shows if two do it at once."""
-    place = Location(uri)
     for _ in range(count):
         with table_lock(place, wait=60) as lock:
             path = Path(counter)
@@ -25,9 +24,9 @@ def add_one(uri: str, counter: str, count: int) -> None:
             path.write_text(str(number + 1))
 
 
-def hold(uri: str, ready: Any) -> None:
+def hold(place: Location, ready: Any) -> None:
     """Take the lock and wait for the end."""
-    with table_lock(Location(uri)):
+    with table_lock(place):
         ready.set()
         time.sleep(60)
 

@@ -513,15 +513,15 @@ class Simulation:
         for module in ("lock", "owner"):
             patch.setattr(f"lookupstore.hudi.locking.{module}.os", numbers)
         patch.setattr(
-            "lookupstore.hudi.locking.owner._machine", lambda host: turns.process.machine.name
+            "lookupstore.hudi.locking.owner.machine_of", lambda host: turns.process.machine.name
         )
-        patch.setattr("lookupstore.hudi.locking.owner._started", self._started)
+        patch.setattr("lookupstore.hudi.locking.owner.started_at", self._started)
         patch.setattr("lookupstore.hudi.locking.lock.time", turns.time)
         patch.setattr("lookupstore.hudi.locking.lock.threading", turns.threading)
         patch.setattr("lookupstore.hudi.locking.renewal.threading", turns.threading)
         # Who waits for minutes looks less often than that.
-        patch.setattr("lookupstore.hudi.locking.lock._LAST_PAUSE", 5.0)
-        patch.setattr("lookupstore.hudi.timeline.timeline._utc_now", self._utc_now)
+        patch.setattr("lookupstore.hudi.locking.lock.LAST_PAUSE", 5.0)
+        patch.setattr("lookupstore.hudi.timeline.timeline.utc_now", self._utc_now)
         # Before Python 3.12 one lock is held for all views while one of them reads its schema.
         schema = vars(TableView)["table_schema"]
         patch.setattr(schema, "lock", nullcontext(), raising=False)
@@ -534,7 +534,7 @@ class Simulation:
         machine = self.turns.process.machine
         alive = {
             task.process.number
-            for task in self.turns._tasks
+            for task in self.turns.tasks
             if not task.process.is_dead and task.process.machine is machine
         }
         return alive | {self.turns.process.number}

@@ -12,7 +12,7 @@ from support.hudi.small_tables import SmallTable
 
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hudi.file_group.bloom import FILTER_KEY, OLD_FILTER_KEY, BloomBuilder
-from lookupstore.hudi.file_group.key_entries import GREATEST_KEY, LEAST_KEY, OWN_KEY, _checksum
+from lookupstore.hudi.file_group.key_entries import GREATEST_KEY, LEAST_KEY, OWN_KEY, own_checksum
 from lookupstore.hudi.index.bloom import BloomIndex
 from lookupstore.hudi.index.interface import KeyIndex
 from lookupstore.hudi.index.memory import MemoryIndex
@@ -45,7 +45,7 @@ def whole_footer(keys: list[str]) -> dict[bytes, bytes]:
 def vouched_for(said: Mapping[bytes, bytes], name: str, chunks: Any = None) -> dict[bytes, bytes]:
     """Return the entry that makes a file one of ours, by what its footer says."""
     own = json.dumps({"file": name, "chunks": chunks}).encode()
-    return {OWN_KEY: _checksum(said, own) + own}
+    return {OWN_KEY: own_checksum(said, own) + own}
 
 
 def range_of(keys: list[str]) -> dict[bytes, bytes]:

@@ -106,7 +106,7 @@ class Turns:
         self.errors: list[BaseException] = []
         self.outside = Process(1, Machine("outside", 0.0))
         self._numbers = 1
-        self._tasks: list[_Task] = []
+        self.tasks: list[_Task] = []
         self._running: _Task | None = None
         self._ended = threading.Event()
         self.time = SimpleNamespace(monotonic=self.monotonic, sleep=self.sleep)
@@ -143,14 +143,14 @@ class Turns:
             self._hand_over(task)
 
         task.thread = threading.Thread(target=body, daemon=True)
-        self._tasks.append(task)
+        self.tasks.append(task)
         task.thread.start()
         return task
 
     def run(self) -> None:
         """Give turns until all tasks have come to their ends."""
         self._ended.clear()
-        if self._tasks:
+        if self.tasks:
             self._hand_over(None)
             self._ended.wait()
 
@@ -234,16 +234,16 @@ class Turns:
             raise Killed(task.process.number)
 
     def _hand_over(self, before: _Task | None) -> None:
-        self._tasks = [task for task in self._tasks if not task.is_done]
-        if not self._tasks:
+        self.tasks = [task for task in self.tasks if not task.is_done]
+        if not self.tasks:
             self._running = None
             self._ended.set()
             return
-        chosen = min(self._tasks, key=self._when)
+        chosen = min(self.tasks, key=self._when)
         when = self._when(chosen)
         if when == _NEVER:
             self.errors.append(AssertionError("all wait for each other"))
-            for task in self._tasks:
+            for task in self.tasks:
                 task.process.is_dead = True
             when = self.now
         self.now = max(self.now, when)

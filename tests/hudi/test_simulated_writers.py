@@ -82,7 +82,7 @@ def wrong_rollback_order(patch: pytest.MonkeyPatch) -> None:
             view.folder.delete(Instant(target.commit_time, target.action, state))
         return real(view, one, plan, lock)
 
-    patch.setattr(rollback, "_finish", finish)
+    patch.setattr(rollback, "finish", finish)
 
 
 PLANTS = {

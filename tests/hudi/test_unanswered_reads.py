@@ -26,7 +26,7 @@ class Unanswered(Remote):
     reads = 0
 
     def open_input_file(self, path: str) -> pa.NativeFile:
-        real = self._step("read", path)
+        real = self.step("read", path)
         if not path.endswith(".parquet"):
             return pa.OSFile(real, "rb")
         return pa.PythonFile(_Stream(self, Path(real).read_bytes()), "r")

@@ -281,7 +281,7 @@ def test_errors_of_a_remote_file_system(tmp_path, monkeypatch):
         def fail(name, path):
             raise error
 
-        monkeypatch.setattr(remote, "_step", fail)
+        monkeypatch.setattr(remote, "step", fail)
 
     cases = [
         (PermissionError(errno.EACCES, f"no access for s3+cr3t at {uri}"), PermissionError),

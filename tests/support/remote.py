@@ -53,7 +53,7 @@ class Remote(fs.FileSystemHandler):
     def count(self, operation: str) -> int:
         return sum(name == operation for name, _ in self.done)
 
-    def _step(self, name: str, path: str) -> str:
+    def step(self, name: str, path: str) -> str:
         if self.fail_at is not None:
             if self.kill and len(self.done) >= self.fail_at:
                 self.done.append((name, path))
@@ -81,11 +81,11 @@ class Remote(fs.FileSystemHandler):
 
     def get_file_info(self, paths: list[str]) -> list[fs.FileInfo]:
         for path in paths:
-            self._step("info", path)
+            self.step("info", path)
         return [self._info(path) for path in paths]
 
     def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
-        top = Path(self._step("list", selector.base_dir))
+        top = Path(self.step("list", selector.base_dir))
         if not top.is_dir():
             if selector.allow_not_found:
                 return []
@@ -99,10 +99,10 @@ class Remote(fs.FileSystemHandler):
 
     def create_dir(self, path: str, recursive: bool) -> None:
         assert self.kind != "s3", "an object store has no folders"
-        os.makedirs(self._step("mkdir", path), exist_ok=True)
+        os.makedirs(self.step("mkdir", path), exist_ok=True)
 
     def delete_file(self, path: str) -> None:
-        real = self._step("delete", path)
+        real = self.step("delete", path)
         if self.kind == "s3" and not os.path.exists(real):
             return  # to delete what is not there is no error
         os.unlink(real)
@@ -110,16 +110,16 @@ class Remote(fs.FileSystemHandler):
     def move(self, src: str, dest: str) -> None:
         assert self.kind != "s3", "moving an object is copying it"
         real = os.path.join(self.folder, dest)
-        os.rename(self._step("move", src), real)
+        os.rename(self.step("move", src), real)
 
     def open_input_stream(self, path: str) -> pa.NativeFile:
-        return pa.OSFile(self._step("read", path), "rb")
+        return pa.OSFile(self.step("read", path), "rb")
 
     def open_input_file(self, path: str) -> pa.NativeFile:
         return self.open_input_stream(path)
 
     def open_output_stream(self, path: str, metadata: Any) -> pa.NativeFile:
-        real = self._step("write", path)
+        real = self.step("write", path)
         if self.kind == "s3":
             return pa.PythonFile(_Object(self, path, real), mode="w")
         return pa.PythonFile(open(real, "xb"), mode="w")
@@ -140,7 +140,7 @@ class Remote(fs.FileSystemHandler):
         assert self.kind == "s3", "files are moved"
         real = os.path.join(self.folder, dest)
         os.makedirs(os.path.dirname(real), exist_ok=True)
-        shutil.copyfile(self._step("copy", src), real)
+        shutil.copyfile(self.step("copy", src), real)
 
 
 class _Object(io.BytesIO):
@@ -155,7 +155,7 @@ class _Object(io.BytesIO):
             remote, path, real = self._target
             content = self.getvalue()
             super().close()
-            remote._step("put", path)
+            remote.step("put", path)
             os.makedirs(os.path.dirname(real), exist_ok=True)
             Path(real + "~").write_bytes(content)
             os.replace(real + "~", real)

@@ -9,12 +9,14 @@ from pathlib import Path
 from lookupstore.sst.codec import Compressor
 from lookupstore.sst.format import (
     NATIVE,
+    TRAILER_SIZE,
     Footer,
     pack_footer,
     pack_trailer,
     unpack_handle,
 )
-from support.sst_files import fresh, varint
+from lookupstore.sst.stored import StoredFile
+from support.sst_files import varint
 
 INTERESTING = [0, 1, 2, 4, 5, 0x7F, 0x80, 0xFE, 0xFF]
 NUMBERS = [0, 1, 5, 127, 128, 1 << 14, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 62, 1 << 63]
@@ -51,12 +53,14 @@ class Taken:
     """A valid file in parts: plain blocks, index, filter, properties; `made` puts them together."""
 
     def __init__(self, path: Path) -> None:
-        reader = fresh(path)
-        file = reader._check_open()
+        file = StoredFile(str(path))
         self.dialect = file.dialect
-        self.blocks = [file.block(handle, "block", "bytes").data for handle in reader._handles]
-        self.index = [reader._index.record(i) for i in range(len(reader._index))]
-        self.filter = file.footer.filter and reader._filter.data
+        index = file.block(file.footer.index, "index", "bytes")
+        handles = index.handles(file.footer.index[0], TRAILER_SIZE)
+        self.blocks = [file.block(handle, "block", "bytes").data for handle in handles]
+        self.index = [index.record(i) for i in range(len(index))]
+        bits = file.footer.filter
+        self.filter = bits and bytes(file.read(*bits, "filter"))
         self.entries = file.footer.filter_entries
         handle = file.footer.properties
         self.properties = None if handle is None else file.block(handle, "", "bytes").data

@@ -31,6 +31,7 @@ from lookupstore.spark.build.packs import unpack
 from lookupstore.spark.types import TIME_SETTING, arrow_schema
 from lookupstore.storage.location import Location
 from lookupstore.store.store import LookupStore
+from lookupstore.store.version_files import read_newest
 
 pytestmark = [
     pytest.mark.spark,
@@ -124,8 +125,8 @@ def test_equal_to_one_process(spark, tmp_path, seed, on_duplicate):
     assert content(store) == content(alone)
     assert store.num_rows < 900
     assert store.info().options == alone.info().options
-    assert [f.num_records for f in store._manifest.files] == [
-        f.num_records for f in alone._manifest.files
+    assert [f.num_records for f in read_newest(store.location).files] == [
+        f.num_records for f in read_newest(alone.location).files
     ]
     clean(store)
 
@@ -422,12 +423,12 @@ def test_only_buckets_that_changed_are_written_again(spark, tmp_path, seed):
     first = build_store(spark.createDataFrame([(k, 1) for k in keys], "id long, v int"),
                         tmp_path / "store", **arguments)  # fmt: skip
     assert first.info().rewritten_buckets == 4
+    before = {file.bucket: file.name for file in read_newest(first.location).files}
     changed = [(k, 2 if k == keys[0] else 1) for k in keys]
     second = build_store(spark.createDataFrame(changed[::-1], "id long, v int"),
                          tmp_path / "store", **arguments)  # fmt: skip
     assert second.info().rewritten_buckets == 1
-    before = {file.bucket: file.name for file in first._manifest.files}
-    after = {file.bucket: file.name for file in second._manifest.files}
+    after = {file.bucket: file.name for file in read_newest(second.location).files}
     assert len(set(before.values()) & set(after.values())) == 3
     assert second.scan().read_all().to_pylist() == [{"id": k, "v": v} for k, v in sorted(changed)]
     assert second.verify().stray == ()

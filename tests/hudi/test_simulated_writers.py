@@ -42,7 +42,7 @@ def takeover_of_any_file(patch: pytest.MonkeyPatch) -> None:
 
     def take_over(file: LocalLockFile, dead: SeenLock, content: bytes) -> bool:
         with suppress(FileNotFoundError):
-            lock_file.os.unlink(file._path)
+            lock_file.os.unlink(file.path)
         return file.create(content)
 
     patch.setattr(LocalLockFile, "take_over", take_over)
@@ -52,9 +52,9 @@ def takeover_of_any_object(patch: pytest.MonkeyPatch) -> None:
     """Let whoever saw a dead owner's lock replace the object that is there by now."""
 
     def take_over(file: ObjectLockFile, dead: SeenLock, content: bytes) -> bool:
-        bucket: Any = file._puts
+        bucket: Any = file.puts
         bucket.turns.step("put the lock")
-        file._tag = bucket.put(file._path, content)
+        file.tag = bucket.put(file.path, content)
         return True
 
     patch.setattr(ObjectLockFile, "take_over", take_over)

@@ -120,7 +120,7 @@ def test_a_file_that_goes_while_it_is_read(
     with LookupStore(remote.location(), residency=residency) as store:
         assert store.get(0) == {"v": MODEL[0]}
         path.unlink()
-        monkeypatch.setattr("lookupstore.storage.remote_file.RemoteFile._opened", gone)
+        monkeypatch.setattr("lookupstore.storage.remote_file.RemoteFile.opened", gone)
         uses: list[Callable[[], object]] = [
             lambda: store.lookup(list(MODEL)),
             lambda: store.get(12_000),  # of a block in the middle

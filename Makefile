@@ -194,7 +194,7 @@ build/test_threads: csrc/test_threads.c $(THREADED) $(HEADERS) $(VENV)/.built
 
 .PHONY: soak
 soak: $(VENV)/.built  ## Read a store for 5 minutes while it is replaced every second
-	$(BIN)/python tests/soak.py $(SOAK_ARGS)
+	$(BIN)/python tests/support/soak.py $(SOAK_ARGS)
 
 # Other histories each time; each run prints the seed that repeats it.
 HUDI_HISTORIES ?= 40
@@ -209,11 +209,11 @@ hudi-kills: $(VENV)/.built  ## Kill every action on Hudi tables of each version 
 
 .PHONY: hudi-soak
 hudi-soak: $(VENV)/.built  ## Let 2, then 8 processes write to one Hudi table for 3 minutes; some are killed
-	$(BIN)/python tests/hudi_soak.py $(HUDI_SOAK_ARGS)
+	PYTHONPATH=tests $(BIN)/python tests/support/hudi/soak.py $(HUDI_SOAK_ARGS)
 
 .PHONY: hudi-sim
 hudi-sim: $(VENV)/.built  ## The same with simulated writers, slow and with wrong clocks: SEEDS of runs
-	$(BIN)/python tests/hudi_soak.py --seeds $(SEEDS)
+	PYTHONPATH=tests $(BIN)/python tests/support/hudi/soak.py --seeds $(SEEDS)
 
 .PHONY: hostile
 hostile: $(VENV)/.built  ## Do every verb to trees that are made to do harm, and print what came of each
@@ -221,16 +221,16 @@ hostile: $(VENV)/.built  ## Do every verb to trees that are made to do harm, and
 
 .PHONY: store-sim
 store-sim: $(VENV)/.built  ## Let publishers, expirers and readers of a store meet in 100,000 orders
-	PYTHONPATH=tests $(BIN)/python tests/store_sim.py $(STORE_SIM_ARGS)
+	PYTHONPATH=tests $(BIN)/python tests/support/store_sim.py $(STORE_SIM_ARGS)
 
 .PHONY: fuzz
 fuzz: $(VENV)/.built  ## Change files of every kind at random for 5 minutes, and use them; FUZZ_SECONDS
-	$(BIN)/python $(FUZZ)
+	PYTHONPATH=tests $(BIN)/python $(FUZZ)
 
 .PHONY: asan-fuzz
 asan-fuzz: PRELOAD = $(shell $(CC) -print-file-name=libasan.so) $(shell $(CC) -print-file-name=libstdc++.so)
 asan-fuzz: .venv-asan/.built  ## The same on extensions built with sanitizers
-	LD_PRELOAD="$(PRELOAD)" PYTHONMALLOC=malloc LOOKUPSTORE_BUILD=sanitize \
+	LD_PRELOAD="$(PRELOAD)" PYTHONMALLOC=malloc PYTHONPATH=tests LOOKUPSTORE_BUILD=sanitize \
 	    ASAN_OPTIONS=detect_leaks=0:halt_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
 	    .venv-asan/bin/python $(FUZZ)
 

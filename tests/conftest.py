@@ -12,6 +12,7 @@ import secrets
 import shutil
 import tempfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import hypothesis
@@ -80,6 +81,16 @@ def golden() -> Path:
 def real_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with copy-on-write tables of Apache Hudi, which tests do not write to."""
     return unpacked("v*.zip", tmp_path_factory.mktemp("hudi"))
+
+
+@pytest.fixture
+def real_table(real_tables: Path, tmp_path: Path) -> Callable[[str], Path]:
+    """Return what copies one of the tables, for a test that writes to it."""
+
+    def copied(name: str) -> Path:
+        return Path(shutil.copytree(real_tables / name, tmp_path / name))
+
+    return copied
 
 
 @pytest.fixture(scope="session")

@@ -61,7 +61,7 @@ def write_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], output: str
                 click.echo(line)
     elif output == "table":
         console = OutputConsole()
-        console.print(_rows_table(schema, batches, console.width))
+        console.print(rows_table(schema, batches, console.width))
     elif output == "arrow":
         with pa.ipc.new_stream(sys.stdout.buffer, schema) as stream:
             for batch in batches:
@@ -238,7 +238,8 @@ def _json_column(column: pa.Array) -> pa.Array:
     return shown
 
 
-def _rows_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], width: int) -> Table:
+def rows_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], width: int) -> Table:
+    """Return rows as a table, each value in a line of its own if they are wider than that."""
     rows = [
         [_cell(value) for value in row]
         for batch in batches

@@ -285,7 +285,7 @@ class Residency:
             status = os.fstat(descriptor)
             key = (path, status.st_ino)
             with _open_lock:
-                copy = _open_copies.get(key)
+                copy = shared_copies.get(key)
             if copy is not None:
                 return copy
             map_size = size_of(map_of(path))
@@ -318,7 +318,7 @@ class Residency:
             )
             descriptor = -1
             with _open_lock:
-                _open_copies[key] = copy
+                shared_copies[key] = copy
             return copy
         finally:
             if descriptor >= 0:
@@ -449,9 +449,10 @@ class Residency:
         return f"<Residency {self.folder}: {self.used} of {self.quota} bytes>"
 
 
-# Plain copies that this process makes, and stores of which it has said that they stay slow.
+# Plain copies that this process makes.
 _recoders: dict[str, threading.Thread] = {}
-_slow: set[str] = set()
+#: Stores of which this process has said that they stay slow.
+told_slow: set[str] = set()
 
 
 _NO_PLAIN = "this host has no plain copies of its compressed files"
@@ -460,14 +461,14 @@ _NO_PLAIN = "this host has no plain copies of its compressed files"
 def warn_slow(store: str, why: str) -> None:
     """Log once why lookups in a store decompress, or fetch, a block for nearly every key."""
     with _open_lock:
-        if store in _slow:
+        if store in told_slow:
             return
-        _slow.add(store)
+        told_slow.add(store)
     _log.warning("%s: lookups stay slow, since %s", store, why)
 
 
-# A map must be open once per process: see `ChunkMap`.
-_open_copies: weakref.WeakValueDictionary[tuple[str, int], LocalCopy] = (
+#: A map must be open once per process: see `ChunkMap`.
+shared_copies: weakref.WeakValueDictionary[tuple[str, int], LocalCopy] = (
     weakref.WeakValueDictionary()
 )
 _open_lock = threading.Lock()

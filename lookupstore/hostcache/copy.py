@@ -196,7 +196,7 @@ class LocalCopy:
         )
         missing = chunks.missing(numbers)
         if missing:
-            with _lookups_wait():
+            with lookups_wait():
                 self._bring(chunks, missing)
             self.download()
 
@@ -326,7 +326,7 @@ class LocalCopy:
                     self._complete = right
                     self.latest()
                     break
-                _stand_back()
+                stand_back()
                 for at in range(0, len(missing), REQUESTS * REQUEST_CHUNKS):
                     mine = chunks.claim(missing[at : at + REQUESTS * REQUEST_CHUNKS])
                     if mine:
@@ -411,7 +411,8 @@ def _download_in_turn(path: str) -> None:
 
 
 @contextmanager
-def _lookups_wait() -> Iterator[None]:
+def lookups_wait() -> Iterator[None]:
+    """Count as a lookup that waits for chunks while the block runs."""
     global _lookups, _last_lookup
     with _lookups_lock:
         _lookups += 1
@@ -423,7 +424,7 @@ def _lookups_wait() -> Iterator[None]:
             _last_lookup = time.monotonic()
 
 
-def _stand_back() -> None:
+def stand_back() -> None:
     """Leave the connection to lookups that wait for chunks."""
     now = time.monotonic()
     until = now + COURTESY

@@ -312,7 +312,7 @@ def default_folder() -> str:
         caches = os.path.join(home, ".cache")
     if caches and _can_be_written(caches):
         return own_part(os.path.join(caches, "lookupstore"))
-    return _temporary_folder(caches)
+    return temporary_folder(caches)
 
 
 def _can_be_written(path: str) -> bool:
@@ -323,7 +323,7 @@ def _can_be_written(path: str) -> bool:
 
 
 @functools.cache
-def _temporary_folder(caches: str | None) -> str:
+def temporary_folder(caches: str | None) -> str:
     """Make the folder of this user in the temporary folder, and say once that it is used."""
     path = os.path.join(tempfile.gettempdir(), f"lookupstore-{os.geteuid()}")
     with suppress(FileExistsError):

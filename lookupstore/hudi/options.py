@@ -26,8 +26,9 @@ VERSIONS = (6, 8, 9)
 EVENT_TIME, COMMIT_TIME = "EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"
 _CUSTOM = "CUSTOM"
 
-_FILE = f"{META_FOLDER}/hoodie.properties"
-_BACKUP = f"{_FILE}.backup"
+#: Where the properties of a table are.
+PROPERTIES = f"{META_FOLDER}/hoodie.properties"
+_BACKUP = f"{PROPERTIES}.backup"
 
 _NAME = "hoodie.table.name"
 _DATABASE = "hoodie.database.name"
@@ -35,8 +36,8 @@ _TYPE = "hoodie.table.type"
 _VERSION = "hoodie.table.version"
 _INITIAL_VERSION = "hoodie.table.initial.version"
 _LAYOUT = "hoodie.timeline.layout.version"
-_TIMELINE = "hoodie.timeline.path"
-_HISTORY = "hoodie.timeline.history.path"
+TIMELINE = "hoodie.timeline.path"
+HISTORY = "hoodie.timeline.history.path"
 _ARCHIVE = "hoodie.archivelog.folder"
 _FORMAT = "hoodie.table.format"
 _BASE_FORMAT = "hoodie.table.base.file.format"
@@ -52,11 +53,11 @@ _GENERATOR_CLASS = "hoodie.table.keygenerator.class"
 _HIVE_STYLE = "hoodie.datasource.write.hive_style_partitioning"
 _URL_ENCODE = "hoodie.datasource.write.partitionpath.urlencode"
 _DROP = "hoodie.datasource.write.drop.partition.columns"
-_CREATE_SCHEMA = "hoodie.table.create.schema"
+CREATE_SCHEMA = "hoodie.table.create.schema"
 _CHECKSUM = "hoodie.table.checksum"
 _ZONE = "hoodie.table.timeline.timezone"
 _META_FIELDS = "hoodie.populate.meta.fields"
-_METADATA = "hoodie.table.metadata.partitions"
+METADATA = "hoodie.table.metadata.partitions"
 _METADATA_INFLIGHT = "hoodie.table.metadata.partitions.inflight"
 _BOOTSTRAP = "hoodie.bootstrap.base.path"
 
@@ -77,9 +78,9 @@ _GENERATORS = {
 # Properties that are fields of `TableOptions`, or follow from these.
 _KNOWN = frozenset(
     (
-        _NAME, _DATABASE, _TYPE, _VERSION, _LAYOUT, _TIMELINE, _HISTORY, _RECORD_KEY, _PARTITION,
+        _NAME, _DATABASE, _TYPE, _VERSION, _LAYOUT, TIMELINE, HISTORY, _RECORD_KEY, _PARTITION,
         _ORDERING, _PRECOMBINE, _MERGE_MODE, _GENERATOR, _GENERATOR_CLASS, _HIVE_STYLE,
-        _URL_ENCODE, _DROP, _CREATE_SCHEMA, _CHECKSUM, _ZONE, _META_FIELDS, _METADATA,
+        _URL_ENCODE, _DROP, CREATE_SCHEMA, _CHECKSUM, _ZONE, _META_FIELDS, METADATA,
         _METADATA_INFLIGHT,
     )
 )  # fmt: skip
@@ -188,14 +189,14 @@ class TableOptions:
         if self.from_backup:
             raise FormatError(
                 f"{path}: only {_BACKUP} exists: another writer is changing the table's "
-                f"properties, or died while doing so; wait, or rename that file to {_FILE}"
+                f"properties, or died while doing so; wait, or rename that file to {PROPERTIES}"
             )
         if not self.meta_fields:
             raise _refused_error(path, _META_FIELDS, "false", "true")
         if self.metadata_partitions:
             named = ",".join(self.metadata_partitions)
             raise FormatError(
-                f"{path}: {_METADATA} is {named!r}: readers would not see new files; to delete the "
+                f"{path}: {METADATA} is {named!r}: readers would not see new files; to delete the "
                 "metadata table first, pass options=WriteOptions(drop_metadata_table=True)"
             )
         if self.key_generator not in _GENERATORS:
@@ -230,7 +231,7 @@ class TableOptions:
             (_PARTITION, self.partition_by, before.partition_by),
             (_HIVE_STYLE, self.hive_style, before.hive_style),
             (_URL_ENCODE, self.url_encode, before.url_encode),
-            (_TIMELINE, self.timeline, before.timeline),
+            (TIMELINE, self.timeline, before.timeline),
         ):
             if now != then:
                 raise FormatError(
@@ -259,8 +260,8 @@ class TableOptions:
         pairs |= {_TYPE: "COPY_ON_WRITE", _VERSION: str(self.version)}
         pairs[_LAYOUT] = str(_layout(self.version))
         if self.history is not None:
-            pairs[_TIMELINE] = self.timeline.removeprefix(f"{META_FOLDER}/")
-            pairs[_HISTORY] = self.history.removeprefix(f"{self.timeline}/")
+            pairs[TIMELINE] = self.timeline.removeprefix(f"{META_FOLDER}/")
+            pairs[HISTORY] = self.history.removeprefix(f"{self.timeline}/")
         for name, columns in (
             (_RECORD_KEY, self.record_key),
             (_PARTITION, self.partition_by),
@@ -281,9 +282,9 @@ class TableOptions:
         if not self.meta_fields:
             pairs[_META_FIELDS] = "false"
         if self.metadata_partitions:
-            pairs[_METADATA] = ",".join(self.metadata_partitions)
+            pairs[METADATA] = ",".join(self.metadata_partitions)
         if self.create_schema is not None:
-            pairs[_CREATE_SCHEMA] = self.create_schema
+            pairs[CREATE_SCHEMA] = self.create_schema
         if self.timezone is not None:
             pairs[_ZONE] = self.timezone
         pairs |= self.others
@@ -371,7 +372,7 @@ def read_options(location: Location) -> TableOptions:
         FormatError: the table is of a kind that is not read; the error names the property.
     """
     damaged: CorruptionError | None = None
-    for name in (_FILE, _BACKUP):
+    for name in (PROPERTIES, _BACKUP):
         try:
             content = location.read(name)
         except FileNotFoundError:
@@ -386,7 +387,7 @@ def read_options(location: Location) -> TableOptions:
     if damaged is not None:
         raise damaged
     raise FileNotFoundError(
-        f"{location.uri}: not a Hudi table: it has no {_FILE}; give the folder that has one"
+        f"{location.uri}: not a Hudi table: it has no {PROPERTIES}; give the folder that has one"
     )
 
 
@@ -396,11 +397,11 @@ def write_options(location: Location, options: TableOptions, written: datetime) 
     Raises:
         FileExistsError: a table is there.
     """
-    if location.size(_FILE) is not None or location.size(_BACKUP) is not None:
+    if location.size(PROPERTIES) is not None or location.size(_BACKUP) is not None:
         raise FileExistsError(f"{location.uri}: there is already a Hudi table")
     when = written.astimezone(timezone.utc)
     comment = f"Properties saved on {when.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
-    location.write(_FILE, [print_properties(options.to_properties(), [comment])])
+    location.write(PROPERTIES, [print_properties(options.to_properties(), [comment])])
 
 
 def drop_metadata_table(location: Location, options: TableOptions) -> TableOptions:
@@ -420,7 +421,7 @@ def drop_metadata_table(location: Location, options: TableOptions) -> TableOptio
     changed = replace(options, metadata_partitions=())
     if options.metadata_partitions:
         # First: from then on nobody looks into the folder.
-        location.replace(_FILE, print_properties(changed.to_properties()))
+        location.replace(PROPERTIES, print_properties(changed.to_properties()))
     # One that died here has left it.
     location.delete_folder(f"{META_FOLDER}/metadata")
     return changed
@@ -462,9 +463,9 @@ def parse_options(content: bytes, path: str) -> TableOptions:
     mode, mode_from = _merge_mode(pairs, version, bool(ordering))
     timeline, history = META_FOLDER, None
     if version != 6:
-        timeline = f"{META_FOLDER}/{_folder(pairs, _TIMELINE, path, 'timeline')}"
-        history = f"{timeline}/{_folder(pairs, _HISTORY, path, 'history')}"
-    metadata = (*_names(pairs.get(_METADATA)), *_names(pairs.get(_METADATA_INFLIGHT)))
+        timeline = f"{META_FOLDER}/{_folder(pairs, TIMELINE, path, 'timeline')}"
+        history = f"{timeline}/{_folder(pairs, HISTORY, path, 'history')}"
+    metadata = (*_names(pairs.get(METADATA)), *_names(pairs.get(_METADATA_INFLIGHT)))
     options = TableOptions(
         name=name,
         version=version,
@@ -478,7 +479,7 @@ def parse_options(content: bytes, path: str) -> TableOptions:
         key_generator=_generator(pairs),
         generator_is_said=bool(pairs.get(_GENERATOR) or pairs.get(_GENERATOR_CLASS)),
         timezone=pairs.get(_ZONE),
-        create_schema=pairs.get(_CREATE_SCHEMA),
+        create_schema=pairs.get(CREATE_SCHEMA),
         metadata_partitions=metadata,
         meta_fields=_flag(pairs, _META_FIELDS, path, True),
         drop_partition_columns=_flag(pairs, _DROP, path, False),

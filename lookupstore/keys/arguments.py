@@ -71,14 +71,15 @@ def _encode_columns(columns: Sequence[_Column], schema: KeySchema) -> pa.Array:
                 f"{schema.names[0]!r} has {len(columns[0])}"
             )
     rows = zip(*(map(_without_null_scalar, column) for column in columns), strict=True)
-    return _encode_each(rows, schema)
+    return encode_each(rows, schema)
 
 
 def _without_null_scalar(value: Any) -> Any:
     return None if isinstance(value, pa.Scalar) and not value.is_valid else value
 
 
-def _encode_each(keys: Iterable[Any], schema: KeySchema) -> pa.Array:
+def encode_each(keys: Iterable[Any], schema: KeySchema) -> pa.Array:
+    """Encode keys one by one, which is slow."""
     return pa.array([schema.encode_one(key) for key in keys], pa.large_binary())
 
 
@@ -255,7 +256,7 @@ def _encode_list(keys: list[Any], schema: KeySchema) -> pa.Array:
     arrays = [_exact_array(column) for column in columns or []]
     if columns is None or any(array is None for array in arrays):
         # Each for itself, which says what is wrong with the first bad one.
-        return _encode_each(keys, schema)
+        return encode_each(keys, schema)
     return schema.encode_masked(arrays)[0]
 
 

@@ -23,8 +23,8 @@ from lookupstore.parquet.footer import MAGIC, ColumnChunk, Leaf, read_footer
 SMALL = 1 << 20
 #: Bytes that pages, lists, or rows that are read at once may take of a small file.
 MOST_OF_SMALL = 256 << 20
-# Bytes of rows that are read one after the other.
-_ROWS = 64 << 20
+#: Bytes of rows that are read one after the other.
+BYTES_AT_ONCE = 64 << 20
 # What Arrow takes for a value besides the bytes of a text, at most, if values are not wider.
 _VALUE = 16
 # And for each of a list, for where lists begin and end.
@@ -45,9 +45,9 @@ class Claims:
 
     def rows_at_once(self, most: int) -> int:
         """Return how many rows to read at once, at most as many as given."""
-        if sum(self.groups) <= _ROWS:
+        if sum(self.groups) <= BYTES_AT_ONCE:
             return most
-        return max(1, min(most, _ROWS // max(1, self.row)))
+        return max(1, min(most, BYTES_AT_ONCE // max(1, self.row)))
 
     def is_large(self, group: int) -> bool:
         """Return whether all rows of a row group may be too many to be read at once."""

@@ -44,8 +44,8 @@ MIN_MEMORY = 1 << 16
 _FOR_ROWS = 0.75
 # Beside its bytes, a row costs its key once more, two places in the sort and those in the order.
 _ROW_OVERHEAD = 48
-# A merge holds a batch of each run, its decompressed form, and what it has just put together.
-_MERGE_COPIES = 4
+#: A merge holds a batch of each run, its decompressed form, and what it has just put together.
+MERGE_COPIES = 4
 
 
 class RepeatedKeyError(Exception):
@@ -146,7 +146,7 @@ class RunSorter:
         self._partition = partition
         self._limit = int(memory * _FOR_ROWS)
         self._batch_bytes = max(1, min(BATCH_BYTES, memory // 64))
-        self._fan_in = max(2, memory // (self._batch_bytes * _MERGE_COPIES))
+        self._fan_in = max(2, memory // (self._batch_bytes * MERGE_COPIES))
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
         self._in_memory: _SortedRows | None = None

@@ -17,9 +17,10 @@ from lookupstore.progress import is_watched
 
 _GROUP = "spark.jobGroup.id"
 _DESCRIPTION = "spark.job.description"
-_OWN_BAR = "spark.ui.showConsoleProgress"
-# Seconds between two looks at how far the jobs are.
-_PAUSE = 0.2
+#: Whether Spark has a bar of its own.
+OWN_BAR = "spark.ui.showConsoleProgress"
+#: Seconds between two looks at how far the jobs are.
+PAUSE = 0.2
 
 
 @contextmanager
@@ -84,7 +85,7 @@ def _bar(context: SparkContext, group: str, title: str, rows: Any) -> Iterator[N
                 display.update(bar, completed=done, total=total, known=known, rows=rows.value)
 
         def look_on() -> None:
-            while not ended.wait(_PAUSE):
+            while not ended.wait(PAUSE):
                 look()
 
         thread = threading.Thread(target=look_on, name="lookupstore-progress", daemon=True)
@@ -116,7 +117,7 @@ def _tasks(tracker: Any, jobs: set[int]) -> tuple[int, int]:
 
 
 def _is_ours_to_show(context: SparkContext) -> bool:
-    return is_watched() and context.getConf().get(_OWN_BAR) != "true"
+    return is_watched() and context.getConf().get(OWN_BAR) != "true"
 
 
 def _context(spark: SparkSession) -> SparkContext | None:

@@ -345,7 +345,7 @@ class Reader:
                     f"starts_with needs the key order 'bytes'; this one is {self._order!r}; give "
                     "start and stop"
                 )
-            start, stop = starts_with, _after_prefix(starts_with)
+            start, stop = starts_with, after_prefix(starts_with)
         return self._scan(start, stop, reverse)
 
     def _scan(
@@ -533,7 +533,7 @@ def _reopen(path: str, order: str) -> Reader:
     return Reader(path, order=order)
 
 
-def _after_prefix(prefix: bytes) -> bytes | None:
+def after_prefix(prefix: bytes) -> bytes | None:
     """Return the smallest key greater than every key with that prefix; None if there is none."""
     stripped = prefix.rstrip(b"\xff")
     return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None

@@ -53,21 +53,21 @@ def used(holder: Holder) -> None:
 
 def took(holder: Holder, count: int) -> None:
     """Tell how many descriptors a holder has now; others give way if all have too many."""
-    global _total
+    global total
     used(holder)
     limit = most()
     with _lock:
-        _total += count - holder.descriptors
+        total += count - holder.descriptors
         holder.descriptors = count
-        _holders[id(holder)] = weakref.ref(holder)
-        if _total <= limit:
+        holders[id(holder)] = weakref.ref(holder)
+        if total <= limit:
             return
         alive = _alive()
-        if _total <= limit:
+        if total <= limit:
             return
     alive.sort(key=lambda one: one.turn)
     for one in alive:
-        if _total <= limit * _REST:
+        if total <= limit * _REST:
             break
         if one is not holder:
             one.give_way()
@@ -83,30 +83,31 @@ def all_give_way() -> None:
 
 def gave(holder: Holder) -> None:
     """Tell that a holder has no descriptors any more."""
-    global _total
+    global total
     with _lock:
-        if _holders.pop(id(holder), None) is not None:
-            _total -= holder.descriptors
+        if holders.pop(id(holder), None) is not None:
+            total -= holder.descriptors
         holder.descriptors = 0
 
 
 def _alive() -> list[Holder]:
     """Return all holders, and forget those that are gone."""
-    global _total
+    global total
     found = []
-    for key, reference in list(_holders.items()):
+    for key, reference in list(holders.items()):
         one = reference()
         if one is None:
-            del _holders[key]
+            del holders[key]
         else:
             found.append(one)
-    _total = sum(one.descriptors for one in found)
+    total = sum(one.descriptors for one in found)
     return found
 
 
 _turns = itertools.count(1)
-_holders: dict[int, weakref.ref[Holder]] = {}
-_total = 0
+#: Who has descriptors, and how many all of them have.
+holders: dict[int, weakref.ref[Holder]] = {}
+total = 0
 # Whoever is collected as garbage while it is held may tell that it gave what it had.
 _lock = threading.RLock()
 

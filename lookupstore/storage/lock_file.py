@@ -70,6 +70,9 @@ class LocalLockFile:
     Args:
         location: that the file is in.
         name: of the file in it.
+
+    Attributes:
+        path: of the file on the disk.
     """
 
     removes_only_its_own = True
@@ -77,7 +80,7 @@ class LocalLockFile:
     def __init__(self, location: Location, name: str) -> None:
         self._location = location
         self._name = name
-        self._path = location.resolve(name)[1]
+        self.path = location.resolve(name)[1]
         self._descriptor = -1
 
     def create(self, content: bytes) -> bool:
@@ -92,7 +95,7 @@ class LocalLockFile:
             if seen is None or seen.content != content:
                 raise
         try:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             return False  # this took longer than the lease: another took it over
         if _seen(descriptor).content != content:
@@ -103,22 +106,22 @@ class LocalLockFile:
 
     def look(self) -> SeenLock | None:
         """Return the lock as it is now."""
-        with suppress(FileNotFoundError), open(open_regular(self._path), "rb") as file:
+        with suppress(FileNotFoundError), open(open_regular(self.path), "rb") as file:
             return _seen(file.fileno())
         return None
 
     def take_over(self, dead: SeenLock, content: bytes) -> bool:
         """Remove the lock of a dead owner, and take it if no other writer does."""
         try:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             return self.create(content)
         try:
             with _alone(descriptor) as is_alone:
                 if not is_alone or _seen(descriptor).mark != dead.mark:
                     return False
-                if _leads_to(self._path, descriptor):
-                    os.unlink(self._path)
+                if _leads_to(self.path, descriptor):
+                    os.unlink(self.path)
         finally:
             os.close(descriptor)
         return self.create(content)
@@ -126,18 +129,18 @@ class LocalLockFile:
     def renew(self, content: bytes) -> bool:
         """Set the time of the file to now."""
         os.utime(self._descriptor)
-        return _leads_to(self._path, self._descriptor)
+        return _leads_to(self.path, self._descriptor)
 
     def is_ours(self) -> bool:
         """Return whether the lock is still the one that was taken."""
-        return _leads_to(self._path, self._descriptor)
+        return _leads_to(self.path, self._descriptor)
 
     def remove(self) -> None:
         """Give the lock back, unless it is another's by now."""
         try:
             with _alone(self._descriptor) as is_alone:
                 if is_alone and self.is_ours():
-                    os.unlink(self._path)
+                    os.unlink(self.path)
         finally:
             os.close(self._descriptor)
 
@@ -149,6 +152,10 @@ class ObjectLockFile:
         location: that the object is in.
         puts: of that.
         name: of the object in it.
+
+    Attributes:
+        path: of the object, its bucket first.
+        tag: of the lock as it was put last; empty: it was not.
     """
 
     # It may become another's between the look and the delete.
@@ -156,45 +163,45 @@ class ObjectLockFile:
 
     def __init__(self, location: Location, puts: ConditionalPuts, name: str) -> None:
         self._location = location
-        self._puts = puts
+        self.puts = puts
         self._name = name
-        self._path = location.resolve(name)[1]
-        self._tag = ""
+        self.path = location.resolve(name)[1]
+        self.tag = ""
 
     def create(self, content: bytes) -> bool:
         """Take the lock if it is free."""
         try:
-            self._tag = self._puts.create(self._path, content)
+            self.tag = self.puts.create(self.path, content)
         except FileExistsError:
             return False
         except OSError:
-            self._tag = self._tag_of(content)
-            if not self._tag:
+            self.tag = self._tag_of(content)
+            if not self.tag:
                 raise
         return True
 
     def look(self) -> SeenLock | None:
         """Return the lock as it is now."""
         try:
-            content, tag = self._puts.read(self._path)
+            content, tag = self.puts.read(self.path)
         except FileNotFoundError:
             return None
         return SeenLock(content, (tag,))
 
     def take_over(self, dead: SeenLock, content: bytes) -> bool:
         """Put our lock in the place of a dead owner's."""
-        self._tag = self._replace(content, str(dead.mark[0]))
-        return bool(self._tag)
+        self.tag = self._replace(content, str(dead.mark[0]))
+        return bool(self.tag)
 
     def renew(self, content: bytes) -> bool:
         """Put the lock again; its content has to be another."""
-        self._tag = self._replace(content, self._tag)
-        return bool(self._tag)
+        self.tag = self._replace(content, self.tag)
+        return bool(self.tag)
 
     def is_ours(self) -> bool:
         """Return whether the lock is still the one that was taken."""
         seen = self.look()
-        return seen is not None and seen.mark == (self._tag,)
+        return seen is not None and seen.mark == (self.tag,)
 
     def remove(self) -> None:
         """Give the lock back, unless it is another's by now."""
@@ -204,7 +211,7 @@ class ObjectLockFile:
     def _replace(self, content: bytes, tag: str) -> str:
         """Put a lock in the place of a known one; return its tag, empty if that is another's."""
         try:
-            return self._puts.replace(self._path, content, tag) or ""
+            return self.puts.replace(self.path, content, tag) or ""
         except OSError:
             put = self._tag_of(content)
             if not put:

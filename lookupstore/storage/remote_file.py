@@ -78,7 +78,8 @@ class RemoteFile:
         self._lock = threading.Lock()
         self._forked = True
 
-    def _opened(self) -> Any:
+    def opened(self) -> Any:
+        """Return the file, which is opened again in a child of fork."""
         with self._lock:
             if self._forked:
                 # The old file is kept: to close it would use the client of the parent.
@@ -117,7 +118,7 @@ class RemoteFile:
             self.requests += 1
             try:
                 with _fork_gate.passed(self.uri):
-                    file = self._opened()
+                    file = self.opened()
                     data: bytes = file.read_at(size, offset)
                 if len(data) == size:
                     self.nbytes_read += size

@@ -62,7 +62,7 @@ def open_uri(uri: str) -> tuple[fs.FileSystem, str]:
     """
     _check_whole(uri)
     try:
-        filesystem, path = _arrow_opens(uri)
+        filesystem, path = arrow_opens(uri)
     except (ValueError, OSError, ImportError, pa.ArrowException) as error:
         reason = _without_secrets(str(error), uri)
         if isinstance(error, OSError):
@@ -71,7 +71,8 @@ def open_uri(uri: str) -> tuple[fs.FileSystem, str]:
     return filesystem, str(path)
 
 
-def _arrow_opens(uri: str) -> tuple[fs.FileSystem, str]:
+def arrow_opens(uri: str) -> tuple[fs.FileSystem, str]:
+    """Return the file system of a URI that pyarrow knows, and the path in it."""
     filesystem, path = fs.FileSystem.from_uri(uri)
     return filesystem, str(path)
 

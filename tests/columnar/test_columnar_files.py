@@ -17,8 +17,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from footers import with_footer
 from pyarrow import orc
+from support.footers import with_footer
 
 from lookupstore.columnar import ColumnarFiles, rent
 from lookupstore.errors import CorruptionError, DiskQuotaError, StaleStoreError

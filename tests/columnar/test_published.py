@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from object_store import BUCKET, FOR_WRITES, ObjectStore, Proxy, has_server, object_store
 from pyarrow import fs
+from support.object_store import BUCKET, FOR_WRITES, ObjectStore, Proxy, has_server, object_store
 
 from lookupstore.columnar import ColumnarFiles, published
 from lookupstore.errors import CorruptionError

@@ -8,7 +8,7 @@ import random
 import struct
 from typing import Any
 
-from orc_files import message
+from support.orc_files import message
 
 from lookupstore.orc.messages import read_message
 from lookupstore.parquet.structs import BINARY, BOOL, I16, I32, I64, LIST, STRUCT, Struct

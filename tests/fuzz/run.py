@@ -27,9 +27,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "hudi"), str(HERE.parent / "sst")]
-
 MEMORY = 1 << 30
 # What is reserved and never used is not counted, but ends somewhere.
 ADDRESSES = 6 << 30

@@ -27,11 +27,11 @@ from mutations import (
     changed_message,
     changed_struct,
 )
-from orc_files import message
 from pyarrow import orc
-from small_tables import SmallTable, row
-from sst_files import CODECS, DIALECTS, written
-from test_fuzz import Taken
+from support.hudi.small_tables import SmallTable, row
+from support.orc_files import message
+from support.sst_files import CODECS, DIALECTS, written
+from support.sst_parts import Taken
 
 import lookupstore
 from lookupstore import ColumnarFiles
@@ -42,7 +42,7 @@ from lookupstore.hostcache.recode import write_plain
 from lookupstore.hudi import HudiTable
 from lookupstore.hudi.file_group.bloom import FILTER_KEY, BloomFilter
 from lookupstore.hudi.locking.heartbeat import Heartbeats, heartbeat_name
-from lookupstore.hudi.locking.lock import _is_dead, _lease, _who
+from lookupstore.hudi.locking.lock import is_dead, lease_of, shown_owner
 from lookupstore.hudi.locking.owner import Owner
 from lookupstore.hudi.options import parse_options
 from lookupstore.hudi.timeline.avro_file import avro_bytes, read_record
@@ -505,9 +505,9 @@ def owners(folder: Path) -> Input:
     def look() -> None:
         seen = LocalLockFile(location, lock.name).look()
         assert seen is not None
-        _is_dead(seen, 1e9)
-        _lease(seen)
-        _who(seen)
+        is_dead(seen, 1e9)
+        lease_of(seen)
+        shown_owner(seen)
 
     def run(rng: random.Random) -> int:
         content = changed_json_text(said, rng)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,16 +13,6 @@ from lookupstore.hostcache.cache import Residency
 def residency(tmp_path: Path) -> Residency:
     """Return a folder for the lookup files of one test."""
     return Residency(tmp_path / "local", quota=1 << 30)
-
-
-@pytest.fixture
-def real_table(real_tables: Path, tmp_path: Path) -> Callable[[str], Path]:
-    """Return what copies one of the tables, for a test that writes to it."""
-
-    def copied(name: str) -> Path:
-        return Path(shutil.copytree(real_tables / name, tmp_path / name))
-
-    return copied
 
 
 @pytest.fixture(scope="session")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from kills import rows_of
-from small_tables import SmallTable, row
+from support.hudi.kills import rows_of
+from support.hudi.small_tables import SmallTable, row
 
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hudi import HudiTable, Instant, State, WriteOptions, options
@@ -154,7 +154,7 @@ def test_the_files_of_a_rollback_plan(
         (None, "a-0_0-0-0_20240101000000000.parquet"),
         ("../..", "a-0_0-0-0_20240101000000000.parquet"),
         (FIRST, "../../home/important/inner/kept"),
-        (FIRST, options._FILE),
+        (FIRST, options.PROPERTIES),
     ],
 )
 def test_a_clean_plan(table: SmallTable, beside: Path, earliest: str | None, name: str) -> None:
@@ -212,10 +212,10 @@ def test_a_metadata_table_that_is_a_link(table: SmallTable, beside: Path) -> Non
     assert not os.path.lexists(table.path / ".hoodie" / "metadata")
 
 
-@pytest.mark.parametrize("name", [options._TIMELINE, options._HISTORY])
+@pytest.mark.parametrize("name", [options.TIMELINE, options.HISTORY])
 @pytest.mark.parametrize("value", ["../../x", "/x", "..", "a/../..", "C:", "a\\\\..\\\\b", "a//b"])
 def test_folders_that_properties_name(table: SmallTable, name: str, value: str) -> None:
-    properties = table.path / options._FILE
+    properties = table.path / options.PROPERTIES
     lines = [line for line in properties.read_text().splitlines() if not line.startswith(name)]
     properties.write_text("\n".join([*lines, f"{name}={value}", ""]))
     with pytest.raises(CorruptionError, match=name) as raised:
@@ -385,6 +385,6 @@ def test_plans_of_conflicts_name_places_of_the_table(table: SmallTable) -> None:
 
 
 def test_properties_with_odd_values_are_read(table: SmallTable) -> None:
-    content = (table.path / options._FILE).read_bytes()
+    content = (table.path / options.PROPERTIES).read_bytes()
     content = content.replace(b"path=timeline", b"path=my%2Ftime line.d/in=side")
     assert options.parse_options(content, "t").timeline == ".hoodie/my%2Ftime line.d/in=side"

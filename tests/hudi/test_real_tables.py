@@ -1,6 +1,7 @@
 """What Apache Hudi wrote, changed by every operation of ours; hudi-rs reads what we read.
 
-They are upserted in test_write.py, read in test_hudi_read.py; their filters are in test_bloom.py.
+They are upserted in write/test_write.py, read in read/test_read.py; their filters are in
+file_group/test_bloom.py.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from kills import leftovers
-from oracle import assert_same_rows, other_scan
-from written import check_files
+from support.hudi.kills import leftovers
+from support.hudi.oracle import assert_same_rows, other_scan
+from support.hudi.written import check_files
 
 import lookupstore
 from lookupstore.errors import FormatError

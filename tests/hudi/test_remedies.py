@@ -1,11 +1,11 @@
-"""Each remedy that an error names works when it is typed: `ways_hudi.py` lists them."""
+"""Each remedy that an error names works when it is typed: `support/hudi/ways.py` lists them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from ways_hudi import WAYS, Way
+from support.hudi.ways import WAYS, Way
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.what)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from simulated import simulate
+from support.hudi.simulated import simulate
 
 from lookupstore.hudi.locking.lock import TableLock
 from lookupstore.hudi.services import rollback
@@ -42,7 +42,7 @@ def takeover_of_any_file(patch: pytest.MonkeyPatch) -> None:
 
     def take_over(file: LocalLockFile, dead: SeenLock, content: bytes) -> bool:
         with suppress(FileNotFoundError):
-            lock_file.os.unlink(file._path)
+            lock_file.os.unlink(file.path)
         return file.create(content)
 
     patch.setattr(LocalLockFile, "take_over", take_over)
@@ -52,9 +52,9 @@ def takeover_of_any_object(patch: pytest.MonkeyPatch) -> None:
     """Let whoever saw a dead owner's lock replace the object that is there by now."""
 
     def take_over(file: ObjectLockFile, dead: SeenLock, content: bytes) -> bool:
-        bucket: Any = file._puts
+        bucket: Any = file.puts
         bucket.turns.step("put the lock")
-        file._tag = bucket.put(file._path, content)
+        file.tag = bucket.put(file.path, content)
         return True
 
     patch.setattr(ObjectLockFile, "take_over", take_over)
@@ -73,7 +73,7 @@ def no_overwrite_check(patch: pytest.MonkeyPatch) -> None:
 
 
 def wrong_rollback_order(patch: pytest.MonkeyPatch) -> None:
-    real = rollback._finish
+    real = rollback.finish
 
     def finish(view: TableView, one: Instant, plan: RollbackPlan, lock: TableLock) -> Instant:
         target = plan.instant_to_rollback
@@ -82,7 +82,7 @@ def wrong_rollback_order(patch: pytest.MonkeyPatch) -> None:
             view.folder.delete(Instant(target.commit_time, target.action, state))
         return real(view, one, plan, lock)
 
-    patch.setattr(rollback, "_finish", finish)
+    patch.setattr(rollback, "finish", finish)
 
 
 PLANTS = {

@@ -12,7 +12,7 @@ import pytest
 
 from lookupstore.errors import CorruptionError
 from lookupstore.hudi.keys.avro_types import arrow_schema
-from lookupstore.hudi.locking.lock import LEASE, _lease
+from lookupstore.hudi.locking.lock import LEASE, lease_of
 from lookupstore.hudi.locking.owner import Owner, parse_owner
 from lookupstore.hudi.properties import parse_properties
 from lookupstore.hudi.timeline.commit import parse_commit
@@ -54,7 +54,7 @@ def test_owners() -> None:
     [b"", b"1", b"[]", b"{}", DEEP, b'{"lease": 1' + b"0" * 400 + b"}", b'{"lease": []}', b"\xff"],
 )
 def test_leases(content: bytes) -> None:
-    assert _lease(SeenLock(content, ())) == LEASE
+    assert lease_of(SeenLock(content, ())) == LEASE
 
 
 def record(fields: list[Any], name: str = "r") -> dict[str, Any]:

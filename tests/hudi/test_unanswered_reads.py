@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import fs
-from remote import Remote
+from support.remote import Remote
 
 from lookupstore.errors import CorruptionError
 from lookupstore.hudi import HudiTable
@@ -26,7 +26,7 @@ class Unanswered(Remote):
     reads = 0
 
     def open_input_file(self, path: str) -> pa.NativeFile:
-        real = self._step("read", path)
+        real = self.step("read", path)
         if not path.endswith(".parquet"):
             return pa.OSFile(real, "rb")
         return pa.PythonFile(_Stream(self, Path(real).read_bytes()), "r")

@@ -25,11 +25,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, given, note, seed, settings
 from hypothesis import strategies as st
-from kills import leftovers, on_disk
-from oracle import assert_same_rows, other, other_incremental, other_scan
-from remote import FaultyDisk, Killed
-from table_model import LEVELS, TIME, Layout, Model, Row, Rows
-from written import check_files
+from support.hudi.kills import leftovers, on_disk
+from support.hudi.oracle import assert_same_rows, other, other_incremental, other_scan
+from support.hudi.table_model import LEVELS, TIME, Layout, Model, Row, Rows
+from support.hudi.written import check_files
+from support.remote import FaultyDisk, Killed
 
 from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.hudi.file_group.encoding import FileFormat

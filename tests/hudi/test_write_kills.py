@@ -14,7 +14,7 @@ from pathlib import Path
 from shutil import copytree, rmtree
 
 import pytest
-from killed_actions import (
+from support.hudi.killed_actions import (
     ACTIONS,
     OLD,
     ONE,
@@ -23,7 +23,7 @@ from killed_actions import (
     make,
     rows,
 )
-from kills import (
+from support.hudi.kills import (
     WatchedDisk,
     copied,
     count_points,
@@ -32,13 +32,14 @@ from kills import (
     on_disk,
     rows_of,
 )
-from remote import FaultyDisk
-from written import check_files
+from support.hudi.written import check_files
+from support.remote import FaultyDisk
 
 from lookupstore.errors import CommitUnknownError
 from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.hudi.timeline.timeline import TimelineFolder
 
+ACTIONS_PROGRAM = Path(__file__).parents[1] / "support" / "hudi" / "killed_actions.py"
 VERSIONS = (6, 8, 9)
 Dying = Callable[[Path, str, int | None], int]
 EVERY_CASE = list(product(ACTIONS, VERSIONS))
@@ -62,10 +63,9 @@ def known(act: Act) -> Act:
 @pytest.fixture(scope="module")
 def dying() -> Iterator[Dying]:
     """Return what does an action in a process that dies in it, and returns the exit code."""
-    paths = [str(Path(__file__).parent), str(Path(__file__).parent.parent), *sys.path]
     with subprocess.Popen(
-        [sys.executable, str(Path(__file__).with_name("killed_actions.py"))],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        [sys.executable, ACTIONS_PROGRAM],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 import pytest
-from race import race
+from support.hudi.race import race
 
 # So many writers are killed; more of them find rarer faults.
 KILLS = int(os.environ.get("LOOKUPSTORE_RACE_KILLS", "4"))

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from footers import footer_in, with_footer
+from support.footers import footer_in, with_footer
 
 import lookupstore
 from lookupstore.columnar import ColumnarFiles
@@ -262,7 +262,7 @@ def test_a_group_that_is_large_is_an_error(
 ) -> None:
     table, _ = shared_text
     monkeypatch.setattr(slice_rows, "MOST_OF_SMALL", 1 << 10)
-    monkeypatch.setattr(claims, "_ROWS", 1 << 10)
+    monkeypatch.setattr(claims, "BYTES_AT_ONCE", 1 << 10)
     with pytest.raises(CorruptionError, match="a row group of at most 1024 bytes"):
         table.upsert(pa.table({"id": [7], "t": ["z"]}), options=SMALL_GROUPS)
 
@@ -272,7 +272,7 @@ def test_a_scan_of_long_rows_gives_a_few_at_a_time(
 ) -> None:
     table, rows = shared_text
     assert max(len(one) for one in table.scan_batches(columns=["t"])) > 100
-    monkeypatch.setattr(claims, "_ROWS", 1 << 20)
+    monkeypatch.setattr(claims, "BYTES_AT_ONCE", 1 << 20)
     batches = [one.column("t") for one in table.scan_batches(columns=["t"])]
     assert max(map(len, batches)) <= (1 << 20) // 40_000
     assert sorted(pa.chunked_array(batches).to_pylist()) == sorted(rows["t"].to_pylist())

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from footers import footer_in, with_footer
+from support.footers import footer_in, with_footer
 
 from lookupstore.errors import CorruptionError
 from lookupstore.parquet.footer import ColumnChunk, Footer, footer_bytes, footer_of, read_footer

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from object_store import FOR_WRITES
 from pyspark.sql import SparkSession
+from support.object_store import FOR_WRITES
 
 import lookupstore
 from lookupstore.spark.sessions import check_java, session
 
-WORKERS = Path(__file__).parent / "workers"  # what Python runs first there
+# What Python runs first there.
+WORKERS = Path(__file__).parents[1] / "support" / "spark" / "workers"
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +38,7 @@ def spark() -> Iterator[SparkSession]:
             **{
                 "spark.executor.extraJavaOptions": os.environ["SPARK_SUBMIT_OPTS"],
                 "spark.executorEnv.PYTHONPATH": os.pathsep.join(paths),
-                # Local copies of remote stores: test_spark_cluster.py fills the quota.
+                # Local copies of remote stores: join/test_cluster.py fills the quota.
                 "spark.executorEnv.LOOKUPSTORE_CACHE_BYTES": 3 << 20,
                 "spark.log.level": "OFF",  # tasks fail here on purpose
                 "spark.sql.shuffle.partitions": 2,

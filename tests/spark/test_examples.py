@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from object_store import writable_object_store
+from support.object_store import writable_object_store
 
 import lookupstore
 from lookupstore.spark.sessions import check_java

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sst_files import block as plain_block
-from sst_files import record
+from support.sst_files import block as plain_block
+from support.sst_files import record
 
 from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.errors import CorruptionError

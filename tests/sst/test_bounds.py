@@ -23,15 +23,16 @@ from lookupstore.sst.format import (
     pack_varint,
     unpack_properties,
 )
+from lookupstore.sst.stored import StoredFile
 
 RECORDS = [(b"%04d" % key, bytes(100_000)) for key in range(40)]
 
 
 def says(path: Path, name: bytes, number: int) -> None:
     """Let the properties of a file say another number, under a right checksum."""
-    with Reader(path) as reader:
-        offset, size = reader._check_open().footer.properties or (0, 0)
-        codec, _ = reader._check_open().payload((offset, size), "properties")
+    file = StoredFile(str(path))
+    offset, size = file.footer.properties or (0, 0)
+    codec, _ = file.payload((offset, size), "properties")
     assert codec == 0
     content = bytearray(path.read_bytes())
     payload = bytes(content[offset : offset + size])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sst_files import written
+from support.sst_files import written
 
 from lookupstore.sst import Reader
 from lookupstore.sst.cache import LOOKS, BlockCache

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import zstandard
 from crc32c import crc32c
-from sst_files import (
+from support.sst_files import (
     CODECS,
     DIALECTS,
     Record,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sst_files import fresh, written
+from support.sst_files import fresh, written
 
 from lookupstore.errors import ClosedError, CorruptionError
 from lookupstore.sst import Writer, stored

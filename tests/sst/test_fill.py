@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sst_files import written
+from support.sst_files import written
 
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.sst import Reader

@@ -8,7 +8,7 @@ import pytest
 import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
-from sst_files import lets_pass
+from support.sst_files import lets_pass
 
 from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.sst._filter import (

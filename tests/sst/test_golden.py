@@ -11,12 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from sst_files import fresh, lets_pass
+from support.sst_files import fresh, lets_pass
 
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.sst import Writer
 from lookupstore.sst._filter import Filter, FilterBuilder, paimon_hash, paimon_hashes, paimon_size
 from lookupstore.sst.format import unpack_varint
+from lookupstore.sst.stored import StoredFile
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "paimon"
 FILES: list[dict[str, Any]] = json.loads((GOLDEN / "manifest.json").read_text())["files"]
@@ -127,9 +128,10 @@ def test_layout(entry: dict[str, Any]) -> None:
     assert info.filter_bytes == expected["bloom_bytes"]
     assert (info.filter_entries or 0) == expected["bloom_entries"]
     reader = fresh(path)
-    assert len(reader._index.data) == expected["index_plain_bytes"]
-    assert reader._index.aligned == expected["index_aligned"]
-    file = reader._check_open()
+    file = StoredFile(str(path))
+    index = file.block(file.footer.index, "index block", "bytes")
+    assert len(index.data) == expected["index_plain_bytes"]
+    assert index.aligned == expected["index_aligned"]
     assert file.footer.index == (expected["index_offset"], expected["index_size"])
     if expected["bloom_bytes"]:
         assert file.footer.filter == (expected["bloom_offset"], expected["bloom_bytes"])
@@ -266,7 +268,7 @@ def test_btree(entry: dict[str, Any]) -> None:
     ]
     assert info.min_key == bytes.fromhex(entry["first_key"])
     assert info.max_key == bytes.fromhex(entry["last_key"])
-    footer = reader._check_open().footer
+    footer = StoredFile(reader.path).footer
     assert list(footer.index) == entry["footer"]["index"]
     bloom = entry["footer"]["bloom"]
     assert footer.filter == (tuple(bloom[:2]) if bloom else None)

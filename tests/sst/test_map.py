@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sst_files import fresh, written
+from support.sst_files import fresh, written
 
 from lookupstore.errors import CorruptionError
 from lookupstore.sst import Reader
@@ -211,7 +211,7 @@ def run_python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run code in a process of its own, without a fault handler of Python's or a sanitizer's."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONFAULTHANDLER"}
     environment["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":handle_sigbus=0"
-    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
+    environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     return subprocess.run(
         [sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True
     )

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sst_files import CODECS, fresh, written
+from support.sst_files import CODECS, fresh, written
 
 from lookupstore.sst import Reader, Writer, _batch
 from lookupstore.sst.cache import BlockCache

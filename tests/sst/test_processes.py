@@ -10,21 +10,17 @@ import pickle
 import random
 import sys
 import threading
-import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from sst_files import fresh, run_all, written
+from support.forks import fork, in_child
+from support.in_processes import ANSWERS, ASKED, MODEL, right
+from support.sst_files import fresh, run_all, written
 
 from lookupstore.errors import ClosedError, CorruptionError
 from lookupstore.sst import Reader, Writer
 from lookupstore.sst.cache import BlockCache
-
-MODEL = {b"%05d" % (3 * i): b"%d " % i * 9 for i in range(3000)}
-ASKED = [b"%05d" % i for i in range(9003)]
-ANSWERS = [MODEL.get(key) for key in ASKED]
 
 
 @pytest.fixture(params=["native", "paimon"])
@@ -34,35 +30,7 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     )
 
 
-def right(reader: Reader) -> bool:
-    rng = random.Random(os.getpid())
-    some = rng.sample(ASKED, 100)
-    return (
-        reader.lookup(ASKED).to_pylist() == ANSWERS
-        and [reader.get(key) for key in some] == [MODEL.get(key) for key in some]
-        and dict(reader.items()) == MODEL
-        and len(reader) == len(MODEL)
-    )
-
-
 # -- processes
-
-
-def in_child(work: Callable[[], bool]) -> bool:
-    """Run in a child of fork; whether it came to its end and found all right."""
-    with warnings.catch_warnings():
-        # Python warns of forking where other libraries have threads; none of them is used here.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:
-        try:
-            os._exit(0 if work() else 1)
-        finally:
-            os._exit(2)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
-fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 
 
 @fork

@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from sst_files import fresh, written
+from support.sst_files import fresh, written
 
 from lookupstore.sst import Reader
-from lookupstore.sst.reader import _after_prefix
+from lookupstore.sst.reader import after_prefix
 
 RECORDS = [(b"a", b"1"), (b"ab", b"2"), (b"ab\xff", b"3"), (b"ac", b"4"), (b"\xff\xff", b"5")]
 
@@ -85,8 +85,8 @@ def test_prefixes(reader: Reader) -> None:
     assert keys(b"ab\xff") == [b"ab\xff"]
     assert keys(b"\xff") == keys(b"\xff\xff") == [b"\xff\xff"]
     assert keys(b"\xff\xff\xff") == keys(b"b") == []
-    assert _after_prefix(b"a\xff\xff") == b"b"
-    assert _after_prefix(b"\xff") is _after_prefix(b"") is None
+    assert after_prefix(b"a\xff\xff") == b"b"
+    assert after_prefix(b"\xff") is after_prefix(b"") is None
 
 
 def test_a_range_that_is_empty_or_backwards(reader: Reader) -> None:

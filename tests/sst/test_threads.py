@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from sst_files import run_all, written
+from support.sst_files import run_all, written
 
 from lookupstore.errors import ClosedError, CorruptionError
 from lookupstore.sst import Reader

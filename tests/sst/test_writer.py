@@ -16,12 +16,13 @@ import pytest
 import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
-from sst_files import DIALECTS, Stored, block, craft, cut, fresh, written
+from support.sst_files import DIALECTS, Stored, block, craft, cut, fresh, written
 
 from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.errors import ClosedError
 from lookupstore.sst import Writer
-from lookupstore.sst.format import NATIVE, PAIMON
+from lookupstore.sst.format import NATIVE, PAIMON, TRAILER_SIZE
+from lookupstore.sst.stored import StoredFile
 
 ABC = [(b"a", b"1"), (b"bc", b""), (b"d", b"333")]
 
@@ -300,6 +301,10 @@ def test_integer_keys(tmp_path: Path) -> None:
     path = written(
         tmp_path / "n.sst", [(b"\1\0", b"")], dialect="paimon", order="int16", bloom_fpp=0
     )
+    file = StoredFile(str(path))
+    index = file.block(file.footer.index, "index", "int16")
+    (handle,) = index.handles(file.footer.index[0], TRAILER_SIZE)
+    block = file.data_block(handle, 0, "int16")
     for bad in (b"", b"1", b"123", b"x" * 40):
         with pytest.raises(ValueError, match="takes keys of 2 bytes"):
             fresh(path, "int16").get(bad)
@@ -308,7 +313,7 @@ def test_integer_keys(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="takes keys of 2 bytes"):
             list(fresh(path, "int16").scan(start=bad))
         with pytest.raises(ValueError, match="takes keys of 2 bytes"):
-            fresh(path, "int16")._block(fresh(path, "int16")._check_open(), 0).lower_bound(bad)
+            block.lower_bound(bad)
 
 
 def test_a_filter_does_not_hide_a_key_of_a_wrong_size(tmp_path: Path) -> None:

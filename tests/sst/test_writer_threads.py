@@ -15,8 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from sst_files import DIALECTS, fresh
-from test_processes import fork, in_child
+from support.forks import fork, in_child
+from support.sst_files import DIALECTS, fresh
 
 from lookupstore.errors import ClosedError
 from lookupstore.sst import Writer, pipeline

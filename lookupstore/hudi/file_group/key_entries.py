@@ -98,9 +98,9 @@ def own_entry(said: Mapping[bytes, bytes], name: str, path: str) -> OwnEntry | N
         raise CorruptionError(path, 0, f"a file and chunks in {OWN_KEY!r}", error) from None
     if not is_ours:
         return None
-    if stored[:9] != _checksum(said, stored[9:]):
+    if stored[:9] != own_checksum(said, stored[9:]):
         expected = f"a Bloom filter and a range of keys with the CRC-32C {stored[:8]!r}"
-        raise CorruptionError(path, 0, expected, _checksum(said, stored[9:]))
+        raise CorruptionError(path, 0, expected, own_checksum(said, stored[9:]))
     try:
         return OwnEntry(None if chunks is None else tuple(_chunk(*one) for one in chunks))
     except (TypeError, ValueError) as error:
@@ -190,10 +190,10 @@ class KeyEntries:
         if ends and not high:
             found |= {LEAST_KEY: min(ends), GREATEST_KEY: max(ends)}
         own = json.dumps({"file": name, "chunks": chunks}).encode()
-        return found | {OWN_KEY: _checksum(found, own) + own}
+        return found | {OWN_KEY: own_checksum(found, own) + own}
 
 
-def _checksum(said: Mapping[bytes, bytes], own: bytes) -> bytes:
+def own_checksum(said: Mapping[bytes, bytes], own: bytes) -> bytes:
     """Return the checksum of our entry, with the space that follows it."""
     found = 0
     for value in (*(said.get(key, b"") for key in (FILTER_KEY, *_ENDS)), own):

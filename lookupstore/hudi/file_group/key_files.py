@@ -29,8 +29,8 @@ FILTER_BYTES = 128 << 20
 #: Most files of which the rest of the footer stays in memory.
 MOST_FILES = 100_000
 
-# Of a row group, keys are in memory all at once.
-_MOST_CHUNK_BYTES = 16 << 20
+#: Of a row group, keys are in memory all at once.
+MOST_CHUNK_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def _checked(chunks: tuple[KeyChunk, ...] | None, known: KeyFile) -> tuple[KeyCh
         what = f"record keys of {known.source.num_rows} rows"
         raise CorruptionError(known.shown, 0, what, chunks)
     most = max((max(one.nbytes, one.plain_bytes) for one in chunks), default=0)
-    return chunks if most <= _MOST_CHUNK_BYTES else None
+    return chunks if most <= MOST_CHUNK_BYTES else None
 
 
 class KnownFiles:

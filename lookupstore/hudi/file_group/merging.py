@@ -23,8 +23,8 @@ from lookupstore.hudi.file_group.reader import SHARED_TEXT, SliceRows
 from lookupstore.hudi.file_group.writer import ROW_COLUMNS, BaseFileWriter, in_type
 from lookupstore.hudi.meta_columns import RECORD_KEY
 
-# Rows to insert are added in pieces, of which the writer makes row groups.
-_PIECE_ROWS = 1 << 16
+#: Rows to insert are added in pieces, of which the writer makes row groups.
+PIECE_ROWS = 1 << 16
 
 Mask = npt.NDArray[np.bool_]
 
@@ -133,9 +133,9 @@ def merge(
 def write_inserts(inserts: Inserts, into: BaseFileWriter) -> RowCounts:
     """Write rows that are new, after those that are in a file."""
     count = len(inserts.keys)
-    for start in range(0, count, _PIECE_ROWS):
-        rows = inserts.rows.slice(start, _PIECE_ROWS)
-        keys = inserts.keys.slice(start, _PIECE_ROWS)
+    for start in range(0, count, PIECE_ROWS):
+        rows = inserts.rows.slice(start, PIECE_ROWS)
+        keys = inserts.keys.slice(start, PIECE_ROWS)
         places = np.arange(into.rows, into.rows + len(keys))
         into.add([*into.new_rows(places), keys, *rows.columns])
     return RowCounts(into.rows, count)

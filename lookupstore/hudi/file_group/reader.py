@@ -20,8 +20,8 @@ from lookupstore.parquet.claims import MOST_OF_SMALL, look_at_claims
 from lookupstore.parquet.footer import ColumnChunk, Footer, read_footer
 from lookupstore.storage.location import Location
 
-# Of a batch: rows, or fewer if they are wide.
-_BATCH_ROWS = 1 << 15
+#: Of a batch: rows, or fewer if they are wide.
+BATCH_ROWS = 1 << 15
 _BATCH_BYTES = 8 << 20
 _NEVER = 1 << 62
 
@@ -59,7 +59,7 @@ class SliceRows:
             parquet, self._claims = look_at_claims(self._stream, schema.names, self.shown)
             first = pq.ParquetFile(parquet)
             #: Columns of text that the file holds as a few values, and that are read like that.
-            self.shared: frozenset[str] = _shared_texts(first, schema)
+            self.shared: frozenset[str] = shared_texts(first, schema)
             names = [field.name for field in schema if pa.types.is_dictionary(field.type)]
             self._file = pq.ParquetFile(
                 parquet,
@@ -119,7 +119,7 @@ class SliceRows:
     def _within_bounds(self, group: int, names: Sequence[str]) -> list[pa.RecordBatch]:
         """Read columns of a row group of a small file, as long as they are not too much."""
         found, nbytes = [], 0
-        most = self._claims.rows_at_once(_BATCH_ROWS)
+        most = self._claims.rows_at_once(BATCH_ROWS)
         for batch in self._file.iter_batches(most, row_groups=[group], columns=list(names)):
             nbytes += batch.nbytes
             if nbytes > MOST_OF_SMALL:
@@ -139,7 +139,7 @@ class SliceRows:
         """
         stored = set(self._file.schema_arrow.names)
         names = [name for name in self.schema.names if name in stored]
-        most = min(_BATCH_ROWS, max(1, int(_BATCH_BYTES / self._row_bytes)))
+        most = min(BATCH_ROWS, max(1, int(_BATCH_BYTES / self._row_bytes)))
         most = self._claims.rows_at_once(most)
         with self._reading():
             batches = self._file.iter_batches(
@@ -180,7 +180,7 @@ class SliceRows:
         return self._address.reading("a Parquet file", gone=gone)
 
 
-def _shared_texts(file: pq.ParquetFile, schema: pa.Schema) -> frozenset[str]:
+def shared_texts(file: pq.ParquetFile, schema: pa.Schema) -> frozenset[str]:
     """Return the columns of text that take less than a byte per value: few, in dictionaries.
 
     Decoding such a column, and encoding it again, would be most of what it takes.

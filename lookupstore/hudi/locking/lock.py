@@ -31,9 +31,11 @@ from lookupstore.storage.lock_file import SeenLock
 WAIT = 120.0
 #: How long the lock lasts when it is not renewed.
 LEASE = 30.0
+#: How long one waits between two looks at the lock of another, in the end.
+LAST_PAUSE = 0.5
 
 _NAME = f"{META_FOLDER}/lock"
-_FIRST_PAUSE, _LAST_PAUSE = 0.01, 0.5
+_FIRST_PAUSE = 0.01
 # Of the timeline, and made under the lock.
 _COMPLETED = re.compile(r"\d+(_\d+)?\.(?!inflight)[a-z]+")
 
@@ -115,17 +117,17 @@ class TableLock:
             if seen is None or found.mark != seen.mark:
                 seen, since = found, time.monotonic()
             self._renewed = time.monotonic()
-            if _is_dead(seen, time.monotonic() - since) and self._file.take_over(
+            if is_dead(seen, time.monotonic() - since) and self._file.take_over(
                 seen, self._content()
             ):
                 return
             if time.monotonic() > end:
                 raise LockedError(
-                    f"{self._shown}: still locked by {_who(seen)} after {wait:g} s; if that "
+                    f"{self._shown}: still locked by {shown_owner(seen)} after {wait:g} s; if that "
                     "writer is gone, delete the file"
                 )
             time.sleep(pause)
-            pause = min(2 * pause, _LAST_PAUSE)
+            pause = min(2 * pause, LAST_PAUSE)
 
     def renew(self) -> bool:
         """Show that the owner lives; return False if the lock is another's."""
@@ -210,19 +212,22 @@ def _check_place(location: Location) -> None:
     location.check_creates_once(META_FOLDER)
 
 
-def _is_dead(seen: SeenLock, unchanged: float) -> bool:
+def is_dead(seen: SeenLock, unchanged: float) -> bool:
+    """Return whether the owner of a lock that was seen, and is `unchanged` for so long, is dead."""
     owner = parse_owner(seen.content)
     if owner is None:
         return False
-    return owner.is_gone or (not owner.is_here and unchanged > _lease(seen))
+    return owner.is_gone or (not owner.is_here and unchanged > lease_of(seen))
 
 
-def _lease(seen: SeenLock) -> float:
+def lease_of(seen: SeenLock) -> float:
+    """Return how long a lock lasts, as it says itself."""
     with suppress(CorruptionError, TypeError, ValueError, OverflowError, LookupError):
         return float(parse_json(seen.content, "", "a lock", most_bytes=MOST_BYTES)["lease"])
     return LEASE
 
 
-def _who(seen: SeenLock) -> str:
+def shown_owner(seen: SeenLock) -> str:
+    """Return who has a lock, for people."""
     owner = parse_owner(seen.content)
     return "another program" if owner is None else f"{owner.name} ({owner.host}:{owner.pid})"

@@ -60,19 +60,19 @@ class Owner:
         """
         host, pid = socket.gethostname(), os.getpid()
         shown = f"{host}:{pid}" if name is None else name
-        return cls(shown, host, _machine(host), pid, _started(pid) or "", uuid.uuid4().hex)
+        return cls(shown, host, machine_of(host), pid, started_at(pid) or "", uuid.uuid4().hex)
 
     @property
     def is_here(self) -> bool:
         """Return whether it is, or was, a process that this one can see."""
-        return self.machine == _machine(socket.gethostname())
+        return self.machine == machine_of(socket.gethostname())
 
     @property
     def is_gone(self) -> bool:
         """Return whether it is known to be dead; for other machines this is unknown."""
         if not self.is_here:
             return False
-        started = _started(self.pid)
+        started = started_at(self.pid)
         if started is None or (started and self.started and started != self.started):
             return True
         return self.pid == os.getpid() and self.id not in _AT_WORK
@@ -112,7 +112,8 @@ def parse_owner(content: bytes) -> Owner | None:
     return Owner(**values) if 0 < values["pid"] <= _MOST_PID else None
 
 
-def _machine(host: str) -> str:
+def machine_of(host: str) -> str:
+    """Return what processes on this host that can see each other have in common."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"
@@ -120,7 +121,7 @@ def _machine(host: str) -> str:
         return host
 
 
-def _started(pid: int) -> str | None:
+def started_at(pid: int) -> str | None:
     """Return when a process was started, empty if its system does not tell; None: it is gone."""
     if not _is_running(pid):
         return None

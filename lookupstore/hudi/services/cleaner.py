@@ -86,7 +86,7 @@ def clean(
     lock.check()
     heartbeats = Heartbeats(view.location)
     with heartbeats.request(view.folder, CLEAN, plan_bytes(plan), owner=lock.owner) as beat:
-        done.append(_finish(view, view.folder.start(beat.instant), plan, lock))
+        done.append(finish(view, view.folder.start(beat.instant), plan, lock))
     return done
 
 
@@ -159,12 +159,12 @@ def _finish_pending(view: TableView, lock: TableLock) -> list[Instant]:
         check_deleted(plan, path)
         if instant.state is State.REQUESTED:
             instant = view.folder.start(instant)
-        done.append(_finish(view, instant, plan, lock))
+        done.append(finish(view, instant, plan, lock))
         heartbeats.delete(instant.time)
     return done
 
 
-def _finish(view: TableView, started: Instant, plan: CleanerPlan, lock: TableLock) -> Instant:
+def finish(view: TableView, started: Instant, plan: CleanerPlan, lock: TableLock) -> Instant:
     """Do what a plan says, or what is left of it and still right."""
     began = clock.monotonic()
     writes = view.timeline.writes()

@@ -65,7 +65,7 @@ def roll_back(view: TableView, instant: Instant, lock: TableLock) -> Instant:
     heartbeats = Heartbeats(view.location)
     with heartbeats.request(view.folder, ROLLBACK, plan_bytes(plan), owner=lock.owner) as beat:
         rollback = view.folder.start(beat.instant)
-        return _finish(view, rollback, plan, lock)
+        return finish(view, rollback, plan, lock)
 
 
 def roll_back_last(view: TableView, instant: Instant, lock: TableLock) -> Instant:
@@ -162,7 +162,7 @@ def roll_back_pending(view: TableView, lock: TableLock) -> list[Instant]:
             started = rollback
             if rollback.state is State.REQUESTED:
                 started = view.folder.start(rollback)
-            done.append(_finish(view, started, plan, lock))
+            done.append(finish(view, started, plan, lock))
             heartbeats.delete(rollback.time)
     view = view.reloaded()
     for instant in view.timeline.pending():
@@ -205,7 +205,7 @@ def check_not_rolled_back(view: TableView, instant: Instant) -> None:
                 )
 
 
-def _finish(view: TableView, rollback: Instant, plan: RollbackPlan, lock: TableLock) -> Instant:
+def finish(view: TableView, rollback: Instant, plan: RollbackPlan, lock: TableLock) -> Instant:
     """Do what a plan says, or what is left of it."""
     began = clock.monotonic()
     lock.check()

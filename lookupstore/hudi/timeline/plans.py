@@ -193,7 +193,8 @@ class SavepointMetadata:
     partition_metadata: Mapping[str, SavepointPartition]
 
 
-_SCHEMAS: Mapping[type, str] = {
+#: Names of the Avro schemas of plans and what they came to.
+SCHEMA_NAMES: Mapping[type, str] = {
     RequestedReplace: "HoodieRequestedReplaceMetadata",
     RollbackPlan: "HoodieRollbackPlan",
     RollbackMetadata: "HoodieRollbackMetadata",
@@ -223,7 +224,7 @@ def parse_plan(kind: type[Plan], content: bytes, path: str) -> Plan:
     Raises:
         CorruptionError: it is damaged, or something else, or names what is not the table's.
     """
-    plan = from_record(kind, read_record(content, path, _SCHEMAS[kind]))
+    plan = from_record(kind, read_record(content, path, SCHEMA_NAMES[kind]))
     if isinstance(plan, RollbackPlan) and plan.instant_to_rollback is not None:
         _check_time(plan.instant_to_rollback.commit_time, "instantToRollback", path)
         if plan.instant_to_rollback.action not in ACTIONS:
@@ -268,7 +269,7 @@ def plan_bytes(plan: Plan) -> bytes:
     >>> parse_plan(RequestedReplace, plan_bytes(plan), "1.replacecommit.requested") == plan
     True
     """
-    return avro_bytes(_SCHEMAS[type(plan)], to_record(plan))
+    return avro_bytes(SCHEMA_NAMES[type(plan)], to_record(plan))
 
 
 def _check_clustering(plan: RequestedReplace, path: str) -> None:

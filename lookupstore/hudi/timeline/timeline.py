@@ -192,7 +192,7 @@ class TimelineFolder:
         self._location = location
         self._folder = folder
         self._version = version
-        self._clock = clock or _utc_now
+        self._clock = clock or utc_now
 
     def path(self, instant: Instant) -> str:
         """Return the path or URI of an instant's file, for people and errors."""
@@ -459,5 +459,6 @@ def _progress(instant: Instant) -> int:
     return _PROGRESS.index(instant.state)
 
 
-def _utc_now() -> datetime:
+def utc_now() -> datetime:
+    """Return the time of this machine."""
     return datetime.now(timezone.utc)

@@ -51,8 +51,8 @@ _ENTRY_TYPES = pa.schema(
 # Where a row was in the source: the file by its place in the list of files, where its split begins
 # in the file, and the row in the order in which Spark reads. Only the last for a DataFrame.
 _ORDER = ("file", "split", "row")
-# What is put into packs at a time, in bytes: enough for packs to be full with some hundred buckets.
-_PACKED_BYTES = 8 << 20
+#: What is put into packs at a time, in bytes: with some hundred buckets, packs are still full.
+PACKED_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def encode_batches(task: BuildTask, batches: Batches) -> Batches:
     for batch in batches:
         held.append(task.encode_ranked(batch.columns))
         size += held[-1].nbytes
-        if size >= _PACKED_BYTES:
+        if size >= PACKED_BYTES:
             yield _packs(task, held)
             held, size = [], 0
     if held:

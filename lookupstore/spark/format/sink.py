@@ -41,10 +41,10 @@ from lookupstore.store.manifest import DATA_FOLDER, DataFile
 from lookupstore.store.new_version import NewVersion, settle
 from lookupstore.store.version_files import store_exists_error
 
-# What a task holds before it spills.
-_TASK_MEMORY = 128 << 20
-# Runs merged at a time: the driver holds a batch of about 1 MiB of each, and what comes of them.
-_FAN_IN = 64
+#: What a task holds before it spills.
+TASK_MEMORY = 128 << 20
+#: Runs merged at a time: the driver holds a batch of about 1 MiB of each, and what comes of them.
+FAN_IN = 64
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class StoreWriter(datasource.DataSourceArrowWriter):
                 task.location.work_folder(DATA_FOLDER) as folder,
                 RunSorter(
                     task.plan.keep,
-                    memory=_TASK_MEMORY,
+                    memory=TASK_MEMORY,
                     folder=spill_folder(task.location),
                     partitions=task.buckets,
                     partition=functools.partial(bucket_of, buckets=task.buckets),
@@ -226,8 +226,8 @@ class StoreWriter(datasource.DataSourceArrowWriter):
         task = self._task
         own = [run for run in runs if bucket in run.parts]
         # Neighbours are merged, so that what comes first stays first.
-        while len(own) > _FAN_IN:
-            groups = [own[i : i + _FAN_IN] for i in range(0, len(own), _FAN_IN)]
+        while len(own) > FAN_IN:
+            groups = [own[i : i + FAN_IN] for i in range(0, len(own), FAN_IN)]
             own = [self._merged(folder, bucket, group) for group in groups]
         with ExitStack() as stack:
             return write_bucket(

@@ -326,7 +326,7 @@ def _explanation(
     planned: dict[str, Any]
     if isinstance(store, LookupStore):
         info = store.info()
-        hosts = _hosts(spark, store) if residents else None
+        hosts = hosts_of(spark, store) if residents else None
         planned = {
             "version": info.version,
             "created": info.created,
@@ -418,7 +418,8 @@ def _choices(store: LookupStore, freshness: Freshness) -> tuple[int, ...]:
     return tuple(sorted({store.version, *(n for n in numbers if n > store.version)}))
 
 
-def _hosts(spark: SparkSession, store: LookupStore) -> tuple[HostResidency, ...]:
+def hosts_of(spark: SparkSession, store: LookupStore) -> tuple[HostResidency, ...]:
+    """Ask hosts by a Spark job what they have of a store."""
     location = store.location
     files = _files(store)
     tasks = _TASKS_EACH * parallelism(spark)

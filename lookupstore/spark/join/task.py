@@ -113,7 +113,7 @@ class Task:
                 if moment is not None:
                     chosen = lookup.freshness.version_at(planned.location, chosen, moment)
                     self.count(refreshes=chosen.refreshed, failed_refreshes=chosen.failed)
-                self._use(_opened(planned.location, chosen.number, chosen.id))
+                self._use(opened_version(planned.location, chosen.number, chosen.id))
             else:
                 self._use(_kept(planned))
         assert self._dimension is not None
@@ -127,7 +127,7 @@ class Task:
         self.count(refreshes=1)
         if newest is not store:
             self._settle_counts()
-            self._use(_opened(newest.location, newest.version, newest.id))
+            self._use(opened_version(newest.location, newest.version, newest.id))
             newest.close()
         assert self._dimension is not None
         return self._dimension
@@ -223,7 +223,8 @@ def _kept(planned: AsPlanned) -> AsPlanned:
 
 
 @functools.lru_cache(maxsize=_STORES_KEPT)
-def _opened(location: Location, version: int, store_id: str) -> LookupStore:
+def opened_version(location: Location, version: int, store_id: str) -> LookupStore:
+    """Open a version of a store, once per process."""
     try:
         store = LookupStore(location, version=version)
     except FileNotFoundError as error:

@@ -101,7 +101,7 @@ def joined(
             columns = batch.columns
             moment = [columns.pop()] if timed else []
             keys = (*(columns[i] for i in positions), *moment)
-            found, values = _answers(task, lookup, keys)
+            found, values = answers_to(task, lookup, keys)
             columns += values
             if mark:
                 columns.append(found)
@@ -126,7 +126,7 @@ def _batch_by_batch(
     with Task(lookup) as task:
         while call := _next_call(batches, wanted):
             keys = _concatenated(call)
-            answers = answers_of(*_answers(task, lookup, keys))
+            answers = answers_of(*answers_to(task, lookup, keys))
             size = answers.nbytes + sum(column.nbytes for column in keys)
             at = 0
             for batch in call:
@@ -154,7 +154,7 @@ def _concatenated(batches: Sequence[Keys]) -> Keys:
     return tuple(pa.concat_arrays(columns) for columns in zip(*batches, strict=True))
 
 
-def _answers(task: Task, lookup: Lookup, given: Keys) -> tuple[pa.BooleanArray, list[pa.Array]]:
+def answers_to(task: Task, lookup: Lookup, given: Keys) -> tuple[pa.BooleanArray, list[pa.Array]]:
     """Return whether each key was found, from bit 0 on, and the columns in Spark's types."""
     if not len(given[0]):  # which says no moment either
         return pa.array([], pa.bool_()), [pa.array([], kind) for kind in lookup.types]

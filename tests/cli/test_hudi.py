@@ -1,0 +1,423 @@
+"""The command line's `hudi` commands: what they print, and their exit status."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click.testing
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.orc as orc
+import pyarrow.parquet as pq
+import pytest
+from support.remote import Killed
+
+from lookupstore.cli import main
+from lookupstore.cli.output import TABLE_ROWS
+from lookupstore.hudi import HudiTable
+from lookupstore.hudi.locking.heartbeat import Heartbeats
+
+VISITS = pa.table(
+    {
+        "region": ["eu", "us", "eu"],
+        "id": pa.array([1, 2, 3], pa.int64()),
+        "page": ["/a", "/b", None],
+    }
+)
+
+
+def run(*words: object) -> click.testing.Result:
+    return click.testing.CliRunner().invoke(main, ["hudi", *map(str, words)])
+
+
+def printed(*words: object) -> Any:
+    """Run a command that succeeds, and return the JSON that it prints."""
+    result = run(*words, "--output", "json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def lines(*words: object) -> list[Any]:
+    result = run(*words, "--output", "json")
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def pages(path: Path) -> dict[int, str | None]:
+    rows = HudiTable.open(path).scan(columns=["id", "page"])
+    return dict(zip(rows["id"].to_pylist(), rows["page"].to_pylist(), strict=True))
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    made = HudiTable.create(
+        tmp_path / "t", VISITS.schema, record_key=["id"], partition_by=["region"]
+    )
+    made.upsert(VISITS)
+    made.upsert(VISITS.slice(0, 1))
+    return tmp_path / "t"
+
+
+@pytest.mark.parametrize("version", [6, 8, 9])
+@pytest.mark.parametrize("kind", ["parquet", "orc"])
+def test_create_and_info(tmp_path: Path, version: int, kind: str) -> None:
+    like = tmp_path / f"visits.{kind}"
+    (pq.write_table if kind == "parquet" else orc.write_table)(VISITS, like)
+    said = printed("create", tmp_path / "t", "--like", like, "--key", "region,id", "--name", "v",
+                   "--partition-by", "region", "--hive-style", "--ordering", "id",
+                   "--table-version", version)  # fmt: skip
+    assert said == printed("info", tmp_path / "t")
+    assert said["path"] == str(tmp_path / "t")
+    assert (said["name"], said["version"], said["record_key"]) == ("v", version, "region,id")
+    assert (said["commits"], said["file_groups"], said["last_commit"]) == (0, 0, "")
+    assert said["columns"] == "region: string, id: int64, page: string"
+    assert HudiTable.open(tmp_path / "t").options.hive_style
+    shown = run("info", tmp_path / "t").stdout
+    assert "record_key" in shown
+    assert "last_commit" not in shown
+    again = run("create", tmp_path / "t", "--like", like, "--key", "id")
+    assert again.exit_code == 2
+    assert "not empty" in again.output
+
+
+def test_timeline_and_files(table: Path) -> None:
+    instants = lines("timeline", table)
+    assert [one["action"] for one in instants] == ["commit", "commit"]
+    assert [one["instant"] for one in instants] == [
+        one.time for one in HudiTable.open(table).timeline()
+    ]
+    now, then = lines("files", table), lines("files", table, "--as-of", instants[0]["instant"])
+    assert [one["partition"] for one in now] == [one["partition"] for one in then] == ["eu", "us"]
+    assert [one["slices"] for one in now] == [2, 1]
+    for one in now:
+        assert (table / one["partition"] / one["file"]).stat().st_size == one["bytes"]
+    assert "commit" in run("timeline", table).stdout
+    assert run("files", table, "--as-of", "yesterday").exit_code == 2
+
+
+def test_get(table: Path) -> None:
+    assert lines("get", table, "--key", 3, "--key", 2, "--columns", "id,page") == [
+        {"id": 3, "page": None}, {"id": 2, "page": "/b"},
+    ]  # fmt: skip
+    assert lines("get", table, "--key", 1) == [{"region": "eu", "id": 1, "page": "/a"}]
+    assert lines("get", table, "--key", 1, "--columns", "page") == [{"page": "/a"}]
+    missing = run("get", table, "--key", 1, "--key", 7)
+    assert missing.exit_code == 1
+    assert "no key '7'" in missing.output
+    assert "/a" in missing.stdout
+    assert run("get", table, "--key", "x").exit_code == 2
+    assert run("get", table, "--key", "1,2").exit_code == 2
+    first = lines("timeline", table)[0]["instant"]
+    assert lines("get", table, "--key", 1, "--as-of", first)[0]["page"] == "/a"
+
+
+def test_scan(table: Path) -> None:
+    everything = lines("scan", table)
+    assert sorted(everything, key=lambda row: row["id"]) == VISITS.to_pylist()
+    first = lines("timeline", table)[0]["instant"]
+    printed("delete", table, "--key", 1)
+    assert [row["id"] for row in lines("scan", table, "--partition", "eu")] == [3]
+    assert lines("scan", table, "--partition", "none") == []
+    old = lines("scan", table, "--as-of", first, "--columns", "page,id", "--partition", "eu")
+    assert old == [{"page": "/a", "id": 1}, {"page": None, "id": 3}]
+    assert len(lines("scan", table, "--limit", 1)) == 1
+    assert "/b" in run("scan", table).stdout
+    HudiTable.open(table).insert(
+        pa.table({"region": ["eu"] * TABLE_ROWS, "id": range(10, 10 + TABLE_ROWS)})
+    )
+    assert f"first {TABLE_ROWS} rows; --limit N shows more" in run("scan", table).output
+    assert len(lines("scan", table)) == TABLE_ROWS + 2
+    unknown = run("scan", table, "--columns", "pages")
+    assert unknown.exit_code == 2
+    assert "the table has no column 'pages'" in unknown.output
+
+
+def test_keys_of_several_fields(tmp_path: Path) -> None:
+    HudiTable.create(tmp_path / "t", VISITS.schema, record_key=["region", "id"]).upsert(VISITS)
+    found = lines("get", tmp_path / "t", "--key", "eu,3", "--key", "us,2", "--columns", "id")
+    assert found == [{"id": 2}, {"id": 3}]
+    assert run("get", tmp_path / "t", "--key", "us,3").exit_code == 1
+    assert printed("delete", tmp_path / "t", "--key", "eu,3")["deleted"] == 1
+    assert HudiTable.open(tmp_path / "t").scan(columns=["id"])["id"].to_pylist() == [1, 2]
+
+
+def test_delete(table: Path) -> None:
+    tried = printed("delete", table, "--key", 1, "--key", 2, "--key", 9, "--dry-run")
+    assert tried == {"instant": None, "deleted": 2, "dry_run": True}
+    assert "would be deleted" in run("delete", table, "--key", 1, "--dry-run").stdout
+    done = printed("delete", table, "--key", 1, "--key", 2, "--key", 9)
+    assert done["deleted"] == 2
+    assert HudiTable.open(table).scan(columns=["id"])["id"].to_pylist() == [3]
+    assert "1 row deleted" in run("delete", table, "--key", 3).stdout
+
+
+def test_keys_of_files(table: Path) -> None:
+    pq.write_table(pa.table({"id": [2, 9], "region": ["us", "us"]}), table.parent / "one.parquet")
+    orc.write_table(pa.table({"id": [2, 1]}), table.parent / "other.orc")
+    tried = printed("delete", table, "--keys", table.parent / "other.orc", "--dry-run")
+    assert tried["deleted"] == 2
+    elsewhere = table.parent / "elsewhere.parquet"
+    pq.write_table(pa.table({"id": [2], "region": ["eu"]}), elsewhere)
+    assert printed("delete", table, "--keys", elsewhere)["deleted"] == 0
+    assert printed("delete", table, "--keys", table.parent / "one.parquet")["deleted"] == 1
+    assert sorted(HudiTable.open(table).scan(columns=["id"])["id"].to_pylist()) == [1, 3]
+    for words in ([], ["--key", 1, "--keys", table.parent / "one.parquet"]):
+        refused = run("delete", table, *words)
+        assert refused.exit_code == 2
+        assert "--key or --keys" in refused.output
+    without = table.parent / "without.parquet"
+    pq.write_table(VISITS.select(["page"]), without)
+    refused = run("delete", table, "--keys", without)
+    assert refused.exit_code == 2
+    assert "'id'" in refused.output
+
+
+def test_tag(table: Path) -> None:
+    keys = table.parent / "keys.parquet"
+    pq.write_table(VISITS, keys)
+    groups = {one.id.partition: one for one in HudiTable.open(table).file_groups()}
+    rows = lines("tag", table, "--keys", keys)
+    assert [(one["id"], one["region"]) for one in rows] == [(1, "eu"), (2, "us"), (3, "eu")]
+    for one in rows:
+        current = groups[one["region"]].current
+        assert (one["_partition"], one["_file_id"], one["_instant"]) == (
+            one["region"], groups[one["region"]].id.file_id, current.time,
+        )  # fmt: skip
+        in_file = pq.read_table(table / current.path, columns=["id"])["id"].to_pylist()
+        assert in_file[one["_pos"]] == one["id"]
+    places = [{name: one[name] for name in one if name != "region"} for one in rows]
+    assert lines("tag", table, "--key", 1, "--key", 2, "--key", 3) == places
+    assert run("tag", table, "--keys", keys).exit_code == 0
+
+    missing = run("tag", table, "--key", 7, "--key", 1, "--output", "json")
+    assert missing.exit_code == 1
+    assert "1 of 2 keys not found" in missing.stderr
+    nowhere, there = map(json.loads, missing.stdout.splitlines())
+    assert nowhere == {"id": 7, "_partition": None, "_file_id": None, "_instant": None,
+                       "_pos": None}  # fmt: skip
+    assert there == places[0]
+    # Where a partition is known, that one counts.
+    pq.write_table(pa.table({"id": [1], "region": ["us"]}), keys)
+    assert lines("tag", table, "--keys", keys)[0]["_pos"] is None
+    assert lines("tag", table, "--keys", keys, "--index", "global-bloom")[0]["_partition"] == "eu"
+
+
+def test_tag_shows_a_part_of_many_keys(table: Path) -> None:
+    keys = table.parent / "keys.parquet"
+    pq.write_table(pa.table({"id": range(1000)}), keys)
+    result = run("tag", table, "--keys", keys)
+    assert f"first {TABLE_ROWS} keys" in result.stderr
+    assert "997 of 1,000 keys not found" in result.stderr
+    assert "│ 49 │" in result.stdout
+    assert "│ 50 │" not in result.stdout
+    assert len(run("tag", table, "--keys", keys, "--output", "csv").stdout.splitlines()) == 1001
+
+
+def test_explain_a_tag(table: Path, tmp_path: Path) -> None:
+    said = printed("tag", table, "--key", 1, "--key", 7, "--explain")
+    wanted = HudiTable.open(table).explain_tag(pa.table({"id": [1, 7]}), index="global-bloom")
+    assert said["keys"] == 2
+    assert said["found"] == 1
+    assert {**said, "seconds": None} == {**dataclasses.asdict(wanted), "seconds": None}
+    assert "files_in_range" in run("tag", table, "--key", 1, "--explain").stdout
+    # A part of the table is no file of keys: it may have rows that are gone.
+    assert "inside the Hudi table" in run("tag", table, "--keys", table / "eu").output
+    keys = HudiTable.open(table).scan(columns=["id", "region"], filter=pc.field("region") == "eu")
+    pq.write_table(keys, tmp_path / "eu.parquet")
+    keys_file = tmp_path / "eu.parquet"
+    simple = printed("tag", table, "--keys", keys_file, "--explain", "--index", "simple")
+    assert simple["files_read"] == simple["files"] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "--key or --keys"),
+        (["--key", "x"], "whole number"),
+        (["--key", 1, "--index", "bloom"], "'region'"),
+        (["--key", 1, "--index", "quick"], "'global-bloom'"),
+        (["--key", 1, "--explain", "--output", "csv"], "table or json"),
+        (["--keys", "nowhere.parquet"], "no such file"),
+    ],
+)
+def test_a_tag_that_is_typed_wrong(table: Path, words: list[object], said: str) -> None:
+    result = run("tag", table, *words)
+    assert result.exit_code == 2, result.output
+    assert said in result.output
+
+
+def test_upsert(table: Path) -> None:
+    one, other = table.parent / "1.parquet", table.parent / "2.parquet"
+    pq.write_table(VISITS.set_column(2, "page", pa.array(["/x", "/y", "/z"])), one)
+    pq.write_table(pa.table({"region": ["us"], "id": [4], "page": ["/d"]}), other)
+    before = HudiTable.open(table).scan()
+    tried = printed("upsert", table, one, other, "--dry-run")
+    assert tried["instant"] is None
+    assert tried["dry_run"]
+    assert (tried["rows_inserted"], tried["rows_updated"], tried["bytes_written"]) == (1, 3, 0)
+    assert len(tried["files_rewritten"]) == 2
+    assert "1 row would be inserted, 3 rows" in run("upsert", table, one, other, "--dry-run").stdout
+    assert HudiTable.open(table).scan() == before
+
+    done = printed("upsert", table, one, other)
+    assert (done["operation"], done["rows_inserted"], done["rows_updated"]) == ("UPSERT", 1, 3)
+    assert done["instant"] == lines("timeline", table)[-1]["instant"]
+    rows = {1: "/x", 2: "/y", 3: "/z", 4: "/d"}
+    assert pages(table) == rows
+    orc.write_table(
+        pa.table({"region": ["eu", "eu"], "id": [1, 3], "_hoodie_is_deleted": [True, False],
+                  "page": [None, "/o"]}),
+        table.parent / "3.orc",
+    )  # fmt: skip
+    said = run("upsert", table, table.parent / "3.orc").stdout
+    assert "1 row updated, 1 row deleted, 1 file rewritten, commit 2" in said
+    assert pages(table) == {2: "/y", 3: "/o", 4: "/d"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "rows"),
+    [
+        ("insert", {1: "/a", 2: "/b", 3: None, 5: "/e"}),
+        ("bulk_insert", {1: "/a", 2: "/b", 3: None, 5: "/e"}),
+        ("insert_overwrite", {2: "/b", 5: "/e"}),
+        ("insert_overwrite_table", {5: "/e"}),
+    ],
+)
+def test_operations(table: Path, operation: str, rows: dict[int, str | None]) -> None:
+    new = table.parent / "new.parquet"
+    pq.write_table(pa.table({"region": ["eu"], "id": [5], "page": ["/e"]}), new)
+    done = printed("upsert", table, new, "--operation", operation)
+    assert done["operation"] == operation.upper()
+    assert pages(table) == rows
+    again = run("upsert", table, new, "--operation", operation)
+    assert again.exit_code == (2 if operation == "insert" else 0)
+    assert ("such as '5'" in again.output) == (operation == "insert")
+
+
+def test_upsert_of_other_columns(table: Path) -> None:
+    wider = table.parent / "wider.parquet"
+    pq.write_table(VISITS.append_column("clicks", pa.array([1, 2, 3])), wider)
+    refused = run("upsert", table, wider)
+    assert refused.exit_code == 2
+    assert "to add it, give --evolve" in refused.output
+    assert run("upsert", table, wider, "--evolve").exit_code == 0
+    assert lines("get", table, "--key", 3, "--columns", "clicks") == [{"clicks": 3}]
+
+
+def test_upserts_that_are_refused(table: Path, tmp_path: Path) -> None:
+    before = HudiTable.open(table).timeline()
+    damaged = tmp_path / "damaged.parquet"
+    pq.write_table(VISITS, damaged)
+    content = bytearray(damaged.read_bytes())
+    content[4:40] = bytes(36)
+    damaged.write_bytes(content)
+    unread = run("upsert", table, damaged)
+    assert unread.exit_code == 1, unread.output
+    assert "damaged.parquet: offset 4: expected headers of pages, found " in unread.output
+    pq.write_table(VISITS, tmp_path / "v.parquet")
+    for words, said in (
+        ([tmp_path / "none.parquet"], "no such file"),
+        ([tmp_path / "v.parquet", "--index", "global-bloom"], "'global-bloom'"),
+        ([tmp_path / "v.parquet", "--operation", "replace"], "--operation"),
+        ([], "FILE"),
+    ):
+        refused = run("upsert", table, *words)
+        assert refused.exit_code == 2, refused.output
+        assert said in refused.output
+    assert HudiTable.open(table).timeline() == before
+
+
+def test_a_metadata_table(real_table: Callable[[str], Path], tmp_path: Path) -> None:
+    path = real_table("v9_txns_nonpart_meta")
+    rows = HudiTable.open(path).scan()
+    keys = tmp_path / "keys.parquet"
+    pq.write_table(rows.slice(0, 1), keys)
+    for command, words in (("upsert", [keys]), ("delete", ["--keys", keys])):
+        copy = shutil.copytree(path, tmp_path / command)
+        refused = run(command, copy, *words)
+        assert refused.exit_code == 1
+        assert "metadata" in refused.output
+        done = run(command, copy, *words, "--drop-metadata-table")
+        assert done.exit_code == 0, done.output
+        assert HudiTable.open(copy).scan().num_rows == rows.num_rows - (command == "delete")
+
+
+def test_rollback(table: Path) -> None:
+    opened = HudiTable.open(table)
+    view = opened._view()
+    with (
+        suppress(Killed),
+        Heartbeats(opened.location).request(view.folder, "commit"),
+    ):
+        raise Killed
+    (done,) = printed("rollback", table)
+    assert done["action"] == "rollback"
+    assert "nothing to do" in run("rollback", table).stdout
+    first, last = lines("timeline", table)[:2]
+    refused = run("rollback", table, first["instant"])
+    assert refused.exit_code == 2
+    assert "came after it" in refused.output
+    assert "rollback 2" in run("rollback", table, last["instant"]).stdout
+    assert last["instant"] not in {one["instant"] for one in lines("timeline", table)}
+
+
+def test_savepoint_and_clean(table: Path) -> None:
+    first = lines("timeline", table)[0]["instant"]
+    (made,) = printed("savepoint", table, first, "--comment", "before")
+    assert made == {"instant": first, "action": "savepoint"}
+    assert printed("savepoint", table, "--list")[0]["comment"] == "before"
+    assert "before" in run("savepoint", table, "--list").stdout
+    assert run("savepoint", table, first).exit_code == 2
+    assert printed("clean", table, "--retain-commits", 1) == []
+    assert run("savepoint", table, "--delete").exit_code == 2
+    assert "savepoint deleted" in run("savepoint", table, first, "--delete").stdout
+    assert "clean 2" in run("clean", table, "--retain-commits", 1).stdout
+    assert "nothing to do" in run("clean", table, "--retain-hours", 1).stdout
+    without = run("clean", table)
+    assert without.exit_code == 2
+    assert "--retain-commits" in without.output
+    assert printed("info", table)["savepoints"] == 0
+
+
+def test_a_lock_that_is_taken(table: Path) -> None:
+    (table / ".hoodie" / "lock").write_bytes(b"{}")
+    result = run("rollback", table, "--wait", 0)
+    assert result.exit_code == 1
+    assert "still locked by another program" in result.output
+
+
+def test_verify(table: Path) -> None:
+    said = printed("verify", table)
+    assert said["ok"]
+    assert (said["rows"], said["files"], said["findings"]) == (3, 2, [])
+    assert run("verify", table).stdout.startswith(f"ok: {table}: 3 rows in 2 files")
+    (table / ".left.0.tmp").touch()
+    left = run("verify", table)
+    assert left.exit_code == 0
+    assert ".left.0.tmp" in left.stderr
+    path = next((table / "us").glob("*.parquet"))
+    path.write_bytes(path.read_bytes()[:-20])
+    damaged = run("verify", table)
+    assert damaged.exit_code == 1
+    assert path.name in damaged.output
+    assert "of damage" in damaged.output
+    result = run("verify", table, "--output", "json")
+    assert result.exit_code == 1
+    assert {one["kind"] for one in json.loads(result.stdout)["findings"]} >= {"file"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["info"], ["timeline"], ["files"], ["rollback"], ["verify"], ["upsert", "rows.parquet"],
+     ["tag", "--key", "1"]],
+    ids=lambda words: words[0],
+)  # fmt: skip
+def test_no_table(tmp_path: Path, words: list[str]) -> None:
+    result = run(words[0], tmp_path, *words[1:])
+    assert result.exit_code == 2
+    assert "not a Hudi table" in result.output

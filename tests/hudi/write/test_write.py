@@ -1,0 +1,745 @@
+"""What each write does, and what it refuses."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support.hudi.kills import copied, count_points, on_disk
+from support.hudi.oracle import assert_same_rows, other_scan
+from support.hudi.written import check_files
+from support.remote import FaultyDisk, Killed, Remote
+
+from lookupstore.errors import CommitConflictError, CorruptionError, FormatError
+from lookupstore.hudi import HudiTable, WriteOptions
+from lookupstore.hudi.file_group.encoding import FileFormat
+from lookupstore.hudi.timeline.commit import parse_commit
+from lookupstore.hudi.timeline.timeline import TimelineFolder
+from lookupstore.hudi.write import files as file_writes
+from lookupstore.hudi.write.partitioner import FileSizing
+from lookupstore.storage.location import Location
+
+VERSIONS = [6, 8, 9]
+NULL = pa.array([None], pa.float64())
+METADATA = r"[h]oodie\.table\.metadata\.partitions"
+ADDED = f"{METADATA[1]}oodie.table.metadata.partitions=files\n"
+SCHEMA = pa.schema({"id": pa.int32(), "day": pa.string(), "ts": pa.float64(), "value": pa.string()})
+
+
+def make(path: Path, **arguments: Any) -> HudiTable:
+    return HudiTable.create(
+        path, SCHEMA, **{"record_key": ["id"], "partition_by": ["day"], **arguments}
+    )
+
+
+def rows(*values: tuple[int, str, float, str]) -> pa.Table:
+    columns = list(zip(*values, strict=True)) or [()] * 4
+    return pa.table(
+        [pa.array(list(one), field.type) for one, field in zip(columns, SCHEMA, strict=True)],
+        schema=SCHEMA,
+    )
+
+
+def properties_of(path: Path) -> Path:
+    (found,) = (path / ".hoodie").glob("*.properties")
+    return found
+
+
+def values(table: HudiTable) -> dict[Any, str]:
+    found = {one["id"]: one["value"] for one in table.scan(columns=["id", "value"]).to_pylist()}
+    assert len(found) == table.scan(columns=["id"]).num_rows
+    return found
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_result_says_what_was_done(tmp_path: Path, version: int) -> None:
+    table = make(tmp_path / "t", version=version)
+    first = table.insert(rows((1, "a", 1, "x"), (2, "a", 1, "x"), (3, "b", 1, "x")))
+    assert (first.rows_inserted, first.files_new, first.rows_written) == (3, 2, 3)
+    assert first.bytes_written == sum(one.current.bytes for one in table.file_groups())
+    tried = table.upsert(rows((1, "a", 1, "y"), (9, "a", 1, "y"), (9, "c", 1, "y")), dry_run=True)
+    assert tried.instant is None
+    assert table.timeline()[-1] == first.instant
+    assert (tried.rows_inserted, tried.rows_updated, tried.files_new) == (2, 1, 1)
+    (changed,) = [one.current for one in table.file_groups() if one.id.partition == "a"]
+    assert tried.files_rewritten == (changed.path,)
+    assert (tried.bytes_rewritten, tried.bytes_written) == (changed.bytes, 0)
+    second = table.upsert(rows((1, "a", 1, "y"), (9, "a", 1, "y"), (9, "c", 1, "y")))
+    assert second.files_rewritten == tried.files_rewritten
+    assert (second.rows_inserted, second.rows_updated, second.files_new) == (2, 1, 1)
+    assert table.delete([1, 100], dry_run=True).rows_deleted == 1
+    third = table.delete([1, 100])
+    assert (third.rows_deleted, third.rows_written, third.operation) == (1, 2, "DELETE")
+    gone = table.delete_partition(["a", "b"], dry_run=True).files_replaced
+    assert gone == table.delete_partition(["a", "b"]).files_replaced
+    assert len(gone) == 2
+    assert values(table) == {9: "y"}
+    assert check_files(tmp_path / "t") == 1
+    assert set(second.seconds) == {"read", "tag", "plan", "write", "commit"}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_the_timeline_says(tmp_path: Path, version: int) -> None:
+    table = make(tmp_path / "t", version=version)
+    options = WriteOptions(extra_metadata={"batch": "17"})
+    first = table.upsert(rows((1, "a", 1, "x"), (2, "a", 1, "x"), (3, "b", 1, "x")))
+    second = table.upsert(rows((1, "a", 1, "y"), (4, "b", 1, "y")), options=options)
+    third = table.insert_overwrite(rows((5, "a", 1, "z")))
+    folder = TimelineFolder(table.location, table.options.timeline, version)
+    commits = []
+    for instant in table.timeline():
+        assert instant.is_completed
+        inflight = folder.read(folder.before(instant))
+        commits.append((parse_commit(inflight, ""), parse_commit(folder.read(instant), "")))
+    planned, done = commits[1]
+    assert second.instant == table.timeline()[1]
+    assert (done.operation, planned.operation) == ("UPSERT", "UPSERT")
+    extra = done.extra_metadata or {}
+    assert extra["batch"] == "17"
+    assert done.schema == table.options.create_schema
+    (insert,), (nothing, update) = planned.stats["b"], planned.stats["a"]
+    assert (insert.num_inserts, insert.file_id, nothing.num_inserts) == (1, "", 0)
+    assert (update.num_update_writes, update.prev_commit) == (1, first.instant.time)
+    assert commits[2][0].operation == commits[2][1].operation == "INSERT_OVERWRITE"
+    assert list(commits[2][1].replaced or ()) == ["a"]
+    assert third.instant.action == "replacecommit"
+    assert done.replaced is None
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_newer_row_stays(tmp_path: Path, version: int) -> None:
+    table = make(tmp_path / "t", version=version, ordering="ts", partition_by=[])
+    table.upsert(rows((1, "", 5, "old"), (2, "", 5, "old"), (3, "", float("nan"), "old")))
+    before = table.scan(columns=["id", "_hoodie_commit_time", "_hoodie_commit_seqno"]).to_pylist()
+    result = table.upsert(
+        rows(
+            (1, "", 4, "late"),
+            (2, "", 5, "tie"),
+            (3, "", 9, "late"),
+            (4, "", 1, "a"),
+            (4, "", 1, "b"),
+        )
+    )
+    assert (result.rows_updated, result.rows_inserted) == (1, 1)
+    # Of two rows of a batch, versions differ; a row that is there loses a tie in all of them.
+    tie = "a" if version == 6 else "b"
+    assert values(table) == {1: "old", 2: "tie", 3: "old", 4: tie}
+    after = table.scan(columns=["id", "_hoodie_commit_time", "_hoodie_commit_seqno"]).to_pylist()
+    assert [after[0], after[2]] == [before[0], before[2]]
+    assert after[1]["_hoodie_commit_time"] == result.instant.time
+    table.upsert(rows((3, "", float("nan"), "new")))
+    assert values(table)[3] == "new"
+    # A delete by key wins against any value; one by a flag is a row like others.
+    flagged = rows((1, "", 4, "x"), (2, "", 6, "x"), (99, "", 6, "x"))
+    flagged = flagged.append_column("_hoodie_is_deleted", pa.array([True, True, True]))
+    assert table.upsert(flagged).rows_deleted == 1
+    assert sorted(values(table)) == [1, 3, 4]
+    assert table.delete(pa.array([1, 3])).rows_deleted == 2
+    assert sorted(values(table)) == [4]
+    with pytest.raises(ValueError, match="row 1: the ordering column 'ts' is null"):
+        table.upsert(pa.table({"id": pa.array([1, 2], pa.int32()), "ts": [1.0, None]}))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_stored_null_is_older_than_any_value(tmp_path: Path, version: int) -> None:
+    table = make(tmp_path / "t", version=version, ordering="ts", partition_by=[])
+    nulls = rows((1, "", 1, "old")).set_column(
+        2, SCHEMA.field("ts"), pa.array([None], pa.float64())
+    )
+    table.bulk_insert(nulls)
+    table.upsert(rows((1, "", -1, "new")))
+    assert values(table) == {1: "new"}
+
+
+def test_the_later_write_stays_without_an_order(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", ordering="ts", merge_mode="COMMIT_TIME_ORDERING")
+    table.upsert(rows((1, "a", 5, "old")))
+    table.upsert(rows((1, "a", 4, "new"), (1, "a", 3, "newest")))
+    assert values(table) == {1: "newest"}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_group_without_rows_has_a_file(tmp_path: Path, version: int) -> None:
+    table = make(tmp_path / "t", version=version, partition_by=[])
+    table.insert(rows((1, "", 1, "x"), (2, "", 1, "x")))
+    table.delete([1, 2])
+    (group,) = table.file_groups()
+    assert len(group.slices) == 2
+    assert pq.ParquetFile(tmp_path / "t" / group.current.path).metadata.num_rows == 0
+    assert check_files(tmp_path / "t") == 2
+    assert table.scan().num_rows == 0
+    assert_same_rows(table.scan(), other_scan(tmp_path / "t"))
+    table.insert(rows((3, "", 1, "y")))
+    assert len(table.file_groups()) == 1
+    assert_same_rows(table.scan(), other_scan(tmp_path / "t"))
+
+
+def test_writes_without_rows_are_commits(tmp_path: Path) -> None:
+    table = make(tmp_path / "t")
+    for write in (table.upsert, table.insert, table.bulk_insert, table.insert_overwrite):
+        assert write(rows()).rows_written == 0
+    table.upsert(pa.RecordBatchReader.from_batches(SCHEMA, []))
+    table.delete([])
+    table.delete([5])
+    table.insert_overwrite_table(rows())
+    assert len(table.timeline()) == 8
+    assert table.scan().num_rows == 0
+    assert other_scan(tmp_path / "t") is None
+
+
+def test_inputs_of_every_kind(tmp_path: Path) -> None:
+    polars = pytest.importorskip("polars")
+    table = make(tmp_path / "t")
+    one = rows((1, "a", 1, "x"), (2, "b", 1, "x"))
+    table.upsert(one.to_batches())
+    table.upsert(one.to_reader())
+    table.upsert(one.to_batches()[0])
+    table.upsert(polars.from_arrow(one))
+    table.upsert(one.select(["value", "day", "id"]))  # ts is null then
+    table.upsert(table.scan())  # meta columns are no data
+    assert table.scan(columns=["id", "ts"]).to_pylist() == [
+        {"id": 1, "ts": None},
+        {"id": 2, "ts": None},
+    ]
+    dictionary = one.set_column(1, "day", one["day"].dictionary_encode())
+    table.upsert(dictionary)
+    assert table.scan(columns=["ts"])["ts"].to_pylist() == [1, 1]
+    with pytest.raises(TypeError, match="source is int"):
+        table.upsert(5)
+
+
+def test_deletes_name_keys_in_several_ways(tmp_path: Path) -> None:
+    table = make(tmp_path / "t")
+    table.insert(rows(*((at, "ab"[at % 2], 1, "x") for at in range(8))))
+    table.delete([0])
+    table.delete(pa.array([1]))
+    table.delete(pa.chunked_array([[2], [2]]))
+    table.delete(pa.table({"id": [3]}))
+    # With the partition, only that one is looked into.
+    table.delete(pa.table({"id": [4, 5], "day": ["a", "a"], "other": [1, 2]}))
+    assert sorted(values(table)) == [5, 6, 7]
+    everywhere = WriteOptions(index="global-bloom")
+    assert table.delete(
+        pa.table({"id": [5, 5], "day": ["a", "b"]}), options=everywhere
+    ).rows_deleted
+    table.insert(rows((5, "b", 1, "x")))
+    assert table.delete([5, 6, 99], options=everywhere).rows_deleted == 2
+    table.insert(rows((5, "b", 1, "x"), (6, "a", 1, "x")))
+    with pytest.raises(ValueError, match="finds keys in other partitions"):
+        table.upsert(rows((5, "b", 1, "x")), options=everywhere)
+    with pytest.raises(ValueError, match="keys have no column 'id'"):
+        table.delete(pa.table({"day": ["a"]}))
+    with pytest.raises(TypeError, match="'id' is string; give int32"):
+        table.delete(pa.array(["5"]))
+    composite = make(tmp_path / "c", record_key=["id", "value"], partition_by=["day", "value"])
+    composite.insert(rows((1, "a", 1, "x"), (1, "a", 1, "y")))
+    with pytest.raises(TypeError, match="give a table with 'id', 'value'"):
+        composite.delete([1])
+    assert (
+        composite.delete(
+            pa.table({"id": [1], "value": ["x"]}).cast(
+                pa.schema({"id": pa.int32(), "value": pa.string()})
+            )
+        ).rows_deleted
+        == 1
+    )
+    assert composite.scan(columns=["value"])["value"].to_pylist() == ["y"]
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "match"),
+    [
+        (
+            {"id": [1], "day": ["a"], "new": [1]},
+            ValueError,
+            "the table has no column 'new'; to add",
+        ),
+        ({"day": ["a"]}, ValueError, "no column 'id'"),
+        ({"id": [1]}, ValueError, "no column 'day'"),
+        ({"id": ["1"], "day": ["a"]}, TypeError, "'id' is string; give int32"),
+        ({"id": [2**40], "day": ["a"]}, ValueError, "'id' has a value that does not fit int32"),
+        ({"id": [None], "day": ["a"]}, ValueError, "row 0 has no record key"),
+        ({"id": [1], "day": ["../x"]}, ValueError, "does not name a folder of its own"),
+        ({"id": [1], "day": ["a"], "_hoodie_is_deleted": [1]}, TypeError, "give bool"),
+    ],
+    ids=str,
+)
+def test_rows_that_do_not_fit(
+    tmp_path: Path, given: dict[str, list[Any]], error: type[Exception], match: str
+) -> None:
+    table = make(tmp_path / "t")
+    made = pa.table(given)
+    if "id" in given and given["id"] != ["1"] and given["id"] != [2**40]:
+        made = made.set_column(0, "id", made["id"].cast(pa.int32()))
+    for write in (table.upsert, table.insert, table.bulk_insert, table.insert_overwrite):
+        with pytest.raises(error, match=match):
+            write(made)
+    # Nothing was begun, or it was taken back.
+    assert not any(one.is_write for one in table.timeline())
+
+
+def test_bytes_of_one_length(tmp_path: Path) -> None:
+    """Engines without a type for these give others, which must have the length."""
+    schema = pa.schema({"id": pa.int32(), "fixed": pa.binary(2)})
+    table = HudiTable.create(tmp_path / "t", schema, record_key=["id"])
+    ids = pa.array([1, 2], pa.int32())
+    for kind in (pa.binary(), pa.large_binary(), pa.binary(2)):
+        table.upsert(pa.table({"id": ids, "fixed": pa.array([b"ab", None], kind)}))
+        assert table.scan(columns=["fixed"])["fixed"].to_pylist() == [b"ab", None]
+    longer = pa.table({"id": ids, "fixed": pa.array([b"ab", b"abc"])})
+    with pytest.raises(ValueError, match="'fixed' has a value that does not fit fixed_size_binary"):
+        table.upsert(longer)
+
+
+def test_an_insert_of_a_key_that_is_there(tmp_path: Path) -> None:
+    table = make(tmp_path / "t")
+    table.insert(rows((1, "a", 1, "x")))
+    with pytest.raises(
+        ValueError, match="1 rows have keys that the table already has, such as '1'"
+    ):
+        table.insert(rows((1, "a", 1, "y"), (2, "a", 1, "y")))
+    assert values(table) == {1: "x"}
+    with pytest.raises(KeyError, match="no partition 'z'"):
+        table.delete_partition(["z"])
+    assert table.delete_partition("a").files_replaced
+    assert values(table) == {}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_columns_come_and_types_widen(tmp_path: Path, version: int) -> None:
+    table = make(tmp_path / "t", version=version)
+    table.insert(rows((1, "a", 1, "x"), (2, "b", 1, "x")))
+    more = pa.table(
+        {
+            "id": pa.array([2**40, 2], pa.int64()),
+            "day": ["a", "b"],
+            "value": pa.array([b"\xff", b"y"]),
+            "extra": pa.array([{"n": 1}, None], pa.struct({"n": pa.int32()})),
+        }
+    )
+    with pytest.raises(TypeError, match="'value' is binary, in the table string; to widen it"):
+        table.upsert(more.drop_columns(["id", "extra"]).append_column("id", pa.array([1, 2])))
+    evolve = WriteOptions(evolve=True)
+    table.upsert(more, options=evolve)
+    assert [str(one.type) for one in table.schema][5:] == [
+        "int64", "string", "double", "binary", "struct<n: int32>",
+    ]  # fmt: skip
+    assert values(table) == {1: b"x", 2: b"y", 2**40: b"\xff"}
+    nested = pa.table(
+        {
+            "id": pa.array([7], pa.int64()),
+            "day": ["a"],
+            "extra": pa.array(
+                [{"n": 2**40, "m": "new"}], pa.struct({"n": pa.int64(), "m": pa.string()})
+            ),
+        }
+    )
+    table.upsert(nested, options=evolve)
+    extra = {one["id"]: one["extra"] for one in table.scan(columns=["id", "extra"]).to_pylist()}
+    assert extra == {1: None, 2: None, 7: {"n": 2**40, "m": "new"}, 2**40: {"n": 1, "m": None}}
+    assert_same_rows(table.scan(), other_scan(tmp_path / "t"))
+    check_files(tmp_path / "t")
+    # Narrower values are cast, so that old writers go on.
+    table.upsert(rows((1, "a", 1, "again")))
+    assert values(table)[1] == b"again"
+
+
+def test_what_does_not_widen(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", record_key=["value"], partition_by=[])
+    evolve = WriteOptions(evolve=True)
+    for column, given in (
+        ("value", pa.array([b"k"])),  # keys are texts
+        ("ts", pa.array(["1"])),
+        ("id", pa.array([1.5], pa.float32())),
+    ):
+        made = pa.table({"value": ["k"]})
+        made = made.drop_columns([column]) if column == "value" else made
+        with pytest.raises(TypeError, match=f"'{column}' is "):
+            table.upsert(made.append_column(column, given), options=evolve)
+    with pytest.raises(ValueError, match="a name that Avro does not allow"):
+        table.upsert(pa.table({"value": ["k"], "a b": [1]}), options=evolve)
+    naive = pa.array([datetime(2026, 1, 1)], pa.timestamp("us"))
+    with pytest.raises(TypeError, match="timestamp"):
+        table.upsert(pa.table({"value": ["k"], "when": naive}), options=evolve)
+
+
+def fixed_clock() -> Callable[[], datetime]:
+    ticks = itertools.count()
+    return lambda: datetime(2026, 3, 7, tzinfo=timezone.utc) + timedelta(seconds=next(ticks))
+
+
+def test_the_same_input_gives_the_same_files(tmp_path: Path) -> None:
+    contents = []
+    for name in ("one", "two"):
+        numbers = itertools.count()
+        options = WriteOptions(
+            new_file_id=lambda numbers=numbers: f"id{next(numbers)}-0",
+            clock=fixed_clock(),
+            sizing=FileSizing(max_file_size=50, small_file_limit=0, record_size=1),
+        )
+        table = make(tmp_path / name, name="t")
+        table.upsert(rows(*((at, "ab"[at % 2], 1, "x") for at in range(300))), options=options)
+        table.upsert(rows(*((at, "ab"[at % 2], 1, "y") for at in range(200, 400))), options=options)
+        files = sorted((tmp_path / name).rglob("*.parquet"))
+        contents.append({str(one.relative_to(tmp_path / name)): one.read_bytes() for one in files})
+    assert contents[0] == contents[1]
+    assert len(contents[0]) > 8
+
+
+def test_rows_come_in_any_order(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", partition_by=[])
+    table.insert(rows(*((at, "", at, "x") for at in range(100))))
+    turned = [(at * 37) % 100 for at in range(100)]
+    table.upsert(rows(*((at, "", at, f"y{at}") for at in turned[:60])))
+    table.delete([at for at in turned[80:]])
+    # Rows stay where they are.
+    found = table.scan(columns=["id", "value"]).to_pylist()
+    expected = [
+        {"id": at, "value": f"y{at}" if at in turned[:60] else "x"}
+        for at in range(100)
+        if at not in turned[80:]
+    ]
+    assert found == expected
+
+
+def test_inserts_fill_small_files_up(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", partition_by=[])
+    table.insert(rows(*((at, "", 1, "x") for at in range(10))))
+    table.insert(rows(*((at, "", 1, "x") for at in range(10, 20))))
+    assert [len(one.slices) for one in table.file_groups()] == [2]
+    full = WriteOptions(sizing=FileSizing(small_file_limit=0))
+    table.insert(rows(*((at, "", 1, "x") for at in range(20, 30))), options=full)
+    assert [len(one.slices) for one in table.file_groups()] in ([1, 2], [2, 1])
+    assert sorted(values(table)) == list(range(30))
+
+
+def test_bulk_inserts_keep_order_and_begin_new_files(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", partition_by=[])
+    options = WriteOptions(sizing=FileSizing(max_file_size=100_000, small_file_limit=0))
+    batches = [rows(*((at + 10 * part, "", 1, "x") for at in range(10))) for part in range(5)]
+    result = table.bulk_insert(
+        (batch for one in batches for batch in one.to_batches()), options=options
+    )
+    assert (result.rows_inserted, result.files_new) == (50, 1)
+    check_files(tmp_path / "t")
+    tight = WriteOptions(
+        sizing=FileSizing(max_file_size=1, small_file_limit=0),
+        format=FileFormat(row_group_bytes=1),
+    )
+    result = table.bulk_insert(
+        (batch for one in batches for batch in one.to_batches()), options=tight
+    )
+    assert result.files_new == 5
+    assert check_files(tmp_path / "t") == 6
+
+
+def test_a_bulk_insert_that_fails_closes_all_its_files(tmp_path: Path) -> None:
+    """Also where removing the first of them ends the thread, as a signal may."""
+    given = pa.table({"id": range(30), "day": ["a", "b", "c"] * 10})
+    template = tmp_path / "t"
+    HudiTable.create(template, given.schema, record_key=["id"], partition_by=["day"])
+    points = count_points(template, tmp_path, lambda table: table.bulk_insert(given))
+    assert points > 20
+    for at in range(points):
+        path = tmp_path / str(at)
+        table = copied(template, path)
+        with pytest.MonkeyPatch.context() as patch:
+            on_disk(patch, FaultyDisk(at, kill=True))
+            with pytest.raises(Killed):
+                table.bulk_insert(given)
+        opened = [Path(one.path) for one in psutil.Process().open_files()]
+        assert not [one for one in opened if path in one.parents]
+
+
+def test_a_bulk_insert_has_few_files_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_writes, "_OPEN_FILES", 2)
+    monkeypatch.setattr(file_writes, "_WAITING_BYTES", 500)
+    table = make(tmp_path / "t")
+    given = [rows(*((at, f"p{at % 5}", 1, "x") for at in range(10 * part, 10 * part + 10)))
+             for part in range(3)]  # fmt: skip
+    result = table.bulk_insert([batch for one in given for batch in one.to_batches()])
+    assert result.files_new > 5
+    assert sorted(values(table)) == list(range(30))
+    assert check_files(tmp_path / "t") == result.files_new
+    assert_same_rows(table.scan(), other_scan(tmp_path / "t"))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_two_writers_of_one_file_group(
+    tmp_path: Path, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One who has tagged does not overwrite what another commits before it."""
+    table = make(tmp_path / "t", version=version)
+    table.insert(rows((1, "a", 1, "x"), (2, "b", 1, "x")))
+    write = file_writes.FileWrites.write
+    between: list[Callable[[], Any]] = []
+
+    def slow(self: Any, files: Any) -> Any:
+        stats = write(self, files)
+        if between:
+            between.pop()()
+        return stats
+
+    monkeypatch.setattr(file_writes.FileWrites, "write", slow)
+    other = HudiTable.open(tmp_path / "t")
+    between.append(lambda: other.upsert(rows((1, "a", 1, "theirs"))))
+    with pytest.raises(CommitConflictError, match="keys such as '1'"):
+        table.upsert(rows((1, "a", 1, "ours")))
+    assert values(table) == {1: "theirs", 2: "x"}
+    # What was written for it is gone, and nothing is pending.
+    assert all(one.is_completed for one in table.timeline())
+    between.append(lambda: other.upsert(rows((1, "a", 1, "theirs again"))))
+    table.upsert(rows((2, "b", 1, "ours")))
+    assert values(table) == {1: "theirs again", 2: "ours"}
+    # A new key, which both insert into groups of their own.
+    between.append(lambda: other.insert(rows((7, "new", 1, "theirs"))))
+    with pytest.raises(CommitConflictError, match="keys that this write inserts"):
+        table.upsert(rows((7, "new", 1, "ours")))
+    between.append(lambda: other.insert(rows((8, "new", 1, "theirs"))))
+    table.upsert(rows((9, "new2", 1, "ours")))
+    assert values(table)[8] == "theirs"
+    # Columns that came in between must not go with this commit.
+    evolve = WriteOptions(evolve=True)
+    wide = rows((10, "w", 1, "theirs")).append_column("extra", pa.array([1]))
+    between.append(lambda: other.upsert(wide, options=evolve))
+    with pytest.raises(CommitConflictError, match="columns of the table changed"):
+        table.upsert(rows((2, "b", 1, "ours")))
+    assert "extra" in table.schema.names
+    assert_same_rows(table.scan(), other_scan(tmp_path / "t"))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_stray_file_of_a_task_is_deleted(
+    tmp_path: Path, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that was run twice leaves a second file of one group and instant."""
+    table = make(tmp_path / "t", version=version)
+    write = file_writes.FileWrites.write
+
+    def twice(self: Any, files: Any) -> Any:
+        stats = write(self, files)
+        path = tmp_path / "t" / str(stats[0].path)
+        shutil.copy(path, str(path).replace("_0-0-0_", "_0-0-1_"))
+        return stats
+
+    monkeypatch.setattr(file_writes.FileWrites, "write", twice)
+    table.upsert(rows((1, "a", 1, "x"), (2, "b", 1, "x")))
+    assert values(table) == {1: "x", 2: "x"}
+    assert len(list((tmp_path / "t").rglob("*.parquet"))) == 2
+    assert_same_rows(table.scan(), other_scan(tmp_path / "t"))
+
+
+@pytest.mark.parametrize("verb", ["upsert", "insert", "delete", "insert_overwrite"])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_write_that_dies_shows_nothing(
+    tmp_path: Path, version: int, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class KilledError(BaseException):
+        """A stand-in for the death of the process."""
+
+    table = make(tmp_path / "t", version=version)
+    table.upsert(rows((1, "a", 1, "x"), (2, "b", 1, "x")))
+    given = {"delete": [1], "insert": rows((5, "a", 1, "y"))}.get(verb, rows((1, "a", 1, "y")))
+
+    def killed(*_: Any) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TimelineFolder, "complete", killed)
+        with pytest.raises(KilledError):
+            getattr(table, verb)(given)
+    (pending,) = [one for one in table.timeline() if not one.is_completed]
+    if verb != "delete":
+        assert list((tmp_path / "t").rglob(f"*_{pending.time}.parquet"))
+    assert values(table) == {1: "x", 2: "x"}
+    assert_same_rows(table.scan(), other_scan(tmp_path / "t"))
+    # The next write takes its files away.
+    table.upsert(rows((3, "a", 1, "z")))
+    assert values(table) == {1: "x", 2: "x", 3: "z"}
+    assert not list((tmp_path / "t").rglob(f"*_{pending.time}.parquet"))
+    assert all(one.is_completed for one in table.timeline())
+    assert_same_rows(table.scan(), other_scan(tmp_path / "t"))
+
+
+def test_a_metadata_table_is_refused_until_it_may_go(
+    real_table: Callable[[str], Path], tmp_path: Path
+) -> None:
+    path = real_table("v9_txns_nonpart_meta")
+    table = HudiTable.open(path)
+    before = table.scan()
+    one = before.slice(0, 1)
+    with pytest.raises(FormatError, match=METADATA):
+        table.upsert(one)
+    options = WriteOptions(drop_metadata_table=True)
+    table.upsert(one, dry_run=True, options=options)
+    assert (path / ".hoodie" / "metadata").is_dir()
+    table.upsert(one, options=options)
+    assert not (path / ".hoodie" / "metadata").exists()
+    assert table.options.metadata_partitions == ()
+    assert_same_rows(table.scan(), other_scan(path))
+    assert table.scan().num_rows == before.num_rows
+    table.upsert(one)
+    # Java's writer makes one again, also while we write.
+    properties = properties_of(path)
+    text = properties.read_text()
+    properties.write_text(text + ADDED)
+    with pytest.raises(FormatError, match=METADATA):
+        table.upsert(one)
+
+
+def test_a_metadata_table_that_comes_during_a_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make(tmp_path / "t")
+    properties = properties_of(tmp_path / "t")
+    text = properties.read_text()
+    write = file_writes.FileWrites.write
+
+    def slow(self: Any, files: Any) -> Any:
+        properties.write_text(text + ADDED)
+        return write(self, files)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(file_writes.FileWrites, "write", slow)
+        with pytest.raises(FormatError, match=METADATA):
+            table.upsert(rows((1, "a", 1, "x")))
+    properties.write_text(text)
+    assert table.scan().num_rows == 0
+    assert not list((tmp_path / "t").rglob("*.parquet"))
+    changed = text.replace("hive_style_partitioning=false", "hive_style_partitioning=true")
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            file_writes.FileWrites, "write",
+            lambda self, files: (properties.write_text(changed), write(self, files))[1],
+        )  # fmt: skip
+        with pytest.raises(FormatError, match="hive_style_partitioning is True, but was False"):
+            table.upsert(rows((1, "a", 1, "x")))
+
+
+REAL = {
+    "v6_nonpartitioned": ("id", 1, "name"),
+    "v6_complexkeygen_hivestyle": ("id", 1, "doubleField"),
+    "v9_txns_simple_nometa": ("txn_id", "TXN-001", "merchant_name"),
+    "v9_txns_nonpart_meta": ("txn_id", "TXN-001", "merchant_name"),
+}
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_tables_of_apache_hudi_are_upserted(real_table: Callable[[str], Path], name: str) -> None:
+    """Update, insert and delete by what a scan gives; both readers agree at every instant."""
+    path = real_table(name)
+    table = HudiTable.open(path)
+    key, _, changed = REAL[name]
+    stored = table.scan()
+    earlier = {
+        one.time: table.scan(as_of=one.time)
+        for one in table.timeline()
+        if one.is_completed and one.is_write
+    }
+    data = stored.select(stored.schema.names[5:])
+    new_key = stored.schema.field(key).type == pa.string()
+    update, insert = data.slice(0, 1), data.slice(1, 1)
+    field = data.schema.get_field_index(changed)
+    kind = data.schema.field(changed)
+    value = pa.array(["changed" if kind.type == pa.string() else 7.5], kind.type)
+    update = update.set_column(field, kind, value)
+    fresh = pa.array(["TXN-ü" if new_key else 4711], data.schema.field(key).type)
+    insert = insert.set_column(data.schema.get_field_index(key), data.schema.field(key), fresh)
+    options = WriteOptions(drop_metadata_table=True)
+    result = table.upsert(pa.concat_tables([update, insert]), options=options)
+    assert (result.rows_updated, result.rows_inserted) == (1, 1)
+    now = table.scan()
+    assert now.num_rows == stored.num_rows + 1
+    assert_same_rows(now, other_scan(path))
+    names = [*table.options.record_key, *table.options.partition_by]
+    gone = table.delete(data.slice(2, 1).select(names))
+    assert gone.rows_deleted == 1
+    assert_same_rows(table.scan(), other_scan(path))
+    rest = {
+        tuple(one.values()): one
+        for one in table.scan(columns=["_hoodie_record_key", "_hoodie_partition_path"]).to_pylist()
+    }
+    assert len(rest) == stored.num_rows
+    for time, rows_then in earlier.items():
+        assert table.scan(as_of=time).equals(rows_then)
+        assert_same_rows(rows_then, other_scan(path, time))
+    check_files(path, {result.instant.time, gone.instant.time})
+    added = table.upsert(
+        update.append_column("added", pa.array([1], pa.int32())), options=WriteOptions(evolve=True)
+    )
+    assert_same_rows(table.scan(), other_scan(path))
+    check_files(path, {added.instant.time})
+
+
+def test_complex_keys_of_one_column_follow_the_table(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", partition_by=["day", "value"])
+    table.insert(rows((1, "a", 1, "x")))
+    assert table.scan()["_hoodie_record_key"].to_pylist() == ["id:1"]
+    table.upsert(rows((1, "a", 2, "x")))
+    assert table.scan(columns=["ts"])["ts"].to_pylist() == [2]
+    # Another version of Hudi writes the value alone.
+    table = make(tmp_path / "other", partition_by=["day", "value"])
+    table.insert(rows((1, "a", 1, "x")))
+    (file,) = [one.current for one in table.file_groups()]
+    path = tmp_path / "other" / file.path
+    old = pq.read_table(path, partitioning=None).replace_schema_metadata()
+    pq.write_table(old.set_column(2, "_hoodie_record_key", pa.array(["1"])), path)
+    table.upsert(rows((1, "a", 3, "x"), (2, "a", 3, "x")))
+    assert table.scan()["_hoodie_record_key"].to_pylist() == ["1", "2"]
+
+
+def test_writers_need_a_lock(tmp_path: Path) -> None:
+    make(tmp_path / "t")
+    location: Location = Remote(tmp_path, "hdfs").location("t")
+    with pytest.raises(FormatError, match="tables cannot be locked here"):
+        HudiTable.open(location).upsert(rows((1, "a", 1, "x")))
+
+
+def test_many_files_are_written_at_once(tmp_path: Path) -> None:
+    table = make(tmp_path / "t")
+    options = WriteOptions(threads=4)
+    many = rows(*((at, f"p{at % 20}", 1, "x") for at in range(200)))
+    table.upsert(many, options=options)
+    table.upsert(many.slice(50), options=options)
+    assert table.scan().num_rows == 200
+    assert check_files(tmp_path / "t") == 40
+    # One that fails ends the write, and takes the others' files away.
+    victim = table.file_groups()[7].current.path
+    (tmp_path / "t" / victim).write_bytes(b"PAR1damagedPAR1")
+    with pytest.raises(CorruptionError, match="footer"):
+        table.upsert(many, options=options)
+    assert len(list((tmp_path / "t").rglob("*.parquet"))) == 40
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_files_whose_columns_have_codecs_of_their_own(tmp_path: Path, version: int) -> None:
+    """Enough random rows that some columns are not compressed: the other reader reads all."""
+    random = np.random.default_rng(version)
+    count = 4000
+    ids = random.permutation(2 * count)[:count].astype(np.int32)
+
+    def some(ids: Any) -> pa.Table:
+        size = len(ids)
+        columns = [ids, np.array(["mo"] * size), random.random(size), random.random(size)]
+        return pa.table(columns, SCHEMA.names).cast(SCHEMA)
+
+    table = make(tmp_path / "t", version=version)
+    first, more = some(ids), some(random.permutation(2 * count)[:count].astype(np.int32))
+    table.bulk_insert(first)
+    table.upsert(more)
+    expected = {row["id"]: row for row in (*first.to_pylist(), *more.to_pylist())}
+    found = table.scan()
+    assert {row["id"]: row for row in found.select(SCHEMA.names).to_pylist()} == expected
+    assert_same_rows(found, other_scan(tmp_path / "t"))
+    group = pq.read_metadata(tmp_path / "t" / table.file_groups()[0].current.path).row_group(0)
+    codecs = {group.column(at).compression for at in range(group.num_columns)}
+    assert codecs == {"SNAPPY", "UNCOMPRESSED"}

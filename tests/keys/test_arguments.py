@@ -1,0 +1,212 @@
+"""A key in a list is the key that it is alone: `lookup` of many agrees with `get` of each."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from lookupstore import build
+from lookupstore.keys import arguments as key_arguments
+from lookupstore.keys.arguments import encode_keys
+from lookupstore.keys.schema import KeySchema
+
+UTC = dt.timezone.utc
+NEPAL = dt.timezone(dt.timedelta(hours=5, minutes=45))
+DAY = 86_400 * 10**9
+FAMILIES = {
+    "date": (pa.date32(), pa.date64()),
+    "timestamp": tuple(pa.timestamp(unit) for unit in ("s", "us", "ns")),
+    "zoned": tuple(pa.timestamp(unit, "UTC") for unit in ("s", "us", "ns")),
+    "duration": tuple(pa.duration(unit) for unit in ("s", "us", "ns")),
+    "time": (pa.time64("ns"), pa.time32("s")),
+}
+TICKS = {"s": 10**9, "us": 10**3, "ns": 1}
+# Nanoseconds that differ by what a careless cast would drop, and 2**63 microseconds and more,
+# where the fields that Arrow reads wrap around.
+NANOSECONDS = (0, 1, 999, 1000, 10**9, 10**9 + 1, 5 * 3600 * 10**9, DAY, DAY + 1, -1, -DAY)
+
+
+def stored(kind):
+    """Return an Arrow array of every moment that the type can hold, each once."""
+    if pa.types.is_date(kind):
+        days = sorted({n // DAY for n in NANOSECONDS})
+        return pa.array([dt.date(1970, 1, 1) + dt.timedelta(days=n) for n in days], kind)
+    scale = TICKS[kind.unit]
+    ticks = sorted({n // scale for n in NANOSECONDS if n % scale == 0})
+    if pa.types.is_time(kind):
+        ticks = [n for n in ticks if 0 <= n * scale < DAY]
+    return pa.array(ticks, pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)
+
+
+def random_value(rng, family, wild):
+    """Return a Python, NumPy or pandas value of the family; sometimes of another one if `wild`."""
+    if wild and rng.random() < 0.1:
+        family = rng.choice(list(FAMILIES))
+    nanos = rng.choice(NANOSECONDS)
+    span = dt.timedelta(microseconds=nanos // 1000)
+    if family == "date":
+        return dt.date(1970, 1, 1) + dt.timedelta(days=nanos // DAY)
+    if family == "time":
+        return (dt.datetime(1970, 1, 1) + span).time()
+    if family == "duration":
+        far = pd.Timedelta(np.timedelta64(rng.choice((2**64 // 10**6, 10**15)), "s"))
+        return rng.choice((span, pd.Timedelta(nanos, "ns"), far))
+    if family == "zoned":
+        moment = rng.choice(
+            (dt.datetime(1970, 1, 1, tzinfo=UTC) + span, pd.Timestamp(nanos, tz="UTC"))
+        )
+        return moment.astimezone(rng.choice((UTC, NEPAL)))
+    far = pd.Timestamp(np.datetime64("20000-01-01", "s"))
+    return rng.choice(
+        (
+            dt.datetime(1970, 1, 1) + span,
+            pd.Timestamp(nanos),
+            far,
+            np.datetime64(nanos, "ns"),
+            np.datetime64(nanos // 1000, "us"),
+        )
+    )
+
+
+def random_values(rng, family):
+    """Return values of one Python type, of a few, or of other families as well."""
+    values = [random_value(rng, family, wild=False) for _ in range(40)]
+    way = rng.randrange(4)
+    if way == 0:
+        first = type(values[0])
+        values = [value for value in values if type(value) is first]
+    elif way == 1:
+        values = [random_value(rng, family, wild=True) for _ in values]
+    values = values[: rng.choice((1, 2, 4, 9))]
+    if rng.random() < 0.2:
+        values[rng.randrange(len(values))] = None
+    return values
+
+
+def outcome(ask):
+    """Return the answer, or TypeError."""
+    try:
+        return ask()
+    except TypeError:
+        return TypeError
+
+
+def forms(values, name):
+    """Yield the values as keys of one field in every form that holds Python values."""
+    objects = np.empty(len(values), object)
+    objects[:] = values
+    series = pd.Series(objects, dtype=object)
+    yield "scalars", values
+    yield "tuples", [(value,) for value in values]
+    yield "lists", [[value] for value in values]
+    yield "dicts", [{name: value} for value in values]
+    yield "dict of columns", {name: values}
+    yield "tuple of columns", (values,)
+    yield "numpy objects", objects
+    yield "series", series
+    yield "series of tuples", pd.Series([(value,) for value in values])
+    yield "index", pd.Index(objects, dtype=object)
+    yield "frame", pd.DataFrame({name: series})
+    codes, categories = pd.factorize(objects)
+    categories = pd.Index(categories, dtype=object)
+    if categories.is_unique:  # to pandas, a datetime64 may be equal to what hashes otherwise
+        yield "categorical", pd.Series(pd.Categorical.from_codes(codes, categories=categories))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_lookup_of_a_list_is_get_of_each(family, seed, tmp_path):
+    rng = random.Random(seed)
+    for kind in FAMILIES[family]:
+        keys = stored(kind)
+        table = pa.table({"k": keys, "v": pa.array(range(len(keys)))})
+        with build(table, tmp_path / str(kind), key="k") as store:
+            hits = 0
+            for _ in range(30):
+                values = random_values(rng, family)
+                rows = [outcome(lambda value=value: store.get(value)) for value in values]
+                want = TypeError if TypeError in rows else [row and row["v"] for row in rows]
+                for form, asked in forms(values, "k"):
+                    found = outcome(lambda asked=asked: store.lookup(asked)["v"].to_pylist())
+                    assert found == want, (form, values)
+                hits += want is not TypeError and any(v is not None for v in want)
+            assert hits > 5
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_keys_of_two_fields_and_nulls(family, seed):
+    rng = random.Random(seed)
+    kind = FAMILIES[family][-1]
+    schema = KeySchema(pa.schema([("n", pa.int8()), ("k", kind)]), nullable=["k"])
+    for _ in range(100):
+        values = random_values(rng, family)
+        numbers = [rng.choice((1, 2)) for _ in values]
+        rows = list(zip(numbers, values, strict=True))
+        want = outcome(lambda rows=rows: [schema.encode_one(row) for row in rows])
+        for asked in (
+            rows,
+            [{"k": value, "n": number} for number, value in rows],
+            {"k": values, "n": numbers},
+            {"k": values, "n": pa.array([*numbers, None])[:-1]},
+            (np.array(numbers), values),
+            pd.DataFrame({"n": numbers, "k": pd.Series(values, dtype=object)}),
+        ):
+            found = outcome(lambda asked=asked: encode_keys(asked, schema).to_pylist())
+            assert found == want, (asked, values)
+
+
+def test_a_null_beside_values_for_themselves():
+    schema = KeySchema(pa.schema([("n", pa.int8()), ("k", pa.timestamp("ns"))]))
+    late = [pd.Timestamp(1), pd.Timestamp(2)]
+    found = encode_keys((pa.array([None, 5], pa.int8()), late), schema)
+    assert found.to_pylist() == [None, schema.encode_one((5, pd.Timestamp(2)))]
+    with pytest.raises(ValueError, match="'k' has 2 values, 'n' has 1"):
+        encode_keys(([5], late), schema)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.binary(), ["a", b"b"]),
+        (pa.date32(), [dt.date(1970, 1, 1), dt.datetime(1970, 1, 2, 5, tzinfo=UTC)]),
+        (pa.timestamp("us", "UTC"), [dt.datetime(1970, 1, 1, tzinfo=UTC), dt.datetime(1970, 1, 1)]),
+        (pa.timestamp("us"), [dt.datetime(1970, 1, 1), dt.datetime(1970, 1, 1, tzinfo=UTC)]),
+        (pa.time64("us"), [dt.time(1), dt.time(1, tzinfo=UTC)]),
+        (pa.time64("us"), [dt.time(1, tzinfo=UTC)]),
+    ],
+    ids=str,
+)
+def test_a_wrong_kind_is_named_wherever_it_stands(kind, values):
+    schema = KeySchema(pa.schema({"k": kind}))
+    for order in (values, values[::-1]):
+        for form, asked in forms(order, "k"):
+            print(form)
+            with pytest.raises(TypeError, match=r"the key field 'k' is .*; found "):
+                encode_keys(asked, schema)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.int64(), list(range(1000))),
+        (pa.float64(), [1, 2.5] * 500),
+        (pa.string(), ["a", None] * 500),
+        (pa.timestamp("us"), [dt.datetime(1970, 1, 1)] * 1000),
+        (pa.timestamp("ns"), [pd.Timestamp(5000)] * 1000),
+    ],
+    ids=str,
+)
+def test_lists_of_one_kind_are_encoded_in_one_batch(kind, values, monkeypatch):
+    schema = KeySchema(pa.schema({"k": kind}))
+    want = [schema.encode_one(value) for value in values]
+
+    def slow(*_):
+        raise AssertionError("encoded one by one")
+
+    monkeypatch.setattr(key_arguments, "encode_each", slow)
+    for form, asked in forms(values, "k"):
+        assert encode_keys(asked, schema).to_pylist() == want, form

@@ -1,0 +1,343 @@
+"""Every verb of the bench runs, tiny, so that it cannot rot; no time is asserted."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lookupstore
+
+ROOT = Path(__file__).resolve().parents[2]
+BENCH = ROOT / "bench"
+COMPILER = shlex.split(os.environ.get("CC", "cc"))
+SIZES = ("--records", "500", "--queries", "100")
+
+pytest.importorskip("pytest_benchmark")
+
+
+def run(folder: Path, *arguments: str) -> str:
+    """Run the bench outside of the work tree and return what it prints."""
+    return python(
+        folder,
+        *("-m", "pytest", str(BENCH), "-c", str(ROOT / "pyproject.toml")),
+        *("--rootdir", str(ROOT), "-p", "no:cacheprovider", "--basetemp", str(folder / "temp")),
+        *(*SIZES, *arguments),
+    )
+
+
+def python(folder: Path, *arguments: str) -> str:
+    """Run Python in a folder and return what it prints."""
+    # A worker of xdist tells its children that they are workers, too: then nothing would be timed.
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")
+    }
+    # The child imports the lookupstore of this process, installed or in place.
+    found = [str(Path(lookupstore.__file__).parents[1]), environment.get("PYTHONPATH", "")]
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, found))
+    command = [sys.executable, *arguments]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def bench_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the bench's modules, which are in no package, be imported, and forget them again."""
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(str(BENCH))
+    yield
+    for path in BENCH.glob("*.py"):
+        if path.stem not in before:
+            sys.modules.pop(path.stem, None)
+
+
+@pytest.fixture
+def report(bench_modules: None) -> ModuleType:
+    """Give the module that prints the tables of `make bench`."""
+    return importlib.import_module("report")
+
+
+@pytest.fixture
+def bars(bench_modules: None) -> ModuleType:
+    """Give the module with the bars of `make bench-core`."""
+    return importlib.import_module("bars")
+
+
+def test_every_verb_runs_and_is_reported(tmp_path: Path, report: ModuleType) -> None:
+    lines = tmp_path / "results.jsonl"
+    shown = run(tmp_path, "-m", "not spark", "--rounds", "1", "--json-lines", str(lines))
+    head, *results = map(json.loads, lines.read_text().splitlines())
+    assert head["settings"] == {"records": 500, "queries": 100, "rounds": 1}
+    assert head["machine"]["cores"] == os.cpu_count()
+    verbs = {verb for topic in ("file", "store") for verb in report.TOPICS[topic]}
+    ours = {(one["workload"], one["verb"]) for one in results if one["contender"] == "lookupstore"}
+    assert ours == {(workload, verb) for workload in ("W1", "W2") for verb in verbs}
+    assert all(one["rate"] == one["operations"] / one["median"] for one in results)
+    for contender in {one["contender"] for one in results}:
+        assert contender in shown
+    assert report.tables([report.Result(**without_rate(one)) for one in results]) in shown
+
+
+def without_rate(result: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in result.items() if name != "rate"}
+
+
+def test_answers_are_checked_without_a_clock(tmp_path: Path) -> None:
+    shown = run(tmp_path, "-m", "not spark", "-k", "sst and lookupstore", "--benchmark-disable")
+    assert "operations a second" not in shown
+    assert "failed" not in shown
+
+
+@pytest.mark.spark
+def test_the_join_runs(tmp_path: Path) -> None:
+    lines = tmp_path / "results.jsonl"
+    run(tmp_path, "-m", "spark", "-k", "W1", "--rounds", "1", "--json-lines", str(lines))
+    _, *results = map(json.loads, lines.read_text().splitlines())
+    assert {(one["verb"], one["contender"]) for one in results} == {
+        ("join", "lookupstore"),
+        ("join", "broadcast"),
+        ("join", "sort-merge"),
+    }
+
+
+@pytest.fixture
+def readme_lines(bench_modules: None) -> ModuleType:
+    """Give the module that takes the options of lines from the README."""
+    return importlib.import_module("readme_lines")
+
+
+LINES = """
+<!-- needs: spark -->
+```python
+spark = session()
+build_store("users.parquet", "users", key=["region", "id"], {build})
+joined = lookup_join(facts, "users", on={{"user": "id"}}, columns=["name"], {join})
+```
+"""
+
+
+def test_the_lines_of_the_readme_are_as_the_bench_runs_them(readme_lines: ModuleType) -> None:
+    names = {"key": "id", "on": "id", "columns": ["a", "b"]}
+    needed = {"lookupstore.build": {"key"}, "build_store": {"key"}, "lookup_join": {"on"}}
+    for function, own in {"session": set(), **needed}.items():
+        found = readme_lines.options_of(function, names)
+        assert own <= found.keys()
+        assert all(found[name] == names[name] for name in names.keys() & found.keys())
+
+
+def test_a_line_that_gets_an_option_is_measured_with_it(
+    readme_lines: ModuleType, tmp_path: Path
+) -> None:
+    names = {"key": "k", "on": "k", "columns": ["a"], "prefix": "unused"}
+    document = tmp_path / "README.md"
+    document.write_text(LINES.format(build='compression="zstd"', join='how="left", found="f"'))
+    assert readme_lines.options_of("build_store", names, document) == {
+        "key": "k",
+        "compression": "zstd",
+    }
+    assert readme_lines.options_of("lookup_join", names, document) == {
+        "on": "k",
+        "columns": ["a"],
+        "how": "left",
+        "found": "f",
+    }
+    for options, match in (("x=[1][0]", "malformed"), ("**more", r"\*\*options")):
+        document.write_text(LINES.format(build=options, join=options))
+        for function in ("build_store", "lookup_join"):
+            with pytest.raises(ValueError, match=match):
+                readme_lines.options_of(function, names, document)
+    for changed, match in (
+        (LINES.replace('"users.parquet", ', "df, "), "something else first"),
+        (LINES.replace("build_store", "made"), "0 lines with build_store"),
+        (LINES + LINES, "2 lines with build_store"),
+    ):
+        document.write_text(changed.format(build="buckets=2", join="how='left'"))
+        with pytest.raises(ValueError, match=match):
+            readme_lines.options_of("build_store", names, document)
+
+
+@pytest.mark.spark
+def test_every_bar_of_the_joins_is_measured(tmp_path: Path) -> None:
+    lines = tmp_path / "joins.jsonl"
+    sizes = ("--records", "5000", "--few", "500", "--many", "2000", "--driver-memory", "1g")
+    shown = python(
+        tmp_path, str(BENCH / "joins.py"), *sizes, "--rounds", "1", "--json-lines", str(lines)
+    )
+    found = [json.loads(line) for line in lines.read_text().splitlines()]
+    outcomes = [one for one in found if "bar" in one]
+    assert len(outcomes) == shown.count(" >= ") + shown.count(" <= ") >= 21
+    missing = (": not installed", ": rclone is not installed", ": Arrow UDFs came with Spark 4.1")
+    assert all(
+        one["verdict"] in ("met", "NOT MET") or one["verdict"].endswith(missing) for one in outcomes
+    )
+
+
+@pytest.mark.spark
+def test_the_joins_of_tpc_h_agree(tmp_path: Path) -> None:
+    if shutil.which("tpchgen-cli", path=str(Path(sys.executable).parent)) is None:
+        pytest.skip("tpchgen-cli is not installed")
+    small = ("--scale", "0.001", "--rounds", "1", "--driver-memory", "1g")
+    shown = python(tmp_path, str(BENCH / "tpch.py"), *small)
+    assert shown.count("| equal |") == 8
+
+
+def test_table_of_known_results(report: ModuleType) -> None:
+    results = [
+        report.Result("W1", "random", "lookupstore", 1_000_000, 0.1, 0.1, 3),
+        report.Result("W1", "random", "lmdb", 1_000_000, 1.25, 1.0, 3),
+        report.Result("W1", "open", "lmdb", 1, 0.004, 0.004, 3),
+        report.Result("W1", "fill none", "lookupstore", 1000, 0.001, 0.001, 3, stored=42_000),
+        report.Result("W2", "join", "lookupstore", 100, 1.0, 1.0, 3),
+    ]
+    assert report.tables(results).splitlines() == [
+        "W1 file           lookupstore             lmdb",
+        "fill none              1.00 M",
+        "  bytes a record         42.0",
+        "open                                       250",
+        "random                10.00 M  0.800 M (12.5x)",
+        "",
+        "W2 Spark  lookupstore",
+        "join              100",
+    ]
+
+
+def read_core(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the measurements and the bars in the JSON lines of the core's bench."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert all(one["run"]["settings"]["records"] == 500 for one in lines)
+    assert all(one["run"]["machine"]["cores"] == os.cpu_count() for one in lines)
+    return [one for one in lines if "rounds" in one], [one for one in lines if "bar" in one]
+
+
+def test_every_bar_of_the_core_is_measured(tmp_path: Path, bars: ModuleType) -> None:
+    lines = tmp_path / "new" / "core.jsonl"
+    shown = python(
+        tmp_path, str(BENCH / "core.py"), *SIZES, "--rounds", "2", "--json-lines", str(lines)
+    )
+    measured, outcomes = read_core(lines)
+    assert [(one["workload"], one["bar"]) for one in outcomes] == [
+        (one.workload, one.name) for one in bars.BARS
+    ]
+    verdicts = {(one["workload"], one["bar"]): one["verdict"] for one in outcomes}
+    assert all(f"{workload}  {name} " in shown for workload, name in verdicts)
+    assert all(
+        verdict in ("met", "NOT MET") or verdict.endswith((": not installed", ": not available"))
+        for verdict in verdicts.values()
+    )
+    ours = {one.subjects[0] for one in bars.BARS} | set(bars.INFORMATION)
+    found = {bars.Subject(one["workload"], one["verb"], one["contender"]) for one in measured}
+    assert {one for one in ours if one.contender != bars.TWO_WRITING} <= found
+    assert all(one["least"] <= one["value"] <= one["most"] for one in measured)
+
+
+def test_a_rival_that_is_not_installed_is_said_so(tmp_path: Path) -> None:
+    lines = tmp_path / "core.jsonl"
+    without = f"import sys; sys.path.insert(0, {str(BENCH)!r}); sys.modules['lmdb'] = None; "
+    chosen = ("--only", "sorted / ", "--workload", "W1", "--json-lines", str(lines))
+    shown = python(
+        tmp_path, "-c", without + "import core; core.main()", *SIZES, "--rounds", "1", *chosen
+    )
+    _, outcomes = read_core(lines)
+    verdicts = {one["bar"]: one["verdict"] for one in outcomes}
+    assert verdicts.pop("sorted / numpy") in ("met", "NOT MET")
+    assert set(verdicts.values()) == {"lmdb: not installed"}
+    assert shown.count("lmdb: not installed") == len(verdicts)
+
+
+def test_imports_are_timed(tmp_path: Path) -> None:
+    shown = python(tmp_path, str(BENCH / "imports.py"), "--rounds", "1")
+    for verb in ("import pyarrow, numpy", "import lookupstore", "lookupstore --version"):
+        assert re.search(rf"^{verb} +\d+ +\d+$", shown, re.MULTILINE)
+
+
+def test_the_table_behind_the_defaults(tmp_path: Path) -> None:
+    shown = python(tmp_path, str(BENCH / "defaults.py"), *SIZES)
+    lines = [line for line in shown.splitlines() if line.startswith("| ")]
+    assert len({line.count("|") for line in lines}) == 1
+    assert [line.split(" | ")[0] for line in lines].count("| 64 KiB") == 2 * 9
+
+
+@pytest.mark.skipif(shutil.which(COMPILER[0]) is None, reason=f"no C compiler {COMPILER[0]!r}")
+def test_every_stage_is_timed(tmp_path: Path) -> None:
+    program = tmp_path / "stages"
+    sources = [BENCH / "stages.c", *sorted((ROOT / "csrc").glob("ls_*.c"))]
+    include = ["-I", ROOT / "csrc", "-isystem", pa.get_include()]
+    subprocess.run(
+        [*COMPILER, "-std=c11", *include, *sources, "-lm", "-o", program],
+        check=True,
+        env={k: v for k, v in os.environ.items() if k != "LD_PRELOAD"},
+    )
+    shown = python(tmp_path, str(BENCH / "stages.py"), str(program), *SIZES)
+    for name in ("random hits", "sorted hits", "misses", "random hits, filtered"):
+        assert shown.count(f"| {name} | ") == 2
+
+
+def test_bars_of_known_measurements(bars: ModuleType) -> None:
+    ours, rival = (bars.Subject("W1", "random", name) for name in ("lookupstore", "lmdb"))
+    size = bars.Subject("W1", "size zstd", "lookupstore")
+    measured = {
+        ours: bars.Measurement(ours, (0.1, 0.05, 9.0), 1_000_000),
+        rival: bars.Measurement(rival, (2.0, 1.0), 1_000_000),
+        size: bars.Measurement(size, (31e6,)),
+    }
+    asked = [
+        *bars.bar("rate", "random", "lookupstore", w1=10e6),
+        *bars.bar("ratio", "random", "lookupstore", "lmdb", w1=15.1),
+        *bars.bar("size", "size zstd", "lookupstore", w1=30e6, at_most=True),
+        *bars.bar("none", "random", "lookupstore", "pandas", w1=2),
+    ]
+    outcomes = [bars.judge(one, measured, {"pandas": "not installed"}) for one in asked]
+    assert bars.bars_table(outcomes, measured).splitlines() == [
+        "    bar          wanted      found       ours      rival",
+        "W1  rate   >= 10.00 M/s  10.00 M/s  10.00 M/s             met",
+        "W1  ratio     >= 15.10x     15.00x  10.00 M/s  0.667 M/s  NOT MET",
+        "W1  size     <= 30.0 MB    31.0 MB    31.0 MB             NOT MET",
+        "W1  none       >= 2.00x          -  10.00 M/s          -  pandas: not installed",
+    ]
+    assert bars.measurement_text(measured[rival]).split() == [
+        *("W1", "random", "lmdb", "0.667", "M/s", "0.500", "M/s", "..", "1.00", "M/s")
+    ]
+
+
+def test_tagging(tmp_path: Path) -> None:
+    pytest.importorskip("fastavro")
+    sizes = ("--rows", "8000", "--files", "4", "--keys", "2000", "--rounds", "1")
+    printed = python(tmp_path, str(BENCH / "hudi_tag.py"), *sizes)
+    for line in (
+        "index_in",
+        "warm, one thread",
+        "cold, first",
+        "simple",
+        "all new, cold, one thread",
+    ):
+        assert re.search(rf"^{line} .* M keys/s", printed, re.MULTILINE), printed
+    assert "ordered, keys of one file: 1 of 4 files" in printed
+    for bar in ("warm / index_in", "warm / duckdb", "cold / index_in", "new keys, cold"):
+        found = re.search(rf"^tag  {bar} .*(met|NOT MET|not installed)$", printed, re.MULTILINE)
+        assert found, printed
+
+
+def test_upserting(tmp_path: Path) -> None:
+    pytest.importorskip("fastavro")
+    sizes = ("--rows", "8000", "--files", "4", "--keys", "2000", "--rounds", "1")
+    printed = python(tmp_path, str(BENCH / "hudi_upsert.py"), *sizes)
+    for line in ("upsert / deltalake", "peak memory / deltalake", "scan / pyarrow dataset"):
+        found = re.search(
+            rf"{re.escape(line)} .*(met|NOT MET|not installed)$", printed, re.MULTILINE
+        )
+        assert found, printed
+    assert "rewritten for one that changes" in printed
+    assert re.search(r"^steps: read .*tag .*write .*commit ", printed, re.MULTILINE), printed

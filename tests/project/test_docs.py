@@ -1,0 +1,119 @@
+"""Every example in the documents and docstrings is run; `support/documents.py` says how.
+
+The examples of one file run in one temporary folder, those of each docstring in their own.
+"""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.documents import Block, blocks_of, run_blocks
+
+import lookupstore
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = Path(lookupstore.__file__).parent
+DOCUMENTS = [path for path in (ROOT / "README.md",) if path.exists()]
+DOCUMENTS += sorted((ROOT / "docs").rglob("*.md"))
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Enter an empty folder; return an environment where `lookupstore` is the one under test."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    command = tmp_path / "bin" / "lookupstore"
+    command.parent.mkdir()
+    main = "import sys; from lookupstore.cli import main; sys.exit(main())"
+    command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c "{main}" "$@"\n')
+    command.chmod(0o755)
+    return {
+        **os.environ,
+        "PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(PACKAGE.parent),
+    }
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_examples_of_a_document_run(path: Path, environment: dict[str, str]) -> None:
+    run_blocks([b for b in blocks_of(path) if b.is_run and not b.needs_spark], environment)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "path",
+    [path for path in DOCUMENTS if any(block.needs_spark for block in blocks_of(path))],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+@pytest.mark.filterwarnings("default")  # Spark's own code warns
+def test_the_examples_of_a_document_run_with_spark(path: Path, environment: dict[str, str]) -> None:
+    # Examples before a Spark one may make what it reads.
+    run_blocks([block for block in blocks_of(path) if block.is_run], environment)
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().split()) <= 900
+
+
+def test_the_links_of_the_documents_lead_somewhere() -> None:
+    broken = [
+        f"{path.relative_to(ROOT)}: {target}"
+        for path in DOCUMENTS
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text())
+        if "://" not in target and not (path.parent / target).exists()
+    ]
+    assert not broken
+
+
+def test_a_wrong_example_fails(environment: dict[str, str], tmp_path: Path) -> None:
+    document = tmp_path / "wrong.md"
+    document.write_text(
+        "```python\nx = 1\n```\n\n<!-- needs: spark -->\n```python\nimport nothing\n```\n\n"
+        "```python\nassert x == 2\n```\n\n<!-- status: 2 -->\n```console\n"
+        "$ lookupstore no-such-verb\ntext\n$ ls\n```\n"
+    )
+    first, spark, second, console = blocks_of(document)
+    assert [b.needs_spark for b in (first, spark, second, console)] == [False, True, False, False]
+    assert (first.line, second.line, console.status) == (2, 11, 2)
+    assert console.commands == ["lookupstore no-such-verb"]
+    with pytest.raises(AssertionError):
+        run_blocks([first, second], environment)
+    with pytest.raises(AssertionError, match=r"wrong\.md:16: \$ lookupstore no-such-verb"):
+        run_blocks([Block(document, 16, "console", console.body, "")], environment)
+
+
+def public_modules() -> Iterator[str]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        if not any(part.startswith("_") and part != "__init__" for part in parts):
+            yield ".".join(part for part in parts if part != "__init__")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.spark if ".spark" in name else ())
+        for name in public_modules()
+    ],
+)
+def test_the_examples_of_a_module_run(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    module = importlib.import_module(name)
+    for number, example in enumerate(doctest.DocTestFinder().find(module, name)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        output: list[str] = []
+        failed = runner.run(example, out=output.append).failed
+        assert failed == 0, "".join(output)

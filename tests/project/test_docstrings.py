@@ -1,0 +1,52 @@
+"""A function says what it does, a class what it is: by the first words of their docstrings."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+#: Verbs that no function of the package begins with, and words of functions that are no verbs.
+ALSO_VERBS = {"Answer", "Be", "Bound", "Remember", "Stand"}
+NO_VERBS = {"The", "What", "Where", "Whether"}
+#: Nouns that look like verbs.
+NOUNS = {"Counts", "Reads", "Turns"}
+
+
+def first_words(kind: type[ast.ClassDef] | type[ast.FunctionDef], text: str) -> dict[str, str]:
+    """Return the first word of the docstring of each class or function, by name and line."""
+    return {
+        f"{node.name}:{node.lineno}": said.split()[0].rstrip(".,:;")
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, kind) and (said := ast.get_docstring(node))
+    }
+
+
+def texts_below(*folders: str) -> dict[str, str]:
+    """Return the Python files of some folders, by path."""
+    paths = sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    return {str(path.relative_to(ROOT)): path.read_text() for path in paths}
+
+
+def classes_that_do(texts: dict[str, str], verbs: set[str]) -> list[str]:
+    """Return the classes whose docstring begins with a verb, such as "Hold" or "Holds"."""
+    verbs = (verbs | {f"{verb}s" for verb in verbs} | {f"{verb}es" for verb in verbs}) - NOUNS
+    return [
+        f"{path}: {name}: {word}"
+        for path, text in texts.items()
+        for name, word in first_words(ast.ClassDef, text).items()
+        if word in verbs
+    ]
+
+
+def test_classes_are_noun_phrases() -> None:
+    package = texts_below("lookupstore")
+    words = {
+        word for text in package.values() for word in first_words(ast.FunctionDef, text).values()
+    }
+    verbs = (words | ALSO_VERBS) - NO_VERBS
+    assert {"Return", "Hold", "Read"} <= verbs
+    assert classes_that_do(package | texts_below("tests", "bench"), verbs) == []
+    bad = {"a.py": 'class A:\n    """Holds b."""\nclass B:\n    """One b."""\n'}
+    assert classes_that_do(bad, verbs) == ["a.py: A:1: Holds"]

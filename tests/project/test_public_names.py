@@ -1,0 +1,59 @@
+"""The public names: those in `__all__` of six modules."""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MODULES = (
+    "lookupstore",
+    "lookupstore.sst",
+    "lookupstore.columnar",
+    "lookupstore.hudi",
+    "lookupstore.spark",
+    "lookupstore.errors",
+)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_import_star(module: str) -> None:
+    """Every name is there, sorted and documented, and none takes the place of one of Python's."""
+    imported = importlib.import_module(module)
+    names = imported.__all__
+    assert names == sorted(set(names))
+    assert not set(names) & set(dir(builtins))
+    for name in names:
+        assert getattr(imported, name).__doc__, name
+    code = f"from {module} import *; print(*sorted(set(dir()) - {{'annotations'}}))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    found = {name for name in ran.stdout.split() if re.fullmatch("[A-Za-z].*|__version__", name)}
+    assert found == set(names)
+
+
+def test_they_are_few() -> None:
+    """Some forty: what a person can learn. Errors are in two of the modules."""
+    names = {name for module in MODULES for name in importlib.import_module(module).__all__}
+    assert len(names) <= 45, sorted(names)
+
+
+def test_documents_import_nothing_else() -> None:
+    """The documents import names from the six modules, and from no module inside of them."""
+    files = [ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.py")]
+    found = 0
+    for file in files:
+        for module, names in re.findall(
+            r"^\s*from (lookupstore[\w.]*) import ([\w, ]+)", file.read_text(), flags=re.MULTILINE
+        ):
+            for name in names.split(","):
+                found += 1
+                # The data of the demo serve an example, too.
+                assert module in (*MODULES, "lookupstore.demo"), f"{file.name}: {module} {names}"
+                assert hasattr(importlib.import_module(module), name.strip().split(" as ")[0])
+    assert found > 20

@@ -1,0 +1,210 @@
+"""Sorted runs against a Python dict: sort, spill, merge, and every rule for repeated keys."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from lookupstore.sorting import runs
+from lookupstore.sorting._sort import is_ascending
+from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, RunSorter, merge
+
+SEEDS = range(4)
+
+
+def batch_of(rows: list[tuple[bytes, bytes, bytes]], fixed: bool = False) -> pa.RecordBatch:
+    kind = pa.binary(4) if fixed else pa.large_binary()
+    columns = list(zip(*rows, strict=True)) if rows else ([], [], [])
+    return pa.record_batch(
+        {
+            "key": pa.array(columns[0], kind),
+            "rank": pa.array(columns[1], pa.large_binary()),
+            "value": pa.array(columns[2], pa.large_binary()),
+        }
+    )
+
+
+def random_rows(rng: random.Random, count: int, distinct: int, fixed: bool):
+    rows = []
+    for i in range(count):
+        number = rng.randrange(distinct)
+        key = number.to_bytes(4, "big") if fixed else b"\xff" * (number % 3) + str(number).encode()
+        rows.append((key, bytes([rng.randrange(4)]), b"%d" % i + b"x" * rng.randrange(30)))
+    return rows
+
+
+def expected(rows, keep: str) -> dict[bytes, bytes]:
+    """Play the rule in plain Python, row by row."""
+    best: dict[bytes, tuple[bytes, bytes]] = {}
+    for key, rank, value in rows:
+        if key not in best or keep == "last" or (keep == "max" and rank >= best[key][0]):
+            best[key] = (rank, value)
+    return {key: best[key][1] for key in sorted(best)}
+
+
+def drained(batches: Iterator[pa.RecordBatch]) -> list[tuple[bytes, bytes]]:
+    return [
+        pair
+        for batch in batches
+        for pair in zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True)
+    ]
+
+
+def by_length(keys: pa.Array):
+    """Partition keys in three by their last byte: any function of the key works."""
+    return pa.array([key[-1] % 3 for key in keys.to_pylist()], pa.uint32()).to_numpy()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("keep", ["first", "last", "max"])
+@pytest.mark.parametrize("memory", [1 << 16, 1 << 20, 64 << 20])
+def test_sorter_against_a_dict(tmp_path, seed, keep, memory):
+    rng = random.Random(seed)
+    fixed = bool(seed % 2)
+    rows = random_rows(rng, 12_000, rng.choice([50, 5_000, 10**6]), fixed)
+    partitions = rng.choice([1, 3])
+    with RunSorter(
+        keep, memory=memory, folder=str(tmp_path), partitions=partitions, partition=by_length
+    ) as sorter:
+        start = 0
+        while start < len(rows):
+            size = rng.randrange(1, 700)
+            sorter.add(batch_of(rows[start : start + size], fixed))
+            start += size
+        found = [drained(sorter.sorted_batches(p)) for p in range(partitions)]
+        again = [drained(sorter.sorted_batches(p)) for p in range(partitions)]
+    assert found == again
+    want = expected(rows, keep)
+    for p, part in enumerate(found):
+        mine = [pair for pair in want.items() if partitions == 1 or pair[0][-1] % 3 == p]
+        assert part == mine, f"seed {seed}, {keep}, memory {memory}, partition {p}"
+    # 12,000 rows of about 80 bytes with overhead: a budget of 64 KiB spills dozens of times.
+    assert (sorter.spills >= 12) == (memory == 1 << 16)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("keep", ["first", "last", "max"])
+def test_more_runs_than_one_merge_holds(tmp_path, monkeypatch, keep):
+    monkeypatch.setattr(runs, "MERGE_COPIES", 16)  # a merge of four runs at a time
+    rng = random.Random(7)
+    rows = random_rows(rng, 15_000, 5_000, False)
+    with RunSorter(keep, memory=1 << 16, folder=str(tmp_path)) as sorter:
+        for start in range(0, len(rows), 500):
+            sorter.add(batch_of(rows[start : start + 500]))
+        found = drained(sorter.sorted_batches(0))
+        assert sorter.spills > 4 * 4
+        assert len(sorter._runs) <= 4
+    assert found == list(expected(rows, keep).items())
+
+
+def test_a_sorted_source_is_one_run_and_never_sorted(tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "sort_keys", lambda keys: pytest.fail("sorted keys were sorted"))
+    rows = [(b"%08d" % i, b"", b"%d" % i) for i in range(20_000)]
+    with RunSorter("error", memory=1 << 16, folder=str(tmp_path)) as sorter:
+        for start in range(0, len(rows), 1000):
+            sorter.add(batch_of(rows[start : start + 1000]))
+        found = drained(sorter.sorted_batches(0))
+        assert sorter.spills > 10
+        assert len(sorter._runs) == 1
+    assert found == [(key, value) for key, _, value in rows]
+
+
+def test_a_run_ends_where_the_next_chunk_repeats_its_last_key(tmp_path):
+    with RunSorter("last", memory=1 << 16, folder=str(tmp_path)) as sorter:
+        for value in (b"old", b"new"):
+            padding = b"x" * (1 << 16)
+            sorter.add(batch_of([(b"k", b"", value + padding)]))
+        assert [v[:3] for _, v in drained(sorter.sorted_batches(0))] == [b"new"]
+
+
+def test_rows_of_very_different_sizes_are_spilled_in_small_batches(tmp_path):
+    rng = random.Random(3)
+    rows = [
+        (b"%06d" % rng.randrange(10**6), b"", b"x" * (200_000 if i == 50 else 9))
+        for i in range(8_000)
+    ]
+    with RunSorter("first", memory=1 << 18, folder=str(tmp_path)) as sorter:
+        for start in range(0, len(rows), 100):
+            sorter.add(batch_of(rows[start : start + 100]))
+        batches = list(sorter.sorted_batches(0))
+    assert drained(iter(batches)) == list(expected(rows, "first").items())
+
+
+@pytest.mark.parametrize("memory", [1 << 16, 64 << 20])
+def test_a_repeated_key_is_named(tmp_path, memory):
+    rows = [(b"%05d" % (i * 7919 % 10_007), b"", b"v" * 20) for i in range(10_000)]
+    rows.append((b"00042", b"", b""))
+    with RunSorter("error", memory=memory, folder=str(tmp_path)) as sorter:
+
+        def sort_all():
+            for start in range(0, len(rows), 500):
+                sorter.add(batch_of(rows[start : start + 500]))
+            drained(sorter.sorted_batches(0))
+
+        with pytest.raises(RepeatedKeyError) as caught:
+            sort_all()
+        assert caught.value.key == b"00042"
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_merge_both_ways(reverse):
+    for seed in SEEDS:
+        rng = random.Random(seed)
+        keys = [b"%d" % number for number in rng.sample(range(100_000), 3_000)]
+        parts = [sorted(keys[p::5], reverse=reverse) for p in range(5)] + [[]]
+        sources = []
+        for part in parts:
+            cuts = sorted(rng.sample(range(len(part) + 1), min(4, len(part))))
+            edges = zip([0, *cuts], [*cuts, len(part)], strict=True)
+            sources.append([batch_of([(k, b"", b"v" + k) for k in part[a:b]]) for a, b in edges])
+        found = drained(merge(sources, "error", reverse=reverse))
+        assert found == [(k, b"v" + k) for k in sorted(keys, reverse=reverse)], f"seed {seed}"
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_merge_of_runs_that_share_a_key(reverse):
+    sources = [[batch_of([(b"a", b"", b"1")])], [batch_of([(b"a", b"", b"2")])]]
+    assert drained(merge(sources, "first", reverse=reverse)) == [(b"a", b"1")]
+    assert drained(merge(sources, "last", reverse=reverse)) == [(b"a", b"2")]
+    with pytest.raises(RepeatedKeyError):
+        drained(merge(sources, "error", reverse=reverse))
+
+
+def test_ascending_is_strict_and_unsigned():
+    for kind in (pa.binary(), pa.large_binary(), pa.binary(2)):
+        assert is_ascending(pa.array([b"\x00\x01", b"\x7f\xff", b"\x80\x00"], kind))
+        assert not is_ascending(pa.array([b"aa", b"aa"], kind))
+        assert not is_ascending(pa.array([b"ab", b"aa"], kind))
+        assert is_ascending(pa.array([], kind))
+    late = [b"%05d" % i for i in range(3_000)]
+    late[2_999] = late[2_998]
+    assert not is_ascending(pa.array(late))
+
+
+@pytest.mark.parametrize(
+    ("keep", "kept"), [("max", [0, 3, 4, 5]), ("first", [0, 1, 4, 5]), ("last", [0, 3, 4, 6])]
+)
+def test_greatest_rank_wins_and_of_equal_ranks_the_later_row(tmp_path, keep, kept):
+    keys = [b"a", b"b", b"b", b"b", b"c", b"d", b"d"]
+    ranks = [b"0", b"2", b"9", b"9", b"0", b"5", b"1"]
+    values = [b"%d" % i for i in range(len(keys))]
+    with RunSorter(keep, memory=MIN_MEMORY, folder=str(tmp_path)) as sorter:
+        sorter.add(pa.record_batch({"key": keys, "rank": ranks, "value": values}))
+        found = pa.Table.from_batches(sorter.sorted_batches(0))
+    assert found["value"].to_pylist() == [b"%d" % i for i in kept]
+
+
+def test_arguments_are_checked(tmp_path):
+    with pytest.raises(ValueError, match="memory is 1000; give at least 65536"):
+        RunSorter("first", memory=1000, folder=str(tmp_path))
+    with pytest.raises(ValueError, match="2 partitions need a function"):
+        RunSorter("first", memory=1 << 20, folder=str(tmp_path), partitions=2)
+    with RunSorter("first", memory=1 << 20, folder=str(tmp_path)) as sorter:
+        assert drained(sorter.sorted_batches(0)) == []
+        with pytest.raises(RuntimeError, match="after sorted_batches"):
+            sorter.add(batch_of([(b"a", b"", b"")]))

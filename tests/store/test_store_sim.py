@@ -1,0 +1,159 @@
+"""Publishers, expirers and readers in any order: nothing is wrong, and each mistake is found.
+
+`make store-sim` runs 100,000 orders.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from support.store_sim import simulate
+
+from lookupstore.storage.location import FoundFile, Location
+from lookupstore.store import expiry
+from lookupstore.store.manifest import Manifest
+from lookupstore.store.new_version import NewVersion
+from lookupstore.store.version_files import VersionName, list_names
+
+# The package gives a function under the name of the module.
+versions: Any = importlib.import_module("lookupstore.store.version_files")
+new_version: Any = importlib.import_module("lookupstore.store.new_version")
+
+SEEDS = 2000
+# Each mistake below is found within so many.
+MOST = 2000
+
+
+def rivals_of_the_same_number_only(patch: pytest.MonkeyPatch) -> None:
+    def find_rival(
+        location: Location, ours: VersionName, held: list[VersionName], *, overwrite: bool
+    ) -> VersionName | None:
+        rivals = [name for name in list_names(location) if name.number == ours.number]
+        winner = max([ours, *rivals])
+        return None if winner == ours and (overwrite or rivals in ([ours], [])) else winner
+
+    patch.setattr(versions, "_find_rival", find_rival)
+
+
+def withdrawal_without_a_look(patch: pytest.MonkeyPatch) -> None:
+    """Let versions go in favour of one that may be withdrawn, which is withdrawn nevertheless."""
+    running, withdraw = expiry._running, versions._withdraw
+
+    def only_own(location: Location, *own_mark: Any) -> dict[str, str]:
+        return running(location, *own_mark) if own_mark else {}
+
+    def at_once(location: Location, manifest: Manifest, held: list[VersionName]) -> None:
+        withdraw(location, manifest, [])
+
+    patch.setattr(expiry, "_running", only_own)
+    patch.setattr(versions, "_withdraw", at_once)
+
+
+def marks_are_passed_over(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(expiry, "_running", lambda *_: {})
+
+
+def no_second_look_at_versions(patch: pytest.MonkeyPatch) -> None:
+    """Let data files go that a version named which came and went since the first look."""
+
+    def names_all_in_use(location: Location, manifests: Any, own_mark: Any = None) -> bool:
+        return not expiry._running(location, own_mark)
+
+    patch.setattr(expiry, "names_all_in_use", names_all_in_use)
+
+
+def a_mark_that_goes_before_its_version_is_there(patch: pytest.MonkeyPatch) -> None:
+    real = NewVersion.publish
+
+    def publish(new: NewVersion, manifest: Manifest) -> Manifest:
+        new.location.delete(new._mark)
+        return real(new, manifest)
+
+    patch.setattr(NewVersion, "publish", publish)
+
+
+def one_empty_listing_is_final(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(versions, "_EMPTY_LOOKS", 1)
+
+
+def one_look_for_the_newest(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(versions, "LOOKS", 1)
+
+
+def young_temporary_files_go(patch: pytest.MonkeyPatch) -> None:
+    real = expiry._unnamed
+
+    def unnamed(location: Location, *given: Any) -> list[FoundFile]:
+        young = [file for file in location.files() if file.name.endswith(".tmp")]
+        return [*real(location, *given), *young]
+
+    patch.setattr(expiry, "_unnamed", unnamed)
+
+
+def the_time_that_is_stated_is_believed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(expiry, "math", SimpleNamespace(inf=float("inf"), floor=lambda _: 0))
+
+
+def the_newest_but_one_goes(patch: pytest.MonkeyPatch) -> None:
+    """Let an expirer take a version as replaced that has been so for any time."""
+    real = expiry._replaced
+
+    def replaced(location: Location, now: float, seconds: float, keep: int) -> Any:
+        return real(location, now, 0.0, keep)
+
+    patch.setattr(expiry, "_replaced", replaced)
+
+
+PLANTS = {
+    plant.__name__.replace("_", " "): plant
+    for plant in (
+        rivals_of_the_same_number_only,
+        withdrawal_without_a_look,
+        marks_are_passed_over,
+        no_second_look_at_versions,
+        a_mark_that_goes_before_its_version_is_there,
+        one_empty_listing_is_final,
+        one_look_for_the_newest,
+        young_temporary_files_go,
+        the_time_that_is_stated_is_believed,
+        the_newest_but_one_goes,
+    )
+}
+
+
+def test_no_order_of_steps_breaks_a_promise(capsys: pytest.CaptureFixture[str]) -> None:
+    told: Counter[str] = Counter()
+    steps = 0
+    for seed in range(SEEDS):
+        report = simulate(seed)
+        assert not report.problems, str(report)
+        told += report.told
+        steps += report.steps
+    # Else nothing was tried.
+    assert min(told[one] for one in ("yes", "conflict", "failed", "unknown", "died", "read")) > 0
+    with capsys.disabled():
+        print(
+            f"\nsimulated publishers: {SEEDS} interleavings, {steps:,} operations of files, {told}"
+        )
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_mistake_is_found(plant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = next((report for report in tries(plant) if report.problems), None)
+    assert found is not None, f"not found in {MOST} interleavings"
+    with capsys.disabled():
+        print(f"\n{plant}: found by seed {found.seed}: {found.problems[0]}")
+
+
+def tries(plant: str) -> Any:
+    return (simulate(seed, PLANTS[plant]) for seed in range(MOST))
+
+
+def test_a_seed_is_repeated_step_by_step() -> None:
+    first = simulate(1)
+    simulate(2)
+    assert simulate(1).trace == first.trace

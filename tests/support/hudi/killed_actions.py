@@ -1,0 +1,200 @@
+"""What tests kill: the actions on a table, what they make of its rows, and who dies in them.
+
+Run as a program it makes a process for each line of its input that says what to do, and prints how
+that ended: the modules are read once, and no thread runs when a process is made.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+import pyarrow as pa
+from support.remote import FaultyDisk
+
+import lookupstore.storage.local
+import lookupstore.storage.lock_file
+import lookupstore.storage.naming
+from lookupstore.hudi import HudiTable, WriteOptions
+from lookupstore.hudi.timeline.timeline import TimelineFolder
+
+SCHEMA = pa.schema({"id": pa.int32(), "p": pa.string(), "value": pa.string()})
+# One after the other, so that operations have an order.
+ONE = WriteOptions(threads=1)
+Act = Callable[[HudiTable], object]
+Values = dict[int, str]
+
+OLD = {0: "old", 1: "old", 2: "old"}
+
+
+class MortalDisk(FaultyDisk):
+    """A disk that lets the process die at an operation, as a power failure would."""
+
+    def die(self, name: str) -> None:
+        _die()
+
+
+def rows(ids: range, value: str) -> pa.Table:
+    """Return rows of two partitions."""
+    return pa.table(
+        {
+            "id": pa.array(list(ids), pa.int32()),
+            "p": [f"p{at % 2}" for at in ids],
+            "value": [value] * len(ids),
+        }
+    )
+
+
+def nothing(table: HudiTable) -> None:
+    """Leave a table as it is."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """One that can be killed, and done again after that.
+
+    Attributes:
+        act: does it, also if it was done in part or wholly.
+        new: the rows after it.
+        prepare: is done before, in a process of its own, which may die at that.
+        old: the rows before it.
+        is_left: nobody else ends it, if it was killed: it has to be done again.
+    """
+
+    act: Act
+    new: Values
+    prepare: Act = nothing
+    old: Values | None = None
+    is_left: bool = False
+
+    @property
+    def before(self) -> Values:
+        """Return the rows that are there before it."""
+        return OLD if self.old is None else self.old
+
+
+def make(path: Path, version: int) -> HudiTable:
+    """Make a table of three rows, one of which was written twice."""
+    table = HudiTable.create(path, SCHEMA, record_key=["id"], partition_by=["p"], version=version)
+    table.insert(rows(range(3), "older"), options=ONE)
+    table.upsert(rows(range(3), "old"), options=ONE)
+    return table
+
+
+def values(table: HudiTable) -> Values:
+    """Return the rows as we see them."""
+    found = table.scan(columns=["id", "value"])
+    return dict(zip(found["id"].to_pylist(), found["value"].to_pylist(), strict=True))
+
+
+def _commits(table: HudiTable) -> list[str]:
+    return [one.time for one in table.timeline() if one.is_completed and one.is_write]
+
+
+def _insert(verb: str) -> Act:
+    """Insert two rows; of what was inserted before it died nobody but its writer knows."""
+
+    def act(table: HudiTable) -> object:
+        if 5 in values(table):
+            return None
+        return getattr(table, verb)(rows(range(5, 7), "new"), options=ONE)
+
+    return act
+
+
+def _delete_partition(table: HudiTable) -> None:
+    if any(one.id.partition == "p0" for one in table.file_groups()):
+        table.delete_partition(["p0"], options=ONE)
+
+
+def _rollback_last(table: HudiTable) -> None:
+    """Whoever comes next ends what has begun, and does not know what was wanted."""
+    table.rollback()
+    if 3 in values(table):
+        table.rollback(_commits(table)[-1])
+
+
+def _savepoint(table: HudiTable) -> None:
+    first = _commits(table)[0]
+    if first not in table.savepoints():
+        table.savepoint(first, user="me")
+
+
+def _delete_savepoint(table: HudiTable) -> None:
+    if any(one.action == "savepoint" for one in table.timeline()):
+        table.delete_savepoint(_commits(table)[0])
+
+
+def _upsert(table: HudiTable) -> object:
+    return table.upsert(rows(range(1, 4), "new"), options=ONE)
+
+
+def _die_before_it_is_seen(table: HudiTable) -> None:
+    """Die when all files of a write are there, and the completed one is not."""
+    with mock.patch.object(TimelineFolder, "complete", _die):
+        _upsert(table)
+
+
+def _die(*args: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+UPSERTED = {0: "old", 1: "new", 2: "new", 3: "new"}
+ACTIONS = {
+    "upsert": Action(_upsert, UPSERTED),
+    "insert": Action(_insert("insert"), {**OLD, 5: "new", 6: "new"}),
+    "bulk_insert": Action(_insert("bulk_insert"), {**OLD, 5: "new", 6: "new"}),
+    "delete": Action(lambda table: table.delete([0, 1], options=ONE), {2: "old"}),
+    "insert_overwrite": Action(
+        lambda table: table.insert_overwrite(rows(range(4, 5), "new"), options=ONE),
+        {1: "old", 4: "new"},
+    ),
+    "insert_overwrite_table": Action(
+        lambda table: table.insert_overwrite_table(rows(range(4, 5), "new"), options=ONE),
+        {4: "new"},
+    ),
+    "delete_partition": Action(_delete_partition, {1: "old"}),
+    # Of one who died when all files were there, but before anybody saw them.
+    "rollback": Action(HudiTable.rollback, OLD, prepare=_die_before_it_is_seen),
+    "rollback_of_the_last_commit": Action(_rollback_last, OLD, prepare=_upsert, old=UPSERTED),
+    "clean": Action(lambda table: table.clean(retain_commits=1), OLD, is_left=True),
+    "savepoint": Action(_savepoint, OLD, is_left=True),
+    "delete_savepoint": Action(_delete_savepoint, OLD, prepare=_savepoint, is_left=True),
+}
+
+
+def act_on(path: str, action: str, at: int | None) -> None:
+    """Do an action, and die at one of its file operations; None: do what comes before it."""
+    if at is None:
+        ACTIONS[action].prepare(HudiTable.open(path))
+        return
+    disk = MortalDisk(at, kill=True)
+    lookupstore.storage.local.os = disk  # type: ignore[attr-defined]
+    lookupstore.storage.naming.os = disk  # type: ignore[attr-defined]
+    lookupstore.storage.lock_file.os = disk  # type: ignore[attr-defined]
+    ACTIONS[action].act(HudiTable.open(path))
+
+
+def serve() -> None:
+    """Do what each line says, in a process of its own."""
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                act_on(*json.loads(line))
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+
+
+if __name__ == "__main__":
+    serve()

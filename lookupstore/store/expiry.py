@@ -101,7 +101,7 @@ def expire(
         raise ValueError(f"keep is {keep!r}; give a number of versions, at least 1")
     location = located(path)
     now = time.time()
-    manifests, gone = _replaced(location, now, seconds, keep)
+    manifests, gone = replaced_versions(location, now, seconds, keep)
     removed: list[Manifest] = []
     for old in gone:
         if not delete_unneeded(location, name_of(old).file):
@@ -110,7 +110,7 @@ def expire(
     remaining = [manifest for manifest in manifests if manifest not in removed]
     files = [
         file
-        for file in _unnamed(location, remaining, now, seconds)
+        for file in unnamed_files(location, remaining, now, seconds)
         if delete_unneeded(location, file.name)
     ]
     return Expired(
@@ -134,7 +134,7 @@ def names_all_in_use(
         manifests: all versions that there were before the caller looked for files.
         own_mark: of a build of the caller.
     """
-    if _running(location, own_mark):
+    if running_builds(location, own_mark):
         _log.info("%s: a build is running, so data files are kept", location.uri)
         return False
     # A build that has begun since the marks were read may use a version that came, and even went,
@@ -148,7 +148,7 @@ def names_all_in_use(
     return True
 
 
-def _replaced(
+def replaced_versions(
     location: Location, now: float, seconds: float, keep: int
 ) -> tuple[list[Manifest], list[Manifest]]:
     """Return the versions of a store, and those of them that are to go, the oldest first.
@@ -157,7 +157,7 @@ def _replaced(
     its own, is one that its publisher does not take back any more.
     """
     before = {file.name: file.modified for file in location.files(VERSIONS_FOLDER)}
-    made = _running(location) if len(before) >= keep else {}
+    made = running_builds(location) if len(before) >= keep else {}
     manifests = read_versions(location)
     gone: list[Manifest] = []
     newer, replaced = 0, math.inf
@@ -173,7 +173,7 @@ def _replaced(
     return manifests, gone
 
 
-def _running(location: Location, own_mark: str | None = None) -> dict[str, str]:
+def running_builds(location: Location, own_mark: str | None = None) -> dict[str, str]:
     """Return the marks of builds that run, with the identity of the version that each makes."""
     dead = time.time() - MARK_AGE.total_seconds()
     return {
@@ -185,7 +185,7 @@ def _running(location: Location, own_mark: str | None = None) -> dict[str, str]:
     }
 
 
-def _unnamed(
+def unnamed_files(
     location: Location, manifests: Sequence[Manifest], now: float, seconds: float
 ) -> list[FoundFile]:
     """Return the files that no version names, if nobody runs who may be about to name them."""

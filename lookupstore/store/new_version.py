@@ -71,7 +71,8 @@ class NewVersion:
         self.location = location
         #: Identity of the build, and of its version, which begins the names of its files.
         self.id: str = uuid.uuid4().hex
-        self._mark = mark_name(self.id, version_id)
+        #: Name of the file that says that this build runs.
+        self.mark: str = mark_name(self.id, version_id)
         #: Names of files that were written and do not begin with the id.
         self.written: list[str] = []
         #: Local folder whose data folder takes the files that are written.
@@ -96,10 +97,10 @@ class NewVersion:
                 with suppress(FileNotFoundError):  # a build that fails removes what it made
                     for path in location.make_missing(DATA_FOLDER):
                         self._made.insert(0, path)  # the innermost first
-                    location.write(self._mark, [])
+                    location.write(self.mark, [])
                     self._begun = True
                     return
-            raise cleaned_up_error(location, self._mark)
+            raise cleaned_up_error(location, self.mark)
         except BaseException:
             self._leave()
             raise
@@ -141,7 +142,7 @@ class NewVersion:
 
     def _leave(self) -> None:
         with suppress(OSError):  # a mark that stays holds back others for a day
-            self.location.delete(self._mark)
+            self.location.delete(self.mark)
         if not self._published:
             for folder in self._made:
                 with suppress(OSError):  # another build's files are in it
@@ -179,7 +180,7 @@ class NewVersion:
         self._published = True
         if self._overwrite:
             with suppress(OSError):  # a mark that stays holds back others for a day
-                self.location.delete(self._mark)
+                self.location.delete(self.mark)
             try:
                 expire(self.location, retain=self._retain)
             except (LookupStoreError, OSError) as error:
@@ -212,9 +213,9 @@ class NewVersion:
             # A writer's temporary file has its final name inside its own.
             if (f"{self.id}-" in file.name or file.name in self.written)
             and file.name not in named
-            and file.name != self._mark
+            and file.name != self.mark
         ]
-        if not may_be_used or names_all_in_use(location, manifests, self._mark):
+        if not may_be_used or names_all_in_use(location, manifests, self.mark):
             for name in files:
                 location.delete(name)
 

@@ -158,7 +158,7 @@ class LookupStore(LocalLookups):
         cache: BlockCache | None = (
             None if self._cache_bytes is None else BlockCache(self._cache_bytes)
         )
-        self._manifest, self._files = _open_files(
+        self._manifest, self._files = open_files(
             self._location, version, cache, Residency() if residency is None else residency
         )
         self._buckets = BucketReads(self._location, self._manifest, self._files)
@@ -338,7 +338,7 @@ def buckets_of(store: LookupStore) -> BucketReads:
     return store._buckets
 
 
-def _open_files(
+def open_files(
     location: Location, version: int | None, cache: BlockCache | None, residency: Residency
 ) -> tuple[Manifest, BucketFiles]:
     """Open the files of one version, or of the current one, which may change meanwhile."""

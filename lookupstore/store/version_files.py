@@ -37,7 +37,7 @@ _FORMER_MANIFEST = "manifest.json"
 # A version may be expired or withdrawn between two looks; the next look finds the newest.
 LOOKS = 5
 # So many listings that find nothing say that there is nothing.
-_EMPTY_LOOKS = 3
+EMPTY_LOOKS = 3
 
 
 class VersionName(NamedTuple):
@@ -154,7 +154,7 @@ def name_of(manifest: Manifest) -> VersionName:
 
 def list_names(location: Location) -> list[VersionName]:
     """Return the names of the versions at a location, the current one last; none: no store."""
-    for _ in range(_EMPTY_LOOKS):
+    for _ in range(EMPTY_LOOKS):
         if names := _listed(location):
             return names
     return []
@@ -275,7 +275,7 @@ def publish_version(location: Location, manifest: Manifest, *, overwrite: bool) 
     if held and not overwrite:
         raise store_exists_error(location)
     if not held:
-        first = _numbered(manifest, 1)
+        first = numbered(manifest, 1)
         try:
             if _write_first(location, first):
                 return first
@@ -283,7 +283,7 @@ def publish_version(location: Location, manifest: Manifest, *, overwrite: bool) 
             held = list_names(location)
             if held and not overwrite:
                 raise store_exists_error(location) from None
-    new = _numbered(manifest, held[-1].number + 1 if held else 1)
+    new = numbered(manifest, held[-1].number + 1 if held else 1)
     _step(location, new, held, overwrite=overwrite)
     return new
 
@@ -303,7 +303,8 @@ def cleaned_up_error(location: Location, name: str) -> CommitConflictError:
     )
 
 
-def _numbered(manifest: Manifest, number: int) -> Manifest:
+def numbered(manifest: Manifest, number: int) -> Manifest:
+    """Return a manifest as that of a version that is published now."""
     return replace(manifest, version=number, created=_now().isoformat(timespec="milliseconds"))
 
 
@@ -321,7 +322,7 @@ def _write_first(location: Location, manifest: Manifest) -> bool:
     except FileExistsError:
         raise
     except BaseException:
-        _withdraw(location, manifest, [])
+        withdraw(location, manifest, [])
         raise
 
 
@@ -336,17 +337,17 @@ def _step(
         # Only who publishes the same content twice at once meets its own name.
         raise _conflict_error(location, ours, ours) from None
     except BaseException:
-        _withdraw(location, manifest, held)
+        withdraw(location, manifest, held)
         raise
     try:
         # Who stood still since `created` has replaced others now, and not before.
         location.date(ours.file, _now())
-        rival = _find_rival(location, ours, held, overwrite=overwrite)
+        rival = find_rival(location, ours, held, overwrite=overwrite)
     except BaseException:
-        _withdraw(location, manifest, held)
+        withdraw(location, manifest, held)
         raise
     if rival is not None:
-        _withdraw(location, manifest, held)
+        withdraw(location, manifest, held)
         raise _conflict_error(location, ours, rival)
 
 
@@ -358,7 +359,7 @@ def _write(location: Location, name: str, content: bytes) -> None:
     raise cleaned_up_error(location, name)
 
 
-def _find_rival(
+def find_rival(
     location: Location, ours: VersionName, held: list[VersionName], *, overwrite: bool
 ) -> VersionName | None:
     """Return the version to which ours gives way; None if ours was the current one.
@@ -382,7 +383,7 @@ def _find_rival(
                 return None
         else:
             alone += 1
-            if not held or alone == _EMPTY_LOOKS:
+            if not held or alone == EMPTY_LOOKS:
                 return None  # those that there were had been withdrawn
     raise CommitConflictError(
         f"{location.uri}: another version was published at the same time as version {ours.number} "
@@ -399,7 +400,7 @@ def _conflict_error(
     )
 
 
-def _withdraw(location: Location, manifest: Manifest, held: list[VersionName]) -> None:
+def withdraw(location: Location, manifest: Manifest, held: list[VersionName]) -> None:
     """Withdraw a version that was, or may have been, written.
 
     Raises:

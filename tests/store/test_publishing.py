@@ -312,13 +312,13 @@ def test_a_build_that_stood_still_replaced_when_it_wrote(tmp_path, monkeypatch):
     """What it replaces stays for `retain` from then on, whatever time the new version states."""
     make(Location(tmp_path), 1)
     versions_module = importlib.import_module("lookupstore.store.version_files")
-    real = versions_module._numbered
+    real = versions_module.numbered
 
     def long_ago(manifest: Any, number: int) -> Any:
         numbered = real(manifest, number)
         return versions_module.replace(numbered, created="2001-02-03T04:05:06.789+00:00")
 
-    monkeypatch.setattr(versions_module, "_numbered", long_ago)
+    monkeypatch.setattr(versions_module, "numbered", long_ago)
     make(Location(tmp_path), 2)
     assert numbers(Location(tmp_path)) == [1, 2]
     (path,) = Path(tmp_path, "versions").glob("*2-*.json")

@@ -36,12 +36,12 @@ def rivals_of_the_same_number_only(patch: pytest.MonkeyPatch) -> None:
         winner = max([ours, *rivals])
         return None if winner == ours and (overwrite or rivals in ([ours], [])) else winner
 
-    patch.setattr(versions, "_find_rival", find_rival)
+    patch.setattr(versions, "find_rival", find_rival)
 
 
 def withdrawal_without_a_look(patch: pytest.MonkeyPatch) -> None:
     """Let versions go in favour of one that may be withdrawn, which is withdrawn nevertheless."""
-    running, withdraw = expiry._running, versions._withdraw
+    running, withdraw = expiry.running_builds, versions.withdraw
 
     def only_own(location: Location, *own_mark: Any) -> dict[str, str]:
         return running(location, *own_mark) if own_mark else {}
@@ -49,19 +49,19 @@ def withdrawal_without_a_look(patch: pytest.MonkeyPatch) -> None:
     def at_once(location: Location, manifest: Manifest, held: list[VersionName]) -> None:
         withdraw(location, manifest, [])
 
-    patch.setattr(expiry, "_running", only_own)
-    patch.setattr(versions, "_withdraw", at_once)
+    patch.setattr(expiry, "running_builds", only_own)
+    patch.setattr(versions, "withdraw", at_once)
 
 
 def marks_are_passed_over(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(expiry, "_running", lambda *_: {})
+    patch.setattr(expiry, "running_builds", lambda *_: {})
 
 
 def no_second_look_at_versions(patch: pytest.MonkeyPatch) -> None:
     """Let data files go that a version named which came and went since the first look."""
 
     def names_all_in_use(location: Location, manifests: Any, own_mark: Any = None) -> bool:
-        return not expiry._running(location, own_mark)
+        return not expiry.running_builds(location, own_mark)
 
     patch.setattr(expiry, "names_all_in_use", names_all_in_use)
 
@@ -70,14 +70,14 @@ def a_mark_that_goes_before_its_version_is_there(patch: pytest.MonkeyPatch) -> N
     real = NewVersion.publish
 
     def publish(new: NewVersion, manifest: Manifest) -> Manifest:
-        new.location.delete(new._mark)
+        new.location.delete(new.mark)
         return real(new, manifest)
 
     patch.setattr(NewVersion, "publish", publish)
 
 
 def one_empty_listing_is_final(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(versions, "_EMPTY_LOOKS", 1)
+    patch.setattr(versions, "EMPTY_LOOKS", 1)
 
 
 def one_look_for_the_newest(patch: pytest.MonkeyPatch) -> None:
@@ -85,13 +85,13 @@ def one_look_for_the_newest(patch: pytest.MonkeyPatch) -> None:
 
 
 def young_temporary_files_go(patch: pytest.MonkeyPatch) -> None:
-    real = expiry._unnamed
+    real = expiry.unnamed_files
 
     def unnamed(location: Location, *given: Any) -> list[FoundFile]:
         young = [file for file in location.files() if file.name.endswith(".tmp")]
         return [*real(location, *given), *young]
 
-    patch.setattr(expiry, "_unnamed", unnamed)
+    patch.setattr(expiry, "unnamed_files", unnamed)
 
 
 def the_time_that_is_stated_is_believed(patch: pytest.MonkeyPatch) -> None:
@@ -100,12 +100,12 @@ def the_time_that_is_stated_is_believed(patch: pytest.MonkeyPatch) -> None:
 
 def the_newest_but_one_goes(patch: pytest.MonkeyPatch) -> None:
     """Let an expirer take a version as replaced that has been so for any time."""
-    real = expiry._replaced
+    real = expiry.replaced_versions
 
     def replaced(location: Location, now: float, seconds: float, keep: int) -> Any:
         return real(location, now, 0.0, keep)
 
-    patch.setattr(expiry, "_replaced", replaced)
+    patch.setattr(expiry, "replaced_versions", replaced)
 
 
 PLANTS = {

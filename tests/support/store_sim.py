@@ -47,7 +47,7 @@ from lookupstore.store.expiry import MARK_AGE, expire
 from lookupstore.store.files import missing_file_error
 from lookupstore.store.manifest import DataFile, Manifest
 from lookupstore.store.new_version import NewVersion, is_whole
-from lookupstore.store.store import _open_files
+from lookupstore.store.store import open_files
 from lookupstore.store.version_files import VERSIONS_FOLDER, name_of
 from support.remote import Killed
 
@@ -733,7 +733,7 @@ class Simulation:
         for _ in range(3):
             began = len(self._current) - 1
             try:
-                manifest, _ = _open_files(self.location(), None, None, None)  # type: ignore[arg-type]
+                manifest, _ = open_files(self.location(), None, None, None)  # type: ignore[arg-type]
                 self.told["read"] += 1
                 name = name_of(manifest).file
                 self._opened.append((name, actor.name, began, len(self._current)))

@@ -74,22 +74,26 @@ class AskedFiles(LocalFiles):
     """
 
     def __init__(self, asked: Callable[[], Iterable[FileLookup]], residency: Residency) -> None:
-        self._asked = asked
+        self.asked: Callable[[], Iterable[FileLookup]] = asked
         self._residency = residency
 
     def counts(self) -> Counts:
         """Return what lookups of this process have read of lookup files, and fetched for them."""
-        return sum((lookup.counts() for lookup in self._asked()), Counts())
+        return sum((lookup.counts() for lookup in self.asked()), Counts())
 
     def share_room(self) -> None:
         """Release lookup files if room for others is getting short on this host."""
         if self._residency.is_getting_full:
-            for lookup in self._asked():
-                lookup.release()
+            self.release()
+
+    def release(self) -> None:
+        """Release all lookup files; a lookup pins them again."""
+        for lookup in self.asked():
+            lookup.release()
 
     def close(self) -> None:
         """Close all files; a lookup opens them again."""
-        for lookup in self._asked():
+        for lookup in self.asked():
             lookup.close()
 
 

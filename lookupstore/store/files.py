@@ -107,12 +107,14 @@ class BucketFiles(LocalFiles):
         self._entries = {file.bucket: file for file in manifest.files}
         self._locks = {bucket: threading.Lock() for bucket in self._entries}
         self._counting = threading.Lock()  # over both of these
-        self._opened: dict[int, _Open] = {}
+        #: What is open of each bucket.
+        self.opened: dict[int, _Open] = {}
         self._past = Counts()  # of the copies that were released
         self._copied: set[int] = set()  # buckets whose local copies were needed
         self._closed = False
-        # Of a local store: its files, and what lookups have paid for those that are compressed.
-        self._in_place: dict[int, Reader] = {}
+        #: Readers of the files of a local store.
+        self.in_place: dict[int, Reader] = {}
+        # What lookups have paid for those of them that are compressed.
         self._rents: dict[int, Rent] = {}
         if location.in_place:
             try:
@@ -140,12 +142,12 @@ class BucketFiles(LocalFiles):
             OSError: the object store does not give it.
         """
         try:
-            opened = self._ready(bucket)
+            opened = self.ready(bucket)
             try:
                 return use(opened.reader)
             except CorruptionError as error:
                 self._leave_damaged(bucket, opened, error)
-            return use(self._ready(bucket).reader)
+            return use(self.ready(bucket).reader)
         except FileNotFoundError:
             raise self._missing_error(bucket) from None
 
@@ -181,7 +183,7 @@ class BucketFiles(LocalFiles):
         last: bytes | None = None
         try:
             while True:
-                opened: _Open | None = self._ready(bucket)
+                opened: _Open | None = self.ready(bucket)
                 assert opened is not None
                 try:
                     for piece in records(opened.reader, last):
@@ -203,7 +205,7 @@ class BucketFiles(LocalFiles):
     @property
     def _are_many(self) -> bool:
         """Return whether this process may not have the local copies of all buckets open at once."""
-        return not self._in_place and 3 * len(self._entries) > descriptors.most()
+        return not self.in_place and 3 * len(self._entries) > descriptors.most()
 
     @contextmanager
     def original(self, bucket: int, *, whole: bool) -> Iterator[Reader]:
@@ -218,9 +220,9 @@ class BucketFiles(LocalFiles):
             DiskQuotaError: there is no room for its local copy.
             OSError: the object store does not give it.
         """
-        if bucket in self._in_place:
+        if bucket in self.in_place:
             self._check_not_closed()
-            yield self._in_place[bucket]
+            yield self.in_place[bucket]
             return
         file = self._entries[bucket]
         with self._pin(file, recode=False) as copy:
@@ -236,18 +238,18 @@ class BucketFiles(LocalFiles):
     def counts(self) -> Counts:
         """Return what this process has read of the files, and fetched for them."""
         with self._counting:
-            return sum((opened.counts() for opened in self._opened.values()), self._past)
+            return sum((opened.counts() for opened in self.opened.values()), self._past)
 
     def share_room(self) -> None:
         """Release local copies if all copies of the host take more than half of the quota."""
-        may_have_copies = self._opened and (not self._in_place or self._rents)
+        may_have_copies = self.opened and (not self.in_place or self._rents)
         if may_have_copies and self._residency.is_getting_full:
             self.release()
 
     def release(self) -> None:
         """Release the local copies; the next lookup pins them again."""
         for bucket in self._locks:
-            opened = self._opened.get(bucket)
+            opened = self.opened.get(bucket)
             if opened is not None and opened.copy is not None:
                 self.release_bucket(bucket, opened)
 
@@ -256,7 +258,7 @@ class BucketFiles(LocalFiles):
         lock = self._locks[bucket]
         if lock.acquire(blocking=False):
             try:
-                if self._opened.get(bucket) is opened:
+                if self.opened.get(bucket) is opened:
                     self._drop(bucket)
             finally:
                 lock.release()
@@ -269,8 +271,8 @@ class BucketFiles(LocalFiles):
                 opened = self._drop(bucket)
                 if opened is not None:
                     opened.reader.close()
-                if bucket in self._in_place:
-                    self._in_place[bucket].close()
+                if bucket in self.in_place:
+                    self.in_place[bucket].close()
 
     def _check_not_closed(self) -> None:
         if self._closed:
@@ -278,16 +280,17 @@ class BucketFiles(LocalFiles):
 
     def _is_here(self, bucket: int) -> bool:
         """Return whether a bucket answers without an object store."""
-        opened = self._opened.get(bucket)
+        opened = self.opened.get(bucket)
         if opened is None or opened.copy is None:
-            return bucket in self._in_place
+            return bucket in self.in_place
         try:
             return opened.copy.complete
         except ClosedError:  # released in this moment
             return False
 
-    def _ready(self, bucket: int) -> _Open:
-        opened = self._opened.get(bucket)
+    def ready(self, bucket: int) -> _Open:
+        """Return what is open of a bucket, or open it."""
+        opened = self.opened.get(bucket)
         if opened is None:
             return self._open(bucket)
         copy = opened.copy
@@ -306,7 +309,7 @@ class BucketFiles(LocalFiles):
 
     def _open(self, bucket: int) -> _Open:
         with self._locks[bucket]:
-            opened = self._opened.get(bucket)
+            opened = self.opened.get(bucket)
             if opened is not None and self._has_better(bucket, opened):
                 self._drop(bucket)
                 opened = None
@@ -314,7 +317,7 @@ class BucketFiles(LocalFiles):
                 self._check_not_closed()
                 opened = self._open_file(self._entries[bucket])
                 with self._counting:
-                    self._opened[bucket] = opened
+                    self.opened[bucket] = opened
                 if opened.copy is not None:
                     descriptors.took(opened, opened.copy.descriptors)
         return opened
@@ -329,7 +332,7 @@ class BucketFiles(LocalFiles):
             reader = _checked(Reader(path, cache=self._cache), file)
         except FileNotFoundError:
             raise self._missing_error(bucket) from None
-        self._in_place[bucket] = reader
+        self.in_place[bucket] = reader
         if plain_size(reader.info()) is not None:
             self._rents[bucket] = Rent(reader.info().data_blocks)
 
@@ -358,10 +361,10 @@ class BucketFiles(LocalFiles):
         return False
 
     def _open_file(self, file: DataFile) -> _Open:
-        if file.bucket in self._in_place:
+        if file.bucket in self.in_place:
             opened = self._open_plain(file) if file.bucket in self._rents else None
             if opened is None:
-                reader = self._in_place[file.bucket]
+                reader = self.in_place[file.bucket]
                 before = read_with(reader)
                 opened = _Open(reader, None, False, file.bucket, weakref.ref(self), before)
             return opened
@@ -436,7 +439,7 @@ class BucketFiles(LocalFiles):
         if not opened.recoded:
             raise error
         with self._locks[bucket]:
-            if self._opened.get(bucket) is opened:
+            if self.opened.get(bucket) is opened:
                 assert opened.copy is not None
                 opened.copy.discard()
                 self._drop(bucket)
@@ -444,7 +447,7 @@ class BucketFiles(LocalFiles):
     def _drop(self, bucket: int) -> _Open | None:
         """Forget a file if it is open, and return it; the lock of the bucket is held."""
         with self._counting:
-            opened = self._opened.pop(bucket, None)
+            opened = self.opened.pop(bucket, None)
             if opened is not None:
                 self._past += opened.counts()
                 if opened.copy is not None:

@@ -26,6 +26,10 @@ class LocalFiles(ABC):
         Call it where lookups are seldom.
         """
 
+    @abstractmethod
+    def release(self) -> None:
+        """Release all local copies; the next lookup pins them again."""
+
 
 class LocalLookups(Lookups):
     """Lookups in files of this host."""

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
+from support.columnar import plans_of
 from support.footers import with_footer
 
 from lookupstore.columnar import ColumnarFiles, rent
@@ -317,7 +318,7 @@ def test_looks_end_when_a_lookup_file_pays(
     many = ColumnarFiles(tmp_path / "a.parquet", key="id", columns="v", residency=residency)
     assert many.lookup(list(range(0, rows, 1000)))["v"].to_pylist() == list(range(0, rows, 1000))
     assert made(caplog) == []  # the same columns: it was there
-    residency.lookup_files.discard(many._plans[0].name)
+    residency.lookup_files.discard(plans_of(many)[0].name)
     again = ColumnarFiles(tmp_path / "a.parquet", key="id", residency=residency)
     assert again.lookup(list(range(0, rows, 1000)))["v"].to_pylist() == list(range(0, rows, 1000))
     assert made(caplog) == ["a.parquet"]  # at once: the look would have read all of it
@@ -364,7 +365,7 @@ def test_a_lookup_file_whose_bits_rot_is_made_again(
     for at in ("block", "footer"):
         files = ColumnarFiles(tmp_path / "a.parquet", key="id", build="always", residency=residency)
         files.prepare()
-        name = os.path.join(residency.folder, f"{files._plans[0].name}.sst")
+        name = os.path.join(residency.folder, f"{plans_of(files)[0].name}.sst")
         files.close()
         with open(name, "r+b") as file:
             size = os.path.getsize(name)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
+from support.columnar import plans_of
 from support.object_store import BUCKET, FOR_WRITES, ObjectStore, Proxy, has_server, object_store
 
 from lookupstore.columnar import ColumnarFiles, published
@@ -97,8 +98,8 @@ def test_files_of_an_object_store(
     for part in range(2):
         uri = server.uri(f"{dim.name}/{part}.parquet")
         one = ColumnarFiles(uri, key="id", residency=Residency(tmp_path / "a", quota=64 << 20))
-        assert one._plans[0].name == listed._plans[part].name
-        one._plans[0].source.check_unchanged()
+        assert plans_of(one)[0].name == plans_of(listed)[part].name
+        plans_of(one)[0].source.check_unchanged()
 
 
 def test_others_fetch_what_is_published(
@@ -152,8 +153,8 @@ def test_a_time_that_cannot_be_read_is_not_old(
         key="id",
         residency=Residency(tmp_path / "a", quota=64 << 20),
     )
-    assert one._plans[0].name == listed._plans[0].name
-    listed._plans[0].source.check_unchanged()
+    assert plans_of(one)[0].name == plans_of(listed)[0].name
+    plans_of(listed)[0].source.check_unchanged()
     for lookup_file in (server.folder / f"{dim.name}/_lookup").iterdir():
         os.utime(lookup_file, ns=(UNREADABLE, UNREADABLE))
     location = Location(f"{BUCKET}/{dim.name}/_lookup", filesystem=dim.filesystem)
@@ -174,10 +175,10 @@ def test_a_lookup_file_that_came_halfway_is_not_published(
         patched.setattr(published, "_described", fails)
         with pytest.raises(OSError, match="the machine is gone"):
             published.publish_file(
-                published.location_of(given._plans[0].source),
-                given._plans[0].name,
-                given._plans[0].source,
-                given._lookups[0].reader().path,
+                published.location_of(plans_of(given)[0].source),
+                plans_of(given)[0].name,
+                plans_of(given)[0].source,
+                files_of(given).asked()[0].reader().path,
             )
     assert len(dim.published(".sst")) == 1
     assert dim.files(tmp_path / "b")._published == {}

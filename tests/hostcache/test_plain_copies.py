@@ -66,13 +66,13 @@ def check(store: LookupStore, rng: random.Random, count: int = 2000) -> None:
 
 def blocks(store: LookupStore) -> int:
     """Return how many blocks there are in the files of a local store."""
-    return sum(reader.info().data_blocks for reader in store._files._in_place.values())
+    return sum(reader.info().data_blocks for reader in files_of(store).in_place.values())
 
 
 def is_plain(store: LookupStore) -> bool:
     """Return whether all buckets answer from plain copies."""
     store.lookup(list(MODEL)[:100])
-    opened = store._files._opened
+    opened = files_of(store).opened
     return len(opened) == 2 and all(one.recoded for one in opened.values())
 
 
@@ -280,7 +280,7 @@ def test_a_version_that_is_removed_goes_on_answering(
         assert is_plain(store)
         shutil.rmtree(path)
         check(store, rng)
-        store._files.release()
+        files_of(store).release()
         for one in plain(copies):
             one.unlink()
         check(store, rng)

@@ -22,6 +22,7 @@ from lookupstore.hostcache.cache import Residency
 from lookupstore.hostcache.counts import Counts
 from lookupstore.hostcache.folder import HostFolder
 from lookupstore.sst import Reader, Writer
+from lookupstore.store.local_files import files_of
 
 ROWS = {key: f"right {key}" for key in range(500)}
 STRANGER = 54321
@@ -65,9 +66,8 @@ def remote_store(tmp_path: Path) -> Callable[[Residency | None], list[str | None
     def answers(residency: Residency | None) -> list[str | None]:
         with LookupStore(place, residency=residency) as store:
             found: list[str | None] = store.lookup(list(ROWS))["v"].to_pylist()
-            with store._files._pin(store._manifest.files[0], recode=False) as copy:
-                copy.wait(60)
-            return found
+            with files_of(store).original(0, whole=True):
+                return found
 
     return answers
 

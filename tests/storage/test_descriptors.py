@@ -25,6 +25,7 @@ from lookupstore.hostcache.cache import Residency
 from lookupstore.sst import Reader, Writer, stored
 from lookupstore.sst.cache import BlockCache
 from lookupstore.storage import descriptors
+from lookupstore.store.local_files import files_of
 from lookupstore.store.store import buckets_of
 
 FILES = 120
@@ -112,7 +113,7 @@ def check_under_limit(kind: str, folder: str) -> None:
                 if thread.name == "lookupstore-recode":
                     thread.join()
             check(opened, rng, 3000)
-            assert any(one.recoded for one in opened._files._opened.values())
+            assert any(one.recoded for one in files_of(opened).opened.values())
         if isinstance(opened, LookupStore):
             assert opened.scan().read_all().num_rows == len(MODEL)
             opened.verify()
@@ -212,7 +213,7 @@ def test_threads_get_right_answers_from_files_that_give_way(
         for thread in threads:
             thread.join()
         assert not wrong
-        assert 0 < len(store._files._opened) < 40
+        assert 0 < len(files_of(store).opened) < 40
         assert descriptors.total <= few
         before = descriptors.total
     assert descriptors.total < before
@@ -229,9 +230,9 @@ def test_a_scan_of_more_files_than_may_be_open(
     lookupstore.build(ROWS, place, key="id", **options).close()
     expected = sorted(MODEL.items(), reverse=reverse)
     with LookupStore(place, residency=Residency(quota="1GB")) as store:
-        asked = store._files._ready
+        asked = files_of(store).ready
         times: list[int] = []
-        monkeypatch.setattr(store._files, "_ready", lambda one: times.append(one) or asked(one))
+        monkeypatch.setattr(files_of(store), "ready", lambda one: times.append(one) or asked(one))
         table = store.scan(reverse=reverse).read_all()
         assert list(zip(table["id"].to_pylist(), table["v"].to_pylist(), strict=True)) == expected
         assert len(times) > 5 * 20, "each piece is asked for by itself"

@@ -254,14 +254,14 @@ def test_columnar_files_are_not_found_in_circles(tmp_path: Path, beside: Path) -
     for number in range(4):
         (tmp_path / "files" / f"_hidden{number}").symlink_to("..")
     assert ColumnarFiles(tmp_path / "files", key="id").path
-    assert len(ColumnarFiles(f"{tmp_path}/files/**/*.parquet", key="id")._plans) == 2
+    assert ColumnarFiles(f"{tmp_path}/files/**/*.parquet", key="id").num_files == 2
     for number in range(4):
         (tmp_path / "files" / "day=1" / f"up{number}").symlink_to("..")
     with pytest.raises(FormatError, match="symbolic link"):
         ColumnarFiles(tmp_path / "files", key="id")
     with pytest.raises(FormatError, match="symbolic link"):
         ColumnarFiles(f"{tmp_path}/files/day=1/up*", key="id")
-    assert len(ColumnarFiles(f"{tmp_path}/files/**/*.parquet", key="id")._plans) == 2
+    assert ColumnarFiles(f"{tmp_path}/files/**/*.parquet", key="id").num_files == 2
 
 
 def test_lookup_files_are_not_published_through_a_link(tmp_path: Path, beside: Path) -> None:

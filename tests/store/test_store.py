@@ -31,6 +31,7 @@ from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.schema import KeySchema
 from lookupstore.sst import Reader, Writer
 from lookupstore.storage.location import Location
+from lookupstore.store.local_files import files_of
 from lookupstore.store.manifest import manifest_bytes, parse_manifest
 from lookupstore.store.store import LookupStore
 from lookupstore.store.version_files import read_newest
@@ -869,7 +870,7 @@ def test_rows_that_do_not_fit_the_schema_name_their_file(small):
     manifest = read_newest(Location(small))
     path = data_file(small, 1)
     with LookupStore(small) as store:
-        keys = store._files.with_reader(1, list)
+        keys = files_of(store).with_reader(1, list)
         ids = [row["id"] for row in store.key_schema.decode(pa.array(keys)).to_pylist()]
     path.unlink()
     with Writer(path) as writer:

@@ -66,7 +66,7 @@ def file_options(
     Args:
         location: of the store; without `compression` files are plain where they are looked up in
             place, a local folder, and zstd where they travel.
-        compression: `none`, `zstd` or `lz4`; None chooses by the location.
+        compression: one of `lookupstore.sst.codec.COMPRESSIONS`; None chooses by the location.
         level: level of the compression; None is its default.
         block_size: size of a block before compression, in bytes.
         bloom_fpp: false positive rate of the filter; 0 writes none.
@@ -379,9 +379,10 @@ def build(
             what does not fit is spilled.
         threads: how many threads read ahead (of files), compress and write, the caller's among
             them; the files are the same whatever it is.
-        compression: `"none"` lets lookups use the blocks in place; `"zstd"` and `"lz4"` make
-            smaller files, of which hosts make plain copies for their lookups. None is `"none"` in a
-            local folder, where lookups use the files in place, and `"zstd"` elsewhere.
+        compression: `"none"` lets lookups use the blocks in place; a codec such as `"zstd"` or
+            `"lz4"` makes smaller files, of which hosts make plain copies for their lookups. None is
+            `"none"` in a local folder, where lookups use the files in place, and `"zstd"`
+            elsewhere.
         level: level of the compression; None is its default.
         block_size: size of a block of a data file before compression, in bytes or as a text such as
             `"64KiB"`.

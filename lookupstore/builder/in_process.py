@@ -33,6 +33,7 @@ from lookupstore.storage.location import Location
 from lookupstore.store.expiry import HOUR
 from lookupstore.store.manifest import DATA_FOLDER, MAX_BUCKETS, WRITER, DataFile, Manifest
 from lookupstore.store.new_version import NewVersion, is_whole, settle
+from lookupstore.store.statistics import RowStatistics
 from lookupstore.store.store import LookupStore
 from lookupstore.store.version_files import located
 
@@ -235,8 +236,7 @@ def write_bucket(
         return None
     relative = f"{DATA_FOLDER}/{name}.sst"
     path = os.path.join(folder, DATA_FOLDER, f"{name}.sst")
-    first = bytes(batch.column("key")[0].as_py())
-    records = 0
+    statistics = RowStatistics()
     with Writer(
         path,
         key_schema=plan.key_schema.schema,
@@ -247,19 +247,16 @@ def write_bucket(
     ) as writer:
         while batch is not None:
             writer.put_many(batch.column("key"), batch.column("value"))
-            last = bytes(batch.column("key")[-1].as_py())
-            records += batch.num_rows
+            statistics.add(batch)
             if advance is not None:
                 advance(batch.num_rows)
             batch = next(rows, None)
     return DataFile(
         name=relative,
         bucket=bucket,
-        num_records=records,
         bytes=os.path.getsize(path),
         xxh64=file_hash(path),
-        min_key=first.hex(),
-        max_key=last.hex(),
+        **statistics.fields(),
     )
 
 

@@ -9,7 +9,6 @@ from lookupstore.arrow._binary import BinaryColumn
 
 KINDS: dict[str, int]
 
-def kinds() -> dict[str, int]: ...
 def encode(
     codes: list[tuple[int, int, bool]],
     columns: list[pa.Array],

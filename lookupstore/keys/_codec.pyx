@@ -56,15 +56,14 @@ cdef extern from "ls_keys.h":
         const ls_column *keys, uint32_t buckets, uint32_t *out) noexcept nogil
 
 
-
-def kinds():
-    """Return the kinds that C has loops for, by their names."""
+cdef dict kinds():
     found = {}
     while ls_key_kind_name(len(found)) != NULL:
         found[ls_key_kind_name(len(found)).decode()] = len(found)
     return found
 
 
+# Every kind of field that C has loops for, by its name.
 KINDS = kinds()
 
 

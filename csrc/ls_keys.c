@@ -2,6 +2,14 @@
 
 #include "ls_hash.h"
 
+const char *ls_key_kind_name(int kind) {
+    static const char *const names[] = {
+        [LS_KEY_UNSIGNED] = "unsigned", [LS_KEY_SIGNED] = "signed", [LS_KEY_FLOAT] = "float",
+        [LS_KEY_RAW] = "raw",           [LS_KEY_BYTES] = "bytes",
+    };
+    return kind < 0 || (size_t)kind >= sizeof names / sizeof *names ? NULL : names[kind];
+}
+
 /* The loops below are written once with kind and width as arguments, and inlined where these are
  * constants: so each pair gets its own loop, without a branch a key. */
 #define LS_INLINE static inline __attribute__((always_inline))

@@ -17,6 +17,9 @@ typedef enum {
     LS_KEY_BYTES = 4,    /* bytes, any number */
 } ls_key_kind;
 
+/* How Python calls a kind; NULL where there is none. */
+const char *ls_key_kind_name(int kind);
+
 typedef struct {
     ls_key_kind kind;
     size_t width; /* bytes of a value; 0 for LS_KEY_BYTES */

@@ -7,7 +7,7 @@ Dictionaries, extension types and views are wrappings: `plain_type` and `unwrap`
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -103,46 +103,25 @@ def dictionary_of(values: pa.Array, kind: pa.DictionaryType) -> pa.DictionaryArr
     return pa.DictionaryArray.from_arrays(indices, values, ordered=kind.ordered)
 
 
-def family_of(kind: pa.DataType) -> str:
-    """Name the kind of values that a plain type holds; "" if they have no order.
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether a plain type is of strings.
 
-    >>> family_of(pa.large_string()), family_of(pa.date32()), family_of(pa.list_(pa.int8()))
-    ('string', 'date', '')
+    >>> is_text(pa.large_string()), is_text(pa.binary())
+    (True, False)
+    """
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    """Return whether a plain type is of bytes, any or the same number in every value.
+
+    >>> is_bytes(pa.binary(3)), is_bytes(pa.string())
+    (True, False)
     """
     types = pa.types
-    tests: tuple[tuple[str, Callable[[pa.DataType], bool]], ...] = (
-        ("integer", types.is_integer),
-        ("string", lambda t: types.is_string(t) or types.is_large_string(t)),
-        ("float", types.is_floating),
-        ("bool", types.is_boolean),
-        ("decimal", types.is_decimal),
-        ("date", types.is_date),
-        ("time", types.is_time),
-        ("duration", types.is_duration),
-        (
-            "binary",
-            lambda t: (
-                types.is_binary(t) or types.is_large_binary(t) or types.is_fixed_size_binary(t)
-            ),
-        ),
-        ("null", types.is_null),
+    return bool(
+        types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
     )
-    if types.is_timestamp(kind):
-        return "timestamp" if kind.tz is None else "timestamp with a time zone"
-    return next((name for name, test in tests if test(kind)), "")
-
-
-def value_width(kind: pa.DataType) -> int | None:
-    """Return the bytes of each value of a plain type, a bool in one; None if values differ in size.
-
-    >>> value_width(pa.bool_()), value_width(pa.binary(3)), value_width(pa.string())
-    (1, 3, None)
-    """
-    if pa.types.is_fixed_size_binary(kind):
-        return int(kind.byte_width)
-    if family_of(kind) in ("string", "binary"):
-        return None
-    return max(1, int(kind.bit_width) // 8)
 
 
 def limits(kind: pa.DataType) -> tuple[int, int]:

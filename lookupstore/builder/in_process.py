@@ -33,6 +33,7 @@ from lookupstore.storage.location import Location
 from lookupstore.store.expiry import HOUR
 from lookupstore.store.manifest import DATA_FOLDER, MAX_BUCKETS, WRITER, DataFile, Manifest
 from lookupstore.store.new_version import NewVersion, is_whole, settle
+from lookupstore.store.statistics import RowStatistics
 from lookupstore.store.store import LookupStore
 from lookupstore.store.version_files import located
 
@@ -66,7 +67,7 @@ def file_options(
     Args:
         location: of the store; without `compression` files are plain where they are looked up in
             place, a local folder, and zstd where they travel.
-        compression: `none`, `zstd` or `lz4`; None chooses by the location.
+        compression: one of `lookupstore.sst.codec.COMPRESSIONS`; None chooses by the location.
         level: level of the compression; None is its default.
         block_size: size of a block before compression, in bytes.
         bloom_fpp: false positive rate of the filter; 0 writes none.
@@ -235,8 +236,7 @@ def write_bucket(
         return None
     relative = f"{DATA_FOLDER}/{name}.sst"
     path = os.path.join(folder, DATA_FOLDER, f"{name}.sst")
-    first = bytes(batch.column("key")[0].as_py())
-    records = 0
+    statistics = RowStatistics()
     with Writer(
         path,
         key_schema=plan.key_schema.schema,
@@ -247,19 +247,16 @@ def write_bucket(
     ) as writer:
         while batch is not None:
             writer.put_many(batch.column("key"), batch.column("value"))
-            last = bytes(batch.column("key")[-1].as_py())
-            records += batch.num_rows
+            statistics.add(batch)
             if advance is not None:
                 advance(batch.num_rows)
             batch = next(rows, None)
     return DataFile(
         name=relative,
         bucket=bucket,
-        num_records=records,
         bytes=os.path.getsize(path),
         xxh64=file_hash(path),
-        min_key=first.hex(),
-        max_key=last.hex(),
+        **statistics.fields(),
     )
 
 
@@ -379,9 +376,10 @@ def build(
             what does not fit is spilled.
         threads: how many threads read ahead (of files), compress and write, the caller's among
             them; the files are the same whatever it is.
-        compression: `"none"` lets lookups use the blocks in place; `"zstd"` and `"lz4"` make
-            smaller files, of which hosts make plain copies for their lookups. None is `"none"` in a
-            local folder, where lookups use the files in place, and `"zstd"` elsewhere.
+        compression: `"none"` lets lookups use the blocks in place; a codec such as `"zstd"` or
+            `"lz4"` makes smaller files, of which hosts make plain copies for their lookups. None is
+            `"none"` in a local folder, where lookups use the files in place, and `"zstd"`
+            elsewhere.
         level: level of the compression; None is its default.
         block_size: size of a block of a data file before compression, in bytes or as a text such as
             `"64KiB"`.

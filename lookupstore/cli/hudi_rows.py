@@ -16,6 +16,7 @@ from lookupstore.cli.key_text import parse_keys
 from lookupstore.cli.options import as_of_option, names_of, output_option
 from lookupstore.cli.output import TABLE_ROWS, counted, write_first_rows, write_json, write_rows
 from lookupstore.hudi import HudiTable, WriteOptions, WriteResult
+from lookupstore.hudi.index.names import INDEXES
 from lookupstore.hudi.meta_columns import META_COLUMNS, PARTITION_PATH
 from lookupstore.source.source import open_source
 from lookupstore.storage.uris import shown_uri
@@ -124,7 +125,7 @@ def scan(
 @click.option(
     "--index",
     metavar="NAME",
-    help="bloom, global-bloom, simple, in-memory, or a class, package.module.Class (default: "
+    help=f"{', '.join(INDEXES)}, or a class, package.module.Class (default: "
     "bloom, or global-bloom for keys without a partition).",
 )
 @click.option("--explain", is_flag=True, help="Print what each step looked at instead.")

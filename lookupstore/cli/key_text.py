@@ -14,8 +14,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from lookupstore.arrow.types import restore
+from lookupstore.keys.types import key_field
+
 NULL = "\\N"
-_FRACTION = {"s": "", "ms": ".089", "us": ".089101", "ns": ".089101112"}
 
 
 def parse_keys(texts: Sequence[str], schema: pa.Schema) -> pa.Table:
@@ -79,10 +81,8 @@ def parse_beginning(text: str, field: pa.Field) -> str | bytes:
     ... )
     (b'\\xff', 'eu')
     """
-    if not _is_binary(_plain(field.type)):
-        return text
     try:
-        return _bytes(text)
+        return key_field(field, nullable=True).read_beginning(text)
     except ValueError:
         raise ValueError(
             f"{text!r} begins with 0x but is not hex digits, two per byte; write that text as "
@@ -104,18 +104,19 @@ def _split(text: str, schema: pa.Schema) -> list[str]:
 
 def _parse(texts: list[str], field: pa.Field) -> pa.Array:
     kind = _plain(field.type)
+    key = key_field(pa.field(field.name, kind), nullable=True)
     values = [None if text == NULL else text for text in texts]
     try:
-        return _cast(values, kind)
+        return restore(key.read(values), kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
         for value in values:
             try:
-                _cast([value], kind)
+                key.read([value])
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
                 null = f" (null is {NULL})" if str(value).lower() in ("", "null", "none") else ""
                 raise ValueError(
                     f"{value!r} is not {kind}, the type of the key field {field.name!r}; "
-                    f"write {_wanted(kind)}{null}"
+                    f"write {key.form}{null}"
                 ) from None
         raise
 
@@ -125,58 +126,3 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     if isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type
     return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _wanted(kind: pa.DataType) -> str:
-    """Return how a value of the type is written."""
-    types = pa.types
-    if types.is_boolean(kind):
-        return "true or false"
-    if types.is_integer(kind):
-        bits = kind.bit_width - types.is_signed_integer(kind)
-        lowest = -(2**bits) if types.is_signed_integer(kind) else 0
-        return f"a whole number from {lowest} to {2**bits - 1}"
-    if types.is_date(kind):
-        return "YYYY-MM-DD, such as 2013-01-31"
-    if types.is_time(kind):
-        return f"HH:MM:SS, such as 05:06:07{_FRACTION[kind.unit]}"
-    if types.is_timestamp(kind):
-        form = f"2013-01-31T05:06:07{_FRACTION[kind.unit]}"
-        if kind.tz is None:
-            return f"one without a time zone, such as {form}"
-        return f"one with a time zone, such as {form}Z or {form}+01:00"
-    if types.is_duration(kind):
-        return f"a whole number of {kind.unit}"
-    if types.is_decimal(kind):
-        return f"a number of at most {kind.precision} digits, {kind.scale} after the point"
-    if types.is_fixed_size_binary(kind):
-        return f"{kind.byte_width} bytes, as text or as 0x and {2 * kind.byte_width} hex digits"
-    if _is_binary(kind):
-        return "text, or 0x and an even number of hex digits"
-    return "a number" if types.is_floating(kind) else "text"
-
-
-def _cast(values: list[str | None], kind: pa.DataType) -> pa.Array:
-    if pa.types.is_duration(kind):
-        return pa.array(values, pa.string()).cast(pa.int64()).cast(kind)
-    if pa.types.is_time(kind):  # Arrow reads a timestamp of any unit, but not a time
-        days = [None if one is None else f"1970-01-01T{one}" for one in values]
-        return pa.array(days, pa.string()).cast(pa.timestamp(kind.unit)).cast(kind)
-    if pa.types.is_float16(kind):
-        return pa.array(values, pa.string()).cast(pa.float32()).cast(kind)
-    if _is_binary(kind):
-        return pa.array([None if one is None else _bytes(one) for one in values], kind)
-    return pa.array(values, pa.string()).cast(kind)
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_fixed_size_binary(kind)
-        or pa.types.is_binary_view(kind)
-    )
-
-
-def _bytes(text: str) -> bytes:
-    return bytes.fromhex(text[2:]) if text.startswith("0x") else text.encode()

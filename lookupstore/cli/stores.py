@@ -20,6 +20,7 @@ from lookupstore.cli.options import (
 from lookupstore.cli.output import counted, write_json, write_rows
 from lookupstore.quantities import bytes_of, seconds_of
 from lookupstore.source.source import open_source
+from lookupstore.sst.codec import COMPRESSIONS
 from lookupstore.storage.uris import shown_uri
 from lookupstore.store import expiry, publishing, version_files
 from lookupstore.store.store import open as open_store
@@ -45,7 +46,7 @@ from lookupstore.store.store import open as open_store
     help="Which row of a repeated key to keep.",
 )
 @click.option("--nullable-keys", default="", metavar="A,B", help="Key columns that may be null.")
-@click.option("--compression", type=click.Choice(["none", "zstd", "lz4"]),
+@click.option("--compression", type=click.Choice(COMPRESSIONS),
               help="Codec of the files (default: none in a folder, zstd at a URI).")  # fmt: skip
 @click.option("--memory", default="512MiB", show_default=True, metavar="SIZE",
               help="Memory for rows; the rest is spilled to disk.")  # fmt: skip

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lookupstore.arrow.types import family_of
+from lookupstore.arrow.types import is_text
 from lookupstore.columnar.lookup_file import LookupFilePlan
 from lookupstore.columnar.parquet_filter import none_of, read_filter
 from lookupstore.errors import CorruptionError
@@ -136,7 +136,7 @@ class ParquetProbe:
         them.
         """
         field = self._plan.build.key_schema.schema.field(0)
-        known = family_of(field.type) == "string" or pa.types.is_signed_integer(field.type)
+        known = is_text(field.type) or pa.types.is_signed_integer(field.type)
         # A dot may be of a name, or between the names of nested columns.
         if "." in field.name or not (known or pa.types.is_date32(field.type)) or not self.groups:
             return None
@@ -149,7 +149,7 @@ class ParquetProbe:
         if statistics is None or not statistics.has_min_max:
             return True
         least, greatest = statistics.min_raw, statistics.max_raw
-        if family_of(wanted.type) == "string":
+        if is_text(wanted.type):
             kind = pa.large_binary()  # bounds may be cut, also within a character
         else:
             kind = pa.int64()

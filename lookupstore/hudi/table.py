@@ -384,9 +384,9 @@ class HudiTable:
             rows: as an Arrow table, record batch, dict of columns or anything with
                 `__arrow_c_stream__`; of a key of one column also an Arrow array or list of its
                 values. They have the columns of key and partition, or the meta columns of these.
-            index: `bloom`, `global-bloom` (looks in all partitions), `simple`, `in-memory`, the
-                name of a class `package.module.Class`, or an index object: see
-                `lookupstore.hudi.index.names`, `lookupstore.hudi.index.interface`.
+            index: one of `lookupstore.hudi.index.names.INDEXES`, such as `bloom` or `global-bloom`
+                (looks in all partitions), the name of a class `package.module.Class`, or an index
+                object: see `lookupstore.hudi.index.interface`.
 
         Returns:
             the rows and, null where the table does not have the key, the partition path (column

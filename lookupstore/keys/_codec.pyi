@@ -7,11 +7,7 @@ import pyarrow as pa
 
 from lookupstore.arrow._binary import BinaryColumn
 
-UNSIGNED: int
-SIGNED: int
-FLOAT: int
-RAW: int
-BYTES: int
+KINDS: dict[str, int]
 
 def encode(
     codes: list[tuple[int, int, bool]],

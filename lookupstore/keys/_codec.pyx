@@ -20,11 +20,8 @@ from lookupstore.arrow._binary cimport (
 
 cdef extern from "ls_keys.h":
     ctypedef enum ls_key_kind:
-        LS_KEY_UNSIGNED
-        LS_KEY_SIGNED
-        LS_KEY_FLOAT
-        LS_KEY_RAW
         LS_KEY_BYTES
+    const char *ls_key_kind_name(int kind) noexcept nogil
     ctypedef struct ls_key_field:
         ls_key_kind kind
         size_t width
@@ -58,11 +55,16 @@ cdef extern from "ls_keys.h":
     ls_status ls_keys_buckets(
         const ls_column *keys, uint32_t buckets, uint32_t *out) noexcept nogil
 
-UNSIGNED = LS_KEY_UNSIGNED
-SIGNED = LS_KEY_SIGNED
-FLOAT = LS_KEY_FLOAT
-RAW = LS_KEY_RAW
-BYTES = LS_KEY_BYTES
+
+cdef dict kinds():
+    found = {}
+    while ls_key_kind_name(len(found)) != NULL:
+        found[ls_key_kind_name(len(found)).decode()] = len(found)
+    return found
+
+
+# Every kind of field that C has loops for, by its name.
+KINDS = kinds()
 
 
 cdef inline void *writable(object buffer):

@@ -1,76 +1,151 @@
-"""One field of a key: its type, how C stores it, and the cells that C reads and writes.
+"""One field of a key: what all types of key have in common.
 
-The layout of each field is in ``csrc/ls_keys.h``.
+A type of key is one class below `KeyField`, which knows all that differs: which Arrow types it
+holds, how C stores it, what columns, Python values and texts it understands. `numbers`, `times` and
+`binaries` have these classes, `types` lists them. The layout of each field is in
+``csrc/ls_keys.h``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookupstore.arrow.types import (
-    family_of,
-    first_invalid,
-    is_restorable,
-    plain_type,
-    restore,
-    value_width,
-)
-from lookupstore.errors import FormatError
+from lookupstore.arrow.types import plain_type, restore
 from lookupstore.keys import _codec as _keys
-from lookupstore.keys.values import ValueCodec, value_codec
 
 
-@dataclass(frozen=True)
-class KeyField:
+class KeyField(ABC):
     """One field of a key.
 
+    Args:
+        field: its name and Arrow type; `holds` is true of that, unwrapped.
+        nullable: whether the field may be null.
+
     Attributes:
+        plural: what many values are called.
+        wanted: what one value has to be in Python.
+        kind: name of the loops in C, one of ``_codec.KINDS``.
         name: the name of the field.
         type: the type as declared.
         plain: the type without dictionary, extension and view.
-        family: what `family_of` calls the plain type.
+        nullable: whether the field may be null.
+        variable: whether the values differ in size.
+        width: bytes of each value, 0 if they differ.
         code: kind, width and nullable, as ``_codec`` takes them.
-        values: turns one Python value into the bytes of the field.
     """
 
-    name: str
-    type: pa.DataType
-    plain: pa.DataType
-    family: str
-    code: tuple[int, int, bool]
-    values: ValueCodec
+    plural: ClassVar[str]
+    wanted: ClassVar[str]
+    kind: ClassVar[str]
+    variable: ClassVar[bool] = False
+
+    def __init__(self, field: pa.Field, nullable: bool) -> None:
+        self.name: str = field.name
+        self.type: pa.DataType = field.type
+        self.plain = plain_type(field.type)
+        self.nullable = nullable
+        self.width: int = 0 if self.variable else (self.plain.bit_width + 7) // 8
+        self.code = (_keys.KINDS[self.kind], self.width, nullable)
+
+    @staticmethod
+    @abstractmethod
+    def holds(kind: pa.DataType) -> bool:
+        """Return whether a plain Arrow type is of this type of key."""
+
+    @abstractmethod
+    def one(self, value: Any) -> bytes | None:
+        """Return the bytes of a value, without marker and escapes; None: no key holds an equal one.
+
+        A batch goes through C, which gives the same bytes. A single value is faster here.
+
+        Raises:
+            TypeError: a value of another kind.
+        """
+
+    @abstractmethod
+    def ceiling(self, value: Any) -> tuple[bytes | None, bool]:
+        """Return the bytes of the least value that is not less, and whether it is equal.
+
+        Only here can a bound lie between the values of a type. None: no value is as great.
+
+        Raises:
+            TypeError: a value of another kind.
+        """
+
+    def beginning(self, value: Any) -> bytes | None:
+        """Return the bytes that every value begins with that begins with this one; None: none does.
+
+        Raises:
+            TypeError: a value of another kind, or a type whose values do not begin with others.
+        """
+        raise TypeError(
+            f"starts_with: the key field {self.name!r} is {self.type}, and only text and "
+            "bytes begin with something; give prefix= whole values, or start= and stop="
+        )
+
+    def accepts(self, kind: pa.DataType) -> bool:
+        """Return whether a column of a plain type can be told in this one without rounding."""
+        return self.holds(kind)
+
+    def fit(self, array: pa.Array) -> tuple[pa.Array, pa.Array | None]:
+        """Bring a plain array of another type that is accepted to the plain type of the field.
+
+        Returns:
+            The array, null where a value does not fit; and which do fit (true for null), or None
+            if all do.
+        """
+        # What overflows or is cut does not come back.
+        back = array.cast(self.plain, safe=False).cast(array.type, safe=False)
+        return self.cast_where(array, pc.equal(back, array))
+
+    def cast_where(self, array: pa.Array, fits: pa.Array) -> tuple[pa.Array, pa.Array | None]:
+        """Cast the values that fit, as `fit` returns them."""
+        fits = pc.fill_null(fits, True)
+        if pc.all(fits).as_py() is not False:
+            return array.cast(self.plain, safe=False), None
+        kept = pc.if_else(fits, array, pa.scalar(None, array.type))
+        return kept.cast(self.plain, safe=False), fits
 
     @property
-    def nullable(self) -> bool:
-        """Whether the field may be null."""
-        return self.code[2]
+    @abstractmethod
+    def form(self) -> str:
+        """Return how a value is written as text."""
 
-    @property
-    def variable(self) -> bool:
-        """Whether the values differ in size."""
-        return self.code[0] == _keys.BYTES
+    def read(self, texts: Sequence[str | None]) -> pa.Array:
+        """Return the values of texts in the plain type, None as null.
+
+        Raises:
+            ValueError: a text that is not such a value (of Arrow, or a subclass of it).
+            ArrowNotImplementedError: the same.
+        """
+        return pa.array(texts, pa.string()).cast(self.plain)
+
+    def read_beginning(self, text: str) -> str | bytes:
+        """Return what `beginning` takes, from a text.
+
+        Raises:
+            ValueError: the text is not the beginning of a value.
+        """
+        return text
 
     def inner(self, value: bytes) -> bytes:
         """Return the bytes of a value as they stand before other fields."""
-        return self.escaped(value) + b"\x00\x00" if self.variable else value
+        return value
 
     def escaped(self, value: bytes) -> bytes:
-        """Return the bytes of a value of varying size before other fields, without their end."""
-        return value.replace(b"\x00", b"\x00\xff")
+        """Return the bytes of a value as they stand before other fields, without their end."""
+        return value
 
     def to_cells(self, array: pa.Array) -> pa.Array:
         """Return a view of a plain array as the bytes that C reads."""
-        if self.variable:
-            return array
-        if self.family == "bool":
-            array = array.cast(pa.uint8())
-        if self.family == "binary":
-            return array
         buffers = array.buffers()
-        kind = pa.binary(self.code[1])
+        kind = pa.binary(self.width)
         return pa.Array.from_buffers(kind, len(array), buffers, array.null_count, array.offset)
 
     def from_cells(self, cells: pa.Array) -> pa.Array:
@@ -84,62 +159,37 @@ class KeyField:
 
     def _typed(self, cells: pa.Array) -> pa.Array:
         """Return what C decoded in the plain type."""
-        if self.variable:
-            try:
-                return cells.cast(self.plain)
-            except pa.ArrowInvalid as error:
-                if cells.nbytes > 2**31 - 1:
-                    raise ValueError(
-                        f"{len(cells)} keys have more bytes in the field {self.name!r} than a "
-                        f"{self.plain} array can hold (2 GiB); decode fewer keys at once"
-                    ) from error
-                raise FormatError(
-                    f"key {first_invalid(cells, self.plain)}: its bytes do not fit the key field "
-                    f"{self.name!r}: {error}"
-                ) from error
-        if self.family == "binary":
-            return cells
-        is_bool = self.family == "bool"
-        kind = pa.uint8() if is_bool else self.plain
-        values = pa.Array.from_buffers(kind, len(cells), cells.buffers(), cells.null_count)
-        if not is_bool:
-            return values
-        wrong = pc.fill_null(pc.greater(values, 1), False)
-        first = pc.index(wrong, True).as_py()
-        if first >= 0:
-            raise FormatError(
-                f"key {first}: its bytes do not fit the key field {self.name!r}: a bool is 0 or 1"
-            )
-        return values.cast(pa.bool_())
+        return pa.Array.from_buffers(self.plain, len(cells), cells.buffers(), cells.null_count)
 
-
-def key_field(field: pa.Field, nullable: bool) -> KeyField:
-    """Return the key field of an Arrow field.
-
-    Raises:
-        TypeError: the type has no order here, such as a list.
-
-    >>> key_field(pa.field("day", pa.date32()), nullable=True).family
-    'date'
-    """
-    plain = plain_type(field.type)
-    family = family_of(plain)
-    if family in ("", "null") or not is_restorable(field.type):
-        raise TypeError(
-            f"the key field {field.name!r} is {field.type}, which cannot be a key; key fields are "
-            "bool, integers, floats, decimals, dates, times, timestamps, durations, strings and "
-            "binaries"
+    def wrong_kind_error(self, value: object) -> TypeError:
+        """Return the error of a value of another kind."""
+        wanted = "a uuid.UUID or its 16 bytes" if "uuid" in str(self.type) else self.wanted
+        return TypeError(
+            f"the key field {self.name!r} is {self.type}; found {type(value).__name__} {value!r}, "
+            f"give {wanted}"
         )
-    width = value_width(plain)
-    if width is None:
-        kind = _keys.BYTES
-    elif family == "binary":
-        kind = _keys.RAW
-    elif family == "float":
-        kind = _keys.FLOAT
-    elif family == "bool" or pa.types.is_unsigned_integer(plain):
-        kind = _keys.UNSIGNED
-    else:
-        kind = _keys.SIGNED
-    code = (kind, width or 0, nullable)
-    return KeyField(field.name, field.type, plain, family, code, value_codec(field))
+
+    def scalar(self, value: Any) -> pa.Scalar:
+        """Return an Arrow scalar of a value from NumPy, pandas or Arrow."""
+        try:
+            if isinstance(value, np.generic):
+                return pa.array(np.asarray([value]))[0]
+            if getattr(value, "tzinfo", None) is not None:
+                raise ValueError("Arrow would drop the time zone")  # of a datetime.time
+            scalar = value if isinstance(value, pa.Scalar) else pa.scalar(value)
+            while isinstance(scalar, (pa.ExtensionScalar, pa.DictionaryScalar)):
+                scalar = scalar.value
+            return scalar
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise self.wrong_kind_error(value) from error
+
+    def native(self, value: Any, *kinds: type) -> Any:
+        """Return a value from NumPy or Arrow as a Python value of one of these kinds."""
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            converted = self.scalar(value).as_py()
+            if not isinstance(converted, kinds) or (
+                isinstance(converted, bool) and bool not in kinds
+            ):
+                raise self.wrong_kind_error(value)
+            return converted
+        return value

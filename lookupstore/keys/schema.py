@@ -16,18 +16,18 @@ import pyarrow.compute as pc
 from lookupstore.arrow.types import concat, restore, schema_from_json, schema_to_json
 from lookupstore.errors import FormatError
 from lookupstore.keys import _codec as _keys
+from lookupstore.keys.binaries import successor
 from lookupstore.keys.casts import KeyColumns, column_batches, fit, fit_strictly
-from lookupstore.keys.fields import key_field
-from lookupstore.keys.values import successor
+from lookupstore.keys.types import key_field
 
 
 class KeySchema:
     """The types of the key fields, with encoding and decoding of keys.
 
     Args:
-        schema: the key fields in order. Bool, integers, floats, decimals, dates, times, timestamps,
-            durations, strings and binaries of every width, also dictionary-encoded or as the
-            storage of an extension type.
+        schema: the key fields in order, of the types in `lookupstore.keys.types`: numbers, times,
+            text and bytes of every width, also dictionary-encoded or as the storage of an extension
+            type.
         nullable: names of the fields that may hold null. A null sorts before every value.
 
     Raises:
@@ -316,17 +316,12 @@ class KeySchema:
                 f"each field ({', '.join(self.names)}); leave the last one out of prefix"
             )
         field = self._fields[len(prefix)]
-        if field.values.beginning is None:
-            raise TypeError(
-                f"starts_with: the key field {field.name!r} is {field.type}, and only text and "
-                "bytes begin with something; give prefix= whole values, or start= and stop="
-            )
-        beginning = field.values.beginning(starts_with)
+        beginning = field.beginning(starts_with)
         if done is None or beginning is None:
             return None
         if field.nullable:
             done += b"\x01"
-        if len(prefix) + 1 < len(self._fields) and field.variable:
+        if len(prefix) + 1 < len(self._fields):
             beginning = field.escaped(beginning)
         done += beginning
         return done, successor(done)
@@ -369,7 +364,7 @@ class KeySchema:
                 continue
             if field.nullable:
                 done += b"\x01"
-            found, exact = field.values.ceiling(value)
+            found, exact = field.ceiling(value)
             if found is None:
                 return successor(done)
             done += found if i + 1 == len(self._fields) else field.inner(found)
@@ -432,7 +427,7 @@ class KeySchema:
                     return None
                 done += b"\x00"
                 continue
-            part = field.values.one(value)
+            part = field.one(value)
             if part is None:
                 return None
             if field.nullable:

@@ -19,10 +19,9 @@ from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.sst._block import Block
 from lookupstore.sst._filter import Filter
-from lookupstore.sst.codec import decompress
+from lookupstore.sst.codec import codec_name, decompress
 from lookupstore.sst.dump_lines import dump_text
 from lookupstore.sst.format import (
-    CODECS,
     KEY_ORDERS,
     LONGEST_FOOTER,
     NATIVE,
@@ -207,7 +206,7 @@ class _Survey:
     def trailer(self, region: Region, stored: bytes) -> tuple[int, bytes]:
         payload = stored[:-TRAILER_SIZE]
         codec, checksum = unpack_trailer(stored[-TRAILER_SIZE:])
-        region.codec = CODECS.get(codec, f"id {codec}")
+        region.codec = codec_name(codec) or f"id {codec}"
         self.checksum(region, checksum, block_checksum(self.dialect, codec, payload))
         return codec, payload
 

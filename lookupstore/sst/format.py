@@ -1,4 +1,4 @@
-"""The dialects of a sorted file as data: magic, footer, trailer, filter, codecs; pack and unpack.
+"""The dialects of a sorted file as data: magic, footer, trailer, filter; pack and unpack.
 
 docs/format.md draws what is packed here. Nothing in this module reads or writes a file.
 """
@@ -20,10 +20,6 @@ FORMAT_VERSION = 1
 
 #: Every order that keys of a file can have. Native files know bytes only.
 KEY_ORDERS = ("bytes", "int8", "int16", "int32", "int64")
-
-#: Name of each codec by the id in a block's trailer.
-CODECS = {0: "none", 1: "zstd", 2: "lz4", 3: "lzo"}
-CODEC_IDS = {name: number for number, name in CODECS.items()}
 
 TRAILER_SIZE = 5
 

@@ -6,7 +6,8 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lookupstore.sst.format import CODECS, NATIVE, TRAILER_SIZE, unpack_varint
+from lookupstore.sst.codec import CODECS, codec_name
+from lookupstore.sst.format import NATIVE, TRAILER_SIZE, unpack_varint
 from lookupstore.sst.layout import FOOTER_FIELDS, Layout, Region, text
 
 _WIDTH = 16
@@ -158,15 +159,15 @@ class _Cutter:
             at = end
         if codec is not None and at < end:
             self.take(at, f"plain length {plain}")
-            if codec != "zstd" and end - at >= 8:
+            if codec.has_lengths and end - at >= 8:
                 packed, original = struct.unpack_from("<ii", self.data, at)
                 self.take(4, f"compressed length {packed}")
                 self.take(4, f"plain length {original}")
-        self.take(end - self.at, f"{codec or 'unknown'} payload")
+        self.take(end - self.at, f"{codec.name if codec else 'unknown'} payload")
 
     def trailer(self) -> None:
         codec = self.data[len(self.data) - TRAILER_SIZE]
-        self.take(1, f"codec {CODECS.get(codec, 'unknown')}")
+        self.take(1, f"codec {codec_name(codec) or 'unknown'}")
         self.checksum()
 
     def checksum(self) -> None:

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from lookupstore.errors import ClosedError
 from lookupstore.sst._block import BlockBuilder
-from lookupstore.sst.codec import Compressor
-from lookupstore.sst.format import CODECS, Dialect, pack_handle, pack_trailer
+from lookupstore.sst.codec import CODECS, Compressor
+from lookupstore.sst.format import Dialect, pack_handle, pack_trailer
 from lookupstore.storage.output import Output
 
 # Blocks go from hand to hand in loads of so many bytes: a handover costs as much as a small block.
@@ -213,7 +213,7 @@ class Pipeline:
         handle = pack_handle(self._output.offset, len(stored.payload))
         self._output.write(stored.payload)
         self._output.write(stored.trailer)
-        name = CODECS[stored.codec]
+        name = CODECS[stored.codec].name
         self.codecs[name] = self.codecs.get(name, 0) + 1
         self.plain_bytes += stored.plain_bytes
         self.index.add(stored.last_key, handle)

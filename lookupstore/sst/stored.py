@@ -12,9 +12,8 @@ from typing import Protocol
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.sst._block import Block
 from lookupstore.sst._map import FileMap, maps_open
-from lookupstore.sst.codec import decompress
+from lookupstore.sst.codec import CODECS, decompress
 from lookupstore.sst.format import (
-    CODECS,
     LONGEST_FOOTER,
     TRAILER_SIZE,
     Dialect,
@@ -319,4 +318,4 @@ class StoredFile(descriptors.Holder):
             self.check_whole()
             raise CorruptionError(self.path, handle[0], what, error) from None
         self.check_whole()  # it may have been cut since its checksum was right
-        return CODECS[codec], Block(data, self.path, handle[0], order)
+        return CODECS[codec].name, Block(data, self.path, handle[0], order)

@@ -52,10 +52,10 @@ class Writer:
         path: local file to make.
         dialect: ``native`` or ``paimon`` (the bytes of Java Paimon's sort lookup store).
         block_size: bytes after which a block is finished, before compression.
-        compression: ``none`` lets readers use the blocks where they are; ``zstd`` and ``lz4`` make
-            the file smaller, and its blocks are decompressed into a cache. A block stays plain
-            unless it shrinks by more than 12.5 %.
-        level: of zstd; None is level 1.
+        compression: ``none`` lets readers use the blocks where they are; a codec such as ``zstd``
+            or ``lz4`` makes the file smaller, and its blocks are decompressed into a cache. A block
+            stays plain unless it shrinks by more than 12.5 %.
+        level: of a codec that has levels, as zstd has; None is its usual one, of zstd 1.
         bloom_fpp: rate of false positives of the filter, from 1e-6; 0 for no filter.
         expected_entries: makes the filter for that many keys, as Paimon does with the row count of
             the source; None for as many as are put, which takes 8 bytes per key until `close`.

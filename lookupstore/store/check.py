@@ -13,6 +13,7 @@ from lookupstore.sst import Reader
 from lookupstore.storage.location import Location
 from lookupstore.store.files import BucketFiles, missing_file_error, wrong_hash_error
 from lookupstore.store.manifest import DataFile, Manifest
+from lookupstore.store.statistics import RowStatistics
 from lookupstore.store.version_files import gone_version_error, list_names, name_of, named_files
 
 
@@ -78,14 +79,12 @@ def _check_file(location: Location, manifest: Manifest, file: DataFile, files: B
 
 
 def _check_records(path: str, manifest: Manifest, file: DataFile, reader: Reader) -> None:
-    first: bytes | None = None
-    last = b""
+    statistics = RowStatistics()
     for batch in reader.scan():
         keys = batch.column("key")
         if not len(keys):
             continue
-        first = keys[0].as_py() if first is None else first
-        last = keys[-1].as_py()
+        statistics.add(batch)
         wrong = np.flatnonzero(bucket_of(keys, manifest.buckets) != file.bucket)
         if len(wrong):
             key = keys[int(wrong[0])].as_py().hex()
@@ -94,9 +93,7 @@ def _check_records(path: str, manifest: Manifest, file: DataFile, reader: Reader
             manifest.decode(batch, manifest.row_schema.schema.names)
         except FormatError as error:
             raise CorruptionError(path, 0, "rows of the store's schema", error) from error
-    for name, expected, key_found in [
-        ("min_key", file.min_key, first or b""),
-        ("max_key", file.max_key, last),
-    ]:
-        if expected != key_found.hex():
-            raise CorruptionError(path, 0, f"{name} {expected}", key_found.hex())
+    for name, found in statistics.fields().items():
+        expected = getattr(file, name)
+        if found != expected:
+            raise CorruptionError(path, 0, f"{name} {expected}", found)

@@ -19,9 +19,11 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lookupstore.arrow.types import plain_type
 from lookupstore.errors import FormatError
-from lookupstore.keys._codec import bucket_of, by_bucket
+from lookupstore.keys._codec import KINDS, bucket_of, by_bucket
 from lookupstore.keys.schema import KeySchema
+from lookupstore.keys.types import KEY_TYPES
 
 UTC = dt.timezone.utc
 EDGES = (0, 1, -1, 2, 127, 128, 255, 256, -128, -129, 2**15, 2**16, 2**31 - 1, 2**31, 2**63 - 1)
@@ -805,6 +807,16 @@ def typed(value):
     if value is None:
         return (0,)
     return (1, value.encode() if isinstance(value, str) else value)
+
+
+def test_each_type_is_of_one_class_and_each_class_of_loops_that_c_has():
+    held = {kind: [one for one in KEY_TYPES if one.holds(plain_type(kind))] for kind in TYPES}
+    assert {kind: found for kind, found in held.items() if len(found) != 1} == {}
+    assert {found[0] for found in held.values()} == set(KEY_TYPES)
+    for kind in (pa.null(), pa.list_(pa.int8()), pa.struct([]), pa.month_day_nano_interval()):
+        assert not any(one.holds(kind) for one in KEY_TYPES), kind
+    assert {one.kind for one in KEY_TYPES} == set(KINDS)
+    assert sorted(KINDS.values()) == list(range(len(KINDS)))
 
 
 @settings(max_examples=400, deadline=None, derandomize=True)

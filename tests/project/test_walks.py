@@ -10,6 +10,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 WALKS, GLOSSARY = ((ROOT / "docs" / name).read_text() for name in ("walks.md", "glossary.md"))
+ADDING = (ROOT / "CONTRIBUTING.md").read_text().partition("## Adding something\n")[2]
+ADDING = ADDING.partition("\n## ")[0]
 
 
 def found(name: str) -> object:
@@ -34,7 +36,7 @@ def names_in(text: str) -> list[str]:
     "name",
     sorted(
         {
-            *(one for one in names_in(WALKS) if one.startswith("lookupstore.")),
+            *(one for one in names_in(WALKS + ADDING) if one.startswith("lookupstore.")),
             *names_in(GLOSSARY.partition("\n## ")[2]),
         }
     ),
@@ -52,6 +54,28 @@ def test_each_word_is_explained_once() -> None:
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:csrc|tests)/[\w./]+)`", WALKS))))
 def test_a_file_of_the_walks_is_there(path: str) -> None:
     assert (ROOT / path).is_file()
+
+
+def things_to_add() -> dict[str, list[str]]:
+    """Return the lines of files of each thing that CONTRIBUTING.md says how to add."""
+    parts = re.split(r"^- \*\*([^*]+)\*\*.*\n", ADDING, flags=re.MULTILINE)
+    texts = zip(parts[1::2], parts[2::2], strict=True)
+    return {name: re.split(r"^  - ", text, flags=re.MULTILINE)[1:] for name, text in texts}
+
+
+@pytest.mark.parametrize(
+    "thing", ["codec", "type of key", "index for tagging", "statistic", "verb"]
+)
+def test_each_thing_to_add_is_in_few_files_which_are_there(thing: str) -> None:
+    (lines,) = (lines for name, lines in things_to_add().items() if thing in name)
+    named = [re.findall(r"`([\w./]+(?:/|\.py|\.toml|\.[ch]))`", line) for line in lines]
+    assert 1 <= len(lines) <= 3
+    assert all(named)
+    for first, *others in named:
+        beside = (ROOT / first).parent
+        assert (ROOT / first).exists(), first
+        for other in others:
+            assert (ROOT / other).is_file() or (beside / other).is_file(), other
 
 
 def test_a_name_that_is_not_there_is_seen() -> None:

@@ -16,6 +16,7 @@ from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.sst import Reader, Writer
 from lookupstore.sst._filter import Filter
 from lookupstore.sst.cache import BlockCache
+from lookupstore.sst.codec import COMPRESSIONS
 from lookupstore.sst.format import (
     NATIVE,
     PAIMON,
@@ -28,7 +29,7 @@ from lookupstore.sst.format import (
 Record = tuple[bytes, bytes]
 
 DIALECTS = {"native": NATIVE, "paimon": PAIMON}
-CODECS = ("none", "zstd", "lz4")
+CODECS = COMPRESSIONS
 
 
 def lets_pass(one: Filter, key: bytes) -> bool:

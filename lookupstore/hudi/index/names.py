@@ -1,7 +1,7 @@
 """The indexes that a tag can be asked to use, by their names.
 
-`in-memory`, `simple`, `bloom` and `global-bloom` are there; any other one is a class of somebody's,
-named `package.module.Class`, that does what `lookupstore.hudi.index.interface.KeyIndex` says.
+Those of the table below are there; any other one is a class of somebody's, named
+`package.module.Class`, that does what `lookupstore.hudi.index.interface.KeyIndex` says.
 
 Source: org.apache.hudi.index.HoodieIndex.IndexType, and its option for a class of one's own.
 """
@@ -23,6 +23,8 @@ _KINDS: dict[str, Callable[[], KeyIndex]] = {
     "bloom": BloomIndex,
     "global-bloom": functools.partial(BloomIndex, everywhere=True),
 }
+#: The names of the indexes that are there.
+INDEXES = tuple(_KINDS)
 
 
 def index_of(index: str | KeyIndex) -> KeyIndex:

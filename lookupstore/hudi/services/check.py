@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookupstore.arrow.types import family_of, plain_type, unwrap
+from lookupstore.arrow.types import is_text, plain_type, unwrap
 from lookupstore.errors import LookupStoreError
 from lookupstore.hudi.file_group.bloom import BloomFilter
 from lookupstore.hudi.file_group.groups import FileGroup, FileSlice, parse_base_file
@@ -293,7 +293,7 @@ class _Check:
                 return
             for name in META_COLUMNS:
                 kind = known.source.schema.field(name).type
-                if family_of(plain_type(kind)) != "string":
+                if not is_text(plain_type(kind)):
                     self._add("file", file.path, f"has a column {name} of type {kind}, not string")
                     return
             seen = _Rows(file, known, bloom)

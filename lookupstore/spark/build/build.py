@@ -92,9 +92,10 @@ def build_store(
             and in a file that of its rows; for a DataFrame it is Spark's: by partition, then as
             they come, which is the order written only if nothing has shuffled them.
         nullable_keys: key columns that may hold nulls, which sort first.
-        compression: `"none"` lets lookups use the blocks in place; `"zstd"` and `"lz4"` make
-            smaller files, of which hosts make plain copies for their lookups. None is `"none"` in a
-            local folder, where lookups use the files in place, and `"zstd"` elsewhere.
+        compression: `"none"` lets lookups use the blocks in place; a codec such as `"zstd"` or
+            `"lz4"` makes smaller files, of which hosts make plain copies for their lookups. None is
+            `"none"` in a local folder, where lookups use the files in place, and `"zstd"`
+            elsewhere.
         level: level of the compression; None is its default.
         block_size: size of a block of a data file before compression, in bytes.
         bloom_fpp: false positive rate of the filter of a data file; 0 writes no filter.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -33,21 +33,10 @@ Batches: TypeAlias = Iterator[pa.RecordBatch]
 #: What a task holds of rows, in bytes, before it spills.
 TASK_MEMORY = 256 << 20
 
-ENTRY = (
-    "name string, bucket int, num_records long, bytes long, xxh64 string, min_key string, "
-    "max_key string"
-)
-_ENTRY_TYPES = pa.schema(
-    [
-        ("name", pa.string()),
-        ("bucket", pa.int32()),
-        ("num_records", pa.int64()),
-        ("bytes", pa.int64()),
-        ("xxh64", pa.string()),
-        ("min_key", pa.string()),
-        ("max_key", pa.string()),
-    ]
-)
+# What tasks tell the driver of a file, in Spark's types and in Arrow's.
+_TYPES = {"str": ("string", pa.string()), "int": ("long", pa.int64())}
+ENTRY = ", ".join(f"{one.name} {_TYPES[str(one.type)][0]}" for one in fields(DataFile))
+_ENTRY_TYPES = pa.schema([(one.name, _TYPES[str(one.type)][1]) for one in fields(DataFile)])
 # Where a row was in the source: the file by its place in the list of files, where its split begins
 # in the file, and the row in the order in which Spark reads. Only the last for a DataFrame.
 _ORDER = ("file", "split", "row")

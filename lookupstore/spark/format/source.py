@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import datasource
 from pyspark.sql.types import StructField, StructType
 
-from lookupstore.arrow.types import family_of, plain_type
+from lookupstore.arrow.types import is_bytes, is_text, plain_type
 from lookupstore.errors import StaleStoreError
 from lookupstore.keys._codec import bucket_of
 from lookupstore.keys.schema import KeySchema
@@ -266,9 +266,9 @@ def _key_values(keys: KeySchema, option: str, text: str) -> tuple[Any, ...]:
 def _typed(field: pa.Field, option: str, value: Any) -> Any:
     """Return a value of JSON for a key field; what JSON has no type for comes as text."""
     plain = plain_type(field.type)
-    if not isinstance(value, str) or family_of(plain) == "string":
+    if not isinstance(value, str) or is_text(plain):
         return value
-    if family_of(plain) == "binary":
+    if is_bytes(plain):
         return value.encode()
     try:
         return pa.scalar(value).cast(plain)

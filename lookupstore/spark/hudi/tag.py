@@ -43,7 +43,7 @@ def tag_location(df: DataFrame, table: Table, *, index: str = "bloom") -> DataFr
     Args:
         df: rows with the columns of key and partition, or the meta columns of these.
         table: a table, or the path or URI of one, which the driver and all executors see.
-        index: name of an index: `bloom`, `global-bloom`, `simple`, `in-memory`, or of a class
+        index: one of `lookupstore.hudi.index.names.INDEXES`, or the name of a class
             `package.module.Class` that executors can import.
 
     Returns:

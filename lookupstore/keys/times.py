@@ -1,0 +1,207 @@
+"""Keys that are dates, times, timestamps and durations: whole numbers of days or ticks."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import pyarrow as pa
+
+from lookupstore.keys.fields import KeyField
+from lookupstore.keys.numbers import WholeField, whole
+
+_EPOCH = datetime.datetime(1970, 1, 1)
+_EPOCH_UTC = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+_EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
+_TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_FRACTION = {"s": "", "ms": ".089", "us": ".089101", "ns": ".089101112"}
+_DAY = 86_400
+
+
+class TickField(WholeField):
+    """A key field of whole numbers of seconds, milliseconds, microseconds or nanoseconds."""
+
+    def __init__(self, field: pa.Field, nullable: bool) -> None:
+        super().__init__(field, nullable)
+        self._ticks = _TICKS[self.plain.unit]
+
+    @staticmethod
+    @abstractmethod
+    def nanoseconds(value: Any) -> int | None:
+        """Return the nanoseconds that a Python (or pandas) value stands for; None: another kind."""
+
+    def units(self, value: Any) -> int | float | Fraction:
+        """Return the number of ticks of the unit."""
+        if value != value:  # the NaT of NumPy and pandas
+            return math.nan
+        nanoseconds = self.nanoseconds(value)
+        if nanoseconds is not None:
+            ticks, rest = divmod(nanoseconds * self._ticks, 10**9)
+            return ticks if rest == 0 else Fraction(nanoseconds * self._ticks, 10**9)
+        scalar = self.scalar(value)
+        if not scalar.is_valid:
+            return math.nan
+        if not self.holds(scalar.type):
+            raise self.wrong_kind_error(value)
+        return whole(Fraction(scalar.value * self._ticks, _TICKS[scalar.type.unit]))
+
+
+class TimeField(TickField):
+    """A key field of times of day."""
+
+    plural = "times"
+    wanted = "a datetime.time without a time zone"
+    holds = staticmethod(pa.types.is_time)
+
+    @staticmethod
+    def nanoseconds(value: Any) -> int | None:
+        """Return the nanoseconds since midnight."""
+        if not isinstance(value, datetime.time) or value.tzinfo is not None:
+            return None
+        seconds = (value.hour * 60 + value.minute) * 60 + value.second
+        return seconds * 10**9 + value.microsecond * 1000
+
+    @property
+    def form(self) -> str:
+        """Return how a value is written as text."""
+        return f"HH:MM:SS, such as 05:06:07{_FRACTION[self.plain.unit]}"
+
+    def read(self, texts: Sequence[str | None]) -> pa.Array:
+        """Return the values of texts; Arrow reads a timestamp of any unit, but not a time."""
+        days = [None if one is None else f"1970-01-01T{one}" for one in texts]
+        return pa.array(days, pa.string()).cast(pa.timestamp(self.plain.unit)).cast(self.plain)
+
+
+class TimestampField(TickField):
+    """A key field of timestamps without a time zone."""
+
+    plural = "timestamps"
+    wanted = "a datetime.datetime without a time zone"
+
+    @staticmethod
+    def holds(kind: pa.DataType) -> bool:
+        """Return whether a type is of timestamps without a time zone."""
+        return bool(pa.types.is_timestamp(kind)) and kind.tz is None
+
+    @staticmethod
+    def nanoseconds(value: Any) -> int | None:
+        """Return the nanoseconds since 1970."""
+        if not isinstance(value, datetime.datetime) or value.tzinfo is not None:
+            return None
+        return _span_nanoseconds(value - _EPOCH)
+
+    @property
+    def form(self) -> str:
+        """Return how a value is written as text."""
+        return f"one without a time zone, such as {_written_moment(self.plain.unit)}"
+
+
+class ZonedTimestampField(TickField):
+    """A key field of timestamps with a time zone, which is not part of the key."""
+
+    plural = "timestamps"
+    wanted = "a datetime.datetime with a time zone"
+
+    @staticmethod
+    def holds(kind: pa.DataType) -> bool:
+        """Return whether a type is of timestamps with a time zone."""
+        return bool(pa.types.is_timestamp(kind)) and kind.tz is not None
+
+    @staticmethod
+    def nanoseconds(value: Any) -> int | None:
+        """Return the nanoseconds since 1970 in UTC."""
+        if not isinstance(value, datetime.datetime) or value.tzinfo is None:
+            return None
+        return _span_nanoseconds(value - _EPOCH_UTC)
+
+    @property
+    def form(self) -> str:
+        """Return how a value is written as text."""
+        moment = _written_moment(self.plain.unit)
+        return f"one with a time zone, such as {moment}Z or {moment}+01:00"
+
+
+class DurationField(TickField):
+    """A key field of durations."""
+
+    plural = "durations"
+    wanted = "a datetime.timedelta"
+    holds = staticmethod(pa.types.is_duration)
+
+    @staticmethod
+    def nanoseconds(value: Any) -> int | None:
+        """Return the nanoseconds."""
+        return _span_nanoseconds(value) if isinstance(value, datetime.timedelta) else None
+
+    @property
+    def form(self) -> str:
+        """Return how a value is written as text."""
+        return f"a whole number of {self.plain.unit}"
+
+    def read(self, texts: Sequence[str | None]) -> pa.Array:
+        """Return the values of texts, which are whole numbers."""
+        return pa.array(texts, pa.string()).cast(pa.int64()).cast(self.plain)
+
+
+class DateField(WholeField):
+    """A key field of dates, as days or as milliseconds."""
+
+    plural = "dates"
+    wanted = "a datetime.date"
+    holds = staticmethod(pa.types.is_date)
+    form = "YYYY-MM-DD, such as 2013-01-31"
+
+    def __init__(self, field: pa.Field, nullable: bool) -> None:
+        super().__init__(field, nullable)
+        self._per_day = _units_per_day(self.plain)
+
+    def units(self, value: Any) -> int | float | Fraction:
+        """Return the number of days or milliseconds since 1970."""
+        per_day = self._per_day
+        if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
+            return (value.toordinal() - _EPOCH_DAY) * per_day
+        if value != value:  # the NaT of NumPy and pandas
+            return math.nan
+        nanoseconds = TimestampField.nanoseconds(value)
+        if nanoseconds is not None:
+            # A day and a part of it: midnight is the day itself.
+            return whole(Fraction(nanoseconds * per_day, _DAY * 10**9))
+        scalar = self.scalar(value)
+        if not scalar.is_valid:
+            return math.nan
+        if TimestampField.holds(scalar.type):
+            return whole(Fraction(scalar.value * per_day, _TICKS[scalar.type.unit] * _DAY))
+        if not self.holds(scalar.type):
+            raise self.wrong_kind_error(value)
+        return whole(Fraction(scalar.value * per_day, _units_per_day(scalar.type)))
+
+    def accepts(self, kind: pa.DataType) -> bool:
+        """Return whether a type is of dates, or what pandas and NumPy have for them: midnights."""
+        return self.holds(kind) or TimestampField.holds(kind)
+
+
+#: The types of key of this module, in the order in which an error lists them.
+TIMES: tuple[type[KeyField], ...] = (
+    DateField,
+    TimeField,
+    TimestampField,
+    ZonedTimestampField,
+    DurationField,
+)
+
+
+def _units_per_day(kind: pa.DataType) -> int:
+    return 1 if pa.types.is_date32(kind) else _DAY * 1000
+
+
+def _written_moment(unit: str) -> str:
+    return f"2013-01-31T05:06:07{_FRACTION[unit]}"
+
+
+def _span_nanoseconds(span: datetime.timedelta) -> int:
+    micros = (span.days * _DAY + span.seconds) * 10**6 + span.microseconds
+    return micros * 1000 + int(getattr(span, "nanoseconds", 0))  # pandas.Timedelta has those

@@ -1,6 +1,7 @@
 """Building a store of rows in one process.
 
-`in_process` checks what was asked (`plan_build`), sorts keys and rows by bucket within a memory
-budget, writes a sorted file for each bucket, and publishes them as a version. `lookupstore.build`
-is its door; Spark takes the same steps apart.
+`plan` checks what was asked against the schema of the source and turns columns into bytes,
+`data_files` writes the sorted file of a bucket, and `in_process` sorts by bucket within a memory
+budget and publishes the files as a version. `lookupstore.build` is its door; Spark takes the same
+steps apart.
 """

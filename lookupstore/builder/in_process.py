@@ -1,9 +1,8 @@
 """Build a store from columnar data, in one process and a bounded amount of memory.
 
-The steps are separate, because a cluster takes them apart: `plan_build` checks what was asked
-against a schema, `BuildPlan.encode` turns columns into bytes, `write_bucket` streams the sorted
-bytes of one bucket into one data file, and `lookupstore.store.new_version` makes the files a
-version of a store.
+A cluster takes the same steps: `plan_build` checks what was asked against a schema,
+`BuildPlan.encode` turns columns into bytes, `write_bucket` streams the sorted bytes of one bucket
+into one data file, and `lookupstore.store.new_version` makes the files a version of a store.
 """
 
 from __future__ import annotations
@@ -11,320 +10,37 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from lookupstore.builder.data_files import (
+    FileOptions,
+    check_file_options,
+    file_options,
+    files_to_keep,
+    new_manifest,
+    write_bucket,
+)
+from lookupstore.builder.plan import BuildPlan, OnDuplicate, plan_build
 from lookupstore.keys._codec import bucket_of
-from lookupstore.keys.schema import KeySchema
 from lookupstore.progress import progress_bars
 from lookupstore.quantities import Duration, Size, bytes_of
-from lookupstore.rows.schema import RowSchema
-from lookupstore.sorting.runs import KEEP_RULES, MIN_MEMORY, Keep, RepeatedKeyError, RunSorter
+from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, RunSorter
 from lookupstore.source.source import Source, open_source
-from lookupstore.sst import Writer
 from lookupstore.storage.home import expanded
-from lookupstore.storage.local import file_hash
 from lookupstore.storage.location import Location
 from lookupstore.store.expiry import HOUR
-from lookupstore.store.manifest import DATA_FOLDER, MAX_BUCKETS, WRITER, DataFile, Manifest
+from lookupstore.store.manifest import MAX_BUCKETS, WRITER, DataFile, Manifest
 from lookupstore.store.new_version import NewVersion, is_whole, settle
-from lookupstore.store.statistics import RowStatistics
 from lookupstore.store.store import LookupStore
 from lookupstore.store.version_files import located
-
-OnDuplicate = Literal["error", "first", "last"] | tuple[Literal["max"], str]
-
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class FileOptions:
-    """How the data files of a store are written; see `lookupstore.sst.Writer`."""
-
-    compression: str = "none"
-    level: int | None = None
-    block_size: int = 65536
-    bloom_fpp: float = 0.05
-
-
-def file_options(
-    location: Location,
-    compression: str | None = None,
-    level: int | None = None,
-    block_size: int = FileOptions.block_size,
-    bloom_fpp: float = FileOptions.bloom_fpp,
-) -> FileOptions:
-    """Return how the data files of a store are written, wherever it is built from.
-
-    Args:
-        location: of the store; without `compression` files are plain where they are looked up in
-            place, a local folder, and zstd where they travel.
-        compression: one of `lookupstore.sst.codec.COMPRESSIONS`; None chooses by the location.
-        level: level of the compression; None is its default.
-        block_size: size of a block before compression, in bytes.
-        bloom_fpp: false positive rate of the filter; 0 writes none.
-
-    >>> file_options(Location("users")).compression
-    'none'
-    """
-    if compression is None:
-        compression = location.default_compression
-    return FileOptions(compression, level, block_size, bloom_fpp)
-
-
-@dataclass(frozen=True)
-class BuildPlan:
-    """What a build does with every batch; made by `plan_build`.
-
-    Attributes:
-        key_schema: the key columns.
-        row_schema: the value columns.
-        keep: what happens to repeated keys.
-        rank_schema: under the rule `max` the column that decides, as a nullable key; else None.
-    """
-
-    key_schema: KeySchema
-    row_schema: RowSchema
-    keep: Keep
-    rank_schema: KeySchema | None
-
-    @property
-    def columns(self) -> list[str]:
-        """Return the names of the source columns that the build reads, each once."""
-        rank = () if self.rank_schema is None else self.rank_schema.names
-        return list(dict.fromkeys([*self.key_schema.names, *self.row_schema.schema.names, *rank]))
-
-    @property
-    def on_duplicate(self) -> str | list[str]:
-        """Return the rule for repeated keys as a plain JSON value."""
-        return self.keep if self.rank_schema is None else [self.keep, *self.rank_schema.names]
-
-    def encode(self, batch: pa.RecordBatch, first_row: int | None = 0) -> pa.RecordBatch:
-        """Turn a batch of source columns into bytes: `key`, `rank` under the rule `max`, `value`.
-
-        Raises:
-            ValueError: a key column that is not in `nullable_keys` holds a null; the error counts
-                rows from `first_row`; with None it counts none.
-        """
-        for name in self.key_schema.names:
-            column = batch.column(name)
-            if column.null_count and name not in self.key_schema.nullable:
-                row = pc.index(column.is_null(), True).as_py()
-                where = "a row" if first_row is None else f"row {first_row + row}"
-                raise ValueError(
-                    f"key column {name!r} is null in {where} of the source; pass "
-                    f"nullable_keys=[{name!r}] to store null keys, or filter those rows out"
-                )
-        columns = {"key": self.key_schema.encode(batch.select(self.key_schema.names))}
-        if self.rank_schema is not None:
-            columns["rank"] = self.rank_schema.encode(batch.select(self.rank_schema.names))
-        columns["value"] = self.row_schema.pack(batch.select(self.row_schema.schema.names))
-        return pa.RecordBatch.from_pydict(columns)
-
-    def repeated_error(
-        self, key: bytes, rules: str = "'first', 'last' or ('max', column)"
-    ) -> ValueError:
-        """Return the error for a key that comes more than once, with the key as its columns.
-
-        Args:
-            key: its bytes.
-            rules: what `on_duplicate` may be where it is given.
-        """
-        values = self.key_schema.decode(pa.array([key], pa.large_binary())).to_pylist()[0]
-        shown = ", ".join(f"{name}={value!r}" for name, value in values.items())
-        return ValueError(
-            f"the key {shown} occurs more than once in the source; pass on_duplicate={rules} to "
-            "choose the row to keep"
-        )
-
-
-def plan_build(
-    schema: pa.Schema,
-    *,
-    key: str | Sequence[str],
-    columns: Sequence[str] | None = None,
-    on_duplicate: OnDuplicate = "error",
-    nullable_keys: str | Sequence[str] = (),
-) -> BuildPlan:
-    """Check what a build was asked against the schema of its source.
-
-    The arguments are those of `build`.
-
-    Raises:
-        KeyError: a column that the source does not have.
-        ValueError: no key columns, a column named twice, or an unknown rule.
-        TypeError: a key column whose type cannot be ordered, or an argument of a wrong type.
-
-    >>> plan = plan_build(pa.schema({"id": "int64", "name": "string"}), key="id")
-    >>> plan.row_schema.schema.names
-    ['name']
-    """
-    keys = _names("key", key)
-    if not keys:
-        raise ValueError("key is empty; name at least one column of the source")
-    for name in keys:
-        _check_column(schema, name, "key")
-    if columns is None:
-        values = [name for name in schema.names if name not in keys]
-    else:
-        values = [name for name in _names("columns", columns) if name not in keys]
-    for name in values:
-        _check_column(schema, name, "columns")
-    nullable = _names("nullable_keys", nullable_keys)
-    for name in nullable:
-        if name not in keys:
-            raise KeyError(f"nullable_keys: {name!r} is not a key column; the key is {keys}")
-    keep, rank = _keep_rule(on_duplicate)
-    rank_schema = None
-    if rank is not None:
-        _check_column(schema, rank, "on_duplicate")
-        rank_schema = KeySchema(_fields(schema, [rank], nullable=[rank]), nullable=[rank])
-    return BuildPlan(
-        KeySchema(_fields(schema, keys, nullable=nullable), nullable=nullable),
-        RowSchema(_fields(schema, values, nullable=None)),
-        keep,
-        rank_schema,
-    )
-
-
-def write_bucket(
-    folder: str,
-    name: str,
-    bucket: int,
-    batches: Iterable[pa.RecordBatch],
-    *,
-    plan: BuildPlan,
-    options: FileOptions,
-    rows_at_most: int | None = None,
-    advance: Callable[[int], object] | None = None,
-    threads: int = 1,
-) -> DataFile | None:
-    """Stream the sorted rows of one bucket into a data file and describe it for the manifest.
-
-    The bytes follow from rows, schemas and options alone, so that equal buckets are equal files:
-    what the store is built from, and when, is in the manifest.
-
-    Args:
-        folder: local folder; its data folder exists.
-        name: file name without extension; it has to be new.
-        bucket: number of the bucket.
-        batches: `key` and `value` columns, keys strictly ascending over all batches.
-        plan: gives the schemas that the file records.
-        options: how the file is written.
-        rows_at_most: makes the filter for that many; without it, it takes memory by the row.
-        advance: told the number of rows after each batch.
-        threads: how many compress and write, the caller's among them.
-
-    Returns:
-        The manifest's entry, or None if there are no rows: an empty bucket has no file.
-
-    Raises:
-        FileExistsError: the file is there already.
-        ValueError: keys out of order.
-    """
-    rows = (batch for batch in batches if batch.num_rows)
-    batch = next(rows, None)
-    if batch is None:
-        return None
-    relative = f"{DATA_FOLDER}/{name}.sst"
-    path = os.path.join(folder, DATA_FOLDER, f"{name}.sst")
-    statistics = RowStatistics()
-    with Writer(
-        path,
-        key_schema=plan.key_schema.schema,
-        value_schema=plan.row_schema.schema,
-        expected_entries=rows_at_most,
-        threads=threads,
-        **asdict(options),
-    ) as writer:
-        while batch is not None:
-            writer.put_many(batch.column("key"), batch.column("value"))
-            statistics.add(batch)
-            if advance is not None:
-                advance(batch.num_rows)
-            batch = next(rows, None)
-    return DataFile(
-        name=relative,
-        bucket=bucket,
-        bytes=os.path.getsize(path),
-        xxh64=file_hash(path),
-        **statistics.fields(),
-    )
-
-
-def new_manifest(
-    plan: BuildPlan,
-    files: Iterable[DataFile | None],
-    *,
-    store_id: str,
-    buckets: int,
-    options: FileOptions,
-    source: str,
-    source_fingerprint: str | None = None,
-) -> Manifest:
-    """Return the manifest of data files, in any order; None stands for an empty bucket.
-
-    Version and time are those of its publication, which comes later. Files that do not begin with
-    `store_id` are those of an older version.
-    """
-    present = tuple(sorted((file for file in files if file is not None), key=lambda f: f.bucket))
-    return Manifest(
-        version=0,
-        id=store_id,
-        created="",
-        writer=WRITER,
-        key_schema=plan.key_schema,
-        row_schema=plan.row_schema,
-        buckets=buckets,
-        num_rows=sum(file.num_records for file in present),
-        source=source,
-        source_fingerprint=source_fingerprint,
-        options=_recorded(plan, options),
-        rewritten_buckets=sum(
-            file.name.startswith(f"{DATA_FOLDER}/{store_id}-") for file in present
-        ),
-        files=present,
-    )
-
-
-def files_to_keep(
-    current: Manifest | None, plan: BuildPlan, options: FileOptions, buckets: int
-) -> Mapping[int, DataFile]:
-    """Return by bucket the files of the current version that a new one may go on using.
-
-    Those are all, or none if the versions differ in more than rows.
-    """
-    if (
-        current is None
-        or current.key_schema != plan.key_schema
-        or current.row_schema != plan.row_schema
-        or current.buckets != buckets
-        or current.options != _recorded(plan, options)
-    ):
-        return {}
-    return {file.bucket: file for file in current.files}
-
-
-def _recorded(plan: BuildPlan, options: FileOptions) -> dict[str, Any]:
-    return {"on_duplicate": plan.on_duplicate, **asdict(options)}
-
-
-def check_file_options(folder: str, store_id: str, options: FileOptions, threads: int) -> None:
-    """Check options with a file that is not kept, before hours of reading.
-
-    Raises:
-        ValueError: an option out of range, or a codec that there is not.
-    """
-    path = os.path.join(folder, DATA_FOLDER, f"{store_id}-options.sst")
-    Writer(path, threads=threads, **asdict(options)).abort()
 
 
 def build(
@@ -594,44 +310,3 @@ def _read_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         while (batch := coming.result()) is not None:
             coming = reader.submit(next, batches, None)
             yield batch
-
-
-def _names(argument: str, names: str | Sequence[str]) -> list[str]:
-    listed = [names] if isinstance(names, str) else list(names)
-    for name in listed:
-        if not isinstance(name, str):
-            raise TypeError(f"{argument} contains {name!r}; give column names")
-        if listed.count(name) > 1:
-            raise ValueError(f"{argument} names the column {name!r} twice")
-    return listed
-
-
-def _check_column(schema: pa.Schema, name: str, argument: str) -> None:
-    count = schema.names.count(name)
-    if count == 0:
-        raise KeyError(f"{argument}: the source has no column {name!r}; it has {schema.names}")
-    if count > 1:
-        raise ValueError(f"{argument}: the source has {count} columns named {name!r}; rename them")
-
-
-def _keep_rule(on_duplicate: object) -> tuple[Keep, str | None]:
-    if isinstance(on_duplicate, (tuple, list)) and len(on_duplicate) == 2:
-        rule, column = on_duplicate
-        if rule == "max" and isinstance(column, str):
-            return "max", column
-    for keep in KEEP_RULES:
-        if on_duplicate == keep and keep != "max":
-            return keep, None
-    raise ValueError(
-        f"on_duplicate is {on_duplicate!r}; give 'error', 'first', 'last' or ('max', column)"
-    )
-
-
-def _fields(
-    schema: pa.Schema, names: Sequence[str], *, nullable: Sequence[str] | None
-) -> pa.Schema:
-    """Return the named fields without the metadata of the file that they came from."""
-    fields = [schema.field(name).remove_metadata() for name in names]
-    if nullable is not None:
-        fields = [field.with_nullable(field.name in nullable) for field in fields]
-    return pa.schema(fields)

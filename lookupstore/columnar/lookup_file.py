@@ -21,7 +21,7 @@ import xxhash
 
 from lookupstore._version import __version__
 from lookupstore.arrow.types import schema_to_json
-from lookupstore.builder.in_process import BuildPlan, OnDuplicate, plan_build
+from lookupstore.builder.plan import BuildPlan, OnDuplicate, plan_build
 from lookupstore.columnar.source_file import SourceFile
 from lookupstore.errors import CorruptionError
 from lookupstore.hostcache.lookup_files import Room

@@ -27,7 +27,8 @@ from hypothesis import strategies as st
 from pyarrow import orc
 from support.remote import Remote
 
-from lookupstore.builder.in_process import build, plan_build
+from lookupstore.builder.in_process import build
+from lookupstore.builder.plan import plan_build
 from lookupstore.errors import CommitUnknownError, FormatError
 from lookupstore.keys.schema import KeySchema
 from lookupstore.source.source import open_source

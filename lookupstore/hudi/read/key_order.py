@@ -13,7 +13,7 @@ import pyarrow as pa
 import xxhash
 
 from lookupstore._version import __version__
-from lookupstore.builder.in_process import BuildPlan, plan_build
+from lookupstore.builder.plan import BuildPlan, plan_build
 from lookupstore.columnar.lookup_file import write_sorted
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hostcache.cache import Residency

@@ -20,15 +20,8 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from lookupstore.builder.in_process import (
-    BuildPlan,
-    FileOptions,
-    OnDuplicate,
-    file_options,
-    files_to_keep,
-    new_manifest,
-    plan_build,
-)
+from lookupstore.builder.data_files import FileOptions, file_options, files_to_keep, new_manifest
+from lookupstore.builder.plan import BuildPlan, OnDuplicate, plan_build
 from lookupstore.quantities import Duration, Size, bytes_of
 from lookupstore.source.search import FORMATS, FoundTable, find_source
 from lookupstore.source.source import open_source

@@ -17,7 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookupstore.builder.in_process import BuildPlan, FileOptions, spill_folder, write_bucket
+from lookupstore.builder.data_files import FileOptions, write_bucket
+from lookupstore.builder.in_process import spill_folder
+from lookupstore.builder.plan import BuildPlan
 from lookupstore.keys._codec import bucket_of
 from lookupstore.keys.schema import KeySchema
 from lookupstore.sorting._sort import Gather

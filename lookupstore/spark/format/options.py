@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lookupstore.builder.in_process import FileOptions, OnDuplicate, file_options
+from lookupstore.builder.data_files import FileOptions, file_options
+from lookupstore.builder.plan import OnDuplicate
 from lookupstore.quantities import bytes_of, seconds_of
 from lookupstore.spark.options import given_names, given_number
 from lookupstore.storage.location import Location

@@ -23,12 +23,9 @@ import pyarrow as pa
 from pyspark.sql import datasource
 from pyspark.sql.types import StructType
 
-from lookupstore.builder.in_process import (
-    check_file_options,
-    plan_build,
-    spill_folder,
-    write_bucket,
-)
+from lookupstore.builder.data_files import check_file_options, write_bucket
+from lookupstore.builder.in_process import spill_folder
+from lookupstore.builder.plan import plan_build
 from lookupstore.keys._codec import bucket_of
 from lookupstore.sorting.runs import RepeatedKeyError, RunSorter, merge
 from lookupstore.spark.build.build import DATAFRAME, check_seen, publish_files, task_of

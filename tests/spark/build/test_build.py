@@ -24,7 +24,8 @@ from pyspark.sql import types as sql_types
 
 import lookupstore
 from lookupstore import CorruptionError
-from lookupstore.builder.in_process import FileOptions, plan_build
+from lookupstore.builder.data_files import FileOptions
+from lookupstore.builder.plan import plan_build
 from lookupstore.spark import build_store
 from lookupstore.spark.build import build as spark_build
 from lookupstore.spark.build.packs import unpack

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lookupstore.builder.in_process import FileOptions, plan_build
+from lookupstore.builder.data_files import FileOptions
+from lookupstore.builder.plan import plan_build
 from lookupstore.spark.build import build
 from lookupstore.spark.build import task as build_task
 from lookupstore.spark.build.packs import PACK_BYTES, pack, unpack

@@ -1,0 +1,172 @@
+"""What a build does with every row: checked against the schema of its source, and pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookupstore.keys.schema import KeySchema
+from lookupstore.rows.schema import RowSchema
+from lookupstore.sorting.runs import KEEP_RULES, Keep
+
+OnDuplicate = Literal["error", "first", "last"] | tuple[Literal["max"], str]
+
+
+@dataclass(frozen=True)
+class BuildPlan:
+    """What a build does with every batch; made by `plan_build`.
+
+    Attributes:
+        key_schema: the key columns.
+        row_schema: the value columns.
+        keep: what happens to repeated keys.
+        rank_schema: under the rule `max` the column that decides, as a nullable key; else None.
+    """
+
+    key_schema: KeySchema
+    row_schema: RowSchema
+    keep: Keep
+    rank_schema: KeySchema | None
+
+    @property
+    def columns(self) -> list[str]:
+        """Return the names of the source columns that the build reads, each once."""
+        rank = () if self.rank_schema is None else self.rank_schema.names
+        return list(dict.fromkeys([*self.key_schema.names, *self.row_schema.schema.names, *rank]))
+
+    @property
+    def on_duplicate(self) -> str | list[str]:
+        """Return the rule for repeated keys as a plain JSON value."""
+        return self.keep if self.rank_schema is None else [self.keep, *self.rank_schema.names]
+
+    def encode(self, batch: pa.RecordBatch, first_row: int | None = 0) -> pa.RecordBatch:
+        """Turn a batch of source columns into bytes: `key`, `rank` under the rule `max`, `value`.
+
+        Raises:
+            ValueError: a key column that is not in `nullable_keys` holds a null; the error counts
+                rows from `first_row`; with None it counts none.
+        """
+        for name in self.key_schema.names:
+            column = batch.column(name)
+            if column.null_count and name not in self.key_schema.nullable:
+                row = pc.index(column.is_null(), True).as_py()
+                where = "a row" if first_row is None else f"row {first_row + row}"
+                raise ValueError(
+                    f"key column {name!r} is null in {where} of the source; pass "
+                    f"nullable_keys=[{name!r}] to store null keys, or filter those rows out"
+                )
+        columns = {"key": self.key_schema.encode(batch.select(self.key_schema.names))}
+        if self.rank_schema is not None:
+            columns["rank"] = self.rank_schema.encode(batch.select(self.rank_schema.names))
+        columns["value"] = self.row_schema.pack(batch.select(self.row_schema.schema.names))
+        return pa.RecordBatch.from_pydict(columns)
+
+    def repeated_error(
+        self, key: bytes, rules: str = "'first', 'last' or ('max', column)"
+    ) -> ValueError:
+        """Return the error for a key that comes more than once, with the key as its columns.
+
+        Args:
+            key: its bytes.
+            rules: what `on_duplicate` may be where it is given.
+        """
+        values = self.key_schema.decode(pa.array([key], pa.large_binary())).to_pylist()[0]
+        shown = ", ".join(f"{name}={value!r}" for name, value in values.items())
+        return ValueError(
+            f"the key {shown} occurs more than once in the source; pass on_duplicate={rules} to "
+            "choose the row to keep"
+        )
+
+
+def plan_build(
+    schema: pa.Schema,
+    *,
+    key: str | Sequence[str],
+    columns: Sequence[str] | None = None,
+    on_duplicate: OnDuplicate = "error",
+    nullable_keys: str | Sequence[str] = (),
+) -> BuildPlan:
+    """Check what a build was asked against the schema of its source.
+
+    The arguments are those of `build`.
+
+    Raises:
+        KeyError: a column that the source does not have.
+        ValueError: no key columns, a column named twice, or an unknown rule.
+        TypeError: a key column whose type cannot be ordered, or an argument of a wrong type.
+
+    >>> plan = plan_build(pa.schema({"id": "int64", "name": "string"}), key="id")
+    >>> plan.row_schema.schema.names
+    ['name']
+    """
+    keys = _names("key", key)
+    if not keys:
+        raise ValueError("key is empty; name at least one column of the source")
+    for name in keys:
+        _check_column(schema, name, "key")
+    if columns is None:
+        values = [name for name in schema.names if name not in keys]
+    else:
+        values = [name for name in _names("columns", columns) if name not in keys]
+    for name in values:
+        _check_column(schema, name, "columns")
+    nullable = _names("nullable_keys", nullable_keys)
+    for name in nullable:
+        if name not in keys:
+            raise KeyError(f"nullable_keys: {name!r} is not a key column; the key is {keys}")
+    keep, rank = _keep_rule(on_duplicate)
+    rank_schema = None
+    if rank is not None:
+        _check_column(schema, rank, "on_duplicate")
+        rank_schema = KeySchema(_fields(schema, [rank], nullable=[rank]), nullable=[rank])
+    return BuildPlan(
+        KeySchema(_fields(schema, keys, nullable=nullable), nullable=nullable),
+        RowSchema(_fields(schema, values, nullable=None)),
+        keep,
+        rank_schema,
+    )
+
+
+def _names(argument: str, names: str | Sequence[str]) -> list[str]:
+    listed = [names] if isinstance(names, str) else list(names)
+    for name in listed:
+        if not isinstance(name, str):
+            raise TypeError(f"{argument} contains {name!r}; give column names")
+        if listed.count(name) > 1:
+            raise ValueError(f"{argument} names the column {name!r} twice")
+    return listed
+
+
+def _check_column(schema: pa.Schema, name: str, argument: str) -> None:
+    count = schema.names.count(name)
+    if count == 0:
+        raise KeyError(f"{argument}: the source has no column {name!r}; it has {schema.names}")
+    if count > 1:
+        raise ValueError(f"{argument}: the source has {count} columns named {name!r}; rename them")
+
+
+def _keep_rule(on_duplicate: object) -> tuple[Keep, str | None]:
+    if isinstance(on_duplicate, (tuple, list)) and len(on_duplicate) == 2:
+        rule, column = on_duplicate
+        if rule == "max" and isinstance(column, str):
+            return "max", column
+    for keep in KEEP_RULES:
+        if on_duplicate == keep and keep != "max":
+            return keep, None
+    raise ValueError(
+        f"on_duplicate is {on_duplicate!r}; give 'error', 'first', 'last' or ('max', column)"
+    )
+
+
+def _fields(
+    schema: pa.Schema, names: Sequence[str], *, nullable: Sequence[str] | None
+) -> pa.Schema:
+    """Return the named fields without the metadata of the file that they came from."""
+    fields = [schema.field(name).remove_metadata() for name in names]
+    if nullable is not None:
+        fields = [field.with_nullable(field.name in nullable) for field in fields]
+    return pa.schema(fields)

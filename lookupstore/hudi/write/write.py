@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,13 +28,9 @@ from lookupstore.hudi.index.tagging import tag
 from lookupstore.hudi.keys.dedupe import rows_to_keep
 from lookupstore.hudi.keys.incoming import Incoming, IncomingRows, read_keys
 from lookupstore.hudi.keys.table_schema import TableSchema
-from lookupstore.hudi.locking.lock import table_lock
-from lookupstore.hudi.options import TableOptions, drop_metadata_table, read_options
-from lookupstore.hudi.services.rollback import roll_back_pending
-from lookupstore.hudi.services.unfinished import delete_unfinished
 from lookupstore.hudi.timeline.commit import CommitMetadata, WriteStat
 from lookupstore.hudi.timeline.names import GroupId
-from lookupstore.hudi.timeline.timeline import Instant, TimelineFolder
+from lookupstore.hudi.timeline.timeline import Instant
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.conflict import SAMPLE, pending_clustering
 from lookupstore.hudi.write.files import BulkInsert, FileWrites
@@ -42,7 +38,6 @@ from lookupstore.hudi.write.inserted_keys import InsertedKeys
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.plan import Places, WritePlan, plan_write
 from lookupstore.hudi.write.transaction import Outcome, Transaction, begun
-from lookupstore.storage.location import Location
 
 
 @dataclass(frozen=True)
@@ -102,53 +97,6 @@ class WriteResult:
             bytes_written=sum(one.total_write_bytes or 0 for one in stats),
             seconds=seconds,
         )
-
-
-def writable_view(
-    location: Location,
-    commits: dict[Instant, CommitMetadata],
-    options: WriteOptions,
-    *,
-    dry_run: bool,
-) -> TableView:
-    """Return a table that is about to be written to, after rolling back what dead writers left.
-
-    Args:
-        location: of the table.
-        commits: what is known of its commits.
-        options: of the write.
-        dry_run: change nothing.
-
-    Raises:
-        FormatError: it cannot be written to; the error names the property.
-    """
-    known = _checked_options(location, options)
-    if not dry_run:
-        with table_lock(location) as lock:
-            known = _checked_options(location, options)
-            if options.drop_metadata_table:
-                known = drop_metadata_table(location, known)
-            view = _view(location, known, commits, options)
-            roll_back_pending(view, lock)
-            delete_unfinished(view)
-    return _view(location, known, commits, options)
-
-
-def _checked_options(location: Location, options: WriteOptions) -> TableOptions:
-    known = read_options(location)
-    dropped = replace(known, metadata_partitions=()) if options.drop_metadata_table else known
-    dropped.check_writable(location.uri)
-    return known
-
-
-def _view(
-    location: Location,
-    known: TableOptions,
-    commits: dict[Instant, CommitMetadata],
-    options: WriteOptions,
-) -> TableView:
-    folder = TimelineFolder(location, known.timeline, known.version, clock=options.clock)
-    return TableView(known, folder, folder.load(), location, commits)
 
 
 def written_name(view: TableView) -> bool | None:

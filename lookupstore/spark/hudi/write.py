@@ -65,12 +65,11 @@ from lookupstore.spark.hudi.keys import (
     rows_to_write,
     with_row_keys,
 )
+from lookupstore.spark.hudi.tables import Table, location_of
 from lookupstore.spark.hudi.tag import (
     KEY_FIELDS,
-    Table,
     key_task,
     keyed_schema,
-    location_of,
     numbered_rows,
 )
 from lookupstore.spark.jobs import watched_jobs

@@ -39,8 +39,9 @@ from lookupstore.hudi.timeline.plans import SavepointMetadata
 from lookupstore.hudi.timeline.timeline import Instant, given_time
 from lookupstore.hudi.view import TableView, read_view
 from lookupstore.hudi.write.options import WriteOptions
+from lookupstore.hudi.write.result import WriteResult
 from lookupstore.hudi.write.writable import writable_view
-from lookupstore.hudi.write.write import Write, WriteResult
+from lookupstore.hudi.write.write import Write
 from lookupstore.storage.location import Location
 
 Path = str | os.PathLike[str] | Location

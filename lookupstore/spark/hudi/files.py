@@ -18,16 +18,20 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from lookupstore.arrow.types import concat
-from lookupstore.hudi.file_group.encoding import FileFormat
-from lookupstore.hudi.keys.incoming import Incoming, IncomingRows
-from lookupstore.hudi.timeline.commit import WriteStat
-from lookupstore.hudi.timeline.records import from_record, to_record
-from lookupstore.hudi.write.conflict import SAMPLE
-from lookupstore.hudi.write.files import FilePlan, FileRows, FileWrites
-from lookupstore.hudi.write.options import WriteOptions
-from lookupstore.hudi.write.partitioner import Packing
-from lookupstore.hudi.write.plan import DELETE, PlannedFile
-from lookupstore.hudi.write.staged_files import staging_folder
+from lookupstore.hudi import WriteOptions
+from lookupstore.hudi.file_group import FileFormat
+from lookupstore.hudi.keys import Incoming, IncomingRows
+from lookupstore.hudi.timeline import WriteStat, from_record, to_record
+from lookupstore.hudi.write import (
+    DELETE,
+    SAMPLE,
+    FilePlan,
+    FileRows,
+    FileWrites,
+    Packing,
+    PlannedFile,
+    staging_folder,
+)
 from lookupstore.spark.buckets import by_bucket
 from lookupstore.spark.hudi.keys import RowTask
 

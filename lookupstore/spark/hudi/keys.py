@@ -16,16 +16,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.arrow.types import concat
-from lookupstore.hudi.file_group.groups import FileSlice
-from lookupstore.hudi.index.names import index_of
-from lookupstore.hudi.index.row_tags import keys_of, partitions_of, with_places
-from lookupstore.hudi.index.tagging import Tagged, tag
-from lookupstore.hudi.keys.dedupe import rows_to_keep
-from lookupstore.hudi.keys.incoming import IS_DELETED, IncomingRows, precombine_of, read_keys
-from lookupstore.hudi.keys.table_schema import TableSchema
+from lookupstore.hudi import FileSlice
+from lookupstore.hudi.index import Tagged, index_of, keys_of, partitions_of, tag, with_places
+from lookupstore.hudi.keys import (
+    IS_DELETED,
+    IncomingRows,
+    TableSchema,
+    precombine_of,
+    read_keys,
+    rows_to_keep,
+)
 from lookupstore.hudi.view import TableView
-from lookupstore.hudi.write.conflict import SAMPLE
-from lookupstore.hudi.write.plan import DELETE, INSERT
+from lookupstore.hudi.write import DELETE, INSERT, SAMPLE
 
 Batches = Iterable[pa.RecordBatch]
 

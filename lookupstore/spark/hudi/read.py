@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from lookupstore.hudi import FileSlice
-from lookupstore.hudi.read.scan_plan import ScanPlan, plan_changes, plan_scan
+from lookupstore.hudi.read import ScanPlan, plan_changes, plan_scan
 from lookupstore.hudi.view import TableView
 from lookupstore.spark.hudi.tables import Table, view_of
 from lookupstore.spark.jobs import parallelism

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from pyspark.sql import datasource
 from pyspark.sql.types import StructType
 
-from lookupstore.hudi.file_group.groups import FileSlice
-from lookupstore.hudi.read.scan_plan import ScanPlan
+from lookupstore.hudi import FileSlice
+from lookupstore.hudi.read import ScanPlan
 from lookupstore.spark.hudi.read import part_rows, planned_read, spark_columns
 from lookupstore.spark.hudi.tables import view_of
 from lookupstore.spark.options import SCANS_ARE_SEPARATE, given_names

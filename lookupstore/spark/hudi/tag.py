@@ -14,8 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from lookupstore.hudi.index.names import index_of
-from lookupstore.hudi.index.row_tags import PLACE_COLUMNS, keys_of, named_key, partitions_of
+from lookupstore.hudi.index import PLACE_COLUMNS, index_of, keys_of, named_key, partitions_of
 from lookupstore.hudi.view import TableView
 from lookupstore.spark.hudi.keys import KeyTask, with_keys, with_place_columns
 from lookupstore.spark.hudi.tables import Table, view_of

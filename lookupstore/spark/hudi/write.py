@@ -30,19 +30,24 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from lookupstore.hudi import HudiTable, WriteOptions, WriteResult
-from lookupstore.hudi.file_group.encoding import FileFormat
-from lookupstore.hudi.file_group.groups import FileSlice
-from lookupstore.hudi.index.row_tags import written_name
-from lookupstore.hudi.keys.incoming import IS_DELETED, IncomingRows, read_keys
+from lookupstore.hudi import FileSlice, HudiTable, WriteOptions, WriteResult
+from lookupstore.hudi.file_group import FileFormat
+from lookupstore.hudi.index import written_name
+from lookupstore.hudi.keys import IS_DELETED, IncomingRows, read_keys
 from lookupstore.hudi.view import TableView
-from lookupstore.hudi.write.conflict import SAMPLE
-from lookupstore.hudi.write.partitioner import Load, Packing
-from lookupstore.hudi.write.pipeline import FoundRows, Pipeline, WrittenFile
-from lookupstore.hudi.write.plan import DELETE, PlannedFile
-from lookupstore.hudi.write.staged_files import name_staged_files
-from lookupstore.hudi.write.transaction import Transaction
-from lookupstore.hudi.write.write import index_of_write
+from lookupstore.hudi.write import (
+    DELETE,
+    SAMPLE,
+    FoundRows,
+    Load,
+    Packing,
+    Pipeline,
+    PlannedFile,
+    Transaction,
+    WrittenFile,
+    index_of_write,
+    name_staged_files,
+)
 from lookupstore.spark.buckets import in_buckets
 from lookupstore.spark.hudi.files import (
     WRITTEN,

@@ -31,7 +31,6 @@ from lookupstore.hostcache.cache import Residency
 from lookupstore.hudi.index.bloom import BloomIndex
 from lookupstore.hudi.index.interface import KeyIndex
 from lookupstore.hudi.index.tagging import Tagged, tag
-from lookupstore.hudi.timeline.timeline import TimelineFolder
 from lookupstore.hudi.view import TableView
 
 SCHEMA = pa.schema({"id": pa.int64(), "value": pa.int64()})
@@ -64,9 +63,7 @@ def write_table(folder: Path, ids: list[npt.NDArray[np.int64]]) -> Table:
     """Write a table with some ids in each file."""
     written = (pa.table([own, own * 7], schema=SCHEMA) for own in ids)
     table = write_hudi(folder, written, SCHEMA)
-    timeline = TimelineFolder(table.location, table.options.timeline, table.options.version)
-    view = TableView(table.options, timeline, timeline.load(), table.location)
-    return Table(view, [pa.array(own).cast(pa.string()) for own in ids])
+    return Table(table.view(), [pa.array(own).cast(pa.string()) for own in ids])
 
 
 def median(run: Callable[[], object], rounds: int) -> float:

@@ -17,7 +17,7 @@ from lookupstore.hudi.read.table_lookup import TableLookup
 from lookupstore.hudi.table import HudiTable
 from lookupstore.hudi.timeline.timeline import Instant, State
 from lookupstore.hudi.write.options import WriteOptions
-from lookupstore.hudi.write.write import WriteResult
+from lookupstore.hudi.write.result import WriteResult
 
 __all__ = [
     "FileGroup",

@@ -36,10 +36,12 @@ from lookupstore.hudi.services.rollback import roll_back_named, roll_back_pendin
 from lookupstore.hudi.services.savepoint import delete_savepoint, make_savepoint, savepoints
 from lookupstore.hudi.timeline.commit import CommitMetadata
 from lookupstore.hudi.timeline.plans import SavepointMetadata
-from lookupstore.hudi.timeline.timeline import Instant, TimelineFolder, given_time
-from lookupstore.hudi.view import TableView
+from lookupstore.hudi.timeline.timeline import Instant, given_time
+from lookupstore.hudi.view import TableView, read_view
 from lookupstore.hudi.write.options import WriteOptions
-from lookupstore.hudi.write.write import Write, WriteResult, writable_view
+from lookupstore.hudi.write.result import WriteResult
+from lookupstore.hudi.write.writable import writable_view
+from lookupstore.hudi.write.write import Write
 from lookupstore.storage.location import Location
 
 Path = str | os.PathLike[str] | Location
@@ -171,11 +173,17 @@ class HudiTable:
     @property
     def schema(self) -> pa.Schema:
         """Return the columns of a scan: the meta columns, then those of the latest commit."""
-        return self._view().schema
+        return self.view().schema
+
+    def view(self) -> TableView:
+        """Return the table as it is now; another writer may have changed its version."""
+        view = read_view(self._location, commits=self._commits)
+        self._options = view.options
+        return view
 
     def timeline(self) -> list[Instant]:
         """Return the instants of the table by request time, each in its last state."""
-        return list(self._view().timeline)
+        return list(self.view().timeline)
 
     def file_groups(self, as_of: str | None = None) -> list[FileGroup]:
         """Return the file groups that the table consists of, by partition path and id.
@@ -183,7 +191,7 @@ class HudiTable:
         Args:
             as_of: request time of the last instant that counts; None: the latest.
         """
-        return self._view().groups(given_time("as_of", as_of))
+        return self.view().groups(given_time("as_of", as_of))
 
     def scan(
         self,
@@ -211,7 +219,7 @@ class HudiTable:
             StaleStoreError: a clean removed files while they were read.
             OSError: a remote file could not be read, or is damaged.
         """
-        plan = plan_scan(self._view(), columns, filter, as_of=as_of)
+        plan = plan_scan(self.view(), columns, filter, as_of=as_of)
         return plan.base_files.table(plan.columns, plan.where)
 
     def scan_batches(
@@ -222,7 +230,7 @@ class HudiTable:
         as_of: str | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Return the rows of the table a few at a time; see `scan`."""
-        plan = plan_scan(self._view(), columns, filter, as_of=as_of)
+        plan = plan_scan(self.view(), columns, filter, as_of=as_of)
         return plan.base_files.batches(plan.columns, plan.where)
 
     def dataset(self, as_of: str | None = None) -> ds.Dataset:
@@ -231,7 +239,7 @@ class HudiTable:
         Args:
             as_of: request time of the last instant that counts; None: the latest.
         """
-        return plan_scan(self._view(), as_of=as_of).base_files.dataset()
+        return plan_scan(self.view(), as_of=as_of).base_files.dataset()
 
     def incremental(
         self,
@@ -257,7 +265,7 @@ class HudiTable:
             FormatError: the rows of the table do not say when they changed.
             StaleStoreError: a clean removed a file that was written in the range.
         """
-        plan = plan_changes(self._view(), columns, filter, since=since, until=until)
+        plan = plan_changes(self.view(), columns, filter, since=since, until=until)
         return plan.base_files.table(plan.columns, plan.where)
 
     def upsert(
@@ -403,17 +411,11 @@ class HudiTable:
                 partitions.
             StaleStoreError: a clean removed files while they were read.
         """
-        return tag_rows(self._view(), rows, index)[0]
+        return tag_rows(self.view(), rows, index)[0]
 
     def explain_tag(self, rows: Any, *, index: str | KeyIndex = "bloom") -> Funnel:
         """Tag rows, and return what each step looked at, a line per step if printed; see `tag`."""
-        return tag_rows(self._view(), rows, index)[1]
-
-    def _view(self) -> TableView:
-        """Return the table as it is now; another writer may have changed its version."""
-        self._options = read_options(self._location)
-        folder = TimelineFolder(self._location, self._options.timeline, self._options.version)
-        return TableView(self._options, folder, folder.load(), self._location, self._commits)
+        return tag_rows(self.view(), rows, index)[1]
 
     def rollback(self, instant: str | None = None, *, wait: float = WAIT) -> list[Instant]:
         """Roll back what dead writers left, and one instant if it is named.
@@ -471,7 +473,7 @@ class HudiTable:
 
     def savepoints(self) -> dict[str, SavepointMetadata]:
         """Return what each savepoint keeps, by the request time of its commit."""
-        return savepoints(self._view())
+        return savepoints(self.view())
 
     def delete_savepoint(self, instant: str, *, wait: float = WAIT) -> None:
         """Delete the savepoint of a commit.
@@ -534,13 +536,13 @@ class HudiTable:
             FormatError: the table is of a kind that is not read.
             OSError: a file could not be read.
         """
-        return check_table(self._view())
+        return check_table(self.view())
 
     @contextmanager
     def _locked(self, wait: float) -> Iterator[tuple[TableView, TableLock]]:
         """Hold the lock of the table, and see it as it is then."""
         with table_lock(self._location, wait=wait) as lock:
-            view = self._view()
+            view = self.view()
             view.options.check_writable(self._location.uri)
             yield view, lock
 

@@ -25,6 +25,7 @@ from lookupstore.hudi.timeline.plans import CleanerPlan, parse_plan
 from lookupstore.hudi.timeline.timeline import (
     CLEAN,
     REPLACE,
+    Clock,
     Instant,
     State,
     Timeline,
@@ -217,8 +218,18 @@ class TableView:
         )
 
 
-def read_view(location: Location) -> TableView:
+def read_view(
+    location: Location,
+    *,
+    commits: dict[Instant, CommitMetadata] | None = None,
+    clock: Clock | None = None,
+) -> TableView:
     """Return a table as it is now.
+
+    Args:
+        location: of the table.
+        commits: what is known of its commits; None: nothing.
+        clock: tells the time of instants; None: that of the machine.
 
     Raises:
         FileNotFoundError: there is none.
@@ -226,5 +237,6 @@ def read_view(location: Location) -> TableView:
         FormatError: it is of a kind that is not read; the error names the property.
     """
     options = read_options(location)
-    folder = TimelineFolder(location, options.timeline, options.version)
-    return TableView(options, folder, folder.load(), location)
+    folder = TimelineFolder(location, options.timeline, options.version, clock=clock)
+    known = {} if commits is None else commits
+    return TableView(options, folder, folder.load(), location, known)

@@ -349,7 +349,7 @@ def test_a_metadata_table(real_table: Callable[[str], Path], tmp_path: Path) -> 
 
 def test_rollback(table: Path) -> None:
     opened = HudiTable.open(table)
-    view = opened._view()
+    view = opened.view()
     with (
         suppress(Killed),
         Heartbeats(opened.location).request(view.folder, "commit"),

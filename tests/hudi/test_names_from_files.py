@@ -262,7 +262,7 @@ def test_partitions_that_a_commit_names(table: SmallTable, partition: str) -> No
         inflight = table.folder.start(requested)
         done = table.folder.complete(inflight, commit_bytes(metadata, 9))
         with pytest.raises(CorruptionError, match=r"partition|file id") as raised:
-            table.table._view().commit(done)
+            table.table.view().commit(done)
         assert raised.value.path == table.folder.path(done)
 
 

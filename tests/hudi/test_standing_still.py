@@ -202,7 +202,7 @@ def test_a_heartbeat_that_goes_before_its_instant_is_there(
         return real(folder, time, *others)
 
     monkeypatch.setattr(TimelineFolder, "request_at", request_at)
-    folder = table._view().folder
+    folder = table.view().folder
     with Heartbeats(table.location).request(folder, "commit", owner=Owner.here()) as beat:
         beat.check()
         assert [one.time for one in folder.load().pending()] == [beat.instant.time]
@@ -210,14 +210,14 @@ def test_a_heartbeat_that_goes_before_its_instant_is_there(
 
 
 def test_a_clean_between_timeline_and_files(table: HudiTable) -> None:
-    old = table._view()
+    old = table.view()
     for number in range(3):
         table.upsert(rows([1, 2], str(number)))
     table.clean(retain_commits=3)
     assert values(table) == {1: "2", 2: "2"}
     with pytest.raises(StaleStoreError, match="may have removed"):
         old.groups(None)
-    now = table._view()
+    now = table.view()
     table.upsert(rows([1], "later"))
     table.clean(retain_commits=2)
     # The clean retained what this one needs.
@@ -230,7 +230,7 @@ def test_a_rollback_that_is_planned_when_its_instant_is_done(table: HudiTable) -
     assert done.instant is not None
     target = InstantInfo(done.instant.time, "commit")
     plan = plan_bytes(RollbackPlan(target, ()))
-    folder = table._view().folder
+    folder = table.view().folder
     heartbeats = Heartbeats(table.location)
     with pytest.raises(ZeroDivisionError), heartbeats.request(folder, "rollback", plan):
         raise ZeroDivisionError
@@ -243,7 +243,7 @@ def test_a_rollback_that_is_planned_when_its_instant_is_done(table: HudiTable) -
 def test_a_rollback_between_timeline_and_files(table: HudiTable) -> None:
     done = table.upsert(rows([1, 3], "new"))
     assert done.instant is not None
-    old = table._view()
+    old = table.view()
     table.rollback(done.instant.time)
     with pytest.raises(StaleStoreError, match="rolled back"):
         old.groups(None)
@@ -279,7 +279,7 @@ def test_a_file_that_is_deleted_while_its_writer_stands_still(
 def test_a_writer_that_requests_after_it_was_taken_for_dead_and_dies(table: HudiTable) -> None:
     """Its heartbeat stays for that; one whose owner has not come for days goes."""
     owner = replace(Owner.here("far away"), machine="another", pid=1)
-    folder = table._view().folder
+    folder = table.view().folder
     woken, gone = islice(folder.free_times(), 2)
     for time, hours in ((woken, 1), (gone, 25)):
         table.location.create(heartbeat_name(time), owner.to_json())
@@ -299,7 +299,7 @@ def test_a_write_is_taken_back_where_that_fails_once(
     table: HudiTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If its heartbeat is gone by then, nobody else knows whose it is."""
-    folder = table._view().folder
+    folder = table.view().folder
     locks = []
 
     def complete(*args: Any) -> None:

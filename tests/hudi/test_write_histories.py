@@ -259,7 +259,7 @@ class History:
 
     def _half_saved(self) -> set[str]:
         """Return the times of savepoints whose maker died, or who died deleting them."""
-        pending = self.table._view().timeline.pending()
+        pending = self.table.view().timeline.pending()
         return {one.time for one in pending if one.action == "savepoint"}
 
     def _savepoint(self, number: int) -> None:

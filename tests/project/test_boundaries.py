@@ -189,6 +189,20 @@ def is_module(name: str) -> bool:
     return not name or is_ours(name)
 
 
+def behind_doors(imports: set[str]) -> list[str]:
+    """Return the modules inside wings of `hudi`, whose doors are `hudi.keys`, `hudi.write`..."""
+    return sorted(one for one in imports if one.startswith("hudi.") and one.count(".") > 1)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in MODULES if name_of(path).split(".")[0] in ("cli", "demo", "spark")],
+    ids=name_of,
+)
+def test_what_is_above_hudi_comes_through_its_doors(path: Path) -> None:
+    assert behind_doors(imports_of(path)) == []
+
+
 def test_what_goes_upward_or_in_a_circle_is_found() -> None:
     table = table_of(WINGS)
     assert wrong_imports("sst.reader", {"store.store", "storage.uris", "pyarrow"}, table) == [
@@ -207,11 +221,15 @@ def test_the_import_reader_sees_every_form(tmp_path: Path) -> None:
         "import pyarrow.compute as pc\n"
         "from lookupstore import keys, open as o\n"
         "from lookupstore.sst import Reader\n"
+        "from lookupstore.hudi import view\n"
+        "from lookupstore.hudi.write import Pipeline, plan\n"
         "def f():\n    from lookupstore.sst.format import Info\n"
     )
     assert set(imports_of_python(python)) == {
         "numpy", "os", "pyarrow", "keys", "", "sst", "sst.format",
+        "hudi.view", "hudi.write", "hudi.write.plan",
     }  # fmt: skip
+    assert behind_doors(set(imports_of_python(python))) == ["hudi.write.plan"]
     cython = tmp_path / "module.pyx"
     cython.write_text(
         "cimport numpy\nfrom libc.string cimport memcpy\nimport pyarrow as pa, os\n"

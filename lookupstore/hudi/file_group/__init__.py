@@ -6,3 +6,9 @@ copies row groups that change little, `writer` and `encoding` write the rest. `k
 `key_entries`, `bloom` and `key_ranges` are what footers say of keys. `partition_metadata` is the
 file that each partition has.
 """
+
+from lookupstore.hudi.file_group.encoding import FileFormat
+
+__all__ = [
+    "FileFormat",
+]

@@ -4,3 +4,26 @@
 (`KeyIndex`), `names` finds one by its name: one of ours, or a class of the caller.
 `wanted_keys` and `key_check` compare keys with files, `funnel` counts what each step left over.
 """
+
+from lookupstore.hudi.index.names import index_of
+from lookupstore.hudi.index.row_tags import (
+    PLACE_COLUMNS,
+    keys_of,
+    named_key,
+    partitions_of,
+    with_places,
+    written_name,
+)
+from lookupstore.hudi.index.tagging import Tagged, tag
+
+__all__ = [
+    "PLACE_COLUMNS",
+    "Tagged",
+    "index_of",
+    "keys_of",
+    "named_key",
+    "partitions_of",
+    "tag",
+    "with_places",
+    "written_name",
+]

@@ -98,6 +98,16 @@ def named_key(view: TableView) -> bool | None:
     return None
 
 
+def written_name(view: TableView) -> bool | None:
+    """Return whether keys that are written have the name of their one column; see `named_key`."""
+    options = view.options
+    if len(options.record_key) > 1 or options.key_generator != "COMPLEX":
+        return None
+    named = named_key(view)
+    # Hudi 0.x and 1.1 write the name, if there is nothing to go by.
+    return True if named is None else named
+
+
 def keys_of(rows: pa.Table, options: TableOptions, named: bool | None) -> pa.ChunkedArray:
     """Return the record keys of rows: those of their meta column, or made of the key's columns.
 

@@ -5,3 +5,23 @@ the table's key generator does in Java. `dedupe` decides which of two rows with 
 `table_schema` and `avro_types` are the schema of the table, in Avro and Arrow; `new_columns` says
 what it is of a new table.
 """
+
+from lookupstore.hudi.keys.dedupe import rows_to_keep
+from lookupstore.hudi.keys.incoming import (
+    IS_DELETED,
+    Incoming,
+    IncomingRows,
+    precombine_of,
+    read_keys,
+)
+from lookupstore.hudi.keys.table_schema import TableSchema
+
+__all__ = [
+    "IS_DELETED",
+    "Incoming",
+    "IncomingRows",
+    "TableSchema",
+    "precombine_of",
+    "read_keys",
+    "rows_to_keep",
+]

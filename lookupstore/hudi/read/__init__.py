@@ -4,3 +4,11 @@
 of other partitions. `table_lookup` answers keys (`TableLookup`). `snapshot` gives a table to what
 takes files: builds, and lookups in columnar files.
 """
+
+from lookupstore.hudi.read.scan_plan import ScanPlan, plan_changes, plan_scan
+
+__all__ = [
+    "ScanPlan",
+    "plan_changes",
+    "plan_scan",
+]

@@ -6,3 +6,12 @@ of cleans, rollbacks and other actions, `records` the fields of both. `avro_file
 files of one record, by a schema that `file_schema` has checked; what it reads becomes, by
 `resolution`, a record of Hudi's.
 """
+
+from lookupstore.hudi.timeline.commit import WriteStat
+from lookupstore.hudi.timeline.records import from_record, to_record
+
+__all__ = [
+    "WriteStat",
+    "from_record",
+    "to_record",
+]

@@ -1,7 +1,36 @@
 """From rows to a completed instant.
 
-`write` has a verb for each operation, `transaction` the order of its steps: begin, look at others,
-complete. `plan` and `partitioner` say which file gets which rows, `files` writes them,
-`staged_files` are those of tasks that may run twice. `conflict` and `inserted_keys` look at what
-others committed meanwhile. `options` is what a caller may choose.
+`write` has a verb for each operation, `writable` the table that it begins with. `pipeline` is the
+order of steps, wherever rows are; `memory_rows` are those of this process. `plan` and `partitioner`
+say which files there will be, `files` writes them, `staged_files` are those of tasks that may run
+twice. `transaction` begins an instant and completes it; `conflict` and `inserted_keys` look at what
+others committed meanwhile. `options` is what a caller may choose, `result` what it is told.
 """
+
+from lookupstore.hudi.write.conflict import SAMPLE
+from lookupstore.hudi.write.files import FilePlan, FileRows, FileWrites
+from lookupstore.hudi.write.partitioner import Load, Packing
+from lookupstore.hudi.write.pipeline import FoundRows, Pipeline, WrittenFile
+from lookupstore.hudi.write.plan import DELETE, INSERT, PlannedFile
+from lookupstore.hudi.write.staged_files import name_staged_files, staging_folder
+from lookupstore.hudi.write.transaction import Transaction
+from lookupstore.hudi.write.write import index_of_write
+
+__all__ = [
+    "DELETE",
+    "INSERT",
+    "SAMPLE",
+    "FilePlan",
+    "FileRows",
+    "FileWrites",
+    "FoundRows",
+    "Load",
+    "Packing",
+    "Pipeline",
+    "PlannedFile",
+    "Transaction",
+    "WrittenFile",
+    "index_of_write",
+    "name_staged_files",
+    "staging_folder",
+]

@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -34,13 +34,49 @@ from lookupstore.hudi.keys.table_schema import TableSchema
 from lookupstore.hudi.timeline.commit import WriteStat
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.options import WriteOptions
-from lookupstore.hudi.write.plan import FilePlan
+from lookupstore.hudi.write.plan import PlannedFile
 from lookupstore.hudi.write.transaction import Transaction
 
 # Rows of a bulk insert that wait in memory for their files.
 _WAITING_BYTES = 256 << 20
 # Files of a bulk insert that are open at once; a process may have about a thousand.
 _OPEN_FILES = 256
+
+Rows = npt.NDArray[np.int64]
+_NO_ROWS = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class FileRows:
+    """Which rows come to one base file.
+
+    Attributes:
+        changes: numbers of the rows that change rows of the current slice.
+        positions: of these in the slice, ascending.
+        inserts: numbers of the rows that are new.
+    """
+
+    changes: Rows
+    positions: Rows
+    inserts: Rows
+
+    @classmethod
+    def new(cls, inserts: Rows) -> FileRows:
+        """Return those of the first file of a file group."""
+        return cls(_NO_ROWS, _NO_ROWS, inserts)
+
+    @property
+    def all(self) -> Rows:
+        """Return the numbers of all, the changes first."""
+        return np.concatenate([self.changes, self.inserts])
+
+
+@dataclass(frozen=True, eq=False)
+class FilePlan:
+    """What one new base file is made of."""
+
+    file: PlannedFile
+    rows: FileRows
 
 
 class FileWrites:
@@ -97,38 +133,39 @@ class FileWrites:
             attempt: what tells attempts of the task apart; see `NewFile`.
             folder: in which the file waits for its name; see `NewFile`.
         """
-        file = NewFile(plan.partition, plan.file_id, number, self._instant, attempt, folder)
-        inserts = Inserts(self._taken_keys(plan.inserts), self._taken(plan.inserts))
+        planned, new = plan.file, plan.rows.inserts
+        file = NewFile(planned.partition, planned.file_id, number, self._instant, attempt, folder)
+        inserts = Inserts(self._taken_keys(new), self._taken(new))
         with BaseFileWriter(self._location, file, self._schema, self._options.format) as into:
-            if plan.current is None:
+            if planned.current is None:
                 counts = write_inserts(inserts, into)
             else:
                 rows = row_schema(self._schema.columns)
                 counts = merge(
-                    SliceRows(self._location, plan.current, rows, threads=self._is_alone),
-                    self._changes(plan),
+                    SliceRows(self._location, planned.current, rows, threads=self._is_alone),
+                    self._changes(plan.rows),
                     inserts,
                     into,
                 )
-        return _stat(into.result(), plan.current, counts)
+        return _stat(into.result(), planned.current, counts)
 
-    def _changes(self, plan: FilePlan) -> Changes:
+    def _changes(self, rows: FileRows) -> Changes:
         if self._explicit:
-            return Changes(plan.positions, None)
+            return Changes(rows.positions, None)
         deleted = self._incoming.deleted
         return Changes(
-            plan.positions,
-            self._taken(plan.changes),
-            None if deleted is None else deleted[plan.changes],
+            rows.positions,
+            self._taken(rows.changes),
+            None if deleted is None else deleted[rows.changes],
             self._ordering,
         )
 
-    def _taken(self, rows: npt.NDArray[np.int64]) -> pa.RecordBatch:
+    def _taken(self, rows: Rows) -> pa.RecordBatch:
         table = self._incoming.rows.take(pa.array(rows))
         columns = [concat(column.chunks, column.type) for column in table.columns]
         return pa.RecordBatch.from_arrays(columns, schema=table.schema)
 
-    def _taken_keys(self, rows: npt.NDArray[np.int64]) -> pa.Array:
+    def _taken_keys(self, rows: Rows) -> pa.Array:
         return concat(self._incoming.keys.take(pa.array(rows)).chunks, pa.string())
 
 
@@ -219,7 +256,8 @@ class BulkInsert:
 
 def _work(plan: FilePlan) -> int:
     """Return about how long a file takes: bytes to copy, and rows to insert."""
-    return (plan.current.bytes if plan.current is not None else 0) + 50 * len(plan.inserts)
+    current = plan.file.current
+    return (current.bytes if current is not None else 0) + 50 * len(plan.rows.inserts)
 
 
 def _stat(file: FileSlice, before: FileSlice | None, counts: RowCounts) -> WriteStat:

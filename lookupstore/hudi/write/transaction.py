@@ -95,6 +95,11 @@ class Transaction:
         """Return the time of the instant."""
         return self._instant.time
 
+    @property
+    def operation(self) -> str:
+        """Return the name of the write, as Hudi has it."""
+        return self._operation
+
     def open_partition(self, partition: str) -> None:
         """Make a folder one of the table's, before a file is written to it."""
         if partition not in self._partitions:

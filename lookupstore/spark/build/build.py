@@ -308,11 +308,10 @@ def _read_rows(spark: SparkSession, path: str) -> DataFrame:
     """Read the current rows of a Hudi table, in its data columns."""
     # Imported here: they need an extra.
     from lookupstore.hudi import HudiTable
-    from lookupstore.hudi.read.snapshot import data_columns
-    from lookupstore.spark.hudi.read import hudi_view, read_table
+    from lookupstore.spark.hudi.read import read_table
 
     table = HudiTable.open(path)
-    return read_table(spark, table, columns=data_columns(hudi_view(table)))
+    return read_table(spark, table, columns=table.view().table_schema.columns.names)
 
 
 def _not_for_spark_error(paths: Sequence[str]) -> TypeError:

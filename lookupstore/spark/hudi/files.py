@@ -18,17 +18,20 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from lookupstore.arrow.types import concat
-from lookupstore.hudi.file_group.encoding import FileFormat
-from lookupstore.hudi.file_group.groups import FileSlice
-from lookupstore.hudi.keys.incoming import Incoming, IncomingRows
-from lookupstore.hudi.timeline.commit import WriteStat
-from lookupstore.hudi.timeline.records import from_record, to_record
-from lookupstore.hudi.write.conflict import SAMPLE
-from lookupstore.hudi.write.files import FileWrites
-from lookupstore.hudi.write.options import WriteOptions
-from lookupstore.hudi.write.partitioner import Packing
-from lookupstore.hudi.write.plan import FilePlan
-from lookupstore.hudi.write.staged_files import staging_folder
+from lookupstore.hudi import WriteOptions
+from lookupstore.hudi.file_group import FileFormat
+from lookupstore.hudi.keys import Incoming, IncomingRows
+from lookupstore.hudi.timeline import WriteStat, from_record, to_record
+from lookupstore.hudi.write import (
+    DELETE,
+    SAMPLE,
+    FilePlan,
+    FileRows,
+    FileWrites,
+    Packing,
+    PlannedFile,
+    staging_folder,
+)
 from lookupstore.spark.buckets import by_bucket
 from lookupstore.spark.hudi.keys import RowTask
 
@@ -45,21 +48,6 @@ _WRITTEN = pa.schema(
         "keys": pa.list_(pa.string()),
     }
 )
-
-
-@dataclass(frozen=True)
-class PlannedFile:
-    """A base file to write.
-
-    Attributes:
-        partition: folder of it.
-        file_id: of its group.
-        current: slice that it replaces; None: its group is a new one.
-    """
-
-    partition: str
-    file_id: str
-    current: FileSlice | None
 
 
 @dataclass(frozen=True)
@@ -82,7 +70,7 @@ class FileTask:
 
 
 @dataclass(frozen=True)
-class WrittenFile:
+class WrittenBucket:
     """What a task wrote.
 
     Attributes:
@@ -149,17 +137,17 @@ def write_files(task: FileTask, batches: Batches) -> Iterator[pa.RecordBatch]:
         )
 
 
-def written_file(row: Any) -> WrittenFile:
+def written_bucket(row: Any) -> WrittenBucket:
     """Return what a row of `write_files` says."""
     stat = from_record(WriteStat, json.loads(row.stat))
-    return WrittenFile(row.bucket, stat, row.changes, row.inserts, tuple(row.keys))
+    return WrittenBucket(row.bucket, stat, row.changes, row.inserts, tuple(row.keys))
 
 
 def _write(task: FileTask, bucket: int, rows: pa.Table) -> tuple[WriteStat, int]:
     known, file = task.rows, task.files[bucket]
     positions = concat(rows.column("pos").chunks, pa.int64())
     changes = len(positions) - positions.null_count
-    is_delete = known.operation == "delete"
+    is_delete = known.operation == DELETE
     if is_delete:
         incoming = Incoming(
             known.schema.columns.empty_table(),
@@ -175,14 +163,9 @@ def _write(task: FileTask, bucket: int, rows: pa.Table) -> tuple[WriteStat, int]
             evolve=False,
         )
         incoming = reader.incoming(known.rows(rows))
-    plan = FilePlan(
-        file.partition,
-        file.file_id,
-        file.current,
-        np.arange(changes),
-        positions.slice(0, changes).to_numpy(),
-        np.arange(changes, rows.num_rows),
-    )
+    numbers = np.arange(rows.num_rows)
+    at = positions.slice(0, changes).to_numpy()
+    plan = FilePlan(file, FileRows(numbers[:changes], at, numbers[changes:]))
     options = WriteOptions(format=task.format, threads=1)
     writes = FileWrites(known.view, incoming, known.schema, options, task.time, is_delete)
     return writes.one(bucket, plan, _attempt(), staging_folder(task.time)), changes

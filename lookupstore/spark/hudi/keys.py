@@ -16,15 +16,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.arrow.types import concat
-from lookupstore.hudi.file_group.groups import FileSlice
-from lookupstore.hudi.index.names import index_of
-from lookupstore.hudi.index.row_tags import keys_of, partitions_of, with_places
-from lookupstore.hudi.index.tagging import Tagged, tag
-from lookupstore.hudi.keys.dedupe import rows_to_keep
-from lookupstore.hudi.keys.incoming import IS_DELETED, IncomingRows, precombine_of, read_keys
-from lookupstore.hudi.keys.table_schema import TableSchema
+from lookupstore.hudi import FileSlice
+from lookupstore.hudi.index import Tagged, index_of, keys_of, partitions_of, tag, with_places
+from lookupstore.hudi.keys import (
+    IS_DELETED,
+    IncomingRows,
+    TableSchema,
+    precombine_of,
+    read_keys,
+    rows_to_keep,
+)
 from lookupstore.hudi.view import TableView
-from lookupstore.hudi.write.conflict import SAMPLE
+from lookupstore.hudi.write import DELETE, INSERT, SAMPLE
 
 Batches = Iterable[pa.RecordBatch]
 
@@ -69,7 +72,7 @@ class RowTask(KeyTask):
     """Which rows are going to be written, too.
 
     Attributes:
-        operation: `upsert`, `insert` or `delete`.
+        operation: name of the write, as Hudi has it: `UPSERT`, `INSERT` or `DELETE`.
         schema: columns of the table after that.
     """
 
@@ -138,11 +141,11 @@ def rows_to_write(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
         task: what is to be done.
         batches: rows sorted by partition, key and number; all those of a key are here.
     """
-    reader = None if task.operation == "delete" else task.reader()
+    reader = None if task.operation == DELETE else task.reader()
     numbers = {file: number for number, file in enumerate(task.slices)}
     for table in _tables(batches, ("partition", "key")):
         rows, deleted = _resolved(task, reader, table)
-        if task.operation == "insert" and deleted is not None:
+        if task.operation == INSERT and deleted is not None:
             rows, deleted = rows.take(pa.array(np.flatnonzero(~deleted))), None
         found = task.tag(rows)
         there = found.found
@@ -151,14 +154,14 @@ def rows_to_write(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
         slices[there] = at[found.slice_numbers[there]]
         places = [pa.array(slices, mask=~there), pa.array(found.positions, mask=~there)]
         columns = rows.columns
-        if task.operation == "delete":
+        if task.operation == DELETE:
             paths = pa.array([file.group.partition for file in task.slices], _TEXT)
             columns = [*columns[:2], paths.take(places[0])]
         names = [*rows.column_names[:3], "slice", "pos", *rows.column_names[3:]]
         placed = pa.Table.from_arrays([*columns[:3], *places, *columns[3:]], names=names)
         # There is nothing to delete of a row that is not there.
         gone = None if deleted is None else deleted & ~there
-        if task.operation == "delete":
+        if task.operation == DELETE:
             gone = ~there
         if gone is not None and gone.any():
             placed = placed.take(pa.array(np.flatnonzero(~gone)))

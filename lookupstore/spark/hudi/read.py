@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
@@ -11,12 +10,12 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from lookupstore.hudi import FileSlice, HudiTable
-from lookupstore.hudi.read.scan_plan import ScanPlan, plan_changes, plan_scan
-from lookupstore.hudi.view import TableView, read_view
+from lookupstore.hudi import FileSlice
+from lookupstore.hudi.read import ScanPlan, plan_changes, plan_scan
+from lookupstore.hudi.view import TableView
+from lookupstore.spark.hudi.tables import Table, view_of
 from lookupstore.spark.jobs import parallelism
 from lookupstore.spark.types import arrow_schema, spark_type, to_spark
-from lookupstore.storage.location import Location
 
 # Most bytes of files that one task reads, if they are several: `spark.sql.files.maxPartitionBytes`.
 _TASK_BYTES = 128 << 20
@@ -24,7 +23,7 @@ _TASK_BYTES = 128 << 20
 
 def read_table(
     spark: SparkSession,
-    path: str | os.PathLike[str] | Location | HudiTable,
+    path: Table,
     *,
     columns: Sequence[str] | None = None,
     filter: pc.Expression | None = None,
@@ -68,7 +67,7 @@ def read_table(
 
     `docs/hudi-tables.md` shows it in use.
     """
-    plan = planned_read(hudi_view(path), columns, filter, as_of=as_of, since=since, until=until)
+    plan = planned_read(view_of(path), columns, filter, as_of=as_of, since=since, until=until)
     schema = spark_columns(plan.wanted)
     parts = plan.parts(_TASK_BYTES, parallelism(spark))
     # A column in which the tasks find the numbers of their parts: one each.
@@ -94,13 +93,6 @@ def planned_read(
     if as_of is not None:
         raise ValueError("as_of cannot be combined with since or until; give one or the others")
     return plan_changes(view, columns, filter, since=since, until=until)
-
-
-def hudi_view(table: str | os.PathLike[str] | Location | HudiTable) -> TableView:
-    """Return a table, or that of a path, as it is now; see `read_view`."""
-    if isinstance(table, HudiTable):
-        return read_view(table.location)
-    return read_view(table if isinstance(table, Location) else Location(table))
 
 
 def spark_columns(schema: pa.Schema) -> StructType:

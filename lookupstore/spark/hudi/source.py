@@ -18,9 +18,10 @@ import pyarrow.compute as pc
 from pyspark.sql import datasource
 from pyspark.sql.types import StructType
 
-from lookupstore.hudi.file_group.groups import FileSlice
-from lookupstore.hudi.read.scan_plan import ScanPlan
-from lookupstore.spark.hudi.read import hudi_view, part_rows, planned_read, spark_columns
+from lookupstore.hudi import FileSlice
+from lookupstore.hudi.read import ScanPlan
+from lookupstore.spark.hudi.read import part_rows, planned_read, spark_columns
+from lookupstore.spark.hudi.tables import view_of
 from lookupstore.spark.options import SCANS_ARE_SEPARATE, given_names
 from lookupstore.spark.types import arrow_schema
 
@@ -186,4 +187,4 @@ def _planned(options: Mapping[str, str], columns: Sequence[str] | None) -> ScanP
     if "path" not in options:
         raise ValueError("no path; give load() the folder or URI of a Hudi table")
     times = {name: options.get(name) for name in ("as_of", "since", "until")}
-    return planned_read(hudi_view(options["path"]), columns, **times)
+    return planned_read(view_of(options["path"]), columns, **times)

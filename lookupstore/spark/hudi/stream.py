@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame
 
 from lookupstore.errors import CorruptionError
 from lookupstore.hudi import HudiTable, WriteOptions
-from lookupstore.hudi.view import TableView, read_view
-from lookupstore.spark.hudi.tag import Table, location_of
+from lookupstore.hudi.view import TableView
+from lookupstore.spark.hudi.tables import Table, location_of
 from lookupstore.spark.hudi.write import Operation, upsert
 
 #: In the extra metadata of a commit: the number of the batch, as text, by the query's identifier.
@@ -46,7 +46,7 @@ class HudiSink:
             ValueError: nobody says which query it is of.
         """
         query = self._query or _query_of(df)
-        committed = committed_batch(read_view(self._table.location), query)
+        committed = committed_batch(self._table.view(), query)
         if committed is not None and committed >= batch_id:
             _log.info(
                 "%s: batch %d of %s is already committed; skipped",

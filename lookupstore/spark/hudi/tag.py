@@ -5,7 +5,6 @@ Source: org.apache.hudi.index.SparkHoodieIndex (tagLocation).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,15 +14,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from lookupstore.hudi import HudiTable
-from lookupstore.hudi.index.names import index_of
-from lookupstore.hudi.index.row_tags import PLACE_COLUMNS, keys_of, named_key, partitions_of
-from lookupstore.hudi.view import TableView, read_view
+from lookupstore.hudi.index import PLACE_COLUMNS, index_of, keys_of, named_key, partitions_of
+from lookupstore.hudi.view import TableView
 from lookupstore.spark.hudi.keys import KeyTask, with_keys, with_place_columns
+from lookupstore.spark.hudi.tables import Table, view_of
 from lookupstore.spark.types import arrow_schema, column_named, numbered
-from lookupstore.storage.location import Location
-
-Table = HudiTable | str | os.PathLike[str] | Location
 
 #: Columns that rows have on their way, before their own.
 KEY_FIELDS: tuple[StructField, ...] = (
@@ -66,7 +61,7 @@ def tag_location(df: DataFrame, table: Table, *, index: str = "bloom") -> DataFr
     for name in PLACE_COLUMNS:
         if name in names:
             raise ValueError(f"df has a column {name!r}, which tagging adds; rename it")
-    view = read_view(location_of(table))
+    view = view_of(table)
     task = key_task(view, index, named_key(view), arrow_schema(df.schema))
     empty = task.columns.empty_table()
     keys_of(empty, view.options, task.named)
@@ -81,13 +76,6 @@ def tag_location(df: DataFrame, table: Table, *, index: str = "bloom") -> DataFr
     schema = StructType([*given, *places, StructField(PLACE_COLUMNS[3], LongType())])
     tagged = spread.mapInArrow(partial(with_place_columns, task), schema)
     return tagged.toDF(*names, *PLACE_COLUMNS)
-
-
-def location_of(table: Table) -> Location:
-    """Return where a table is."""
-    if isinstance(table, HudiTable):
-        return table.location
-    return table if isinstance(table, Location) else Location(table)
 
 
 def key_task(view: TableView, index: str, named: bool | None, columns: pa.Schema) -> KeyTask:

@@ -1,9 +1,10 @@
 """Write the rows of a DataFrame to a Hudi table: executors tag and merge, the driver commits.
 
-The steps, and what each does with a row, are those of `lookupstore.hudi.write.write`: rows of one
-key meet in one task, which resolves and tags them; the driver plans files from their numbers; rows
-go to the task of their file, which merges and writes it; the driver gives one file of each group
-its name, looks at the commits of others, and completes the instant.
+The steps are those of `lookupstore.hudi.write.pipeline`, and what each does with a row is what it
+does in one process: rows of one key meet in one task, which resolves and tags them; the driver
+plans files from their numbers; rows go to the task of their file, which merges and writes it; the
+driver gives one file of each group its name, looks at the commits of others, and completes the
+instant.
 
 Source: org.apache.hudi.table.action.commit.BaseSparkCommitActionExecutor.
 """
@@ -29,33 +30,32 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from lookupstore.hudi import HudiTable, WriteOptions, WriteResult
-from lookupstore.hudi.file_group.groups import FileSlice
-from lookupstore.hudi.index.funnel import Tally
-from lookupstore.hudi.index.names import index_of
-from lookupstore.hudi.keys.incoming import IS_DELETED, IncomingRows, read_keys
-from lookupstore.hudi.timeline.names import GroupId
+from lookupstore.hudi import FileSlice, HudiTable, WriteOptions, WriteResult
+from lookupstore.hudi.file_group import FileFormat
+from lookupstore.hudi.index import written_name
+from lookupstore.hudi.keys import IS_DELETED, IncomingRows, read_keys
 from lookupstore.hudi.view import TableView
-from lookupstore.hudi.write.conflict import SAMPLE
-from lookupstore.hudi.write.partitioner import Load, Packing
-from lookupstore.hudi.write.plan import plan_files, workload_profile
-from lookupstore.hudi.write.staged_files import name_staged_files
-from lookupstore.hudi.write.transaction import Outcome, Transaction, begun
-from lookupstore.hudi.write.write import (
-    groups_to_cluster,
-    keys_are_there_error,
-    keys_in_other_partitions_error,
-    written_name,
+from lookupstore.hudi.write import (
+    DELETE,
+    SAMPLE,
+    FoundRows,
+    Load,
+    Packing,
+    Pipeline,
+    PlannedFile,
+    Transaction,
+    WrittenFile,
+    index_of_write,
+    name_staged_files,
 )
 from lookupstore.spark.buckets import in_buckets
 from lookupstore.spark.hudi.files import (
     WRITTEN,
     FileTask,
-    PlannedFile,
-    WrittenFile,
+    WrittenBucket,
     with_buckets,
     write_files,
-    written_file,
+    written_bucket,
 )
 from lookupstore.spark.hudi.keys import (
     KeyTask,
@@ -65,12 +65,11 @@ from lookupstore.spark.hudi.keys import (
     rows_to_write,
     with_row_keys,
 )
+from lookupstore.spark.hudi.tables import Table, location_of
 from lookupstore.spark.hudi.tag import (
     KEY_FIELDS,
-    Table,
     key_task,
     keyed_schema,
-    location_of,
     numbered_rows,
 )
 from lookupstore.spark.jobs import watched_jobs
@@ -129,7 +128,7 @@ def upsert(
     uri = table.location.uri
     try:
         with watched_jobs(df.sparkSession, f"lookupstore: {operation} {uri}", "Writing") as done:
-            return _SparkWrite(df, table, operation, options).run(done)
+            return _write_rows(df, table, operation, options, done)
     except PySparkException as error:
         raised = raised_in(error, _STEPS)
         if raised is None:
@@ -137,123 +136,87 @@ def upsert(
         raise raised from None
 
 
-class _SparkWrite:
-    """One write, as the driver sees it."""
-
-    def __init__(
-        self, df: DataFrame, table: HudiTable, operation: Operation, options: WriteOptions
-    ) -> None:
-        columns = arrow_schema(df.schema)
-        # The class of an index is looked for before anything is done.
-        if not isinstance(options.index, str):
-            raise TypeError(
-                f"options.index is {options.index!r}; give a name, so that executors can create it"
-            )
-        if index_of(options.index).everywhere and operation != "delete":
-            raise keys_in_other_partitions_error(options.index)
-        self._view = table.writable(options)
-        self._df = df
-        self._options = options
-        self._tally = Tally()
-        self._task = _row_task(self._view, columns, operation, options)
-
-    def run(self, done: Any) -> WriteResult:
-        """Write and commit; `done` takes how many rows were."""
-        rows = self._tagged().persist(StorageLevel.MEMORY_AND_DISK)
-        try:
-            with self._tally.step("tag"):
-                loads = self._loads(rows)
-            if self._task.operation == "insert":
-                _check_new(rows, loads)
-            with self._tally.step("plan"):
-                view = self._view
-                small, sizing = self._task.slices, self._options.sizing
-                packing = plan_files(view, loads, small, sizing, groups_to_cluster(view))
-                files = self._files(packing)
-            operation = self._task.operation.upper()
-            current = [file.current for file in files if file.current is not None]
-            profile = workload_profile(operation, loads, current)
-            with begun(self._view, operation, profile, replaces=False) as transaction:
-                with self._tally.step("write"):
-                    task = FileTask(self._task, files, self._options.format, transaction.time, done)
-                    written = _write(rows, task, packing) if files else []
-                    _check_counts(written, packing, loads)
-                    _name_files(self._view, written, transaction)
-                return self._complete(transaction, rows, files, written)
-        finally:
-            rows.unpersist()
-
-    def _tagged(self) -> DataFrame:
-        """Return the rows that are going to be written, each with its place."""
-        task = self._task
-        rows = numbered_rows(self._df, task.columns.names)
-        if task.operation == "delete":
-            kept = StructType([*KEY_FIELDS])
-            keyed = rows.mapInArrow(partial(keys_to_delete, task), kept)
-        else:
-            kept = keyed_schema(rows)
-            keyed = rows.mapInArrow(partial(with_row_keys, task), kept)
-        spread = keyed.repartitionByRange("partition", "key")
-        ordered = spread.sortWithinPartitions("partition", "key", "row")
-        schema = StructType([*KEY_FIELDS, *_PLACE_FIELDS, *kept.fields[len(KEY_FIELDS) :]])
-        return ordered.mapInArrow(partial(rows_to_write, task), schema)
-
-    def _loads(self, rows: DataFrame) -> dict[str, Load]:
-        """Return how many rows there are to insert and to update, by partition path and file."""
-        inserts: dict[str, int] = {}
-        updates: dict[str, dict[str, int]] = {}
-        for row in rows.groupBy("partition", "slice").count().collect():
-            path, number, count = row
-            inserts.setdefault(path, 0)
-            updates.setdefault(path, {})
-            if number is None:
-                inserts[path] = count
-            else:
-                updates[path][self._task.slices[number].group.file_id] = count
-        # By name, as `workload` has them.
-        return {
-            path: Load(inserts[path], dict(sorted(updates[path].items())))
-            for path in sorted(inserts)
-        }
-
-    def _files(self, packing: Packing) -> tuple[PlannedFile, ...]:
-        current = {one.group: one for one in self._task.slices}
-        files = []
-        for bucket in packing.buckets:
-            file_id = bucket.file_id or self._options.new_file_id()
-            before = current[GroupId(bucket.partition, file_id)] if bucket.file_id else None
-            files.append(PlannedFile(bucket.partition, file_id, before))
-        return tuple(files)
-
-    def _complete(
-        self,
-        transaction: Transaction,
-        rows: DataFrame,
-        files: Sequence[PlannedFile],
-        written: Sequence[WrittenFile],
-    ) -> WriteResult:
-        stats = [one.stat for one in written]
-        groups = [
-            GroupId(files[one.bucket].partition, files[one.bucket].file_id) for one in written
-        ]
-        has_new = any(one.inserts for one in written)
-        outcome = Outcome(
-            stats,
-            self._task.schema.avro,
-            touched={group: one.keys for group, one in zip(groups, written, strict=True)},
-            inserted=_RowsToInsert(rows, self._task) if has_new else None,
+def _write_rows(
+    df: DataFrame, table: HudiTable, operation: Operation, options: WriteOptions, done: Any
+) -> WriteResult:
+    """Find rows, write and commit; `done` takes how many were written."""
+    columns = arrow_schema(df.schema)
+    # The class of an index is looked for before anything is done.
+    if not isinstance(options.index, str):
+        raise TypeError(
+            f"options.index is {options.index!r}; give a name, so that executors can create it"
         )
-        with self._tally.step("commit"):
-            instant = transaction.complete(outcome, self._options.extra_metadata)
-        current = [files[one.bucket].current for one in written]
-        return WriteResult.of(
-            instant,
-            self._task.operation.upper(),
-            stats,
-            [one for one in current if one is not None],
-            (),
-            self._tally.funnel().seconds,
-        )
+    name = operation.upper()
+    index_of_write(options.index, name)
+    view = table.writable(options)
+    task = _row_task(view, columns, name, options)
+    pipeline = Pipeline(view, options)
+    tagged = _tagged(df, task).persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        with pipeline.step("tag"):
+            rows = _SparkRows(tagged, task, options.format, done)
+        return pipeline.run(pipeline.plan(name, rows), rows)
+    finally:
+        tagged.unpersist()
+
+
+def _tagged(df: DataFrame, task: RowTask) -> DataFrame:
+    """Return the rows that are going to be written, each with its place."""
+    rows = numbered_rows(df, task.columns.names)
+    if task.operation == DELETE:
+        kept = StructType([*KEY_FIELDS])
+        keyed = rows.mapInArrow(partial(keys_to_delete, task), kept)
+    else:
+        kept = keyed_schema(rows)
+        keyed = rows.mapInArrow(partial(with_row_keys, task), kept)
+    spread = keyed.repartitionByRange("partition", "key")
+    ordered = spread.sortWithinPartitions("partition", "key", "row")
+    schema = StructType([*KEY_FIELDS, *_PLACE_FIELDS, *kept.fields[len(KEY_FIELDS) :]])
+    return ordered.mapInArrow(partial(rows_to_write, task), schema)
+
+
+class _SparkRows(FoundRows):
+    """Rows of a DataFrame, each with its place, which stay on executors.
+
+    Args:
+        rows: of `rows_to_write`.
+        task: what is known of them.
+        file_format: of base files.
+        done: takes how many were written.
+    """
+
+    def __init__(self, rows: DataFrame, task: RowTask, file_format: FileFormat, done: Any) -> None:
+        self.schema = task.schema
+        self.slices = task.slices
+        self.loads = _loads(rows, task)
+        self._rows = rows
+        self._task = task
+        self._format = file_format
+        self._done = done
+        self._packing = Packing((), {})
+
+    def known_keys(self) -> list[str]:
+        """Return a few keys that the table has."""
+        known = self._rows.where("slice IS NOT NULL").select("key").limit(SAMPLE).collect()
+        return [row.key for row in known]
+
+    def assign(self, packing: Packing) -> Sequence[int]:
+        """Return all buckets: tasks give each row to one, and some may get none."""
+        self._packing = packing
+        return range(len(packing.buckets))
+
+    def write(self, files: Sequence[PlannedFile], transaction: Transaction) -> list[WrittenFile]:
+        """Let tasks write the files, and give one file of each group its name."""
+        packing, known = self._packing, self._task
+        task = FileTask(known, tuple(files), self._format, transaction.time, self._done)
+        written = _write(self._rows, task, packing) if files else []
+        _check_counts(written, packing, self.loads)
+        _name_files(known.view, written, transaction)
+        return [WrittenFile(files[one.bucket], one.stat, one.keys) for one in written]
+
+    def keys_to_insert(self) -> _RowsToInsert:
+        """Return the keys of the new rows, which executors look for."""
+        return _RowsToInsert(self._rows, self._task)
 
 
 class _RowsToInsert:
@@ -276,13 +239,31 @@ class _RowsToInsert:
             yield files[row.file], row.keys
 
 
+def _loads(rows: DataFrame, task: RowTask) -> dict[str, Load]:
+    """Return how many rows there are to insert and to update, by partition path and file."""
+    inserts: dict[str, int] = {}
+    updates: dict[str, dict[str, int]] = {}
+    for row in rows.groupBy("partition", "slice").count().collect():
+        path, number, count = row
+        inserts.setdefault(path, 0)
+        updates.setdefault(path, {})
+        if number is None:
+            inserts[path] = count
+        else:
+            updates[path][task.slices[number].group.file_id] = count
+    # By name, as `workload` has them.
+    return {
+        path: Load(inserts[path], dict(sorted(updates[path].items()))) for path in sorted(inserts)
+    }
+
+
 def _row_task(
-    view: TableView, columns: pa.Schema, operation: Operation, options: WriteOptions
+    view: TableView, columns: pa.Schema, operation: str, options: WriteOptions
 ) -> RowTask:
     """Plan what executors find, after a look at the columns of the rows."""
     named = written_name(view)
     schema = view.table_schema
-    if operation == "delete":
+    if operation == DELETE:
         read_keys(columns.empty_table(), schema.columns, view.options, named=named)
         needed = {*view.options.record_key, *view.options.partition_by}
     else:
@@ -297,14 +278,7 @@ def _row_task(
     return RowTask(task.view, task.slices, index, named, kept, operation, schema)
 
 
-def _check_new(rows: DataFrame, loads: Mapping[str, Load]) -> None:
-    count = sum(sum(load.updates.values()) for load in loads.values())
-    if count:
-        known = rows.where("slice IS NOT NULL").select("key").limit(SAMPLE).collect()
-        raise keys_are_there_error(count, [row.key for row in known])
-
-
-def _write(rows: DataFrame, task: FileTask, packing: Packing) -> list[WrittenFile]:
+def _write(rows: DataFrame, task: FileTask, packing: Packing) -> list[WrittenBucket]:
     """Let executors write files, one task per file, and return what they wrote, by bucket."""
     ids = {file: number for number, file in enumerate(task.rows.slices)}
     file_ids = {ids[file.current]: file.file_id for file in task.files if file.current is not None}
@@ -315,11 +289,11 @@ def _write(rows: DataFrame, task: FileTask, packing: Packing) -> list[WrittenFil
     spread = in_buckets(assigned, count)
     ordered = spread.sortWithinPartitions("bucket", F.col("pos").asc_nulls_last(), "row")
     found = ordered.mapInArrow(partial(write_files, task), WRITTEN).collect()
-    return sorted(map(written_file, found), key=lambda one: one.bucket)
+    return sorted(map(written_bucket, found), key=lambda one: one.bucket)
 
 
 def _check_counts(
-    written: Sequence[WrittenFile], packing: Packing, loads: Mapping[str, Load]
+    written: Sequence[WrittenBucket], packing: Packing, loads: Mapping[str, Load]
 ) -> None:
     """Check that the rows that were written are those that the plan was made for."""
     updates = {one.bucket: one.changes for one in written}
@@ -337,7 +311,9 @@ def _check_counts(
         )
 
 
-def _name_files(view: TableView, written: Sequence[WrittenFile], transaction: Transaction) -> None:
+def _name_files(
+    view: TableView, written: Sequence[WrittenBucket], transaction: Transaction
+) -> None:
     """Give the files that count their names."""
     paths = []
     for one in written:

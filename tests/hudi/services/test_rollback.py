@@ -136,14 +136,14 @@ def test_rollback_of_the_last_commit_killed_at_every_operation(
     def act(opened: HudiTable) -> None:
         # Whoever comes next ends what has begun, and does not know what was wanted.
         opened.rollback()
-        assert opened._view().timeline.pending() == []
+        assert opened.view().timeline.pending() == []
         if any(one.time == last.time for one in opened.timeline()):
             opened.rollback(last.time)
 
     def check(path: Path) -> None:
         # It is there, or it is gone.
         is_there = any(
-            one.time == last.time for one in HudiTable.open(path)._view().timeline.writes()
+            one.time == last.time for one in HudiTable.open(path).view().timeline.writes()
         )
         assert rows_of(path) == {1: "new" if is_there else "old"}
 
@@ -315,7 +315,7 @@ def test_a_writer_that_was_taken_for_dead_is_told(tmp_path: Path) -> None:
         raise Killed
     stalled.check()
     inflight = table.folder.start(stalled.instant)
-    view = table.table._view()
+    view = table.table.view()
     check_not_rolled_back(view, inflight)
     # A rollback that dies after its plan: files may be gone, though the inflight file is there.
     with pytest.MonkeyPatch.context() as patch, suppress(Killed):
@@ -340,7 +340,7 @@ def test_a_writer_takes_back_what_it_began_itself(tmp_path: Path) -> None:
         inflight = table.folder.start(beat.instant)
         table.write(inflight.time, "a-0", [row(1, "never")])
         with table_lock(table.table.location) as lock:
-            done = roll_back(table.table._view(), inflight, lock)
+            done = roll_back(table.table.view(), inflight, lock)
         assert done.action == ROLLBACK
     assert leftovers(table.path) == []
     assert base_files(table.path) == []
@@ -348,7 +348,7 @@ def test_a_writer_takes_back_what_it_began_itself(tmp_path: Path) -> None:
         table_lock(table.table.location) as lock,
         pytest.raises(ValueError, match="completed roll"),
     ):
-        roll_back(table.table._view(), done, lock)
+        roll_back(table.table.view(), done, lock)
 
 
 def test_nothing_is_taken_back_without_the_lock(tmp_path: Path) -> None:
@@ -358,7 +358,7 @@ def test_nothing_is_taken_back_without_the_lock(tmp_path: Path) -> None:
     with table_lock(table.table.location) as lock:
         (table.path / ".hoodie" / "lock").unlink()
         with pytest.raises(LockLostError):
-            roll_back_pending(table.table._view(), lock)
+            roll_back_pending(table.table.view(), lock)
     assert base_files(table.path) == files
 
 
@@ -372,7 +372,7 @@ def test_a_table_that_is_not_written_is_not_rolled_back(real_tables: Path, tmp_p
 def write_and_die(path: str) -> None:
     """Begin a write in a process of its own, and be gone."""
     table = HudiTable.open(path)
-    view = table._view()
+    view = table.view()
     with Heartbeats(Location(path)).request(view.folder, "commit") as beat:
         view.folder.start(beat.instant)
         os._exit(0)

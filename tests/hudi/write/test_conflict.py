@@ -33,7 +33,7 @@ A, B, C = (GroupId("", f"{name}-0") for name in "abc")
 
 
 def now(table: SmallTable) -> TableView:
-    return table.table._view()
+    return table.table.view()
 
 
 def two_groups(path: Path, version: int = 9) -> SmallTable:

@@ -145,7 +145,7 @@ def leftovers(path: Path) -> list[str]:
     """Return what a writer that ends well leaves none of: locks, heartbeats, markers, pending."""
     places = (".heartbeat/*", ".temp/*/**/*", "lock")
     found = [str(one) for name in places for one in path.glob(f".hoodie/{name}") if one.is_file()]
-    return found + [one.file_name for one in HudiTable.open(path)._view().timeline.pending()]
+    return found + [one.file_name for one in HudiTable.open(path).view().timeline.pending()]
 
 
 def base_files(path: Path) -> list[str]:

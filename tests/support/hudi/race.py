@@ -190,7 +190,7 @@ def check_history(path: Path, logs: Path) -> None:
     """Replay what the timeline says in the order in which it was completed."""
     tried = {what[1]: (what[2], what[3]) for what in notes(logs) if what[0] == "tries"}
     acknowledged = {what[1] for what in notes(logs) if what[0] == "did"}
-    view = HudiTable.open(path)._view()
+    view = HudiTable.open(path).view()
     state: dict[int, str] = {}
     tokens = []
     writes = view.timeline.writes()

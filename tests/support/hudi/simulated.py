@@ -702,7 +702,7 @@ class Simulation:
                 continue
             instant = parse_instant(name, name, self.version)
             assert instant is not None
-            folder = HudiTable.open(self.table.location())._view().folder
+            folder = HudiTable.open(self.table.location()).view().folder
             commit = parse_commit(folder.read(instant), name)
             one = self.tries[(commit.extra_metadata or {})[TOKEN]]
             self._commits[name] = instant, one.token

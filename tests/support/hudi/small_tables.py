@@ -16,7 +16,7 @@ from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.timeline.commit import CommitMetadata, WriteStat, commit_bytes
 from lookupstore.hudi.timeline.names import base_file_name
 from lookupstore.hudi.timeline.timeline import CLUSTERING, COMMIT, REPLACE, TimelineFolder
-from lookupstore.hudi.view import TableView
+from lookupstore.hudi.view import TableView, read_view
 
 SCHEMA = pa.schema({"id": pa.int32(), "value": pa.string()})
 Rows = Sequence[Mapping[str, Any]]
@@ -90,8 +90,7 @@ class SmallTable:
 
     def view(self) -> TableView:
         """Return the table as it is now."""
-        table = self.table
-        return TableView(table.options, self.folder, self.folder.load(), table.location)
+        return read_view(self.table.location)
 
     def finish(
         self,

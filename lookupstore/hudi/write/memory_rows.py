@@ -1,0 +1,167 @@
+"""The rows of a write in the memory of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lookupstore.arrow._binary import as_binary
+from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.keys.incoming import Incoming
+from lookupstore.hudi.keys.table_schema import TableSchema
+from lookupstore.hudi.view import TableView
+from lookupstore.hudi.write.conflict import SAMPLE
+from lookupstore.hudi.write.files import FilePlan, FileRows, FileWrites
+from lookupstore.hudi.write.inserted_keys import InsertedKeys
+from lookupstore.hudi.write.options import WriteOptions
+from lookupstore.hudi.write.partitioner import Bucket, Packing, workload
+from lookupstore.hudi.write.pipeline import FoundRows, WrittenFile
+from lookupstore.hudi.write.plan import PlannedFile
+from lookupstore.hudi.write.transaction import Transaction
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Where rows are in a table, as a tag finds them.
+
+    Attributes:
+        slices: current base files.
+        numbers: the slice that each row is in, int32; -1: none, it is new.
+        positions: of the row in that.
+    """
+
+    slices: Sequence[FileSlice]
+    numbers: npt.NDArray[np.int32]
+    positions: Rows
+
+    @classmethod
+    def nowhere(cls, rows: int) -> Places:
+        """Return those of rows of which each is new."""
+        return cls((), np.full(rows, -1, np.int32), np.full(rows, -1, np.int64))
+
+    def file_ids(self) -> pa.DictionaryArray:
+        """Return the id of each row's file group; null for a new row."""
+        return pa.DictionaryArray.from_arrays(
+            pa.array(self.numbers, mask=self.numbers < 0),
+            pa.array([one.group.file_id for one in self.slices], pa.string()),
+        )
+
+
+class MemoryRows(FoundRows):
+    """Rows in memory, and their places.
+
+    Args:
+        view: of the table.
+        options: of the write.
+        schema: of the table, after they are written.
+        incoming: the rows.
+        places: of each.
+        slices: current base files, which they change, or may fill up.
+        explicit: whether rows that are found are deleted, whatever comes with them.
+    """
+
+    def __init__(
+        self,
+        view: TableView,
+        options: WriteOptions,
+        schema: TableSchema,
+        incoming: Incoming,
+        places: Places,
+        slices: Sequence[FileSlice],
+        *,
+        explicit: bool = False,
+    ) -> None:
+        self.schema = schema
+        self.slices = slices
+        self._file_ids = places.file_ids()
+        self.loads = workload(incoming.partitions, self._file_ids)
+        self._view = view
+        self._options = options
+        self._incoming = incoming
+        self._places = places
+        self._explicit = explicit
+        self._assigned: list[tuple[Bucket, FileRows]] = []
+
+    @property
+    def deleted(self) -> int:
+        """Return how many rows of the table are to go, as far as that is known before the merge."""
+        if self._explicit:
+            return int(np.count_nonzero(self._places.numbers >= 0))
+        flags = self._incoming.deleted
+        return 0 if flags is None else int(np.count_nonzero(flags))
+
+    def known_keys(self) -> Sequence[str]:
+        """Return a few keys that the table has."""
+        there = np.flatnonzero(self._places.numbers >= 0)
+        return self._keys(there[:SAMPLE])
+
+    def assign(self, packing: Packing) -> Sequence[int]:
+        """Give each row to a bucket, and return the numbers of those that got some."""
+        assigned = packing.assign(self._incoming.partitions, self._file_ids, self._incoming.keys)
+        self._assigned = [
+            (bucket, self._file_rows(bucket, rows))
+            for bucket, rows in zip(packing.buckets, _by_bucket(packing, assigned), strict=True)
+            if len(rows)  # the hash of keys left none for the others
+        ]
+        return [bucket.number for bucket, _ in self._assigned]
+
+    def write(
+        self, files: Sequence[PlannedFile], transaction: Transaction
+    ) -> Sequence[WrittenFile]:
+        """Write the files of the buckets, some at the same time."""
+        plans = [
+            FilePlan(file, rows) for file, (_, rows) in zip(files, self._assigned, strict=True)
+        ]
+        for partition in dict.fromkeys(one.partition for one in files):
+            transaction.open_partition(partition)
+        writes = FileWrites(
+            self._view,
+            self._incoming,
+            self.schema,
+            self._options,
+            transaction.time,
+            self._explicit,
+        )
+        return [
+            WrittenFile(plan.file, stat, self._keys(plan.rows.all[:SAMPLE]))
+            for plan, stat in zip(plans, writes.write(plans), strict=True)
+        ]
+
+    def keys_to_insert(self) -> InsertedKeys:
+        """Return the keys of the new rows."""
+        parts: dict[str, list[Rows]] = {}
+        for bucket, rows in self._assigned:
+            if len(rows.inserts):
+                parts.setdefault(bucket.partition, []).append(rows.inserts)
+        return InsertedKeys(
+            {
+                partition: as_binary(self._incoming.keys.take(pa.array(np.concatenate(many))))
+                for partition, many in parts.items()
+            }
+        )
+
+    def _keys(self, rows: Rows) -> list[str]:
+        keys: list[str] = self._incoming.keys.take(pa.array(rows)).to_pylist()
+        return keys
+
+    def _file_rows(self, bucket: Bucket, rows: Rows) -> FileRows:
+        if bucket.file_id is None:
+            return FileRows.new(rows)
+        known = self._places.numbers[rows] >= 0
+        changes = rows[known]
+        changes = changes[np.argsort(self._places.positions[changes])]  # each is there once
+        return FileRows(changes, self._places.positions[changes], rows[~known])
+
+
+def _by_bucket(packing: Packing, assigned: npt.NDArray[np.int32]) -> list[Rows]:
+    # NumPy sorts 16 bits by their digits, in a tenth of the time.
+    few = len(packing.buckets) <= 1 << 16
+    order = np.argsort(assigned.astype(np.uint16) if few else assigned, kind="stable")
+    counts = np.bincount(assigned, minlength=len(packing.buckets))
+    return np.split(order, np.cumsum(counts)[:-1]) if len(counts) else []

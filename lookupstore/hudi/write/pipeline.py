@@ -1,0 +1,179 @@
+"""One write of rows: from where they are found to a completed instant, wherever they are.
+
+The order of the steps is here, and all that goes by numbers of rows. What touches rows themselves
+is `FoundRows`: those in memory are `memory_rows`; of a DataFrame, `lookupstore.spark` has them,
+whose rows never reach the driver.
+
+Source: org.apache.hudi.table.action.commit.BaseCommitActionExecutor, which Hudi's engines share.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.keys.table_schema import TableSchema
+from lookupstore.hudi.timeline.commit import WriteStat
+from lookupstore.hudi.view import TableView
+from lookupstore.hudi.write.options import WriteOptions
+from lookupstore.hudi.write.partitioner import Load, Packing
+from lookupstore.hudi.write.plan import (
+    INSERT,
+    PlannedFile,
+    Replaced,
+    WritePlan,
+    plan_files,
+    planned_files,
+)
+from lookupstore.hudi.write.result import WriteResult
+from lookupstore.hudi.write.transaction import KeysToInsert, Outcome, Transaction, begun
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """A base file that was written.
+
+    Attributes:
+        file: as it was planned.
+        stat: what the commit is to say of it.
+        keys: some of those whose rows came.
+    """
+
+    file: PlannedFile
+    stat: WriteStat
+    keys: Sequence[str]
+
+
+class FoundRows(ABC):
+    """The rows of a write, of which it is known where they are in the table.
+
+    Attributes:
+        schema: of the table, after they are written.
+        slices: current base files, which they change, or may fill up.
+        loads: how many there are to insert and to update, by partition path and file.
+    """
+
+    schema: TableSchema
+    slices: Sequence[FileSlice]
+    loads: Mapping[str, Load]
+
+    @abstractmethod
+    def known_keys(self) -> Sequence[str]:
+        """Return a few keys that the table has."""
+
+    @abstractmethod
+    def assign(self, packing: Packing) -> Sequence[int]:
+        """Give each row to a bucket, and return the numbers of those that may have got some."""
+
+    @abstractmethod
+    def write(
+        self, files: Sequence[PlannedFile], transaction: Transaction
+    ) -> Sequence[WrittenFile]:
+        """Write the files of the buckets that have rows, and give them their names.
+
+        Args:
+            files: of the buckets that `assign` named.
+            transaction: of the write.
+        """
+
+    @abstractmethod
+    def keys_to_insert(self) -> KeysToInsert:
+        """Return the keys of the new rows."""
+
+
+class Pipeline:
+    """One write, step by step.
+
+    Args:
+        view: the table as it is now, which can be written to.
+        options: of the write.
+    """
+
+    def __init__(self, view: TableView, options: WriteOptions) -> None:
+        self._view = view
+        self._options = options
+        #: That steps took, by name.
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Add the time of what is done inside to a step."""
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+    def plan(self, operation: str, rows: FoundRows, replaced: Replaced | None = None) -> WritePlan:
+        """Plan the files of a write.
+
+        Args:
+            operation: name of the write, as Hudi has it.
+            rows: that are written.
+            replaced: what goes with it; None: nothing does.
+
+        Raises:
+            ValueError: rows are inserted, and the table has keys of them.
+        """
+        found = sum(sum(load.updates.values()) for load in rows.loads.values())
+        if operation == INSERT and found:
+            raise _keys_are_there_error(found, rows.known_keys())
+        with self.step("plan"):
+            packing = plan_files(self._view, rows.loads, rows.slices, self._options.sizing)
+            buckets = [packing.buckets[number] for number in rows.assign(packing)]
+            files = planned_files(buckets, rows.slices, self._options.new_file_id)
+        return WritePlan(operation, files, rows.loads, replaced)
+
+    def run(self, plan: WritePlan, rows: FoundRows) -> WriteResult:
+        """Write the files of a plan, and commit.
+
+        Raises: what `begun` and `Transaction.complete` do.
+        """
+        replaces = plan.replaced is not None
+        replaced = Replaced((), ()) if plan.replaced is None else plan.replaced
+        with begun(self._view, plan.operation, plan.profile(), replaces=replaces) as transaction:
+            with self.step("write"):
+                written = rows.write(plan.files, transaction)
+            inserts = any(load.inserts for load in plan.loads.values())
+            outcome = Outcome(
+                [one.stat for one in written],
+                rows.schema.avro,
+                {one.group for one in replaced.slices},
+                {one.file.group: one.keys for one in written},
+                # Rows of an overwrite come in the place of whatever is there.
+                rows.keys_to_insert() if inserts and not replaces else None,
+                replaced.partitions,
+            )
+            current = [one.file.current for one in written]
+            rewritten = [one for one in current if one is not None]
+            return self.complete(transaction, outcome, rewritten, replaced.slices)
+
+    def complete(
+        self,
+        transaction: Transaction,
+        outcome: Outcome,
+        rewritten: Sequence[FileSlice] = (),
+        replaced: Sequence[FileSlice] = (),
+    ) -> WriteResult:
+        """Make visible what was written, and return what it is.
+
+        Args:
+            transaction: of the write.
+            outcome: what was written.
+            rewritten: slices that others took the place of.
+            replaced: slices whose file groups are gone.
+        """
+        with self.step("commit"):
+            instant = transaction.complete(outcome, self._options.extra_metadata)
+        return WriteResult.of(
+            instant, transaction.operation, outcome.stats, rewritten, replaced, self.seconds
+        )
+
+
+def _keys_are_there_error(count: int, keys: Sequence[str]) -> ValueError:
+    return ValueError(
+        f"{count} rows have keys that the table already has, such as {', '.join(map(repr, keys))}; "
+        "to change these rows, upsert them"
+    )

@@ -1,0 +1,52 @@
+"""A table as a write finds it: one that may be written to, without what dead writers left."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lookupstore.hudi.locking.lock import table_lock
+from lookupstore.hudi.options import TableOptions, drop_metadata_table, read_options
+from lookupstore.hudi.services.rollback import roll_back_pending
+from lookupstore.hudi.services.unfinished import delete_unfinished
+from lookupstore.hudi.timeline.commit import CommitMetadata
+from lookupstore.hudi.timeline.timeline import Instant
+from lookupstore.hudi.view import TableView, read_view
+from lookupstore.hudi.write.options import WriteOptions
+from lookupstore.storage.location import Location
+
+
+def writable_view(
+    location: Location,
+    commits: dict[Instant, CommitMetadata],
+    options: WriteOptions,
+    *,
+    dry_run: bool,
+) -> TableView:
+    """Return a table that is about to be written to, after rolling back what dead writers left.
+
+    Args:
+        location: of the table.
+        commits: what is known of its commits.
+        options: of the write.
+        dry_run: change nothing.
+
+    Raises:
+        FormatError: it cannot be written to; the error names the property.
+    """
+    # A table of another kind is not even locked.
+    _check_writable(location, read_options(location), options)
+    if dry_run:
+        return read_view(location, commits=commits, clock=options.clock)
+    with table_lock(location) as lock:
+        view = read_view(location, commits=commits, clock=options.clock)
+        _check_writable(location, view.options, options)
+        if options.drop_metadata_table:
+            view = replace(view, options=drop_metadata_table(location, view.options))
+        roll_back_pending(view, lock)
+        delete_unfinished(view)
+    return view.reloaded()
+
+
+def _check_writable(location: Location, known: TableOptions, options: WriteOptions) -> None:
+    dropped = replace(known, metadata_partitions=()) if options.drop_metadata_table else known
+    dropped.check_writable(location.uri)

@@ -63,7 +63,7 @@ def published_files(location: Location, names: Iterable[str]) -> dict[str, Publi
     return {
         name: _read(location, name)
         for name in names
-        if _described(name) in present and data_name(name) in present
+        if described_name(name) in present and data_name(name) in present
     }
 
 
@@ -73,7 +73,7 @@ def publish_file(location: Location, name: str, source: SourceFile, path: str) -
     file = PublishedFile(name, source.below, os.path.getsize(path), file_hash(path))
     mode = source.address.mode
     location.write(data_name(name), file_chunks(path), mode=mode)
-    location.write(_described(name), [json.dumps(asdict(file)).encode() + b"\n"], mode=mode)
+    location.write(described_name(name), [json.dumps(asdict(file)).encode() + b"\n"], mode=mode)
     return file
 
 
@@ -93,7 +93,7 @@ def forget_old(location: Location, sources: Iterable[str], current: Iterable[str
             continue
         old = file.modified is not None and time.time() - file.modified > KEPT_SECONDS
         if old and _read(location, name).source in known:
-            location.delete(_described(name))
+            location.delete(described_name(name))
             location.delete(data_name(name))
             removed.append(name)
     if removed:
@@ -102,7 +102,7 @@ def forget_old(location: Location, sources: Iterable[str], current: Iterable[str
 
 
 def _read(location: Location, name: str) -> PublishedFile:
-    path = _described(name)
+    path = described_name(name)
     content = location.read(path)
     try:
         said = parse_json(
@@ -120,7 +120,8 @@ def _read(location: Location, name: str) -> PublishedFile:
     return file
 
 
-def _described(name: str) -> str:
+def described_name(name: str) -> str:
+    """Return the path of the description of a published lookup file."""
     return f"{FOLDER}/{name}.json"
 
 

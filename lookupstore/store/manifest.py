@@ -138,7 +138,7 @@ class Manifest:
             "rewritten_buckets": self.rewritten_buckets,
             "files": [asdict(file) for file in self.files],
         }
-        return {**fields, "xxh64": _fields_hash(fields)}
+        return {**fields, "xxh64": fields_hash(fields)}
 
 
 def manifest_bytes(manifest: Manifest) -> bytes:
@@ -161,7 +161,8 @@ def parse_manifest(path: str, content: bytes) -> Manifest:
     return _parse(_Fields(path, "", fields))
 
 
-def _fields_hash(fields: Mapping[str, Any]) -> str:
+def fields_hash(fields: Mapping[str, Any]) -> str:
+    """Return the XXH64 of the other fields of a manifest, which is one of them."""
     text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
     return xxhash.xxh64_hexdigest(text.encode())
 
@@ -222,7 +223,7 @@ def _parse(fields: _Fields) -> Manifest:
             f"{FORMAT_VERSION}: upgrade it, or build the store again"
         )
     expected = fields.pattern("xxh64", _HASH, "16 hexadecimal digits")
-    found = _fields_hash({"format_version": version, **fields.fields})
+    found = fields_hash({"format_version": version, **fields.fields})
     if found != expected:
         raise fields.wrong_error("xxh64", expected, f"{found} over the other fields")
     function = fields.text("bucket_function")

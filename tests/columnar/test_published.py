@@ -172,7 +172,7 @@ def test_a_lookup_file_that_came_halfway_is_not_published(
 
     given = dim.files(tmp_path / "a")
     with monkeypatch.context() as patched:
-        patched.setattr(published, "_described", fails)
+        patched.setattr(published, "described_name", fails)
         with pytest.raises(OSError, match="the machine is gone"):
             published.publish_file(
                 published.location_of(plans_of(given)[0].source),
@@ -181,7 +181,8 @@ def test_a_lookup_file_that_came_halfway_is_not_published(
                 files_of(given).asked()[0].reader().path,
             )
     assert len(dim.published(".sst")) == 1
-    assert dim.files(tmp_path / "b")._published == {}
+    (plan, *_) = plans_of(dim.files(tmp_path / "b"))
+    assert published.published_files(published.location_of(plan.source), [plan.name]) == {}
     check(dim.files(tmp_path / "b"))
 
 

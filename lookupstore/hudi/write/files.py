@@ -37,10 +37,10 @@ from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.plan import PlannedFile
 from lookupstore.hudi.write.transaction import Transaction
 
-# Rows of a bulk insert that wait in memory for their files.
-_WAITING_BYTES = 256 << 20
-# Files of a bulk insert that are open at once; a process may have about a thousand.
-_OPEN_FILES = 256
+#: Bytes of rows of a bulk insert that wait in memory for their files.
+WAITING_BYTES = 256 << 20
+#: Files of a bulk insert that are open at once; a process may have about a thousand.
+OPEN_FILES = 256
 
 Rows = npt.NDArray[np.int64]
 _NO_ROWS = np.empty(0, np.int64)
@@ -224,7 +224,7 @@ class BulkInsert:
 
     def _writer(self, partition: str) -> BaseFileWriter:
         if partition not in self._open:
-            if len(self._open) >= _OPEN_FILES:
+            if len(self._open) >= OPEN_FILES:
                 # The one that is nearest to its size anyway.
                 self._close(max(self._open, key=lambda one: self._open[one][1].expected_bytes))
             self._transaction.open_partition(partition)
@@ -248,7 +248,7 @@ class BulkInsert:
         """Write what waits for many partitions as smaller row groups, before it is too much."""
         writers = sorted((one for _, one in self._open.values()), key=lambda one: one.waiting_bytes)
         waiting = sum(one.waiting_bytes for one in writers)
-        while waiting > _WAITING_BYTES:
+        while waiting > WAITING_BYTES:
             largest = writers.pop()
             waiting -= largest.waiting_bytes
             largest.flush()

@@ -461,8 +461,8 @@ def test_a_bulk_insert_that_fails_closes_all_its_files(tmp_path: Path) -> None:
 
 
 def test_a_bulk_insert_has_few_files_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_writes, "_OPEN_FILES", 2)
-    monkeypatch.setattr(file_writes, "_WAITING_BYTES", 500)
+    monkeypatch.setattr(file_writes, "OPEN_FILES", 2)
+    monkeypatch.setattr(file_writes, "WAITING_BYTES", 500)
     table = make(tmp_path / "t")
     given = [rows(*((at, f"p{at % 5}", 1, "x") for at in range(10 * part, 10 * part + 10)))
              for part in range(3)]  # fmt: skip

@@ -177,7 +177,7 @@ def _said(**fields: Any) -> Trick:
                 said["files"][0][name.removeprefix("file_")] = value
             else:
                 said[name] = value
-        said["xxh64"] = manifest._fields_hash(said)
+        said["xxh64"] = manifest.fields_hash(said)
         path.write_text(json.dumps(said))
 
     return trick

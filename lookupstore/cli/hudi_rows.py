@@ -16,7 +16,7 @@ from lookupstore.cli.key_text import parse_keys
 from lookupstore.cli.options import as_of_option, names_of, output_option
 from lookupstore.cli.output import TABLE_ROWS, counted, write_first_rows, write_json, write_rows
 from lookupstore.hudi import HudiTable, WriteOptions, WriteResult
-from lookupstore.hudi.index.names import INDEXES
+from lookupstore.hudi.index import INDEXES
 from lookupstore.hudi.meta_columns import META_COLUMNS, PARTITION_PATH
 from lookupstore.source.source import open_source
 from lookupstore.storage.uris import shown_uri

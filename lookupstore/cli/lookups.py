@@ -10,38 +10,33 @@ import click
 import pyarrow as pa
 
 from lookupstore.cli.key_text import parse_beginning, parse_bound, parse_keys
-from lookupstore.cli.opened import only_files, only_stores, open_store_or_file
+from lookupstore.cli.opened import (
+    lookups_options,
+    only_files,
+    only_stores,
+    open_lookups,
+    refuse_table,
+)
 from lookupstore.cli.options import (
-    columnar_duplicates_option,
     columns_option,
     hex_option,
-    latest_partition_option,
     names_of,
-    order_option,
     output_option,
-    version_option,
 )
 from lookupstore.cli.output import TABLE_ROWS, write_first_rows, write_rows
-from lookupstore.columnar import ColumnarFiles
 from lookupstore.columnar.files import Rule
 from lookupstore.sst import Reader
 from lookupstore.storage.uris import shown_uri
-from lookupstore.store.path_kind import PathKind, kind_of
-from lookupstore.store.store import LookupStore
 
 if TYPE_CHECKING:
-    from lookupstore.hudi import TableLookup
+    pass
 
 
 @click.command()
 @click.argument("path", metavar="STORE_OR_FILE")
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 @columns_option
-@click.option("--key", metavar="A,B", help="Key columns of columnar files or of a Hudi table.")
-@latest_partition_option
-@columnar_duplicates_option
-@version_option
-@order_option
+@lookups_options
 @hex_option
 @output_option("table", "json", "csv", "arrow")
 def get(
@@ -71,30 +66,16 @@ def get(
     STORE_OR_FILE may also be Parquet or ORC files as they are, such as 'users/*.parquet', with
     --key; or a Hudi table, whose record key is the key if --key is missing.
     """
-    kind = kind_of(path)
-    if key is None and latest_partition is not None:
-        raise click.UsageError("--latest-partition is an option of columnar files, with --key")
-    if key is None and on_duplicate != "error":
-        raise click.UsageError("--on-duplicate is an option of columnar files, with --key")
-    if key is None and kind is PathKind.COLUMNAR_FILES:
-        raise click.UsageError(
-            f"{shown_uri(path)} names columnar files; give --key and their key columns"
-        )
     wanted = None if columns is None else names_of(columns)
-    opened: LookupStore | Reader | ColumnarFiles | TableLookup
-    if key is None and kind is PathKind.HUDI_TABLE:
-        only_stores(version=version)
-        opened = _table_lookup(path, wanted)
-    elif key is None:
-        opened = open_store_or_file(path, order, version)
-    else:
-        opened = ColumnarFiles(
-            path,
-            key=names_of(key),
-            columns=wanted,
-            on_duplicate=on_duplicate,
-            latest_partition=latest_partition,
-        )
+    opened = open_lookups(
+        path,
+        wanted,
+        key=key,
+        latest_partition=latest_partition,
+        on_duplicate=on_duplicate,
+        version=version,
+        order=order,
+    )
     with opened:
         if isinstance(opened, Reader):
             only_stores(columns=columns)
@@ -143,8 +124,7 @@ def get(
     help=f"Print at most this many rows; a table shows {TABLE_ROWS}.",
 )
 @click.option("--reverse", is_flag=True, help="From the last key to the first.")
-@version_option
-@order_option
+@lookups_options
 @hex_option
 @output_option("table", "json", "csv", "arrow")
 def scan(
@@ -156,6 +136,9 @@ def scan(
     columns: str | None,
     limit: int | None,
     reverse: bool,
+    key: str | None,
+    latest_partition: str | None,
+    on_duplicate: Rule,
     version: int | None,
     order: str,
     hexadecimal: bool,
@@ -163,11 +146,21 @@ def scan(
 ) -> None:
     """Print rows in key order.
 
-    'lookupstore get --help' says how to type keys.
+    'lookupstore get --help' says how to type keys, and what STORE_OR_FILE may be.
     """
     bounds = {"start": start, "stop": stop, "prefix": prefix}
     given = {name: value for name, value in bounds.items() if value is not None}
-    opened = open_store_or_file(path, order, version)
+    refuse_table(path, key, "scan")
+    wanted = None if columns is None else names_of(columns)
+    opened = open_lookups(
+        path,
+        wanted,
+        key=key,
+        latest_partition=latest_partition,
+        on_duplicate=on_duplicate,
+        version=version,
+        order=order,
+    )
     with opened:
         batches: Iterator[pa.RecordBatch]
         if isinstance(opened, Reader):
@@ -193,18 +186,11 @@ def scan(
             reader = opened.scan(
                 **{name: parse_bound(key, opened.key_schema.schema) for name, key in given.items()},
                 starts_with=_beginning(starts_with, prefix, opened.key_schema.schema),
-                columns=None if columns is None else names_of(columns),
+                columns=wanted,
                 reverse=reverse,
             )
             batches, schema = iter(reader), reader.schema
         write_first_rows(schema, batches, output, limit)
-
-
-def _table_lookup(path: str, columns: list[str] | None) -> TableLookup:
-    """Return lookups in a Hudi table by its record key, in all partitions."""
-    from lookupstore.hudi import HudiTable, TableLookup
-
-    return TableLookup(path, key=HudiTable.open(path).options.record_key, columns=columns)
 
 
 def _beginning(text: str | None, prefix: str | None, schema: pa.Schema) -> str | bytes | None:

@@ -1,12 +1,24 @@
-"""What a command opens: a store, or one sorted file; and what that says of itself."""
+"""What a command opens: a store, a sorted file, or columnar files; and what that says of itself."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
+from lookupstore.cli.options import (
+    columnar_duplicates_option,
+    key_option,
+    latest_partition_option,
+    names_of,
+    order_option,
+    version_option,
+)
 from lookupstore.cli.output import size_text, write_fields, write_json
+from lookupstore.columnar import ColumnarFiles
+from lookupstore.columnar.files import Rule
 from lookupstore.sst import Info, Reader
 from lookupstore.sst.dump import text
 from lookupstore.storage.home import expanded
@@ -15,22 +27,87 @@ from lookupstore.store.path_kind import PathKind, kind_of
 from lookupstore.store.store import LookupStore
 from lookupstore.store.store import open as open_store
 
+if TYPE_CHECKING:
+    from lookupstore.hudi import TableLookup
 
-def open_store_or_file(path: str, order: str, version: int | None) -> LookupStore | Reader:
-    """Open a store, or a sorted file in an order."""
+#: What looks up keys.
+Opened: TypeAlias = "LookupStore | Reader | ColumnarFiles | TableLookup"
+
+
+def lookups_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that say what it opens."""
+    options = (
+        key_option,
+        latest_partition_option,
+        columnar_duplicates_option,
+        version_option,
+        order_option,
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def open_lookups(
+    path: str,
+    columns: Sequence[str] | None = None,
+    *,
+    key: str | None,
+    latest_partition: str | None,
+    on_duplicate: Rule,
+    version: int | None,
+    order: str,
+) -> Opened:
+    """Open a store, a sorted file, columnar files by a key, or a Hudi table by its record key.
+
+    Args:
+        path: of it.
+        columns: value columns of columnar files or of a table; None takes all.
+        key: what was typed for `--key`; None for a store or a sorted file.
+        latest_partition: for columnar files; see `ColumnarFiles`.
+        on_duplicate: the same.
+        version: of a store; None opens the current one.
+        order: of a sorted file.
+    """
     kind = kind_of(path)
+    if key is not None:
+        only_stores(version=version)
+        return ColumnarFiles(
+            path,
+            key=names_of(key),
+            columns=columns,
+            on_duplicate=on_duplicate,
+            latest_partition=latest_partition,
+        )
+    if latest_partition is not None:
+        raise click.UsageError("--latest-partition is an option of columnar files, with --key")
+    if on_duplicate != "error":
+        raise click.UsageError("--on-duplicate is an option of columnar files, with --key")
     if kind is PathKind.HUDI_TABLE:
-        shown = shown_uri(path)
-        raise click.UsageError(f"{shown} is a Hudi table; see 'lookupstore hudi info {shown}'")
+        only_stores(version=version)
+        return _table_lookup(path, columns)
     if kind is PathKind.COLUMNAR_FILES:
         raise click.UsageError(
-            f"{shown_uri(path)} names columnar files; 'lookupstore get --key' looks up in them, "
-            "'lookupstore build' makes a store of them"
+            f"{shown_uri(path)} names columnar files; give --key and their key columns"
         )
     if kind is PathKind.STORE and (os.path.isdir(expanded(path)) or "://" in path):
         return open_store(path, version=version)
     only_stores(version=version)
     return Reader(path, order=order)
+
+
+def _table_lookup(path: str, columns: Sequence[str] | None) -> TableLookup:
+    """Return lookups in a Hudi table by its record key, in all partitions."""
+    from lookupstore.hudi import HudiTable, TableLookup
+
+    return TableLookup(path, key=HudiTable.open(path).options.record_key, columns=columns)
+
+
+def refuse_table(path: str, key: str | None, verb: str) -> None:
+    """Refuse a Hudi table whose files are not asked for by a key: it has a verb of its own."""
+    if key is None and kind_of(path) is PathKind.HUDI_TABLE:
+        shown = shown_uri(path)
+        raise click.UsageError(f"{shown} is a Hudi table; see 'lookupstore hudi {verb} {shown}'")
 
 
 def only_stores(**given: object) -> None:
@@ -49,11 +126,11 @@ def _refuse(of: str, given: dict[str, object]) -> None:
             raise click.UsageError(f"--{name} is for {of}")
 
 
-def write_info(opened: LookupStore | Reader, output: str, source_bytes: int | None = None) -> None:
-    """Print what a store or file says of itself, and the size of the source that it was built from.
+def write_info(opened: Opened, output: str, source_bytes: int | None = None) -> None:
+    """Print what is opened says of itself, and the size of the source that it was built from.
 
     Args:
-        opened: the store or file.
+        opened: a store, a file or several.
         output: `table` or `json`.
         source_bytes: of the source; None: nobody knows.
     """

@@ -59,6 +59,9 @@ latest_partition_option: Option = click.option(
     metavar="NAME",
     help="Read only the folder NAME=value with the greatest value.",
 )
+key_option: Option = click.option(
+    "--key", metavar="A,B", help="Key columns of columnar files or of a Hudi table."
+)
 as_of_option: Option = click.option(
     "--as-of", metavar="INSTANT", help="Read the table as of this request time, 17 digits."
 )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from datetime import datetime, timezone
+from typing import Any
 
 import click
 import pyarrow as pa
 
 from lookupstore.cli.failures import message_of
-from lookupstore.cli.opened import open_store_or_file, write_info
-from lookupstore.cli.options import order_option, output_option, version_option
+from lookupstore.cli.opened import lookups_options, open_lookups, refuse_table, write_info
+from lookupstore.cli.options import order_option, output_option
 from lookupstore.cli.output import counted, write_json, write_rows
 from lookupstore.errors import CorruptionError, LookupStoreError, printable
 from lookupstore.hostcache.folder import default_folder
@@ -21,18 +22,21 @@ from lookupstore.sst.dump import dump_text, hexdump, layout
 from lookupstore.storage.home import expanded
 from lookupstore.storage.location import Location
 from lookupstore.storage.uris import shown_uri
+from lookupstore.store.check import StoreCheck
 from lookupstore.store.store import open as open_store
 
 
 @click.command()
 @click.argument("path", metavar="STORE_OR_FILE")
-@version_option
-@order_option
+@lookups_options
 @output_option("table", "json")
-def info(path: str, version: int | None, order: str, output: str) -> None:
-    """Print the schema and properties of a store or file."""
-    opened = open_store_or_file(path, order, version)
-    with opened:
+def info(path: str, output: str, **what: Any) -> None:
+    """Print the schema and properties of a store or file.
+
+    'lookupstore get --help' says what STORE_OR_FILE may be.
+    """
+    refuse_table(path, what["key"], "info")
+    with open_lookups(path, **what) as opened:
         write_info(opened, output)
 
 
@@ -69,13 +73,17 @@ def dump(path: str, records: bool, hexadecimal: bool, order: str, output: str) -
 
 @click.command()
 @click.argument("path", metavar="STORE_OR_FILE")
-@version_option
-@order_option
+@lookups_options
 @output_option("table", "json")
-def verify(path: str, version: int | None, order: str, output: str) -> None:
-    """Read every byte of a store or file and check it."""
+def verify(path: str, output: str, **what: Any) -> None:
+    """Read every byte of a store or file and check it.
+
+    Of columnar files and their lookup files on this host, each is compared with the other;
+    'lookupstore get --help' says what STORE_OR_FILE may be.
+    """
+    refuse_table(path, what["key"], "verify")
     try:
-        with open_store_or_file(path, order, version) as opened:
+        with open_lookups(path, **what) as opened:
             checked = opened.verify()
     except LookupStoreError as error:
         if output == "json":
@@ -95,7 +103,7 @@ def verify(path: str, version: int | None, order: str, output: str) -> None:
             f"ok: {shown_uri(path)}: {counted(checked.num_rows, 'row')} in "
             f"{counted(checked.files, 'file')}, {counted(checked.bytes, 'byte')}"
         )
-        for name in checked.stray:
+        for name in checked.stray if isinstance(checked, StoreCheck) else ():
             click.echo(f"{shown_uri(path)}: {printable(name)} is not part of the store", err=True)
 
 

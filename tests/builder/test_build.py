@@ -41,6 +41,7 @@ from lookupstore.store.version_files import read_newest
 
 # The package gives the function under the module's name.
 build_module = importlib.import_module("lookupstore.builder.in_process")
+data_files_module = importlib.import_module("lookupstore.builder.data_files")
 local_module = importlib.import_module("lookupstore.storage.local")
 new_version_module = importlib.import_module("lookupstore.store.new_version")
 
@@ -729,7 +730,8 @@ def test_a_failed_build_leaves_nothing(tmp_path, memory):
 def test_a_build_that_fails_late_leaves_the_old_store(tmp_path, monkeypatch, failing):
     build(TABLE, tmp_path / "s", key="id").close()
     before = files_below(tmp_path)
-    module = new_version_module if failing == "publish_version" else build_module
+    modules = {"publish_version": new_version_module, "file_hash": data_files_module}
+    module = modules.get(failing, build_module)
     real = getattr(module, failing)
     calls = []
 

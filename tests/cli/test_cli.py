@@ -24,6 +24,7 @@ from lookupstore.cli.key_text import parse_bound, parse_keys
 from lookupstore.cli.output import TABLE_ROWS, limited
 from lookupstore.hostcache import stats
 from lookupstore.hostcache.counts import Counts
+from lookupstore.hudi import HudiTable
 from lookupstore.sst import Writer
 
 PEOPLE = pa.table(
@@ -877,3 +878,32 @@ def test_columnar_files_as_they_are(tmp_path: Path) -> None:
     again = run("publish-lookup-files", dim, "--key", "day,id", "--output", "json")
     assert json.loads(again.stdout) == {"source": str(dim), "files": 2, "written": 0}
     assert len(list((dim / "_lookup").glob("*.sst"))) == 2
+    rows = run("scan", dim, "--key", "id", "--latest-partition", "day", "--start", 2,
+               "--columns", "v", "--output", "json")  # fmt: skip
+    assert [json.loads(line) for line in rows.stdout.splitlines()] == [{"id": 2, "v": None}]
+    told = run("info", dim, "--key", "day,id", "--output", "json")
+    assert {"files": 2, "num_rows": 4}.items() <= json.loads(told.stdout).items()
+    checked = run("verify", dim, "--key", "day,id", "--output", "json")
+    assert {"ok": True, "num_rows": 4, "lookup_files": 2}.items() <= json.loads(
+        checked.stdout
+    ).items()
+    path = dim / "day=2026-11-20" / "0.parquet"
+    pages = path.read_bytes()
+    path.write_bytes(bytes(200) + pages[200:])
+    damaged = run("verify", dim, "--key", "day,id", "--output", "json")
+    assert (damaged.exit_code, json.loads(damaged.stdout)["ok"]) == (1, False)
+    for verb in ("scan", "info", "verify"):
+        refused = run(verb, dim)
+        assert (refused.exit_code, "give --key" in refused.stderr) == (2, True)
+
+
+def test_a_hudi_table_by_its_record_key(tmp_path: Path) -> None:
+    table = HudiTable.create(tmp_path / "t", pa.schema({"id": pa.int64()}), record_key="id")
+    table.insert(pa.table({"id": [10, 9, 8]}))
+    assert run("get", tmp_path / "t", 9, "--output", "json").stdout == '{"id": 9}\n'
+    found = run("scan", tmp_path / "t", "--key", "id", "--start", 9, "--output", "csv")
+    assert found.stdout.splitlines() == ['"id"', "9", "10"]
+    for verb in ("scan", "info", "verify"):
+        refused = run(verb, tmp_path / "t")
+        assert refused.exit_code == 2
+        assert f"see 'lookupstore hudi {verb} {tmp_path}/t'" in refused.stderr

@@ -275,7 +275,7 @@ def test_a_part_of_a_hudi_table_is_refused(tmp_path: Path, seed: int) -> None:
         assert (refused.returncode, "HudiTable.open(" in refused.stderr) == (1, True)
     for command in ("info", "scan", "verify"):
         refused = cli(command, folder)
-        assert (refused.returncode, f"lookupstore hudi info {folder}" in refused.stderr) == (
+        assert (refused.returncode, f"lookupstore hudi {command} {folder}" in refused.stderr) == (
             2,
             True,
         )

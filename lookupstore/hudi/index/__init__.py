@@ -5,7 +5,7 @@
 `wanted_keys` and `key_check` compare keys with files, `funnel` counts what each step left over.
 """
 
-from lookupstore.hudi.index.names import index_of
+from lookupstore.hudi.index.names import INDEXES, index_of
 from lookupstore.hudi.index.row_tags import (
     PLACE_COLUMNS,
     keys_of,
@@ -17,6 +17,7 @@ from lookupstore.hudi.index.row_tags import (
 from lookupstore.hudi.index.tagging import Tagged, tag
 
 __all__ = [
+    "INDEXES",
     "PLACE_COLUMNS",
     "Tagged",
     "index_of",

@@ -55,6 +55,8 @@ class Measuring:
         contenders: all that can run, by name.
         verbs: of contenders that are open, by name.
         rounds: how many are counted.
+        hot: each round follows another of the same contender that is not counted, so that nobody
+            pays for what others threw out of the processor's caches.
     """
 
     def __init__(
@@ -64,12 +66,15 @@ class Measuring:
         contenders: Mapping[str, Contender],
         verbs: Mapping[str, Verb],
         rounds: int,
+        *,
+        hot: bool = False,
     ) -> None:
         self.workload = workload
         self.folder = folder
         self.contenders = contenders
         self.verbs = verbs
         self.rounds = rounds
+        self.hot = hot
         self.handles: dict[str, Handle] = {}
         self.opened = ExitStack()
 
@@ -109,8 +114,10 @@ class Measuring:
     def answers(self, verb: Verb, names: Iterable[str]) -> dict[str, Rounds]:
         timed = {name: verb(self.handle(name), self.workload) for name in names}
         self.workload.release()
-        runs = {name: clocked(one.run) for name, one in timed.items()}
-        seconds = in_turns(runs, self.rounds, uncounted=1)
+        runs = {
+            name: clocked(one.run, one.run if self.hot else None) for name, one in timed.items()
+        }
+        seconds = in_turns(runs, self.rounds, uncounted=0 if self.hot else 1)
         return {name: (timed[name].operations, seconds[name]) for name in timed}
 
     def builds(self, codec: str, names: Iterable[str]) -> dict[str, Rounds]:

@@ -264,7 +264,7 @@ def main(given: Sequence[str] | None = None) -> None:
             pq.write_table(workload.table, Path(folder, f"{name}.parquet"))
             wanted = [one for one in subjects if one.workload == name and one not in absent]
             (own := Path(folder, name)).mkdir()
-            measuring = Measuring(workload, own, every, ANSWERS, asked.rounds)
+            measuring = Measuring(workload, own, every, ANSWERS, asked.rounds, hot=True)
             for one in measuring.run(PHASES, wanted):
                 run.add(one)
             del workload, measuring  # before the next one is made

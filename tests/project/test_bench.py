@@ -334,6 +334,26 @@ def test_what_is_made_ready_is_done_before_each_round(harness: ModuleType) -> No
     assert done == ["ready", "run"] * 2
 
 
+@pytest.mark.parametrize(("hot", "expected"), [(False, "ababab"), (True, "aabbaabb")])
+def test_stores_are_hot_in_their_turn(
+    hot: bool, expected: str, bench_modules: None, tmp_path: Path
+) -> None:
+    measures = importlib.import_module("measures")
+    rivals = importlib.import_module("rivals")
+    workload = importlib.import_module("workloads").w1(500, 100)
+    done: list[str] = []
+
+    def verb(handle: Any, workload: Any) -> Any:
+        return measures.Timed(1, lambda: done.append(names[type(handle)]))
+
+    names = {rivals.DictHandle: "a", rivals.NumpyHandle: "b"}
+    contenders = {"a": rivals.Dict(), "b": rivals.Numpy()}
+    measuring = measures.Measuring(workload, tmp_path, contenders, {"verb": verb}, 2, hot=hot)
+    wanted = [measures.Subject("W1", "verb", name) for name in contenders]
+    assert [len(one.rounds) for one in measuring.run([("verb",)], wanted)] == [2, 2]
+    assert "".join(done) == expected
+
+
 def test_a_process_that_fails_is_an_error(harness: ModuleType) -> None:
     with pytest.raises(RuntimeError, match=r"(?s)fresh_open\.py nowhere\.sst: .*nowhere\.sst"):
         harness.in_a_process("fresh_open.py", "nowhere.sst")

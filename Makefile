@@ -234,13 +234,16 @@ asan-fuzz: .venv-asan/.built  ## The same on extensions built with sanitizers
 	    ASAN_OPTIONS=detect_leaks=0:halt_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
 	    .venv-asan/bin/python $(FUZZ)
 
+BENCH_SIZES := --records 1000000 --queries 100000 --rounds 5
 .PHONY: bench
 bench: $(VENV)/.built  ## Time every verb beside its rivals
-	$(BIN)/pytest bench $(BENCH_ARGS)
+	$(BIN)/python bench/core.py --table $(BENCH_SIZES) $(BENCH_ARGS)
+	$(BIN)/python bench/store.py $(BENCH_SIZES) $(BENCH_ARGS)
+	$(BIN)/python bench/workload_joins.py $(BENCH_SIZES) $(BENCH_ARGS)
 
 .PHONY: bench-store
 bench-store: $(VENV)/.built  ## Time a store as the README builds and asks it: 10,000,000 rows
-	$(BIN)/pytest -q bench/test_store.py -k W1 --records 10000000 --queries 1000000 --rounds 3 $(BENCH_ARGS)
+	$(BIN)/python bench/store.py --workload W1 $(BENCH_ARGS)
 
 .PHONY: bench-stages
 bench-stages: $(VENV)/.built  ## Time each stage of a batch of lookups beside what memory takes
@@ -336,7 +339,7 @@ $(PYTHONS:%=python-%): python-%: dist/.sdist
 
 .PHONY: clean
 clean:  ## Remove everything that these targets made
-	rm -rf .venv .venv-* build dist *.egg-info lookupstore-demo .benchmarks .hypothesis .mypy_cache .pytest_cache \
+	rm -rf .venv .venv-* build dist *.egg-info lookupstore-demo .hypothesis .mypy_cache .pytest_cache \
 	    .ruff_cache spark-warehouse artifacts wheelhouse
 	find lookupstore \( -name '*.so' -o -name '*.c' \) -delete
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,7 +1,7 @@
-"""The core's bars: what has to be as fast as what, as a table, and how a run met them.
+"""What is measured, and what has to be as fast as what: a topic's bars, and how a run met them.
 
-A bar names a verb of `measures.py` and a contender of `core.py`, and for a ratio the rival that it
-is divided by. Its bound is a number of the verb's own unit, or a ratio.
+A bar names a verb and a contender of its topic, and for a ratio the rival that it is divided by.
+Its bound is a number of the verb's own unit, or a ratio.
 """
 
 from __future__ import annotations
@@ -11,28 +11,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from report import rate_text
+from report import aligned, rate_text, value_text
 
 OURS = "lookupstore"
-DEFAULT_CACHE = "lookupstore, default cache"
-TWO_THREADS = "lookupstore, 2 threads"
-TWO_WRITING = "lookupstore, threads=2"
-PAIMON = "lookupstore, paimon"
-STORE = "store"
-STORE_DEFAULT_CACHE = "store, default cache"
-
-MILLION = 1e6
 
 #: What the value of a verb is: seconds or bytes; of all others, operations a second.
 UNITS = {
     "open time": "s",
     "open memory": "B",
+    "size": "B",
+    "size none": "B",
     "size zstd": "B",
     "worker memory": "B",
     "cold keys": "s",
     "upsert seconds": "s",
     "upsert memory": "B",
+    "upsert cpu": "s",
     "scan seconds": "s",
+    "scan memory": "B",
+    "scan cpu": "s",
 }
 
 
@@ -142,58 +139,6 @@ def bar(
     ]
 
 
-# Java Paimon cannot run beside us: its millions a second of another day, as multiples of what LMDB
-# did beside it then, times what we want to be of it.
-JAVA_RANDOM = 8 * 1.0 / 0.98
-JAVA_SORTED = 3 * 3.9 / 2.9
-
-BARS: tuple[Bar, ...] = (
-    *bar("random: rate", "random", OURS, w1=15 * MILLION, w2=6 * MILLION),
-    *bar("random / lmdb", "random", OURS, "lmdb", w1=16, w2=6),
-    *bar("random / rocksdict", "random", OURS, "rocksdict", w1=35, w2=14),
-    *bar("random / pandas", "random", OURS, "pandas", w1=2),
-    *bar("sorted / lmdb", "sorted", OURS, "lmdb", w1=8, w2=5),
-    *bar("sorted / numpy", "sorted", OURS, "numpy", w1=2),
-    *bar("missing / rocksdict", "missing", OURS, "rocksdict", w1=10, w2=6),
-    *bar("missing / pandas", "missing", OURS, "pandas", w1=1.4),
-    *bar("10,000 a call: rate", "10,000 a call", OURS, w1=6 * MILLION),
-    *bar("10,000 a call / lmdb", "10,000 a call", OURS, "lmdb", w1=6, w2=4),
-    *bar("1,000 a call / lmdb", "1,000 a call", OURS, "lmdb", w1=5, w2=4),
-    *bar("100 a call / lmdb", "100 a call", OURS, "lmdb", w1=3, w2=2),
-    *bar("get / lmdb", "get", OURS, "lmdb", w1=1.2, w2=1.1),
-    *bar("lookup: rate", "lookup", STORE, w1=8 * MILLION, w2=3 * MILLION),
-    *bar("build none / rocksdict", "build none", OURS, "rocksdict", w1=2, w2=1.8),
-    *bar("build zstd / rocksdict", "build zstd", OURS, "rocksdict", w1=1.7, w2=1.5),
-    *bar(
-        "build zstd, 2 threads / rocksdict",
-        "build zstd",
-        TWO_WRITING,
-        "rocksdict",
-        w1=2.8,
-        w2=2.4,
-    ),
-    *bar("build zstd, 2 threads / 1", "build zstd", TWO_WRITING, OURS, w1=1.8, w2=1.8),
-    *bar("size zstd / rocksdict", "size zstd", OURS, "rocksdict", w1=1, w2=1, at_most=True),
-    *bar("paimon random / lmdb", "random", PAIMON, "lmdb", w1=JAVA_RANDOM),
-    *bar("paimon sorted / lmdb", "sorted", PAIMON, "lmdb", w1=JAVA_SORTED),
-    *bar("random, 2 threads / 1", "random", TWO_THREADS, OURS, w1=1.8, w2=1.8),
-    *bar("open: time", "open time", OURS, w1=0.05, w2=0.05, at_most=True),
-    *bar("open: memory", "open memory", OURS, w1=30 * MILLION, w2=30 * MILLION, at_most=True),
-)
-
-#: Measured without a bar: what a scan does, and what the lookups do in the cache of 256 MB that
-#: readers and stores share by default.
-INFORMATION: tuple[Subject, ...] = tuple(
-    Subject(workload, verb, contender)
-    for workload in ("W1", "W2")
-    for verb, contender in (
-        ("scan", OURS),
-        ("random", DEFAULT_CACHE),
-        ("lookup", STORE_DEFAULT_CACHE),
-    )
-)
-
-
 @dataclass(frozen=True)
 class Outcome:
     """What a run found of a bar.
@@ -223,30 +168,17 @@ class Outcome:
         }
 
 
-def judge(one: Bar, measured: Mapping[Subject, Measurement], lacking: Mapping[str, str]) -> Outcome:
-    """Return how a bar was met; `lacking` says why a contender could not run."""
+def judge(
+    one: Bar, measured: Mapping[Subject, Measurement], lacking: Mapping[Subject, str]
+) -> Outcome:
+    """Return how a bar was met; `lacking` says why something could not be measured."""
     for subject in one.subjects:
         if subject not in measured:
-            return Outcome(one, None, f"{subject.contender}: {lacking[subject.contender]}")
+            return Outcome(one, None, f"{subject.contender}: {lacking[subject]}")
     ours, *rivals = (measured[subject].value for subject in one.subjects)
     found = ours / rivals[0] if rivals else ours
     met = found <= one.bound if one.at_most else found >= one.bound
     return Outcome(one, found, "met" if met else "NOT MET")
-
-
-def value_text(value: float, unit: str) -> str:
-    """Return a value, or a ratio (unit `x`), for people.
-
-    >>> value_text(15_200_000, "/s"), value_text(0.0123, "s"), value_text(31e6, "B")
-    ('15.20 M/s', '12.3 ms', '31.0 MB')
-    >>> value_text(1.234, "x")
-    '1.23x'
-    """
-    if unit == "/s":
-        return f"{rate_text(value)}/s"
-    if unit == "x":
-        return f"{value:.2f}x"
-    return f"{value * 1e3:.1f} ms" if unit == "s" else f"{value / 1e6:.1f} MB"
 
 
 def measurement_text(one: Measurement) -> str:
@@ -279,12 +211,33 @@ def bars_table(outcomes: Iterable[Outcome], measured: Mapping[Subject, Measureme
                 outcome.verdict,
             )
         )
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    texts = (0, 1, 6)
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if i in texts else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
+    return aligned(lines, left=(0, 1, 6))
+
+
+def verbs_table(
+    workload: str, title: str, verbs: Iterable[str], measured: Mapping[Subject, Measurement]
+) -> str:
+    """Return a line per verb of one workload, a column per contender, ours first.
+
+    A cell of a rival has in brackets how many times better ours is.
+    """
+    chosen = {one: found for one, found in measured.items() if one.workload == workload}
+    names = sorted(dict.fromkeys(one.contender for one in chosen), key=lambda name: name != OURS)
+    present = {one.verb for one in chosen}
+    lines = [
+        [verb, *(_cell(Subject(workload, verb, name), chosen) for name in names)]
+        for verb in verbs
+        if verb in present
+    ]
+    return aligned([[f"{workload} {title}", *names], *lines], left=(0,))
+
+
+def _cell(subject: Subject, measured: Mapping[Subject, Measurement]) -> str:
+    one, ours = measured.get(subject), measured.get(subject._replace(contender=OURS))
+    if one is None:
+        return ""
+    text = rate_text(one.value) if one.unit == "/s" else value_text(one.value, one.unit)
+    if ours is None or ours is one:
+        return text
+    ratio = ours.value / one.value if one.unit == "/s" else one.value / ours.value
+    return f"{text} ({ratio:.3g}x)"

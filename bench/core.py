@@ -1,48 +1,65 @@
-"""Measure the core against its bars in one run; README.md says how to read it."""
+"""Sorted files: every verb of one file beside its rivals, and the bars that it has to reach.
+
+build none, zstd   store all records from sorted Arrow, until they are on the disk
+size none, zstd    disk space of what was stored
+open               the first answer: open, get one key, close
+random             one call with all keys: hits in random order
+sorted             one call with the same hits in key order
+missing            one call with keys that are not stored, all between those that are
+10,000 a call      100 calls, of other hits each; with fewer queries, as many calls as they fill
+1,000 a call       200 calls
+100 a call         1,000 calls
+get                a Python loop of single gets of hits in random order
+scan               pass over all records, in key order
+open time, memory  a reader in a process of its own, after the imports; nothing is read
+lookup             one call with typed hits in random order: four columns of a store
+
+Bars are measured, or with --table every verb beside every rival. README.md says how to read it.
+"""
 
 from __future__ import annotations
 
-import argparse
-import json
-import resource
 import sys
-import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timezone
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
-from bars import (
-    BARS,
-    DEFAULT_CACHE,
-    INFORMATION,
-    OURS,
-    PAIMON,
-    STORE,
-    STORE_DEFAULT_CACHE,
-    TWO_THREADS,
-    TWO_WRITING,
-    Measurement,
-    Subject,
-    bars_table,
-    judge,
-    measurement_text,
-)
-from measures import Measuring
-from report import machine, machine_lines
+from bars import OURS, Bar, Subject, bar
+from harness import Run, add_choice, add_json_lines, add_workload, chosen_workloads, command_line
+from measures import Measuring, Timed, Verb, lacking
 from rivals import (
     CACHE_BYTES,
     Contender,
+    Dict,
+    Handle,
     Lmdb,
     Lookupstore,
     Numpy,
     Pandas,
+    Plyvel,
     Rocksdict,
     Store,
     TwoThreads,
+    check_rows,
+    check_scan,
 )
-from workloads import WORKLOADS, Workload
+from workloads import WORKLOADS, Queries, Workload
+
+# ---- contenders ---------------------------------------------------------------------------------
+
+DEFAULT_CACHE = "lookupstore, default cache"
+TWO_THREADS = "lookupstore, 2 threads"
+TWO_WRITING = "lookupstore, threads=2"
+PAIMON = "lookupstore, paimon"
+STORE = "store"
+STORE_DEFAULT_CACHE = "store, default cache"
+
+#: Everybody with files, everybody who answers one key at a time, and everybody.
+FILES = (OURS, "rocksdict", "lmdb", "plyvel")
+LOOPS = (*FILES, "dict")
+EVERYBODY = (*LOOPS, "numpy", "pandas")
 
 
 def contenders(cache_bytes: int | None) -> dict[str, Contender]:
@@ -61,90 +78,211 @@ def contenders(cache_bytes: int | None) -> dict[str, Contender]:
         Store(STORE_DEFAULT_CACHE, cache_bytes=None),
         Rocksdict(),
         Lmdb(),
+        Plyvel(),
+        Dict(),
         Numpy(),
         Pandas(),
     )
     return {one.name: one for one in every}
 
 
-def arguments(given: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="make bench-core", description=__doc__)
-    parser.add_argument("--records", type=int, default=10_000_000, help="stored (%(default)s)")
-    parser.add_argument("--queries", type=int, default=1_000_000, help="asked for (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=5, help="that are counted (%(default)s)")
-    parser.add_argument("--workload", choices=[*WORKLOADS, "both"], default="both")
-    parser.add_argument("--only", default="", metavar="TEXT", help="bars with this in their name")
+# ---- verbs --------------------------------------------------------------------------------------
+
+
+def many(handle: Handle, workload: Workload, order: str) -> Timed:
+    """Check and return one call with all keys."""
+    queries: Queries = getattr(workload, order)
+    keys = handle.prepare(queries)
+    assert handle.answers(handle.lookup(keys)).equals(queries.expected)
+    return Timed(len(queries), lambda: handle.lookup(keys))
+
+
+def calls(handle: Handle, workload: Workload, size: int, most: int) -> Timed:
+    """Check and return calls of some keys each, all of them hits."""
+    parts = workload.random.calls(size, most)
+    prepared = [handle.prepare(part) for part in parts]
+    for keys, part in zip(prepared, parts, strict=True):
+        assert handle.answers(handle.lookup(keys)).equals(part.expected)
+
+    def run() -> None:
+        for keys in prepared:
+            handle.lookup(keys)
+
+    return Timed(sum(map(len, parts)), run)
+
+
+def gets(handle: Handle, workload: Workload, most: int) -> Timed:
+    """Check and return a loop of single gets."""
+    (queries,) = workload.random.calls(most, 1)
+    keys = queries.listed
+    assert [handle.get(key) for key in keys] == queries.expected.to_pylist()
+    assert handle.get(workload.missing.listed[0]) is None
+
+    def run() -> None:
+        get = handle.get
+        for key in keys:
+            get(key)
+
+    return Timed(len(keys), run)
+
+
+def scan(handle: Handle, workload: Workload) -> Timed:
+    """Check and return a pass over all records."""
+    check_scan(handle, workload)
+    return Timed(len(workload), lambda: deque(handle.scan(), maxlen=0))
+
+
+def lookup(handle: Handle, workload: Workload) -> Timed:
+    """Check and return one call of typed keys."""
+    ids = workload.ids
+    check_rows(handle, ids, workload.expected_rows)
+    return Timed(len(ids), lambda: handle.lookup(ids))
+
+
+ANSWERS: dict[str, Verb] = {
+    "random": partial(many, order="random"),
+    "sorted": partial(many, order="sorted"),
+    "missing": partial(many, order="missing"),
+    "10,000 a call": partial(calls, size=10_000, most=100),
+    "1,000 a call": partial(calls, size=1_000, most=200),
+    "100 a call": partial(calls, size=100, most=1_000),
+    "get": partial(gets, most=200_000),
+    "scan": scan,
+    "lookup": lookup,
+}
+
+#: Verbs in the order of a run. After each line all that was open is closed, and its memory free.
+PHASES: tuple[tuple[str, ...], ...] = (
+    ("build none", "size none"),
+    ("build zstd", "size zstd"),
+    tuple(verb for verb in ANSWERS if verb != "lookup"),
+    ("open", "open time", "open memory"),
+    ("lookup",),
+)
+
+#: Verbs of the table, and who takes part. Others have no files, no codecs, or no single gets.
+TABLE = {
+    "build none": FILES,
+    "size none": FILES,
+    "build zstd": (OURS, "rocksdict"),
+    "size zstd": (OURS, "rocksdict"),
+    "open": FILES,
+    "get": LOOPS,
+    "random": EVERYBODY,
+    "sorted": EVERYBODY,
+    "missing": EVERYBODY,
+    "scan": LOOPS,
+}
+
+# ---- bars ---------------------------------------------------------------------------------------
+
+MILLION = 1e6
+
+# Java Paimon cannot run beside us: its millions a second of another day, as multiples of what LMDB
+# did beside it then, times what we want to be of it.
+JAVA_RANDOM = 8 * 1.0 / 0.98
+JAVA_SORTED = 3 * 3.9 / 2.9
+
+BARS: tuple[Bar, ...] = (
+    *bar("random: rate", "random", OURS, w1=15 * MILLION, w2=6 * MILLION),
+    *bar("random / lmdb", "random", OURS, "lmdb", w1=16, w2=6),
+    *bar("random / rocksdict", "random", OURS, "rocksdict", w1=35, w2=14),
+    *bar("random / pandas", "random", OURS, "pandas", w1=2),
+    *bar("sorted / lmdb", "sorted", OURS, "lmdb", w1=8, w2=5),
+    *bar("sorted / numpy", "sorted", OURS, "numpy", w1=2),
+    *bar("missing / rocksdict", "missing", OURS, "rocksdict", w1=10, w2=6),
+    *bar("missing / pandas", "missing", OURS, "pandas", w1=1.4),
+    *bar("10,000 a call: rate", "10,000 a call", OURS, w1=6 * MILLION),
+    *bar("10,000 a call / lmdb", "10,000 a call", OURS, "lmdb", w1=6, w2=4),
+    *bar("1,000 a call / lmdb", "1,000 a call", OURS, "lmdb", w1=5, w2=4),
+    *bar("100 a call / lmdb", "100 a call", OURS, "lmdb", w1=3, w2=2),
+    *bar("get / lmdb", "get", OURS, "lmdb", w1=1.2, w2=1.1),
+    *bar("lookup: rate", "lookup", STORE, w1=8 * MILLION, w2=3 * MILLION),
+    *bar("build none / rocksdict", "build none", OURS, "rocksdict", w1=2, w2=1.8),
+    *bar("build zstd / rocksdict", "build zstd", OURS, "rocksdict", w1=1.7, w2=1.5),
+    *bar(
+        "build zstd, 2 threads / rocksdict",
+        "build zstd",
+        TWO_WRITING,
+        "rocksdict",
+        w1=2.8,
+        w2=2.4,
+    ),
+    *bar("build zstd, 2 threads / 1", "build zstd", TWO_WRITING, OURS, w1=1.8, w2=1.8),
+    *bar("size zstd / rocksdict", "size zstd", OURS, "rocksdict", w1=1, w2=1, at_most=True),
+    *bar("paimon random / lmdb", "random", PAIMON, "lmdb", w1=JAVA_RANDOM),
+    *bar("paimon sorted / lmdb", "sorted", PAIMON, "lmdb", w1=JAVA_SORTED),
+    *bar("random, 2 threads / 1", "random", TWO_THREADS, OURS, w1=1.8, w2=1.8),
+    *bar("open: time", "open time", OURS, w1=0.05, w2=0.05, at_most=True),
+    *bar("open: memory", "open memory", OURS, w1=30 * MILLION, w2=30 * MILLION, at_most=True),
+)
+
+#: Measured without a bar: what a scan does, and what the lookups do in the cache of 256 MB that
+#: readers and stores share by default.
+INFORMATION: tuple[Subject, ...] = tuple(
+    Subject(workload, verb, contender)
+    for workload in ("W1", "W2")
+    for verb, contender in (
+        ("scan", OURS),
+        ("random", DEFAULT_CACHE),
+        ("lookup", STORE_DEFAULT_CACHE),
+    )
+)
+
+
+# ---- a run --------------------------------------------------------------------------------------
+
+
+def wanted_subjects(bars: Sequence[Bar], workloads: Sequence[str], only: str) -> list[Subject]:
+    """Return what is measured for some bars, and what is measured without one."""
+    subjects = [subject for one in bars for subject in one.subjects]
+    subjects += [one for one in INFORMATION if one.workload in workloads and only in one.verb]
+    return list(dict.fromkeys(subjects))  # each once
+
+
+def main(given: Sequence[str] | None = None) -> None:
+    """Measure what is asked for, print how it meets the bars or the table, and keep it."""
+    parser = command_line(
+        "make bench-core", __doc__, records=10_000_000, queries=1_000_000, rounds=5
+    )
+    add_workload(parser)
+    add_choice(parser, "bars (with --table, verbs)")
+    parser.add_argument("--table", action="store_true", help="every verb beside every rival")
     parser.add_argument(
         "--cache",
         choices=["hot", "default"],
         default="hot",
         help="of our readers: hot has room for everything, as the rivals' (%(default)s)",
     )
-    parser.add_argument(
-        "--json-lines",
-        type=Path,
-        default=Path("build/bench-core.jsonl"),
-        metavar="FILE",
-        help="where to add a line for every measurement and every bar (%(default)s)",
-    )
-    return parser.parse_args(given)
-
-
-def measure(
-    workload: Workload, wanted: Collection[Subject], present: Mapping[str, Contender], rounds: int
-) -> Iterator[Measurement]:
-    """Measure what is wanted of one workload, and leave no file behind."""
-    with TemporaryDirectory(prefix="bench-core-") as folder:
-        yield from Measuring(workload, Path(folder), present, rounds).run(wanted)
-
-
-def peak_memory() -> int:
-    """Return the most bytes that this process has had in memory, mapped files among them."""
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most * 1024
-
-
-def add_json_lines(path: Path, run: dict[str, Any], found: Iterable[dict[str, Any]]) -> None:
-    """Add a JSON object per line to a file; each says the whole run that it comes from."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        for one in found:
-            file.write(json.dumps({**one, "run": run}) + "\n")
-
-
-def main(given: Sequence[str] | None = None) -> None:
-    """Measure the bars that are asked for, print them and add them to the JSON lines."""
-    asked = arguments(given)
-    names = list(WORKLOADS) if asked.workload == "both" else [asked.workload]
-    chosen = [one for one in BARS if one.workload in names and asked.only in one.name]
-    if not chosen:
-        sys.exit(f"--only {asked.only!r} is in the name of no bar of {' and '.join(names)}")
+    add_json_lines(parser, "bench-core.jsonl")
+    asked = parser.parse_args(given)
+    names = chosen_workloads(asked)
+    bars = [one for one in BARS if one.workload in names and asked.only in one.name]
+    if asked.table:
+        verbs = {verb: who for verb, who in TABLE.items() if asked.only in verb}
+        subjects = [Subject(w, verb, one) for w in names for verb in verbs for one in verbs[verb]]
+    else:
+        subjects = wanted_subjects(bars, names, asked.only) if bars else []
+    if not subjects:
+        kind = "verb" if asked.table else "bar"
+        sys.exit(f"--only {asked.only!r} is in the name of no {kind} of {' and '.join(names)}")
     every = contenders(None if asked.cache == "default" else CACHE_BYTES)
-    lacking = {name: why for name, one in every.items() if (why := one.lacks()) is not None}
-    present = {name: one for name, one in every.items() if name not in lacking}
-    subjects = [subject for one in chosen for subject in one.subjects]
-    subjects += [one for one in INFORMATION if one.workload in names and asked.only in one.verb]
-    subjects = list(dict.fromkeys(subjects))  # each once
+    absent = lacking(subjects, every)
 
-    sizes = {name: getattr(asked, name) for name in ("records", "queries", "rounds", "cache")}
-    started = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    run = {"started": started, "machine": machine(), "settings": sizes}
-    print(*machine_lines(), f"bench: {sizes}\n", sep="\n", flush=True)
-
-    start = time.perf_counter()
-    measured: dict[Subject, Measurement] = {}
+    run = Run({name: getattr(asked, name) for name in ("records", "queries", "rounds", "cache")})
     for name in names:
-        wanted = [one for one in subjects if one.workload == name and one.contender in present]
         workload = WORKLOADS[name](asked.records, asked.queries)
-        for one in measure(workload, wanted, present, asked.rounds):
-            print(measurement_text(one), flush=True)
-            measured[one.subject] = one
-        del workload  # before the next one is made
-    outcomes = [judge(one, measured, lacking) for one in chosen]
-    print(f"\n{bars_table(outcomes, measured)}\n")
-    print(f"{time.perf_counter() - start:.0f} s, at most {peak_memory() / 1e9:.1f} GB of memory")
-    found = [one.to_json() for one in measured.values()] + [one.to_json() for one in outcomes]
-    add_json_lines(asked.json_lines, run, found)
+        wanted = [one for one in subjects if one.workload == name and one not in absent]
+        with TemporaryDirectory(prefix="bench-core-") as folder:
+            measuring = Measuring(workload, Path(folder), every, ANSWERS, asked.rounds)
+            for one in measuring.run(PHASES, wanted):
+                run.add(one)
+        del workload, measuring  # before the next one is made
+    if asked.table:
+        run.tables("file", verbs, absent)
+    else:
+        run.judge(bars, absent)
+    run.end(asked.json_lines)
 
 
 if __name__ == "__main__":

@@ -11,10 +11,9 @@ files themselves (cold).
 from __future__ import annotations
 
 import argparse
-import statistics
 import tempfile
-import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from bars import Bar, Measurement, Subject, bars_table, judge
+from bars import Bar, Measurement, Subject
+from harness import Run, add_json_lines, clocked, command_line, median_seconds
 from hudi_tables import SEED, write_hudi
-from report import machine_lines
 
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hudi.index.bloom import BloomIndex
@@ -64,16 +63,6 @@ def write_table(folder: Path, ids: list[npt.NDArray[np.int64]]) -> Table:
     written = (pa.table([own, own * 7], schema=SCHEMA) for own in ids)
     table = write_hudi(folder, written, SCHEMA)
     return Table(table.view(), [pa.array(own).cast(pa.string()) for own in ids])
-
-
-def median(run: Callable[[], object], rounds: int) -> float:
-    """Return the median time of some rounds, in seconds."""
-    taken = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        run()
-        taken.append(time.perf_counter() - start)
-    return statistics.median(taken)
 
 
 def tagged(table: Table, keys: pa.Array, index: str | KeyIndex) -> Tagged:
@@ -128,8 +117,8 @@ def duckdb_join(table: Table, keys: pa.Array) -> Callable[[], object] | None:
     return run
 
 
-def measure(arguments: argparse.Namespace, folder: Path) -> None:
-    """Print all results, and how the bars were met."""
+def measure(run: Run, arguments: argparse.Namespace, folder: Path) -> None:
+    """Measure everybody at a table in a folder."""
     rng = np.random.default_rng(SEED)
     count, rounds = arguments.keys, arguments.rounds
     ids = np.unique(rng.integers(1 << 40, 1 << 62, int(arguments.rows * 1.02) + 10))
@@ -140,20 +129,19 @@ def measure(arguments: argparse.Namespace, folder: Path) -> None:
     table = write_table(folder / "random", np.array_split(ids, arguments.files))
     keys = pa.array(rng.choice(ids, count, replace=False)).cast(pa.string())
     new = pa.array(rng.integers(1 << 40, 1 << 62, count)).cast(pa.string())
-    measured: dict[Subject, Measurement] = {}
 
     def show(name: str, seconds: float, more: str = "") -> None:
-        subject = Subject("tag", "keys", name)
-        measured[subject] = Measurement(subject, (seconds,), count)
-        print(f"{name:<28} {seconds:8.3f} s {count / seconds / 1e6:8.2f} M keys/s  {more}")
+        run.add(
+            Measurement(Subject("tag", "keys", name), (seconds,), count),
+            f"{name:<28} {seconds:8.3f} s {count / seconds / 1e6:8.2f} M keys/s  {more}",
+        )
 
-    arrow = median(lambda: index_in(table, keys), min(rounds, 3))
+    arrow = median_seconds(lambda: index_in(table, keys), min(rounds, 3))
     show(INDEX_IN, arrow)
-    run = duckdb_join(table, keys)
+    join = duckdb_join(table, keys)
     duckdb = None
-    if run is not None:
-        run()
-        duckdb = median(run, rounds)
+    if join is not None:
+        duckdb = median_seconds(join, rounds, uncounted=1)
         show(DUCKDB, duckdb)
 
     def against(seconds: float) -> str:
@@ -162,61 +150,55 @@ def measure(arguments: argparse.Namespace, folder: Path) -> None:
 
     local = Residency(folder / "local", quota=arguments.quota)
     warm = BloomIndex(build="always", residency=local)
-    start = time.perf_counter()
-    check(table, keys, tagged(table, keys, warm), count)
-    show("making lookup files", time.perf_counter() - start, f"{local.used:,} bytes")
-    seconds = median(lambda: tagged(table, keys, warm), rounds)
+    seconds = clocked(lambda: check(table, keys, tagged(table, keys, warm), count))()
+    show("making lookup files", seconds, f"{local.used:,} bytes")
+    seconds = median_seconds(lambda: tagged(table, keys, warm), rounds)
     show("warm", seconds, against(seconds))
     print(tagged(table, keys, warm).funnel)
     one = BloomIndex(build="always", residency=local, threads=1)
     tagged(table, keys, one)
-    seconds = median(lambda: tagged(table, keys, one), rounds)
+    seconds = median_seconds(lambda: tagged(table, keys, one), rounds)
     show("warm, one thread", seconds, against(seconds))
 
     cold = BloomIndex(build="never", residency=Residency(folder / "none"))
-    start = time.perf_counter()
-    check(table, keys, tagged(table, keys, cold), count)
-    seconds = time.perf_counter() - start
+    seconds = clocked(lambda: check(table, keys, tagged(table, keys, cold), count))()
     show("cold, first", seconds, against(seconds))
-    seconds = median(lambda: tagged(table, keys, cold), rounds)
+    seconds = median_seconds(lambda: tagged(table, keys, cold), rounds)
     show("cold, footers known", seconds, against(seconds))
     print(tagged(table, keys, cold).funnel)
-    seconds = median(lambda: tagged(table, keys, "simple"), min(rounds, 3))
+    seconds = median_seconds(lambda: tagged(table, keys, "simple"), min(rounds, 3))
     show("simple", seconds, against(seconds))
 
     for name, index in (("warm", one), ("cold", BloomIndex(build="never", threads=1))):
         tagged(table, new, index)
-        seconds = median(lambda index=index: tagged(table, new, index), rounds)
+        seconds = median_seconds(lambda index=index: tagged(table, new, index), rounds)
         tests = tagged(table, new, index).funnel.filter_tests
         subject = Subject("tag", TESTS, f"all new, {name}, one thread")
-        measured[subject] = Measurement(subject, (seconds,), tests)
         show(subject.contender, seconds, f"{tests / seconds / 1e6:.1f} M tests/s")
+        run.measured[subject] = Measurement(subject, (seconds,), tests)
 
     table = write_table(folder / "ordered", ordered)
     own = pa.array(rng.choice(ordered[-1], min(count, len(ordered[-1])))).cast(pa.string())
     found = tagged(table, own, cold)
     check(table, own, found, len(own))
     print(f"ordered, keys of one file: {found.funnel.files_in_range} of {arguments.files} files")
-    outcomes = [judge(one, measured, {DUCKDB: "not installed"}) for one in BARS]
-    print(f"\n{bars_table(outcomes, measured)}")
 
 
 def main(given: list[str] | None = None) -> None:
     """Measure as the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--files", type=int, default=16)
-    parser.add_argument("--keys", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = command_line(
+        "python bench/hudi_tag.py", __doc__, rows=10_000_000, files=16, keys=1_000_000, rounds=5
+    )
     parser.add_argument("--quota", type=int, default=4 << 30, help="bytes of lookup files")
     parser.add_argument("--folder", type=Path, help="an empty one, which stays")
-    arguments = parser.parse_args(given)
-    print("\n".join(machine_lines()))
-    if arguments.folder is not None:
-        measure(arguments, arguments.folder)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        measure(arguments, Path(folder))
+    add_json_lines(parser, "bench-hudi.jsonl")
+    asked = parser.parse_args(given)
+    run = Run({name: getattr(asked, name) for name in ("rows", "files", "keys", "rounds")})
+    with ExitStack() as stack:
+        folder = asked.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        measure(run, asked, folder)
+    run.judge(BARS, {Subject("tag", "keys", DUCKDB): "not installed"})
+    run.end(asked.json_lines)
 
 
 if __name__ == "__main__":

@@ -12,21 +12,20 @@ counts.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
-import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from bars import OURS, Bar, Measurement, Subject, bars_table, judge
+from bars import OURS, Bar, Measurement, Subject
+from harness import Run, add_choice, add_json_lines, command_line, in_a_process, in_turns
 from hudi_tables import (
     Sum,
     random_ids,
@@ -36,7 +35,6 @@ from hudi_tables import (
     write_delta,
     write_hudi,
 )
-from report import machine_lines
 
 from lookupstore.hudi import HudiTable
 
@@ -57,7 +55,7 @@ class Bench:
         self.folder = folder
         ids = random_ids(asked.rows, asked.files, asked.keys)
         with_delta = find_spec(DELTA) is not None
-        self.lacking = {} if with_delta else {DELTA: f"{DELTA}: not installed"}
+        self.lacking = {} if with_delta else {DELTA: "not installed"}
         base = write_hudi(folder / OURS, self._rows(ids.files))
         if with_delta:
             write_delta(folder / DELTA, self._rows(ids.files))
@@ -92,6 +90,16 @@ class Bench:
         folder = Path(table.location.uri)
         return [str(folder / group.current.path) for group in table.file_groups()]
 
+    def round(self, verb: str, contender: str) -> Found:
+        """Do a verb twice, and return what the second time took.
+
+        Memory is slow until a virtual machine has it: the first time is for that, so that it is not
+        whoever comes after much else that pays.
+        """
+        do = self.upsert if verb == "upsert" else self.scan
+        do(contender)
+        return do(contender)
+
     def upsert(self, contender: str) -> Found:
         """Write the rows into a copy of a contender's table, and check what it holds then."""
         copy = self.folder / "copy"
@@ -119,16 +127,11 @@ class Bench:
         return found
 
     def _once(self, verb: str, contender: str, table: Path, rows: str) -> Found:
-        script = str(Path(__file__).with_name("hudi_once.py"))
-        command = [sys.executable, script, verb, contender, str(table), self._path(rows)]
-        # Lookup files of the round before would be of a table that is not there any more.
-        environment = os.environ | {"LOOKUPSTORE_CACHE": str(self.folder / "cache")}
         os.sync()  # what is left of the round before is no part of this one
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(f"{verb}, {contender}: {done.stderr}")
-        found: Found = json.loads(done.stdout)
-        return found
+        # Lookup files of the round before would be of a table that is not there any more.
+        cache = str(self.folder / "cache")
+        arguments = (verb, contender, str(table), self._path(rows))
+        return in_a_process("hudi_once.py", *arguments, LOOKUPSTORE_CACHE=cache)
 
 
 def _link_data(source: str, target: str) -> None:
@@ -151,42 +154,45 @@ def shares(rounds: Sequence[Found]) -> str:
 
 def main(given: list[str] | None = None) -> None:
     """Measure as the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=10_000_000, help="in the table (%(default)s)")
-    parser.add_argument("--files", type=int, default=16, help="that they are in (%(default)s)")
-    parser.add_argument("--keys", type=int, default=1_000_000, help="to upsert (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=5, help="of each (%(default)s)")
+    parser = command_line(
+        "python bench/hudi_upsert.py",
+        __doc__,
+        rows=10_000_000,
+        files=16,
+        keys=1_000_000,
+        rounds=5,
+    )
+    add_choice(parser, "bars")
+    add_json_lines(parser, "bench-hudi.jsonl")
     asked = parser.parse_args(given)
-    print("\n".join(machine_lines()))
-    measured: dict[Subject, Measurement] = {}
+    chosen = [one for one in BARS if asked.only in one.name]
+    if not chosen:
+        sys.exit(f"--only {asked.only!r} is in the name of no bar")
+    run = Run({name: getattr(asked, name) for name in ("rows", "files", "keys", "rounds")})
+    subjects = [subject for one in chosen for subject in one.subjects]
     with tempfile.TemporaryDirectory(prefix="bench-hudi-") as folder:
         bench = Bench(Path(folder), asked)
-        rounds: dict[tuple[str, str], list[Found]] = {}
-        turns = [("upsert", OURS), ("upsert", DELTA), ("scan", OURS), ("scan", PYARROW)]
-        for number in range(asked.rounds):
-            # To and fro: whoever comes after one that let go of much memory gets it back soonest.
-            for verb, contender in turns[:: -1 if number % 2 else 1]:
-                if contender not in bench.lacking:
-                    # Memory is slow until a virtual machine has it: the first time is for that, so
-                    # that it is not whoever comes after much else that pays.
-                    getattr(bench, verb)(contender)
-                    found = getattr(bench, verb)(contender)
-                    rounds.setdefault((verb, contender), []).append(found)
-        for (verb, contender), all_found in rounds.items():
+        lacking = {
+            one: bench.lacking[one.contender] for one in subjects if one.contender in bench.lacking
+        }
+        turns = dict.fromkeys(
+            (one.workload, one.contender) for one in subjects if one not in lacking
+        )
+        # To and fro: whoever comes after one that let go of much memory gets it back soonest.
+        rounds = in_turns(
+            {turn: partial(bench.round, *turn) for turn in turns}, asked.rounds, to_and_fro=True
+        )
+        for (verb, contender), found in rounds.items():
             for what, name in (("seconds", "seconds"), ("memory", "peak"), ("cpu", "cpu")):
-                subject = Subject(verb, f"{verb} {what}", contender)
-                numbers = tuple(found[name] or 0 for found in all_found)
-                measured[subject] = Measurement(subject, numbers)
-                shown = statistics.median(numbers)
-                unit = f"{shown / 1e6:10.1f} MB" if what == "memory" else f"{shown:10.2f} s"
-                print(f"{verb:<8}{contender:<14}{what:<8}{unit}")
-        ours = rounds["upsert", OURS]
-        last = ours[-1]
-        ratio = last["rewritten"] / bench.bytes_changed
-        print(f"bytes written {last['written']:,}; {ratio:.1f} rewritten for one that changes")
-        print(f"steps: {shares(ours)}")
-    outcomes = [judge(one, measured, bench.lacking) for one in BARS]
-    print(f"\n{bars_table(outcomes, measured)}")
+                numbers = tuple(one[name] or 0 for one in found)
+                run.add(Measurement(Subject(verb, f"{verb} {what}", contender), numbers))
+        if ours := rounds.get(("upsert", OURS)):
+            ratio = ours[-1]["rewritten"] / bench.bytes_changed
+            written = ours[-1]["written"]
+            print(f"bytes written {written:,}; {ratio:.1f} rewritten for one that changes")
+            print(f"steps: {shares(ours)}")
+    run.judge(chosen, lacking)
+    run.end(asked.json_lines)
 
 
 if __name__ == "__main__":

@@ -5,13 +5,16 @@ Each is a new process. `pyarrow` is what none of them can do without.
 
 from __future__ import annotations
 
-import argparse
 import resource
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
+
+from harness import command_line, in_turns
+from report import print_head
 
 MAIN = "import sys; sys.argv[1:] = ['{word}']; from lookupstore.cli import main; main()"
 VERBS = {
@@ -35,13 +38,9 @@ def cost(code: str) -> tuple[float, float]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the medians, and what each takes beyond pyarrow."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=15)
-    rounds = parser.parse_args(arguments).rounds
-    costs: dict[str, list[tuple[float, float]]] = {verb: [] for verb in VERBS}
-    for _ in range(rounds):  # turn by turn, so that a slow moment is everybody's
-        for verb, code in VERBS.items():
-            costs[verb].append(cost(code))
+    rounds = command_line("make bench-imports", __doc__, rounds=15).parse_args(arguments).rounds
+    print_head({"rounds": rounds})
+    costs = in_turns({verb: partial(cost, code) for verb, code in VERBS.items()}, rounds)
     print(f"{'ms':24}{'wall':>8}{'cpu':>8}")
     for verb, all_costs in costs.items():
         wall, cpu = (statistics.median(one) * 1e3 for one in zip(*all_costs, strict=True))

@@ -20,23 +20,22 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from datetime import datetime, timezone
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeAlias
+from typing import Any
 
 import joins_rivals
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from bars import Bar, Measurement, Subject, bars_table, judge, measurement_text
-from core import add_json_lines
+from bars import OURS, Bar, Measurement, Subject, measurement_text
+from harness import Run, add_choice, add_json_lines, clocked, command_line, in_turns
+from joins_rivals import to_nowhere
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from readme_lines import options_of
-from report import machine, machine_lines
 from workloads import SEED
 
 import lookupstore
@@ -45,9 +44,7 @@ from lookupstore.spark import build_store, explain_join, lookup_join, session
 # The S3 server that the tests use, too; `readme_lines` has made it known.
 from support.object_store import FOR_WRITES, Proxy, has_server, object_store  # isort: skip
 
-#: The README's lines.
-OURS = "lookupstore"
-#: Other ways to a store.
+#: Ways to a store beside the README's lines, which are ours.
 WRITTEN, BUILT, PUBLISHED, BUILT_AWAY, ZSTD = WAYS = (
     "df.write.format",
     "lookupstore.build",
@@ -68,9 +65,6 @@ WARM_SECONDS = 600
 #: Characters of an error that a run shows.
 SHOWN = 200
 
-#: Runs once, and returns what it took.
-Round: TypeAlias = Callable[[], float]
-
 #: Facts of the two sizes, as the lines of the table call them.
 SIZES = {"few": 1_000_000, "many": 10_000_000}
 
@@ -90,24 +84,6 @@ def bars() -> Iterator[Bar]:
     yield Bar("cold join / sort-merge", "few", "cold join", OURS, 1, "sort-merge")
     yield Bar("build / sorted Parquet", "few", "spark build", OURS, 1 / 1.5, "parquet")
     yield Bar("worker memory", "few", "worker memory", OURS, 300e6, at_most=True)
-
-
-def arguments(given: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="make bench-spark", description=__doc__)
-    parser.add_argument("--records", type=int, default=20_000_000, help="stored (%(default)s)")
-    parser.add_argument("--few", type=int, default=SIZES["few"], help="facts (%(default)s)")
-    parser.add_argument("--many", type=int, default=SIZES["many"], help="facts (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=3, help="that are counted (%(default)s)")
-    parser.add_argument("--only", default="", metavar="TEXT", help="bars with this in their name")
-    parser.add_argument("--driver-memory", default="14g", help="of Spark (%(default)s)")
-    parser.add_argument(
-        "--json-lines",
-        type=Path,
-        default=Path("build/bench-spark.jsonl"),
-        metavar="FILE",
-        help="where to add a line for every measurement and every bar (%(default)s)",
-    )
-    return parser.parse_args(given)
 
 
 def write_dimension(path: Path, records: int) -> None:
@@ -291,7 +267,7 @@ class Bench:
         with lookupstore.open(self.store(PUBLISHED)) as store:
             assert store.contains(keys).true_count == len(keys)
 
-    def round(self, subject: Subject) -> Round:
+    def round(self, subject: Subject) -> Callable[[], float]:
         """Return what runs one contender at one verb and says its seconds (of memory: its bytes).
 
         Its answers are checked first.
@@ -300,50 +276,37 @@ class Bench:
         if verb == "worker memory":
             return lambda: self.worker_memory(facts)
         if verb == "cold keys":
-            return timed(self.first_keys, self.forget)
+            return clocked(self.first_keys, self.forget)
         if verb == "spark build":
-            return timed(lambda: self.build(contender, "built"))
+            return clocked(lambda: self.build(contender, "built"))
         if verb == "cold join" and contender == OURS:
             joined = lookup_join(self.frame(facts), self.store(PUBLISHED), on="id")
-            return timed(lambda: to_nowhere(joined), self.forget)
+            return clocked(lambda: to_nowhere(joined), self.forget)
         if verb == "join":
             self.check(contender, facts)
             if contender in (OURS, *WAYS):
                 self.warm(contender)
-        return timed(lambda: to_nowhere(self.joined(contender, facts)))
+        return clocked(lambda: to_nowhere(self.joined(contender, facts)))
 
-    def measure(self, subject: Subject) -> Measurement:
-        """Measure one contender at one verb: rounds in a row, after one that is not counted.
+    def measure(self, subjects: Sequence[Subject]) -> Iterator[Measurement]:
+        """Measure contenders that differ by less than a process does in its first minute, or one.
 
-        These contenders do not take turns, as those of the core do: a join of one throws out of the
-        caches, and out of memory, what makes the next one a warm one.
+        Others do not take turns, as those of the core do: a join of one throws out of the caches,
+        and out of memory, what makes the next one a warm one.
         """
-        run = self.round(subject)
-        if subject.verb == "worker memory":
-            return Measurement(subject, (run(),))
-        return self.measurement(subject, [run() for _ in range(self.rounds + 1)][1:])
+        runs = {subject: self.round(subject) for subject in subjects}
+        together = len(subjects) > 1
+        once = any(one.verb == "worker memory" for one in subjects)
+        rounds, uncounted = (1, 0) if once else (self.rounds, 2 if together else 1)
+        found = in_turns(runs, rounds, uncounted=uncounted, to_and_fro=together)
+        for subject, taken in found.items():
+            yield Measurement(subject, taken, self.items(subject))
 
-    def measure_in_turns(self, subjects: Sequence[Subject]) -> Iterator[Measurement]:
-        """Measure contenders that differ by less than a process does in its first minute.
-
-        Who comes first in a round comes last in the next one. Two rounds are not counted.
-        """
-        runs = [(subject, self.round(subject)) for subject in subjects]
-        rounds: dict[Subject, list[float]] = {subject: [] for subject in subjects}
-        for _ in range(self.rounds + 2):
-            for subject, run in runs:
-                rounds[subject].append(run())
-            runs.reverse()
-        for subject in subjects:
-            yield self.measurement(subject, rounds[subject][2:])
-
-    def measurement(self, subject: Subject, rounds: Sequence[float]) -> Measurement:
-        """Return what the rounds of a subject say."""
-        if subject.verb == "cold keys":
-            return Measurement(subject, tuple(rounds))
-        build = subject.verb == "spark build"
-        items = self.records if build else self.facts[subject.workload]
-        return Measurement(subject, tuple(rounds), items)
+    def items(self, subject: Subject) -> int:
+        """Return how many rows a round has, 1 where they are not counted."""
+        if subject.verb in ("cold keys", "worker memory"):
+            return 1
+        return self.records if subject.verb == "spark build" else self.facts[subject.workload]
 
     def build(self, contender: str, name: str) -> None:
         """Build a store, or what it is compared with: Parquet of the same rows in order of keys."""
@@ -375,27 +338,13 @@ def groups(subjects: Sequence[Subject]) -> list[list[Subject]]:
     return list(together.values())
 
 
-def timed(run: Callable[[], object], before: Callable[[], object] | None = None) -> Round:
-    """Return what runs something, after something that is not counted, and says its seconds."""
-
-    def measured() -> float:
-        if before is not None:
-            before()
-        start = time.perf_counter()
-        run()
-        return time.perf_counter() - start
-
-    return measured
-
-
-def to_nowhere(rows: Any) -> None:
-    """Make all rows, and throw them away."""
-    rows.write.format("noop").mode("overwrite").save()
-
-
 def main(given: Sequence[str] | None = None) -> None:
-    """Measure the bars that are asked for, print them and add them to the JSON lines."""
-    asked = arguments(given)
+    """Measure the bars that are asked for, print how they are met, and keep it."""
+    parser = command_line("make bench-spark", __doc__, records=20_000_000, rounds=3, **SIZES)
+    parser.add_argument("--driver-memory", default="14g", help="of Spark (%(default)s)")
+    add_choice(parser, "bars")
+    add_json_lines(parser, "bench-spark.jsonl")
+    asked = parser.parse_args(given)
     chosen = [one for one in bars() if asked.only in f"{one.workload} {one.name}"]
     if not chosen:
         sys.exit(f"--only {asked.only!r} is in the name of no bar")
@@ -404,22 +353,14 @@ def main(given: Sequence[str] | None = None) -> None:
         extra = ("numpy", IDENTITY)
         subjects.update(dict.fromkeys(Subject(f, "join", one) for f in SIZES for one in extra))
         subjects[Subject("many", "join", "rocksdict")] = None
-    sizes = {name: getattr(asked, name) for name in ("records", "few", "many", "rounds")}
-    started = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    run = {"started": started, "machine": machine(), "settings": sizes}
-    print(*machine_lines(), f"bench: {sizes}\n", sep="\n", flush=True)
-    begun = time.perf_counter()
-    measured: dict[Subject, Measurement] = {}
+    run = Run({name: getattr(asked, name) for name in ("records", "few", "many", "rounds")})
     with TemporaryDirectory(prefix="bench-spark-") as folder:
         bench = Bench(Path(folder), asked)
         lacking = {one: why for one in subjects if (why := bench.missing(one))}
         try:
             for group in groups([one for one in subjects if one not in lacking]):
                 try:
-                    if len(group) > 1:
-                        found = tuple(bench.measure_in_turns(group))
-                    else:
-                        found = (bench.measure(group[0]),)
+                    found = tuple(bench.measure(group))
                 except (Py4JError, PySparkException, ConnectionError) as error:
                     why = str(error).strip().splitlines()[0][:SHOWN]
                     for subject in group:
@@ -428,19 +369,12 @@ def main(given: Sequence[str] | None = None) -> None:
                     bench.start_spark_again()
                     continue
                 for one in found:
-                    measured[one.subject] = one
                     seconds = statistics.median(one.rounds)
-                    print(f"{measurement_text(one)}   {seconds:.2f}", flush=True)
+                    run.add(one, f"{measurement_text(one)}   {seconds:.2f}")
         finally:
             bench.close()
-    outcomes = [
-        judge(one, measured, {subject.contender: lacking[subject] for subject in one.subjects
-                              if subject in lacking})
-        for one in chosen
-    ]  # fmt: skip
-    print(f"\n{bars_table(outcomes, measured)}\n\n{time.perf_counter() - begun:.0f} s")
-    lines = [one.to_json() for one in measured.values()] + [one.to_json() for one in outcomes]
-    add_json_lines(asked.json_lines, run, lines)
+    run.judge(chosen, lacking)
+    run.end(asked.json_lines)
 
 
 if __name__ == "__main__":

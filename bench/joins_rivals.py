@@ -182,6 +182,11 @@ JOINS: dict[str, Callable[[Any, Path], Any]] = {
 }
 
 
+def to_nowhere(rows: Any) -> None:
+    """Make all rows, and throw them away."""
+    rows.write.format("noop").mode("overwrite").save()
+
+
 def workers(spark: Any) -> list[int]:
     """Return the process ids of Spark's Python workers on this machine."""
     jvm = spark.sparkContext._gateway.proc.pid

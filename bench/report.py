@@ -1,26 +1,15 @@
-"""What a run prints: the machine, a table for each workload, JSON lines."""
+"""What a run prints: the machine, numbers for people, aligned tables."""
 
 from __future__ import annotations
 
-import json
 import os
 import platform
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import lookupstore
-
-OURS = "lookupstore"
-
-#: Verbs in the order of the tables; each topic is one table, with its own rivals.
-TOPICS = {
-    "file": ("fill none", "fill zstd", "open", "get", "random", "sorted", "missing", "scan"),
-    "store": ("build", "lookup", "lookup 10,000", "contains", "get row"),
-    "Spark": ("join",),
-}
 
 PACKAGES = (
     "pyarrow",
@@ -32,38 +21,7 @@ PACKAGES = (
     "duckdb",
     "deltalake",
     "pyspark",
-    "pytest-benchmark",
 )
-
-
-@dataclass(frozen=True)
-class Result:
-    """What one contender needed for one verb.
-
-    Attributes:
-        workload: `W1` or `W2`.
-        verb: what was timed, a line of the table.
-        contender: who, a column of the table.
-        operations: how many operations a round has: records, keys, or 1.
-        median: seconds a round.
-        best: seconds of the fastest round.
-        rounds: how many there were.
-        stored: bytes on the disk after a round that stores `operations` records, else None.
-    """
-
-    workload: str
-    verb: str
-    contender: str
-    operations: int
-    median: float
-    best: float
-    rounds: int
-    stored: int | None = None
-
-    @property
-    def rate(self) -> float:
-        """Return operations a second, from the median."""
-        return self.operations / self.median
 
 
 def machine() -> dict[str, Any]:
@@ -93,64 +51,19 @@ def _cpu() -> str:
     return platform.processor() or platform.machine()
 
 
-def machine_lines() -> list[str]:
-    """Return the machine as lines for the head of a run."""
+def print_head(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Print the machine and the settings at the head of a run, and return the machine."""
     found = machine()
     packages = ", ".join(f"{name} {number}" for name, number in found["packages"].items())
-    return [
+    print(
         f"bench: {found['cpu']}, {found['cores']} cores, load {found['load']}, {found['system']}, "
         f"{found['python']}",
         f"bench: {packages}",
-    ]
-
-
-def tables(results: Sequence[Result]) -> str:
-    """Return the tables of each workload, one per topic: a line per verb, a column per contender.
-
-    A cell holds operations a second, and for rivals in brackets how many times faster we are.
-    """
-    blocks = []
-    for workload in sorted({result.workload for result in results}):
-        for topic, verbs in TOPICS.items():
-            chosen = [one for one in results if one.workload == workload and one.verb in verbs]
-            if chosen:
-                blocks.append("\n".join(_table(f"{workload} {topic}", verbs, chosen)))
-    return "\n\n".join(blocks)
-
-
-def _table(title: str, verbs: Sequence[str], results: Sequence[Result]) -> list[str]:
-    cells = {(result.verb, result.contender): result for result in results}
-    contenders = sorted(
-        dict.fromkeys(result.contender for result in results), key=lambda name: name != OURS
+        f"bench: {dict(settings)}\n",
+        sep="\n",
+        flush=True,
     )
-    lines = [[title, *contenders]]
-    for verb in verbs:
-        if any(result.verb == verb for result in results):
-            lines.append([verb, *(_cell(verb, name, cells) for name in contenders)])
-        if any(result.verb == verb and result.stored for result in results):
-            sizes = (_size(cells.get((verb, name))) for name in contenders)
-            lines.append(["  bytes a record", *sizes])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return [
-        "  ".join(
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
-
-
-def _cell(verb: str, contender: str, cells: Mapping[tuple[str, str], Result]) -> str:
-    result, ours = cells.get((verb, contender)), cells.get((verb, OURS))
-    if result is None:
-        return ""
-    if ours is None or ours is result:
-        return rate_text(result.rate)
-    return f"{rate_text(result.rate)} ({ours.rate / result.rate:.3g}x)"
-
-
-def _size(result: Result | None) -> str:
-    return f"{result.stored / result.operations:.1f}" if result and result.stored else ""
+    return found
 
 
 def rate_text(rate: float) -> str:
@@ -164,9 +77,30 @@ def rate_text(rate: float) -> str:
     return f"{rate / 1e6:.2f} M" if rate >= 1e6 else f"{rate / 1e6:.3f} M"
 
 
-def write_json_lines(path: str, settings: dict[str, Any], results: Iterable[Result]) -> None:
-    """Write one JSON object per line: first the machine and the settings, then each result."""
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(json.dumps({"machine": machine(), "settings": settings}) + "\n")
-        for result in results:
-            file.write(json.dumps({**asdict(result), "rate": result.rate}) + "\n")
+def value_text(value: float, unit: str) -> str:
+    """Return a value, or a ratio (unit `x`), for people.
+
+    >>> value_text(15_200_000, "/s"), value_text(0.0123, "s"), value_text(31e6, "B")
+    ('15.20 M/s', '12.3 ms', '31.0 MB')
+    >>> value_text(2.5, "s"), value_text(1.234, "x")
+    ('2.50 s', '1.23x')
+    """
+    if unit == "/s":
+        return f"{rate_text(value)}/s"
+    if unit == "x":
+        return f"{value:.2f}x"
+    if unit == "B":
+        return f"{value / 1e6:.1f} MB"
+    return f"{value:.2f} s" if value >= 1 else f"{value * 1e3:.1f} ms"
+
+
+def aligned(lines: Sequence[Sequence[str]], left: Sequence[int]) -> str:
+    """Return lines of cells as a table whose columns are aligned, some of them to the left."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if i in left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )

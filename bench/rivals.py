@@ -1,8 +1,11 @@
 """Who is compared: lookupstore's file and its rivals, each used as its own users would use it best.
 
-A contender fills a folder and opens it; what it opens answers the verbs. A rival's tuning was tried
-out on W1, and the comments give what was found. Every answer is compared with what the
-workload says is stored, once before the clock starts: a wrong answer cannot win.
+A contender builds its files in a folder and opens them; what it opens answers the verbs. A rival's
+tuning was tried out on W1, and the comments give what was found. Every answer is compared with what
+the workload says is stored, once before the clock starts: a wrong answer cannot win.
+
+Here are the contenders whose keys are bytes; the topic of stores (`store.py`) has its own, which
+are of the same family.
 """
 
 from __future__ import annotations
@@ -36,29 +39,33 @@ COMPARED = 1 << 16
 
 
 class Handle(ABC):
-    """An open file that answers the verbs.
+    """What a contender has opened, which answers the verbs that it takes part in.
 
     Attributes:
-        get: returns the value of one key given as bytes, None if it is missing.
+        get: returns the value or the row of one key, None if it is missing.
     """
 
-    get: Callable[[bytes], Any]
+    get: Callable[[Any], Any]
 
     def prepare(self, queries: Queries) -> Any:
         """Return the keys in the form that the library takes, before the clock starts."""
         return queries.listed
 
     @abstractmethod
-    def get_many(self, keys: Any) -> Any:
+    def lookup(self, keys: Any) -> Any:
         """Return one answer for each of the prepared keys, in the form that the library has."""
 
+    def contains(self, keys: Any) -> Any:
+        """Return for each key whether it is stored, as Arrow booleans."""
+        raise NotImplementedError(f"nobody would ask {type(self).__name__} like that")
+
     def answers(self, answer: Any) -> pa.Array:
-        """Return what `get_many` gave as a large_binary array with nulls."""
+        """Return what `lookup` gave as a large_binary array with nulls."""
         return pa.array(answer, pa.large_binary())
 
-    @abstractmethod
     def scan(self) -> Iterable[Any]:
         """Iterate over all records, in the form that the library has."""
+        raise NotImplementedError(f"nobody would scan {type(self).__name__}")
 
     def scanned(self) -> Iterator[tuple[pa.Array, pa.Array]]:
         """Yield all keys and values, some at a time, as large_binary arrays."""
@@ -74,7 +81,7 @@ class Contender(ABC):
     Attributes:
         name: of the column in the tables.
         module: what has to be installed.
-        codecs: compressions it can be filled with, of `none` and `zstd`.
+        codecs: compressions it can build with, of `none` and `zstd`; none of them without files.
     """
 
     name: str
@@ -88,20 +95,29 @@ class Contender(ABC):
 
     @property
     def files(self) -> str:
-        """Return a name for what `fill` makes: contenders of one name can open each other's."""
+        """Return a name for what `build` makes: contenders of one name can open each other's."""
         return self.name
 
     def lacks(self) -> str | None:
         """Return why it cannot run here, None if it can."""
         return "not installed" if find_spec(self.module) is None else None
 
+    def prepare_build(self, workload: Workload) -> None:
+        """Make what `build` takes, before the clock starts: records as Python bytes, for most."""
+        _ = workload.listed
+
     @abstractmethod
-    def fill(self, folder: Path, workload: Workload, codec: str) -> None:
-        """Store all records, in key order; return when they are on the disk."""
+    def build(self, folder: Path, workload: Workload, codec: str) -> object:
+        """Store all records; return when they are on the disk, or in what is returned."""
 
     @abstractmethod
     def open(self, folder: Path, workload: Workload) -> AbstractContextManager[Handle]:
-        """Return a context manager that gives the Handle of a folder filled with the workload."""
+        """Return a context manager that gives the Handle of what was built in a folder."""
+
+    def check(self, folder: Path, workload: Workload) -> None:
+        """Compare all that was built in a folder with the workload, record for record."""
+        with self.open(folder, workload) as handle:
+            check_scan(handle, workload)
 
 
 # ---- lookupstore --------------------------------------------------------------------------------
@@ -115,7 +131,7 @@ class LookupstoreHandle(Handle):
     def prepare(self, queries: Queries) -> pa.Array:
         return queries.keys
 
-    def get_many(self, keys: pa.Array) -> pa.Array:
+    def lookup(self, keys: pa.Array) -> pa.Array:
         return self.reader.lookup(keys)
 
     def answers(self, answer: pa.Array) -> pa.Array:
@@ -141,7 +157,7 @@ class TwoThreadsHandle(LookupstoreHandle):
         size = -(-len(queries) // self.CALLS)
         return [queries.keys.slice(start, size) for start in range(0, len(queries), size)]
 
-    def get_many(self, keys: list[pa.Array]) -> list[pa.Array]:
+    def lookup(self, keys: list[pa.Array]) -> list[pa.Array]:
         return list(self.pool.map(self.reader.lookup, keys))
 
     def answers(self, answer: list[pa.Array]) -> pa.Array:
@@ -183,7 +199,7 @@ class Lookupstore(Contender):
         known = inspect.signature(Writer).parameters
         return None if all(name in known for name in self.options) else "not available"
 
-    def fill(self, folder: Path, workload: Workload, codec: str) -> None:
+    def build(self, folder: Path, workload: Workload, codec: str) -> None:
         options = self.options
         if codec != DEFAULT_CODEC:
             options = {"compression": codec, **options}
@@ -217,14 +233,11 @@ class StoreHandle(Handle):
         self.store = store
         self.get = store.get
 
-    def get_many(self, keys: pa.Array) -> pa.Table:
+    def lookup(self, keys: pa.Array) -> pa.Table:
         return self.store.lookup(keys)
 
-    def answers(self, answer: pa.Table) -> pa.Table:
-        return answer
-
-    def scan(self) -> Iterator[pa.RecordBatch]:
-        return iter(self.store.scan())
+    def contains(self, keys: pa.Array) -> pa.Array:
+        return self.store.contains(keys)
 
 
 class Store(Lookupstore):
@@ -234,7 +247,7 @@ class Store(Lookupstore):
     def files(self) -> str:
         return "store"
 
-    def fill(self, folder: Path, workload: Workload, codec: str) -> None:
+    def build(self, folder: Path, workload: Workload, codec: str) -> None:
         lookupstore.build(workload.table, folder / "store", key="id", progress=False).close()
 
     @contextmanager
@@ -255,7 +268,7 @@ class RocksdictHandle(Handle):
         self.database = database
         self.get = database.get
 
-    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
+    def lookup(self, keys: list[bytes]) -> list[bytes | None]:
         get = self.database.get
         answers: list[bytes | None] = []
         for start in range(0, len(keys), self.CALL):
@@ -289,7 +302,7 @@ class Rocksdict(Contender):
         options.create_if_missing(True)
         return options
 
-    def fill(self, folder: Path, workload: Workload, codec: str) -> None:
+    def build(self, folder: Path, workload: Workload, codec: str) -> None:
         import rocksdict
 
         options = self.options(codec)
@@ -334,7 +347,7 @@ class LmdbHandle(Handle):
         get = self.cursor.get if queries.ascending else self.transaction.get
         return get, queries.listed
 
-    def get_many(self, keys: tuple[Callable[[bytes], Any], list[bytes]]) -> list[bytes | None]:
+    def lookup(self, keys: tuple[Callable[[bytes], Any], list[bytes]]) -> list[bytes | None]:
         # Cursor.getmulti gives pairs and leaves missing keys out; on hits it is 10 to 20 % slower
         # than this, on misses about as fast.
         get, listed = keys
@@ -355,7 +368,7 @@ class Lmdb(Contender):
 
     name = module = "lmdb"
 
-    def fill(self, folder: Path, workload: Workload, codec: str) -> None:
+    def build(self, folder: Path, workload: Workload, codec: str) -> None:
         import lmdb
 
         with lmdb.open(str(folder / "lmdb"), map_size=64 << 30) as environment:
@@ -381,7 +394,7 @@ class PlyvelHandle(Handle):
         self.database = database
         self.get = database.get
 
-    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
+    def lookup(self, keys: list[bytes]) -> list[bytes | None]:
         get = self.database.get
         return [get(key) for key in keys]
 
@@ -408,7 +421,7 @@ class Plyvel(Contender):
             lru_cache_size=CACHE_BYTES,
         )
 
-    def fill(self, folder: Path, workload: Workload, codec: str) -> None:
+    def build(self, folder: Path, workload: Workload, codec: str) -> None:
         keys, values = workload.listed
         database = self.connect(folder)
         for start in range(0, len(keys), self.BATCH):
@@ -442,12 +455,12 @@ class InMemory(Contender):
     def usual_codec(self) -> str:
         return "none"
 
-    def fill(self, folder: Path, workload: Workload, codec: str) -> None:
-        raise TypeError(f"{self.name} has no file to fill")
-
     @abstractmethod
     def load(self, workload: Workload) -> Handle:
         """Return the Handle of all records."""
+
+    def build(self, folder: Path, workload: Workload, codec: str) -> Handle:
+        return self.load(workload)
 
     @contextmanager
     def open(self, folder: Path, workload: Workload) -> Iterator[Handle]:
@@ -459,7 +472,7 @@ class DictHandle(Handle):
         self.records = records
         self.get = records.get
 
-    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
+    def lookup(self, keys: list[bytes]) -> list[bytes | None]:
         get = self.records.get
         return [get(key) for key in keys]
 
@@ -489,9 +502,6 @@ class ManyOnlyHandle(Handle):
         pairs = zip(values, found, strict=True)
         return pa.array([bytes(value) if hit else None for value, hit in pairs], pa.large_binary())
 
-    def scan(self) -> Iterable[Any]:
-        raise TypeError(f"{type(self).__name__} is timed with many keys only")
-
 
 class NumpyHandle(ManyOnlyHandle):
     def __init__(self, workload: Workload) -> None:
@@ -507,7 +517,7 @@ class NumpyHandle(ManyOnlyHandle):
     def prepare(self, queries: Queries) -> Any:
         return self.native(queries.keys)
 
-    def get_many(self, keys: Any) -> tuple[Any, Any]:
+    def lookup(self, keys: Any) -> tuple[Any, Any]:
         rows = np.searchsorted(self.keys, keys)
         rows[rows == len(self.keys)] = 0
         return self.values[rows], self.keys[rows] == keys
@@ -539,7 +549,7 @@ class PandasHandle(ManyOnlyHandle):
     def prepare(self, queries: Queries) -> Any:
         return self.native(queries.keys)
 
-    def get_many(self, keys: Any) -> tuple[Any, Any]:
+    def lookup(self, keys: Any) -> tuple[Any, Any]:
         rows = self.index.get_indexer(keys)
         return self.values[rows], rows >= 0
 
@@ -553,12 +563,6 @@ class Pandas(InMemory):
         return PandasHandle(workload)
 
 
-def check_records(contender: Contender, folder: Path, workload: Workload) -> None:
-    """Compare all that a filled folder gives out with the workload, record for record."""
-    with contender.open(folder, workload) as handle:
-        check_scan(handle, workload)
-
-
 def check_scan(handle: Handle, workload: Workload) -> None:
     """Compare a scan with the workload, record for record."""
     row = 0
@@ -570,11 +574,13 @@ def check_scan(handle: Handle, workload: Workload) -> None:
     assert row == len(workload)
 
 
+def check_rows(handle: Handle, keys: pa.Array, expected: pa.Table) -> None:
+    """Compare the rows at typed keys with those that are there."""
+    found = handle.lookup(keys)
+    assert found.column_names == expected.column_names
+    assert found.cast(expected.schema).equals(expected)
+
+
 def bytes_in(folder: Path) -> int:
     """Return the disk space of all files: LMDB's is a large map that is mostly holes."""
     return sum(512 * path.stat().st_blocks for path in folder.rglob("*") if path.is_file())
-
-
-FILES = (Lookupstore(), Rocksdict(), Lmdb(), Plyvel())
-LOOPS = (*FILES, Dict())
-BATCHES = (*FILES, Dict(), Numpy(), Pandas())

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from report import machine_lines
+from harness import add_sizes
+from report import print_head
 from workloads import WORKLOADS
 
 from lookupstore.sst import Writer
@@ -17,10 +18,9 @@ from lookupstore.sst import Writer
 def main(given: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="make bench-stages", description=__doc__)
     parser.add_argument("program", help="bench/stages.c, compiled")
-    parser.add_argument("--records", type=int, default=10_000_000, help="stored (%(default)s)")
-    parser.add_argument("--queries", type=int, default=1_000_000, help="asked for (%(default)s)")
+    add_sizes(parser, records=10_000_000, queries=1_000_000)
     chosen = parser.parse_args(given)
-    print("\n".join(machine_lines()), flush=True)
+    print_head({"records": chosen.records, "queries": chosen.queries})
     for name, make in WORKLOADS.items():
         workload = make(chosen.records, chosen.queries)
         with TemporaryDirectory() as folder:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import statistics
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from report import machine_lines
+from harness import clocked, command_line, median_seconds
+from joins_rivals import to_nowhere
+from report import print_head
 
 from lookupstore.spark import build_store, lookup_join, session
 
@@ -79,7 +79,6 @@ class Bench:
 
     def __init__(self, folder: Path, asked: argparse.Namespace) -> None:
         self.folder = folder
-        self.rounds: int = asked.rounds
         self.spark = session(
             "lookupstore TPC-H",
             "local[2]",
@@ -107,19 +106,12 @@ class Bench:
     def build(self, query: Query) -> float:
         """Build the store of a dimension, and return the seconds."""
         dimension = self.table(query.dimension, (query.key, *query.columns))
-        start = time.perf_counter()
         path = self.folder / f"{query.dimension}.store"
-        build_store(dimension, path, key=query.key, buckets=2, compression="none").close()
-        return time.perf_counter() - start
-
-    def seconds(self, run: Callable[[], object]) -> float:
-        """Return the median of the rounds, after one that is not counted."""
-        times = []
-        for _ in range(self.rounds + 1):
-            start = time.perf_counter()
-            run()
-            times.append(time.perf_counter() - start)
-        return statistics.median(times[1:])
+        return clocked(
+            lambda: build_store(
+                dimension, path, key=query.key, buckets=2, compression="none"
+            ).close()
+        )()
 
 
 def checksum(rows: Any) -> tuple[Any, ...]:
@@ -128,18 +120,13 @@ def checksum(rows: Any) -> tuple[Any, ...]:
     return tuple(rows.selectExpr("count(*)", hashed).first())
 
 
-def to_nowhere(rows: Any) -> None:
-    rows.write.format("noop").mode("overwrite").save()
-
-
 def main(given: Sequence[str] | None = None) -> None:
     """Generate the tables, join them by everybody and print a table."""
-    parser = argparse.ArgumentParser(prog="make bench-tpch", description=__doc__)
+    parser = command_line("make bench-tpch", __doc__, rounds=3)
     parser.add_argument("--scale", type=float, default=10, help="of TPC-H (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=3, help="that are counted (%(default)s)")
     parser.add_argument("--driver-memory", default="10g", help="of Spark (%(default)s)")
     asked = parser.parse_args(given)
-    print(*machine_lines(), f"bench: TPC-H at scale {asked.scale:g}\n", sep="\n", flush=True)
+    print_head({"scale": asked.scale, "rounds": asked.rounds})
     with TemporaryDirectory(prefix="bench-tpch-") as folder:
         generate(Path(folder), asked.scale)
         bench = Bench(Path(folder), asked)
@@ -155,14 +142,23 @@ def main(given: Sequence[str] | None = None) -> None:
                     try:
                         found = checksum(bench.joined(query, contender))
                         rows = bench.joined(query, contender)
-                        taken = f"{bench.seconds(lambda rows=rows: to_nowhere(rows)):.2f}"
+                        seconds = median_seconds(
+                            lambda rows=rows: to_nowhere(rows), asked.rounds, uncounted=1
+                        )
                     except Exception as error:  # out of memory, as broadcasts are
                         print(f"| {query.name} | | {contender} | {type(error).__name__} | | |")
                         continue
                     wrong += [] if found == expected else [f"{query.name} by {contender}"]
                     shown = f"{built:.1f}" if contender == "lookupstore" else ""
                     verdict = "equal" if found == expected else "NOT EQUAL"
-                    line = (query.name, shown, contender, taken, f"{found[0]:,}", verdict)
+                    line = (
+                        query.name,
+                        shown,
+                        contender,
+                        f"{seconds:.2f}",
+                        f"{found[0]:,}",
+                        verdict,
+                    )
                     print(f"| {' | '.join(line)} |", flush=True)
         finally:
             bench.spark.stop()

@@ -121,10 +121,6 @@ class Workload:
         """Return the four columns at `ids`."""
         return self.typed.expected
 
-    def prepare(self) -> None:
-        """Make the Python bytes now, before a clock starts."""
-        _ = self.listed
-
     def release(self) -> None:
         """Free what was made of the records on request: Python bytes and typed rows."""
         for name in ("listed", "typed"):

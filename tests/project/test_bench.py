@@ -16,6 +16,8 @@ from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 import lookupstore
@@ -25,25 +27,10 @@ BENCH = ROOT / "bench"
 COMPILER = shlex.split(os.environ.get("CC", "cc"))
 SIZES = ("--records", "500", "--queries", "100")
 
-pytest.importorskip("pytest_benchmark")
-
-
-def run(folder: Path, *arguments: str) -> str:
-    """Run the bench outside of the work tree and return what it prints."""
-    return python(
-        folder,
-        *("-m", "pytest", str(BENCH), "-c", str(ROOT / "pyproject.toml")),
-        *("--rootdir", str(ROOT), "-p", "no:cacheprovider", "--basetemp", str(folder / "temp")),
-        *(*SIZES, *arguments),
-    )
-
 
 def python(folder: Path, *arguments: str) -> str:
     """Run Python in a folder and return what it prints."""
-    # A worker of xdist tells its children that they are workers, too: then nothing would be timed.
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")
-    }
+    environment = dict(os.environ)
     # The child imports the lookupstore of this process, installed or in place.
     found = [str(Path(lookupstore.__file__).parents[1]), environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, found))
@@ -65,52 +52,154 @@ def bench_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def report(bench_modules: None) -> ModuleType:
-    """Give the module that prints the tables of `make bench`."""
-    return importlib.import_module("report")
-
-
-@pytest.fixture
 def bars(bench_modules: None) -> ModuleType:
-    """Give the module with the bars of `make bench-core`."""
+    """Give the module of measurements and bars."""
     return importlib.import_module("bars")
 
 
-def test_every_verb_runs_and_is_reported(tmp_path: Path, report: ModuleType) -> None:
+@pytest.fixture
+def core(bench_modules: None) -> ModuleType:
+    """Give the topic of sorted files."""
+    return importlib.import_module("core")
+
+
+@pytest.fixture
+def store(bench_modules: None) -> ModuleType:
+    """Give the topic of stores."""
+    return importlib.import_module("store")
+
+
+def read_lines(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the measurements and the bars in the JSON lines of a run."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert all(one["run"]["machine"]["cores"] == os.cpu_count() for one in lines)
+    assert all(one["run"]["settings"]["records"] == 500 for one in lines)
+    return [one for one in lines if "rounds" in one], [one for one in lines if "bar" in one]
+
+
+@pytest.mark.parametrize("topic", ["core", "store"])
+def test_every_verb_runs_and_is_reported(
+    topic: str, tmp_path: Path, bars: ModuleType, request: pytest.FixtureRequest
+) -> None:
     lines = tmp_path / "results.jsonl"
-    shown = run(tmp_path, "-m", "not spark", "--rounds", "1", "--json-lines", str(lines))
-    head, *results = map(json.loads, lines.read_text().splitlines())
-    assert head["settings"] == {"records": 500, "queries": 100, "rounds": 1}
-    assert head["machine"]["cores"] == os.cpu_count()
-    verbs = {verb for topic in ("file", "store") for verb in report.TOPICS[topic]}
-    ours = {(one["workload"], one["verb"]) for one in results if one["contender"] == "lookupstore"}
-    assert ours == {(workload, verb) for workload in ("W1", "W2") for verb in verbs}
-    assert all(one["rate"] == one["operations"] / one["median"] for one in results)
-    for contender in {one["contender"] for one in results}:
-        assert contender in shown
-    assert report.tables([report.Result(**without_rate(one)) for one in results]) in shown
+    options = ("--table",) if topic == "core" else ()
+    shown = python(
+        tmp_path,
+        *(str(BENCH / f"{topic}.py"), *options, *SIZES),
+        *("--rounds", "1", "--json-lines", str(lines)),
+    )
+    results, outcomes = read_lines(lines)
+    assert outcomes == []
+    assert results[0]["run"]["settings"].items() >= {"queries": 100, "rounds": 1}.items()
+    table = request.getfixturevalue(topic).TABLE
+    ours = {(one["workload"], one["verb"]) for one in results if one["contender"] == bars.OURS}
+    assert ours == {(workload, verb) for workload in ("W1", "W2") for verb in table}
+    measured = {}
+    for one in results:
+        subject = bars.Subject(one["workload"], one["verb"], one["contender"])
+        measured[subject] = bars.Measurement(subject, tuple(one["rounds"]), one["operations"])
+        assert one["value"] == measured[subject].value
+    wanted = {(verb, name) for verb, names in table.items() for name in names}
+    missing = {name for _, name in wanted if f"{name}: not installed" in shown}
+    assert {(one.verb, one.contender) for one in measured} == {
+        (verb, name) for verb, name in wanted if name not in missing
+    }
+    title = {"core": "file", "store": "store"}[topic]
+    for workload in ("W1", "W2"):
+        assert bars.verbs_table(workload, title, table, measured) in shown
 
 
-def without_rate(result: dict[str, object]) -> dict[str, object]:
-    return {name: value for name, value in result.items() if name != "rate"}
+#: The methods of an open contender that each verb of a topic asks.
+ASKED = {
+    "core": {
+        "random": {"lookup"},
+        "sorted": {"lookup"},
+        "missing": {"lookup"},
+        "10,000 a call": {"lookup"},
+        "1,000 a call": {"lookup"},
+        "100 a call": {"lookup"},
+        "get": {"get"},
+        "scan": {"scanned"},
+        "lookup": {"lookup"},
+    },
+    "store": {
+        "lookup": {"lookup"},
+        "lookup 10,000": {"lookup"},
+        "contains": {"contains"},
+        "get row": {"get", "lookup"},
+    },
+}
 
 
-def test_answers_are_checked_without_a_clock(tmp_path: Path) -> None:
-    shown = run(tmp_path, "-m", "not spark", "-k", "sst and lookupstore", "--benchmark-disable")
-    assert "operations a second" not in shown
-    assert "failed" not in shown
+class Liar:
+    """An open contender with wrong answers of one method."""
+
+    def __init__(self, handle: Any, method: str) -> None:
+        self.handle = handle
+        self.method = method
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self.method:
+            return getattr(self, f"wrong_{name}")
+        return getattr(self.handle, name)
+
+    def wrong_lookup(self, keys: Any) -> Any:
+        """Answer in another order than was asked for; where nothing is stored, with something."""
+        answer = self.handle.lookup(keys)
+        if isinstance(answer, pa.Array) and answer.null_count == len(answer):
+            return pa.array([b"something"] * len(answer), answer.type)
+        return answer.take(pa.array(range(len(answer))[::-1]))
+
+    def wrong_contains(self, keys: Any) -> Any:
+        """Find what is not there."""
+        return pc.invert(self.handle.contains(keys))
+
+    def wrong_get(self, key: Any) -> Any:
+        """Find nothing."""
+        return None
+
+    def wrong_scanned(self) -> Any:
+        """Give each value to the key before."""
+        for keys, values in self.handle.scanned():
+            yield keys, values.take(pa.array([*range(1, len(values)), 0]))
+
+
+@pytest.mark.parametrize("topic", ["core", "store"])
+def test_a_wrong_answer_cannot_win(
+    topic: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    module = request.getfixturevalue(topic)
+    workload = importlib.import_module("workloads").w1(500, 100)
+    pq.write_table(workload.table, tmp_path / "W1.parquet")
+    typed = module.OfReadme(tmp_path) if topic == "store" else module.Store("store")
+    caught: dict[str, set[str]] = {}
+    for verb, check in module.ANSWERS.items():
+        chosen = typed if topic == "store" or verb == "lookup" else module.Lookupstore()
+        folder = tmp_path / verb
+        folder.mkdir()
+        chosen.build(folder, workload, chosen.usual_codec)
+        with chosen.open(folder, workload) as handle:
+            check(handle, workload).run()  # what is right is not refused
+            for method in ("lookup", "get", "contains", "scanned"):
+                try:
+                    check(Liar(handle, method), workload)
+                except AssertionError:
+                    caught.setdefault(verb, set()).add(method)
+    assert caught == ASKED[topic]
 
 
 @pytest.mark.spark
 def test_the_join_runs(tmp_path: Path) -> None:
     lines = tmp_path / "results.jsonl"
-    run(tmp_path, "-m", "spark", "-k", "W1", "--rounds", "1", "--json-lines", str(lines))
-    _, *results = map(json.loads, lines.read_text().splitlines())
-    assert {(one["verb"], one["contender"]) for one in results} == {
-        ("join", "lookupstore"),
-        ("join", "broadcast"),
-        ("join", "sort-merge"),
+    command = (str(BENCH / "workload_joins.py"), *SIZES, "--workload", "W1", "--rounds", "1")
+    shown = python(tmp_path, *command, "--json-lines", str(lines))
+    results, _ = read_lines(lines)
+    assert {(one["workload"], one["verb"], one["contender"]) for one in results} == {
+        ("W1", "join", "lookupstore"),
+        ("W1", "join", "broadcast"),
+        ("W1", "join", "sort-merge"),
     }
+    assert "W1 Spark  lookupstore " in shown
 
 
 @pytest.fixture
@@ -194,42 +283,92 @@ def test_the_joins_of_tpc_h_agree(tmp_path: Path) -> None:
     assert shown.count("| equal |") == 8
 
 
-def test_table_of_known_results(report: ModuleType) -> None:
-    results = [
-        report.Result("W1", "random", "lookupstore", 1_000_000, 0.1, 0.1, 3),
-        report.Result("W1", "random", "lmdb", 1_000_000, 1.25, 1.0, 3),
-        report.Result("W1", "open", "lmdb", 1, 0.004, 0.004, 3),
-        report.Result("W1", "fill none", "lookupstore", 1000, 0.001, 0.001, 3, stored=42_000),
-        report.Result("W2", "join", "lookupstore", 100, 1.0, 1.0, 3),
+def test_table_of_known_results(bars: ModuleType) -> None:
+    found = [
+        bars.Measurement(bars.Subject("W1", "random", "lmdb"), (1.25,), 1_000_000),
+        bars.Measurement(bars.Subject("W1", "random", "lookupstore"), (0.1, 9.0, 0.1), 1_000_000),
+        bars.Measurement(bars.Subject("W1", "open", "lmdb"), (0.004,)),
+        bars.Measurement(bars.Subject("W1", "build none", "lookupstore"), (0.001,), 1000),
+        bars.Measurement(bars.Subject("W1", "size none", "lookupstore"), (42e6,)),
+        bars.Measurement(bars.Subject("W1", "size none", "lmdb"), (84e6,)),
+        bars.Measurement(bars.Subject("W2", "random", "lookupstore"), (1.0,), 100),
     ]
-    assert report.tables(results).splitlines() == [
-        "W1 file           lookupstore             lmdb",
-        "fill none              1.00 M",
-        "  bytes a record         42.0",
-        "open                                       250",
-        "random                10.00 M  0.800 M (12.5x)",
-        "",
-        "W2 Spark  lookupstore",
-        "join              100",
+    measured = {one.subject: one for one in found}
+    verbs = ("build none", "size none", "open", "get", "random")
+    assert bars.verbs_table("W1", "file", verbs, measured).splitlines() == [
+        "W1 file     lookupstore             lmdb",
+        "build none       1.00 M",
+        "size none       42.0 MB     84.0 MB (2x)",
+        "open                                 250",
+        "random          10.00 M  0.800 M (12.5x)",
+    ]
+    assert bars.verbs_table("W2", "file", verbs, measured).splitlines() == [
+        "W2 file  lookupstore",
+        "random           100",
     ]
 
 
-def read_core(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the measurements and the bars in the JSON lines of the core's bench."""
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert all(one["run"]["settings"]["records"] == 500 for one in lines)
-    assert all(one["run"]["machine"]["cores"] == os.cpu_count() for one in lines)
-    return [one for one in lines if "rounds" in one], [one for one in lines if "bar" in one]
+@pytest.fixture
+def harness(bench_modules: None) -> ModuleType:
+    """Give the harness."""
+    return importlib.import_module("harness")
 
 
-def test_every_bar_of_the_core_is_measured(tmp_path: Path, bars: ModuleType) -> None:
+def test_rounds_take_turns(harness: ModuleType) -> None:
+    done: list[str] = []
+
+    def runs() -> dict[str, Any]:
+        done.clear()
+        return {name: lambda name=name: done.append(name) or len(done) for name in "abc"}
+
+    assert harness.in_turns(runs(), 2, uncounted=1) == {"a": (4, 7), "b": (5, 8), "c": (6, 9)}
+    assert "".join(done) == "abcabcabc"
+    assert harness.in_turns(runs(), 3, to_and_fro=True)["a"] == (1, 6, 7)
+    assert "".join(done) == "abccbaabc"
+
+
+def test_what_is_made_ready_is_done_before_each_round(harness: ModuleType) -> None:
+    done: list[str] = []
+    run = harness.clocked(lambda: done.append("run"), lambda: done.append("ready"))
+    assert all(seconds >= 0 for seconds in harness.in_turns({"": run}, 2)[""])
+    assert done == ["ready", "run"] * 2
+
+
+@pytest.mark.parametrize(("hot", "expected"), [(False, "ababab"), (True, "aabbaabb")])
+def test_stores_are_hot_in_their_turn(
+    hot: bool, expected: str, bench_modules: None, tmp_path: Path
+) -> None:
+    measures = importlib.import_module("measures")
+    rivals = importlib.import_module("rivals")
+    workload = importlib.import_module("workloads").w1(500, 100)
+    done: list[str] = []
+
+    def verb(handle: Any, workload: Any) -> Any:
+        return measures.Timed(1, lambda: done.append(names[type(handle)]))
+
+    names = {rivals.DictHandle: "a", rivals.NumpyHandle: "b"}
+    contenders = {"a": rivals.Dict(), "b": rivals.Numpy()}
+    measuring = measures.Measuring(workload, tmp_path, contenders, {"verb": verb}, 2, hot=hot)
+    wanted = [measures.Subject("W1", "verb", name) for name in contenders]
+    assert [len(one.rounds) for one in measuring.run([("verb",)], wanted)] == [2, 2]
+    assert "".join(done) == expected
+
+
+def test_a_process_that_fails_is_an_error(harness: ModuleType) -> None:
+    with pytest.raises(RuntimeError, match=r"(?s)fresh_open\.py nowhere\.sst: .*nowhere\.sst"):
+        harness.in_a_process("fresh_open.py", "nowhere.sst")
+
+
+def test_every_bar_of_the_core_is_measured(
+    tmp_path: Path, bars: ModuleType, core: ModuleType
+) -> None:
     lines = tmp_path / "new" / "core.jsonl"
     shown = python(
         tmp_path, str(BENCH / "core.py"), *SIZES, "--rounds", "2", "--json-lines", str(lines)
     )
-    measured, outcomes = read_core(lines)
+    measured, outcomes = read_lines(lines)
     assert [(one["workload"], one["bar"]) for one in outcomes] == [
-        (one.workload, one.name) for one in bars.BARS
+        (one.workload, one.name) for one in core.BARS
     ]
     verdicts = {(one["workload"], one["bar"]): one["verdict"] for one in outcomes}
     assert all(f"{workload}  {name} " in shown for workload, name in verdicts)
@@ -237,9 +376,9 @@ def test_every_bar_of_the_core_is_measured(tmp_path: Path, bars: ModuleType) -> 
         verdict in ("met", "NOT MET") or verdict.endswith((": not installed", ": not available"))
         for verdict in verdicts.values()
     )
-    ours = {one.subjects[0] for one in bars.BARS} | set(bars.INFORMATION)
+    ours = {one.subjects[0] for one in core.BARS} | set(core.INFORMATION)
     found = {bars.Subject(one["workload"], one["verb"], one["contender"]) for one in measured}
-    assert {one for one in ours if one.contender != bars.TWO_WRITING} <= found
+    assert {one for one in ours if one.contender != core.TWO_WRITING} <= found
     assert all(one["least"] <= one["value"] <= one["most"] for one in measured)
 
 
@@ -250,7 +389,7 @@ def test_a_rival_that_is_not_installed_is_said_so(tmp_path: Path) -> None:
     shown = python(
         tmp_path, "-c", without + "import core; core.main()", *SIZES, "--rounds", "1", *chosen
     )
-    _, outcomes = read_core(lines)
+    _, outcomes = read_lines(lines)
     verdicts = {one["bar"]: one["verdict"] for one in outcomes}
     assert verdicts.pop("sorted / numpy") in ("met", "NOT MET")
     assert set(verdicts.values()) == {"lmdb: not installed"}
@@ -286,7 +425,9 @@ def test_every_stage_is_timed(tmp_path: Path) -> None:
 
 
 def test_bars_of_known_measurements(bars: ModuleType) -> None:
-    ours, rival = (bars.Subject("W1", "random", name) for name in ("lookupstore", "lmdb"))
+    ours, rival, pandas = (
+        bars.Subject("W1", "random", name) for name in ("lookupstore", "lmdb", "pandas")
+    )
     size = bars.Subject("W1", "size zstd", "lookupstore")
     measured = {
         ours: bars.Measurement(ours, (0.1, 0.05, 9.0), 1_000_000),
@@ -299,7 +440,7 @@ def test_bars_of_known_measurements(bars: ModuleType) -> None:
         *bars.bar("size", "size zstd", "lookupstore", w1=30e6, at_most=True),
         *bars.bar("none", "random", "lookupstore", "pandas", w1=2),
     ]
-    outcomes = [bars.judge(one, measured, {"pandas": "not installed"}) for one in asked]
+    outcomes = [bars.judge(one, measured, {pandas: "not installed"}) for one in asked]
     assert bars.bars_table(outcomes, measured).splitlines() == [
         "    bar          wanted      found       ours      rival",
         "W1  rate   >= 10.00 M/s  10.00 M/s  10.00 M/s             met",

@@ -522,6 +522,8 @@ class HudiTable:
             FormatError: the table is of a kind that is not written.
         """
         with self._locked(wait) as (view, lock):
+            # One that counts would be kept in the place of the slice before it.
+            delete_never_completed(view)
             return clean(
                 view,
                 lock,

@@ -16,7 +16,7 @@ from support.hudi.kills import base_files, copied, count_points, leftovers, on_d
 from support.hudi.small_tables import SCHEMA, SmallTable, row
 from support.remote import FaultyDisk, Killed
 
-from lookupstore.errors import CommitConflictError
+from lookupstore.errors import CommitConflictError, CorruptionError
 from lookupstore.hudi import HudiTable, State, WriteOptions
 from lookupstore.hudi.locking.heartbeat import Heartbeats
 from lookupstore.hudi.services.never_completed import never_completed
@@ -222,11 +222,12 @@ def test_files_that_java_did_not_find(
         assert not HudiTable.open(table.path).verify().findings
 
 
+@pytest.mark.parametrize("is_cleaned", [False, True])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_files_whose_writer_nobody_knows(
-    tmp_path: Path, version: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, version: int, is_cleaned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`rollback()` deletes those that never committed, and none that may have."""
+    """`rollback()` deletes those that never committed, and none that may have; so does a clean."""
     table = made(tmp_path / "t", version)
     no_marks(monkeypatch)
     time = die_at_the_end(table.table, VERBS["upsert"])
@@ -234,7 +235,15 @@ def test_files_whose_writer_nobody_knows(
     Heartbeats(table.table.location).delete(time)
     java_goes_on(table)
     assert [one.kind for one in table.table.verify().findings] == ["uncommitted"] * 2
-    table.table.rollback()
+    kept = base_files(table.path)
+    for verb in ("upsert", "insert", "delete"):
+        with pytest.raises(CorruptionError, match=r"which was rolled back; call rollback\(\)"):
+            VERBS[verb](table.table)
+    assert base_files(table.path) == kept
+    if is_cleaned:
+        table.table.clean(retain_commits=1)
+    else:
+        table.table.rollback()
     assert rows_of(table.path) == {1: "p", 2: "p", **JAVAS}
     assert not table.table.verify().findings
     # When the rollback is archived as well, nobody can tell them from those of commits.

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from lookupstore.errors import CorruptionError
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.timeline.plans import RollbackMetadata, parse_plan
 from lookupstore.hudi.timeline.timeline import COMMIT, ROLLBACK, SAVEPOINT, Timeline
@@ -69,6 +70,30 @@ def delete_never_completed(view: TableView, times: Collection[str] | None = None
     The caller holds the table's lock.
     """
     delete_files(view, [one.file for one in never_completed(view, times)])
+
+
+def check_completed(view: TableView, current: Iterable[FileSlice]) -> None:
+    """Check that current base files, from which the next ones are made, are of completed instants.
+
+    Args:
+        view: of the table.
+        current: base files, as its file groups have them.
+
+    Raises:
+        CorruptionError: the instant of one was rolled back.
+    """
+    known = {instant.time for instant in view.timeline}
+    absent = [one for one in current if one.time not in known]
+    # Those of archived commits: none where nothing is archived.
+    rolled_back = _rolled_back(view) if absent else frozenset()
+    for file in absent:
+        if file.time in rolled_back:
+            raise CorruptionError(
+                view.location.show(file.path),
+                0,
+                "a base file of a completed commit",
+                f"one of {file.time}, which was rolled back; call rollback(), which deletes it",
+            )
 
 
 def delete_files(view: TableView, files: Iterable[FileSlice]) -> None:

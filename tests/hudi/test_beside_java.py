@@ -94,7 +94,7 @@ def test_a_dead_writer_that_java_rolls_back(tmp_path: Path, verb: str, version: 
     # Each has the marker that its kind of file has in Java.
     markers = table.path / ".hoodie" / ".temp" / time
     kinds = {one.relative_to(markers).as_posix() for one in markers.rglob("*.marker.*")}
-    assert kinds == {f"{one}.marker.{'MERGE' if 'a-0_' in one else 'CREATE'}" for one in written}
+    assert kinds == {f"{one}.marker.{'MERGE' if '/a-0_' in one else 'CREATE'}" for one in written}
     assert sorted(java.roll_back(table.path, time)) == written
     assert base_files(table.path) == before
     java_goes_on(table)

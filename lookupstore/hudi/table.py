@@ -32,6 +32,7 @@ from lookupstore.hudi.options import (
 from lookupstore.hudi.read.scan_plan import plan_changes, plan_scan
 from lookupstore.hudi.services.check import TableCheck, check_table
 from lookupstore.hudi.services.cleaner import clean
+from lookupstore.hudi.services.never_completed import delete_never_completed
 from lookupstore.hudi.services.rollback import roll_back_named, roll_back_pending
 from lookupstore.hudi.services.savepoint import delete_savepoint, make_savepoint, savepoints
 from lookupstore.hudi.timeline.commit import CommitMetadata
@@ -420,6 +421,9 @@ class HudiTable:
     def rollback(self, instant: str | None = None, *, wait: float = WAIT) -> list[Instant]:
         """Roll back what dead writers left, and one instant if it is named.
 
+        Base files of instants that never completed, and that others rolled back without finding
+        these files, are deleted as well.
+
         Readers see the table as it was before that instant as soon as its completed file is gone.
 
         Args:
@@ -438,6 +442,7 @@ class HudiTable:
         given_time("instant", instant)
         with self._locked(wait) as (view, lock):
             done = roll_back_pending(view, lock)
+            delete_never_completed(view)
             left = view.reloaded()
             # One that was named may have been one of those.
             if instant is not None and not view.timeline.has_lost(instant, left.timeline):
@@ -517,6 +522,8 @@ class HudiTable:
             FormatError: the table is of a kind that is not written.
         """
         with self._locked(wait) as (view, lock):
+            # One that counts would be kept in the place of the slice before it.
+            delete_never_completed(view)
             return clean(
                 view,
                 lock,

@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
 from typing import Any
@@ -249,8 +250,14 @@ class RemoteFolder(Location):
 
     def delete_folder(self, folder: str) -> None:
         """Delete all files below a folder."""
-        for file in self.files(folder, recursive=True):
-            self.delete(file.name)
+        names = [file.name for file in self.files(folder, recursive=True)]
+        if len(names) <= _READERS:  # one request each, for which it is not worth a thread
+            for name in names:
+                self.delete(name)
+            return
+        with ThreadPoolExecutor(_READERS, thread_name_prefix="lookupstore-delete") as pool:
+            for _ in pool.map(self.delete, names):
+                pass
 
     def delete_empty(self, folder: str) -> None:
         """Do nothing: one that is empty is as good as none."""

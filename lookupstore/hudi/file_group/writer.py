@@ -26,6 +26,7 @@ from lookupstore.hudi.file_group.reader import SHARED_TEXT
 from lookupstore.hudi.keys.table_schema import TableSchema
 from lookupstore.hudi.meta_columns import COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from lookupstore.hudi.timeline.names import GroupId, base_file_name
+from lookupstore.hudi.timeline.work_files import mark
 from lookupstore.parquet.footer import Footer
 from lookupstore.parquet.new_file import EncodedChunk, NewParquetFile
 from lookupstore.storage.location import Location
@@ -49,6 +50,7 @@ class NewFile:
         time: of the instant.
         attempt: what tells attempts of one task apart, in its name: two integers, joined by `-`.
         waits_in: folder of the table in which it waits for its name; empty: it gets it at once.
+        replaces: whether it takes the place of another slice of its group.
     """
 
     partition: str
@@ -57,6 +59,7 @@ class NewFile:
     time: str
     attempt: str = "0-0"
     waits_in: str = ""
+    replaces: bool = False
 
     @property
     def name(self) -> str:
@@ -118,6 +121,9 @@ class BaseFileWriter:
         self.like: Footer = ColumnEncoding([], "none").encode(self._arrow.empty_table()).footer
 
     def __enter__(self) -> BaseFileWriter:
+        file = self.file
+        if not file.waits_in:
+            mark(self._location, file.path, file.time, replaces=file.replaces)
         self._stack = ExitStack()
         self._stream = self._stack.enter_context(self._location.new_file(self.file.written_path))
         self._parquet = NewParquetFile(self._stream, self.like)

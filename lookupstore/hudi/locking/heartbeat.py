@@ -16,6 +16,7 @@ from lookupstore.hudi.locking.owner import Owner, parse_owner
 from lookupstore.hudi.locking.renewal import renewed
 from lookupstore.hudi.options import META_FOLDER
 from lookupstore.hudi.timeline.timeline import Instant, TimelineFolder, is_time
+from lookupstore.hudi.timeline.work_files import delete_markers
 from lookupstore.storage.location import Location
 
 #: How long an instant is taken for alive after a heartbeat on another machine, in seconds.
@@ -122,6 +123,8 @@ class Heartbeats:
                 yield Heartbeat(self, instant, owner)
             # It is done; what stays of it is that of a dead owner, which the next writer deletes.
             with suppress(OSError):
+                if instant.is_write:
+                    delete_markers(self._location, instant.time)
                 self.delete(instant.time)
 
     def _request(

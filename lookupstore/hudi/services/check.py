@@ -23,6 +23,7 @@ from lookupstore.hudi.file_group.key_files import KeyFile, read_unverified
 from lookupstore.hudi.file_group.key_ranges import KeyRanges
 from lookupstore.hudi.meta_columns import COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from lookupstore.hudi.services.leftovers import find_leftovers
+from lookupstore.hudi.services.never_completed import never_completed
 from lookupstore.hudi.timeline.commit import WriteStat, parse_commit
 from lookupstore.hudi.timeline.names import GroupId
 from lookupstore.hudi.timeline.plans import (
@@ -67,8 +68,8 @@ class Finding:
     """One finding: what is wrong with a table, or left over.
 
     Attributes:
-        kind: `timeline`, `file`, `filter`, `range`, `row`, `duplicate`, `statistics`, `missing`, or
-            `leftover`, which does no harm.
+        kind: `timeline`, `file`, `filter`, `range`, `row`, `duplicate`, `statistics`, `missing`,
+            `uncommitted`, or `leftover`, which does no harm.
         path: of the file, relative to the table.
         problem: what it is.
     """
@@ -137,6 +138,7 @@ def check_table(view: TableView) -> TableCheck:
             partition, keys = group.id.partition, _Keys()
         check.file(group.current, keys)
     check.duplicates(keys)
+    check.uncommitted()
     check.leftovers()
     return TableCheck(
         instants=len(view.timeline.instants),
@@ -327,6 +329,18 @@ class _Check:
             )
             key = column[rows[0]].as_py().decode("utf-8", "replace")
             self._add("duplicate", second, f"the key {key!r} is also in {first}")
+
+    def uncommitted(self) -> None:
+        """Look for files that count, though their instants never completed."""
+        with self._finding("uncommitted", ""):
+            for stray in never_completed(self._view):
+                if stray.counts:
+                    self._add(
+                        "uncommitted",
+                        stray.file.path,
+                        f"{stray.file.time} was rolled back, and never committed, but its rows are "
+                        "read, since the commits before it are archived; rollback() deletes it",
+                    )
 
     def leftovers(self) -> None:
         """Look for files that are not part of the table."""

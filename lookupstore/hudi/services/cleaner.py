@@ -9,7 +9,6 @@ Source: CleanPlanner and CleanActionExecutor of Apache Hudi.
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -17,6 +16,7 @@ from lookupstore.errors import CorruptionError
 from lookupstore.hudi.file_group.groups import FileSlice, file_groups_at
 from lookupstore.hudi.locking.heartbeat import Heartbeats
 from lookupstore.hudi.locking.lock import TableLock
+from lookupstore.hudi.services.never_completed import delete_files
 from lookupstore.hudi.services.savepoint import saved_paths
 from lookupstore.hudi.timeline.names import GroupId
 from lookupstore.hudi.timeline.plans import (
@@ -85,8 +85,9 @@ def clean(
     )
     lock.check()
     heartbeats = Heartbeats(view.location)
-    with heartbeats.request(view.folder, CLEAN, plan_bytes(plan), owner=lock.owner) as beat:
-        done.append(finish(view, view.folder.start(beat.instant), plan, lock))
+    content = plan_bytes(plan)
+    with heartbeats.request(view.folder, CLEAN, content, owner=lock.owner) as beat:
+        done.append(finish(view, _started(view, beat.instant, content), plan, lock))
     return done
 
 
@@ -155,13 +156,19 @@ def _finish_pending(view: TableView, lock: TableLock) -> list[Instant]:
             continue
         requested = replace(instant, state=State.REQUESTED)
         path = view.folder.path(requested)
-        plan = parse_plan(CleanerPlan, view.folder.read(requested), path)
+        content = view.folder.read(requested)
+        plan = parse_plan(CleanerPlan, content, path)
         check_deleted(plan, path)
         if instant.state is State.REQUESTED:
-            instant = view.folder.start(instant)
+            instant = _started(view, instant, content)
         done.append(finish(view, instant, plan, lock))
         heartbeats.delete(instant.time)
     return done
+
+
+def _started(view: TableView, requested: Instant, plan: bytes) -> Instant:
+    """Let a clean be inflight; in version 6 Java reads the plan from that file, too."""
+    return view.folder.start(requested, plan if view.options.version == 6 else b"")
 
 
 def finish(view: TableView, started: Instant, plan: CleanerPlan, lock: TableLock) -> Instant:
@@ -182,12 +189,14 @@ def finish(view: TableView, started: Instant, plan: CleanerPlan, lock: TableLock
         file for file in removable_files(view, earliest) if view.location.full(file.path) in wanted
     ]
     lock.check()
-    _delete(view, removable)
+    delete_files(view, removable)
     there = {view.location.full(file.path) for file in view.files()}
     partitions = {}
     for partition, paths in planned.items():
-        gone = tuple(path for path in paths if path not in there)
-        partitions[partition] = CleanPartition(partition, plan.policy, tuple(paths), gone)
+        # A plan has whole paths, and the result names.
+        names = {path: path.rpartition("/")[2] for path in paths}
+        gone = tuple(name for path, name in names.items() if path not in there)
+        partitions[partition] = CleanPartition(partition, plan.policy, tuple(names.values()), gone)
     metadata = CleanMetadata(
         policy=plan.policy,
         start_clean_time=started.time,
@@ -198,12 +207,3 @@ def finish(view: TableView, started: Instant, plan: CleanerPlan, lock: TableLock
         partition_metadata=partitions,
     )
     return view.folder.complete(started, plan_bytes(metadata), lock.check)
-
-
-def _delete(view: TableView, files: Iterable[FileSlice]) -> None:
-    partitions = set()
-    for file in files:
-        view.location.delete(file.path)
-        partitions.add(file.group.partition)
-    for partition in sorted(partitions):
-        view.location.sync(partition)

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lookupstore.hudi.locking.heartbeat import Heartbeats, heartbeat_name
-from lookupstore.hudi.options import META_FOLDER
+from lookupstore.hudi.timeline.work_files import MARKERS, STAGED
 from lookupstore.hudi.view import TableView
 from lookupstore.storage.naming import is_temporary
 
-_MARKERS = f"{META_FOLDER}/.temp/"
+_WORK = {MARKERS: "a marker", STAGED: "a file that waits for its name"}
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ def find_leftovers(view: TableView) -> Iterator[Leftover]:
             yield Leftover(file.path, "a base file without an instant")
     for found in view.location.files(recursive=True):
         name = found.name.rpartition("/")[2]
-        marked = found.name.removeprefix(_MARKERS).partition("/")[0]
-        if found.name.startswith(_MARKERS) and marked not in pending:
-            yield Leftover(found.name, "a marker without a pending instant")
+        work = next((one for one in _WORK if found.name.startswith(f"{one}/")), None)
+        if work is not None and found.name[len(work) + 1 :].partition("/")[0] not in pending:
+            yield Leftover(found.name, f"{_WORK[work]} without a pending instant")
         elif is_temporary(name):
             yield Leftover(found.name, "an unfinished file")

@@ -17,7 +17,7 @@ from lookupstore.errors import CommitConflictError, CorruptionError
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.locking.heartbeat import Heartbeats
 from lookupstore.hudi.locking.lock import TableLock
-from lookupstore.hudi.options import META_FOLDER
+from lookupstore.hudi.services.never_completed import delete_files, delete_never_completed
 from lookupstore.hudi.services.savepoint import earliest_whole
 from lookupstore.hudi.timeline.commit import NO_COMMIT
 from lookupstore.hudi.timeline.names import GroupId
@@ -32,9 +32,8 @@ from lookupstore.hudi.timeline.plans import (
     plan_bytes,
 )
 from lookupstore.hudi.timeline.timeline import ROLLBACK, SAVEPOINT, Instant, State
+from lookupstore.hudi.timeline.work_files import delete_markers, delete_staged, mark
 from lookupstore.hudi.view import TableView
-
-_MARKERS = f"{META_FOLDER}/.temp"
 
 
 def roll_back(view: TableView, instant: Instant, lock: TableLock) -> Instant:
@@ -68,6 +67,30 @@ def roll_back(view: TableView, instant: Instant, lock: TableLock) -> Instant:
         return finish(view, rollback, plan, lock)
 
 
+def take_back(view: TableView, instant: Instant, lock: TableLock) -> None:
+    """Roll back an instant of the caller; if others do, or did, delete what they may have missed.
+
+    Those that roll back look for files once. One that got its name after that is of no instant, and
+    is taken for that of an archived one as soon as the commits before it are archived.
+
+    Args:
+        view: of the table; its timeline need not be that of the moment.
+        instant: to be taken back, which the caller does not work on any more.
+        lock: of the table, which is held.
+
+    Raises:
+        LockLostError: the lock was lost; the next writer goes on.
+    """
+    try:
+        roll_back(view, instant, lock)
+    except CommitConflictError:
+        if any(one.time == instant.time for one in view.reloaded().timeline.writes()):
+            return
+        delete_files(view, _files_of(view, instant.time))
+        delete_staged(view.location, instant.time)
+        delete_markers(view.location, instant.time)
+
+
 def roll_back_last(view: TableView, instant: Instant, lock: TableLock) -> Instant:
     """Roll back the last completed commit: readers see the table as it was before it.
 
@@ -88,6 +111,10 @@ def roll_back_last(view: TableView, instant: Instant, lock: TableLock) -> Instan
     _check_last(view, instant)
     pending = view.folder.before(instant)
     Heartbeats(view.location).claim(instant.time)
+    # Java's writers may be the ones who find it pending.
+    before = {file.group for file in view.files() if file.time < instant.time}
+    for file in view.written(instant):
+        mark(view.location, file.path, file.time, replaces=file.group in before)
     # In this moment readers see the table as it was.
     view.folder.delete(instant)
     return roll_back(view, pending, lock)
@@ -125,7 +152,8 @@ def roll_back_named(view: TableView, time: str, lock: TableLock) -> Instant:
 def roll_back_pending(view: TableView, lock: TableLock) -> list[Instant]:
     """Finish what dead writers of ours left: rollbacks, then instants that write, then heartbeats.
 
-    Instants of other programs, and of those who are or may be at work, stay as they are.
+    Instants of other programs, and of those who are or may be at work, stay as they are. Of dead
+    ones whose instants others rolled back the files go that these did not find.
 
     Args:
         view: of the table; its timeline need not be that of the moment.
@@ -171,7 +199,12 @@ def roll_back_pending(view: TableView, lock: TableLock) -> list[Instant]:
     timeline = view.folder.load()
     done_with = {instant.time for instant in timeline.instants if instant.is_completed}
     pending = {instant.time for instant in timeline.pending()}
-    for time in sorted(dead - pending):
+    gone = dead - pending
+    if gone - done_with:
+        delete_never_completed(view, gone - done_with)
+    for time in sorted(gone):
+        delete_staged(view.location, time)
+        delete_markers(view.location, time)
         if time in done_with or heartbeats.is_forgotten(time, now):
             heartbeats.delete(time)
     return done
@@ -215,12 +248,9 @@ def finish(view: TableView, rollback: Instant, plan: RollbackPlan, lock: TableLo
         raise CorruptionError(path, 0, "instantToRollback: one that writes files", target)
     # Those that came after the plan was made are found, too.
     files = _files_of(view, target.commit_time)
-    for file in files:
-        view.location.delete(file.path)
-    # Names of files must not come back after a power failure, when nothing says what they are.
-    for partition in sorted({file.group.partition for file in files}):
-        view.location.sync(partition)
-    view.location.delete_folder(f"{_MARKERS}/{target.commit_time}")
+    delete_files(view, files)
+    delete_staged(view.location, target.commit_time)
+    delete_markers(view.location, target.commit_time)
     lock.check()
     # Its last word first: who is killed in between leaves a pending instant.
     for state in (State.INFLIGHT, State.REQUESTED):

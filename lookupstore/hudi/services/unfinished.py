@@ -1,4 +1,4 @@
-"""Base files that a killed writer had not finished: hidden files beside the partitions.
+"""Files that a killed writer had not finished: hidden ones beside the partitions, and staged ones.
 
 No reader takes them for anything, but they may be large. Rollback deletes what has a name.
 """
@@ -7,24 +7,29 @@ from __future__ import annotations
 
 import re
 
+from lookupstore.hudi.timeline.work_files import STAGED, delete_staged
 from lookupstore.hudi.view import TableView
 
-_NAME = re.compile(r"[^_]+_[^_]+_(?P<time>\d+)\.parquet")
+_NAME = re.compile(r"[^_]+_[^_]+_(?P<time>\d+)\.parquet(\.marker\.[A-Z]+)?")
 
 
 def delete_unfinished(view: TableView) -> int:
-    """Delete unfinished base files of dead writers, and return how many.
+    """Delete unfinished files of dead writers, and return how many; and what tasks wrote too late.
 
     Args:
         view: of the table; its timeline need not be that of the moment.
     """
     found = [(match["time"], name) for name, final in view.location.unfinished().items()
              if (match := _NAME.fullmatch(final))]  # fmt: skip
-    if not found:
+    staged = [name.rpartition("/")[2] for name in view.location.folders(STAGED)]
+    if not found and not staged:
         return 0
     # Read after the files were listed: whoever is at work on one of them has begun before that.
     pending = {instant.time for instant in view.folder.load().pending()}
     dead = [name for time, name in found if time not in pending]
     for name in dead:
         view.location.delete(name)
+    for time in staged:
+        if time not in pending:
+            delete_staged(view.location, time)
     return len(dead)

@@ -4,14 +4,17 @@
 partitions, base files. `commit` is the metadata of commits, as JSON and as Avro; `plans` has those
 of cleans, rollbacks and other actions, `records` the fields of both. `avro_file` reads and writes
 files of one record, by a schema that `file_schema` has checked; what it reads becomes, by
-`resolution`, a record of Hudi's.
+`resolution`, a record of Hudi's. `work_files` are those that an instant has beside these while it
+is under way.
 """
 
 from lookupstore.hudi.timeline.commit import WriteStat
 from lookupstore.hudi.timeline.records import from_record, to_record
+from lookupstore.hudi.timeline.work_files import staging_folder
 
 __all__ = [
     "WriteStat",
     "from_record",
+    "staging_folder",
     "to_record",
 ]

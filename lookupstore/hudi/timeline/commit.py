@@ -102,6 +102,11 @@ class WriteStat:
     temp_path: str | None = None
     num_updates: int | None = 0
 
+    @property
+    def replaces(self) -> bool:
+        """Return whether the file takes the place of another slice of its group."""
+        return self.prev_commit not in (None, NO_COMMIT)
+
 
 @dataclass(frozen=True)
 class CommitMetadata:

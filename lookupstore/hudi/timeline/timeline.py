@@ -295,6 +295,19 @@ class TimelineFolder:
                 return inflight
         raise ValueError(f"{self.path(instant)}: the instant has no inflight file")
 
+    def check_there(self, instant: Instant) -> None:
+        """Check that the file of an instant is there, in the state that it is given in.
+
+        Raises:
+            CommitConflictError: it is not.
+        """
+        if self._location.size(self._name(instant)) is None:
+            raise CommitConflictError(
+                f"{self.path(instant)}: the instant was rolled back by another writer, which "
+                "assumed that this one was dead; write again",
+                instant=instant.time,
+            )
+
     def delete(self, instant: Instant) -> None:
         """Delete the file of an instant, in the state that it is given in, for good."""
         self._location.delete(self._name(instant))
@@ -352,12 +365,7 @@ class TimelineFolder:
     ) -> Instant:
         if instant.state is not before:
             raise ValueError(f"instant {instant.time} is {instant.state.value}, not {before.value}")
-        if self._location.size(self._name(instant)) is None:
-            raise CommitConflictError(
-                f"{self.path(instant)}: the instant was rolled back by another writer, which "
-                "assumed that this one was dead; write again",
-                instant=instant.time,
-            )
+        self.check_there(instant)
         advanced = replace(instant, state=after, action=action, completed=completed)
         self._location.create(self._name(advanced), content, check)
         return advanced

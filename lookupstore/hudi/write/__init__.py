@@ -12,7 +12,7 @@ from lookupstore.hudi.write.files import FilePlan, FileRows, FileWrites
 from lookupstore.hudi.write.partitioner import Load, Packing
 from lookupstore.hudi.write.pipeline import FoundRows, Pipeline, WrittenFile
 from lookupstore.hudi.write.plan import DELETE, INSERT, PlannedFile
-from lookupstore.hudi.write.staged_files import name_staged_files, staging_folder
+from lookupstore.hudi.write.staged_files import name_staged_files
 from lookupstore.hudi.write.transaction import Transaction
 from lookupstore.hudi.write.write import index_of_write
 
@@ -32,5 +32,4 @@ __all__ = [
     "WrittenFile",
     "index_of_write",
     "name_staged_files",
-    "staging_folder",
 ]

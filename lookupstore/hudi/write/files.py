@@ -134,7 +134,15 @@ class FileWrites:
             folder: in which the file waits for its name; see `NewFile`.
         """
         planned, new = plan.file, plan.rows.inserts
-        file = NewFile(planned.partition, planned.file_id, number, self._instant, attempt, folder)
+        file = NewFile(
+            planned.partition,
+            planned.file_id,
+            number,
+            self._instant,
+            attempt,
+            folder,
+            replaces=planned.current is not None,
+        )
         inserts = Inserts(self._taken_keys(new), self._taken(new))
         with BaseFileWriter(self._location, file, self._schema, self._options.format) as into:
             if planned.current is None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.keys.table_schema import TableSchema
+from lookupstore.hudi.services.never_completed import check_completed
 from lookupstore.hudi.timeline.commit import WriteStat
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.options import WriteOptions
@@ -116,7 +117,9 @@ class Pipeline:
 
         Raises:
             ValueError: rows are inserted, and the table has keys of them.
+            CorruptionError: a base file that rows are in was never committed.
         """
+        check_completed(self._view, rows.slices)
         found = sum(sum(load.updates.values()) for load in rows.loads.values())
         if operation == INSERT and found:
             raise _keys_are_there_error(found, rows.known_keys())

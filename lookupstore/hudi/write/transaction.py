@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from lookupstore.errors import CommitConflictError, CommitUnknownError, LookupStoreError
@@ -20,7 +20,7 @@ from lookupstore.hudi.file_group.partition_metadata import mark_partition
 from lookupstore.hudi.locking.heartbeat import Heartbeat, Heartbeats
 from lookupstore.hudi.locking.lock import table_lock
 from lookupstore.hudi.options import read_options
-from lookupstore.hudi.services.rollback import check_not_rolled_back, roll_back
+from lookupstore.hudi.services.rollback import check_not_rolled_back, take_back
 from lookupstore.hudi.timeline.commit import SCHEMA, CommitMetadata, WriteStat, commit_bytes
 from lookupstore.hudi.timeline.names import GroupId
 from lookupstore.hudi.timeline.plans import RequestedReplace, plan_bytes
@@ -109,10 +109,13 @@ class Transaction:
     def check(self) -> None:
         """Check that no writer assumed this one dead; call it before files get their names.
 
+        Writers of Apache Hudi roll back what is inflight, and do not ask who works on it.
+
         Raises:
             CommitConflictError: somebody did, and rolled the instant back.
         """
         self._beat.check()
+        self._view.folder.check_there(self._instant)
 
     def complete(self, outcome: Outcome, extra: Mapping[str, str]) -> Instant:
         """Make visible what was written.
@@ -157,6 +160,8 @@ class Transaction:
     def roll_back_now(self) -> None:
         """Take back a write that failed, if that can be done now; else the next writer does it.
 
+        Its files go also if another writer took it back, who may not have found all of them.
+
         That one cannot tell whose it is if who took this writer for dead deleted its heartbeat: one
         error more must not be what leaves it there.
         """
@@ -164,7 +169,7 @@ class Transaction:
         for _ in range(_TRIES):
             try:
                 with table_lock(location, owner=owner) as lock:
-                    roll_back(self._view, self._instant, lock)
+                    take_back(self._view, self._instant, lock)
             except LookupStoreError:
                 return
             except OSError:
@@ -227,12 +232,11 @@ def begun(
         CommitConflictError: a file is gone, since another writer rolled the instant back.
         OSError: a file cannot be written.
     """
-    if replaces:
-        profile = replace(profile, replaced=profile.replaced or {})
     action, plan = COMMIT, b""
     if replaces:
         action, plan = REPLACE, plan_bytes(RequestedReplace())
     with Heartbeats(view.location).request(view.folder, action, plan) as beat:
+        # That of a replacecommit, too, is what a commit has: no file groups are replaced yet.
         content = commit_bytes(profile, view.options.version)
         instant = view.folder.start(beat.instant, content)
         transaction = Transaction(view, operation, instant, beat)

@@ -21,7 +21,7 @@ from lookupstore.arrow.types import concat
 from lookupstore.hudi import WriteOptions
 from lookupstore.hudi.file_group import FileFormat
 from lookupstore.hudi.keys import Incoming, IncomingRows
-from lookupstore.hudi.timeline import WriteStat, from_record, to_record
+from lookupstore.hudi.timeline import WriteStat, from_record, staging_folder, to_record
 from lookupstore.hudi.write import (
     DELETE,
     SAMPLE,
@@ -30,7 +30,6 @@ from lookupstore.hudi.write import (
     FileWrites,
     Packing,
     PlannedFile,
-    staging_folder,
 )
 from lookupstore.spark.buckets import by_bucket
 from lookupstore.spark.hudi.keys import RowTask

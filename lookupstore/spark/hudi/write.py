@@ -315,9 +315,9 @@ def _name_files(
     view: TableView, written: Sequence[WrittenBucket], transaction: Transaction
 ) -> None:
     """Give the files that count their names."""
-    paths = []
+    files = {}
     for one in written:
         transaction.open_partition(one.stat.partition_path or "")
-        paths.append(str(one.stat.path))
+        files[str(one.stat.path)] = one.stat.replaces
     transaction.check()
-    name_staged_files(view.location, transaction.time, paths)
+    name_staged_files(view.location, transaction.time, files)

@@ -77,7 +77,12 @@ def test_what_the_last_commits_do_not_need_goes(tmp_path: Path, version: int) ->
     assert result.earliest_commit_to_retain == result.last_completed_commit_timestamp == times[4]
     assert result.total_files_deleted == 1
     deleted = result.partition_metadata[""].success_delete_files
-    assert deleted == (f"file://{table.path}/a-0_0-1-2_{times[2]}.parquet",)
+    assert deleted == (f"a-0_0-1-2_{times[2]}.parquet",)
+    assert result.partition_metadata[""].delete_path_patterns == deleted
+    # Readers of version 6 take the plan from here, too.
+    inflight = table.folder.read(Instant(last.time, CLEAN, State.INFLIGHT))
+    requested = table.folder.read(Instant(last.time, CLEAN, State.REQUESTED))
+    assert inflight == (requested if version == 6 else b"")
 
 
 @pytest.mark.parametrize("version", [6, 9])

@@ -11,7 +11,8 @@ from support.hudi.small_tables import SmallTable, row
 from lookupstore.hudi import HudiTable
 from lookupstore.hudi.locking.lock import table_lock
 from lookupstore.hudi.services.rollback import roll_back
-from lookupstore.hudi.write.staged_files import name_staged_files, staging_folder
+from lookupstore.hudi.timeline.work_files import marker_name, staging_folder
+from lookupstore.hudi.write.staged_files import name_staged_files
 
 
 @pytest.mark.parametrize("partition", ["", "p=1"])
@@ -31,10 +32,12 @@ def test_of_two_attempts_one_is_named(tmp_path: Path, version: int, partition: s
     other = waiting.with_name(waiting.name.replace("_0-1-2_", "_0-1-3_"))
     other.write_bytes(content)
     assert_same_rows(HudiTable.open(tmp_path).scan(), other_scan(tmp_path))
+    absent = path.replace("_0-1-2_", "_9-9-9_")
     with pytest.raises(FileNotFoundError):
-        name_staged_files(table.table.location, instant.time, [path.replace("_0-1-2_", "_9-9-9_")])
+        name_staged_files(table.table.location, instant.time, {absent: True})
     assert other.exists()
-    name_staged_files(table.table.location, instant.time, [path])
+    name_staged_files(table.table.location, instant.time, {path: True})
+    assert (tmp_path / marker_name(path, instant.time, replaces=True)).read_bytes() == b""
     assert not (tmp_path / staging_folder(instant.time)).exists()
     found = {one.name for one in (tmp_path / partition).glob("*.parquet")}
     assert found == {path.rpartition("/")[2], f"a-0_0-1-2_{first.time}.parquet"}

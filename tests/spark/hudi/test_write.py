@@ -13,7 +13,7 @@ import signal
 import sys
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from functools import partial
@@ -34,9 +34,10 @@ from lookupstore.hudi import HudiTable, State, WriteOptions
 from lookupstore.hudi.index.bloom import BloomIndex
 from lookupstore.hudi.timeline.commit import CommitMetadata, parse_commit
 from lookupstore.hudi.timeline.timeline import TimelineFolder
+from lookupstore.hudi.timeline.work_files import staging_folder
 from lookupstore.hudi.view import read_view
 from lookupstore.hudi.write.partitioner import FileSizing
-from lookupstore.hudi.write.staged_files import name_staged_files, staging_folder
+from lookupstore.hudi.write.staged_files import name_staged_files
 from lookupstore.spark import hudi_sink, tag_location, upsert
 from lookupstore.spark.hudi import write as hudi_write
 from lookupstore.spark.hudi.stream import CHECKPOINT, committed_batch
@@ -395,10 +396,10 @@ def test_attempts_that_wrote_their_files_and_went_wrong(
     monkeypatch.setattr(hudi_write, "write_files", faults)
     staged: list[set[str]] = []
 
-    def name_and_note(location: Location, time: str, paths: Sequence[str]) -> None:
+    def name_and_note(location: Location, time: str, files: Mapping[str, bool]) -> None:
         found = location.files(staging_folder(time), recursive=True)
         staged.append({one.name.rpartition("/")[2] for one in found})
-        name_staged_files(location, time, paths)
+        name_staged_files(location, time, files)
 
     monkeypatch.setattr(hudi_write, "name_staged_files", name_and_note)
     done = upsert(spark_rows(spark, [row[:4] for row in rows]), path)
@@ -428,11 +429,14 @@ def test_an_attempt_that_ends_after_the_commit_is_not_seen(
         written: dict[str, bytes] = {}
 
         def name_and_keep(
-            location: Location, time: str, paths: Sequence[str], kept: dict[str, bytes] = written
+            location: Location,
+            time: str,
+            files: Mapping[str, bool],
+            kept: dict[str, bytes] = written,
         ) -> None:
             folder = staging_folder(time)
-            kept.update((f"{folder}/{one}", location.read(f"{folder}/{one}")) for one in paths)
-            name_staged_files(location, time, paths)
+            kept.update((f"{folder}/{one}", location.read(f"{folder}/{one}")) for one in files)
+            name_staged_files(location, time, files)
 
         monkeypatch.setattr(hudi_write, "name_staged_files", name_and_keep)
         upsert(spark_rows(spark, [(1, "a", 1.0, "x")], 1), path)
@@ -492,8 +496,8 @@ def test_others_that_commit_meanwhile(
         table.insert(local_rows([(5, "a", 1.0, "x")]))
     others = [(5, "a", 1.0, "other"), (99, "b", 1.0, "other")]
 
-    def name_and_lose(location: Location, time: str, paths: Sequence[str]) -> None:
-        name_staged_files(location, time, paths)
+    def name_and_lose(location: Location, time: str, files: Mapping[str, bool]) -> None:
+        name_staged_files(location, time, files)
         HudiTable.open(path).upsert(local_rows(others))
 
     rows = [(n, "a", 2.0, "y") for n in range(10)]
@@ -626,4 +630,5 @@ def test_a_table_behind_s3(spark: SparkSession) -> None:
         found = table.scan(columns=["id", "value"]).sort_by("id").to_pylist()
         assert found == [{"id": n, "value": "x" if n < 10 else "y"} for n in range(30)]
         assert not table.location.files(".hoodie/.temp", recursive=True)
+        assert not table.location.files(".hoodie/.lookupstore", recursive=True)
         assert not table.verify().findings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -44,6 +45,15 @@ class SmallTable:
             name="t",
         )
         self.folder = TimelineFolder(self.table.location, self.table.options.timeline, version)
+
+    def at(self, path: Path) -> SmallTable:
+        """Return a copy of the table that is somewhere else."""
+        found = copy.copy(self)
+        found.path, found.table = path, HudiTable.open(path)
+        found.folder = TimelineFolder(
+            found.table.location, found.table.options.timeline, self.version
+        )
+        return found
 
     def begin(self, action: str = COMMIT) -> Instant:
         """Request an instant and let it be inflight."""

@@ -1,0 +1,127 @@
+"""Files of instants that never completed, and that are not in the timeline any more.
+
+Whoever rolls an instant back looks for its files once: by their markers, as Apache Hudi does, or in
+the folders. What got its name after that, or had no marker, stays. As long as it is later than the
+first commit of the timeline, no reader counts it; when older commits are archived it is taken for a
+file of theirs.
+
+A file that is counted goes only if it is proven that its instant never completed: a rollback that
+is in the timeline names it, and as a commit. Instants that cluster or compact may be rolled back,
+and completed later under the same time.
+
+Source: org.apache.hudi.common.table.timeline.BaseHoodieTimeline (isBeforeTimelineStarts).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from lookupstore.errors import CorruptionError
+from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.timeline.plans import RollbackMetadata, parse_plan
+from lookupstore.hudi.timeline.timeline import COMMIT, ROLLBACK, SAVEPOINT, Timeline
+from lookupstore.hudi.view import TableView
+
+
+@dataclass(frozen=True)
+class StrayFile:
+    """A base file of an instant that never completed, and that nobody is at work on.
+
+    Attributes:
+        file: that it is.
+        counts: whether readers take it for one of an archived commit: its rows show.
+    """
+
+    file: FileSlice
+    counts: bool
+
+
+def never_completed(view: TableView, times: Collection[str] | None = None) -> list[StrayFile]:
+    """Return the files of instants that never completed, by path.
+
+    Args:
+        view: of the table; its timeline need not be that of the moment.
+        times: of the instants to look at; None: all.
+
+    Raises:
+        CorruptionError: a file is called as no base file is, or a rollback is damaged.
+    """
+    files = [one for one in view.files() if times is None or one.time in times]
+    if not files:
+        return []
+    # Read after the files were listed: an instant is there before its files are.
+    view = view.reloaded()
+    known = {instant.time for instant in view.timeline}
+    absent = [one for one in files if one.time not in known]
+    first = _first_time(view.timeline)
+    unclear = any(first is None or one.time < first for one in absent)
+    rolled_back = _rolled_back(view) if unclear else frozenset()
+    return [
+        StrayFile(one, first is not None and one.time < first)
+        for one in absent
+        if (first is not None and one.time > first) or one.time in rolled_back
+    ]
+
+
+def delete_never_completed(view: TableView, times: Collection[str] | None = None) -> None:
+    """Delete the files of instants that never completed; see `never_completed`.
+
+    The caller holds the table's lock.
+    """
+    delete_files(view, [one.file for one in never_completed(view, times)])
+
+
+def check_completed(view: TableView, current: Iterable[FileSlice]) -> None:
+    """Check that current base files, from which the next ones are made, are of completed instants.
+
+    Args:
+        view: of the table.
+        current: base files, as its file groups have them.
+
+    Raises:
+        CorruptionError: the instant of one was rolled back.
+    """
+    known = {instant.time for instant in view.timeline}
+    absent = [one for one in current if one.time not in known]
+    # Those of archived commits: none where nothing is archived.
+    rolled_back = _rolled_back(view) if absent else frozenset()
+    for file in absent:
+        if file.time in rolled_back:
+            raise CorruptionError(
+                view.location.show(file.path),
+                0,
+                "a base file of a completed commit",
+                f"one of {file.time}, which was rolled back; call rollback(), which deletes it",
+            )
+
+
+def delete_files(view: TableView, files: Iterable[FileSlice]) -> None:
+    """Delete base files for good."""
+    partitions = set()
+    for file in files:
+        view.location.delete(file.path)
+        partitions.add(file.group.partition)
+    # Names of files must not come back after a power failure, when nothing says what they are.
+    for partition in sorted(partitions):
+        view.location.sync(partition)
+
+
+def _first_time(timeline: Timeline) -> str | None:
+    """Return the time before which files are those of archived commits; None: nobody knows.
+
+    Savepoints stay when later commits are archived, so that files after them may count as well.
+    """
+    saved = {instant.time for instant in timeline if instant.action == SAVEPOINT}
+    return next((one.time for one in timeline.writes() if one.time not in saved), None)
+
+
+def _rolled_back(view: TableView) -> frozenset[str]:
+    """Return the times of commits that rollbacks in the timeline name."""
+    found = set()
+    for instant in view.timeline:
+        if instant.action == ROLLBACK and instant.is_completed:
+            path = view.folder.path(instant)
+            metadata = parse_plan(RollbackMetadata, view.folder.read(instant), path)
+            found |= {one.commit_time for one in metadata.instants_rollback if one.action == COMMIT}
+    return frozenset(found)

@@ -1,0 +1,114 @@
+"""A stand-in for a writer of Apache Hudi, which does to a table what that does by default.
+
+It is made from what is known of Java's sources, and knows nothing of ours: it goes by the names of
+files alone.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from lookupstore.hudi import HudiTable
+from lookupstore.hudi.timeline.plans import (
+    InstantInfo,
+    RollbackMetadata,
+    RollbackPartition,
+    RollbackPlan,
+    RollbackRequest,
+    plan_bytes,
+)
+from lookupstore.hudi.timeline.timeline import ROLLBACK, SAVEPOINT, TimelineFolder
+
+# `IOType`: of another name it has no value, which ends the rollback, and so the writer.
+_TYPES = {"MERGE", "CREATE", "APPEND"}
+_INSTANT = re.compile(r"(\d{17})(?:_\d{17})?\.[a-z.]+")
+
+
+def timeline_of(path: Path) -> Path:
+    """Return the folder of the active timeline."""
+    folder = path / ".hoodie" / "timeline"
+    return folder if folder.is_dir() else path / ".hoodie"
+
+
+def instants(path: Path) -> dict[str, set[str]]:
+    """Return the names of the files of each instant in the active timeline, by its time."""
+    found: dict[str, set[str]] = {}
+    for file in sorted(timeline_of(path).iterdir()):
+        match = _INSTANT.fullmatch(file.name)
+        if match is not None and file.is_file():
+            found.setdefault(match[1], set()).add(file.name)
+    return found
+
+
+def pending(path: Path) -> list[str]:
+    """Return the times of the instants that write and are not completed."""
+    return [
+        one.time for one in HudiTable.open(path).timeline() if one.is_write and not one.is_completed
+    ]
+
+
+def roll_back(path: Path, time: str) -> list[str]:
+    """Roll back an inflight instant by its markers, whoever works on it, and return what went.
+
+    Source: MarkerBasedRollbackStrategy.getRollbackRequests, DirectWriteMarkers.
+    """
+    markers = path / ".hoodie" / ".temp" / time
+    files = []
+    for marker in sorted(one for one in markers.rglob("*") if one.is_file()):
+        name, _, kind = marker.name.partition(".marker.")
+        if kind not in _TYPES:
+            raise ValueError(f"No enum constant org.apache.hudi.io.IOType.{kind}: {marker}")
+        files.append((marker.parent / name).relative_to(markers).as_posix())
+    actions = {"replacecommit" if ".replacecommit" in name else "commit"
+               for name in instants(path)[time]}  # fmt: skip
+    target = InstantInfo(time, max(actions))
+    options = HudiTable.open(path).options
+    folder = TimelineFolder(HudiTable.open(path).location, options.timeline, options.version)
+    by_partition: dict[str, list[str]] = {}
+    for file in files:
+        full = f"file://{path}/{file}"
+        by_partition.setdefault(file.rpartition("/")[0], []).append(full)
+    requests = tuple(RollbackRequest(one, tuple(many)) for one, many in by_partition.items())
+    rollback = folder.start(folder.request(ROLLBACK, plan_bytes(RollbackPlan(target, requests))))
+    for file in files:
+        (path / file).unlink(missing_ok=True)
+    for below in sorted(markers.rglob("*"), reverse=True):
+        below.rmdir() if below.is_dir() else below.unlink()
+    if markers.exists():
+        markers.rmdir()
+    for name in instants(path)[time]:
+        (timeline_of(path) / name).unlink()
+    done = RollbackMetadata(
+        start_rollback_time=rollback.time,
+        time_taken_in_millis=1,
+        total_files_deleted=len(files),
+        commits_rollback=(time,),
+        partition_metadata={
+            one: RollbackPartition(one, tuple(many)) for one, many in by_partition.items()
+        },
+        instants_rollback=(target,),
+    )
+    folder.complete(rollback, plan_bytes(done))
+    return files
+
+
+def archive(path: Path, keep: int, *, rollbacks: bool = False) -> None:
+    """Take all but the last commits out of the active timeline.
+
+    What is archived is in no file that a reader of the table looks at; rollbacks have a turn of
+    their own. The first instant that is pending ends it; commits that savepoints keep stay, as with
+    `hoodie.archive.beyond.savepoint`.
+
+    Source: TimelineArchiverV1, TimelineArchiverV2.
+    """
+    table = HudiTable.open(path)
+    writes = [one.time for one in table.timeline() if one.is_write and one.is_completed]
+    saved = {one.time for one in table.timeline() if one.action == SAVEPOINT}
+    for instant in table.timeline():
+        if not instant.is_completed:
+            return
+        is_old = instant.time < writes[-keep] and instant.time not in saved
+        if is_old and (instant.is_write or (rollbacks and instant.action == ROLLBACK)):
+            for name in instants(path)[instant.time]:
+                (timeline_of(path) / name).unlink()

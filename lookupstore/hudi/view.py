@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 
 import pyarrow as pa
@@ -18,8 +19,8 @@ from lookupstore.hudi.file_group.groups import (
 )
 from lookupstore.hudi.keys.table_schema import TableSchema, parse_table_schema
 from lookupstore.hudi.meta_columns import META_COLUMNS, META_FIELDS
-from lookupstore.hudi.options import TableOptions, read_options
-from lookupstore.hudi.timeline.commit import CommitMetadata, parse_commit
+from lookupstore.hudi.options import TIMEZONE, TableOptions, read_options
+from lookupstore.hudi.timeline.commit import WRITER, CommitMetadata, parse_commit
 from lookupstore.hudi.timeline.names import GroupId
 from lookupstore.hudi.timeline.plans import CleanerPlan, parse_plan
 from lookupstore.hudi.timeline.timeline import (
@@ -30,7 +31,9 @@ from lookupstore.hudi.timeline.timeline import (
     State,
     Timeline,
     TimelineFolder,
+    Zone,
 )
+from lookupstore.hudi.timeline.zone import find_zone
 from lookupstore.storage.location import Location
 
 
@@ -237,6 +240,23 @@ def read_view(
         FormatError: it is of a kind that is not read; the error names the property.
     """
     options = read_options(location)
-    folder = TimelineFolder(location, options.timeline, options.version, clock=clock)
     known = {} if commits is None else commits
+
+    def zone(timeline: Timeline, now: datetime) -> Zone:
+        def is_ours(time: str) -> bool:
+            view = TableView(options, folder, timeline, location, known)
+            writes = [one for one in timeline.writes() if one.time == time]
+            return any(WRITER in (view.commit(one).extra_metadata or {}) for one in writes)
+
+        return find_zone(
+            options.timezone,
+            timeline.requested,
+            options.saved,
+            is_ours,
+            now,
+            location.uri,
+            TIMEZONE,
+        )
+
+    folder = TimelineFolder(location, options.timeline, options.version, clock=clock, zone=zone)
     return TableView(options, folder, folder.load(), location, known)

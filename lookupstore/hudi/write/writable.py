@@ -39,11 +39,13 @@ def writable_view(
     if dry_run:
         view = read_view(location, commits=commits, clock=options.clock)
         check_shown_rules(view)
+        view.folder.check_clock(view.timeline)
         return view
     with table_lock(location) as lock:
         view = read_view(location, commits=commits, clock=options.clock)
         _check_writable(location, view.options, options)
         check_shown_rules(view)
+        view.folder.check_clock(view.timeline)
         if options.drop_metadata_table:
             view = replace(view, options=drop_metadata_table(location, view.options))
         roll_back_pending(view, lock)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -241,22 +242,40 @@ def read_view(
     """
     options = read_options(location)
     known = {} if commits is None else commits
-
-    def zone(timeline: Timeline, now: datetime) -> Zone:
-        def is_ours(time: str) -> bool:
-            view = TableView(options, folder, timeline, location, known)
-            writes = [one for one in timeline.writes() if one.time == time]
-            return any(WRITER in (view.commit(one).extra_metadata or {}) for one in writes)
-
-        return find_zone(
-            options.timezone,
-            timeline.requested,
-            options.saved,
-            is_ours,
-            now,
-            location.uri,
-            TIMEZONE,
-        )
-
+    zone = _ZoneOf(location, options)
     folder = TimelineFolder(location, options.timeline, options.version, clock=clock, zone=zone)
     return TableView(options, folder, folder.load(), location, known)
+
+
+@dataclass(frozen=True)
+class _ZoneOf:
+    """What finds the zone of a table's instants.
+
+    Attributes:
+        location: of the table.
+        options: of the table.
+    """
+
+    location: Location
+    options: TableOptions
+
+    def __call__(self, timeline: Timeline, now: datetime) -> Zone:
+        folder = TimelineFolder(self.location, self.options.timeline, self.options.version)
+
+        def is_ours(time: str) -> bool:
+            for one in timeline.writes():
+                if one.time == time:
+                    with suppress(FileNotFoundError):  # rolled back since
+                        commit = parse_commit(folder.read(one), folder.path(one))
+                        return WRITER in (commit.extra_metadata or {})
+            return False
+
+        return find_zone(
+            self.options.timezone,
+            timeline.requested,
+            self.options.saved,
+            is_ours,
+            now,
+            self.location.uri,
+            TIMEZONE,
+        )

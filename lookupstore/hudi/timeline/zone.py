@@ -149,8 +149,8 @@ def _check_utc(
         raise FormatError(
             f"{shown}: {setting} is 'UTC', but the instant {last.time} of another writer is of "
             f"{_zones([last])}: of Java's writers only Spark's data source goes by the property; "
-            "start the JVM of that one with -Duser.timezone=UTC; after its next commit the table "
-            "can be written from here"
+            "start the JVM of that one with -Duser.timezone=UTC: after its next commit the table "
+            "can be written from here; or let the property be LOCAL"
         )
 
 

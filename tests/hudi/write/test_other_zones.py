@@ -6,6 +6,7 @@ It is played by `JavaTable`, which names instants by that clock, and dates files
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -19,7 +20,7 @@ from support.hudi.small_tables import SmallTable, row
 from lookupstore.errors import FormatError
 from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.hudi.options import TIMEZONE
-from lookupstore.hudi.timeline.timeline import Instant, TimelineFolder, print_time
+from lookupstore.hudi.timeline.timeline import Instant, TimelineFolder, Zone, print_time
 
 VERSIONS = [6, 8, 9]
 SIX = timedelta(hours=-6)
@@ -144,6 +145,15 @@ def test_the_properties_say_the_zone_of_a_copy(tmp_path: Path, said: str | None)
     assert java.values() == {1: "next"}
 
 
+def test_what_executors_get_knows_the_zone(tmp_path: Path) -> None:
+    java = JavaTable(tmp_path / "t", 9, SIX)
+    java.commit_then("first", 10)
+    java.commit_then("second", 5)
+    view = HudiTable.open(java.path).view()
+    sent = pickle.loads(pickle.dumps(view))
+    assert sent.folder.zone(sent.timeline) == view.folder.zone(view.timeline) == Zone(SIX, SIX)
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_writer_that_does_not_go_by_the_property(tmp_path: Path, version: int) -> None:
     java = JavaTable(tmp_path / "t", version, SIX, says="UTC")
@@ -152,6 +162,10 @@ def test_a_writer_that_does_not_go_by_the_property(tmp_path: Path, version: int)
     table = HudiTable.open(java.path)
     with pytest.raises(FormatError, match=r"-Duser\.timezone=UTC"):
         table.upsert(one(1, "ours"))
+    text = java.properties.read_text()
+    java.properties.write_text(text.replace("=UTC", "=LOCAL"))
+    assert table.upsert(one(1, "ours"), dry_run=True).rows_updated == 1
+    java.properties.write_text(text)
     java.offset = timedelta()
     java.commit_then("third")
     table.upsert(one(1, "ours"))

@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from lookupstore.errors import CorruptionError, FormatError
-from lookupstore.hudi.properties import parse_properties, print_properties
+from lookupstore.hudi.properties import first_comments, parse_properties, print_properties
 from lookupstore.storage.inside import check_name
 from lookupstore.storage.location import Location
 
@@ -29,6 +29,8 @@ _CUSTOM = "CUSTOM"
 #: Where the properties of a table are.
 PROPERTIES = f"{META_FOLDER}/hoodie.properties"
 _BACKUP = f"{PROPERTIES}.backup"
+#: Where a bucket index of Hudi's keeps which file groups are buckets, if they are split.
+BUCKETS = f"{META_FOLDER}/.bucket_index"
 
 _NAME = "hoodie.table.name"
 _DATABASE = "hoodie.database.name"
@@ -55,11 +57,26 @@ _URL_ENCODE = "hoodie.datasource.write.partitionpath.urlencode"
 _DROP = "hoodie.datasource.write.drop.partition.columns"
 CREATE_SCHEMA = "hoodie.table.create.schema"
 _CHECKSUM = "hoodie.table.checksum"
-_ZONE = "hoodie.table.timeline.timezone"
+TIMEZONE = "hoodie.table.timeline.timezone"
 _META_FIELDS = "hoodie.populate.meta.fields"
 METADATA = "hoodie.table.metadata.partitions"
 _METADATA_INFLIGHT = "hoodie.table.metadata.partitions.inflight"
 _BOOTSTRAP = "hoodie.bootstrap.base.path"
+_LOG_FORMAT = "hoodie.table.log.file.format"
+_READ_FORMAT = "hoodie.table.ro.file.format"
+_LOG_READ_FORMAT = "hoodie.table.rt.file.format"
+_INDEXES = "hoodie.table.index.defs.path"
+_CDC = "hoodie.table.cdc.enabled"
+_CDC_MODE = "hoodie.table.cdc.supplemental.logging.mode"
+_PARTIAL = "hoodie.table.partial.update.mode"
+_MERGE_LIST = "hoodie.table.merge.properties"
+_MERGE_PROPERTY = "hoodie.record.merge.property."
+_OLD_STRATEGY = "hoodie.compaction.record.merger.strategy"
+_FORMATS = "hoodie.table.multiple.base.file.formats.enable"
+_SLASHES = "hoodie.datasource.write.slash.separated.date.partitioning"
+_ENCODINGS = ("hoodie.table.complex.keygen.encoding", "hoodie.table.complex.keygenerator.encoding")
+#: In the extra metadata of a commit: the columns by their ids, for schema on read.
+COLUMN_IDS = "latest_schema"
 
 _MODELS = "org.apache.hudi.common.model."
 _PAYLOADS = {
@@ -80,10 +97,43 @@ _KNOWN = frozenset(
     (
         _NAME, _DATABASE, _TYPE, _VERSION, _LAYOUT, TIMELINE, HISTORY, _RECORD_KEY, _PARTITION,
         _ORDERING, _PRECOMBINE, _MERGE_MODE, _GENERATOR, _GENERATOR_CLASS, _HIVE_STYLE,
-        _URL_ENCODE, _DROP, CREATE_SCHEMA, _CHECKSUM, _ZONE, _META_FIELDS, METADATA,
+        _URL_ENCODE, _DROP, CREATE_SCHEMA, _CHECKSUM, TIMEZONE, _META_FIELDS, METADATA,
         _METADATA_INFLIGHT,
     )
 )  # fmt: skip
+
+# What begins so says how rows are written. What is not known to change nothing may change that.
+_RULES = ("hoodie.table.", "hoodie.record.", "hoodie.datasource.write.")
+_FALSE = frozenset({"", "false"})
+# Those that change nothing that is written here: with which values, in lower case; None: with any.
+_HARMLESS: Mapping[str, frozenset[str] | None] = {
+    _INITIAL_VERSION: None,
+    _FORMAT: frozenset({"native"}),
+    _BASE_FORMAT: frozenset({"parquet"}),
+    _READ_FORMAT: frozenset({"parquet"}),
+    # Tables of this kind have no log files, and these no changes that are logged.
+    _LOG_FORMAT: None,
+    _LOG_READ_FORMAT: None,
+    _CDC_MODE: None,
+    _CDC: _FALSE,
+    # Where definitions of indexes are; the indexes are partitions of the metadata table.
+    _INDEXES: None,
+    _PARTIAL: frozenset({"", "none"}),
+    _MERGE_LIST: frozenset({""}),
+    _STRATEGY: frozenset(_STRATEGIES.values()),
+    _FORMATS: _FALSE,
+    _SLASHES: _FALSE,
+}
+# Why the others are refused that are known.
+_REASONS = {
+    _CDC: "changes would not be logged for Hudi's CDC queries, which fail then",
+    _PARTIAL: "rows would not be merged column by column",
+    _MERGE_LIST: "rows would be merged by other rules",
+    _MERGE_PROPERTY: "rows would be merged by other rules",
+    _FORMATS: "base files may be of several formats",
+    _SLASHES: "folders of days would be called otherwise",
+    **dict.fromkeys(_ENCODINGS, "keys of one column may be written otherwise"),
+}
 
 
 @dataclass(frozen=True)
@@ -114,6 +164,8 @@ class TableOptions:
         merge_from: property that `merge_mode` was read from, if it is not one of its own.
         from_backup: whether only the backup was there: someone is changing the properties, or
             died doing so.
+        saved: the comments at the head of the properties, which a change of the file keeps:
+            Java's say when it saved them, and in which zone.
         others: all other properties, which a change of the file keeps.
     """
 
@@ -137,6 +189,7 @@ class TableOptions:
     history: str | None = f"{META_FOLDER}/timeline/history"
     merge_from: str | None = None
     from_backup: bool = False
+    saved: tuple[str, ...] = field(default=(), compare=False)
     others: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
@@ -193,6 +246,7 @@ class TableOptions:
             )
         if not self.meta_fields:
             raise _refused_error(path, _META_FIELDS, "false", "true")
+        self._check_rules(path)
         if self.metadata_partitions:
             named = ",".join(self.metadata_partitions)
             raise FormatError(
@@ -214,6 +268,25 @@ class TableOptions:
             )
         if not self.record_key:
             raise _refused_error(path, _RECORD_KEY, "", "the columns of a record's key")
+
+    def _check_rules(self, path: str) -> None:
+        """Check that each property that may say how rows are written is known not to."""
+        for name, value in self.others.items():
+            if name in _KNOWN or not (name.startswith(_RULES) or name == _OLD_STRATEGY):
+                continue
+            allowed = _HARMLESS.get(name, frozenset())
+            if name == _STRATEGY and self.version != 6 and self.merge_mode in _STRATEGIES:
+                allowed = frozenset({_STRATEGIES[self.merge_mode]})
+            elif name == _OLD_STRATEGY:
+                allowed = frozenset(_STRATEGIES.values())
+            if allowed is None or value.strip().lower() in allowed:
+                continue
+            known = next((one for one in _REASONS if name.startswith(one)), "")
+            reason = _REASONS.get(known, "a rule for writers that is not known here")
+            raise FormatError(
+                f"{path}: {name} is {value!r}: {reason}; the table can only be read: write with "
+                "Apache Hudi, or delete the property if no writer or reader goes by it"
+            )
 
     def check_same_layout(self, before: TableOptions, path: str) -> None:
         """Raise an error if a change to the table since a write began invalidates its files.
@@ -286,7 +359,7 @@ class TableOptions:
         if self.create_schema is not None:
             pairs[CREATE_SCHEMA] = self.create_schema
         if self.timezone is not None:
-            pairs[_ZONE] = self.timezone
+            pairs[TIMEZONE] = self.timezone
         pairs |= self.others
         pairs[_CHECKSUM] = str(checksum(self.name, self.database))
         return pairs
@@ -421,7 +494,7 @@ def drop_metadata_table(location: Location, options: TableOptions) -> TableOptio
     changed = replace(options, metadata_partitions=())
     if options.metadata_partitions:
         # First: from then on nobody looks into the folder.
-        location.replace(PROPERTIES, print_properties(changed.to_properties()))
+        location.replace(PROPERTIES, print_properties(changed.to_properties(), changed.saved))
     # One that died here has left it.
     location.delete_folder(f"{META_FOLDER}/metadata")
     return changed
@@ -478,7 +551,7 @@ def parse_options(content: bytes, path: str) -> TableOptions:
         url_encode=_flag(pairs, _URL_ENCODE, path, False),
         key_generator=_generator(pairs),
         generator_is_said=bool(pairs.get(_GENERATOR) or pairs.get(_GENERATOR_CLASS)),
-        timezone=pairs.get(_ZONE),
+        timezone=pairs.get(TIMEZONE),
         create_schema=pairs.get(CREATE_SCHEMA),
         metadata_partitions=metadata,
         meta_fields=_flag(pairs, _META_FIELDS, path, True),
@@ -486,6 +559,7 @@ def parse_options(content: bytes, path: str) -> TableOptions:
         timeline=timeline,
         history=history,
         merge_from=mode_from,
+        saved=first_comments(content),
         others={
             key: value
             for key, value in pairs.items()

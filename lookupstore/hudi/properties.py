@@ -12,6 +12,8 @@ from lookupstore.errors import CorruptionError
 
 # The schema of a table with thousands of columns is among them.
 _MOST_BYTES = 4 << 20
+# Of the comments at the head of a file; Java has two.
+_MOST_COMMENTS = 1000
 _BLANK = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPED = {value: f"\\{name}" for name, value in _ESCAPES.items()} | {
@@ -40,6 +42,21 @@ def parse_properties(content: bytes, path: str) -> dict[str, str]:
         key, value = _split(line)
         pairs[_unescape(key, path, offset)] = _unescape(value, path, offset)
     return pairs
+
+
+def first_comments(content: bytes) -> tuple[str, ...]:
+    """Return the comments that a properties file begins with, without their marks.
+
+    >>> first_comments(b"#Updated at noon\\n#Sat\\na=b\\n#c\\n")
+    ('Updated at noon', 'Sat')
+    """
+    found = []
+    for match in _LINE.finditer(content[:_MOST_COMMENTS].decode("latin-1")):
+        line = match[0].rstrip("\r\n")
+        if not line.startswith(("#", "!")) or not (line.isascii() and line.isprintable()):
+            break
+        found.append(line[1:])
+    return tuple(found)
 
 
 def print_properties(pairs: Mapping[str, str], comments: Iterable[str] = ()) -> bytes:

@@ -210,7 +210,8 @@ class HudiTable:
                 then the data columns.
             filter: which rows, as an expression of `pyarrow.compute`. Files of partitions that it
                 leaves out are not opened.
-            as_of: request time of the last instant that counts; None: the latest.
+            as_of: request time of the last instant that counts, in the zone of the table's
+                instants; None: the latest.
 
         Raises:
             KeyError: a column that the table does not have.
@@ -551,6 +552,8 @@ class HudiTable:
         with table_lock(self._location, wait=wait) as lock:
             view = self.view()
             view.options.check_writable(self._location.uri)
+            # Before anything is done that an instant then cannot be made of.
+            view.folder.check_clock(view.timeline)
             yield view, lock
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 
 import pyarrow as pa
@@ -18,8 +20,8 @@ from lookupstore.hudi.file_group.groups import (
 )
 from lookupstore.hudi.keys.table_schema import TableSchema, parse_table_schema
 from lookupstore.hudi.meta_columns import META_COLUMNS, META_FIELDS
-from lookupstore.hudi.options import TableOptions, read_options
-from lookupstore.hudi.timeline.commit import CommitMetadata, parse_commit
+from lookupstore.hudi.options import TIMEZONE, TableOptions, read_options
+from lookupstore.hudi.timeline.commit import WRITER, CommitMetadata, parse_commit
 from lookupstore.hudi.timeline.names import GroupId
 from lookupstore.hudi.timeline.plans import CleanerPlan, parse_plan
 from lookupstore.hudi.timeline.timeline import (
@@ -30,7 +32,9 @@ from lookupstore.hudi.timeline.timeline import (
     State,
     Timeline,
     TimelineFolder,
+    Zone,
 )
+from lookupstore.hudi.timeline.zone import find_zone
 from lookupstore.storage.location import Location
 
 
@@ -237,6 +241,41 @@ def read_view(
         FormatError: it is of a kind that is not read; the error names the property.
     """
     options = read_options(location)
-    folder = TimelineFolder(location, options.timeline, options.version, clock=clock)
     known = {} if commits is None else commits
+    zone = _ZoneOf(location, options)
+    folder = TimelineFolder(location, options.timeline, options.version, clock=clock, zone=zone)
     return TableView(options, folder, folder.load(), location, known)
+
+
+@dataclass(frozen=True)
+class _ZoneOf:
+    """What finds the zone of a table's instants.
+
+    Attributes:
+        location: of the table.
+        options: of the table.
+    """
+
+    location: Location
+    options: TableOptions
+
+    def __call__(self, timeline: Timeline, now: datetime) -> Zone:
+        folder = TimelineFolder(self.location, self.options.timeline, self.options.version)
+
+        def is_ours(time: str) -> bool:
+            for one in timeline.writes():
+                if one.time == time:
+                    with suppress(FileNotFoundError):  # rolled back since
+                        commit = parse_commit(folder.read(one), folder.path(one))
+                        return WRITER in (commit.extra_metadata or {})
+            return False
+
+        return find_zone(
+            self.options.timezone,
+            timeline.requested,
+            self.options.saved,
+            is_ours,
+            now,
+            self.location.uri,
+            TIMEZONE,
+        )

@@ -14,7 +14,7 @@ from support.hudi.oracle import other
 from support.hudi.small_tables import SmallTable
 
 from lookupstore.errors import CorruptionError, FormatError
-from lookupstore.hudi import HudiTable
+from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.hudi.options import checksum, new_options, parse_options, read_options
 from lookupstore.hudi.properties import parse_properties, print_properties
 from lookupstore.storage.location import Location
@@ -309,6 +309,101 @@ def test_tables_that_are_read_but_not_written(name: str, value: str | None) -> N
     with pytest.raises(FormatError) as caught:
         options.check_writable("t")
     assert name.replace("__", ".").removesuffix(".inflight") in str(caught.value)
+
+
+RULES = {
+    "hoodie.table.cdc.enabled": "true",
+    "hoodie.table.partial.update.mode": "IGNORE_DEFAULTS",
+    "hoodie.table.merge.properties": "k=v",
+    "hoodie.record.merge.property.hoodie.payload.delete.field": "op",
+    "hoodie.record.merge.strategy.id": "00000000-0000-0000-0000-000000000000",
+    "hoodie.compaction.record.merger.strategy": "00000000-0000-0000-0000-000000000000",
+    "hoodie.record.merge.somehow": "1",
+    "hoodie.table.multiple.base.file.formats.enable": "true",
+    "hoodie.table.complex.keygen.encoding": "VALUE_ONLY",
+    "hoodie.table.complex.keygenerator.encoding": "FIELD_PREFIXED",
+    "hoodie.table.of.the.future": "yes",
+    "hoodie.datasource.write.slash.separated.date.partitioning": "TRUE",
+    "hoodie.datasource.write.somehow": "1",
+}
+HARMLESS = {
+    "hoodie.table.cdc.enabled": "False",
+    "hoodie.table.cdc.supplemental.logging.mode": "DATA_BEFORE_AFTER",
+    "hoodie.table.multiple.base.file.formats.enable": "false",
+    "hoodie.datasource.write.slash.separated.date.partitioning": "false",
+    "hoodie.table.partial.update.mode": "NONE",
+    "hoodie.table.log.file.format": "HOODIE_LOG",
+    "hoodie.table.base.file.format": "PARQUET",
+    "hoodie.table.index.defs.path": ".hoodie/.index_defs/index.json",
+    "hoodie.compaction.record.merger.strategy": "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5",
+    "hoodie.bootstrap.index.enable": "true",
+}
+
+
+def given(row: dict[str, object]) -> pa.Table:
+    return pa.table({name: [value] for name, value in row.items()})
+
+
+def stored(path: Path) -> dict[str, bytes]:
+    return {str(one): one.read_bytes() for one in sorted(path.rglob("*")) if one.is_file()}
+
+
+@pytest.mark.parametrize("version", [6, 8, 9])
+@pytest.mark.parametrize("name", RULES)
+def test_rules_that_are_not_known_refuse_writing_by_name(
+    tmp_path: Path, version: int, name: str
+) -> None:
+    """Nothing of the table changes, it is read as before, and Hudi's other readers agree."""
+    small = SmallTable(tmp_path / "t", version)
+    small.commit("a-0", [{"id": 1, "value": "one"}])
+    table = HudiTable.open(small.path)
+    table.upsert(given({"id": 2, "value": "two"}))
+    file = small.path / ".hoodie" / "hoodie.properties"
+    lines = [line for line in file.read_text().splitlines() if not line.startswith(f"{name}=")]
+    file.write_text("\n".join([*lines, f"{name}={RULES[name]}", ""]))
+    before = stored(small.path)
+    for write in (
+        lambda: table.upsert(given({"id": 1, "value": "x"})),
+        lambda: table.upsert(given({"id": 1, "value": "x"}), dry_run=True),
+        lambda: table.bulk_insert(given({"id": 3, "value": "x"})),
+        lambda: table.delete([1]),
+        lambda: table.insert_overwrite_table(given({"id": 1, "value": "x"})),
+        lambda: table.clean(retain_commits=1),
+    ):
+        with pytest.raises(FormatError) as caught:
+            write()
+        assert f"{name} is {RULES[name]!r}: " in str(caught.value)
+        assert "write with Apache Hudi, or delete the property" in str(caught.value)
+    assert stored(small.path) == before
+    assert small.values() == {1: "one", 2: "two"}
+    assert len(pa.Table.from_batches(map(pa.record_batch, other(small.path).read()))) == 2
+
+
+@pytest.mark.parametrize("version", [6, 8, 9])
+def test_properties_that_change_nothing_do_not_refuse(tmp_path: Path, version: int) -> None:
+    table = HudiTable.create(tmp_path / "t", SCHEMA, record_key=["id"], version=version)
+    file = tmp_path / "t" / ".hoodie" / "hoodie.properties"
+    lines = "".join(f"{name}={value}\n" for name, value in HARMLESS.items())
+    file.write_text(file.read_text() + lines)
+    assert table.upsert(given({"id": 1})).rows_inserted == 1
+
+
+def test_the_merge_strategy_is_that_of_the_mode() -> None:
+    pairs = new_options(name="t", record_key=["id"], ordering="ts", version=8).to_properties()
+    parse_options(print_properties(pairs), "t").check_writable("t")
+    pairs["hoodie.record.merge.strategy.id"] = "ce9acb64-bde0-424c-9b91-f6ebba25356d"
+    with pytest.raises(FormatError, match=r"merge\.strategy\.id is 'ce9acb64"):
+        parse_options(print_properties(pairs), "t").check_writable("t")
+
+
+def test_rules_are_looked_at_before_the_metadata_table_goes(tmp_path: Path) -> None:
+    table = HudiTable.create(tmp_path / "t", SCHEMA, record_key=["id"])
+    file = tmp_path / "t" / ".hoodie" / "hoodie.properties"
+    added = "hoodie.table.metadata.partitions=files\nhoodie.table.cdc.enabled=true\n"
+    file.write_text(file.read_text() + added)
+    for options in (WriteOptions(), WriteOptions(drop_metadata_table=True)):
+        with pytest.raises(FormatError, match=r"cdc\.enabled is 'true': changes would not"):
+            table.upsert(given({"id": 1}), options=options)
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,8 @@ def arrow(rows: list[Row], level: int = 0) -> pa.Table:
 
 
 def ids() -> Iterator[str]:
-    return (f"{number:08x}-0000-0000-0000-000000000000-0" for number in count())
+    # Eight digits would be the number of a bucket.
+    return (f"a{number:07x}-0000-0000-0000-000000000000-0" for number in count())
 
 
 class History:

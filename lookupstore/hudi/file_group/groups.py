@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from lookupstore.errors import CorruptionError
+from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hudi.options import META_FOLDER
 from lookupstore.hudi.timeline.names import BASE_FILE, SUFFIX, GroupId, check_partition
 from lookupstore.hudi.timeline.timeline import Timeline, is_time
@@ -88,7 +88,8 @@ def list_base_files(location: Location, *, partitioned: bool) -> list[FileSlice]
 
     Raises:
         CorruptionError: a Parquet file is called otherwise.
-        FormatError: there is a symbolic link, which is not followed: rows would be missing.
+        FormatError: there is a symbolic link, which is not followed, or a base file in another
+            format: rows would be missing.
     """
     found: list[FoundFile] = []
     if not partitioned:
@@ -96,6 +97,17 @@ def list_base_files(location: Location, *, partitioned: bool) -> list[FileSlice]
     for folder in location.folders(complete=True) if partitioned else ():
         if folder != META_FOLDER:
             found += location.files(folder, recursive=True, complete=True)
+    for file in found:
+        stem, dot, _ = file.name.rpartition(".")
+        if (
+            dot
+            and BASE_FILE.fullmatch(f"{stem.rpartition('/')[2]}{SUFFIX}")
+            and not (file.name.endswith(SUFFIX))
+        ):
+            raise FormatError(
+                f"{location.show(file.name)}: a base file that is not Parquet; only Apache Hudi "
+                "reads tables with several formats"
+            )
     return [
         parse_base_file(file.name, file.bytes, location.show(file.name))
         for file in found

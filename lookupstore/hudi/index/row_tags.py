@@ -6,11 +6,14 @@ Source: org.apache.hudi.table.action.commit.AbstractWriteHelper (tag).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from lookupstore.errors import FormatError
+from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.key_files import read_key_file
 from lookupstore.hudi.index.funnel import Funnel
 from lookupstore.hudi.index.interface import KeyIndex
@@ -77,24 +80,50 @@ def with_places(rows: pa.Table, tagged: Tagged) -> pa.Table:
 def named_key(view: TableView) -> bool | None:
     """Return whether a record key of one column is written `name:value`; None: unknown.
 
-    Of complex keys with one column Hudi's versions differ, so that a row of the table has to tell.
+    Of complex keys with one column Hudi's versions differ, so that rows of the table have to tell:
+    one of its oldest current file, and one of its newest.
 
     Args:
         view: the table.
 
     Raises:
         CorruptionError: a base file is damaged.
+        FormatError: the two differ: writers of several versions of Hudi wrote the table.
     """
     options = view.options
     if len(options.record_key) > 1 or options.key_generator != "COMPLEX":
         return None
-    (name,) = options.record_key
-    for group in view.groups(None):
-        file, _ = read_key_file(view.location, group.current)
+    files = sorted((group.current for group in view.groups(None)), key=lambda one: one.time)
+    oldest, newest = _first_key(view, files), _first_key(view, files[::-1])
+    if oldest is None or newest is None:
+        return None
+    if oldest.named != newest.named:
+        raise FormatError(
+            f"{view.location.uri}: record keys are {oldest.key!r} in {oldest.path} and "
+            f"{newest.key!r} in {newest.path}: versions of Hudi that write them differently wrote "
+            "the table, and one key may be two rows; write all rows again with one of them"
+        )
+    return oldest.named
+
+
+@dataclass(frozen=True)
+class _FirstKey:
+    """The record key of a row, and whether it has the column's name."""
+
+    path: str
+    key: str
+    named: bool
+
+
+def _first_key(view: TableView, files: Sequence[FileSlice]) -> _FirstKey | None:
+    """Return the first key of the first file that has rows."""
+    (name,) = view.options.record_key
+    for one in files:
+        file, _ = read_key_file(view.location, one)
         for batch in file.source.batches([RECORD_KEY, name]):
             if batch.num_rows:
                 key, value = (batch.column(i)[0].as_py() for i in range(2))
-                return bool(key == f"{name}:{value}")
+                return _FirstKey(one.path, key, bool(key == f"{name}:{value}"))
     return None
 
 

@@ -18,6 +18,8 @@ from lookupstore.storage.json_text import parse_json
 
 #: In `extra_metadata`: Avro schema of the data columns, on every commit that Hudi writes.
 SCHEMA = "schema"
+#: In `extra_metadata` of commits from here: who wrote it, for people.
+WRITER = "lookupstore.writer"
 #: What `prev_commit` says of a file that replaces none.
 NO_COMMIT = "null"
 

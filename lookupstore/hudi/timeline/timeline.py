@@ -6,10 +6,11 @@ it did is seen from the moment on that the completed file is there.
 
 from __future__ import annotations
 
+import heapq
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 
@@ -42,8 +43,25 @@ _SECONDS = "%Y%m%d%H%M%S"
 _MILLISECOND = timedelta(milliseconds=1)
 # Others may take the next time as well; who loses this often has a clock that stands.
 _ATTEMPTS = 1000
+# By how much the clocks of writers may differ.
+_AHEAD = timedelta(seconds=10)
+# So many of the newest requested files show what clock their instants are told by.
+_NEWEST = 8
 
 Clock = Callable[[], datetime]
+
+
+@dataclass(frozen=True)
+class Zone:
+    """By how much the clock of a table's instants is ahead of UTC; by default it is not.
+
+    Attributes:
+        least: that it may be: new instants are told by this.
+        most: that it may be.
+    """
+
+    least: timedelta = timedelta()
+    most: timedelta = timedelta()
 
 
 class State(str, Enum):
@@ -141,9 +159,12 @@ class Timeline:
 
     Attributes:
         instants: each in its last state.
+        requested: when the newest requested files of commits were made, in seconds since 1970, by
+            the times of their instants.
     """
 
     instants: tuple[Instant, ...]
+    requested: Mapping[str, float] = field(default_factory=dict, compare=False, repr=False)
 
     def __iter__(self) -> Iterator[Instant]:
         return iter(self.instants)
@@ -184,15 +205,25 @@ class TimelineFolder:
         folder: of the timeline, relative to that.
         version: of the table.
         clock: tells the time; that of the machine.
+        zone: finds the zone of instants, given the timeline and the time; None: UTC. It is asked
+            once, before the first instant is made.
     """
 
     def __init__(
-        self, location: Location, folder: str, version: int, *, clock: Clock | None = None
+        self,
+        location: Location,
+        folder: str,
+        version: int,
+        *,
+        clock: Clock | None = None,
+        zone: Callable[[Timeline, datetime], Zone] | None = None,
     ) -> None:
         self._location = location
         self._folder = folder
         self._version = version
         self._clock = clock or utc_now
+        self._find_zone = zone
+        self._zone: Zone | None = None
 
     def path(self, instant: Instant) -> str:
         """Return the path or URI of an instant's file, for people and errors."""
@@ -205,12 +236,17 @@ class TimelineFolder:
             CorruptionError: a file is named like none, or two say the same.
         """
         found: dict[tuple[str, str], Instant] = {}
+        requested: list[tuple[float, str]] = []
         for file in self._location.files(self._folder):
             instant = parse_instant(
                 file.name.rpartition("/")[2], self._location.show(file.name), self._version
             )
             if instant is None:
                 continue
+            # Those of services are made when they are planned, which may take long.
+            is_requested = instant.state is State.REQUESTED and instant.action in WRITES
+            if is_requested and file.modified is not None and instant.time not in _BOOTSTRAPS:
+                requested.append((file.modified, instant.time))
             # A savepoint has the time of the commit that it keeps.
             key = instant.time, _completed_action(instant.action)
             known = found.get(key)
@@ -219,7 +255,9 @@ class TimelineFolder:
             elif known.is_completed and instant.is_completed:
                 path = self._location.show(file.name)
                 raise CorruptionError(path, 0, "an instant completed once", known.file_name)
-        return Timeline(tuple(sorted(found.values(), key=lambda one: (one.time, one.action))))
+        newest = {time: modified for modified, time in heapq.nlargest(_NEWEST, requested)}
+        instants = sorted(found.values(), key=lambda one: (one.time, one.action))
+        return Timeline(tuple(instants), newest)
 
     def read(self, instant: Instant) -> bytes:
         """Return what the file of an instant, in the state that it is given in, holds.
@@ -243,11 +281,48 @@ class TimelineFolder:
         )
 
     def free_times(self) -> Iterator[str]:
-        """Yield times that are greater than those of all instants, until one is taken."""
+        """Yield times that are greater than those of all instants, until one is taken.
+
+        Raises:
+            FormatError: as of `check_clock`.
+        """
         after = ""
         for _ in range(_ATTEMPTS):
-            after = self._next_time(self.load(), after)
+            timeline = self.load()
+            after = self._next_time(timeline, after)
+            self.check_clock(timeline)
             yield after
+
+    def zone(self, timeline: Timeline) -> Zone:
+        """Return the zone that instants are told by.
+
+        Raises:
+            FormatError: it is not known.
+        """
+        if self._zone is None:
+            find = self._find_zone
+            self._zone = Zone() if find is None else find(timeline, self._clock())
+        return self._zone
+
+    def check_clock(self, timeline: Timeline) -> None:
+        """Check that an instant can be made that is neither before the last one nor too early.
+
+        Raises:
+            FormatError: the zone of instants is not known, or the last instant is ahead of it: the
+                next one of its writer, whose clock is right, would sort before one from here.
+        """
+        # An instant at the end of time has an error of its own.
+        self._next_time(timeline)
+        last, now = timeline.last_time, self._clock()
+        latest = now + self.zone(timeline).most + _AHEAD
+        if last > print_time(latest):
+            shown = [self.path(one) for one in timeline if last in (one.time, one.completed)]
+            raise FormatError(
+                f"{shown[0]}: its time is ahead of the clock, at which it is "
+                f"{print_time(now + self.zone(timeline).most)} in the table's zone: what other "
+                "writers write next would not show after an instant that follows it; wait until "
+                "then, and see that writers have one zone and the right time"
+            )
 
     def is_taken(self, time: str) -> bool:
         """Return whether there is an instant of a request time, whatever it does."""
@@ -378,7 +453,7 @@ class TimelineFolder:
         """
         last = max(after, timeline.last_time)
         try:
-            return next_time(last, self._clock())
+            return next_time(last, self._clock() + self.zone(timeline).least)
         except OverflowError:
             shown = [self.path(one) for one in timeline if last in (one.time, one.completed)]
             raise FormatError(
@@ -408,6 +483,15 @@ def is_time(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def moment_of(time: str) -> datetime:
+    """Return what the clock shows at the time of an instant, as if it were UTC's.
+
+    >>> moment_of("20240418173550988").isoformat()
+    '2024-04-18T17:35:50.988000+00:00'
+    """
+    return _parse(time)
 
 
 def given_time(argument: str, time: str | None) -> str | None:

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 
 from lookupstore.errors import CommitConflictError
 from lookupstore.hudi.file_group.groups import FileSlice, parse_base_file
+from lookupstore.hudi.timeline.commit import WRITER
 from lookupstore.hudi.timeline.names import GroupId
 from lookupstore.hudi.timeline.plans import RequestedReplace, parse_plan
 from lookupstore.hudi.timeline.timeline import CLUSTERING, REPLACE, Instant, State
 from lookupstore.hudi.view import TableView
 
-#: In the extra metadata of a commit: who wrote it, for people.
-WRITER = "lookupstore.writer"
 #: Keys that an error names.
 SAMPLE = 5
 

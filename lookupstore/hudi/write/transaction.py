@@ -21,13 +21,18 @@ from lookupstore.hudi.locking.heartbeat import Heartbeat, Heartbeats
 from lookupstore.hudi.locking.lock import table_lock
 from lookupstore.hudi.options import read_options
 from lookupstore.hudi.services.rollback import check_not_rolled_back, take_back
-from lookupstore.hudi.timeline.commit import SCHEMA, CommitMetadata, WriteStat, commit_bytes
+from lookupstore.hudi.timeline.commit import (
+    SCHEMA,
+    WRITER,
+    CommitMetadata,
+    WriteStat,
+    commit_bytes,
+)
 from lookupstore.hudi.timeline.names import GroupId
 from lookupstore.hudi.timeline.plans import RequestedReplace, plan_bytes
 from lookupstore.hudi.timeline.timeline import COMMIT, REPLACE, Instant
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.conflict import (
-    WRITER,
     check_groups,
     check_overwritten,
     key_conflict_error,

@@ -12,6 +12,7 @@ from lookupstore.hudi.timeline.commit import CommitMetadata
 from lookupstore.hudi.timeline.timeline import Instant
 from lookupstore.hudi.view import TableView, read_view
 from lookupstore.hudi.write.options import WriteOptions
+from lookupstore.hudi.write.shown_rules import check_shown_rules
 from lookupstore.storage.location import Location
 
 
@@ -31,15 +32,20 @@ def writable_view(
         dry_run: change nothing.
 
     Raises:
-        FormatError: it cannot be written to; the error names the property.
+        FormatError: it cannot be written to; the error names what says so.
     """
     # A table of another kind is not even locked.
     _check_writable(location, read_options(location), options)
     if dry_run:
-        return read_view(location, commits=commits, clock=options.clock)
+        view = read_view(location, commits=commits, clock=options.clock)
+        check_shown_rules(view)
+        view.folder.check_clock(view.timeline)
+        return view
     with table_lock(location) as lock:
         view = read_view(location, commits=commits, clock=options.clock)
         _check_writable(location, view.options, options)
+        check_shown_rules(view)
+        view.folder.check_clock(view.timeline)
         if options.drop_metadata_table:
             view = replace(view, options=drop_metadata_table(location, view.options))
         roll_back_pending(view, lock)

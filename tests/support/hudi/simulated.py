@@ -9,6 +9,7 @@ told the truth. No lock is lost by an owner that lives and renews it.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import gc
 import math
@@ -22,7 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -316,7 +317,8 @@ class _BucketFiles(Remote):
 
     def open_input_stream(self, path: str) -> pa.NativeFile:
         if path not in self._bucket.objects:
-            raise FileNotFoundError(path)
+            # As pyarrow's file system for S3 does: with a number.
+            raise FileNotFoundError(errno.ENOENT, "no such object", path)
         return pa.BufferReader(self._bucket.objects[path][0])
 
     def open_output_stream(self, path: str, metadata: Any) -> pa.NativeFile:
@@ -522,6 +524,8 @@ class Simulation:
         # Who waits for minutes looks less often than that.
         patch.setattr("lookupstore.hudi.locking.lock.LAST_PAUSE", 5.0)
         patch.setattr("lookupstore.hudi.timeline.timeline.utc_now", self._utc_now)
+        # Clocks that are wrong by a day would be refused, and what else they do not be seen.
+        patch.setattr("lookupstore.hudi.timeline.timeline._AHEAD", timedelta(days=30))
         # Before Python 3.12 one lock is held for all views while one of them reads its schema.
         schema = vars(TableView)["table_schema"]
         patch.setattr(schema, "lock", nullcontext(), raising=False)

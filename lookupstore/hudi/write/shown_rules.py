@@ -1,0 +1,53 @@
+"""Rules for writers that no property says, but what other writers left in a table shows.
+
+Source: BucketIdentifier and TableSchemaResolver of Apache Hudi.
+"""
+
+from __future__ import annotations
+
+import re
+
+from lookupstore.errors import FormatError
+from lookupstore.hudi.options import BUCKETS, COLUMN_IDS
+from lookupstore.hudi.view import TableView
+
+# Hudi counts buckets from 0. Of ids that are random one in 50,000 begins so, and one in 40 with
+# eight digits.
+_BUCKET = re.compile(r"000\d{5}-.*", re.DOTALL)
+
+
+def check_shown_rules(view: TableView) -> None:
+    """Check that the newest commits show no rule that is not followed here.
+
+    Args:
+        view: the table as a write finds it.
+
+    Raises:
+        FormatError: they do: columns have ids, or file groups are the buckets of keys. The error
+            names the commit or the file id.
+        CorruptionError: a commit is damaged.
+    """
+    writes = view.timeline.writes()
+    if writes and COLUMN_IDS in (view.commit(writes[-1]).extra_metadata or {}):
+        raise FormatError(
+            f"{view.folder.path(writes[-1])}: it has {COLUMN_IDS}: columns go by ids (schema on "
+            "read), which a commit from here would make other readers forget; the table can only "
+            "be read: write with Apache Hudi"
+        )
+    if view.location.folders(BUCKETS):
+        raise FormatError(
+            f"{view.location.show(BUCKETS)}: file groups are the buckets of a bucket index; the "
+            "table can only be read: write with Apache Hudi"
+        )
+    for instant in reversed(writes):
+        stats = (view.commit(instant).stats or {}).values()
+        ids = [stat.file_id or "" for many in stats for stat in many]
+        buckets = [file_id for file_id in ids if _BUCKET.fullmatch(file_id)]
+        if 2 * len(buckets) > len(ids):
+            raise FormatError(
+                f"{view.folder.path(instant)}: the file id {buckets[0]!r} is that of a bucket: "
+                "with a bucket index a key's file group follows from its hash; the table can only "
+                "be read: write with Apache Hudi"
+            )
+        if ids:
+            break

@@ -318,8 +318,8 @@ class Reader:
         stop: bytes | None = None,
         starts_with: bytes | None = None,
         reverse: bool = False,
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield records in key order as batches with columns ``key`` and ``value`` (large_binary).
+    ) -> pa.RecordBatchReader:
+        """Read records in key order: the columns ``key`` and ``value``, both large_binary.
 
         Args:
             start: first key wanted.
@@ -346,7 +346,8 @@ class Reader:
                     "start and stop"
                 )
             start, stop = starts_with, after_prefix(starts_with)
-        return self._scan(start, stop, reverse)
+        batches = self._scan(start, stop, reverse)
+        return pa.RecordBatchReader.from_batches(SCAN_SCHEMA, batches)
 
     def _scan(
         self, start: bytes | None, stop: bytes | None, reverse: bool
@@ -409,6 +410,11 @@ class Reader:
         count = self._info.num_records
         assert count is not None
         return count
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the columns of a scan: ``key`` and ``value``, bytes as they are stored."""
+        return SCAN_SCHEMA
 
     def info(self) -> Info:
         """Return what the file says of itself."""
@@ -503,7 +509,7 @@ def scan_after(
     stop: bytes | None = None,
     reverse: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Return what `Reader.scan` does, or the part of it that comes after a key.
+    """Yield the records of a range of keys, or those of it that come after a key.
 
     Args:
         reader: of the file.
@@ -516,7 +522,7 @@ def scan_after(
         stop = last
     elif last is not None:
         start = last + b"\0"
-    return reader.scan(start=start, stop=stop, reverse=reverse)
+    return reader._scan(start, stop, reverse)
 
 
 def reads_of(reader: Reader) -> Reads:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from support.sst_files import fresh, written
 
-from lookupstore.sst import Reader
+from lookupstore.sst import Reader, Writer
 from lookupstore.sst.reader import after_prefix
 
 RECORDS = [(b"a", b"1"), (b"ab", b"2"), (b"ab\xff", b"3"), (b"ac", b"4"), (b"\xff\xff", b"5")]
@@ -164,3 +164,18 @@ def test_bounds_of_a_scan_are_bytes(tmp_path: Path, name: str) -> None:
     reader = Reader(written(tmp_path / "a.sst", [(b"a", b"1")]))
     with pytest.raises(TypeError, match=f"{name} is str; give bytes"):
         reader.scan(**{name: "a"})  # type: ignore[arg-type]
+
+
+def test_a_scan_is_an_arrow_reader(tmp_path: Path) -> None:
+    with Writer(tmp_path / "x.sst") as writer:
+        writer.put_many([b"a", b"b", b"c"], [b"1", b"", b"3"])
+    reader = Reader(tmp_path / "x.sst")
+    found = reader.scan(start=b"b")
+    assert found.schema == reader.schema == pa.schema(
+        {"key": pa.large_binary(), "value": pa.large_binary()}
+    )  # fmt: skip
+    assert found.read_all().to_pylist() == [
+        {"key": b"b", "value": b""},
+        {"key": b"c", "value": b"3"},
+    ]
+    assert reader.scan(start=b"d").read_all().schema == reader.schema

@@ -54,6 +54,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the tests of the cluster come first: Spark's JVM keeps the environment it starts in."""
+    items.sort(key=lambda item: ROOT / "tests" / "spark" not in item.path.parents)
+
+
 def pytest_report_header() -> list[str]:
     """Say what is tested and how, in the first lines of the output."""
     return [

@@ -228,6 +228,6 @@ def lease_of(seen: SeenLock) -> float:
 
 
 def shown_owner(seen: SeenLock) -> str:
-    """Return who has a lock, for people."""
+    """Return the name of the owner of a lock for messages."""
     owner = parse_owner(seen.content)
     return "another program" if owner is None else f"{owner.name} ({owner.host}:{owner.pid})"

@@ -11,7 +11,7 @@ from lookupstore.cli.options import as_of_option, names_of, output_option
 from lookupstore.cli.output import counted, write_fields, write_json, write_rows
 from lookupstore.errors import printable
 from lookupstore.hudi import HudiTable, Instant
-from lookupstore.hudi.options import VERSIONS
+from lookupstore.hudi.options import READ_OPTIMIZED, VERSIONS
 from lookupstore.source.source import open_source
 from lookupstore.storage.uris import shown_uri
 
@@ -73,7 +73,7 @@ def create(
 @output_option("table", "json")
 def info(path: str, output: str) -> None:
     """Print the properties, schema and size of a table."""
-    _write_info(HudiTable.open(path), output)
+    _write_info(_opened(path), output)
 
 
 @click.command()
@@ -81,7 +81,7 @@ def info(path: str, output: str) -> None:
 @output_option("table", "json", "csv", "arrow")
 def timeline(path: str, output: str) -> None:
     """List the actions on a table, by request time."""
-    _write_instants(HudiTable.open(path).timeline(), output)
+    _write_instants(_opened(path).timeline(), output)
 
 
 @click.command()
@@ -99,7 +99,7 @@ def files(path: str, as_of: str | None, output: str) -> None:
             "slices": len(group.slices),
             "file": group.current.name,
         }
-        for group in HudiTable.open(path).file_groups(as_of)
+        for group in _opened(path).file_groups(as_of)
     ]
     names = ("partition", "file_id", "instant", "bytes", "slices", "file")
     kinds = {name: pa.int64() if name in ("bytes", "slices") else pa.string() for name in names}
@@ -192,7 +192,7 @@ def verify(path: str, output: str) -> int:
 
     The exit status is 1 if anything is damaged.
     """
-    found = HudiTable.open(path).verify()
+    found = _opened(path).verify()
     if output == "json":
         write_json(found.to_json())
         return 0 if found.is_ok else 1
@@ -210,13 +210,19 @@ def verify(path: str, output: str) -> int:
     return 1
 
 
+def _opened(path: str) -> HudiTable:
+    """Open a table whose files are looked at: log files of merge-on-read tables do not count."""
+    return HudiTable.open(path, query_type=READ_OPTIMIZED)
+
+
 def _write_info(table: HudiTable, output: str) -> None:
     options = table.options
     instants = table.timeline()
     groups = table.file_groups()
-    writes = [one for one in instants if one.is_completed and one.is_write]
+    writes = table.view().timeline.writes()
     fields = {
         "name": options.name,
+        "type": options.table_type,
         "version": options.version,
         "record_key": ",".join(options.record_key),
         "partition_by": ",".join(options.partition_by),

@@ -13,7 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.cli.key_text import parse_keys
-from lookupstore.cli.options import as_of_option, names_of, output_option
+from lookupstore.cli.options import (
+    as_of_option,
+    names_of,
+    output_option,
+    query_type_option,
+)
 from lookupstore.cli.output import TABLE_ROWS, counted, write_first_rows, write_json, write_rows
 from lookupstore.hudi import HudiTable, WriteOptions, WriteResult
 from lookupstore.hudi.index import INDEXES
@@ -64,15 +69,21 @@ _drop_metadata_table = click.option(
     "--columns", metavar="A,B", help="Columns, in this order (default: the data columns)."
 )
 @as_of_option
+@query_type_option
 @output_option("table", "json", "csv", "arrow")
 def get(
-    path: str, keys: tuple[str, ...], columns: str | None, as_of: str | None, output: str
+    path: str,
+    keys: tuple[str, ...],
+    columns: str | None,
+    as_of: str | None,
+    query_type: str,
+    output: str,
 ) -> int:
     """Print the rows with these keys, in any partition.
 
     The exit status is 1 if a key is missing.
     """
-    table = HudiTable.open(path)
+    table = HudiTable.open(path, query_type=query_type)
     wanted = _parsed(table, keys)
     names = _data_columns(table.schema) if columns is None else names_of(columns)
     # What is asked for is compared with key columns, which need not be among those shown.
@@ -100,6 +111,7 @@ def get(
 @click.option("--partition", metavar="PATH", help="Only rows of this partition (see 'files').")
 @click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N rows.")
 @as_of_option
+@query_type_option
 @output_option("table", "json", "csv", "arrow")
 def scan(
     path: str,
@@ -107,10 +119,11 @@ def scan(
     partition: str | None,
     limit: int | None,
     as_of: str | None,
+    query_type: str,
     output: str,
 ) -> None:
     """Print the rows of a table, in the order of its files."""
-    table = HudiTable.open(path)
+    table = HudiTable.open(path, query_type=query_type)
     known = table.schema
     names = _data_columns(known) if columns is None else names_of(columns)
     where = None if partition is None else pc.field(PARTITION_PATH) == partition
@@ -129,6 +142,7 @@ def scan(
     "bloom, or global-bloom for keys without a partition).",
 )
 @click.option("--explain", is_flag=True, help="Print what each step looked at instead.")
+@query_type_option
 @output_option("table", "json", "csv", "arrow")
 def tag(
     path: str,
@@ -136,6 +150,7 @@ def tag(
     keys_file: str | None,
     index: str | None,
     explain: bool,
+    query_type: str,
     output: str,
 ) -> int:
     """Print the base file and row of each key.
@@ -145,7 +160,7 @@ def tag(
     """
     if explain and output not in ("table", "json"):
         raise click.UsageError(f"--explain has no --output {output}; give table or json")
-    table = HudiTable.open(path)
+    table = HudiTable.open(path, query_type=query_type)
     wanted = _wanted(table, keys, keys_file)
     if index is None:
         is_known = set(table.options.partition_by) <= set(wanted.column_names)

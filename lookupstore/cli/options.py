@@ -65,6 +65,13 @@ key_option: Option = click.option(
 as_of_option: Option = click.option(
     "--as-of", metavar="INSTANT", help="Read the table as of this request time, 17 digits."
 )
+query_type_option: Option = click.option(
+    "--query-type",
+    type=click.Choice(["snapshot", "read_optimized"]),
+    default="snapshot",
+    show_default=True,
+    help="read_optimized reads only base files: the only way to read a merge-on-read table.",
+)
 
 
 def output_option(*formats: str) -> Option:

@@ -1,4 +1,6 @@
-"""Copy-on-write tables in the format of Apache Hudi, versions 6, 8 and 9, without a JVM.
+"""Tables in the format of Apache Hudi, versions 6, 8 and 9, without a JVM.
+
+Copy-on-write ones are read and written, of merge-on-read ones base files are read.
 
 `table` has the verbs (`HudiTable`), `view` is a table at one moment, `options` knows its
 properties. Below them: `timeline`, what instants say; `keys`, from rows to record keys;

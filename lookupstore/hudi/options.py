@@ -25,6 +25,10 @@ VERSIONS = (6, 8, 9)
 #: Which of two rows with one key stays: the one with the greater ordering value, or the later one.
 EVENT_TIME, COMMIT_TIME = "EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"
 _CUSTOM = "CUSTOM"
+#: Kinds of tables: changes are in base files, or in log files until a compaction.
+COPY_ON_WRITE, MERGE_ON_READ = "COPY_ON_WRITE", "MERGE_ON_READ"
+#: Kinds of queries: what is committed, or what of it is in base files.
+SNAPSHOT, READ_OPTIMIZED = "snapshot", "read_optimized"
 
 #: Where the properties of a table are.
 PROPERTIES = f"{META_FOLDER}/hoodie.properties"
@@ -111,7 +115,7 @@ _HARMLESS: Mapping[str, frozenset[str] | None] = {
     _FORMAT: frozenset({"native"}),
     _BASE_FORMAT: frozenset({"parquet"}),
     _READ_FORMAT: frozenset({"parquet"}),
-    # Tables of this kind have no log files, and these no changes that are logged.
+    # Tables that are written have no log files, and these no changes that are logged.
     _LOG_FORMAT: None,
     _LOG_READ_FORMAT: None,
     _CDC_MODE: None,
@@ -142,6 +146,7 @@ class TableOptions:
 
     Attributes:
         name: of the table.
+        table_type: `COPY_ON_WRITE` or `MERGE_ON_READ`.
         database: that it belongs to, if any.
         version: of the table: 6, 8 or 9.
         record_key: columns that make the record key.
@@ -175,6 +180,7 @@ class TableOptions:
     partition_by: tuple[str, ...] = ()
     ordering: tuple[str, ...] = ()
     merge_mode: str = COMMIT_TIME
+    table_type: str = COPY_ON_WRITE
     database: str | None = None
     hive_style: bool = False
     url_encode: bool = False
@@ -229,6 +235,28 @@ class TableOptions:
                 path, _BOOTSTRAP, self.others[_BOOTSTRAP], "no bootstrapped tables"
             )
 
+    def check_query(self, query_type: str, path: str) -> None:
+        """Raise an error if base files alone do not answer a query.
+
+        Args:
+            query_type: `SNAPSHOT` or `READ_OPTIMIZED`.
+            path: of the table, for the error.
+
+        Raises:
+            ValueError: there is no such kind of query.
+            FormatError: changes are in log files, too, and it asks for these.
+        """
+        if query_type not in (SNAPSHOT, READ_OPTIMIZED):
+            raise ValueError(
+                f"query_type is {query_type!r}; give {SNAPSHOT!r} or {READ_OPTIMIZED!r}"
+            )
+        if self.table_type != COPY_ON_WRITE and query_type == SNAPSHOT:
+            raise FormatError(
+                f"{path}: {_TYPE} is {self.table_type!r}: changes since the last compaction are in "
+                f"log files, which are not read; query_type={READ_OPTIMIZED!r} of "
+                "HudiTable.open reads the rows of base files, without these changes"
+            )
+
     def check_writable(self, path: str) -> None:
         """Raise an error if other readers would not see, or understand, what is written here.
 
@@ -239,6 +267,11 @@ class TableOptions:
             FormatError: they would not; the error names the property that says so.
         """
         self.check_readable(path)
+        if self.table_type != COPY_ON_WRITE:
+            raise FormatError(
+                f"{path}: {_TYPE} is {self.table_type!r}: such a table can only be read; supported "
+                f"for writing: {COPY_ON_WRITE}"
+            )
         if self.from_backup:
             raise FormatError(
                 f"{path}: only {_BACKUP} exists: another writer is changing the table's "
@@ -330,7 +363,7 @@ class TableOptions:
         pairs = {_NAME: self.name}
         if self.database is not None:
             pairs[_DATABASE] = self.database
-        pairs |= {_TYPE: "COPY_ON_WRITE", _VERSION: str(self.version)}
+        pairs |= {_TYPE: self.table_type, _VERSION: str(self.version)}
         pairs[_LAYOUT] = str(_layout(self.version))
         if self.history is not None:
             pairs[TIMELINE] = self.timeline.removeprefix(f"{META_FOLDER}/")
@@ -522,8 +555,9 @@ def parse_options(content: bytes, path: str) -> TableOptions:
         raise CorruptionError(path, len(content), "the end of a line", repr(content[-20:]))
     if pairs.get(_CHECKSUM, expected) != expected:
         raise CorruptionError(path, 0, f"{_CHECKSUM}={expected}", pairs[_CHECKSUM])
-    if pairs[_TYPE] != "COPY_ON_WRITE":
-        raise _refused_error(path, _TYPE, pairs[_TYPE], "COPY_ON_WRITE")
+    types = (COPY_ON_WRITE, MERGE_ON_READ)
+    if pairs[_TYPE] not in types:
+        raise _refused_error(path, _TYPE, pairs[_TYPE], _either(types))
     if pairs[_VERSION] not in map(str, VERSIONS):
         raise _refused_error(path, _VERSION, pairs[_VERSION], _either(VERSIONS))
     version = int(pairs[_VERSION])
@@ -546,6 +580,7 @@ def parse_options(content: bytes, path: str) -> TableOptions:
         partition_by=tuple(column.partition(":")[0] for column in _names(pairs.get(_PARTITION))),
         ordering=_names(ordering),
         merge_mode=mode,
+        table_type=pairs[_TYPE],
         database=database,
         hive_style=_flag(pairs, _HIVE_STYLE, path, False),
         url_encode=_flag(pairs, _URL_ENCODE, path, False),

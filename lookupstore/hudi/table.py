@@ -1,4 +1,4 @@
-"""``HudiTable``: a copy-on-write table of Apache Hudi, without a JVM."""
+"""``HudiTable``: a table of Apache Hudi, without a JVM."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from lookupstore.hudi.keys.new_columns import check_columns, columns_of
 from lookupstore.hudi.locking.lock import WAIT, TableLock, table_lock
 from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.options import (
+    SNAPSHOT,
     TableOptions,
     avro_json,
     new_options,
@@ -49,7 +50,7 @@ Path = str | os.PathLike[str] | Location
 
 
 class HudiTable:
-    """A copy-on-write table of Apache Hudi, to read and write.
+    """A table of Apache Hudi, to read, and to write if it is copy-on-write.
 
     Each call sees what is committed when it is made, and returns the table of that moment: writers
     do not wait for readers, nor readers for writers.
@@ -63,9 +64,12 @@ class HudiTable:
     (0, [])
     """
 
-    def __init__(self, location: Location, options: TableOptions) -> None:
+    def __init__(
+        self, location: Location, options: TableOptions, query_type: str = SNAPSHOT
+    ) -> None:
         self._location = location
         self._options = options
+        self._query_type = query_type
         # What a completed instant did never changes.
         self._commits: dict[Instant, CommitMetadata] = {}
 
@@ -144,19 +148,28 @@ class HudiTable:
         return cls(location, options)
 
     @classmethod
-    def open(cls, path: Path) -> HudiTable:
+    def open(cls, path: Path, *, query_type: str = SNAPSHOT) -> HudiTable:
         """Open a table.
 
         Args:
             path: folder or URI of the table.
+            query_type: `snapshot`, or `read_optimized`, which is the rows of base files: all of a
+                copy-on-write table; of a merge-on-read table those of the last compactions and of
+                new files, without the changes since, which are in log files. Such a table cannot be
+                opened otherwise, and not be written to.
 
         Raises:
             FileNotFoundError: there is no table.
             CorruptionError: its properties are damaged.
             FormatError: the table is of a kind that is not read; the error names the property.
+            ValueError: there is no such kind of query.
+
+        Source: DataSourceReadOptions.QUERY_TYPE of Apache Hudi.
         """
         location = path if isinstance(path, Location) else Location(path)
-        return cls(location, read_options(location))
+        options = read_options(location)
+        options.check_query(query_type, location.uri)
+        return cls(location, options, query_type)
 
     def __repr__(self) -> str:
         return f"<HudiTable {self._location.uri!r} version {self._options.version}>"
@@ -178,7 +191,7 @@ class HudiTable:
 
     def view(self) -> TableView:
         """Return the table as it is now; another writer may have changed its version."""
-        view = read_view(self._location, commits=self._commits)
+        view = read_view(self._location, query_type=self._query_type, commits=self._commits)
         self._options = view.options
         return view
 
@@ -264,7 +277,8 @@ class HudiTable:
 
         Raises:
             KeyError, ValueError, CorruptionError: as of `scan`.
-            FormatError: the rows of the table do not say when they changed.
+            FormatError: the rows of the table do not say when they changed, or the table is
+                merge-on-read: log files have that.
             StaleStoreError: a clean removed a file that was written in the range.
         """
         plan = plan_changes(self.view(), columns, filter, since=since, until=until)
@@ -535,6 +549,8 @@ class HudiTable:
 
     def verify(self) -> TableCheck:
         """Read every byte of the current table, and list what is damaged and what is left over.
+
+        Of a merge-on-read table these are the base files and the timeline, without the log files.
 
         Instants, names, footers, filters, least and greatest keys, rows, repeated keys, statistics
         of commits against files.

@@ -20,9 +20,15 @@ from lookupstore.hudi.file_group.groups import (
 )
 from lookupstore.hudi.keys.table_schema import TableSchema, parse_table_schema
 from lookupstore.hudi.meta_columns import META_COLUMNS, META_FIELDS
-from lookupstore.hudi.options import TIMEZONE, TableOptions, read_options
+from lookupstore.hudi.options import (
+    COPY_ON_WRITE,
+    SNAPSHOT,
+    TIMEZONE,
+    TableOptions,
+    read_options,
+)
 from lookupstore.hudi.timeline.commit import WRITER, CommitMetadata, parse_commit
-from lookupstore.hudi.timeline.names import GroupId
+from lookupstore.hudi.timeline.names import GroupId, is_log_file
 from lookupstore.hudi.timeline.plans import CleanerPlan, parse_plan
 from lookupstore.hudi.timeline.timeline import (
     CLEAN,
@@ -181,6 +187,11 @@ class TableView:
         """
         if not self.options.meta_fields:
             raise FormatError(f"{self.location.uri}: rows have no meta columns")
+        if self.options.table_type != COPY_ON_WRITE:
+            raise FormatError(
+                f"{self.location.uri}: a table of type {self.options.table_type}: its log files, "
+                "which are not read, have what changed"
+            )
         slices: dict[GroupId, FileSlice] = {}
         replaced: set[GroupId] = set()
         times = []
@@ -206,7 +217,8 @@ class TableView:
             for stat in stats:
                 if not stat.path:
                     raise CorruptionError(shown, 0, "the path of a written file", stat.path)
-                yield parse_base_file(stat.path, stat.file_size_in_bytes or 0, shown)
+                if not is_log_file(stat.path):
+                    yield parse_base_file(stat.path, stat.file_size_in_bytes or 0, shown)
 
     def replaced(self, instant: Instant) -> frozenset[GroupId]:
         """Return the file groups that are gone since a completed instant.
@@ -225,6 +237,7 @@ class TableView:
 def read_view(
     location: Location,
     *,
+    query_type: str = SNAPSHOT,
     commits: dict[Instant, CommitMetadata] | None = None,
     clock: Clock | None = None,
 ) -> TableView:
@@ -232,6 +245,8 @@ def read_view(
 
     Args:
         location: of the table.
+        query_type: that the view is for, `snapshot` or `read_optimized`: of a merge-on-read table,
+            only the second.
         commits: what is known of its commits; None: nothing.
         clock: tells the time of instants; None: that of the machine.
 
@@ -239,8 +254,10 @@ def read_view(
         FileNotFoundError: there is none.
         CorruptionError: its properties, or names of its timeline, are damaged.
         FormatError: it is of a kind that is not read; the error names the property.
+        ValueError: there is no such kind of query.
     """
     options = read_options(location)
+    options.check_query(query_type, location.uri)
     known = {} if commits is None else commits
     zone = _ZoneOf(location, options)
     folder = TimelineFolder(location, options.timeline, options.version, clock=clock, zone=zone)

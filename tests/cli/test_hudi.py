@@ -63,6 +63,29 @@ def table(tmp_path: Path) -> Path:
     return tmp_path / "t"
 
 
+def test_base_files_of_merge_on_read_tables(merge_on_read_tables: Path) -> None:
+    path = merge_on_read_tables / "mor_v6_nonpartitioned"
+    asked = "--query-type", "read_optimized"
+    said = printed("info", path)
+    assert (said["type"], said["commits"], said["file_groups"]) == ("MERGE_ON_READ", 2, 2)
+    assert [one["action"] for one in lines("timeline", path)] == ["deltacommit"] * 2
+    assert [one["slices"] for one in lines("files", path)] == [1, 1]
+    assert printed("verify", path)["rows"] == 4
+    table = HudiTable.open(path, query_type="read_optimized")
+    names = table.scan(columns=["id", "name"]).to_pylist()
+    assert lines("scan", path, "--columns", "id,name", *asked) == names
+    assert lines("get", path, "--key", "1", "--columns", "id,name", *asked) == [
+        row for row in names if row["id"] == 1
+    ]
+    ids = table.scan(columns=["id"])["id"].to_pylist()
+    (found,) = lines("tag", path, "--key", "1", *asked)
+    assert ids[found["_pos"]] == 1
+    for verb in ("scan", "tag"):
+        refused = run(verb, path, *(("--key", "1") if verb == "tag" else ()))
+        assert refused.exit_code == 1
+        assert "query_type='read_optimized'" in refused.stderr
+
+
 @pytest.mark.parametrize("version", [6, 8, 9])
 @pytest.mark.parametrize("kind", ["parquet", "orc"])
 def test_create_and_info(tmp_path: Path, version: int, kind: str) -> None:

@@ -275,7 +275,7 @@ def changed(**changes: str | None) -> bytes:
         ("hoodie__table__version", "10", "6, 8 or 9"),
         ("hoodie__table__version", "6", "1 in a table of version 6"),
         ("hoodie__timeline__layout__version", "1", "2 in a table of version 9"),
-        ("hoodie__table__type", "MERGE_ON_READ", "COPY_ON_WRITE"),
+        ("hoodie__table__type", "COPY_ON_READ", "COPY_ON_WRITE or MERGE_ON_READ"),
         ("hoodie__table__base__file__format", "ORC", "PARQUET"),
         ("hoodie__table__format", "iceberg", "native"),
         ("hoodie__bootstrap__base__path", "/old", "bootstrap"),
@@ -295,6 +295,7 @@ def test_tables_that_are_not_read(name: str, value: str, known: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
+        ("hoodie__table__type", "MERGE_ON_READ"),
         ("hoodie__populate__meta__fields", "false"),
         ("hoodie__table__metadata__partitions", "files"),
         ("hoodie__table__metadata__partitions__inflight", "files"),

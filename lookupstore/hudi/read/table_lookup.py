@@ -31,6 +31,7 @@ from lookupstore.hudi.file_group.key_files import KeyFile, KnownFiles
 from lookupstore.hudi.file_group.key_ranges import KeyRanges
 from lookupstore.hudi.keys.key_generator import record_keys
 from lookupstore.hudi.meta_columns import RECORD_KEY
+from lookupstore.hudi.options import SNAPSHOT
 from lookupstore.hudi.read.key_order import scan_by_key
 from lookupstore.hudi.read.lookup_plan import LookupPlan, partition_codes, plan_lookup
 from lookupstore.hudi.timeline.timeline import given_time
@@ -64,6 +65,8 @@ class TableLookup(ManyLookups):
             order; None: all of these.
         columns: the value columns; None: all data columns that are not in the key.
         as_of: request time of the last instant that counts; None: the latest.
+        query_type: `snapshot`, or `read_optimized` for the rows of base files; see
+            `HudiTable.open`.
         build: when to make the lookup file of a base file, as for `ColumnarFiles`.
         residency: where lookup files of this host are; None takes that of the host.
 
@@ -94,12 +97,14 @@ class TableLookup(ManyLookups):
         key: str | Sequence[str] | None = None,
         columns: str | Sequence[str] | None = None,
         as_of: str | None = None,
+        query_type: str = SNAPSHOT,
         build: Build = "auto",
         residency: Residency | None = None,
     ) -> None:
         if build not in BUILDS:
             raise ValueError(f"build is {build!r}; give {', '.join(map(repr, BUILDS))}")
-        view = read_view(path if isinstance(path, Location) else Location(path))
+        location = path if isinstance(path, Location) else Location(path)
+        view = read_view(location, query_type=query_type)
         names = [key] if isinstance(key, str) else None if key is None else list(key)
         values = [columns] if isinstance(columns, str) else columns
         self._start(plan_lookup(view, names, values, given_time("as_of", as_of), build), residency)

@@ -25,7 +25,7 @@ from lookupstore.hudi.meta_columns import COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from lookupstore.hudi.services.leftovers import find_leftovers
 from lookupstore.hudi.services.never_completed import never_completed
 from lookupstore.hudi.timeline.commit import WriteStat, parse_commit
-from lookupstore.hudi.timeline.names import GroupId
+from lookupstore.hudi.timeline.names import GroupId, is_log_file
 from lookupstore.hudi.timeline.plans import (
     CleanerPlan,
     CleanMetadata,
@@ -353,11 +353,13 @@ class _Check:
         shown = self._view.folder.path(instant)
         if instant.action in _RESULTS:
             parse_plan(_RESULTS[instant.action], content, shown)
-        elif instant.is_write:
+        elif instant in self._view.timeline.writes():
             self._unread.add(instant.time)
             parse_commit(content, shown)
             for stats in (self._view.commit(instant).stats or {}).values():
-                self._stats.update({stat.path: stat for stat in stats if stat.path})
+                self._stats.update(
+                    {one.path: one for one in stats if one.path and not is_log_file(one.path)}
+                )
             self._replaced |= self._view.replaced(instant)
             self._unread.discard(instant.time)
 

@@ -18,7 +18,7 @@ SUFFIX = ".parquet"
 _ID = re.compile(r"[A-Za-z0-9-]+")
 #: What base files are called.
 BASE_FILE = re.compile(rf"(?P<file_id>{_ID.pattern})_(?P<token>\d+-\d+-\d+)_(?P<time>\d+)\.parquet")
-# Tables of this kind have none, but plans that Java made while it was of another may name some.
+# Merge-on-read tables have some, and plans of a table that was one may name them.
 _LOG_NAME = re.compile(
     rf"\.(?P<file_id>{_ID.pattern})_(?P<time>\d+)\.log\.\d+(_\d+-\d+-\d+)?(\.cdc)?"
 )
@@ -48,6 +48,15 @@ def base_file_name(file_id: str, token: str, time: str) -> str:
     'a-0_0-3-6_20260307135657661.parquet'
     """
     return f"{file_id}_{token}_{time}{SUFFIX}"
+
+
+def is_log_file(path: str) -> bool:
+    """Return whether a file is called as the log files of merge-on-read tables are.
+
+    >>> is_log_file("day=1/.a-0_20260307135931043.log.1_0-13-16")
+    True
+    """
+    return _LOG_NAME.fullmatch(path.rpartition("/")[2]) is not None
 
 
 def check_partition(

@@ -23,15 +23,20 @@ CLUSTERING = "clustering"
 ROLLBACK = "rollback"
 CLEAN = "clean"
 SAVEPOINT = "savepoint"
-#: Actions that write base files, by the name that they have when they are completed.
+#: Actions that are written here, by the name that they have when they are completed.
 WRITES = frozenset({COMMIT, REPLACE})
 
-# What else may be in the timeline of a table without log files: of no interest to its readers.
-_OTHERS = (
-    "deltacommit", "compaction", "logcompaction", "indexing", "restore", "schemacommit",
-)  # fmt: skip
+# Only others write it: new rows to base files, or changes to log files.
+_DELTA_COMMIT = "deltacommit"
+_COMPACTION = "compaction"
+_LOG_COMPACTION = "logcompaction"
+# Completed, any of these has base files that count.
+_BASE_FILE_WRITES = WRITES | {_DELTA_COMMIT}
+_COMPLETED_AS = {CLUSTERING: REPLACE, _COMPACTION: COMMIT, _LOG_COMPACTION: _DELTA_COMMIT}
+# What else may be in a timeline: of no interest to those who read base files.
+_OTHERS = ("indexing", "restore", "schemacommit")
 #: All actions that an instant may have.
-ACTIONS = frozenset((COMMIT, REPLACE, CLUSTERING, ROLLBACK, CLEAN, SAVEPOINT, *_OTHERS))
+ACTIONS = frozenset((*_BASE_FILE_WRITES, *_COMPLETED_AS, ROLLBACK, CLEAN, SAVEPOINT, *_OTHERS))
 _NAME = re.compile(
     rf"(?P<time>\d+)(?:_(?P<completed>\d+))?"
     rf"(?:\.(?P<action>{'|'.join(sorted(ACTIONS))}))?(?:\.(?P<state>requested|inflight))?"
@@ -99,8 +104,11 @@ class Instant:
 
     @property
     def is_write(self) -> bool:
-        """Return whether it writes base files, or is going to."""
-        return _completed_action(self.action) in WRITES
+        """Return whether it is, or is going to be, a commit or replacecommit.
+
+        Those of other writers that compact, or write log files, are not.
+        """
+        return self.action in WRITES or self.action == CLUSTERING
 
     @property
     def position(self) -> str:
@@ -170,12 +178,12 @@ class Timeline:
         return iter(self.instants)
 
     def writes(self, as_of: str | None = None) -> list[Instant]:
-        """Return the completed commits and replacecommits, up to a request time."""
+        """Return the completed instants that wrote base files, up to a request time."""
         return [
             instant
             for instant in self.instants
             if instant.is_completed
-            and instant.is_write
+            and instant.action in _BASE_FILE_WRITES
             and (as_of is None or instant.time <= as_of)
         ]
 
@@ -544,7 +552,7 @@ def _parse(text: str) -> datetime:
 
 
 def _completed_action(action: str) -> str:
-    return REPLACE if action == CLUSTERING else action
+    return _COMPLETED_AS.get(action, action)
 
 
 def _progress(instant: Instant) -> int:

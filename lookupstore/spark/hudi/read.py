@@ -39,7 +39,8 @@ def read_table(
 
     Args:
         spark: any session.
-        path: folder or URI of the table, which executors must see, too; or the table.
+        path: folder or URI of the table, which executors must see, too; or the table, such as one
+            that `HudiTable.open` opened for read-optimized queries.
         columns: that are wanted, in this order; None: the meta columns, then the data columns.
             Nothing else is read of the files: Spark does not tell what a query needs.
         filter: which rows, as an expression of `pyarrow.compute`; files of partitions that it

@@ -18,14 +18,14 @@ import pyarrow.compute as pc
 from pyspark.sql import datasource
 from pyspark.sql.types import StructType
 
-from lookupstore.hudi import FileSlice
+from lookupstore.hudi import FileSlice, HudiTable
+from lookupstore.hudi.options import SNAPSHOT
 from lookupstore.hudi.read import ScanPlan
 from lookupstore.spark.hudi.read import part_rows, planned_read, spark_columns
-from lookupstore.spark.hudi.tables import view_of
 from lookupstore.spark.options import SCANS_ARE_SEPARATE, given_names
 from lookupstore.spark.types import arrow_schema
 
-READ_OPTIONS = ("path", "columns", "as_of", "since", "until", "pushdown")
+READ_OPTIONS = ("path", "columns", "query_type", "as_of", "since", "until", "pushdown")
 # Most bytes of files that one task reads, if they are several: fewer than Spark's own, since who
 # plans here is not told how many tasks run at one time.
 _TASK_BYTES = 32 << 20
@@ -187,4 +187,5 @@ def _planned(options: Mapping[str, str], columns: Sequence[str] | None) -> ScanP
     if "path" not in options:
         raise ValueError("no path; give load() the folder or URI of a Hudi table")
     times = {name: options.get(name) for name in ("as_of", "since", "until")}
-    return planned_read(view_of(options["path"]), columns, **times)
+    table = HudiTable.open(options["path"], query_type=options.get("query_type", SNAPSHOT))
+    return planned_read(table.view(), columns, **times)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from lookupstore.hudi import HudiTable
-from lookupstore.hudi.view import TableView, read_view
+from lookupstore.hudi.view import TableView
 from lookupstore.storage.location import Location
 
 Table = HudiTable | str | os.PathLike[str] | Location
@@ -19,5 +19,5 @@ def location_of(table: Table) -> Location:
 
 
 def view_of(table: Table) -> TableView:
-    """Return a table as it is now; see `read_view`."""
-    return read_view(location_of(table))
+    """Return a table as it is now, for the queries that it was opened for."""
+    return (table if isinstance(table, HudiTable) else HudiTable.open(table)).view()

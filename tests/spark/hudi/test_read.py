@@ -20,7 +20,13 @@ from support.object_store import FOR_WRITES, has_server, object_store
 
 from lookupstore.hostcache.folder import default_folder
 from lookupstore.hudi import HudiTable, TableLookup, WriteOptions
-from lookupstore.spark import LookupMetrics, explain_join, lookup_join, read_table
+from lookupstore.spark import (
+    LookupMetrics,
+    explain_join,
+    lookup_join,
+    read_table,
+    tag_location,
+)
 from lookupstore.spark.join.plan import HOWS
 
 pytestmark = [
@@ -358,7 +364,8 @@ def test_errors_of_the_source(spark: SparkSession, tmp_path: Path) -> None:
     table.insert(random_rows(random.Random(1), 20))
     path = tmp_path / "t"
     for options, message in (
-        ({"version": "1"}, "no option 'version'; reading a Hudi table has path, columns, as_of"),
+        ({"version": "1"}, "no option 'version'; reading a Hudi table has path, columns, query_t"),
+        ({"query_type": "fast"}, "query_type is 'fast'; give 'snapshot' or 'read_optimized'"),
         ({"pushdown": "no"}, "pushdown is 'no'; give true or false"),
         ({"until": "soon"}, "until is 'soon'; give the time of an instant"),
         ({"columns": "id,m"}, "the table has no column 'm'"),
@@ -525,3 +532,21 @@ def test_executors_read_a_table_behind_s3(
     columns = ["k", *key, "n"]
     joined = lookup_join(own, uri, key, columns=["n"])
     assert rows_of(joined.select(columns)) == rows_of(own.join(theirs, key, "left").select(columns))
+
+
+def test_base_files_of_merge_on_read_tables(
+    spark: SparkSession, merge_on_read_tables: Path
+) -> None:
+    path = merge_on_read_tables / "mor_v9_txns_nonpart_nometa"
+    table = HudiTable.open(path, query_type="read_optimized")
+    wanted = rows_of_table(table.scan(columns=["txn_id", "txn_type"]))
+    ways = [read_table(spark, table, columns=["txn_id", "txn_type"])]
+    if datasource is not None:
+        ways.append(by_source(spark, path, query_type="read_optimized", columns="txn_id,txn_type"))
+        with pytest.raises(AnalysisException, match="query_type='read_optimized'"):
+            by_source(spark, path)
+    for way in ways:
+        assert rows_of(way) == wanted
+    tagged = tag_location(ways[0], table).select("txn_id", "_file_id", "_pos")
+    ours = table.tag(table.scan(columns=["txn_id"])).select(["txn_id", "_file_id", "_pos"])
+    assert rows_of(tagged) == rows_of_table(ours)

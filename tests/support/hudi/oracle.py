@@ -26,6 +26,13 @@ def other_scan(table: Any, as_of: str | None = None) -> pa.Table | None:
     return _read(table, options if as_of is None else options.with_as_of_timestamp(as_of))
 
 
+def other_base_files(path: Path, as_of: str | None = None) -> pa.Table | None:
+    """Return the rows that hudi-rs reads of base files alone; None if it finds none."""
+    builder = HudiTableBuilder.from_base_uri(str(path.resolve()))
+    table = builder.with_hudi_option("hoodie.read.use.read_optimized.mode", "true").build()
+    return other_scan(table, as_of)
+
+
 def other_incremental(table: Any, since: str, until: str | None = None) -> pa.Table | None:
     """Return the rows that hudi-rs says changed; None if it finds none."""
     options = HudiReadOptions().with_query_type(HudiQueryType.Incremental)

@@ -66,6 +66,14 @@ as_of_option: Option = click.option(
     "--as-of", metavar="INSTANT", help="Read the table as of this request time, 17 digits."
 )
 
+lock_option: Option = click.option(
+    "--lock",
+    type=click.Choice(["table", "external"]),
+    default="table",
+    show_default=True,
+    help="external: you hold the lock that the table's properties name, such as ZooKeeper's.",
+)
+
 
 def output_option(*formats: str) -> Option:
     """Return ``--output``, the first of whose formats is the default."""

@@ -322,6 +322,7 @@ TEXTS = sorted(
 HUDI_OPTIONS = {
     PACKAGE / "hudi" / "options.py",
     ROOT / "tests" / "hudi" / "test_options.py",
+    ROOT / "tests" / "hudi" / "locking" / "test_other_locks.py",
     ROOT / "tests" / "hostile" / "test_no_code_from_files.py",
 }
 

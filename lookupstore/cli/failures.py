@@ -37,6 +37,9 @@ _SPOKEN = {
     r"order='(\w+)'": r"--order \1",
     r"pass options=WriteOptions\(evolve=True\)": "give --evolve",
     r"pass options=WriteOptions\(drop_metadata_table=True\)": "give --drop-metadata-table",
+    r"pass lock='external', to a write in options=WriteOptions\(lock='external'\)": (
+        "give --lock external"
+    ),
     r"\btimeline\(\) lists": "'lookupstore hudi timeline' lists",
     r"temp_dir(=|(?=:))": "--temp-dir",
     r"prefix=\(([^)]*?),?\), (?=starts_with=)": r"--prefix \1 ",

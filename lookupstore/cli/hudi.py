@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import click
 import pyarrow as pa
 
-from lookupstore.cli.options import as_of_option, names_of, output_option
+from lookupstore.cli.options import as_of_option, lock_option, names_of, output_option
 from lookupstore.cli.output import counted, write_fields, write_json, write_rows
 from lookupstore.errors import printable
 from lookupstore.hudi import HudiTable, Instant
@@ -110,14 +110,15 @@ def files(path: str, as_of: str | None, output: str) -> None:
 @click.argument("path", metavar="TABLE")
 @click.argument("instant", required=False)
 @_wait
+@lock_option
 @output_option("table", "json")
-def rollback(path: str, instant: str | None, wait: float, output: str) -> None:
+def rollback(path: str, instant: str | None, wait: float, lock: str, output: str) -> None:
     """Roll back what dead writers left, and INSTANT if given.
 
     INSTANT is the last commit or a pending instant. Give a pending instant of another program only
     if you know that its writer is dead.
     """
-    _write_done(path, HudiTable.open(path).rollback(instant, wait=wait), output)
+    _write_done(path, HudiTable.open(path).rollback(instant, wait=wait, lock=lock), output)
 
 
 @click.command()
@@ -127,9 +128,15 @@ def rollback(path: str, instant: str | None, wait: float, output: str) -> None:
 @click.option("--retain-hours", type=click.FloatRange(0), metavar="HOURS",
               help="Keep the table readable as of the last HOURS hours.")  # fmt: skip
 @_wait
+@lock_option
 @output_option("table", "json")
 def clean(
-    path: str, retain_commits: int | None, retain_hours: float | None, wait: float, output: str
+    path: str,
+    retain_commits: int | None,
+    retain_hours: float | None,
+    wait: float,
+    lock: str,
+    output: str,
 ) -> None:
     """Remove files that no retained commit or savepoint needs.
 
@@ -138,7 +145,9 @@ def clean(
     if retain_commits is None and retain_hours is None:
         raise click.UsageError("give --retain-commits, --retain-hours or both")
     table = HudiTable.open(path)
-    done = table.clean(retain_commits=retain_commits, retain_hours=retain_hours, wait=wait)
+    done = table.clean(
+        retain_commits=retain_commits, retain_hours=retain_hours, wait=wait, lock=lock
+    )
     _write_done(path, done, output)
 
 
@@ -149,6 +158,7 @@ def clean(
 @click.option("--delete", "is_deleted", is_flag=True, help="Delete the savepoint of INSTANT.")
 @click.option("--list", "is_listed", is_flag=True, help="List the savepoints.")
 @_wait
+@lock_option
 @output_option("table", "json")
 def savepoint(
     path: str,
@@ -157,6 +167,7 @@ def savepoint(
     is_deleted: bool,
     is_listed: bool,
     wait: float,
+    lock: str,
     output: str,
 ) -> None:
     """Protect a commit from cleans and rollbacks.
@@ -178,10 +189,11 @@ def savepoint(
     if is_deleted:
         if instant is None:
             raise click.UsageError("--delete needs the INSTANT of the savepoint")
-        table.delete_savepoint(instant, wait=wait)
+        table.delete_savepoint(instant, wait=wait, lock=lock)
         _write_done(path, [], output, "savepoint deleted")
         return
-    _write_done(path, [table.savepoint(instant, comment=comment, wait=wait)], output)
+    done = table.savepoint(instant, comment=comment, wait=wait, lock=lock)
+    _write_done(path, [done], output)
 
 
 @click.command()

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from lookupstore.cli.key_text import parse_keys
 from lookupstore.cli.options import (
     as_of_option,
+    lock_option,
     names_of,
     output_option,
     query_type_option,
@@ -198,6 +199,7 @@ def tag(
 @click.option("--index", default="bloom", show_default=True, metavar="NAME",
               help="Index that finds keys, as for 'lookupstore hudi tag'.")  # fmt: skip
 @_drop_metadata_table
+@lock_option
 @_dry_run
 @output_option("table", "json")
 def upsert(
@@ -207,6 +209,7 @@ def upsert(
     evolve: bool,
     index: str,
     drop_metadata_table: bool,
+    lock: str,
     dry_run: bool,
     output: str,
 ) -> None:
@@ -215,7 +218,9 @@ def upsert(
     FILE... are Parquet or ORC files, folders, globs or URIs. A row whose _hoodie_is_deleted is
     true is a deletion.
     """
-    options = WriteOptions(evolve=evolve, index=index, drop_metadata_table=drop_metadata_table)
+    options = WriteOptions(
+        evolve=evolve, index=index, drop_metadata_table=drop_metadata_table, lock=lock
+    )
     table = HudiTable.open(path)
     result = _OPERATIONS[operation](table, list(files), options=options, dry_run=dry_run)
     if output == "json":
@@ -231,6 +236,7 @@ def upsert(
 @_key_option(required=False)
 @_keys_file
 @_drop_metadata_table
+@lock_option
 @_dry_run
 @output_option("table", "json")
 def delete(
@@ -238,6 +244,7 @@ def delete(
     keys: tuple[str, ...],
     keys_file: str | None,
     drop_metadata_table: bool,
+    lock: str,
     dry_run: bool,
     output: str,
 ) -> None:
@@ -246,7 +253,7 @@ def delete(
     Without partition columns, keys are deleted in every partition.
     """
     table = HudiTable.open(path)
-    options = WriteOptions(drop_metadata_table=drop_metadata_table)
+    options = WriteOptions(drop_metadata_table=drop_metadata_table, lock=lock)
     result = table.delete(_wanted(table, keys, keys_file), options=options, dry_run=dry_run)
     done = "would be deleted" if dry_run else "deleted"
     if output == "json":

@@ -20,6 +20,8 @@ from lookupstore.storage.location import Location
 
 #: Folder of a table in which everything is that is not data.
 META_FOLDER = ".hoodie"
+#: Folder in that where Java has helpers of its own, a lock among them.
+AUXILIARY = f"{META_FOLDER}/.aux"
 #: Table versions that are read and written.
 VERSIONS = (6, 8, 9)
 #: Which of two rows with one key stays: the one with the greater ordering value, or the later one.
@@ -79,6 +81,12 @@ _OLD_STRATEGY = "hoodie.compaction.record.merger.strategy"
 _FORMATS = "hoodie.table.multiple.base.file.formats.enable"
 _SLASHES = "hoodie.datasource.write.slash.separated.date.partitioning"
 _ENCODINGS = ("hoodie.table.complex.keygen.encoding", "hoodie.table.complex.keygenerator.encoding")
+_LOCK = "hoodie.write.lock."
+#: Property that names the lock of writers in Java, if the table says it.
+LOCK_PROVIDER = f"{_LOCK}provider"
+_LOCK_FOLDER = f"{_LOCK}filesystem.path"
+#: Who keeps other writers out: the table's lock alone, or the caller by another one, too.
+TABLE_LOCK, EXTERNAL_LOCK = "table", "external"
 #: In the extra metadata of a commit: the columns by their ids, for schema on read.
 COLUMN_IDS = "latest_schema"
 
@@ -128,6 +136,10 @@ _HARMLESS: Mapping[str, frozenset[str] | None] = {
     _FORMATS: _FALSE,
     _SLASHES: _FALSE,
 }
+# Hudi's providers whose locks are held here: on local disks, and on S3. Each refuses the other.
+_FILE_LOCKS, _OBJECT_LOCKS = "FileSystemBasedLockProvider", "StorageBasedLockProvider"
+# What begins so is for one provider of other locks, and says which if no property does.
+_OTHER_LOCKS = tuple(f"{_LOCK}{kind}." for kind in ("zookeeper", "dynamodb", "hivemetastore"))
 # Why the others are refused that are known.
 _REASONS = {
     _CDC: "changes would not be logged for Hudi's CDC queries, which fail then",
@@ -212,8 +224,8 @@ class TableOptions:
     def folders(self) -> tuple[str, ...]:
         """Return the folders that a new table has."""
         if self.history is not None:
-            return (self.history,)
-        return (f"{META_FOLDER}/{self.others.get(_ARCHIVE, 'archived')}",)
+            return (self.history, AUXILIARY)
+        return (f"{META_FOLDER}/{self.others.get(_ARCHIVE, 'archived')}", AUXILIARY)
 
     def check_readable(self, path: str) -> None:
         """Raise an error if rows of the table cannot be read as they are in its base files.
@@ -321,6 +333,51 @@ class TableOptions:
                 "Apache Hudi, or delete the property if no writer or reader goes by it"
             )
 
+    def check_lock(self, location: Location, lock: str) -> None:
+        """Raise an error if writers go by a lock that is not held here, nor by the caller.
+
+        Args:
+            location: of the table.
+            lock: `EXTERNAL_LOCK` if the caller holds it, else `TABLE_LOCK`.
+
+        Raises:
+            FormatError: they do; the error names the property that says so.
+            ValueError: `lock` is neither.
+        """
+        if lock not in (TABLE_LOCK, EXTERNAL_LOCK):
+            raise ValueError(f"lock is {lock!r}; give {TABLE_LOCK!r} or {EXTERNAL_LOCK!r}")
+        named = self._other_lock(location)
+        if named is None or lock == EXTERNAL_LOCK:
+            return
+        raise FormatError(
+            f"{location.uri}: {named} is {self.others[named]!r}: that lock is not taken here, and "
+            "writers that go by it would not wait; hold it yourself meanwhile, and pass "
+            f"lock={EXTERNAL_LOCK!r}, to a write in options=WriteOptions(lock={EXTERNAL_LOCK!r})"
+        )
+
+    def _other_lock(self, location: Location) -> str | None:
+        """Return the property that names a lock other than those that are held here."""
+        provider = self.others.get(LOCK_PROVIDER, "").strip()
+        if not provider:
+            # Then writers may be set elsewhere; but whom such a property is for is said.
+            found = [one for one in self.others if one.startswith(_OTHER_LOCKS)]
+            return min(found) if found else self._other_folder(location)
+        name = provider.rpartition(".")[2]
+        if name != (_FILE_LOCKS if location.in_place else _OBJECT_LOCKS):
+            return LOCK_PROVIDER
+        return self._other_folder(location)
+
+    def _other_folder(self, location: Location) -> str | None:
+        """Return the property that lets the lock be in another folder than those that have it."""
+        if not location.in_place:
+            return None
+        folder = self.others.get(_LOCK_FOLDER, "").strip()
+        known = {location.show(one) for one in (META_FOLDER, AUXILIARY)}
+        path = folder.removeprefix("file:").rstrip("/")
+        if not folder or (f"/{path.lstrip('/')}" if path.startswith("/") else path) in known:
+            return None
+        return _LOCK_FOLDER
+
     def check_same_layout(self, before: TableOptions, path: str) -> None:
         """Raise an error if a change to the table since a write began invalidates its files.
 
@@ -338,6 +395,7 @@ class TableOptions:
             (_HIVE_STYLE, self.hive_style, before.hive_style),
             (_URL_ENCODE, self.url_encode, before.url_encode),
             (TIMELINE, self.timeline, before.timeline),
+            (LOCK_PROVIDER, self.others.get(LOCK_PROVIDER), before.others.get(LOCK_PROVIDER)),
         ):
             if now != then:
                 raise FormatError(

@@ -24,6 +24,7 @@ from lookupstore.hudi.locking.lock import WAIT, TableLock, table_lock
 from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.options import (
     SNAPSHOT,
+    TABLE_LOCK,
     TableOptions,
     avro_json,
     new_options,
@@ -433,7 +434,9 @@ class HudiTable:
         """Tag rows, and return what each step looked at, a line per step if printed; see `tag`."""
         return tag_rows(self.view(), rows, index)[1]
 
-    def rollback(self, instant: str | None = None, *, wait: float = WAIT) -> list[Instant]:
+    def rollback(
+        self, instant: str | None = None, *, wait: float = WAIT, lock: str = TABLE_LOCK
+    ) -> list[Instant]:
         """Roll back what dead writers left, and one instant if it is named.
 
         Base files of instants that never completed, and that others rolled back without finding
@@ -445,6 +448,7 @@ class HudiTable:
             instant: request time of the last commit, or of a pending instant whose writer is dead;
                 for those of other programs only the caller can know that.
             wait: how long to wait for the table's lock, in seconds.
+            lock: as of `WriteOptions`.
 
         Returns:
             the rollbacks, completed.
@@ -455,13 +459,13 @@ class HudiTable:
             FormatError: the table is of a kind that is not written.
         """
         given_time("instant", instant)
-        with self._locked(wait) as (view, lock):
-            done = roll_back_pending(view, lock)
+        with self._locked(wait, lock) as (view, held):
+            done = roll_back_pending(view, held)
             delete_never_completed(view)
             left = view.reloaded()
             # One that was named may have been one of those.
             if instant is not None and not view.timeline.has_lost(instant, left.timeline):
-                done.append(roll_back_named(left, instant, lock))
+                done.append(roll_back_named(left, instant, held))
             return done
 
     def savepoint(
@@ -471,6 +475,7 @@ class HudiTable:
         comment: str = "",
         user: str | None = None,
         wait: float = WAIT,
+        lock: str = TABLE_LOCK,
     ) -> Instant:
         """Protect the table as of a commit: no clean removes its files, no rollback undoes it.
 
@@ -479,6 +484,7 @@ class HudiTable:
             comment: why the commit is kept.
             user: who keeps it; None: the user of the process.
             wait: how long to wait for the table's lock, in seconds.
+            lock: as of `WriteOptions`.
 
         Raises:
             ValueError: there is no such commit, it has a savepoint, or its files were cleaned.
@@ -487,28 +493,29 @@ class HudiTable:
         """
         given_time("instant", instant)
         user = getpass.getuser() if user is None else user
-        with self._locked(wait) as (view, lock):
+        with self._locked(wait, lock) as (view, held):
             now = datetime.now(timezone.utc)
-            return make_savepoint(view, instant, lock, user=user, comment=comment, now=now)
+            return make_savepoint(view, instant, held, user=user, comment=comment, now=now)
 
     def savepoints(self) -> dict[str, SavepointMetadata]:
         """Return what each savepoint keeps, by the request time of its commit."""
         return savepoints(self.view())
 
-    def delete_savepoint(self, instant: str, *, wait: float = WAIT) -> None:
+    def delete_savepoint(self, instant: str, *, wait: float = WAIT, lock: str = TABLE_LOCK) -> None:
         """Delete the savepoint of a commit.
 
         Args:
             instant: request time of the commit.
             wait: how long to wait for the table's lock, in seconds.
+            lock: as of `WriteOptions`.
 
         Raises:
             ValueError: the commit has no savepoint.
             LockedError: another writer had the lock during the whole wait.
             FormatError: the table is of a kind that is not written.
         """
-        with self._locked(wait) as (view, lock):
-            delete_savepoint(view, instant, lock)
+        with self._locked(wait, lock) as (view, held):
+            delete_savepoint(view, instant, held)
 
     def clean(
         self,
@@ -516,6 +523,7 @@ class HudiTable:
         retain_commits: int | None = None,
         retain_hours: float | None = None,
         wait: float = WAIT,
+        lock: str = TABLE_LOCK,
     ) -> list[Instant]:
         """Remove files that no retained commit or savepoint needs.
 
@@ -527,6 +535,7 @@ class HudiTable:
             retain_hours: for how many hours back the table stays readable; with `retain_commits`,
                 whichever is more.
             wait: how long to wait for the table's lock, in seconds.
+            lock: as of `WriteOptions`.
 
         Returns:
             the cleans, completed; none if there was nothing to remove.
@@ -536,12 +545,12 @@ class HudiTable:
             LockedError: another writer had the lock during the whole wait.
             FormatError: the table is of a kind that is not written.
         """
-        with self._locked(wait) as (view, lock):
+        with self._locked(wait, lock) as (view, held):
             # One that counts would be kept in the place of the slice before it.
             delete_never_completed(view)
             return clean(
                 view,
-                lock,
+                held,
                 retain_commits=retain_commits,
                 retain_hours=retain_hours,
                 now=datetime.now(timezone.utc),
@@ -563,14 +572,15 @@ class HudiTable:
         return check_table(self.view())
 
     @contextmanager
-    def _locked(self, wait: float) -> Iterator[tuple[TableView, TableLock]]:
+    def _locked(self, wait: float, lock: str = TABLE_LOCK) -> Iterator[tuple[TableView, TableLock]]:
         """Hold the lock of the table, and see it as it is then."""
-        with table_lock(self._location, wait=wait) as lock:
+        with table_lock(self._location, wait=wait) as held:
             view = self.view()
             view.options.check_writable(self._location.uri)
+            view.options.check_lock(self._location, lock)
             # Before anything is done that an instant then cannot be made of.
             view.folder.check_clock(view.timeline)
-            yield view, lock
+            yield view, held
 
 
 def _folder_name(location: Location) -> str:

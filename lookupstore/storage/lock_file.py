@@ -3,7 +3,8 @@
 On a local disk the file that is the lock is known by its inode. Whoever removes it, its owner or
 one who takes it over, holds a `flock` on that inode and has seen that the name still leads to it:
 so nobody removes the lock of a third. On S3 it is known by its tag, which each renewal changes, and
-one put on the condition of the dead owner's tag takes it over.
+one put on the condition of the dead owner's tag takes it over. It is given back by such a put, too,
+of what says that nobody has it: nothing there can be deleted on a condition.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ class LockFile(Protocol):
     """The lock's file as one who wants it, or has it, deals with it.
 
     Attributes:
-        removes_only_its_own: whether that holds of `remove` at any moment, also after the lease.
+        stays: whether the file is there, too, while nobody has the lock.
     """
 
-    removes_only_its_own: bool
+    stays: bool
 
     def create(self, content: bytes) -> bool:
         """Take the lock if it is free."""
@@ -60,8 +61,12 @@ class LockFile(Protocol):
     def is_ours(self) -> bool:
         """Return whether the lock is still the one that was taken."""
 
-    def remove(self) -> None:
-        """Give the lock back, unless it is another's by now."""
+    def give_back(self, content: bytes) -> None:
+        """Give the lock back, unless it is another's by now.
+
+        Args:
+            content: of a file that stays: says that nobody has it.
+        """
 
 
 class LocalLockFile:
@@ -75,7 +80,7 @@ class LocalLockFile:
         path: of the file on the disk.
     """
 
-    removes_only_its_own = True
+    stays = False
 
     def __init__(self, location: Location, name: str) -> None:
         self._location = location
@@ -135,8 +140,8 @@ class LocalLockFile:
         """Return whether the lock is still the one that was taken."""
         return _leads_to(self.path, self._descriptor)
 
-    def remove(self) -> None:
-        """Give the lock back, unless it is another's by now."""
+    def give_back(self, content: bytes) -> None:
+        """Remove the file, unless it is another's by now."""
         try:
             with _alone(self._descriptor) as is_alone:
                 if is_alone and self.is_ours():
@@ -158,13 +163,10 @@ class ObjectLockFile:
         tag: of the lock as it was put last; empty: it was not.
     """
 
-    # It may become another's between the look and the delete.
-    removes_only_its_own = False
+    stays = True
 
     def __init__(self, location: Location, puts: ConditionalPuts, name: str) -> None:
-        self._location = location
         self.puts = puts
-        self._name = name
         self.path = location.resolve(name)[1]
         self.tag = ""
 
@@ -203,13 +205,14 @@ class ObjectLockFile:
         seen = self.look()
         return seen is not None and seen.mark == (self.tag,)
 
-    def remove(self) -> None:
-        """Give the lock back, unless it is another's by now."""
-        if self.is_ours():
-            self._location.delete(self._name)
+    def give_back(self, content: bytes) -> None:
+        """Put what says that nobody has it, unless it is another's by now."""
+        self._replace(content, self.tag)
 
     def _replace(self, content: bytes, tag: str) -> str:
         """Put a lock in the place of a known one; return its tag, empty if that is another's."""
+        if not tag:  # it was lost; to a server no tag is no condition
+            return ""
         try:
             return self.puts.replace(self.path, content, tag) or ""
         except OSError:

@@ -42,8 +42,8 @@ from lookupstore.hostcache.recode import write_plain
 from lookupstore.hudi import HudiTable
 from lookupstore.hudi.file_group.bloom import FILTER_KEY, BloomFilter
 from lookupstore.hudi.locking.heartbeat import Heartbeats, heartbeat_name
-from lookupstore.hudi.locking.lock import is_dead, lease_of, shown_owner
 from lookupstore.hudi.locking.owner import Owner
+from lookupstore.hudi.locking.places import is_dead, lease_of, shown_owner
 from lookupstore.hudi.options import parse_options
 from lookupstore.hudi.timeline.avro_file import avro_bytes, read_record
 from lookupstore.hudi.timeline.commit import CommitMetadata, WriteStat, commit_bytes, parse_commit

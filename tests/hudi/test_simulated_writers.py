@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from support.hudi.simulated import simulate
 
+from lookupstore.hudi.locking import lock, places
 from lookupstore.hudi.locking.lock import TableLock
 from lookupstore.hudi.services import rollback
 from lookupstore.hudi.timeline.plans import RollbackPlan
@@ -60,6 +61,22 @@ def takeover_of_any_object(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ObjectLockFile, "take_over", take_over)
 
 
+def no_second_place(patch: pytest.MonkeyPatch) -> None:
+    """Forget where Java's ready-made configuration has its lock."""
+    patch.setattr(lock, "places_of", lambda *given: places.places_of(*given)[:1])
+
+
+def no_look_at_java(patch: pytest.MonkeyPatch) -> None:
+    """Take an object of Java's that was not given back."""
+    real = places._StoragePlace._is_free
+
+    def is_free(place: Any, seen: SeenLock, unchanged: float) -> bool:
+        said = places._parse_storage(seen)
+        return "lookupstore" not in said or real(place, seen, unchanged)
+
+    patch.setattr(places._StoragePlace, "_is_free", is_free)
+
+
 def no_key_check(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Transaction, "_check_keys", nothing)
 
@@ -91,6 +108,8 @@ PLANTS = {
         no_lock,
         takeover_of_any_file,
         takeover_of_any_object,
+        no_second_place,
+        no_look_at_java,
         no_key_check,
         no_group_check,
         no_overwrite_check,

@@ -97,7 +97,7 @@ def test_what_fails_after_a_commit_is_no_error(
     def broken(*_: Any) -> None:
         raise OSError(5, "injected")
 
-    place = (Heartbeats, "delete") if what == "heartbeat" else (LocalLockFile, "remove")
+    place = (Heartbeats, "delete") if what == "heartbeat" else (LocalLockFile, "give_back")
     with monkeypatch.context() as patch:
         before_it_ends(patch, lambda: patch.setattr(*place, broken))
         done = table.upsert(rows([2, 3], "new"))

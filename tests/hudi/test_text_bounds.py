@@ -12,8 +12,8 @@ import pytest
 
 from lookupstore.errors import CorruptionError
 from lookupstore.hudi.keys.avro_types import arrow_schema
-from lookupstore.hudi.locking.lock import LEASE, lease_of
 from lookupstore.hudi.locking.owner import Owner, parse_owner
+from lookupstore.hudi.locking.places import LEASE, lease_of
 from lookupstore.hudi.properties import parse_properties
 from lookupstore.hudi.timeline.commit import parse_commit
 from lookupstore.hudi.timeline.records import from_record

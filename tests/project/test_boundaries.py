@@ -323,6 +323,7 @@ HUDI_OPTIONS = {
     PACKAGE / "hudi" / "options.py",
     ROOT / "tests" / "hudi" / "test_options.py",
     ROOT / "tests" / "support" / "hudi" / "oracle.py",
+    ROOT / "tests" / "hudi" / "locking" / "test_other_locks.py",
     ROOT / "tests" / "hostile" / "test_no_code_from_files.py",
 }
 

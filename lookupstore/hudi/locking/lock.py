@@ -1,12 +1,13 @@
 """The lock of a table: one holds it, shows that it lives, and loses it when it does not.
 
-It is Hudi's own lock file, where its lock provider for file systems has it by default: while one
-of ours holds it, a Java writer with that provider waits, and the other way round.
+It is held in each place where a writer in Java has its own (`places`): while one of ours holds it,
+that writer waits, and the other way round. The places are taken one after the other, always in the
+same order. Whoever finds one taken gives back those before it, and waits with none.
 
 An owner that is known to be dead loses the lock at once: on the same machine, its process is gone.
 From another machine it is known to be dead when it did not renew the lock for as long as it said
 that it would, by the clock of the one who waits: nobody's clock is compared with another's. A lock
-that another program made is never taken over.
+that another program made is never taken over, but where its own protocol says when that is right.
 """
 
 from __future__ import annotations
@@ -17,24 +18,20 @@ import re
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
-from lookupstore.errors import CorruptionError, FormatError, LockedError, LockLostError
-from lookupstore.hudi.locking.owner import MOST_BYTES, Owner, parse_owner
+from lookupstore.errors import FormatError, LockedError, LockLostError
+from lookupstore.hudi.locking.owner import Owner
+from lookupstore.hudi.locking.places import LEASE, Place, places_of
 from lookupstore.hudi.locking.renewal import renewed
 from lookupstore.hudi.options import META_FOLDER
-from lookupstore.storage.json_text import parse_json
 from lookupstore.storage.location import Location
-from lookupstore.storage.lock_file import SeenLock
 
 #: How long one waits for the lock of another, in seconds.
 WAIT = 120.0
-#: How long the lock lasts when it is not renewed.
-LEASE = 30.0
 #: How long one waits between two looks at the lock of another, in the end.
 LAST_PAUSE = 0.5
 
-_NAME = f"{META_FOLDER}/lock"
 _FIRST_PAUSE = 0.01
 # Of the timeline, and made under the lock.
 _COMPLETED = re.compile(r"\d+(_\d+)?\.(?!inflight)[a-z]+")
@@ -50,9 +47,9 @@ class TableLock:
     def __init__(self, location: Location, owner: Owner, lease: float) -> None:
         self.owner = owner
         self._location = location
-        self._shown = location.show(_NAME)
         self._lease = lease
-        self._file = location.lock_file(_NAME)
+        self._places = places_of(location, owner, self._record)
+        self._held: list[Place] = []
         self._renewals = 0
         self._renewed = 0.0
         # A renewal changes what the lock is known by.
@@ -64,15 +61,17 @@ class TableLock:
         Raises:
             LockLostError: it was not renewed in time, or is another's.
         """
+        shown = self._places[0].shown
         if os.getpid() != self.owner.pid:
-            raise LockLostError(f"{self._shown}: held by process {self.owner.pid}, not by this one")
+            raise LockLostError(f"{shown}: held by process {self.owner.pid}, not by this one")
         with self._mutex:
-            if not self._file.is_ours():
-                raise LockLostError(f"{self._shown}: another writer has it now")
+            for place in self._held:
+                if not place.file.is_ours():
+                    raise LockLostError(f"{place.shown}: another writer has it now, or deleted it")
             # What follows takes time, and on S3 nobody can be kept from taking the lock meanwhile.
             late = time.monotonic() - self._renewed
             if late > self._lease / 2:
-                raise LockLostError(f"{self._shown}: not renewed for {late:.1f} s")
+                raise LockLostError(f"{shown}: not renewed for {late:.1f} s")
 
     def now(self) -> float | None:
         """Return the time where the table is, in seconds since 1970; None: unknown.
@@ -81,8 +80,10 @@ class TableLock:
         """
         with self._mutex:
             self._renew()
-        names = {file.name: file.modified for file in self._location.files(META_FOLDER)}
-        return names.get(_NAME)
+        name = self._places[0].name
+        folder = name.rpartition("/")[0]
+        names = {file.name: file.modified for file in self._location.files(folder)}
+        return names.get(name)
 
     def acquire(self, wait: float) -> None:
         """Take the lock, and wait for it if another writer has it.
@@ -90,8 +91,17 @@ class TableLock:
         Raises:
             LockedError: it was not free, nor its owner known to be dead, in that time.
         """
-        self._acquire(wait)
+        end = time.monotonic() + wait
+        pause = _FIRST_PAUSE
         try:
+            while (taken := self._take()) is not None:
+                if time.monotonic() > end:
+                    raise LockedError(
+                        f"{taken.shown}: still locked by {taken.holder} after {wait:g} s; if that "
+                        "writer is gone, delete the file"
+                    )
+                time.sleep(pause)
+                pause = min(2 * pause, LAST_PAUSE)
             # Of owners that lost the lock while they stood still: from here on they complete
             # nothing. On S3 nothing is half done, and a put is over before the lease is.
             for name, final in self._location.unfinished().items():
@@ -102,32 +112,15 @@ class TableLock:
                 self.release()
             raise
 
-    def _acquire(self, wait: float) -> None:
-        end = time.monotonic() + wait
-        seen: SeenLock | None = None
-        since = 0.0
-        pause = _FIRST_PAUSE
-        while True:
-            self._renewed = time.monotonic()
-            if self._file.create(self._content()):
-                return
-            found = self._file.look()
-            if found is None:
-                continue
-            if seen is None or found.mark != seen.mark:
-                seen, since = found, time.monotonic()
-            self._renewed = time.monotonic()
-            if is_dead(seen, time.monotonic() - since) and self._file.take_over(
-                seen, self._content()
-            ):
-                return
-            if time.monotonic() > end:
-                raise LockedError(
-                    f"{self._shown}: still locked by {shown_owner(seen)} after {wait:g} s; if that "
-                    "writer is gone, delete the file"
-                )
-            time.sleep(pause)
-            pause = min(2 * pause, LAST_PAUSE)
+    def _take(self) -> Place | None:
+        """Take all places, or none and return the first that another has."""
+        for place in self._places:
+            if not place.take():
+                self.release()
+                return place
+            self._held.append(place)
+        self._renewed = self._held[0].began
+        return None
 
     def renew(self) -> bool:
         """Show that the owner lives; return False if the lock is another's."""
@@ -135,23 +128,21 @@ class TableLock:
             return self._renew()
 
     def release(self) -> None:
-        """Release the lock, unless it belongs to another writer now."""
-        with self._mutex:
-            # After its lease it may become another's in any moment, also in the one before delete.
-            if self._file.removes_only_its_own or (
-                time.monotonic() - self._renewed < self._lease / 2
-            ):
-                self._file.remove()
+        """Release the lock, last what was taken first, where it is not another writer's now."""
+        with self._mutex, ExitStack() as stack:
+            for place in self._held:
+                stack.callback(place.give_back)
+            self._held = []
 
     def _renew(self) -> bool:
         now = time.monotonic()
         self._renewals += 1
-        is_ours = self._file.renew(self._content())
+        is_ours = all([place.renew() for place in self._held])
         if is_ours:
             self._renewed = now
         return is_ours
 
-    def _content(self) -> bytes:
+    def _record(self) -> bytes:
         owner = json.loads(self.owner.to_json())
         return json.dumps({**owner, "lease": self._lease, "renewals": self._renewals}).encode()
 
@@ -210,24 +201,3 @@ def _check_place(location: Location) -> None:
             "if it does not exist on this file system; write to tables on local disks or S3"
         )
     location.check_creates_once(META_FOLDER)
-
-
-def is_dead(seen: SeenLock, unchanged: float) -> bool:
-    """Return whether the owner of a lock that was seen, and is `unchanged` for so long, is dead."""
-    owner = parse_owner(seen.content)
-    if owner is None:
-        return False
-    return owner.is_gone or (not owner.is_here and unchanged > lease_of(seen))
-
-
-def lease_of(seen: SeenLock) -> float:
-    """Return how long a lock lasts, as it says itself."""
-    with suppress(CorruptionError, TypeError, ValueError, OverflowError, LookupError):
-        return float(parse_json(seen.content, "", "a lock", most_bytes=MOST_BYTES)["lease"])
-    return LEASE
-
-
-def shown_owner(seen: SeenLock) -> str:
-    """Return the name of the owner of a lock for messages."""
-    owner = parse_owner(seen.content)
-    return "another program" if owner is None else f"{owner.name} ({owner.host}:{owner.pid})"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from lookupstore.hudi.file_group.encoding import FileFormat
 from lookupstore.hudi.index.interface import KeyIndex
+from lookupstore.hudi.options import TABLE_LOCK
 from lookupstore.hudi.timeline.timeline import Clock
 from lookupstore.hudi.write.partitioner import FileSizing
 
@@ -25,6 +26,9 @@ class WriteOptions:
         evolve: add columns that the table does not have, and widen types.
         drop_metadata_table: delete the metadata table if there is one, since its readers would not
             see what is written; Java builds it again.
+        lock: `external` says that the caller holds the lock which the properties of the table name,
+            of ZooKeeper, say, from before the write until it returns; `table`: a table that names
+            such a lock is not written. What is locked in the table itself is the same.
         index: the index that finds keys: a name that `tag` takes, or an object.
         sizing: of files.
         format: of base files.
@@ -36,6 +40,7 @@ class WriteOptions:
 
     evolve: bool = False
     drop_metadata_table: bool = False
+    lock: str = TABLE_LOCK
     index: str | KeyIndex = "bloom"
     sizing: FileSizing = field(default_factory=FileSizing)
     format: FileFormat = field(default_factory=FileFormat)

@@ -56,3 +56,4 @@ def writable_view(
 def _check_writable(location: Location, known: TableOptions, options: WriteOptions) -> None:
     dropped = replace(known, metadata_partitions=()) if options.drop_metadata_table else known
     dropped.check_writable(location.uri)
+    known.check_lock(location, options.lock)

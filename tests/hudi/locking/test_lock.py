@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import signal
@@ -17,17 +16,17 @@ from typing import Any
 
 import pytest
 from support.hudi.in_processes import add_one, hold
+from support.hudi.locks import LOCK, is_free, name_of, owner_in, put_lock
 from support.object_store import ObjectStore, Proxy, object_store, writable_object_store
 from support.remote import KINDS, FaultyDisk, Killed, Remote
 
 from lookupstore.errors import FormatError, LockedError, LockLostError
 from lookupstore.hudi.locking.lock import TableLock, table_lock
-from lookupstore.hudi.locking.owner import Owner, parse_owner
+from lookupstore.hudi.locking.owner import Owner
 from lookupstore.storage import lock_file
 from lookupstore.storage.conditional_puts import ConditionalPuts
 from lookupstore.storage.location import Location
 
-NAME = ".hoodie/lock"
 spawn = multiprocessing.get_context("spawn")
 
 
@@ -50,29 +49,24 @@ def elsewhere(name: str = "other") -> Owner:
     return replace(Owner.here(name), host="other", machine="other machine", pid=1)
 
 
-def put_lock(place: Location, owner: Owner, lease: float = 30) -> bytes:
-    """Let the table have a lock that nobody renews."""
-    content = json.dumps({**json.loads(owner.to_json()), "lease": lease, "renewals": 0}).encode()
-    place.create(NAME, content)
-    return content
-
-
 def test_the_lock_is_a_file_as_long_as_the_block_runs(place: Location) -> None:
     with table_lock(place, owner=Owner.here("nightly")) as lock:
         lock.check()
-        owner = parse_owner(place.read(NAME))
+        owner = owner_in(place)
+        assert owner is not None
         assert owner == lock.owner
         assert owner.name == "nightly"
         assert (owner.pid, owner.is_gone) == (os.getpid(), False)
         with pytest.raises(LockedError, match="nightly"), table_lock(place, wait=0.05):
             pass
         lock.check()
-    assert place.size(NAME) is None
+    assert is_free(place)
     assert owner.is_gone
     with pytest.raises(ZeroDivisionError), table_lock(place):
         _ = 1 / 0
-    assert place.size(NAME) is None
-    assert [file.name for file in place.files(recursive=True)] == []
+    assert is_free(place)
+    left = [file.name for file in place.files(recursive=True)]
+    assert left == ([] if place.in_place else [name_of(place)])
 
 
 def test_of_threads_one_holds_it(place: Location, tmp_path: Path) -> None:
@@ -105,7 +99,7 @@ def kill_a_holder(place: Location) -> None:
 
 def test_the_lock_of_a_process_that_was_killed(place: Location) -> None:
     kill_a_holder(place)
-    assert place.size(NAME) is not None
+    assert not is_free(place)
     began = time.monotonic()
     with table_lock(place) as lock:
         lock.check()
@@ -197,7 +191,7 @@ def test_two_takers_in_the_same_moment(
     """The second one comes right before the first removes the lock, or right after it opened it."""
     place = Location(tmp_path)
     put_lock(place, replace(Owner.here(), started="1"))
-    first, second = (lock_file.LocalLockFile(place, NAME) for _ in range(2))
+    first, second = (lock_file.LocalLockFile(place, LOCK) for _ in range(2))
     seen = second.look()
     assert seen is not None
     module, name = moment.split(".")
@@ -213,22 +207,22 @@ def test_two_takers_in_the_same_moment(
     results.append(first.take_over(seen, b"first"))
     assert sum(results) == 1
     # And one who saw the dead lock, and acts when it has been taken over.
-    third = lock_file.LocalLockFile(place, NAME)
+    third = lock_file.LocalLockFile(place, LOCK)
     assert not third.take_over(seen, b"third")
-    assert place.read(NAME) == (b"second" if results[0] else b"first")
+    assert place.read(LOCK) == (b"second" if results[0] else b"first")
 
 
 def test_two_takers_of_an_object_in_the_same_moment(server: ObjectStore, tmp_path: Path) -> None:
     place = Location(server.uri(f"takers/{tmp_path.name}"))
     put_lock(place, replace(Owner.here(), started="1"))
-    first, second = (place.lock_file(NAME) for _ in range(2))
+    first, second = (place.lock_file(name_of(place)) for _ in range(2))
     seen = second.look()
     assert seen is not None
     assert first.take_over(seen, b"first")
     assert not second.take_over(seen, b"second")
     assert (first.is_ours(), second.is_ours()) == (True, False)
-    second.remove()
-    assert place.read(NAME) == b"first"
+    second.give_back(b"second")
+    assert place.read(name_of(place)) == b"first"
 
 
 @pytest.mark.parametrize("before", ["free", "dead", "held"])
@@ -244,7 +238,7 @@ def test_a_lock_whose_answer_is_lost_is_held(
 
     def lost(puts: ConditionalPuts, path: str, *others: Any) -> Any:
         done = real(puts, path, *others)
-        if path.endswith(NAME):
+        if path.endswith(name_of(place)):
             monkeypatch.setattr(ConditionalPuts, name, real)
             raise OSError("the answer is lost")
         return done
@@ -258,10 +252,10 @@ def test_a_lock_whose_answer_is_lost_is_held(
         else:
             lock = stack.enter_context(table_lock(place, wait=0))
         assert getattr(ConditionalPuts, name) is real
-        assert parse_owner(place.read(NAME)) == lock.owner
+        assert owner_in(place) == lock.owner
         assert lock.renew()
         lock.check()
-    assert place.size(NAME) is None
+    assert is_free(place)
 
 
 def test_an_owner_elsewhere_is_dead_after_its_lease(place: Location) -> None:
@@ -283,14 +277,14 @@ def test_an_owner_elsewhere_that_renews_is_alive(place: Location) -> None:
 
 def test_an_owner_that_lost_its_lock_is_told(place: Location) -> None:
     with table_lock(place) as lock:
-        place.delete(NAME)
+        place.delete(name_of(place))
         with pytest.raises(LockLostError, match="another writer has it"):
             lock.check()
         other = put_lock(place, elsewhere())
         with pytest.raises(LockLostError, match="another writer has it"):
             lock.check()
         assert not lock.renew()
-    assert place.read(NAME) == other, "not ours to give back"
+    assert place.read(name_of(place)) == other, "not ours to give back"
 
 
 def test_an_owner_that_did_not_renew_in_time_is_told(
@@ -320,18 +314,18 @@ def test_a_lock_is_not_that_of_a_child(tmp_path: Path) -> None:
 )
 def test_a_lock_of_another_program_is_not_taken(tmp_path: Path, content: bytes) -> None:
     place = Location(tmp_path)
-    place.create(NAME, content)
+    place.create(LOCK, content)
     with (
         pytest.raises(LockedError, match="still locked by another program"),
         table_lock(place, wait=0.1),
     ):
         pass
-    assert place.read(NAME) == content
+    assert place.read(LOCK) == content
 
 
 def test_it_waits_until_it_is_free(place: Location) -> None:
-    place.create(NAME, b"{}")
-    threading.Timer(0.2, lambda: place.delete(NAME)).start()
+    place.create(name_of(place), b"{}")
+    threading.Timer(0.2, lambda: place.delete(name_of(place))).start()
     with table_lock(place, wait=20) as lock:
         lock.check()
 
@@ -404,7 +398,7 @@ def test_killed_at_every_operation(
             began = time.monotonic()
             run(place)
             assert time.monotonic() - began < 2
-            assert place.size(NAME) is None
+            assert is_free(place)
     assert points > 5
     with capsys.disabled():
         print(f"\nlock, {before} before: {points} points of failure")

@@ -424,6 +424,10 @@ TREES: dict[str, tuple[str, Trick]] = {
     "table: lock a link to nothing": ("table", _link(".hoodie/lock", f"{OUT}/new")),
     "table: lock a pipe": ("table", _pipe(".hoodie/lock")),
     "table: lock a folder": ("table", _folder(".hoodie/lock")),
+    "table: second lock a link": ("table", _link(".hoodie/.aux/lock", f"{OUT}/inner/kept")),
+    "table: second lock a link to nothing": ("table", _link(".hoodie/.aux/lock", f"{OUT}/new")),
+    "table: second lock a pipe": ("table", _pipe(".hoodie/.aux/lock")),
+    "table: folder of the second lock a link": ("table", _link(".hoodie/.aux", OUT)),
     "table: heartbeats a link": ("table", _link(".hoodie/.heartbeat", OUT)),
     "table: heartbeat a link": (
         "table",

@@ -6,8 +6,15 @@ files alone.
 
 from __future__ import annotations
 
+import json
 import re
+import time
+import uuid
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+from support.hudi.locks import STORAGE
 
 from lookupstore.hudi import HudiTable
 from lookupstore.hudi.timeline.plans import (
@@ -19,7 +26,11 @@ from lookupstore.hudi.timeline.plans import (
     plan_bytes,
 )
 from lookupstore.hudi.timeline.timeline import ROLLBACK, SAVEPOINT, TimelineFolder
+from lookupstore.storage.conditional_puts import ConditionalPuts
+from lookupstore.storage.location import Location
 
+# Of Java's object, in milliseconds: how long it lasts, and by how much clocks may differ.
+_VALID, _DRIFT = 300_000, 500
 # `IOType`: of another name it has no value, which ends the rollback, and so the writer.
 _TYPES = {"MERGE", "CREATE", "APPEND"}
 _INSTANT = re.compile(r"(\d{17})(?:_\d{17})?\.[a-z.]+")
@@ -112,3 +123,105 @@ def archive(path: Path, keep: int, *, rollbacks: bool = False) -> None:
         if is_old and (instant.is_write or (rollbacks and instant.action == ROLLBACK)):
             for name in instants(path)[instant.time]:
                 (timeline_of(path) / name).unlink()
+
+
+class FileLock:
+    """A lock of Java's provider for file systems, which makes and deletes a file.
+
+    Args:
+        path: of the table.
+        folder: in it that the file is in, by `hoodie.write.lock.filesystem.path`.
+        expire: `hoodie.write.lock.filesystem.expire`, in minutes; 0: it does not.
+
+    Source: FileSystemBasedLockProvider.
+    """
+
+    def __init__(self, path: Path, folder: str = ".hoodie", *, expire: float = 0) -> None:
+        self.file = path / folder / "lock"
+        self._expire = expire
+
+    def try_lock(self) -> bool:
+        """Take the lock if there is no file, or one that was not written for so long."""
+        if self.file.exists():
+            age = time.time() - self.file.stat().st_mtime
+            if not self._expire or age <= 60 * self._expire:
+                return False
+            self.file.unlink(missing_ok=True)
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with self.file.open("x") as file:
+                file.write('{"lockCreateTime":"2026-03-07 13:56:57.661","lockThreadName":"main"}')
+        except FileExistsError:
+            return False
+        return True
+
+    def unlock(self) -> bool:
+        """Delete the file, whosoever it is; `close` does the same."""
+        self.file.unlink(missing_ok=True)
+        return True
+
+
+class StorageLock:
+    """A lock of Java's provider for object stores, which puts an object on conditions.
+
+    Args:
+        puts: that it is put by.
+        path: of the object, its bucket first.
+        clock: tells the time, in seconds since 1970.
+
+    Source: StorageBasedLockProvider, StorageLockFile, S3StorageLockClient.
+    """
+
+    def __init__(self, puts: Any, path: str, clock: Callable[[], float]) -> None:
+        self._puts = puts
+        self._path = path
+        self._clock = clock
+        self._owner = str(uuid.uuid4())
+        self._tag = ""
+        self._until = 0
+
+    @classmethod
+    def at(cls, location: Location, *, ahead: float = 0) -> StorageLock:
+        """Return the lock of a table, by a clock that is so many seconds ahead."""
+        filesystem, path = location.resolve(STORAGE)
+        return cls(ConditionalPuts(filesystem), path, lambda: time.time() + ahead)
+
+    def try_lock(self) -> bool:
+        """Take the lock if it is given back, or its time is over by the clock here."""
+        try:
+            content, tag = self._puts.read(self._path)
+        except FileNotFoundError:
+            tag = ""
+        else:
+            found = json.loads(content)
+            kinds = {"expired": bool, "validUntil": int, "owner": str}
+            if not all(type(found[name]) is kind for name, kind in kinds.items()):
+                raise ValueError(f"Failed to deserialize JSON content: {found}")
+            if not found["expired"] and self._now() <= found["validUntil"] + _DRIFT:
+                return False
+        return self._put(tag, expired=False)
+
+    def renew(self) -> bool:
+        """Let it last longer, if it was not acquired by others."""
+        return self._put(self._tag, expired=False)
+
+    def unlock(self) -> bool:
+        """Give it back: the object stays."""
+        return self._put(self._tag, expired=True)
+
+    def _put(self, tag: str, *, expired: bool) -> bool:
+        if not expired:
+            self._until = self._now() + _VALID
+        said: dict[str, Any] = {"expired": expired, "validUntil": self._until, "owner": self._owner}
+        content = json.dumps(said, separators=(",", ":")).encode()
+        if tag:
+            self._tag = self._puts.replace(self._path, content, tag) or ""
+            return bool(self._tag)
+        try:
+            self._tag = self._puts.create(self._path, content)
+        except FileExistsError:
+            return False
+        return True
+
+    def _now(self) -> int:
+        return round(self._clock() * 1000)

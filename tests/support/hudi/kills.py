@@ -143,7 +143,7 @@ def rows_of(path: Path, as_of: str | None = None) -> Rows:
 
 def leftovers(path: Path) -> list[str]:
     """Return what a writer that ends well leaves none of: locks, heartbeats, markers, pending."""
-    places = (".heartbeat/*", ".temp/*/**/*", "lock")
+    places = (".heartbeat/*", ".temp/*/**/*", "lock", ".aux/lock")
     found = [str(one) for name in places for one in path.glob(f".hoodie/{name}") if one.is_file()]
     return found + [one.file_name for one in HudiTable.open(path).view().timeline.pending()]
 

@@ -4,7 +4,8 @@ Machines have clocks of their own, operations of the table's files take long, fa
 processes stand still or die, all as a seed draws it (`turns`). The table is on a disk that machines
 share, or on an object store in memory. In the end, and whenever a reader looks, the rows are those
 of the commits one after the other, in the order in which they became visible; and every writer was
-told the truth. No lock is lost by an owner that lives and renews it.
+told the truth. No lock is lost by an owner that lives and renews it. In some there is one in Java
+that has the lock now and then, and nothing is completed meanwhile.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import gc
+import json
 import math
 import os
 import random
@@ -31,6 +33,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import fs
+from support.hudi.java import FileLock, StorageLock
+from support.hudi.locks import AUXILIARY, LOCK, STORAGE
 from support.hudi.oracle import assert_same_rows, other_scan
 from support.hudi.turns import InjectedError, Machine, Process, Turns, Weather
 from support.remote import Killed, Remote
@@ -44,7 +48,7 @@ from lookupstore.errors import (
 )
 from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.hudi.locking.heartbeat import LEASE as HEART_LEASE
-from lookupstore.hudi.locking.lock import LEASE
+from lookupstore.hudi.locking.places import LEASE
 from lookupstore.hudi.timeline.commit import parse_commit
 from lookupstore.hudi.timeline.timeline import Instant, State, parse_instant
 from lookupstore.hudi.view import TableView
@@ -139,6 +143,10 @@ class SharedDisk:
         files = _StandIn(fcntl, {"flock": self._flock})
         patch.setattr("lookupstore.storage.lock_file.fcntl", files)
 
+    def java_lock(self, chance: random.Random) -> FileLock:
+        """Return the lock of a writer in Java, in one of its folders."""
+        return FileLock(self.path, chance.choice([".hoodie", ".hoodie/.aux"]))
+
     def names(self) -> list[str]:
         """Return what there is in the folder of the table."""
         return os.listdir(self.path)
@@ -156,13 +164,13 @@ class SharedDisk:
             if name == "utime":
                 self._set_time(target)
                 # Only the lock is renewed by its descriptor, also by one that has lost it.
-                if isinstance(target, int) and os.fstat(target).st_nlink:
+                if isinstance(target, int) and self._is_first(target):
                     self._seen("lock", True)
                 return None
             done = real(target, *others, **named)
             if name in ("link", "replace"):
                 self._set_time(last)
-                self._seen(os.path.basename(last), True)
+                self._seen(self._name(last), True)
             return done
 
         return operation
@@ -171,7 +179,17 @@ class SharedDisk:
         # One that fails is a file that stays, and hidden ones always may.
         self._turns.step(f"unlink {self._short(path)}", may_fail=not path.endswith(".tmp"))
         os.unlink(path)
-        self._seen(os.path.basename(path), False)
+        self._seen(self._name(path), False)
+
+    def _name(self, path: str) -> str:
+        """Return the name of a file; a second place is not the lock, but comes with it."""
+        return "" if path == str(self.path / AUXILIARY) else os.path.basename(path)
+
+    def _is_first(self, descriptor: int) -> bool:
+        """Return whether an open file is the lock in its first place."""
+        with suppress(FileNotFoundError):
+            return os.path.samestat(os.stat(self.path / LOCK), os.fstat(descriptor))
+        return False
 
     def _flock(self, descriptor: int, how: int) -> None:
         if how != fcntl.LOCK_UN:
@@ -219,6 +237,10 @@ class Bucket:
     def install(self, patch: pytest.MonkeyPatch) -> None:
         """Do nothing: locations lead here."""
 
+    def java_lock(self, chance: random.Random) -> StorageLock:
+        """Return the lock of a writer in Java."""
+        return StorageLock(_QuickPuts(self), f"bucket/t/{STORAGE}", clock=lambda: self.turns.now)
+
     def names(self) -> list[str]:
         """Return what there is, by whole paths."""
         return list(self.objects)
@@ -231,7 +253,10 @@ class Bucket:
         """Let an object be there."""
         self._tags += 1
         self.objects[path] = content, str(self._tags), self.turns.now
-        self.seen(path.rpartition("/")[2], True)
+        if path.endswith(f"/{STORAGE}"):
+            self.seen("lock", not json.loads(content)["expired"])
+        else:
+            self.seen(path.rpartition("/")[2], True)
         return str(self._tags)
 
     # What `ConditionalPuts` has.
@@ -270,11 +295,32 @@ class Bucket:
         self.turns.step(f"answer {path[9:]}")
 
 
+class _QuickPuts:
+    """Conditional puts of a process to which nothing happens."""
+
+    def __init__(self, bucket: Bucket) -> None:
+        self._bucket = bucket
+
+    def create(self, path: str, content: bytes) -> str:
+        if path in self._bucket.objects:
+            raise FileExistsError(path)
+        return self._bucket.put(path, content)
+
+    def replace(self, path: str, content: bytes, tag: str) -> str | None:
+        found = self._bucket.objects.get(path)
+        return self._bucket.put(path, content) if found and found[1] == tag else None
+
+    def read(self, path: str) -> tuple[bytes, str]:
+        if path not in self._bucket.objects:
+            raise FileNotFoundError(path)
+        return self._bucket.objects[path][:2]
+
+
 class _BucketPlace(_Place, RemoteFolder):
     bucket: Bucket
 
     def delete(self, name: str) -> None:
-        self.turns.step(f"delete {name}", most=_QUICK if name.endswith("/lock") else math.inf)
+        self.turns.step(f"delete {name}")
         super().delete(name)
 
     @property
@@ -452,6 +498,10 @@ class Simulation:
         self.changes: list[tuple[str, bool]] = []
         self._commits: dict[str, tuple[Instant, str]] = {}
         self._holding: Holding | None = None
+        # Java compares clocks: it takes an object from one that lives whose clock is far behind.
+        is_near = all(abs(one.skew) < 60 for one in self.machines)
+        self.has_java = seed % 3 == 2 and (is_near or self.table.kind == "disk")
+        self._java_has_it = False
 
     def run(self) -> Report:
         """Run it, and say what is wrong."""
@@ -486,6 +536,8 @@ class Simulation:
             for slot in range(self.writers):
                 self._start(slot, 0, chance.randint(3, 5))
             turns.start(turns.new_process(chance.choice(self.machines)), self._look)
+            if self.has_java:
+                turns.start(turns.new_process(Machine("java", 0)), self._be_java)
             turns.run()
             turns.weather = Weather()
             last = turns.new_process(Machine("last", 0))
@@ -518,7 +570,8 @@ class Simulation:
             "lookupstore.hudi.locking.owner.machine_of", lambda host: turns.process.machine.name
         )
         patch.setattr("lookupstore.hudi.locking.owner.started_at", self._started)
-        patch.setattr("lookupstore.hudi.locking.lock.time", turns.time)
+        for module in ("lock", "places"):
+            patch.setattr(f"lookupstore.hudi.locking.{module}.time", turns.time)
         patch.setattr("lookupstore.hudi.locking.lock.threading", turns.threading)
         patch.setattr("lookupstore.hudi.locking.renewal.threading", turns.threading)
         # Who waits for minutes looks less often than that.
@@ -552,6 +605,8 @@ class Simulation:
             self._seen_lock(is_there)
             return
         instant = None if name.startswith(".") else parse_instant(name, name, self.version)
+        if self._java_has_it and instant is not None and instant.is_completed and is_there:
+            self.problems.append(f"{name}: completed while Java has the lock")
         if instant is None or not instant.is_write:
             return
         if instant.is_completed:
@@ -652,6 +707,19 @@ class Simulation:
             except (StaleStoreError, InjectedError):
                 continue
             self.looks.append(Look(before, len(self.changes), self._as_dict(found)))
+
+    def _be_java(self) -> None:
+        """Have the lock now and then, as a writer in Java that nothing happens to."""
+        chance = random.Random(self.seed)
+        lock = self.table.java_lock(chance)
+        for _ in range(chance.randint(1, 12)):
+            self.turns.sleep(chance.expovariate(0.2))
+            if lock.try_lock():
+                self.turns.note("java: has the lock")
+                self._java_has_it = True
+                self.turns.sleep(chance.uniform(0, 10))
+                self._java_has_it = False
+                lock.unlock()
 
     def _end(self) -> None:
         """Write when everybody else is gone, and put away what they left."""

@@ -109,7 +109,9 @@ class Turns:
         self.tasks: list[_Task] = []
         self._running: _Task | None = None
         self._ended = threading.Event()
-        self.time = SimpleNamespace(monotonic=self.monotonic, sleep=self.sleep)
+        self.time = SimpleNamespace(
+            monotonic=self.monotonic, sleep=self.sleep, time=self.wall_clock
+        )
         self.threading = SimpleNamespace(
             Lock=lambda: _Lock(self),
             Event=lambda: _Event(self),

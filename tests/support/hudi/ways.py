@@ -22,6 +22,7 @@ from lookupstore.cli import main
 from lookupstore.errors import FormatError, LockedError
 from lookupstore.hudi import HudiTable, TableLookup, WriteOptions
 from lookupstore.hudi.file_group.encoding import FileFormat
+from lookupstore.hudi.options import LOCK_PROVIDER
 from lookupstore.hudi.properties import print_properties
 from lookupstore.hudi.write.partitioner import FileSizing
 
@@ -85,6 +86,15 @@ def with_metadata_table(folder: Path) -> HudiTable:
     options = replace(made.options, metadata_partitions=("files",))
     (properties,) = (folder / "t" / ".hoodie").glob("*.properties")
     properties.write_bytes(print_properties(options.to_properties()))
+    return made
+
+
+def with_zookeeper(folder: Path) -> HudiTable:
+    """Return a table whose properties name a lock of ZooKeeper."""
+    made = table(folder)
+    lock = {LOCK_PROVIDER: "ZookeeperBasedLockProvider"}
+    (properties,) = (folder / "t" / ".hoodie").glob("*.properties")
+    properties.write_bytes(print_properties(made.options.to_properties() | lock))
     return made
 
 
@@ -369,6 +379,21 @@ WAYS = [
         lambda folder: with_options(folder, WriteOptions(drop_metadata_table=True)),
     ),
     Way(
+        "upsert: a table that names a lock of ZooKeeper",
+        lambda folder: with_zookeeper(folder).upsert(ROWS),
+        FormatError,
+        "hold it yourself meanwhile, and pass lock='external', to a write in "
+        "options=WriteOptions(lock='external')",
+        lambda folder: with_options(folder, WriteOptions(lock="external")),
+    ),
+    Way(
+        "clean: a table that names a lock of ZooKeeper",
+        lambda folder: with_zookeeper(folder).clean(retain_commits=1),
+        FormatError,
+        "pass lock='external'",
+        lambda folder: table(folder).clean(retain_commits=1, lock="external"),
+    ),
+    Way(
         "upsert: the name of an index that there is not",
         lambda folder: with_options(folder, WriteOptions(index="blom")),
         ValueError,
@@ -557,6 +582,16 @@ WAYS = [
         RefusedError,
         "give --drop-metadata-table",
         lambda folder: typed(f"hudi upsert {folder}/t {folder}/rows.parquet --drop-metadata-table"),
+    ),
+    Way(
+        "hudi upsert: a table that names a lock of ZooKeeper",
+        lambda folder: (
+            with_zookeeper(folder),
+            typed(f"hudi upsert {folder}/t {file_of(folder, ROWS)}"),
+        ),
+        RefusedError,
+        "give --lock external",
+        lambda folder: typed(f"hudi upsert {folder}/t {folder}/rows.parquet --lock external"),
     ),
     Way(
         "hudi scan: a day in place of an instant",

@@ -294,9 +294,16 @@ def test_operations(table: Path, operation: str, rows: dict[int, str | None]) ->
     done = printed("upsert", table, new, "--operation", operation)
     assert done["operation"] == operation.upper()
     assert pages(table) == rows
-    again = run("upsert", table, new, "--operation", operation)
-    assert again.exit_code == (2 if operation == "insert" else 0)
-    assert ("such as '5'" in again.output) == (operation == "insert")
+    assert run("upsert", table, new, "--operation", operation).exit_code == 0
+    if operation != "insert":
+        refused = run("upsert", table, new, "--operation", operation, "--duplicates", "drop")
+        assert (refused.exit_code, "is for --operation insert" in refused.output) == (2, True)
+        return
+    refused = run("upsert", table, new, "--operation", operation, "--duplicates", "fail")
+    assert (refused.exit_code, "such as '5'" in refused.output) == (2, True)
+    dropped = printed("upsert", table, new, "--operation", operation, "--duplicates", "drop")
+    assert dropped["rows_inserted"] == 0
+    assert HudiTable.open(table).scan().num_rows == len(rows) + 1
 
 
 def test_upsert_of_other_columns(table: Path) -> None:

@@ -9,6 +9,7 @@ others committed meanwhile. `options` is what a caller may choose, `result` what
 
 from lookupstore.hudi.write.conflict import SAMPLE
 from lookupstore.hudi.write.files import FilePlan, FileRows, FileWrites
+from lookupstore.hudi.write.options import Duplicates
 from lookupstore.hudi.write.partitioner import Load, Packing
 from lookupstore.hudi.write.pipeline import FoundRows, Pipeline, WrittenFile
 from lookupstore.hudi.write.plan import DELETE, INSERT, PlannedFile
@@ -20,6 +21,7 @@ __all__ = [
     "DELETE",
     "INSERT",
     "SAMPLE",
+    "Duplicates",
     "FilePlan",
     "FileRows",
     "FileWrites",

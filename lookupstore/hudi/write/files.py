@@ -134,6 +134,9 @@ class FileWrites:
             folder: in which the file waits for its name; see `NewFile`.
         """
         planned, new = plan.file, plan.rows.inserts
+        again = np.flatnonzero(np.diff(plan.rows.positions) == 0)
+        if len(again):
+            raise _changed_twice_error(self._incoming.keys[int(plan.rows.changes[again[0]])])
         file = NewFile(
             planned.partition,
             planned.file_id,
@@ -260,6 +263,13 @@ class BulkInsert:
             largest = writers.pop()
             waiting -= largest.waiting_bytes
             largest.flush()
+
+
+def _changed_twice_error(key: pa.Scalar) -> ValueError:
+    return ValueError(
+        f"rows repeat the key {key.as_py()!r}, and would change a row of the table twice; pass "
+        "options=WriteOptions(combine=True), or rows with each key once"
+    )
 
 
 def _work(plan: FilePlan) -> int:

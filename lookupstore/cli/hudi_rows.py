@@ -18,7 +18,7 @@ from lookupstore.cli.output import TABLE_ROWS, counted, write_first_rows, write_
 from lookupstore.hudi import HudiTable, WriteOptions, WriteResult
 from lookupstore.hudi.index import INDEXES
 from lookupstore.hudi.meta_columns import META_COLUMNS, PARTITION_PATH
-from lookupstore.hudi.write import Duplicates
+from lookupstore.hudi.write import Duplicates, SortMode
 from lookupstore.source.source import open_source
 from lookupstore.storage.uris import shown_uri
 
@@ -181,6 +181,11 @@ def tag(
               "table.")  # fmt: skip
 @click.option("--duplicates", type=click.Choice(get_args(Duplicates)), default="allow",
               show_default=True, help="What insert does with rows whose keys exist.")  # fmt: skip
+@click.option("--sort-mode", type=click.Choice(get_args(SortMode)), default="none",
+              show_default=True, help="How bulk_insert sorts rows: all of them, or those that fit "
+              "into memory, within each partition.")  # fmt: skip
+@click.option("--sort-by", metavar="NAME,...",
+              help="Columns to sort by; the record key if not given.")  # fmt: skip
 @click.option(
     "--evolve", is_flag=True, help="Add columns that the table does not have, and widen types."
 )
@@ -194,6 +199,8 @@ def upsert(
     files: tuple[str, ...],
     operation: str,
     duplicates: Duplicates,
+    sort_mode: SortMode,
+    sort_by: str | None,
     evolve: bool,
     index: str,
     drop_metadata_table: bool,
@@ -207,8 +214,15 @@ def upsert(
     """
     if duplicates != "allow" and operation != "insert":
         raise click.UsageError("--duplicates is for --operation insert")
+    if sort_mode != "none" and operation != "bulk_insert":
+        raise click.UsageError("--sort-mode is for --operation bulk_insert")
     options = WriteOptions(
-        duplicates=duplicates, evolve=evolve, index=index, drop_metadata_table=drop_metadata_table
+        duplicates=duplicates,
+        sort_mode=sort_mode,
+        sort_by=names_of(sort_by or ""),
+        evolve=evolve,
+        index=index,
+        drop_metadata_table=drop_metadata_table,
     )
     table = HudiTable.open(path)
     result = _OPERATIONS[operation](table, list(files), options=options, dry_run=dry_run)

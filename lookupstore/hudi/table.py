@@ -319,7 +319,11 @@ class HudiTable:
         """Insert rows as they come, in memory that does not grow with them; see `upsert`.
 
         Existing and repeated keys are not detected: the caller must know that there are none. Rows
-        keep their order; sorted by key, they make files of which later writes read few.
+        keep their order, or are sorted as `options.sort_mode` says: sorted by key, they make files
+        of which later writes read few.
+
+        Raises:
+            KeyError, TypeError: there is no column of `options.sort_by`, or it has no order.
         """
         return self._write(options, dry_run).bulk_insert(rows)
 

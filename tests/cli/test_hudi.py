@@ -306,6 +306,30 @@ def test_operations(table: Path, operation: str, rows: dict[int, str | None]) ->
     assert HudiTable.open(table).scan().num_rows == len(rows) + 1
 
 
+def newest_ids(table: Path) -> list[int]:
+    """Return the keys that the last commit wrote, in their order."""
+    rows = HudiTable.open(table).scan(columns=["_hoodie_commit_time", "id"]).to_pylist()
+    last = max(row["_hoodie_commit_time"] for row in rows)
+    return [row["id"] for row in rows if row["_hoodie_commit_time"] == last]
+
+
+def test_a_bulk_insert_that_sorts(table: Path) -> None:
+    new = table.parent / "new.parquet"
+    pq.write_table(
+        pa.table({"region": ["eu"] * 3, "id": [7, 5, 6], "page": ["/a", None, "/b"]}), new
+    )
+    words = ("upsert", table, new, "--operation", "bulk_insert", "--sort-mode", "global_sort")
+    done = printed(*words)
+    assert (done["operation"], done["rows_inserted"]) == ("BULK_INSERT", 3)
+    assert newest_ids(table) == [5, 6, 7]
+    printed(*words, "--sort-by", "page,id")
+    assert newest_ids(table) == [5, 7, 6]
+    refused = run("upsert", table, new, "--sort-mode", "global_sort")
+    assert (refused.exit_code, "is for --operation bulk_insert" in refused.output) == (2, True)
+    refused = run("upsert", table, new, "--operation", "bulk_insert", "--sort-by", "id")
+    assert (refused.exit_code, "sort_mode is 'none'" in refused.output) == (2, True)
+
+
 def test_upsert_of_other_columns(table: Path) -> None:
     wider = table.parent / "wider.parquet"
     pq.write_table(VISITS.append_column("clicks", pa.array([1, 2, 3])), wider)

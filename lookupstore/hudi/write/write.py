@@ -42,6 +42,7 @@ from lookupstore.hudi.write.plan import (
     WritePlan,
 )
 from lookupstore.hudi.write.result import WriteResult
+from lookupstore.hudi.write.sorted_rows import RowOrder
 from lookupstore.hudi.write.transaction import Outcome, begun
 
 
@@ -135,15 +136,24 @@ class Write:
         return self._run(DELETE, deletes)
 
     def bulk_insert(self, given: Any) -> WriteResult:
-        """Insert rows as they come, without a look at the keys."""
+        """Insert rows as they come, or in an order, without a look at the keys."""
+        if self._options.combine:
+            raise ValueError(
+                "combine=True: a bulk insert does not compare rows; insert them, or leave it out"
+            )
         rows = self._incoming(given)
+        order = None
+        if self._options.sort_mode != "none":
+            order = RowOrder(rows.schema.columns, self._options)
         if self._dry_run:
             incoming = rows.all().without_deleted()
             return self._run(BULK_INSERT, self._new_rows(rows.schema, incoming))
         profile = CommitMetadata(operation=BULK_INSERT)
         with begun(self._view, BULK_INSERT, profile, replaces=False) as transaction:
             with self._pipeline.step("write"):
-                stats = BulkInsert(self._view, rows.schema, self._options, transaction).write(rows)
+                stats = BulkInsert(
+                    self._view, rows.schema, self._options, transaction, order
+                ).write(rows)
             return self._pipeline.complete(transaction, Outcome(stats, rows.schema.avro))
 
     def overwrite(self, given: Any, *, whole_table: bool) -> WriteResult:

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import click
 import pyarrow as pa
@@ -24,6 +24,7 @@ from lookupstore.cli.output import TABLE_ROWS, counted, write_first_rows, write_
 from lookupstore.hudi import HudiTable, WriteOptions, WriteResult
 from lookupstore.hudi.index import INDEXES
 from lookupstore.hudi.meta_columns import META_COLUMNS, PARTITION_PATH
+from lookupstore.hudi.write import Duplicates, SortMode
 from lookupstore.source.source import open_source
 from lookupstore.storage.uris import shown_uri
 
@@ -191,8 +192,16 @@ def tag(
 @click.argument("path", metavar="TABLE")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--operation", type=click.Choice([*_OPERATIONS]), default="upsert", show_default=True,
-              help="insert refuses existing keys, bulk_insert does not check for them; "
-              "the others replace whole partitions, or the whole table.")  # fmt: skip
+              help="insert and bulk_insert do not look for existing keys; "
+              "insert_overwrite and insert_overwrite_table replace whole partitions, or the whole "
+              "table.")  # fmt: skip
+@click.option("--duplicates", type=click.Choice(get_args(Duplicates)), default="allow",
+              show_default=True, help="What insert does with rows whose keys exist.")  # fmt: skip
+@click.option("--sort-mode", type=click.Choice(get_args(SortMode)), default="none",
+              show_default=True, help="How bulk_insert sorts rows: all of them, or those that fit "
+              "into memory, within each partition.")  # fmt: skip
+@click.option("--sort-by", metavar="NAME,...",
+              help="Columns to sort by; the record key if not given.")  # fmt: skip
 @click.option(
     "--evolve", is_flag=True, help="Add columns that the table does not have, and widen types."
 )
@@ -206,6 +215,9 @@ def upsert(
     path: str,
     files: tuple[str, ...],
     operation: str,
+    duplicates: Duplicates,
+    sort_mode: SortMode,
+    sort_by: str | None,
     evolve: bool,
     index: str,
     drop_metadata_table: bool,
@@ -218,8 +230,18 @@ def upsert(
     FILE... are Parquet or ORC files, folders, globs or URIs. A row whose _hoodie_is_deleted is
     true is a deletion.
     """
+    if duplicates != "allow" and operation != "insert":
+        raise click.UsageError("--duplicates is for --operation insert")
+    if sort_mode != "none" and operation != "bulk_insert":
+        raise click.UsageError("--sort-mode is for --operation bulk_insert")
     options = WriteOptions(
-        evolve=evolve, index=index, drop_metadata_table=drop_metadata_table, lock=lock
+        duplicates=duplicates,
+        sort_mode=sort_mode,
+        sort_by=names_of(sort_by or ""),
+        evolve=evolve,
+        index=index,
+        drop_metadata_table=drop_metadata_table,
+        lock=lock,
     )
     table = HudiTable.open(path)
     result = _OPERATIONS[operation](table, list(files), options=options, dry_run=dry_run)

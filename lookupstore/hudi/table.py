@@ -292,7 +292,8 @@ class HudiTable:
 
         Of rows with one key, the one with the greatest ordering value stays, and takes the place of
         the stored one unless that has a greater value; `docs/hudi-tables.md` says what each version
-        and merge mode does. A row whose `_hoodie_is_deleted` is true deletes, if it stays.
+        and merge mode does. A row whose `_hoodie_is_deleted` is true deletes, if it stays. Of a key
+        that inserts brought several times, each stored row is changed.
 
         Args:
             rows: an Arrow table, record batches, or anything with `__arrow_c_stream__`; columns in
@@ -316,10 +317,14 @@ class HudiTable:
     def insert(
         self, rows: Any, *, options: WriteOptions | None = None, dry_run: bool = False
     ) -> WriteResult:
-        """Insert rows; see `upsert`.
+        """Insert rows, without a look at keys unless that is asked for; see `upsert`.
+
+        By default rows whose keys are in the table come to stand beside those that are there, and
+        so do rows of one key: `options.duplicates` and `options.combine` say otherwise. Small files
+        are filled first.
 
         Raises:
-            ValueError: as of `upsert`, or a row's key is in the table.
+            ValueError: as of `upsert`, or a row's key is in the table and may not be.
         """
         return self._write(options, dry_run).insert(rows)
 
@@ -329,7 +334,11 @@ class HudiTable:
         """Insert rows as they come, in memory that does not grow with them; see `upsert`.
 
         Existing and repeated keys are not detected: the caller must know that there are none. Rows
-        keep their order; sorted by key, they make files of which later writes read few.
+        keep their order, or are sorted as `options.sort_mode` says: sorted by key, they make files
+        of which later writes read few.
+
+        Raises:
+            KeyError, TypeError: there is no column of `options.sort_by`, or it has no order.
         """
         return self._write(options, dry_run).bulk_insert(rows)
 

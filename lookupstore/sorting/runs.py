@@ -163,10 +163,13 @@ class RunSorter:
         if self._in_memory is not None:
             raise RuntimeError("rows cannot be added after sorted_batches")
         self._pending.append(batch)
-        self._pending_bytes += batch.nbytes + batch.column("key").nbytes
-        self._pending_bytes += _ROW_OVERHEAD * batch.num_rows
+        self._pending_bytes += _bytes_held(batch)
         if self._pending_bytes >= self._limit:
             self._spill_rows(self._take_rows())
+
+    def would_spill(self, batch: pa.RecordBatch) -> bool:
+        """Return whether rows are in memory that would be spilled if these were added."""
+        return bool(self._pending) and self._pending_bytes + _bytes_held(batch) >= self._limit
 
     def sorted_batches(self, partition: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition in strictly ascending key order; may be called again.
@@ -442,6 +445,11 @@ class _Head:
             count -= 1
         taken, self.batch = self.batch.slice(count), self.batch.slice(0, count)
         return taken
+
+
+def _bytes_held(batch: pa.RecordBatch) -> int:
+    """Return what a batch takes of the budget until it is sorted."""
+    return int(batch.nbytes + batch.column("key").nbytes + _ROW_OVERHEAD * batch.num_rows)
 
 
 def _pieces(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:

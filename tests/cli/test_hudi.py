@@ -317,9 +317,40 @@ def test_operations(table: Path, operation: str, rows: dict[int, str | None]) ->
     done = printed("upsert", table, new, "--operation", operation)
     assert done["operation"] == operation.upper()
     assert pages(table) == rows
-    again = run("upsert", table, new, "--operation", operation)
-    assert again.exit_code == (2 if operation == "insert" else 0)
-    assert ("such as '5'" in again.output) == (operation == "insert")
+    assert run("upsert", table, new, "--operation", operation).exit_code == 0
+    if operation != "insert":
+        refused = run("upsert", table, new, "--operation", operation, "--duplicates", "drop")
+        assert (refused.exit_code, "is for --operation insert" in refused.output) == (2, True)
+        return
+    refused = run("upsert", table, new, "--operation", operation, "--duplicates", "fail")
+    assert (refused.exit_code, "such as '5'" in refused.output) == (2, True)
+    dropped = printed("upsert", table, new, "--operation", operation, "--duplicates", "drop")
+    assert dropped["rows_inserted"] == 0
+    assert HudiTable.open(table).scan().num_rows == len(rows) + 1
+
+
+def newest_ids(table: Path) -> list[int]:
+    """Return the keys that the last commit wrote, in their order."""
+    rows = HudiTable.open(table).scan(columns=["_hoodie_commit_time", "id"]).to_pylist()
+    last = max(row["_hoodie_commit_time"] for row in rows)
+    return [row["id"] for row in rows if row["_hoodie_commit_time"] == last]
+
+
+def test_a_bulk_insert_that_sorts(table: Path) -> None:
+    new = table.parent / "new.parquet"
+    pq.write_table(
+        pa.table({"region": ["eu"] * 3, "id": [7, 5, 6], "page": ["/a", None, "/b"]}), new
+    )
+    words = ("upsert", table, new, "--operation", "bulk_insert", "--sort-mode", "global_sort")
+    done = printed(*words)
+    assert (done["operation"], done["rows_inserted"]) == ("BULK_INSERT", 3)
+    assert newest_ids(table) == [5, 6, 7]
+    printed(*words, "--sort-by", "page,id")
+    assert newest_ids(table) == [5, 7, 6]
+    refused = run("upsert", table, new, "--sort-mode", "global_sort")
+    assert (refused.exit_code, "is for --operation bulk_insert" in refused.output) == (2, True)
+    refused = run("upsert", table, new, "--operation", "bulk_insert", "--sort-by", "id")
+    assert (refused.exit_code, "sort_mode is 'none'" in refused.output) == (2, True)
 
 
 def test_upsert_of_other_columns(table: Path) -> None:

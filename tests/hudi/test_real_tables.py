@@ -119,7 +119,7 @@ def test_tables_of_apache_hudi_take_every_operation(
     states = {time: both(path, time) for time in commits(table)[-2:]}
     saved = table.savepoint(commits(table)[-2], user="me").time
     with pytest.raises(ValueError, match="have keys that the table already has"):
-        table.insert(first)
+        table.insert(first, options=WriteOptions(duplicates="fail"))
     for verb in ("insert", "bulk_insert"):
         assert table.delete(first).rows_deleted == 1
         del expected[partition, key]

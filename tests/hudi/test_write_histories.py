@@ -193,21 +193,26 @@ class History:
             new_file_id=lambda: next(self.ids),
             evolve=True,
             threads=1,
+            # The model has each key once.
+            duplicates="drop" if number % 4 else "fail",
             # Row groups that are large enough to be copied, or not.
             format=FileFormat(row_group_bytes=1000) if number % 3 else FileFormat(),
         )
         model, table = self.model, self.table
         before = model.now.rows
         paths: list[str] = []
-        if verb == "insert" and any(key in before for key in model.distinct(rows)):
+        is_there = any(key in before for key in model.distinct(rows))
+        if verb == "insert" and options.duplicates == "fail" and is_there:
             given = arrow(rows, level)
             done, refusal = self._told(verb, lambda: table.insert(given, options=options))
             assert done is None
             assert refusal is None or "have keys that the table already has" in refusal
             return
-        if verb == "bulk_insert":
-            rows = [row for key, row in model.distinct(rows).items() if key not in before]
         given: Any = arrow(rows, level)
+        if verb in ("insert", "bulk_insert"):
+            rows = [row for key, row in model.distinct(rows).items() if key not in before]
+        if verb == "bulk_insert":
+            given = arrow(rows, level)
         if verb == "delete":
             given = given.select([*model.layout.record_key, *model.layout.partition_by])
         elif verb == "delete_partition":

@@ -208,3 +208,18 @@ def test_arguments_are_checked(tmp_path):
         assert drained(sorter.sorted_batches(0)) == []
         with pytest.raises(RuntimeError, match="after sorted_batches"):
             sorter.add(batch_of([(b"a", b"", b"")]))
+
+
+def test_a_spill_is_known_before(tmp_path):
+    keys = [b"%06d" % at for at in range(100)]
+    batch = pa.record_batch({"key": keys, "value": [b"v" * 99] * 100})
+    with runs.RunSorter("last", memory=1 << 16, folder=str(tmp_path)) as sorter:
+        assert not sorter.would_spill(batch)
+        added = 0
+        while not sorter.would_spill(batch):
+            sorter.add(batch)
+            added += 1
+        assert (added > 1, sorter.spills) == (True, 0)
+        sorter.add(batch)
+        assert sorter.spills == 1
+        assert not sorter.would_spill(batch), "nothing is in memory"

@@ -193,7 +193,7 @@ class BloomIndex:
             tally.add(
                 filter_tests=tested,
                 filter_positives=positives,
-                false_positives=positives - len(found),
+                false_positives=positives - _different(found),
             )
         return Hits(number, found if rows is None else rows[found], positions)
 
@@ -259,6 +259,11 @@ def _has_many(bloom: BloomFilter, keys: pa.Array) -> bool:
     rows = np.linspace(0, len(keys) - 1, _SAMPLE).astype(np.int64)
     found = bloom.test(keys.take(pa.array(rows)))
     return int(np.count_nonzero(found)) > _SAMPLE // 100
+
+
+def _different(rows: Rows) -> int:
+    """Return how many different rows there are, of which equal ones follow each other."""
+    return int(np.count_nonzero(np.diff(rows))) + (len(rows) > 0)
 
 
 def _mapped(step: Callable[[T], R], items: Sequence[T], threads: int) -> Iterator[R]:

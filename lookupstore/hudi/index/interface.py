@@ -24,7 +24,8 @@ class Hits:
 
     Attributes:
         file: number of the file among those that were given.
-        rows: of the keys among those that were given, int64, each at most once.
+        rows: of the keys among those that were given, int64; of a key that the file has several
+            times as often, one after the other.
         positions: row of each in the file, int64.
     """
 
@@ -59,7 +60,7 @@ class KeyIndex(Protocol):
             the hits of each file, once per file; every row of a repeated key is one.
 
         Raises:
-            CorruptionError: a file is damaged, or has a key twice.
+            CorruptionError: a file is damaged.
             StaleStoreError: a file is gone.
         """
 

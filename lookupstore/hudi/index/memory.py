@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 
 from lookupstore.arrow._binary import BinaryColumn
-from lookupstore.errors import CorruptionError
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.key_files import KeyFile, read_key_file
 from lookupstore.hudi.index._key_table import KeyTable
@@ -63,18 +62,22 @@ class _FileKeys:
     """All keys of a base file."""
 
     def __init__(self, file: KeyFile) -> None:
-        self._shown = file.shown
         chunks = [keys.cast(pa.large_binary()) for keys in file.batches()]
         keys = pa.chunked_array(chunks, pa.large_binary()).combine_chunks()
         self._table = KeyTable(BinaryColumn(keys))
         first = self._table.first
-        self._repeated = None if first is None else np.bincount(first, minlength=len(keys)) > 1
+        # Of a key that the file has several times: its rows, by the first of them.
+        self._order = None if first is None else np.argsort(first, kind="stable")
+        self._firsts = None if first is None else first[self._order]
 
     def hits(self, number: int, asked: BinaryColumn) -> Hits:
         positions = self._table.find(asked)
         rows = np.flatnonzero(positions >= 0)
         found = positions[rows]
-        if self._repeated is not None and self._repeated[found].any():
-            key = asked.array[int(rows[np.argmax(self._repeated[found])])].as_py()
-            raise CorruptionError(self._shown, 0, "each record key once", f"{key!r} again")
-        return Hits(number, rows, found)
+        if self._order is None or self._firsts is None:
+            return Hits(number, rows, found)
+        starts = np.searchsorted(self._firsts, found, "left")
+        counts = np.searchsorted(self._firsts, found, "right") - starts
+        places = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        positions = self._order[np.repeat(starts, counts) + places]
+        return Hits(number, np.repeat(rows, counts), positions)

@@ -33,12 +33,15 @@ class Tagged:
         slice_numbers: number of the slice that has each key, int32; -1: none has it.
         positions: row of each key in that base file, int64; -1: none has it.
         funnel: what was looked at.
+        rows: number of the key that each of these is said of, first of all keys, then of those
+            that the table has again; None: it has each once, and they are said of all in order.
     """
 
     slices: tuple[FileSlice, ...]
     slice_numbers: npt.NDArray[np.int32]
     positions: Rows
     funnel: Funnel
+    rows: Rows | None = None
 
     @property
     def found(self) -> npt.NDArray[np.bool_]:
@@ -54,6 +57,7 @@ def tag(
     *,
     index: str | KeyIndex = "bloom",
     slices: Sequence[FileSlice] | None = None,
+    repeated: bool = False,
 ) -> Tagged:
     """Find the current base file, and the row in it, of each key.
 
@@ -65,14 +69,15 @@ def tag(
         index: name of an index, see `lookupstore.hudi.index.names`, or one that was made.
         slices: current base files, by partition path and file id, of who knows them; None: they
             are listed.
+        repeated: whether every row of a key counts that the table has more than once.
 
     Raises:
         ValueError: a key is null or empty, a partition is null, or there are more of the ones than
             of the others.
         FormatError: base files have no record keys; or an index for all partitions found a key in
             two of them.
-        CorruptionError: a base file is damaged, or a key is in two files of a partition, or twice
-            in one.
+        CorruptionError: a base file is damaged, or, unless `repeated`, a key is in two files of a
+            partition, or twice in one.
         StaleStoreError: a base file is gone: a clean came between.
     """
     chosen = index_of(index)
@@ -100,14 +105,14 @@ def tag(
     )
     if isinstance(chosen, PreparedIndex):
         chosen.prepare(view, files, tally)
-    places = _Places(view, files, column)
+    places = _Places(view, files, column, repeated)
     for task in tasks:
         wanted = column if task.rows is None else column.take(pa.array(task.rows))
         for hits in chosen.locate(view, task.files, wanted, tally):
             rows = hits.rows if task.rows is None else task.rows[hits.rows]
             places.put(task.first + hits.file, rows, hits.positions)
     tally.add(found=int(np.count_nonzero(places.numbers >= 0)))
-    return Tagged(tuple(files), places.numbers, places.positions, tally.funnel())
+    return places.tagged(tally.funnel())
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,19 +133,57 @@ class _Task:
 class _Places:
     """Where keys are, as far as it has been found."""
 
-    def __init__(self, view: TableView, slices: Sequence[FileSlice], keys: pa.Array) -> None:
+    def __init__(
+        self, view: TableView, slices: Sequence[FileSlice], keys: pa.Array, repeated: bool
+    ) -> None:
         self._view = view
         self._slices = slices
         self._keys = keys
+        self._repeated = repeated
+        self._more: list[tuple[Rows, npt.NDArray[np.int32], Rows]] = []
         self.numbers = np.full(len(keys), -1, np.int32)
         self.positions = np.full(len(keys), -1, np.int64)
 
     def put(self, number: int, rows: Rows, positions: Rows) -> None:
-        again = np.flatnonzero(self.numbers[rows] >= 0)
-        if len(again):
-            raise self._in_two_error(int(rows[again[0]]), number)
+        elsewhere = self.numbers[rows] >= 0
+        if elsewhere.any():
+            others = self.numbers[rows[elsewhere]]
+            for other in np.unique(others).tolist():
+                if not self._repeated or not self._share_partition(other, number):
+                    row = rows[elsewhere][np.argmax(others == other)]
+                    raise self._in_two_error(int(row), number)
+        again = elsewhere.copy()
+        again[1:] |= rows[1:] == rows[:-1]
+        if again.any():
+            if not self._repeated:
+                raise self._twice_error(int(np.argmax(again)), number, rows, positions)
+            numbers = np.full(np.count_nonzero(again), number, np.int32)
+            self._more.append((rows[again], numbers, positions[again]))
+            rows, positions = rows[~again], positions[~again]
         self.numbers[rows] = number
         self.positions[rows] = positions
+
+    def tagged(self, funnel: Funnel) -> Tagged:
+        """Return what has been found."""
+        if not self._more:
+            return Tagged(tuple(self._slices), self.numbers, self.positions, funnel)
+        rows, numbers, positions = map(np.concatenate, zip(*self._more, strict=True))
+        return Tagged(
+            tuple(self._slices),
+            np.concatenate([self.numbers, numbers]),
+            np.concatenate([self.positions, positions]),
+            funnel,
+            np.concatenate([np.arange(len(self._keys)), rows]),
+        )
+
+    def _share_partition(self, one: int, other: int) -> bool:
+        return self._slices[one].group.partition == self._slices[other].group.partition
+
+    def _twice_error(self, at: int, number: int, rows: Rows, positions: Rows) -> CorruptionError:
+        key = self._keys[int(rows[at])].as_py().decode("utf-8", "replace")
+        path = self._view.location.show(self._slices[number].path)
+        where = f"{key!r} in rows {positions[at - 1]} and {positions[at]}"
+        return CorruptionError(path, 0, "each record key once", where)
 
     def _in_two_error(self, row: int, number: int) -> CorruptionError | FormatError:
         one, other = self._slices[int(self.numbers[row])], self._slices[number]

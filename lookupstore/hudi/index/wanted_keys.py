@@ -7,7 +7,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lookupstore.arrow._binary import BinaryColumn
-from lookupstore.errors import CorruptionError
 from lookupstore.hudi.file_group.key_files import KeyFile
 from lookupstore.hudi.index._key_table import KeyTable
 
@@ -26,8 +25,10 @@ class WantedKeys:
     def found_in(self, file: KeyFile) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return which keys a file has, by reading all of its keys, and the row of each in it.
 
+        A key that it has several times comes as often, one after the other.
+
         Raises:
-            CorruptionError: the file is damaged, or has one of the keys twice.
+            CorruptionError: the file is damaged.
             StaleStoreError: it is gone.
         """
         start = 0
@@ -42,21 +43,11 @@ class WantedKeys:
         found, rows = (np.concatenate(one) for one in zip(*parts, strict=True))
         order = np.argsort(found, kind="stable")
         found, rows = found[order], rows[order]
-        again = np.flatnonzero(found[1:] == found[:-1])
-        if len(again):
-            at = int(again[0])
-            key = self._keys[int(found[at])].as_py()
-            raise CorruptionError(
-                file.shown,
-                0,
-                "each record key once",
-                f"{key!r} in rows {rows[at]} and {rows[at + 1]}",
-            )
         if self._table.first is None:
             return found, rows
         # Keys that are asked for again are found where the first of them is.
-        known = np.full(len(self._keys), -1, np.int64)
-        known[found] = rows
-        known = known[self._table.first]
-        found = np.flatnonzero(known >= 0)
-        return found, known[found]
+        starts = np.searchsorted(found, self._table.first, "left")
+        counts = np.searchsorted(found, self._table.first, "right") - starts
+        asked = np.repeat(np.arange(len(self._keys)), counts)
+        places = np.arange(len(asked)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return asked, rows[np.repeat(starts, counts) + places]

@@ -2,13 +2,15 @@
 
 `write` has a verb for each operation, `writable` the table that it begins with. `pipeline` is the
 order of steps, wherever rows are; `memory_rows` are those of this process. `plan` and `partitioner`
-say which files there will be, `files` writes them, `staged_files` are those of tasks that may run
-twice. `transaction` begins an instant and completes it; `conflict` and `inserted_keys` look at what
-others committed meanwhile. `options` is what a caller may choose, `result` what it is told.
+say which files there will be, `files` writes them, those of a bulk insert as `sorted_rows` orders
+them; `staged_files` are those of tasks that may run twice. `transaction` begins an instant and
+completes it; `conflict` and `inserted_keys` look at what others committed meanwhile. `options` is
+what a caller may choose, `result` what it is told.
 """
 
 from lookupstore.hudi.write.conflict import SAMPLE
 from lookupstore.hudi.write.files import FilePlan, FileRows, FileWrites
+from lookupstore.hudi.write.options import Duplicates, SortMode
 from lookupstore.hudi.write.partitioner import Load, Packing
 from lookupstore.hudi.write.pipeline import FoundRows, Pipeline, WrittenFile
 from lookupstore.hudi.write.plan import DELETE, INSERT, PlannedFile
@@ -20,6 +22,7 @@ __all__ = [
     "DELETE",
     "INSERT",
     "SAMPLE",
+    "Duplicates",
     "FilePlan",
     "FileRows",
     "FileWrites",
@@ -28,6 +31,7 @@ __all__ = [
     "Packing",
     "Pipeline",
     "PlannedFile",
+    "SortMode",
     "Transaction",
     "WrittenFile",
     "index_of_write",

@@ -8,9 +8,9 @@ Source: org.apache.hudi.execution (BulkInsertWriterHelper), org.apache.hudi.io.H
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -35,6 +35,7 @@ from lookupstore.hudi.timeline.commit import WriteStat
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.plan import PlannedFile
+from lookupstore.hudi.write.sorted_rows import RowOrder
 from lookupstore.hudi.write.transaction import Transaction
 
 #: Bytes of rows of a bulk insert that wait in memory for their files.
@@ -134,6 +135,9 @@ class FileWrites:
             folder: in which the file waits for its name; see `NewFile`.
         """
         planned, new = plan.file, plan.rows.inserts
+        again = np.flatnonzero(np.diff(plan.rows.positions) == 0)
+        if len(again):
+            raise _changed_twice_error(self._incoming.keys[int(plan.rows.changes[again[0]])])
         file = NewFile(
             planned.partition,
             planned.file_id,
@@ -185,6 +189,7 @@ class BulkInsert:
         schema: of the files.
         options: of the write.
         transaction: of the write.
+        order: in which they are written; None: as they come.
     """
 
     def __init__(
@@ -193,23 +198,28 @@ class BulkInsert:
         schema: TableSchema,
         options: WriteOptions,
         transaction: Transaction,
+        order: RowOrder | None = None,
     ) -> None:
         self._location = view.location
         self._schema = schema
         self._options = options
         self._transaction = transaction
+        self._order = order
         self._open: dict[str, tuple[ExitStack, BaseFileWriter]] = {}
         self._stats: list[WriteStat] = []
         self._files = 0
 
     def write(self, rows: IncomingRows) -> list[WriteStat]:
         """Write all rows, and return what is said of each file."""
+        given = (incoming.without_deleted() for incoming in rows.batches())
         try:
-            for incoming in rows.batches():
-                self._add(incoming.without_deleted())
-                self._limit_memory()
-            for partition in list(self._open):
-                self._close(partition)
+            if self._order is None:
+                self._add_all(given)
+            else:
+                folder = self._options.sort_folder or self._location.spill_folder()
+                with closing(self._order.sorted(given, folder)) as stretches:
+                    for stretch in stretches:
+                        self._add_all(stretch)
         except BaseException:
             with ExitStack() as rest:  # each file is closed, whatever comes of the others
                 for stack, _ in self._open.values():
@@ -217,11 +227,25 @@ class BulkInsert:
                 raise
         return self._stats
 
+    def _add_all(self, batches: Iterable[Incoming]) -> None:
+        """Write rows to files that get no others."""
+        for incoming in batches:
+            self._add(incoming)
+            self._limit_memory()
+        for partition in list(self._open):
+            self._close(partition)
+
     def _add(self, incoming: Incoming) -> None:
         codes = incoming.partitions.indices.to_numpy()
         order = np.argsort(codes, kind="stable")
         cuts = np.flatnonzero(np.diff(codes[order])) + 1
-        for rows in np.split(order, cuts) if len(order) else ():
+        parts = np.split(order, cuts) if len(order) else []
+        if self._order is not None:
+            # Of partitions that are sorted, those before this one are whole.
+            now = set(incoming.partitions.dictionary.to_pylist())
+            for partition in [one for one in self._open if one not in now]:
+                self._close(partition)
+        for rows in parts:
             part = incoming if len(rows) == len(incoming) else incoming.take(rows)
             partition = part.partitions[0].as_py()
             writer = self._writer(partition)
@@ -260,6 +284,13 @@ class BulkInsert:
             largest = writers.pop()
             waiting -= largest.waiting_bytes
             largest.flush()
+
+
+def _changed_twice_error(key: pa.Scalar) -> ValueError:
+    return ValueError(
+        f"rows repeat the key {key.as_py()!r}, and would change a row of the table twice; pass "
+        "options=WriteOptions(combine=True), or rows with each key once"
+    )
 
 
 def _work(plan: FilePlan) -> int:

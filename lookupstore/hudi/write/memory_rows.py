@@ -155,7 +155,7 @@ class MemoryRows(FoundRows):
             return FileRows.new(rows)
         known = self._places.numbers[rows] >= 0
         changes = rows[known]
-        changes = changes[np.argsort(self._places.positions[changes])]  # each is there once
+        changes = changes[np.argsort(self._places.positions[changes])]
         return FileRows(changes, self._places.positions[changes], rows[~known])
 
 

@@ -83,7 +83,7 @@ class FoundRows(ABC):
 
     @abstractmethod
     def keys_to_insert(self) -> KeysToInsert:
-        """Return the keys of the new rows."""
+        """Return the keys of the new rows, none of which the table may have."""
 
 
 class Pipeline:
@@ -140,13 +140,14 @@ class Pipeline:
             with self.step("write"):
                 written = rows.write(plan.files, transaction)
             inserts = any(load.inserts for load in plan.loads.values())
+            are_new = inserts and self._options.looks_up(plan.operation)
             outcome = Outcome(
                 [one.stat for one in written],
                 rows.schema.avro,
                 {one.group for one in replaced.slices},
                 {one.file.group: one.keys for one in written},
                 # Rows of an overwrite come in the place of whatever is there.
-                rows.keys_to_insert() if inserts and not replaces else None,
+                rows.keys_to_insert() if are_new and not replaces else None,
                 replaced.partitions,
             )
             current = [one.file.current for one in written]
@@ -178,5 +179,6 @@ class Pipeline:
 def _keys_are_there_error(count: int, keys: Sequence[str]) -> ValueError:
     return ValueError(
         f"{count} rows have keys that the table already has, such as {', '.join(map(repr, keys))}; "
-        "to change these rows, upsert them"
+        "to change these rows, upsert them; to leave them out, pass "
+        "options=WriteOptions(duplicates='drop')"
     )

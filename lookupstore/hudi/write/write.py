@@ -42,6 +42,7 @@ from lookupstore.hudi.write.plan import (
     WritePlan,
 )
 from lookupstore.hudi.write.result import WriteResult
+from lookupstore.hudi.write.sorted_rows import RowOrder
 from lookupstore.hudi.write.transaction import Outcome, begun
 
 
@@ -84,8 +85,8 @@ class Write:
     def upsert(self, given: Any) -> WriteResult:
         """Change rows whose keys are there, and insert the others."""
         with self._pipeline.step("read"):
-            incoming, schema = self._read(given)
-        places = self._find(UPSERT, incoming)
+            incoming, schema = self._read(given, UPSERT)
+        incoming, places = self._find(UPSERT, incoming)
         if incoming.deleted is not None:
             # There is nothing to delete of a row that is not there.
             kept = np.flatnonzero(~incoming.deleted | (places.numbers >= 0))
@@ -94,11 +95,16 @@ class Write:
         return self._run(UPSERT, self._rows(schema, incoming, places, self._current()))
 
     def insert(self, given: Any) -> WriteResult:
-        """Insert rows, none of whose keys is there."""
+        """Insert rows, whose keys are looked for only if they may not be there."""
         with self._pipeline.step("read"):
-            incoming, schema = self._read(given)
+            incoming, schema = self._read(given, INSERT)
             incoming = incoming.without_deleted()
-        places = self._find(INSERT, incoming)
+        places = Places.nowhere(len(incoming))
+        if self._options.looks_up(INSERT):
+            incoming, places = self._find(INSERT, incoming)
+        if self._options.duplicates == "drop":
+            incoming = incoming.take(np.flatnonzero(places.numbers < 0))
+            places = Places.nowhere(len(incoming))
         return self._run(INSERT, self._rows(schema, incoming, places, self._current()))
 
     def delete(self, given: Any) -> WriteResult:
@@ -117,33 +123,43 @@ class Write:
             kept = pa.array(rows_to_keep(keys, partitions))
             keys, partitions = keys.take(kept), partitions.take(kept)
         with self._pipeline.step("tag"):
-            tagged = tag(view, partitions, keys, index=index)
+            tagged = tag(view, partitions, keys, index=index, repeated=True)
             found = np.flatnonzero(tagged.found)
             places = Places(tagged.slices, tagged.slice_numbers[found], tagged.positions[found])
         paths = list(dict.fromkeys(one.group.partition for one in places.slices))
         places_of = {path: number for number, path in enumerate(paths)}
         numbers = np.array([places_of[one.group.partition] for one in places.slices], np.int32)
         partitions = _coded(numbers[places.numbers], paths)
-        incoming = Incoming(schema.columns.empty_table(), keys.take(pa.array(found)), partitions)
-        rows = self._rows(schema, incoming, places, self._current(), explicit=True)
-        return self._run(DELETE, rows)
+        rows = found if tagged.rows is None else tagged.rows[found]
+        incoming = Incoming(schema.columns.empty_table(), keys.take(pa.array(rows)), partitions)
+        deletes = self._rows(schema, incoming, places, self._current(), explicit=True)
+        return self._run(DELETE, deletes)
 
     def bulk_insert(self, given: Any) -> WriteResult:
-        """Insert rows as they come, without a look at the keys."""
+        """Insert rows as they come, or in an order, without a look at the keys."""
+        if self._options.combine:
+            raise ValueError(
+                "combine=True: a bulk insert does not compare rows; insert them, or leave it out"
+            )
         rows = self._incoming(given)
+        order = None
+        if self._options.sort_mode != "none":
+            order = RowOrder(rows.schema.columns, self._options)
         if self._dry_run:
             incoming = rows.all().without_deleted()
             return self._run(BULK_INSERT, self._new_rows(rows.schema, incoming))
         profile = CommitMetadata(operation=BULK_INSERT)
         with begun(self._view, BULK_INSERT, profile, replaces=False) as transaction:
             with self._pipeline.step("write"):
-                stats = BulkInsert(self._view, rows.schema, self._options, transaction).write(rows)
+                stats = BulkInsert(
+                    self._view, rows.schema, self._options, transaction, order
+                ).write(rows)
             return self._pipeline.complete(transaction, Outcome(stats, rows.schema.avro))
 
     def overwrite(self, given: Any, *, whole_table: bool) -> WriteResult:
         """Put rows in the place of all rows of their partitions, or of the table."""
         with self._pipeline.step("read"):
-            incoming, schema = self._read(given)
+            incoming, schema = self._read(given, INSERT_OVERWRITE)
             incoming = incoming.without_deleted()
         rows = self._new_rows(schema, incoming)
         if whole_table:
@@ -182,10 +198,13 @@ class Write:
             evolve=self._options.evolve,
         )
 
-    def _read(self, given: Any) -> tuple[Incoming, TableSchema]:
-        """Return rows with one for each key, and the columns of the table with them."""
+    def _read(self, given: Any, operation: str) -> tuple[Incoming, TableSchema]:
+        """Return rows, combined if the write does that, and the columns of the table with them."""
         rows = self._incoming(given)
-        return rows.all().deduplicated(self._view.options), rows.schema
+        incoming = rows.all()
+        if self._options.combines(operation):
+            incoming = incoming.deduplicated(self._view.options)
+        return incoming, rows.schema
 
     def _everywhere(self, keys: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.DictionaryArray]:
         """Return keys once for each partition of the table, since none was given."""
@@ -196,11 +215,14 @@ class Write:
     def _current(self) -> list[FileSlice]:
         return [group.current for group in self._view.groups(None)]
 
-    def _find(self, operation: str, incoming: Incoming) -> Places:
+    def _find(self, operation: str, incoming: Incoming) -> tuple[Incoming, Places]:
+        """Return rows with their places: a row once for each that its key has in the table."""
         index = index_of_write(self._options.index, operation)
         with self._pipeline.step("tag"):
-            tagged = tag(self._view, incoming.partitions, incoming.keys, index=index)
-            return Places(tagged.slices, tagged.slice_numbers, tagged.positions)
+            tagged = tag(self._view, incoming.partitions, incoming.keys, index=index, repeated=True)
+            if tagged.rows is not None:
+                incoming = incoming.take(tagged.rows)
+            return incoming, Places(tagged.slices, tagged.slice_numbers, tagged.positions)
 
     def _rows(
         self,

@@ -60,11 +60,11 @@ class KeyTask:
         first = batch.num_columns - len(self.columns)
         return pa.Table.from_arrays(batch.columns[first:], names=self.columns.names)
 
-    def tag(self, rows: pa.Table) -> Tagged:
-        """Find the places of rows with the columns `key` and `partition`."""
+    def tag(self, rows: pa.Table, *, repeated: bool = False) -> Tagged:
+        """Find the places of rows with the columns `key` and `partition`; see `tag`."""
         index = index_of(self.index)
         keys, partitions = rows.column("key"), rows.column("partition")
-        return tag(self.view, partitions, keys, index=index, slices=self.slices)
+        return tag(self.view, partitions, keys, index=index, slices=self.slices, repeated=repeated)
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,14 @@ class RowTask(KeyTask):
     Attributes:
         operation: name of the write, as Hudi has it: `UPSERT`, `INSERT` or `DELETE`.
         schema: columns of the table after that.
+        combines: whether of rows with one key only one is written.
+        drops: whether rows are left out whose keys the table has.
     """
 
     operation: str
     schema: TableSchema
+    combines: bool
+    drops: bool
 
     def reader(self) -> IncomingRows:
         """Return what reads of rows just what says where they go, and which one stays."""
@@ -147,7 +151,10 @@ def rows_to_write(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
         rows, deleted = _resolved(task, reader, table)
         if task.operation == INSERT and deleted is not None:
             rows, deleted = rows.take(pa.array(np.flatnonzero(~deleted))), None
-        found = task.tag(rows)
+        found = task.tag(rows, repeated=True)
+        if found.rows is not None:
+            rows = rows.take(pa.array(found.rows))
+            deleted = None if deleted is None else deleted[found.rows]
         there = found.found
         at = np.array([numbers[file] for file in found.slices], np.int32)
         slices = np.full(len(there), -1, np.int32)
@@ -163,18 +170,40 @@ def rows_to_write(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
         gone = None if deleted is None else deleted & ~there
         if task.operation == DELETE:
             gone = ~there
+        if task.drops:
+            gone = there
         if gone is not None and gone.any():
             placed = placed.take(pa.array(np.flatnonzero(~gone)))
+        yield from placed.to_batches()
+
+
+def rows_to_add(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Leave out rows that delete, and put no place in each of the others, whose keys may be there.
+
+    Args:
+        task: what is to be done.
+        batches: rows in any order, or, if they are combined, as for `rows_to_write`.
+    """
+    reader = task.reader()
+    for table in _tables(batches, ("partition", "key") if task.combines else ()):
+        rows, deleted = _resolved(task, reader, table)
+        if deleted is not None:
+            rows = rows.take(pa.array(np.flatnonzero(~deleted)))
+        nowhere = [pa.nulls(rows.num_rows, kind) for kind in (pa.int32(), pa.int64())]
+        names = [*rows.column_names[:3], "slice", "pos", *rows.column_names[3:]]
+        columns = rows.columns
+        placed = pa.Table.from_arrays([*columns[:3], *nowhere, *columns[3:]], names=names)
         yield from placed.to_batches()
 
 
 def keys_in_files(task: KeyTask, batches: Batches) -> Iterator[pa.RecordBatch]:
     """Yield files that have keys, by their numbers, with a few of the keys."""
     for table in _tables(batches, ()):
-        found = task.tag(table)
+        found = task.tag(table, repeated=True)
         numbers = {file: number for number, file in enumerate(task.slices)}
         for at in np.unique(found.slice_numbers[found.found]):
             rows = np.flatnonzero(found.slice_numbers == at)[:SAMPLE]
+            rows = rows if found.rows is None else found.rows[rows]
             keys = table.column("key").take(pa.array(rows)).to_pylist()
             yield pa.RecordBatch.from_pylist(
                 [{"file": numbers[found.slices[at]], "keys": keys}],
@@ -203,6 +232,8 @@ def _resolved(
         coded = _text(table.column("partition")).dictionary_encode()
         return table.take(pa.array(rows_to_keep(table.column("key"), coded))), None
     incoming = reader.incoming(task.rows(table))
+    if not task.combines:
+        return table, incoming.deleted
     kept = incoming.to_keep(task.view.options)
     rows = table if len(kept) == len(incoming) else table.take(pa.array(kept))
     return rows, None if incoming.deleted is None else incoming.deleted[kept]

@@ -37,6 +37,7 @@ from lookupstore.hudi.keys import IS_DELETED, IncomingRows, read_keys
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write import (
     DELETE,
+    INSERT,
     SAMPLE,
     FoundRows,
     Load,
@@ -62,6 +63,7 @@ from lookupstore.spark.hudi.keys import (
     RowTask,
     keys_in_files,
     keys_to_delete,
+    rows_to_add,
     rows_to_write,
     with_row_keys,
 )
@@ -83,7 +85,15 @@ _FOUND = StructType(
     [StructField("file", IntegerType()), StructField("keys", ArrayType(StringType()))]
 )
 # What fails in these is what a caller has to know, as it was raised.
-_STEPS = (with_row_keys, keys_to_delete, rows_to_write, with_buckets, write_files, keys_in_files)
+_STEPS = (
+    with_row_keys,
+    keys_to_delete,
+    rows_to_write,
+    rows_to_add,
+    with_buckets,
+    write_files,
+    keys_in_files,
+)
 
 
 def upsert(
@@ -103,8 +113,9 @@ def upsert(
         df: rows that are the same each time Spark computes them; if they are not, nothing is
             committed.
         table: a table, or the path or URI of one, which the driver and all executors see.
-        operation: `upsert`; `insert`: no key may exist in the table; `delete`: `df` has keys, whose
-            rows are deleted, as by `HudiTable.delete`.
+        operation: `upsert`; `insert`: rows are added, and `options.duplicates` says what happens
+            to those whose keys exist; `delete`: `df` has keys, whose rows are deleted, as by
+            `HudiTable.delete`.
         options: how it is done. `index` is a name; `threads` does not apply to executors.
 
     Returns:
@@ -112,8 +123,8 @@ def upsert(
 
     Raises:
         ValueError: `operation` is unknown, a column is new or missing, a row has no key or no
-            ordering value, a key to insert exists, or `df` had other rows when it was computed
-            again.
+            ordering value, a key to insert exists and may not, or `df` had other rows when it was
+            computed again.
         TypeError: a column is not of the table's type, or `options.index` is not a name.
         FormatError, CommitConflictError, CommitUnknownError, LockedError, CorruptionError,
         StaleStoreError: as of `HudiTable.upsert`.
@@ -151,7 +162,7 @@ def _write_rows(
     view = table.writable(options)
     task = _row_task(view, columns, name, options)
     pipeline = Pipeline(view, options)
-    tagged = _tagged(df, task).persist(StorageLevel.MEMORY_AND_DISK)
+    tagged = _tagged(df, task, options).persist(StorageLevel.MEMORY_AND_DISK)
     try:
         with pipeline.step("tag"):
             rows = _SparkRows(tagged, task, options.format, done)
@@ -160,8 +171,9 @@ def _write_rows(
         tagged.unpersist()
 
 
-def _tagged(df: DataFrame, task: RowTask) -> DataFrame:
+def _tagged(df: DataFrame, task: RowTask, options: WriteOptions) -> DataFrame:
     """Return the rows that are going to be written, each with its place."""
+    looks_up = options.looks_up(task.operation)
     rows = numbered_rows(df, task.columns.names)
     if task.operation == DELETE:
         kept = StructType([*KEY_FIELDS])
@@ -169,10 +181,11 @@ def _tagged(df: DataFrame, task: RowTask) -> DataFrame:
     else:
         kept = keyed_schema(rows)
         keyed = rows.mapInArrow(partial(with_row_keys, task), kept)
-    spread = keyed.repartitionByRange("partition", "key")
-    ordered = spread.sortWithinPartitions("partition", "key", "row")
+    if looks_up or task.combines:
+        spread = keyed.repartitionByRange("partition", "key")
+        keyed = spread.sortWithinPartitions("partition", "key", "row")
     schema = StructType([*KEY_FIELDS, *_PLACE_FIELDS, *kept.fields[len(KEY_FIELDS) :]])
-    return ordered.mapInArrow(partial(rows_to_write, task), schema)
+    return keyed.mapInArrow(partial(rows_to_write if looks_up else rows_to_add, task), schema)
 
 
 class _SparkRows(FoundRows):
@@ -275,7 +288,17 @@ def _row_task(
     kept = pa.schema([one for one in columns if one.name in needed])
     index = str(options.index)
     task = key_task(view, index, named, kept)
-    return RowTask(task.view, task.slices, index, named, kept, operation, schema)
+    return RowTask(
+        task.view,
+        task.slices,
+        index,
+        named,
+        kept,
+        operation,
+        schema,
+        options.combines(operation),
+        operation == INSERT and options.duplicates == "drop",
+    )
 
 
 def _write(rows: DataFrame, task: FileTask, packing: Packing) -> list[WrittenBucket]:

@@ -306,7 +306,9 @@ def test_an_insert_of_a_key_that_is_there(tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match="1 rows have keys that the table already has, such as '1'"
     ):
-        table.insert(rows((1, "a", 1, "y"), (2, "a", 1, "y")))
+        table.insert(
+            rows((1, "a", 1, "y"), (2, "a", 1, "y")), options=WriteOptions(duplicates="fail")
+        )
     assert values(table) == {1: "x"}
     with pytest.raises(KeyError, match="no partition 'z'"):
         table.delete_partition(["z"])

@@ -306,6 +306,51 @@ def test_deletes(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     check(ours)
 
 
+@pytest.mark.parametrize("version", [6, 9])
+def test_inserts_as_in_one_process(
+    spark: SparkSession, tmp_path: Path, version: int, seed: int
+) -> None:
+    """Rows of one key lie beside each other, and what is written to them later reaches each."""
+    rng = random.Random(seed)
+    paths = ours, local = tmp_path / "spark", tmp_path / "local"
+    for path in paths:
+        make(path, ordering="ts", version=version)
+    filled, apart = FileSizing(), FileSizing(small_file_limit=0)
+    steps: list[tuple[Any, WriteOptions]] = [
+        ("insert", WriteOptions(sizing=filled)),
+        ("insert", WriteOptions(sizing=apart)),
+        ("insert", WriteOptions(sizing=filled, combine=True)),
+        ("insert", WriteOptions(sizing=filled, duplicates="drop")),
+        ("upsert", WriteOptions(sizing=filled)),
+        ("delete", WriteOptions()),
+    ]
+    for step, (verb, options) in enumerate(steps):
+        # Ordering values are different: of equal ones, which stays depends on the version.
+        rows = [
+            (rng.randrange(60), rng.choice("ab"), float(rng.randrange(99) * 1000 + n), f"{step}",
+             rng.random() < 0.1)
+            for n in range(8 if verb == "delete" else 50)
+        ]  # fmt: skip
+        done = upsert(spark_rows(spark, rows), ours, operation=verb, options=options)
+        expected = getattr(HudiTable.open(local), verb)(local_rows(rows), options=options)
+        assert (done.rows_inserted, done.rows_updated, done.rows_deleted) == (
+            expected.rows_inserted, expected.rows_updated, expected.rows_deleted,
+        ), verb  # fmt: skip
+        both = [
+            Counter(
+                tuple(one.values())
+                for one in HudiTable.open(path).scan(columns=SCHEMA.names).to_pylist()
+            )
+            for path in paths
+        ]
+        assert both[0] == both[1], verb
+        assert_same_rows(HudiTable.open(ours).scan(), other_scan(ours))
+    twice = spark_rows(spark, [(1, "a", 1.0, "x")] * 2, 1)
+    upsert(twice, ours)
+    with pytest.raises(ValueError, match=r"repeat the key '1', and would change a row .* twice"):
+        upsert(twice, ours, options=WriteOptions(combine=False))
+
+
 def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     table = make(path, ordering="ts")
@@ -320,7 +365,7 @@ def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
         (df, {"operation": "merge"}, ValueError, "operation is 'merge'; give one of 'upsert', "),
         (
             df,
-            {"operation": "insert"},
+            {"operation": "insert", "options": WriteOptions(duplicates="fail")},
             ValueError,
             "2 rows have keys .* such as '1', '2'; to change",
         ),

@@ -669,6 +669,7 @@ class Simulation:
         one = self.tries[token] = Try(token, verb, keys)
         # Small files, so that there are several groups to meet in.
         options = WriteOptions(
+            duplicates="fail",
             index="simple",
             sizing=FileSizing(small_file_limit=0, split_size=3, auto_split=False),
             extra_metadata={TOKEN: token},

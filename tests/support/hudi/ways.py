@@ -32,6 +32,7 @@ MORE = ROWS.append_column("more", pa.array([1, 2]))
 WIDE = ROWS.set_column(0, "id", pa.array([1, 2**40]))
 THEIRS = ROWS.append_column("_hoodie_record_key", pa.array(["1", "2"]))
 EVOLVE = WriteOptions(evolve=True)
+TWICE = pa.concat_tables([ROWS, ROWS])
 
 
 class RefusedError(Exception):
@@ -366,10 +367,24 @@ WAYS = [
     ),
     Way(
         "insert: a key that is there",
-        lambda folder: table(folder).insert(ROWS),
+        lambda folder: table(folder).insert(ROWS, options=WriteOptions(duplicates="fail")),
         ValueError,
         "to change these rows, upsert them",
         lambda folder: table(folder).upsert(ROWS),
+    ),
+    Way(
+        "insert: some keys that are there",
+        lambda folder: table(folder).insert(ROWS, options=WriteOptions(duplicates="fail")),
+        ValueError,
+        "to leave them out, pass options=WriteOptions(duplicates='drop')",
+        lambda folder: table(folder).insert(ROWS, options=WriteOptions(duplicates="drop")),
+    ),
+    Way(
+        "upsert: a key twice that is there",
+        lambda folder: table(folder).upsert(TWICE, options=WriteOptions(combine=False)),
+        ValueError,
+        "pass options=WriteOptions(combine=True), or rows with each key once",
+        lambda folder: table(folder).upsert(TWICE, options=WriteOptions(combine=True)),
     ),
     Way(
         "upsert: a table with a metadata table",

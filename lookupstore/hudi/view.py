@@ -279,17 +279,19 @@ class _ZoneOf:
     def __call__(self, timeline: Timeline, now: datetime) -> Zone:
         folder = TimelineFolder(self.location, self.options.timeline, self.options.version)
 
+        # Whose an instant is, its completed file says.
+        completed = {one.time: one for one in timeline.writes()}
+
         def is_ours(time: str) -> bool:
-            for one in timeline.writes():
-                if one.time == time:
-                    with suppress(FileNotFoundError):  # rolled back since
-                        commit = parse_commit(folder.read(one), folder.path(one))
-                        return WRITER in (commit.extra_metadata or {})
+            one = completed[time]
+            with suppress(FileNotFoundError):  # rolled back since
+                commit = parse_commit(folder.read(one), folder.path(one))
+                return WRITER in (commit.extra_metadata or {})
             return False
 
         return find_zone(
             self.options.timezone,
-            timeline.requested,
+            {time: at for time, at in timeline.requested.items() if time in completed},
             self.options.saved,
             is_ours,
             now,

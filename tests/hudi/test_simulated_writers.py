@@ -23,6 +23,8 @@ from lookupstore.storage import lock_file
 from lookupstore.storage.lock_file import LocalLockFile, ObjectLockFile, SeenLock
 
 SEEDS = 20
+# Found more once: an instant of ours that was not completed was taken for one of another zone.
+FOUND = (38, 602, 706)
 # Each mistake below is found within so many.
 MOST = 120
 
@@ -121,7 +123,7 @@ PLANTS = {
 def test_nothing_is_lost_and_nothing_is_twice(capsys: pytest.CaptureFixture[str]) -> None:
     told: Counter[str] = Counter()
     steps = 0
-    for seed in range(SEEDS):
+    for seed in (*range(SEEDS), *FOUND):
         report = simulate(seed)
         assert not report.problems, str(report)
         told += report.told

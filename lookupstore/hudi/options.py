@@ -1,6 +1,7 @@
 """A table's options: what `hoodie.properties` says, and what this version of it means.
 
-The only module that knows names of Hudi's properties.
+The only module that knows names of Hudi's properties; of the options that Java's writers are given
+it is `write.hoodie_options`.
 """
 
 from __future__ import annotations

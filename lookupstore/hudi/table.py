@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -35,13 +35,32 @@ from lookupstore.hudi.read.scan_plan import plan_changes, plan_scan
 from lookupstore.hudi.services.check import TableCheck, check_table
 from lookupstore.hudi.services.cleaner import clean
 from lookupstore.hudi.services.never_completed import delete_never_completed
-from lookupstore.hudi.services.rollback import roll_back_named, roll_back_pending
+from lookupstore.hudi.services.rollback import (
+    check_not_restored,
+    roll_back_named,
+    roll_back_pending,
+)
 from lookupstore.hudi.services.savepoint import delete_savepoint, make_savepoint, savepoints
 from lookupstore.hudi.timeline.commit import CommitMetadata
 from lookupstore.hudi.timeline.plans import SavepointMetadata
 from lookupstore.hudi.timeline.timeline import Instant, given_time
 from lookupstore.hudi.view import TableView, read_view
+from lookupstore.hudi.write.hoodie_options import (
+    GivenOptions,
+    check_generator,
+    given_options,
+    table_arguments,
+)
 from lookupstore.hudi.write.options import WriteOptions
+from lookupstore.hudi.write.plan import (
+    BULK_INSERT,
+    DELETE,
+    DELETE_PARTITION,
+    INSERT,
+    INSERT_OVERWRITE,
+    INSERT_OVERWRITE_TABLE,
+    UPSERT,
+)
 from lookupstore.hudi.write.result import WriteResult
 from lookupstore.hudi.write.writable import writable_view
 from lookupstore.hudi.write.write import Write
@@ -80,7 +99,7 @@ class HudiTable:
         path: Path,
         schema: Any,
         *,
-        record_key: str | Sequence[str],
+        record_key: str | Sequence[str] = (),
         partition_by: str | Sequence[str] = (),
         ordering: str | None = None,
         merge_mode: str | None = None,
@@ -89,6 +108,7 @@ class HudiTable:
         database: str | None = None,
         hive_style: bool = False,
         url_encode: bool = False,
+        options: Mapping[str, Any] | None = None,
     ) -> HudiTable:
         """Make an empty table.
 
@@ -107,6 +127,8 @@ class HudiTable:
             database: of the table, if any.
             hive_style: whether folders are called `name=value`.
             url_encode: whether characters are escaped in folders' names.
+            options: what a writer in Java would be given: values by Hudi's names, `hoodie.*`, which
+                say arguments that are not given.
 
         Raises:
             FileExistsError: the folder has a table, or any other file.
@@ -125,28 +147,34 @@ class HudiTable:
                     f"schema: the name {column!r} is one of Hudi's own, or given twice; rename it, "
                     "or leave it out"
                 )
-        options = new_options(
-            name=_folder_name(location) if name is None else name,
-            record_key=record_key,
-            partition_by=partition_by,
-            ordering=ordering,
-            merge_mode=merge_mode,
-            version=version,
-            database=database,
-            hive_style=hive_style,
-            url_encode=url_encode,
-        )
-        avro = avro_schema(schema, options.record_name, options.namespace)
-        options = replace(options, create_schema=avro_json(avro))
-        check_columns(options, location.uri)
-        options.check_writable(location.uri)
+        arguments: dict[str, Any] = {
+            "name": name,
+            "record_key": record_key,
+            "partition_by": partition_by,
+            "ordering": ordering,
+            "merge_mode": merge_mode,
+            "version": version,
+            "database": database,
+            "hive_style": hive_style,
+            "url_encode": url_encode,
+        }
+        if options is not None:
+            arguments = table_arguments(options, arguments)
+        if arguments["name"] is None:
+            arguments["name"] = _folder_name(location)
+        made = new_options(**arguments)
+        check_generator(options or {}, made)
+        avro = avro_schema(schema, made.record_name, made.namespace)
+        made = replace(made, create_schema=avro_json(avro))
+        check_columns(made, location.uri)
+        made.check_writable(location.uri)
         if location.is_file() or location.files(recursive=True):
             raise FileExistsError(f"{location.uri}: not empty; give an empty or new folder")
-        for folder in options.folders:
+        for folder in made.folders:
             location.make_folder(folder)
         # Last: who sees it sees a table.
-        write_options(location, options, datetime.now(timezone.utc))
-        return cls(location, options)
+        write_options(location, made, datetime.now(timezone.utc))
+        return cls(location, made)
 
     @classmethod
     def open(cls, path: Path, *, query_type: str = SNAPSHOT) -> HudiTable:
@@ -286,7 +314,7 @@ class HudiTable:
         return plan.base_files.table(plan.columns, plan.where)
 
     def upsert(
-        self, rows: Any, *, options: WriteOptions | None = None, dry_run: bool = False
+        self, rows: Any, *, options: GivenOptions | None = None, dry_run: bool = False
     ) -> WriteResult:
         """Change the rows whose keys are in the table, and insert the others.
 
@@ -298,7 +326,8 @@ class HudiTable:
         Args:
             rows: an Arrow table, record batches, or anything with `__arrow_c_stream__`; columns in
                 any order, those that are missing are null.
-            options: how it is done.
+            options: how it is done: `WriteOptions`, or what a writer in Java would be given: values
+                by Hudi's names, `hoodie.*`.
             dry_run: change nothing, and return what would be done: files to rewrite, their bytes,
                 new files.
 
@@ -312,10 +341,10 @@ class HudiTable:
             LockedError: other writers had the lock of the table for too long.
             CorruptionError: the table is damaged.
         """
-        return self._write(options, dry_run).upsert(rows)
+        return self._write(options, dry_run, UPSERT).upsert(rows)
 
     def insert(
-        self, rows: Any, *, options: WriteOptions | None = None, dry_run: bool = False
+        self, rows: Any, *, options: GivenOptions | None = None, dry_run: bool = False
     ) -> WriteResult:
         """Insert rows, without a look at keys unless that is asked for; see `upsert`.
 
@@ -326,10 +355,10 @@ class HudiTable:
         Raises:
             ValueError: as of `upsert`, or a row's key is in the table and may not be.
         """
-        return self._write(options, dry_run).insert(rows)
+        return self._write(options, dry_run, INSERT).insert(rows)
 
     def bulk_insert(
-        self, rows: Any, *, options: WriteOptions | None = None, dry_run: bool = False
+        self, rows: Any, *, options: GivenOptions | None = None, dry_run: bool = False
     ) -> WriteResult:
         """Insert rows as they come, in memory that does not grow with them; see `upsert`.
 
@@ -340,10 +369,10 @@ class HudiTable:
         Raises:
             KeyError, TypeError: there is no column of `options.sort_by`, or it has no order.
         """
-        return self._write(options, dry_run).bulk_insert(rows)
+        return self._write(options, dry_run, BULK_INSERT).bulk_insert(rows)
 
     def delete(
-        self, keys: Any, *, options: WriteOptions | None = None, dry_run: bool = False
+        self, keys: Any, *, options: GivenOptions | None = None, dry_run: bool = False
     ) -> WriteResult:
         """Delete the rows with these keys, whatever their ordering values; ignore missing keys.
 
@@ -359,25 +388,26 @@ class HudiTable:
             FormatError, CommitConflictError, CommitUnknownError, LockedError, CorruptionError: as
                 of `upsert`.
         """
-        return self._write(options, dry_run).delete(keys)
+        return self._write(options, dry_run, DELETE).delete(keys)
 
     def insert_overwrite(
-        self, rows: Any, *, options: WriteOptions | None = None, dry_run: bool = False
+        self, rows: Any, *, options: GivenOptions | None = None, dry_run: bool = False
     ) -> WriteResult:
         """Replace all rows of the partitions that the given rows are in; see `upsert`."""
-        return self._write(options, dry_run).overwrite(rows, whole_table=False)
+        return self._write(options, dry_run, INSERT_OVERWRITE).overwrite(rows, whole_table=False)
 
     def insert_overwrite_table(
-        self, rows: Any, *, options: WriteOptions | None = None, dry_run: bool = False
+        self, rows: Any, *, options: GivenOptions | None = None, dry_run: bool = False
     ) -> WriteResult:
         """Replace all rows of the table by the given ones; see `upsert`."""
-        return self._write(options, dry_run).overwrite(rows, whole_table=True)
+        write = self._write(options, dry_run, INSERT_OVERWRITE_TABLE)
+        return write.overwrite(rows, whole_table=True)
 
     def delete_partition(
         self,
         partitions: str | Sequence[str],
         *,
-        options: WriteOptions | None = None,
+        options: GivenOptions | None = None,
         dry_run: bool = False,
     ) -> WriteResult:
         """Delete all rows of partitions; see `upsert`.
@@ -390,7 +420,7 @@ class HudiTable:
         Raises:
             KeyError: the table does not have a partition.
         """
-        return self._write(options, dry_run).delete_partitions(partitions)
+        return self._write(options, dry_run, DELETE_PARTITION).delete_partitions(partitions)
 
     def writable(self, options: WriteOptions, *, dry_run: bool = False) -> TableView:
         """Return the table as a write finds it, after rolling back what dead writers left.
@@ -407,8 +437,8 @@ class HudiTable:
         self._options = view.options
         return view
 
-    def _write(self, options: WriteOptions | None, dry_run: bool) -> Write:
-        options = options or WriteOptions()
+    def _write(self, given: GivenOptions | None, dry_run: bool, operation: str) -> Write:
+        options = given_options(given, self._options, operation)
         return Write(self.writable(options, dry_run=dry_run), options, dry_run=dry_run)
 
     def tag(self, rows: Any, *, index: str | KeyIndex = "bloom") -> pa.Table:
@@ -587,6 +617,7 @@ class HudiTable:
             view = self.view()
             view.options.check_writable(self._location.uri)
             view.options.check_lock(self._location, lock)
+            check_not_restored(view)
             # Before anything is done that an instant then cannot be made of.
             view.folder.check_clock(view.timeline)
             yield view, held

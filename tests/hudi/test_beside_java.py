@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from lookupstore.hudi import HudiTable, State, WriteOptions
 from lookupstore.hudi.locking.heartbeat import Heartbeats
 from lookupstore.hudi.services.never_completed import never_completed
 from lookupstore.hudi.timeline.commit import parse_commit
-from lookupstore.hudi.timeline.timeline import TimelineFolder
+from lookupstore.hudi.timeline.timeline import RESTORE, TimelineFolder
 from lookupstore.hudi.timeline.work_files import mark, staging_folder
 from lookupstore.hudi.write.transaction import Transaction
 from lookupstore.storage.location import Location
@@ -362,3 +362,63 @@ def test_a_marker_is_there_before_its_file(tmp_path: Path) -> None:
         patch.setattr(type(Location(table.path)), "new_file", new_file)
         table.table.upsert(some(range(1, 5)))
     assert len(seen) == 2
+
+
+def contents(path: Path) -> dict[Path, bytes]:
+    return {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+def begin_restore(path: Path, state: State = State.REQUESTED) -> Path:
+    """Begin to restore a table, as Java does; return the file of the instant."""
+    folder = HudiTable.open(path).view().folder
+    instant = folder.request(RESTORE)
+    if state is State.INFLIGHT:
+        instant = folder.start(instant)
+    return Path(folder.path(instant))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("state", [State.REQUESTED, State.INFLIGHT])
+def test_nothing_is_written_while_java_restores(tmp_path: Path, version: int, state: State) -> None:
+    path = made(tmp_path / "t", version).path
+    table = HudiTable.open(path)
+    saved = table.savepoint().time
+    file = begin_restore(path, state)
+    before = contents(path)
+    verbs: list[Callable[[HudiTable], object]] = [
+        *VERBS.values(),
+        lambda table: table.upsert(some(range(1, 6)), dry_run=True),
+        HudiTable.rollback,
+        HudiTable.savepoint,
+        lambda table: table.delete_savepoint(saved),
+        lambda table: table.clean(retain_commits=1),
+    ]
+    for verb in verbs:
+        with pytest.raises(CommitConflictError, match=f"{file.name}: another program restores"):
+            verb(table)
+        assert contents(path) == before
+    assert rows_of(path) == {1: "p", 2: "p"}
+    for part in file.parent.glob("*.restore.*"):
+        part.unlink()
+    table.upsert(some(range(1, 3)))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_write_does_not_complete_in_a_restore(
+    tmp_path: Path, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes its own instant back, though the restore is not completed."""
+    path = made(tmp_path / "t", version).path
+    real = Transaction._delete_strays
+
+    def meanwhile(transaction: Transaction, known: Collection[str | None]) -> None:
+        real(transaction, known)
+        begin_restore(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Transaction, "_delete_strays", meanwhile)
+        with pytest.raises(CommitConflictError, match="another program restores"):
+            HudiTable.open(path).upsert(some(range(1, 6)), options=ONE)
+    assert rows_of(path) == {1: "p", 2: "p"}
+    assert HudiTable.open(path).verify().findings == ()
+    assert java.pending(path) == []

@@ -321,6 +321,9 @@ TEXTS = sorted(
 # The one module that may, and tests that look at what it writes.
 HUDI_OPTIONS = {
     PACKAGE / "hudi" / "options.py",
+    PACKAGE / "hudi" / "write" / "hoodie_options.py",
+    ROOT / "tests" / "hudi" / "write" / "test_hoodie_options.py",
+    ROOT / "docs" / "hudi-tables.md",
     ROOT / "tests" / "hudi" / "test_options.py",
     ROOT / "tests" / "support" / "hudi" / "oracle.py",
     ROOT / "tests" / "hudi" / "locking" / "test_other_locks.py",

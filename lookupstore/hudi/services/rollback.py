@@ -31,7 +31,7 @@ from lookupstore.hudi.timeline.plans import (
     parse_plan,
     plan_bytes,
 )
-from lookupstore.hudi.timeline.timeline import ROLLBACK, SAVEPOINT, Instant, State
+from lookupstore.hudi.timeline.timeline import RESTORE, ROLLBACK, SAVEPOINT, Instant, State
 from lookupstore.hudi.timeline.work_files import delete_markers, delete_staged, mark
 from lookupstore.hudi.view import TableView
 
@@ -208,6 +208,26 @@ def roll_back_pending(view: TableView, lock: TableLock) -> list[Instant]:
         if time in done_with or heartbeats.is_forgotten(time, now):
             heartbeats.delete(time)
     return done
+
+
+def check_not_restored(view: TableView) -> None:
+    """Check that no other program is on its way back to a savepoint.
+
+    What is committed meanwhile is neither before the savepoint nor after the commits that go.
+
+    Raises:
+        CommitConflictError: one is, or died on it.
+
+    Source: BaseHoodieWriteClient.startCommit of Apache Hudi, which refuses it as well.
+    """
+    for instant in view.timeline.pending():
+        if instant.action == RESTORE:
+            raise CommitConflictError(
+                f"{view.folder.path(instant)}: another program restores the table to a savepoint, "
+                "or died doing so, and nothing can be written until that is completed: wait, or "
+                "restore it to the same savepoint once more with Apache Hudi",
+                instant=instant.time,
+            )
 
 
 def check_not_rolled_back(view: TableView, instant: Instant) -> None:

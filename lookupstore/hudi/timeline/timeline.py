@@ -23,6 +23,8 @@ CLUSTERING = "clustering"
 ROLLBACK = "rollback"
 CLEAN = "clean"
 SAVEPOINT = "savepoint"
+#: Only others write it: all commits after a savepoint are rolled back, one by one.
+RESTORE = "restore"
 #: Actions that are written here, by the name that they have when they are completed.
 WRITES = frozenset({COMMIT, REPLACE})
 
@@ -34,7 +36,7 @@ _LOG_COMPACTION = "logcompaction"
 _BASE_FILE_WRITES = WRITES | {_DELTA_COMMIT}
 _COMPLETED_AS = {CLUSTERING: REPLACE, _COMPACTION: COMMIT, _LOG_COMPACTION: _DELTA_COMMIT}
 # What else may be in a timeline: of no interest to those who read base files.
-_OTHERS = ("indexing", "restore", "schemacommit")
+_OTHERS = (RESTORE, "indexing", "schemacommit")
 #: All actions that an instant may have.
 ACTIONS = frozenset((*_BASE_FILE_WRITES, *_COMPLETED_AS, ROLLBACK, CLEAN, SAVEPOINT, *_OTHERS))
 _NAME = re.compile(

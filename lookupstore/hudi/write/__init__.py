@@ -5,11 +5,12 @@ order of steps, wherever rows are; `memory_rows` are those of this process. `pla
 say which files there will be, `files` writes them, those of a bulk insert as `sorted_rows` orders
 them; `staged_files` are those of tasks that may run twice. `transaction` begins an instant and
 completes it; `conflict` and `inserted_keys` look at what others committed meanwhile. `options` is
-what a caller may choose, `result` what it is told.
+what a caller may choose, `hoodie_options` how Java's writers call it, `result` what it is told.
 """
 
 from lookupstore.hudi.write.conflict import SAMPLE
 from lookupstore.hudi.write.files import FilePlan, FileRows, FileWrites
+from lookupstore.hudi.write.hoodie_options import GivenOptions, given_options
 from lookupstore.hudi.write.options import Duplicates, SortMode
 from lookupstore.hudi.write.partitioner import Load, Packing
 from lookupstore.hudi.write.pipeline import FoundRows, Pipeline, WrittenFile
@@ -27,6 +28,7 @@ __all__ = [
     "FileRows",
     "FileWrites",
     "FoundRows",
+    "GivenOptions",
     "Load",
     "Packing",
     "Pipeline",
@@ -34,6 +36,7 @@ __all__ = [
     "SortMode",
     "Transaction",
     "WrittenFile",
+    "given_options",
     "index_of_write",
     "name_staged_files",
 ]

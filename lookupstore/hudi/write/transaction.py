@@ -20,7 +20,11 @@ from lookupstore.hudi.file_group.partition_metadata import mark_partition
 from lookupstore.hudi.locking.heartbeat import Heartbeat, Heartbeats
 from lookupstore.hudi.locking.lock import table_lock
 from lookupstore.hudi.options import read_options
-from lookupstore.hudi.services.rollback import check_not_rolled_back, take_back
+from lookupstore.hudi.services.rollback import (
+    check_not_restored,
+    check_not_rolled_back,
+    take_back,
+)
 from lookupstore.hudi.timeline.commit import (
     SCHEMA,
     WRITER,
@@ -147,6 +151,7 @@ class Transaction:
             now = self._view.reloaded()
             self._check_options()
             check_not_rolled_back(now, self._instant)
+            check_not_restored(now)
             self._check_columns(now)
             touched = dict.fromkeys(outcome.replaced, ()) | dict(outcome.touched or {})
             check_groups(self._view, now, touched)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from lookupstore.hudi.locking.lock import table_lock
 from lookupstore.hudi.options import TableOptions, drop_metadata_table, read_options
-from lookupstore.hudi.services.rollback import roll_back_pending
+from lookupstore.hudi.services.rollback import check_not_restored, roll_back_pending
 from lookupstore.hudi.services.unfinished import delete_unfinished
 from lookupstore.hudi.timeline.commit import CommitMetadata
 from lookupstore.hudi.timeline.timeline import Instant
@@ -33,18 +33,21 @@ def writable_view(
 
     Raises:
         FormatError: it cannot be written to; the error names what says so.
+        CommitConflictError: another program restores it to a savepoint.
     """
     # A table of another kind is not even locked.
     _check_writable(location, read_options(location), options)
     if dry_run:
         view = read_view(location, commits=commits, clock=options.clock)
         check_shown_rules(view)
+        check_not_restored(view)
         view.folder.check_clock(view.timeline)
         return view
     with table_lock(location) as lock:
         view = read_view(location, commits=commits, clock=options.clock)
         _check_writable(location, view.options, options)
         check_shown_rules(view)
+        check_not_restored(view)
         view.folder.check_clock(view.timeline)
         if options.drop_metadata_table:
             view = replace(view, options=drop_metadata_table(location, view.options))

@@ -17,8 +17,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from lookupstore.errors import CorruptionError
-from lookupstore.hudi import HudiTable, WriteOptions
+from lookupstore.hudi import HudiTable
 from lookupstore.hudi.view import TableView
+from lookupstore.hudi.write import GivenOptions, given_options
 from lookupstore.spark.hudi.tables import Table, location_of
 from lookupstore.spark.hudi.write import Operation, upsert
 
@@ -32,11 +33,11 @@ class HudiSink:
     """A writer of one batch after the other; made by `hudi_sink`."""
 
     def __init__(
-        self, table: Table, operation: Operation, options: WriteOptions, query: str | None
+        self, table: Table, operation: Operation, options: GivenOptions | None, query: str | None
     ) -> None:
         self._table = table if isinstance(table, HudiTable) else HudiTable.open(location_of(table))
         self._operation = operation
-        self._options = options
+        self._options = given_options(options, self._table.options, operation.upper())
         self._query = query
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
@@ -64,7 +65,7 @@ def hudi_sink(
     table: Table,
     *,
     operation: Operation = "upsert",
-    options: WriteOptions | None = None,
+    options: GivenOptions | None = None,
     query: str | None = None,
 ) -> HudiSink:
     """Return what `foreachBatch` takes to write a streaming query to a Hudi table, each batch once.
@@ -84,7 +85,7 @@ def hudi_sink(
     >>> writer = changes.writeStream.foreachBatch(hudi_sink("visits"))  # doctest: +SKIP
     >>> writer.option("checkpointLocation", "s3://bucket/checkpoint").start()  # doctest: +SKIP
     """
-    return HudiSink(table, operation, options or WriteOptions(), query)
+    return HudiSink(table, operation, options, query)
 
 
 def committed_batch(view: TableView, query: str) -> int | None:

@@ -40,12 +40,14 @@ from lookupstore.hudi.write import (
     INSERT,
     SAMPLE,
     FoundRows,
+    GivenOptions,
     Load,
     Packing,
     Pipeline,
     PlannedFile,
     Transaction,
     WrittenFile,
+    given_options,
     index_of_write,
     name_staged_files,
 )
@@ -101,7 +103,7 @@ def upsert(
     table: Table,
     *,
     operation: Operation = "upsert",
-    options: WriteOptions | None = None,
+    options: GivenOptions | None = None,
 ) -> WriteResult:
     """Change the rows of a Hudi table whose keys are there, and insert the others, in one commit.
 
@@ -116,7 +118,8 @@ def upsert(
         operation: `upsert`; `insert`: rows are added, and `options.duplicates` says what happens
             to those whose keys exist; `delete`: `df` has keys, whose rows are deleted, as by
             `HudiTable.delete`.
-        options: how it is done. `index` is a name; `threads` does not apply to executors.
+        options: how it is done, as of `HudiTable.upsert`. `index` is a name; `threads` does not
+            apply to executors.
 
     Returns:
         what was done, as `HudiTable.upsert` does.
@@ -134,12 +137,12 @@ def upsert(
     if operation not in get_args(Operation):
         known = ", ".join(map(repr, get_args(Operation)))
         raise ValueError(f"operation is {operation!r}; give one of {known}")
-    options = options or WriteOptions()
     table = table if isinstance(table, HudiTable) else HudiTable.open(location_of(table))
+    given = given_options(options, table.options, operation.upper())
     uri = table.location.uri
     try:
         with watched_jobs(df.sparkSession, f"lookupstore: {operation} {uri}", "Writing") as done:
-            return _write_rows(df, table, operation, options, done)
+            return _write_rows(df, table, operation, given, done)
     except PySparkException as error:
         raised = raised_in(error, _STEPS)
         if raised is None:

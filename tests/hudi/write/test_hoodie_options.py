@@ -1,0 +1,161 @@
+"""Options under Hudi's names: each is what it says, or an error that names it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from support.hudi.oracle import assert_same_rows, other_scan
+
+from lookupstore.hudi import HudiTable, WriteOptions
+from lookupstore.hudi.write import hoodie_options
+from lookupstore.hudi.write.hoodie_options import given_options
+
+TRIPS = pa.table({"uuid": ["a", "b"], "city": ["rome", "oslo"], "ts": pa.array([1, 2], pa.int64())})
+# What a guide to Apache Hudi lets a writer be given.
+GUIDE = {
+    "hoodie.table.name": "trips",
+    "hoodie.datasource.write.recordkey.field": "uuid",
+    "hoodie.datasource.write.partitionpath.field": "city",
+    "hoodie.datasource.write.table.name": "trips",
+    "hoodie.datasource.write.operation": "upsert",
+    "hoodie.datasource.write.precombine.field": "ts",
+    "hoodie.upsert.shuffle.parallelism": 2,
+    "hoodie.insert.shuffle.parallelism": 2,
+}
+
+
+@pytest.mark.parametrize("version", [6, 8, 9])
+def test_the_options_of_a_guide(tmp_path: Path, version: int) -> None:
+    said = {"hoodie.datasource.write.hive_style_partitioning": True, **GUIDE}
+    table = HudiTable.create(tmp_path / "t", TRIPS, version=version, options=said)
+    ours = table.options
+    assert (ours.name, ours.record_key, ours.partition_by) == ("trips", ("uuid",), ("city",))
+    assert (ours.ordering, ours.hive_style, ours.version) == (("ts",), True, version)
+    assert table.upsert(TRIPS, options=said).rows_inserted == 2
+    older = TRIPS.slice(0, 1).set_column(2, "ts", pa.array([0], pa.int64()))
+    table.upsert(older, options=GUIDE)
+    assert table.scan(columns=["ts"]).sort_by("ts")["ts"].to_pylist() == [1, 2]
+    assert_same_rows(table.scan(), other_scan(tmp_path / "t"))
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> HudiTable:
+    return HudiTable.create(tmp_path / "t", TRIPS, options=GUIDE)
+
+
+@pytest.mark.parametrize(
+    ("given", "operation", "wanted"),
+    [
+        ({"hoodie.index.type": "SIMPLE"}, "UPSERT", {"index": "simple"}),
+        ({"hoodie.index.type": "INMEMORY"}, "UPSERT", {"index": "in-memory"}),
+        ({"hoodie.datasource.insert.dup.policy": "drop"}, "INSERT", {"duplicates": "drop"}),
+        ({"hoodie.datasource.write.insert.drop.duplicates": True}, "INSERT",
+         {"duplicates": "drop"}),
+        ({"hoodie.combine.before.insert": "true"}, "INSERT", {"combine": True}),
+        ({"hoodie.combine.before.insert": "true"}, "UPSERT", {"combine": None}),
+        ({"hoodie.combine.before.upsert": False}, "UPSERT", {"combine": False}),
+        ({"hoodie.combine.before.delete": "false"}, "DELETE", {"combine": None}),
+        ({"hoodie.bulkinsert.sort.mode": "GLOBAL_SORT"}, "BULK_INSERT",
+         {"sort_mode": "global_sort"}),
+        ({"hoodie.bulkinsert.user.defined.partitioner.sort.columns": "city,ts"}, "BULK_INSERT",
+         {"sort_mode": "global_sort", "sort_by": ("city", "ts")}),
+    ],
+)  # fmt: skip
+def test_options_of_a_write(
+    table: HudiTable, given: dict[str, Any], operation: str, wanted: dict[str, Any]
+) -> None:
+    assert given_options(given, table.options, operation) == WriteOptions(**wanted)
+
+
+def test_sizes_and_formats(table: HudiTable) -> None:
+    given = {
+        "hoodie.parquet.max.file.size": "1000",
+        "hoodie.parquet.small.file.limit": 0,
+        "hoodie.copyonwrite.record.size.estimate": "7",
+        "hoodie.copyonwrite.insert.split.size": "8",
+        "hoodie.copyonwrite.insert.auto.split": "false",
+        "hoodie.record.size.estimation.threshold": "0.5",
+        "hoodie.parquet.compression.codec": "ZSTD",
+        "hoodie.parquet.block.size": "4096",
+        "hoodie.index.bloom.fpp": "0.01",
+    }
+    options = given_options(given, table.options, "UPSERT")
+    sizing, written = options.sizing, options.format
+    assert (sizing.max_file_size, sizing.small_file_limit, sizing.record_size) == (1000, 0, 7)
+    assert (sizing.split_size, sizing.auto_split, sizing.threshold) == (8, False, 0.5)
+    assert (written.compression, written.row_group_bytes) == ("zstd", 4096)
+    assert written.error_rate == 0.01
+
+
+def test_files_are_as_options_say(table: HudiTable) -> None:
+    rows = pa.table({"uuid": list("abcdef"), "city": ["rome"] * 6, "ts": list(range(6))})
+    small = {"hoodie.copyonwrite.insert.split.size": 2,
+             "hoodie.copyonwrite.insert.auto.split": False}  # fmt: skip
+    assert table.insert(rows, options=small).files_new == 3
+
+
+GENERATOR = "hoodie.datasource.write.keygenerator.class"
+WRONG: dict[str, tuple[Mapping[str, Any], str]] = {
+    "unknown": (
+        {"hoodie.parquet.max.filesize": 1, "spark.x": 2},
+        r"not known here: 'hoodie.parquet.max.filesize' \(nearest: hoodie.parquet.max.file.size\)"
+        r", 'spark.x'$",
+    ),
+    "value": ({"hoodie.parquet.max.file.size": "big"}, "is 'big'; give a whole number"),
+    "flag": ({"hoodie.combine.before.upsert": "yes"}, "is 'yes'; give true or false"),
+    "rate": ({"hoodie.index.bloom.fpp": "low"}, "is 'low'; give a number"),
+    "index": ({"hoodie.index.type": "BUCKET"}, "is 'BUCKET'; give bloom or simple or inmemory"),
+    "global index": ({"hoodie.index.type": "GLOBAL_BLOOM"}, "give bloom or simple"),
+    "fixed": ({"hoodie.metadata.enable": "true"}, "is 'true'; supported: false"),
+    "type": (
+        {"hoodie.datasource.write.table.type": "MERGE_ON_READ"}, "supported: copy_on_write",
+    ),
+    "key": (
+        {"hoodie.datasource.write.recordkey.field": "id"}, r"is 'id'; the table has \('uuid',\)",
+    ),
+    "ordering": ({"hoodie.datasource.write.precombine.field": ""}, r"the table has \('ts',\)"),
+    "verb": ({"hoodie.datasource.write.operation": "insert"}, "is 'insert', but this is upsert"),
+    "two": (
+        {"hoodie.datasource.insert.dup.policy": "fail",
+         "hoodie.datasource.write.insert.drop.duplicates": "true"},
+        "is 'fail', but hoodie.datasource.write.insert.drop.duplicates is 'true'",
+    ),
+    "generator": ({GENERATOR: "org.apache.hudi.keygen.ComplexKeyGenerator"},
+                  "the table has SIMPLE: leave the option out"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_is_wrong_is_named_and_nothing_is_written(table: HudiTable, what: str) -> None:
+    given, message = WRONG[what]
+    with pytest.raises(ValueError, match=message):
+        table.upsert(TRIPS, options=given)
+    assert table.timeline() == []
+
+
+def test_a_new_table_and_its_arguments(tmp_path: Path) -> None:
+    said = {**GUIDE, GENERATOR: "org.apache.hudi.keygen.SimpleKeyGenerator"}
+    made = HudiTable.create(tmp_path / "a", TRIPS, record_key="uuid", options=said)
+    assert made.options.record_key == ("uuid",)
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"record_key": ["ts"], "options": GUIDE}, r"record_key is \('ts',\), but options say"),
+        ({"name": "x", "options": GUIDE}, "name is 'x', but options say 'trips'"),
+        ({"options": {}}, "record_key is empty"),
+        ({"options": {**GUIDE, GENERATOR: "x.NonpartitionedKeyGenerator"}}, "leave the option out"),
+        ({"options": {**GUIDE, "hoodie.parquet.block.size": "x"}}, "give a whole number"),
+    ]
+    for arguments, message in wrong:
+        with pytest.raises(ValueError, match=message):
+            HudiTable.create(tmp_path / "b", TRIPS, **arguments)
+    with pytest.raises(TypeError, match="options is list; give WriteOptions, or a dict"):
+        made.upsert(TRIPS, options=["hoodie.index.type"])  # type: ignore[arg-type]
+    assert not (tmp_path / "b").exists()
+
+
+def test_the_document_has_every_name() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "hudi-tables.md").read_text()
+    assert [name for name in hoodie_options._KNOWN if f"`{name}`" not in text] == []

@@ -30,6 +30,9 @@ UNITS = {
     "scan seconds": "s",
     "scan memory": "B",
     "scan cpu": "s",
+    "timeline open": "s",
+    "timeline upsert": "s",
+    "timeline time travel": "s",
 }
 
 

@@ -45,6 +45,7 @@ SIZES = {
     "many": "facts",
     "rows": "in the table",
     "files": "that they are in",
+    "commits": "of the table",
     "keys": "to look for, or to upsert",
 }
 

@@ -12,6 +12,7 @@ from lookupstore.cli.output import counted, write_fields, write_json, write_rows
 from lookupstore.errors import printable
 from lookupstore.hudi import HudiTable, Instant
 from lookupstore.hudi.options import READ_OPTIMIZED, VERSIONS
+from lookupstore.hudi.services import MAX_COMMITS, MIN_COMMITS
 from lookupstore.source.source import open_source
 from lookupstore.storage.uris import shown_uri
 
@@ -149,6 +150,33 @@ def clean(
         retain_commits=retain_commits, retain_hours=retain_hours, wait=wait, lock=lock
     )
     _write_done(path, done, output)
+
+
+@click.command()
+@click.argument("path", metavar="TABLE")
+@click.option("--min-commits", type=click.IntRange(1), metavar="N", default=MIN_COMMITS,
+              show_default=True, help="Keep at least the last N commits.")  # fmt: skip
+@click.option("--max-commits", type=click.IntRange(1), metavar="N", default=MAX_COMMITS,
+              show_default=True, help="Do nothing up to N commits.")  # fmt: skip
+@_wait
+@output_option("table", "json")
+def archive(path: str, min_commits: int, max_commits: int, wait: float, output: str) -> None:
+    """Move old commits from the timeline to the archive.
+
+    Time travel and incremental reads do not reach what is archived; no row goes.
+    """
+    if min_commits > max_commits:
+        raise click.UsageError("--min-commits is more than --max-commits")
+    done = HudiTable.open(path).archive(min_commits=min_commits, max_commits=max_commits, wait=wait)
+    if output == "json":
+        instants = [{"instant": one.time, "action": one.action} for one in done.instants]
+        write_json({"instants": instants, "first": done.first, "kept_by": done.kept_by})
+        return
+    said = "nothing to do"
+    if done.first is not None:
+        said = f"{counted(len(done.instants), 'instant')} archived; commits begin at {done.first}"
+    kept = f"; no more, because of {done.kept_by}" if done.kept_by is not None else ""
+    click.echo(printable(f"{shown_uri(path)}: {said}{kept}"))
 
 
 @click.command()

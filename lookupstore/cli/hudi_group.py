@@ -21,6 +21,7 @@ _COMMANDS = {
     "delete": ("lookupstore.cli.hudi_rows", "Delete the rows with these keys."),
     "rollback": ("lookupstore.cli.hudi", "Roll back what dead writers left, and INSTANT if given."),
     "clean": ("lookupstore.cli.hudi", "Remove files that no retained commit or savepoint needs."),
+    "archive": ("lookupstore.cli.hudi", "Move old commits from the timeline to the archive."),
     "savepoint": ("lookupstore.cli.hudi", "Protect a commit from cleans and rollbacks."),
     "verify": ("lookupstore.cli.hudi", "Read every byte of a table and check it."),
 }

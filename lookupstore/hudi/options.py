@@ -222,11 +222,16 @@ class TableOptions:
         return f"hoodie.{_plain(self.name)}"
 
     @property
+    def archive(self) -> str:
+        """Return the folder of instants that left the timeline."""
+        if self.history is not None:
+            return self.history
+        return f"{META_FOLDER}/{self.others.get(_ARCHIVE, 'archived')}"
+
+    @property
     def folders(self) -> tuple[str, ...]:
         """Return the folders that a new table has."""
-        if self.history is not None:
-            return (self.history, AUXILIARY)
-        return (f"{META_FOLDER}/{self.others.get(_ARCHIVE, 'archived')}", AUXILIARY)
+        return (self.archive, AUXILIARY)
 
     def check_readable(self, path: str) -> None:
         """Raise an error if rows of the table cannot be read as they are in its base files.

@@ -32,6 +32,7 @@ from lookupstore.hudi.options import (
     write_options,
 )
 from lookupstore.hudi.read.scan_plan import plan_changes, plan_scan
+from lookupstore.hudi.services.archiver import MAX_COMMITS, MIN_COMMITS, Archival, archive
 from lookupstore.hudi.services.check import TableCheck, check_table
 from lookupstore.hudi.services.cleaner import clean
 from lookupstore.hudi.services.never_completed import delete_never_completed
@@ -594,6 +595,36 @@ class HudiTable:
                 retain_hours=retain_hours,
                 now=datetime.now(timezone.utc),
             )
+
+    def archive(
+        self,
+        *,
+        min_commits: int = MIN_COMMITS,
+        max_commits: int = MAX_COMMITS,
+        wait: float = WAIT,
+    ) -> Archival:
+        """Move the oldest commits from the timeline to the archive, if there are many.
+
+        A table is opened, and written to, the sooner the fewer instants its timeline has. What is
+        archived cannot be read by time travel and incremental reads any more; no row goes. So none
+        goes that a savepoint, the last clean or a pending instant needs, nor one that replaced
+        files which are still there, and no later one.
+
+        Args:
+            min_commits: how many of the last commits stay; Hudi's `hoodie.keep.min.commits`.
+            max_commits: up to how many nothing is done; Hudi's `hoodie.keep.max.commits`.
+            wait: how long to wait for the table's lock, in seconds.
+
+        Returns:
+            what was archived, and why not more was.
+
+        Raises:
+            ValueError: a number is out of range.
+            LockedError: another writer had the lock during the whole wait.
+            FormatError: the table is of a kind that is not written.
+        """
+        with self._locked(wait) as (view, lock):
+            return archive(view, lock, min_commits=min_commits, max_commits=max_commits)
 
     def verify(self) -> TableCheck:
         """Read every byte of the current table, and list what is damaged and what is left over.

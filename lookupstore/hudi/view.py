@@ -27,12 +27,16 @@ from lookupstore.hudi.options import (
     TableOptions,
     read_options,
 )
+from lookupstore.hudi.timeline.archive import Archive, completed_writes
+from lookupstore.hudi.timeline.archived_log import ArchivedLog
 from lookupstore.hudi.timeline.commit import WRITER, CommitMetadata, parse_commit
+from lookupstore.hudi.timeline.history import History
 from lookupstore.hudi.timeline.names import GroupId, is_log_file
 from lookupstore.hudi.timeline.plans import CleanerPlan, parse_plan
 from lookupstore.hudi.timeline.timeline import (
     CLEAN,
     REPLACE,
+    SAVEPOINT,
     Clock,
     Instant,
     State,
@@ -81,6 +85,13 @@ class TableView:
             known = self.commits[instant] = parse_commit(content, path)
         return known
 
+    @property
+    def archive(self) -> Archive:
+        """Return the archive of the timeline, as it is when it is read."""
+        if self.options.version == 6:
+            return ArchivedLog(self.location, self.options.archive)
+        return History(self.location, self.options.archive)
+
     @cached_property
     def table_schema(self) -> TableSchema:
         """Return the data columns that the latest commit has, or the properties say.
@@ -128,8 +139,10 @@ class TableView:
 
         Raises:
             CorruptionError: the timeline is damaged, or files are called as no base file is.
-            StaleStoreError: files went before they were listed: a clean came between.
+            StaleStoreError: files went before they were listed: a clean came between; or commits
+                up to that time are archived, and nobody knows what they had.
         """
+        self._check_reached(as_of)
         replaced: set[GroupId] = set()
         for instant in self.timeline.writes(as_of):
             replaced |= self.replaced(instant)
@@ -148,7 +161,8 @@ class TableView:
             return
         seen = {instant.time for instant in self.timeline.writes(as_of)}
         there = {instant.time for instant in now.writes()}
-        for time in sorted(seen - there):
+        gone = seen - there
+        for time in sorted(gone - completed_writes(self.archive, gone)):
             raise StaleStoreError(f"{self.location.uri}: {time} was rolled back; read again")
         # Of what others committed since, a clean knows; as of what it retains all is there.
         news = min(there - seen, default=None)
@@ -161,6 +175,35 @@ class TableView:
                 earliest = plan.earliest_instant_to_retain
                 if earliest is not None and news <= earliest.timestamp:
                     raise StaleStoreError(f"{path}: it may have removed what was read; read again")
+
+    def _check_reached(self, as_of: str | None) -> None:
+        """Check that the timeline goes back to a request time.
+
+        What replaced rows since then is not known of what is archived, nor what cleans removed.
+        """
+        first = first_time(self.timeline)
+        if as_of is None or first is None or as_of >= first:
+            return
+        # A savepoint keeps its commit, and its files.
+        if any(one.time == as_of for one in self.timeline.writes()) or self.archive.is_empty():
+            return
+        raise StaleStoreError(
+            f"{self.location.uri}: as_of is {as_of}, but commits before {first} are archived, in "
+            f"{self.archive.shown}: the table as of them cannot be read; give {first} or later"
+        )
+
+    def _check_changes_reached(self, since: str | None) -> None:
+        """Check that no archived commit is after a position."""
+        positions = [one.position for one in self.timeline.writes()]
+        if since is not None and positions and since >= min(positions):
+            return
+        last = max((one.position for one in self.archive.instants() if one.is_write), default="")
+        if last > (since or ""):
+            raise StaleStoreError(
+                f"{self.location.uri}: since is {since}, but commits up to {last} are archived, in "
+                f"{self.archive.shown}: what they changed cannot be told from the rows; read all "
+                f"rows, then give {last} or later"
+            )
 
     def files(self) -> list[FileSlice]:
         """Return all base files that there are now, of whichever instant, by path.
@@ -184,6 +227,7 @@ class TableView:
         Raises:
             FormatError: the rows of the table do not say when they changed.
             CorruptionError: the timeline is damaged.
+            StaleStoreError: commits of the range are archived.
         """
         if not self.options.meta_fields:
             raise FormatError(f"{self.location.uri}: rows have no meta columns")
@@ -192,6 +236,7 @@ class TableView:
                 f"{self.location.uri}: a table of type {self.options.table_type}: its log files, "
                 "which are not read, have what changed"
             )
+        self._check_changes_reached(since)
         slices: dict[GroupId, FileSlice] = {}
         replaced: set[GroupId] = set()
         times = []
@@ -232,6 +277,15 @@ class TableView:
         return frozenset(
             GroupId(partition, file_id) for partition, ids in replaced.items() for file_id in ids
         )
+
+
+def first_time(timeline: Timeline) -> str | None:
+    """Return the time before which files are those of archived commits; None: nobody knows.
+
+    Savepoints stay when later commits are archived, so that files after them may count as well.
+    """
+    saved = {instant.time for instant in timeline if instant.action == SAVEPOINT}
+    return next((one.time for one in timeline.writes() if one.time not in saved), None)
 
 
 def read_view(

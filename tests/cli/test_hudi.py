@@ -438,6 +438,24 @@ def test_savepoint_and_clean(table: Path) -> None:
     assert printed("info", table)["savepoints"] == 0
 
 
+def test_archive(table: Path) -> None:
+    assert "nothing to do" in run("archive", table).stdout
+    first, last = (one["instant"] for one in lines("timeline", table)[:2])
+    printed("savepoint", table, first)
+    kept = run("archive", table, "--min-commits", 1, "--max-commits", 1)
+    assert f"nothing to do; no more, because of the savepoint of {first}" in kept.stdout
+    run("savepoint", table, first, "--delete")
+    done = printed("archive", table, "--min-commits", 1, "--max-commits", 1)
+    assert done == {
+        "instants": [{"instant": first, "action": "commit"}], "first": last, "kept_by": None,
+    }  # fmt: skip
+    assert [one["instant"] for one in lines("timeline", table)] == [last]
+    refused = run("files", table, "--as-of", first)
+    assert (refused.exit_code, "are archived" in refused.output) == (1, True)
+    wrong = run("archive", table, "--min-commits", 3, "--max-commits", 2)
+    assert (wrong.exit_code, "--min-commits is more" in wrong.output) == (2, True)
+
+
 def test_a_lock_that_is_taken(table: Path) -> None:
     (table / ".hoodie" / "lock").write_bytes(b"{}")
     result = run("rollback", table, "--wait", 0)

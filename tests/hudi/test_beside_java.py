@@ -257,6 +257,64 @@ def test_files_whose_writer_nobody_knows(
     assert base_files(table.path) == kept
 
 
+@pytest.mark.parametrize("is_cleaned", [False, True])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_files_whose_rollback_java_archived(
+    tmp_path: Path, version: int, is_cleaned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The archive says what they are, as long as it is there."""
+    table = made(tmp_path / "t", version)
+    table.commit("b-0", [row(6, "p")], "value=p")
+    no_marks(monkeypatch)
+    time = die_at_the_end(table.table, VERBS["upsert"])
+    java.roll_back(table.path, time)
+    Heartbeats(table.table.location).delete(time)
+    for _ in range(2):
+        table.commit("j-0", [row(90, "j")], "value=j")
+    gone = java.archive(table.path, keep=1, rollbacks=True, is_kept=True)
+    assert list(gone.values()) == ["commit", "commit", "rollback", "commit"]
+    left = [one for one in base_files(table.path) if time in one]
+    assert len(left) == 2
+    assert {3, 4} <= set(rows_of(table.path))
+    found = table.table.verify()
+    assert {one.path: one.kind for one in found.findings} == dict.fromkeys(left, "uncommitted")
+    copied(table.path, tmp_path / "without")
+    others = [one for one in base_files(table.path) if one not in left]
+    if is_cleaned:
+        # Before it takes one of them for what replaces another slice.
+        table.table.clean(retain_commits=1)
+        # The slice of Java's group that another replaced.
+        others = [one for one in others if one in base_files(table.path)]
+    else:
+        table.table.rollback()
+    assert base_files(table.path) == others
+    assert rows_of(table.path) == {1: "p", 2: "p", 6: "p", 90: "j"}
+    assert not table.table.verify().findings
+    # Somebody deleted the archive, or all of it that says so.
+    alone = HudiTable.open(tmp_path / "without")
+    for file in (tmp_path / "without" / alone.options.archive).iterdir():
+        file.unlink()
+    alone.rollback()
+    assert set(left) <= set(base_files(tmp_path / "without"))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_archived_commits_without_a_rollback_stay(tmp_path: Path, version: int) -> None:
+    """That an archive does not have a commit proves nothing: it may be cut."""
+    table = made(tmp_path / "t", version)
+    for count in range(3):
+        table.commit("b-0", [row(6 + count, "p")], "value=p")
+    java.archive(table.path, keep=3)
+    java.archive(table.path, keep=1, is_kept=True)
+    kept = base_files(table.path)
+    rows = rows_of(table.path)
+    table.table.rollback()
+    assert base_files(table.path) == kept
+    assert table.table.verify().is_ok
+    table.table.clean(retain_commits=1)
+    assert rows_of(table.path) == rows
+
+
 def test_what_was_rolled_back_and_completed_later(tmp_path: Path) -> None:
     """Java rolls back a clustering to its plan, and then does it under the same time."""
     table = made(tmp_path / "t", 6)

@@ -178,6 +178,10 @@ def test_s3_writes_rolls_back_and_cleans(server: ObjectStore) -> None:
     assert table.scan().num_rows == 2
     (done,) = table.clean(retain_commits=1)
     assert done.action == "clean"
+    archived = table.archive(min_commits=1, max_commits=1)
+    assert archived.instants == (first,)
+    assert set(table.view().archive.instants()) == set(archived.instants)
+    assert table.scan().num_rows == 2
     assert table.verify().findings == ()
     assert is_free(table.location)
     assert table.location.files(".hoodie/.heartbeat") == []

@@ -471,6 +471,17 @@ def test_tagging(tmp_path: Path) -> None:
         assert found, printed
 
 
+def test_timelines(tmp_path: Path) -> None:
+    pytest.importorskip("fastavro")
+    sizes = ("--commits", "40", "--rounds", "1")
+    printed = python(tmp_path, str(BENCH / "hudi_timeline.py"), *sizes)
+    for version in (6, 9):
+        assert f"version {version}: 20 commits archived in" in printed
+        for verb in ("open", "upsert", "time travel"):
+            line = rf"{verb}, version {version}, before / after .*(met|NOT MET)$"
+            assert re.search(line, printed, re.MULTILINE), printed
+
+
 def test_upserting(tmp_path: Path) -> None:
     pytest.importorskip("fastavro")
     sizes = ("--rows", "8000", "--files", "4", "--keys", "2000", "--rounds", "1")

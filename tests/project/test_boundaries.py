@@ -38,7 +38,7 @@ columnar          | builder                                        | numpy pyarr
 hudi.properties   |                                                |
 hudi.options      | hudi.properties storage                        |
 hudi.meta_columns |                                                | pyarrow
-hudi.timeline     | hudi.options                                   | fastavro
+hudi.timeline     | hudi.options parquet                           | fastavro pyarrow
 hudi.keys         | hudi.options hudi.meta_columns source keys sorting | numpy pyarrow
 hudi.file_group   | hudi.keys hudi.timeline columnar               | crc32c numpy pyarrow pybase64
 hudi.view         | hudi.file_group                                | pyarrow

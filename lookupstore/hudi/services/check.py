@@ -238,6 +238,13 @@ class _Check:
 
     def timeline(self) -> None:
         """Read what instants say of themselves, in each of their states."""
+        with self._finding("timeline", self._view.options.archive):
+            # Their instants, and what each did.
+            for said in (self._view.archive.instants, self._view.archive.rollbacks):
+                for _ in said():
+                    pass
+            for _ in self._view.archive.commits():
+                pass
         for instant in self._view.timeline:
             path = self._path(instant)
             with self._finding("timeline", path):

@@ -5,9 +5,10 @@ the folders. What got its name after that, or had no marker, stays. As long as i
 first commit of the timeline, no reader counts it; when older commits are archived it is taken for a
 file of theirs.
 
-A file that is counted goes only if it is proven that its instant never completed: a rollback that
-is in the timeline names it, and as a commit. Instants that cluster or compact may be rolled back,
-and completed later under the same time.
+A file that is counted goes only if it is proven that its instant never completed: a rollback in
+the timeline or in the archive names it, and as a commit, and the archive does not have the commit.
+That the archive does not have it proves nothing by itself: nobody keeps archives whole. Instants
+that cluster or compact may be rolled back, and completed later under the same time.
 
 Source: org.apache.hudi.common.table.timeline.BaseHoodieTimeline (isBeforeTimelineStarts).
 """
@@ -19,9 +20,10 @@ from dataclasses import dataclass
 
 from lookupstore.errors import CorruptionError
 from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.timeline.archive import completed_writes
 from lookupstore.hudi.timeline.plans import RollbackMetadata, parse_plan
-from lookupstore.hudi.timeline.timeline import COMMIT, ROLLBACK, SAVEPOINT, Timeline
-from lookupstore.hudi.view import TableView
+from lookupstore.hudi.timeline.timeline import COMMIT, ROLLBACK
+from lookupstore.hudi.view import TableView, first_time
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ def never_completed(view: TableView, times: Collection[str] | None = None) -> li
         times: of the instants to look at; None: all.
 
     Raises:
-        CorruptionError: a file is called as no base file is, or a rollback is damaged.
+        CorruptionError: a file is called as no base file is, or a rollback or the archive, which is
+            read if there are files older than the timeline, is damaged.
     """
     files = [one for one in view.files() if times is None or one.time in times]
     if not files:
@@ -54,9 +57,9 @@ def never_completed(view: TableView, times: Collection[str] | None = None) -> li
     view = view.reloaded()
     known = {instant.time for instant in view.timeline}
     absent = [one for one in files if one.time not in known]
-    first = _first_time(view.timeline)
-    unclear = any(first is None or one.time < first for one in absent)
-    rolled_back = _rolled_back(view) if unclear else frozenset()
+    first = first_time(view.timeline)
+    unclear = {one.time for one in absent if first is None or one.time < first}
+    rolled_back = _never_committed(view, unclear)
     return [
         StrayFile(one, first is not None and one.time < first)
         for one in absent
@@ -107,21 +110,26 @@ def delete_files(view: TableView, files: Iterable[FileSlice]) -> None:
         view.location.sync(partition)
 
 
-def _first_time(timeline: Timeline) -> str | None:
-    """Return the time before which files are those of archived commits; None: nobody knows.
-
-    Savepoints stay when later commits are archived, so that files after them may count as well.
-    """
-    saved = {instant.time for instant in timeline if instant.action == SAVEPOINT}
-    return next((one.time for one in timeline.writes() if one.time not in saved), None)
+def _never_committed(view: TableView, times: set[str]) -> set[str]:
+    """Return which times are those of commits that were rolled back, now or long ago."""
+    left = times - completed_writes(view.archive, times)
+    proven = left & _rolled_back(view) if left else set[str]()
+    if left - proven:
+        for metadata in view.archive.rollbacks():
+            proven |= left & _commits_of(metadata)
+    return proven
 
 
 def _rolled_back(view: TableView) -> frozenset[str]:
     """Return the times of commits that rollbacks in the timeline name."""
-    found = set()
+    found: set[str] = set()
     for instant in view.timeline:
         if instant.action == ROLLBACK and instant.is_completed:
             path = view.folder.path(instant)
             metadata = parse_plan(RollbackMetadata, view.folder.read(instant), path)
-            found |= {one.commit_time for one in metadata.instants_rollback if one.action == COMMIT}
+            found |= _commits_of(metadata)
     return frozenset(found)
+
+
+def _commits_of(metadata: RollbackMetadata) -> set[str]:
+    return {one.commit_time for one in metadata.instants_rollback if one.action == COMMIT}

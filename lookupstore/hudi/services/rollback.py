@@ -308,6 +308,12 @@ def _check_last(view: TableView, instant: Instant) -> None:
         )
     if any((one.time, one.action) == (instant.time, SAVEPOINT) for one in view.timeline):
         raise ValueError(f"{shown}: a savepoint keeps it; delete the savepoint first")
+    if len(writes) == 1 and not view.archive.is_empty():
+        # Without any commit nothing says that files of those before it count.
+        raise ValueError(
+            f"{shown}: the commits before it are archived, in {view.archive.shown}, so it cannot "
+            "be undone; write rows that undo what it did"
+        )
     previous = max((one.time for one in writes if one != instant), default="")
     if earliest_whole(view) > previous:
         raise ValueError(f"{shown}: a clean removed files that it replaced, so it cannot be undone")

@@ -5,7 +5,8 @@ partitions, base files. `commit` is the metadata of commits, as JSON and as Avro
 of cleans, rollbacks and other actions, `records` the fields of both. `avro_file` reads and writes
 files of one record, by a schema that `file_schema` has checked; what it reads becomes, by
 `resolution`, a record of Hudi's. `work_files` are those that an instant has beside these while it
-is under way.
+is under way. `archive` is where instants go that leave the timeline: `archived_log` in version 6,
+`history` since then.
 """
 
 from lookupstore.hudi.timeline.commit import WriteStat

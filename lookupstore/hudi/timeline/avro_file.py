@@ -1,4 +1,7 @@
-"""Avro files of the timeline: one record of Hudi's, its schema, no compression."""
+"""Avro of the timeline: files of one record of Hudi's, its schema, no compression; and records.
+
+Log files hold records without these around them: see `archived_log`.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import importlib.resources
 import io
 import json
 import os
+from collections.abc import Callable
 from typing import Any
 
 import fastavro
@@ -45,10 +49,40 @@ def read_record(content: bytes, path: str, name: str, *others: str) -> dict[str,
             f"{path}: the Avro codec {codec!r} is not supported; Hudi writes such files without one"
         )
     start, block = file.block()
+    schema = header.get("avro.schema", b"")
+    return record_decoder(schema, path, len(MAGIC), name, *others)(block, start)
+
+
+def record_decoder(
+    text: bytes, path: str, offset: int, name: str, *others: str, fields: tuple[str, ...] = ()
+) -> Callable[[bytes, int], dict[str, Any]]:
+    """Return what decodes records of a schema to those of Hudi's, given bytes and their offset.
+
+    Args:
+        text: of the schema that the records were written by.
+        path: of the file, for errors.
+        offset: of the schema in it.
+        name: of Hudi's record, one of the schemas in this folder.
+        others: names of records that are read as it.
+        fields: of Hudi's record that are wanted; none: all.
+
+    Raises:
+        CorruptionError: it is no such schema; and so with what decodes, of records.
+    """
     try:
-        schema, change = _file_schema(header.get("avro.schema", b""), (name, *others))
+        schema, change = _file_schema(text, (name, *others), fields)
     except ValueError as error:
-        raise CorruptionError(path, len(MAGIC), f"the Avro schema of {name}", error) from error
+        raise CorruptionError(path, offset, f"the Avro schema of {name}", error) from error
+
+    def decode(block: bytes, start: int) -> dict[str, Any]:
+        return _decoded(schema, change, block, path, start, name)
+
+    return decode
+
+
+def _decoded(
+    schema: Any, change: Change | None, block: bytes, path: str, start: int, name: str
+) -> dict[str, Any]:
     stream = io.BytesIO(block)
     try:
         record: Any = fastavro.schemaless_reader(stream, schema, None)
@@ -134,12 +168,15 @@ class _File:
 
 # As few as there are kinds of plans, of some versions: their texts are kept with them.
 @functools.lru_cache(maxsize=32)
-def _file_schema(text: bytes, names: tuple[str, ...]) -> tuple[Any, Change | None]:
+def _file_schema(
+    text: bytes, names: tuple[str, ...], fields: tuple[str, ...]
+) -> tuple[Any, Change | None]:
     """Return the schema of a file for the decoder, and what makes its records those of Hudi.
 
     Args:
         text: of the schema.
         names: that its record may have; the first one's schema is Hudi's.
+        fields: of Hudi's that are wanted; none: all.
 
     Raises:
         ValueError: it is none, is not safe to decode by, or has fields that cannot be Hudi's.
@@ -157,7 +194,10 @@ def _file_schema(text: bytes, names: tuple[str, ...]) -> tuple[Any, Change | Non
         raise ValueError("a type that is no record")
     if checked["name"].rpartition(".")[2] not in names:
         raise ValueError(f"that of {checked['name']}")
-    return schema, resolution(checked, json.loads(_schema(names[0])[0]))
+    wanted = json.loads(schema_text(names[0]))
+    if fields:
+        wanted["fields"] = [one for one in wanted["fields"] if one["name"] in fields]
+    return schema, resolution(checked, wanted)
 
 
 def avro_bytes(name: str, record: dict[str, Any]) -> bytes:
@@ -169,12 +209,26 @@ def avro_bytes(name: str, record: dict[str, Any]) -> bytes:
         name: of the record, one of the schemas in this folder.
         record: to write.
     """
-    text, schema = _schema(name)
-    body = io.BytesIO()
-    fastavro.schemaless_writer(body, schema, record)
     marker = os.urandom(_SYNC_BYTES)
-    header = _long(1) + _text(b"avro.schema") + _text(text.encode()) + _long(0)
-    return b"".join((MAGIC, header, marker, _long(1), _text(body.getvalue()), marker))
+    header = _long(1) + _text(b"avro.schema") + _text(schema_text(name).encode()) + _long(0)
+    return b"".join((MAGIC, header, marker, _long(1), _text(record_bytes(name, record)), marker))
+
+
+def record_bytes(name: str, record: dict[str, Any]) -> bytes:
+    """Return a record by itself.
+
+    Args:
+        name: of the record, one of the schemas in this folder.
+        record: to write.
+    """
+    body = io.BytesIO()
+    fastavro.schemaless_writer(body, _schema(name)[1], record)
+    return body.getvalue()
+
+
+def schema_text(name: str) -> str:
+    """Return the schema of a record of Hudi's, as its files have it."""
+    return _schema(name)[0]
 
 
 @functools.cache

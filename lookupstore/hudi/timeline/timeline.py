@@ -52,8 +52,8 @@ _MILLISECOND = timedelta(milliseconds=1)
 _ATTEMPTS = 1000
 # By how much the clocks of writers may differ.
 _AHEAD = timedelta(seconds=10)
-# So many of the newest requested files show what clock their instants are told by.
-_NEWEST = 8
+#: So many of the newest requested files show what clock their instants are told by.
+NEWEST = 8
 
 Clock = Callable[[], datetime]
 
@@ -265,7 +265,7 @@ class TimelineFolder:
             elif known.is_completed and instant.is_completed:
                 path = self._location.show(file.name)
                 raise CorruptionError(path, 0, "an instant completed once", known.file_name)
-        newest = {time: modified for modified, time in heapq.nlargest(_NEWEST, requested)}
+        newest = {time: modified for modified, time in heapq.nlargest(NEWEST, requested)}
         instants = sorted(found.values(), key=lambda one: (one.time, one.action))
         return Timeline(tuple(instants), newest)
 
@@ -393,9 +393,10 @@ class TimelineFolder:
                 instant=instant.time,
             )
 
-    def delete(self, instant: Instant) -> None:
-        """Delete the file of an instant, in the state that it is given in, for good."""
-        self._location.delete(self._name(instant))
+    def delete(self, *instants: Instant) -> None:
+        """Delete the files of instants, in the states that these are given in, for good."""
+        for instant in instants:
+            self._location.delete(self._name(instant))
         # The next deletion must not reach the disk before this one.
         self._location.sync(self._folder)
 

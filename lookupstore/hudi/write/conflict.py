@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from lookupstore.errors import CommitConflictError
 from lookupstore.hudi.file_group.groups import FileSlice, parse_base_file
+from lookupstore.hudi.timeline.archive import completed_writes
 from lookupstore.hudi.timeline.commit import WRITER
 from lookupstore.hudi.timeline.names import GroupId
 from lookupstore.hudi.timeline.plans import RequestedReplace, parse_plan
@@ -100,6 +101,8 @@ def check_groups(
         CorruptionError: a commit or a plan is damaged.
     """
     there = {one.time for one in now.timeline.writes()}
+    absent = {one.time for one in before.timeline.writes()} - there
+    there |= completed_writes(now.archive, absent)
     for instant in before.timeline.writes():
         if instant.time not in there:
             gone = Change(instant, None, frozenset())

@@ -12,6 +12,7 @@ import json
 import logging
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -92,14 +93,16 @@ def committed_batch(view: TableView, query: str) -> int | None:
     """Return the number of the last batch of a query that is committed; None: none is.
 
     Args:
-        view: of the table; all commits of its timeline are looked at, the newest first.
+        view: of the table; its commits are looked at, the newest first, and then archived ones.
         query: its identifier.
 
     Raises:
-        CorruptionError: a commit is damaged, or says no number.
+        CorruptionError: a commit or the archive is damaged, or a commit says no number.
     """
-    for instant in reversed(view.timeline.writes()):
-        text = (view.commit(instant).extra_metadata or {}).get(CHECKPOINT)
+    active = ((view.folder.path(one), view.commit(one)) for one in reversed(view.timeline.writes()))
+    archived = ((view.archive.shown, commit) for commit in view.archive.commits())
+    for path, commit in chain(active, archived):
+        text = (commit.extra_metadata or {}).get(CHECKPOINT)
         if not text:
             continue
         try:
@@ -107,9 +110,7 @@ def committed_batch(view: TableView, query: str) -> int | None:
             if number is not None:
                 return int(number)
         except (ValueError, TypeError, AttributeError) as error:
-            raise CorruptionError(
-                view.folder.path(instant), 0, f"numbers of batches in {CHECKPOINT}", text
-            ) from error
+            raise CorruptionError(path, 0, f"numbers of batches in {CHECKPOINT}", text) from error
     return None
 
 

@@ -198,7 +198,10 @@ def test_random_schemas_are_resolved_as_fastavro_does(name: str, seed: int) -> N
     chosen = random.Random(f"{seed}:{name}")
     wanted = fastavro.parse_schema(hudi(name))
     read = refused = 0
-    for _ in range(60):
+    for attempt in range(3000):
+        # Of a schema of many records few are such that all of a value is right.
+        if attempt >= 60 and read > 5:
+            break
         evolution = Evolution(chosen)
         schema = evolution.of(hudi(name))
         named: dict[str, Any] = {}

@@ -653,6 +653,13 @@ def test_a_stream_that_fails_between_commit_and_checkpoint(
     view = read_view(HudiTable.open(path).location)
     assert committed_batch(view, query.id) == 2
     assert committed_batch(view, "another") is None
+    # Also when it is archived.
+    archived = HudiTable.open(shutil.copytree(path, tmp_path / "archived"))
+    archived.upsert(local_rows([(101, "a", 1.0, "z")]))
+    archived.archive(min_commits=1, max_commits=1)
+    assert [one.time for one in archived.timeline()][-1:] == [archived.timeline()[0].time]
+    assert committed_batch(archived.view(), query.id) == 2
+    assert committed_batch(archived.view(), "another") is None
     check(path)
     with pytest.raises(ValueError, match="query: cannot tell which streaming query"):
         sink(spark_rows(spark, []), 3)

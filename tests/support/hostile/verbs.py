@@ -139,11 +139,13 @@ VERBS: dict[str, Verb] = {
     "table.delete_partition": _table(lambda table: table.delete_partition("a")),
     "table.savepoint": _table(lambda table: table.savepoint()),
     "table.clean": _table(lambda table: table.clean(retain_commits=1, wait=0)),
+    "table.archive": _table(lambda table: table.archive(min_commits=1, max_commits=1, wait=0)),
     "table.rollback": _table(lambda table: table.rollback(wait=0)),
     "table.rollback one": _table(lambda table: table.rollback(_last(table), wait=0)),
     "cli hudi upsert": _say("hudi", "upsert", "TREE", "ROWS"),
     "cli hudi rollback": _say("hudi", "rollback", "TREE", "--wait", "0"),
     "cli hudi clean": _say("hudi", "clean", "TREE", "--retain-commits", "1", "--wait", "0"),
+    "cli hudi archive": _say("hudi", "archive", "TREE", "--min-commits", "1", "--wait", "0"),
     "cli expire": _say("expire", "TREE", "--retain", "0s"),
     "build over it": lambda tree, out: lookupstore.build(
         ROWS, tree, key="id", overwrite=True, retain=0

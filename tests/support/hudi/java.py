@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from support.hudi import java_archive
 from support.hudi.locks import STORAGE
 
 from lookupstore.hudi import HudiTable
@@ -104,25 +105,45 @@ def roll_back(path: Path, time: str) -> list[str]:
     return files
 
 
-def archive(path: Path, keep: int, *, rollbacks: bool = False) -> None:
-    """Take all but the last commits out of the active timeline.
+def archive(
+    path: Path, keep: int, *, rollbacks: bool = False, is_kept: bool = False
+) -> dict[str, str]:
+    """Take all but the last commits out of the active timeline, and return what went.
 
     What is archived is in no file that a reader of the table looks at; rollbacks have a turn of
     their own. The first instant that is pending ends it; commits that savepoints keep stay, as with
     `hoodie.archive.beyond.savepoint`.
 
+    Args:
+        path: of the table.
+        keep: how many commits.
+        rollbacks: whether it is their turn, too.
+        is_kept: whether the archive is there after that; people delete archives.
+
+    Returns:
+        actions by request time.
+
     Source: TimelineArchiverV1, TimelineArchiverV2.
     """
+    gone: dict[str, dict[str, bytes]] = {}
     table = HudiTable.open(path)
     writes = [one.time for one in table.timeline() if one.is_write and one.is_completed]
     saved = {one.time for one in table.timeline() if one.action == SAVEPOINT}
     for instant in table.timeline():
         if not instant.is_completed:
-            return
+            break
         is_old = instant.time < writes[-keep] and instant.time not in saved
         if is_old and (instant.is_write or (rollbacks and instant.action == ROLLBACK)):
-            for name in instants(path)[instant.time]:
-                (timeline_of(path) / name).unlink()
+            names = instants(path)[instant.time]
+            gone[instant.time] = {name: (timeline_of(path) / name).read_bytes() for name in names}
+    if is_kept and gone:
+        (java_archive.add_log if table.options.version == 6 else java_archive.add_history)(
+            path, gone
+        )
+    for files in gone.values():
+        for name in files:
+            (timeline_of(path) / name).unlink()
+    return {time: max(files, key=len).split(".")[1] for time, files in gone.items()}
 
 
 class FileLock:

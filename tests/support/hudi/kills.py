@@ -150,4 +150,5 @@ def leftovers(path: Path) -> list[str]:
 
 def base_files(path: Path) -> list[str]:
     """Return the base files that are there, by path."""
-    return sorted(str(one.relative_to(path)) for one in path.rglob("*.parquet"))
+    found = (str(one.relative_to(path)) for one in path.rglob("*.parquet"))
+    return sorted(one for one in found if not one.startswith(".hoodie/"))

@@ -1,0 +1,302 @@
+"""The archive of a table of version 6: log files with blocks of Avro records.
+
+A record is one file of an instant, so an instant that is completed has three. Files are numbered
+as they come, and each that is added here is a new one.
+
+    file    block*
+    block   b"#HUDI#", i64 bytes of all that follows, i32 1, i32 kind,
+            headers, i64 bytes of the content, content, footers, i64 bytes of all that is before
+    headers i32 count, of each: i32 kind, i32 bytes, text
+    content i32 3, i32 records, of each: i32 bytes, record
+
+All numbers are big-endian.
+
+Source: HoodieLogFormatWriter, HoodieAvroDataBlock, ArchivedTimelineLoaderV1 and
+MetadataConversionUtils of Apache Hudi.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from lookupstore.errors import CorruptionError
+from lookupstore.hudi.timeline.archive import OldInstant
+from lookupstore.hudi.timeline.avro_file import (
+    read_record,
+    record_bytes,
+    record_decoder,
+    schema_text,
+)
+from lookupstore.hudi.timeline.commit import CommitMetadata, parse_commit
+from lookupstore.hudi.timeline.plans import (
+    SCHEMA_NAMES,
+    CleanerPlan,
+    CleanMetadata,
+    RequestedReplace,
+    RollbackMetadata,
+)
+from lookupstore.hudi.timeline.records import from_record, to_record
+from lookupstore.hudi.timeline.timeline import (
+    ACTIONS,
+    CLEAN,
+    COMMIT,
+    REPLACE,
+    ROLLBACK,
+    Instant,
+    State,
+    is_time,
+)
+from lookupstore.storage.location import Location
+
+T = TypeVar("T")
+
+_ENTRY = "HoodieArchivedMetaEntry"
+_NAME = re.compile(r"\.commits_\.archive\.(?P<number>\d{1,9})(_\d+-\d+-\d+)?")
+_MAGIC = b"#HUDI#"
+_LOG_VERSION, _AVRO_DATA, _DATA_VERSION, _SCHEMA = 1, 3, 3, 2
+_I32, _I64 = struct.Struct(">i"), struct.Struct(">q")
+_STATES = tuple(State)
+# Of instants in a block, as Java has it by default.
+_BATCH = 10
+
+_BASIC = ("commitTime", "actionType", "actionState")
+# Fields of an entry, by what is in them.
+_COMMITS = {COMMIT: "hoodieCommitMetadata", REPLACE: "hoodieReplaceCommitMetadata"}
+_INFLIGHT_REPLACE = "HoodieInflightReplaceMetadata"
+_ROLLBACK = "hoodieRollbackMetadata"
+_FIELDS = {
+    (CLEAN, State.COMPLETED): ("hoodieCleanMetadata", CleanMetadata),
+    (CLEAN, State.INFLIGHT): ("hoodieCleanerPlan", CleanerPlan),
+    (CLEAN, State.REQUESTED): ("hoodieCleanerPlan", CleanerPlan),
+    (ROLLBACK, State.COMPLETED): (_ROLLBACK, RollbackMetadata),
+    (REPLACE, State.REQUESTED): ("hoodieRequestedReplaceMetadata", RequestedReplace),
+}
+
+
+class _Entry(NamedTuple):
+    """One file of an instant.
+
+    Attributes:
+        instant: in the state that the file says.
+        record: fields that were asked for.
+        path: of the log file, for errors.
+        offset: of the record in it.
+    """
+
+    instant: Instant
+    record: dict[str, Any]
+    path: str
+    offset: int
+
+    def made(self, kind: type[T], field: str) -> Iterator[T]:
+        """Yield what a field has, if anything."""
+        if self.record[field] is not None:
+            try:
+                yield from_record(kind, self.record[field])
+            except ValueError as error:
+                raise CorruptionError(self.path, self.offset, kind.__name__, error) from error
+
+
+class ArchivedLog:
+    """The archive of a table of version 6; see `Archive`.
+
+    Args:
+        location: of the table.
+        folder: of the log files, relative to that.
+    """
+
+    def __init__(self, location: Location, folder: str) -> None:
+        self._location = location
+        self._folder = folder
+        self.shown = location.show(folder)
+
+    def is_empty(self) -> bool:
+        """Return whether nothing is in it."""
+        return not self._files()
+
+    def instants(self) -> Iterator[Instant]:
+        """Yield what is in it."""
+        return (entry.instant for entry in self._completed(self._newest_first()))
+
+    def commits(self) -> Iterator[CommitMetadata]:
+        """Yield what commits and replacecommits did."""
+        for entry in self._completed(self._newest_first(), *_COMMITS.values()):
+            if entry.instant.action in _COMMITS:
+                yield from entry.made(CommitMetadata, _COMMITS[entry.instant.action])
+
+    def rollbacks(self) -> Iterator[RollbackMetadata]:
+        """Yield what rollbacks did."""
+        for entry in self._completed(self._newest_first(), _ROLLBACK):
+            if entry.instant.action == ROLLBACK:
+                yield from entry.made(RollbackMetadata, _ROLLBACK)
+
+    def added_last(self) -> set[Instant]:
+        """Return what was added last: its writer may have died before it left the timeline."""
+        return {entry.instant for entry in self._completed(self._newest_first()[:1])}
+
+    def add(self, old: Sequence[OldInstant], check: Callable[[], None]) -> None:
+        """Add instants, some of which may be in it, as a new file."""
+        blocks = [_block(old[at : at + _BATCH]) for at in range(0, len(old), _BATCH)]
+        number = max(self._files(), default=0) + 1
+        name = f"{self._folder}/.commits_.archive.{number}_1-0-1"
+        self._location.create(name, b"".join(blocks), check)
+
+    def tidy(self, check: Callable[[], None]) -> None:
+        """Leave files as they are: a new one needs no other to be read or written."""
+
+    def _files(self) -> dict[int, str]:
+        """Return the names of the log files by their numbers."""
+        found = {}
+        for file in self._location.files(self._folder):
+            match = _NAME.fullmatch(file.name.rpartition("/")[2])
+            if match is not None:
+                found[int(match["number"])] = file.name
+        return found
+
+    def _newest_first(self) -> list[str]:
+        return [name for _, name in sorted(self._files().items(), reverse=True)]
+
+    def _completed(self, names: Sequence[str], *fields: str) -> Iterator[_Entry]:
+        for name in names:
+            # Within a file, too, the newest come last.
+            for entry in reversed(list(_entries(self._location, name, fields))):
+                if entry.instant.is_completed:
+                    yield entry
+
+
+def _entries(location: Location, name: str, fields: tuple[str, ...]) -> Iterator[_Entry]:
+    """Yield the entries of a log file, with some fields beside the instant."""
+    path = location.show(name)
+    for schema, offset, content in _data_blocks(location.read(name), path):
+        decode = record_decoder(schema, path, offset, _ENTRY, fields=(*_BASIC, *fields))
+        content.number(_I32, "the version of a block of records")
+        for _ in range(content.number(_I32, "a number of records")):
+            size = content.number(_I32, "the size of a record")
+            start = content.at
+            record = decode(content.take(size, "a record"), start)
+            yield _Entry(_instant(record, path, start), record, path, start)
+
+
+class _Part:
+    """A part of a log file, and how far it is read.
+
+    Args:
+        file: all of it.
+        start: of the part.
+        end: of the part.
+        path: of the file, for errors.
+    """
+
+    def __init__(self, file: bytes, start: int, end: int, path: str) -> None:
+        self._file = file
+        self._end = end
+        self._path = path
+        self.at = start
+
+    @property
+    def is_read(self) -> bool:
+        """Return whether nothing is left."""
+        return self.at == self._end
+
+    def take(self, size: int, what: str) -> bytes:
+        """Return the next bytes."""
+        if size > self._end - self.at:
+            found = f"{self._end - self.at} bytes left"
+            raise CorruptionError(self._path, self.at, f"{what}, {size} bytes", found)
+        self.at += size
+        return self._file[self.at - size : self.at]
+
+    def number(self, kind: struct.Struct, what: str) -> int:
+        """Return the next number, which is not below 0."""
+        start = self.at
+        (number,) = kind.unpack(self.take(kind.size, what))
+        if number < 0:
+            raise CorruptionError(self._path, start, what, number)
+        return int(number)
+
+    def part(self, what: str) -> _Part:
+        """Return the next part, which begins with its size."""
+        size = self.number(_I64, f"the size of {what}")
+        start = self.at
+        if size > self._end - start:
+            found = f"{self._end - start} bytes left"
+            raise CorruptionError(self._path, start, f"{what}, {size} bytes", found)
+        self.at += size
+        return _Part(self._file, start, self.at, self._path)
+
+
+def _data_blocks(file: bytes, path: str) -> Iterator[tuple[bytes, int, _Part]]:
+    """Yield the schema, its offset, and the content of each block of Avro records."""
+    whole = _Part(file, 0, len(file), path)
+    while not whole.is_read:
+        start = whole.at
+        magic = whole.take(len(_MAGIC), "the head of a block")
+        if magic != _MAGIC:
+            raise CorruptionError(path, start, f"the head of a block, {_MAGIC!r}", repr(magic))
+        block = whole.part("a block")
+        version = block.number(_I32, "the version of the log")
+        if version != _LOG_VERSION:
+            raise CorruptionError(path, block.at - _I32.size, "a log of version 1", version)
+        kind = block.number(_I32, "the kind of a block")
+        headers: dict[int, tuple[bytes, int]] = {}
+        for _ in range(block.number(_I32, "a number of headers")):
+            header = block.number(_I32, "the kind of a header")
+            size = block.number(_I32, "the size of a header")
+            headers[header] = block.take(size, "a header"), block.at - size
+        content = block.part("the content of a block")
+        if kind != _AVRO_DATA:
+            continue
+        if _SCHEMA not in headers:
+            raise CorruptionError(path, start, "a block with the schema of its records", "none")
+        yield *headers[_SCHEMA], content
+
+
+def _instant(record: dict[str, Any], path: str, offset: int) -> Instant:
+    time, action, state = (record[name] for name in _BASIC)
+    # Old entries have no state: they are of what was completed.
+    states = {one.name: one for one in State}
+    if not is_time(time or "") or action not in ACTIONS or (state or "COMPLETED") not in states:
+        found = f"time {time!r}, action {action!r}, state {state!r}"
+        raise CorruptionError(path, offset, "an instant", found)
+    return Instant(time, action, states[state or "COMPLETED"])
+
+
+def _block(old: Sequence[OldInstant]) -> bytes:
+    """Return a block with the files of some instants."""
+    records = [
+        record_bytes(_ENTRY, _record(one.instant, state, content))
+        for one in old
+        for state, content in sorted(one.contents.items(), key=lambda pair: _STATES.index(pair[0]))
+    ]
+    content = _I32.pack(_DATA_VERSION) + _I32.pack(len(records))
+    content += b"".join(_I32.pack(len(one)) + one for one in records)
+    schema = schema_text(_ENTRY).encode()
+    head = b"".join(map(_I32.pack, (_LOG_VERSION, _AVRO_DATA, 1, _SCHEMA, len(schema)))) + schema
+    # No footers.
+    body = head + _I64.pack(len(content)) + content + _I32.pack(0)
+    size = len(body) + _I64.size
+    return _MAGIC + _I64.pack(size) + body + _I64.pack(len(_MAGIC) + size)
+
+
+def _record(instant: Instant, state: State, content: bytes) -> dict[str, Any]:
+    """Return the entry of one file of an instant."""
+    record: dict[str, Any] = dict(
+        zip(_BASIC, (instant.time, instant.action, state.name), strict=True)
+    )
+    if not content:
+        return record
+    path = instant.file_name
+    if (instant.action, state) in _FIELDS:
+        field, kind = _FIELDS[instant.action, state]
+        record[field] = read_record(content, path, SCHEMA_NAMES[kind])
+    elif instant.action in _COMMITS:
+        commit = to_record(parse_commit(content, path))
+        is_replace = instant.action == REPLACE
+        if not (is_replace and state is State.COMPLETED):
+            del commit["partitionToReplaceFileIds"]
+        began = is_replace and state is State.INFLIGHT
+        record[_INFLIGHT_REPLACE if began else _COMMITS[instant.action]] = commit
+    return record

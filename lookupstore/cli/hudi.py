@@ -159,15 +159,19 @@ def clean(
 @click.option("--max-commits", type=click.IntRange(1), metavar="N", default=MAX_COMMITS,
               show_default=True, help="Do nothing up to N commits.")  # fmt: skip
 @_wait
+@lock_option
 @output_option("table", "json")
-def archive(path: str, min_commits: int, max_commits: int, wait: float, output: str) -> None:
+def archive(
+    path: str, min_commits: int, max_commits: int, wait: float, lock: str, output: str
+) -> None:
     """Move old commits from the timeline to the archive.
 
     Time travel and incremental reads do not reach what is archived; no row goes.
     """
     if min_commits > max_commits:
         raise click.UsageError("--min-commits is more than --max-commits")
-    done = HudiTable.open(path).archive(min_commits=min_commits, max_commits=max_commits, wait=wait)
+    table = HudiTable.open(path)
+    done = table.archive(min_commits=min_commits, max_commits=max_commits, wait=wait, lock=lock)
     if output == "json":
         instants = [{"instant": one.time, "action": one.action} for one in done.instants]
         write_json({"instants": instants, "first": done.first, "kept_by": done.kept_by})

@@ -602,6 +602,7 @@ class HudiTable:
         min_commits: int = MIN_COMMITS,
         max_commits: int = MAX_COMMITS,
         wait: float = WAIT,
+        lock: str = TABLE_LOCK,
     ) -> Archival:
         """Move the oldest commits from the timeline to the archive, if there are many.
 
@@ -614,6 +615,7 @@ class HudiTable:
             min_commits: how many of the last commits stay; Hudi's `hoodie.keep.min.commits`.
             max_commits: up to how many nothing is done; Hudi's `hoodie.keep.max.commits`.
             wait: how long to wait for the table's lock, in seconds.
+            lock: as of `WriteOptions`.
 
         Returns:
             what was archived, and why not more was.
@@ -623,8 +625,8 @@ class HudiTable:
             LockedError: another writer had the lock during the whole wait.
             FormatError: the table is of a kind that is not written.
         """
-        with self._locked(wait) as (view, lock):
-            return archive(view, lock, min_commits=min_commits, max_commits=max_commits)
+        with self._locked(wait, lock) as (view, held):
+            return archive(view, held, min_commits=min_commits, max_commits=max_commits)
 
     def verify(self) -> TableCheck:
         """Read every byte of the current table, and list what is damaged and what is left over.

@@ -450,6 +450,7 @@ def test_nothing_is_written_while_java_restores(tmp_path: Path, version: int, st
         HudiTable.savepoint,
         lambda table: table.delete_savepoint(saved),
         lambda table: table.clean(retain_commits=1),
+        HudiTable.archive,
     ]
     for verb in verbs:
         with pytest.raises(CommitConflictError, match=f"{file.name}: another program restores"):

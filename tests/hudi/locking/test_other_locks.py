@@ -68,6 +68,7 @@ ACTS: dict[str, Callable[[HudiTable, str], object]] = {
         [7], options=WriteOptions(lock=lock, drop_metadata_table=True)
     ),
     "clean": lambda table, lock: table.clean(retain_commits=1, lock=lock),
+    "archive": lambda table, lock: table.archive(lock=lock),
     "rollback": lambda table, lock: table.rollback(lock=lock),
     "savepoint": lambda table, lock: table.savepoint(lock=lock),
     "delete savepoint": lambda table, lock: table.delete_savepoint(saved(table), lock=lock),

@@ -26,6 +26,7 @@ from support.remote import FaultyDisk, Killed
 from lookupstore.errors import CommitConflictError, CorruptionError, StaleStoreError
 from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.hudi.services.archiver import Archival
+from lookupstore.hudi.timeline.plans import CleanerPlan, CleanMetadata, plan_bytes
 from lookupstore.hudi.timeline.timeline import CLEAN, ROLLBACK, Instant
 from lookupstore.hudi.write.transaction import Transaction
 
@@ -279,6 +280,41 @@ def test_rollbacks_and_cleans_go_with_commits(tmp_path: Path, version: int) -> N
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_files_that_never_committed_go_before_they_would_count(
+    tmp_path: Path, version: int
+) -> None:
+    """They are of no instant, and older than what is left."""
+    small = SmallTable(tmp_path, version)
+    small.commit("a-0", [row(1, "a")])
+    stray = small.begin()
+    small.write(stray.time, "a-0", [row(1, "never"), row(2, "never")])
+    assert java.roll_back(tmp_path, stray.time) == []
+    for number in range(3):
+        small.commit("b-0", [row(3, f"b{number}")])
+    small.table.archive(min_commits=1, max_commits=1)
+    assert rows_of(tmp_path) == {1: "a", 3: "b2"}
+    assert not [one for one in base_files(tmp_path) if stray.time in one]
+
+
+def test_the_last_clean_stays(tmp_path: Path) -> None:
+    """Java plans by it, also by one that retains versions of files, and so says no commit."""
+    table, _ = many(tmp_path, 9, 2)
+    folder = table.view().folder
+    policy = "KEEP_LATEST_FILE_VERSIONS"
+    cleans = []
+    for _ in range(2):
+        plan = plan_bytes(CleanerPlan(None, policy, {}))
+        started = folder.start(folder.request(CLEAN, plan))
+        done = CleanMetadata(policy, started.time, 1, 0, "", "", {})
+        cleans.append(folder.complete(started, plan_bytes(done)))
+        table.upsert(some([1], "x"), options=ONE)
+    table.upsert(some([1], "y"), options=ONE)
+    archived = table.archive(min_commits=1, max_commits=1)
+    assert [one for one in archived.instants if one.action == CLEAN] == cleans[:1]
+    assert [one for one in table.timeline() if one.action == CLEAN] == cleans[1:]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_the_only_commit_left_is_not_undone(tmp_path: Path, version: int) -> None:
     """Without any, no file counts that is of an archived one: the table would be empty."""
     table, times = many(tmp_path, version)
@@ -413,6 +449,22 @@ def test_small_files_are_merged(tmp_path: Path, version: int) -> None:
     assert [one.time for one in table.view().archive.instants()] == times[-3::-1]
 
 
+def test_merged_files_are_merged_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lookupstore.hudi.timeline.history._MERGED", 2)
+    table, times = many(tmp_path, 9, 2)
+    for number in range(8):
+        done = table.upsert(some([number], "m"), options=ONE).instant
+        assert done is not None
+        times.append(done.time)
+        table.archive(min_commits=1, max_commits=1)
+        assert sorted(java_archive.known(tmp_path)) == times[:-1]
+    folder = tmp_path / table.options.archive
+    version = (folder / "_version_").read_text()
+    listed = json.loads((folder / f"manifest_{version}").read_text())["files"]
+    assert [one["fileName"].rpartition("_")[2] for one in listed] == ["3.parquet"]
+    assert [one.time for one in table.view().archive.instants()] == times[-2::-1]
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_random_history_that_archives(tmp_path: Path, version: int, seed: int) -> None:
     """Against a dict of rows, a dict of what is archived, and hudi-rs after every step."""
@@ -454,7 +506,13 @@ def test_a_random_history_that_archives(tmp_path: Path, version: int, seed: int)
         found = [time for time, one in sorted(known.items()) if "commit" in one[0]]
         assert found == commits[:archived]
         assert not [one for one in table.verify().findings if one.is_damage]
-    assert archived
+    # What kept commits goes: then there is something to archive in every history.
+    for time in table.savepoints():
+        table.delete_savepoint(time)
+    table.clean(retain_commits=1)
+    archived += len(table.archive(min_commits=1, max_commits=1).commits)
+    assert active(tmp_path) == commits[archived:] == commits[-1:]
+    assert rows_of(tmp_path) == rows
     print(f"version {version}: {len(commits)} commits, {archived} of them archived")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import click
 import pyarrow as pa
 
+from lookupstore.cli.hudi_options import metadata_option
 from lookupstore.cli.options import as_of_option, names_of, output_option
 from lookupstore.cli.output import counted, write_fields, write_json, write_rows
 from lookupstore.errors import printable
@@ -109,15 +110,17 @@ def files(path: str, as_of: str | None, output: str) -> None:
 @click.command()
 @click.argument("path", metavar="TABLE")
 @click.argument("instant", required=False)
+@metadata_option
 @_wait
 @output_option("table", "json")
-def rollback(path: str, instant: str | None, wait: float, output: str) -> None:
+def rollback(path: str, instant: str | None, metadata: str, wait: float, output: str) -> None:
     """Roll back what dead writers left, and INSTANT if given.
 
     INSTANT is the last commit or a pending instant. Give a pending instant of another program only
     if you know that its writer is dead.
     """
-    _write_done(path, HudiTable.open(path).rollback(instant, wait=wait), output)
+    done = HudiTable.open(path).rollback(instant, metadata=metadata, wait=wait)
+    _write_done(path, done, output)
 
 
 @click.command()
@@ -126,10 +129,16 @@ def rollback(path: str, instant: str | None, wait: float, output: str) -> None:
               help="Keep the last N commits readable.")  # fmt: skip
 @click.option("--retain-hours", type=click.FloatRange(0), metavar="HOURS",
               help="Keep the table readable as of the last HOURS hours.")  # fmt: skip
+@metadata_option
 @_wait
 @output_option("table", "json")
 def clean(
-    path: str, retain_commits: int | None, retain_hours: float | None, wait: float, output: str
+    path: str,
+    retain_commits: int | None,
+    retain_hours: float | None,
+    metadata: str,
+    wait: float,
+    output: str,
 ) -> None:
     """Remove files that no retained commit or savepoint needs.
 
@@ -138,7 +147,9 @@ def clean(
     if retain_commits is None and retain_hours is None:
         raise click.UsageError("give --retain-commits, --retain-hours or both")
     table = HudiTable.open(path)
-    done = table.clean(retain_commits=retain_commits, retain_hours=retain_hours, wait=wait)
+    done = table.clean(
+        retain_commits=retain_commits, retain_hours=retain_hours, metadata=metadata, wait=wait
+    )
     _write_done(path, done, output)
 
 
@@ -148,6 +159,7 @@ def clean(
 @click.option("--comment", default="", help="Why the commit is kept.")
 @click.option("--delete", "is_deleted", is_flag=True, help="Delete the savepoint of INSTANT.")
 @click.option("--list", "is_listed", is_flag=True, help="List the savepoints.")
+@metadata_option
 @_wait
 @output_option("table", "json")
 def savepoint(
@@ -156,6 +168,7 @@ def savepoint(
     comment: str,
     is_deleted: bool,
     is_listed: bool,
+    metadata: str,
     wait: float,
     output: str,
 ) -> None:
@@ -178,10 +191,11 @@ def savepoint(
     if is_deleted:
         if instant is None:
             raise click.UsageError("--delete needs the INSTANT of the savepoint")
-        table.delete_savepoint(instant, wait=wait)
+        table.delete_savepoint(instant, metadata=metadata, wait=wait)
         _write_done(path, [], output, "savepoint deleted")
         return
-    _write_done(path, [table.savepoint(instant, comment=comment, wait=wait)], output)
+    saved = table.savepoint(instant, comment=comment, metadata=metadata, wait=wait)
+    _write_done(path, [saved], output)
 
 
 @click.command()

@@ -12,6 +12,7 @@ import click
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lookupstore.cli.hudi_options import metadata_option
 from lookupstore.cli.key_text import parse_keys
 from lookupstore.cli.options import as_of_option, names_of, output_option
 from lookupstore.cli.output import TABLE_ROWS, counted, write_first_rows, write_json, write_rows
@@ -50,11 +51,6 @@ _keys_file = click.option(
     "are known.",
 )
 _dry_run = click.option("--dry-run", is_flag=True, help="Only print what would be done.")
-_drop_metadata_table = click.option(
-    "--drop-metadata-table",
-    is_flag=True,
-    help="Delete the metadata table, if any; readers that use it would not see the changes.",
-)
 
 
 @click.command()
@@ -182,7 +178,7 @@ def tag(
 )
 @click.option("--index", default="bloom", show_default=True, metavar="NAME",
               help="Index that finds keys, as for 'lookupstore hudi tag'.")  # fmt: skip
-@_drop_metadata_table
+@metadata_option
 @_dry_run
 @output_option("table", "json")
 def upsert(
@@ -191,7 +187,7 @@ def upsert(
     operation: str,
     evolve: bool,
     index: str,
-    drop_metadata_table: bool,
+    metadata: str,
     dry_run: bool,
     output: str,
 ) -> None:
@@ -200,7 +196,7 @@ def upsert(
     FILE... are Parquet or ORC files, folders, globs or URIs. A row whose _hoodie_is_deleted is
     true is a deletion.
     """
-    options = WriteOptions(evolve=evolve, index=index, drop_metadata_table=drop_metadata_table)
+    options = WriteOptions(evolve=evolve, index=index, metadata=metadata)
     table = HudiTable.open(path)
     result = _OPERATIONS[operation](table, list(files), options=options, dry_run=dry_run)
     if output == "json":
@@ -215,14 +211,14 @@ def upsert(
 @click.argument("path", metavar="TABLE")
 @_key_option(required=False)
 @_keys_file
-@_drop_metadata_table
+@metadata_option
 @_dry_run
 @output_option("table", "json")
 def delete(
     path: str,
     keys: tuple[str, ...],
     keys_file: str | None,
-    drop_metadata_table: bool,
+    metadata: str,
     dry_run: bool,
     output: str,
 ) -> None:
@@ -231,7 +227,7 @@ def delete(
     Without partition columns, keys are deleted in every partition.
     """
     table = HudiTable.open(path)
-    options = WriteOptions(drop_metadata_table=drop_metadata_table)
+    options = WriteOptions(metadata=metadata)
     result = table.delete(_wanted(table, keys, keys_file), options=options, dry_run=dry_run)
     done = "would be deleted" if dry_run else "deleted"
     if output == "json":

@@ -22,9 +22,12 @@ from lookupstore.hudi.keys.avro_types import avro_schema
 from lookupstore.hudi.keys.new_columns import check_columns, columns_of
 from lookupstore.hudi.locking.lock import WAIT, TableLock, table_lock
 from lookupstore.hudi.meta_columns import META_COLUMNS
+from lookupstore.hudi.metadata.maintain import prepared
 from lookupstore.hudi.options import (
+    REFUSE,
     TableOptions,
     avro_json,
+    check_choice,
     new_options,
     read_options,
     write_options,
@@ -419,7 +422,9 @@ class HudiTable:
         """Tag rows, and return what each step looked at, a line per step if printed; see `tag`."""
         return tag_rows(self.view(), rows, index)[1]
 
-    def rollback(self, instant: str | None = None, *, wait: float = WAIT) -> list[Instant]:
+    def rollback(
+        self, instant: str | None = None, *, metadata: str = REFUSE, wait: float = WAIT
+    ) -> list[Instant]:
         """Roll back what dead writers left, and one instant if it is named.
 
         Base files of instants that never completed, and that others rolled back without finding
@@ -430,6 +435,7 @@ class HudiTable:
         Args:
             instant: request time of the last commit, or of a pending instant whose writer is dead;
                 for those of other programs only the caller can know that.
+            metadata: what is done if the table has a metadata table; as of `WriteOptions`.
             wait: how long to wait for the table's lock, in seconds.
 
         Returns:
@@ -441,7 +447,7 @@ class HudiTable:
             FormatError: the table is of a kind that is not written.
         """
         given_time("instant", instant)
-        with self._locked(wait) as (view, lock):
+        with self._locked(wait, metadata) as (view, lock):
             done = roll_back_pending(view, lock)
             delete_never_completed(view)
             left = view.reloaded()
@@ -456,6 +462,7 @@ class HudiTable:
         *,
         comment: str = "",
         user: str | None = None,
+        metadata: str = REFUSE,
         wait: float = WAIT,
     ) -> Instant:
         """Protect the table as of a commit: no clean removes its files, no rollback undoes it.
@@ -464,6 +471,7 @@ class HudiTable:
             instant: request time of the commit; None: the last one.
             comment: why the commit is kept.
             user: who keeps it; None: the user of the process.
+            metadata: what is done if the table has a metadata table; as of `WriteOptions`.
             wait: how long to wait for the table's lock, in seconds.
 
         Raises:
@@ -473,7 +481,7 @@ class HudiTable:
         """
         given_time("instant", instant)
         user = getpass.getuser() if user is None else user
-        with self._locked(wait) as (view, lock):
+        with self._locked(wait, metadata) as (view, lock):
             now = datetime.now(timezone.utc)
             return make_savepoint(view, instant, lock, user=user, comment=comment, now=now)
 
@@ -481,11 +489,12 @@ class HudiTable:
         """Return what each savepoint keeps, by the request time of its commit."""
         return savepoints(self.view())
 
-    def delete_savepoint(self, instant: str, *, wait: float = WAIT) -> None:
+    def delete_savepoint(self, instant: str, *, metadata: str = REFUSE, wait: float = WAIT) -> None:
         """Delete the savepoint of a commit.
 
         Args:
             instant: request time of the commit.
+            metadata: what is done if the table has a metadata table; as of `WriteOptions`.
             wait: how long to wait for the table's lock, in seconds.
 
         Raises:
@@ -493,7 +502,7 @@ class HudiTable:
             LockedError: another writer had the lock during the whole wait.
             FormatError: the table is of a kind that is not written.
         """
-        with self._locked(wait) as (view, lock):
+        with self._locked(wait, metadata) as (view, lock):
             delete_savepoint(view, instant, lock)
 
     def clean(
@@ -501,6 +510,7 @@ class HudiTable:
         *,
         retain_commits: int | None = None,
         retain_hours: float | None = None,
+        metadata: str = REFUSE,
         wait: float = WAIT,
     ) -> list[Instant]:
         """Remove files that no retained commit or savepoint needs.
@@ -512,6 +522,7 @@ class HudiTable:
             retain_commits: how many of the last commits stay readable.
             retain_hours: for how many hours back the table stays readable; with `retain_commits`,
                 whichever is more.
+            metadata: what is done if the table has a metadata table; as of `WriteOptions`.
             wait: how long to wait for the table's lock, in seconds.
 
         Returns:
@@ -522,7 +533,7 @@ class HudiTable:
             LockedError: another writer had the lock during the whole wait.
             FormatError: the table is of a kind that is not written.
         """
-        with self._locked(wait) as (view, lock):
+        with self._locked(wait, metadata) as (view, lock):
             # One that counts would be kept in the place of the slice before it.
             delete_never_completed(view)
             return clean(
@@ -537,7 +548,7 @@ class HudiTable:
         """Read every byte of the current table, and list what is damaged and what is left over.
 
         Instants, names, footers, filters, least and greatest keys, rows, repeated keys, statistics
-        of commits against files.
+        of commits against files, what a metadata table lists.
 
         Raises:
             CorruptionError: the properties or the names of the timeline are damaged.
@@ -547,13 +558,16 @@ class HudiTable:
         return check_table(self.view())
 
     @contextmanager
-    def _locked(self, wait: float) -> Iterator[tuple[TableView, TableLock]]:
+    def _locked(self, wait: float, metadata: str) -> Iterator[tuple[TableView, TableLock]]:
         """Hold the lock of the table, and see it as it is then."""
+        check_choice(metadata)
         with table_lock(self._location, wait=wait) as lock:
             view = self.view()
-            view.options.check_writable(self._location.uri)
+            view.options.check_writable(self._location.uri, metadata)
             # Before anything is done that an instant then cannot be made of.
             view.folder.check_clock(view.timeline)
+            view = prepared(view, metadata)
+            self._options = view.options
             yield view, lock
 
 

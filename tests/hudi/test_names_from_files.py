@@ -207,7 +207,7 @@ def test_links_among_the_markers_are_not_followed(
 
 def test_a_metadata_table_that_is_a_link(table: SmallTable, beside: Path) -> None:
     (table.path / ".hoodie" / "metadata").symlink_to(beside)
-    table.table.upsert(ROWS, options=WriteOptions(drop_metadata_table=True))
+    table.table.upsert(ROWS, options=WriteOptions(metadata="drop"))
     assert is_kept(beside)
     assert not os.path.lexists(table.path / ".hoodie" / "metadata")
 

@@ -7,6 +7,7 @@ import importlib.resources
 import io
 import json
 import os
+from collections.abc import Callable
 from typing import Any
 
 import fastavro
@@ -45,26 +46,51 @@ def read_record(content: bytes, path: str, name: str, *others: str) -> dict[str,
             f"{path}: the Avro codec {codec!r} is not supported; Hudi writes such files without one"
         )
     start, block = file.block()
+    text = header.get("avro.schema", b"")
+    return record_reader(text, path, len(MAGIC), name, *others)(block, start)
+
+
+def record_reader(
+    text: bytes, path: str, at: int, name: str, *others: str
+) -> Callable[[bytes, int], dict[str, Any]]:
+    """Return what reads records that their bytes alone are, with fields and types of Hudi's schema.
+
+    It takes the bytes of one record, and where in the file they are.
+
+    Args:
+        text: of the schema that they were written by, as JSON.
+        path: of the file, for errors.
+        at: where the schema is in the file.
+        name: of Hudi's record, one of the schemas in this folder.
+        others: names of records that are read as it.
+
+    Raises:
+        CorruptionError: the schema, or later a record, is damaged, or not one of that name.
+    """
     try:
-        schema, change = _file_schema(header.get("avro.schema", b""), (name, *others))
+        schema, change = _file_schema(text, (name, *others))
     except ValueError as error:
-        raise CorruptionError(path, len(MAGIC), f"the Avro schema of {name}", error) from error
-    stream = io.BytesIO(block)
-    try:
-        record: Any = fastavro.schemaless_reader(stream, schema, None)
-    except MemoryError:
-        raise
-    except Exception as error:  # fastavro trusts bytes: what it raises for wrong ones is anything
-        found = f"{type(error).__name__}: {error}"
-        raise CorruptionError(path, start + stream.tell(), "an Avro record", found) from error
-    if stream.tell() != len(block):
-        found = f"one of {stream.tell()} bytes in {len(block)}"
-        raise CorruptionError(path, start, "one Avro record", found)
-    try:
-        made: dict[str, Any] = record if change is None else change(record)
-    except ValueError as error:
-        raise CorruptionError(path, start, name, error) from error
-    return made
+        raise CorruptionError(path, at, f"the Avro schema of {name}", error) from error
+
+    def read(block: bytes, start: int) -> dict[str, Any]:
+        stream = io.BytesIO(block)
+        try:
+            record: Any = fastavro.schemaless_reader(stream, schema, None)
+        except MemoryError:
+            raise
+        except Exception as error:  # fastavro trusts bytes: for wrong ones it raises anything
+            found = f"{type(error).__name__}: {error}"
+            raise CorruptionError(path, start + stream.tell(), "an Avro record", found) from error
+        if stream.tell() != len(block):
+            found = f"one of {stream.tell()} bytes in {len(block)}"
+            raise CorruptionError(path, start, "one Avro record", found)
+        try:
+            made: dict[str, Any] = record if change is None else change(record)
+        except ValueError as error:
+            raise CorruptionError(path, start, name, error) from error
+        return made
+
+    return read
 
 
 class _File:

@@ -22,13 +22,14 @@ REPLACE = "replacecommit"
 CLUSTERING = "clustering"
 ROLLBACK = "rollback"
 CLEAN = "clean"
+DELTA_COMMIT = "deltacommit"
 SAVEPOINT = "savepoint"
 #: Actions that write base files, by the name that they have when they are completed.
 WRITES = frozenset({COMMIT, REPLACE})
 
 # What else may be in the timeline of a table without log files: of no interest to its readers.
 _OTHERS = (
-    "deltacommit", "compaction", "logcompaction", "indexing", "restore", "schemacommit",
+    DELTA_COMMIT, "compaction", "logcompaction", "indexing", "restore", "schemacommit",
 )  # fmt: skip
 #: All actions that an instant may have.
 ACTIONS = frozenset((COMMIT, REPLACE, CLUSTERING, ROLLBACK, CLEAN, SAVEPOINT, *_OTHERS))
@@ -39,6 +40,7 @@ _NAME = re.compile(
 _LENGTHS = (14, 17)
 # No dates, but what Hudi calls the beginning of a table, and the instants of a bootstrap.
 _BOOTSTRAPS = frozenset(f"{number:014d}" for number in range(3))
+_BEGINNING = "00000000000000"
 _SECONDS = "%Y%m%d%H%M%S"
 _MILLISECOND = timedelta(milliseconds=1)
 # Others may take the next time as well; who loses this often has a clock that stands.
@@ -224,6 +226,20 @@ class TimelineFolder:
         self._clock = clock or utc_now
         self._find_zone = zone
         self._zone: Zone | None = None
+
+    def beside(self, folder: str) -> TimelineFolder:
+        """Return the folder of another timeline, whose instants are told by the same clock.
+
+        Args:
+            folder: of that timeline, relative to the table.
+        """
+        return TimelineFolder(
+            self._location,
+            folder,
+            self._version,
+            clock=self._clock,
+            zone=lambda _timeline, _now: self.zone(self.load()),
+        )
 
     def path(self, instant: Instant) -> str:
         """Return the path or URI of an instant's file, for people and errors."""
@@ -476,7 +492,8 @@ def is_time(text: str) -> bool:
     """
     if len(text) not in _LENGTHS or not (text.isascii() and text.isdigit()):
         return False
-    if text in _BOOTSTRAPS:
+    # A metadata table counts on, with three digits more, for each of its partitions.
+    if text in _BOOTSTRAPS or (len(text) > len(_BEGINNING) and text.startswith(_BEGINNING)):
         return True
     try:
         _parse(text)

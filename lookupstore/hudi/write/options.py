@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from lookupstore.hudi.file_group.encoding import FileFormat
 from lookupstore.hudi.index.interface import KeyIndex
+from lookupstore.hudi.options import REFUSE, check_choice
 from lookupstore.hudi.timeline.timeline import Clock
 from lookupstore.hudi.write.partitioner import FileSizing
 
@@ -23,8 +24,9 @@ class WriteOptions:
 
     Attributes:
         evolve: add columns that the table does not have, and widen types.
-        drop_metadata_table: delete the metadata table if there is one, since its readers would not
-            see what is written; Java builds it again.
+        metadata: what is done if the table has a metadata table, whose readers see nothing else:
+            `refuse` to write; `maintain` its list of files; `reduce` it to that list first, if it
+            has other indexes; or `drop` it. Java builds again what it needs.
         index: the index that finds keys: a name that `tag` takes, or an object.
         sizing: of files.
         format: of base files.
@@ -35,7 +37,7 @@ class WriteOptions:
     """
 
     evolve: bool = False
-    drop_metadata_table: bool = False
+    metadata: str = REFUSE
     index: str | KeyIndex = "bloom"
     sizing: FileSizing = field(default_factory=FileSizing)
     format: FileFormat = field(default_factory=FileFormat)
@@ -43,3 +45,6 @@ class WriteOptions:
     extra_metadata: Mapping[str, str] = field(default_factory=dict)
     new_file_id: Callable[[], str] = new_file_id
     clock: Clock | None = None
+
+    def __post_init__(self) -> None:
+        check_choice(self.metadata)

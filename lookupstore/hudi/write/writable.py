@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from lookupstore.hudi.locking.lock import table_lock
-from lookupstore.hudi.options import TableOptions, drop_metadata_table, read_options
+from lookupstore.hudi.metadata.maintain import prepared
+from lookupstore.hudi.options import read_options
 from lookupstore.hudi.services.rollback import roll_back_pending
 from lookupstore.hudi.services.unfinished import delete_unfinished
 from lookupstore.hudi.timeline.commit import CommitMetadata
@@ -35,7 +34,7 @@ def writable_view(
         FormatError: it cannot be written to; the error names what says so.
     """
     # A table of another kind is not even locked.
-    _check_writable(location, read_options(location), options)
+    read_options(location).check_writable(location.uri, options.metadata)
     if dry_run:
         view = read_view(location, commits=commits, clock=options.clock)
         check_shown_rules(view)
@@ -43,16 +42,10 @@ def writable_view(
         return view
     with table_lock(location) as lock:
         view = read_view(location, commits=commits, clock=options.clock)
-        _check_writable(location, view.options, options)
+        view.options.check_writable(location.uri, options.metadata)
         check_shown_rules(view)
         view.folder.check_clock(view.timeline)
-        if options.drop_metadata_table:
-            view = replace(view, options=drop_metadata_table(location, view.options))
+        view = prepared(view, options.metadata)
         roll_back_pending(view, lock)
         delete_unfinished(view)
     return view.reloaded()
-
-
-def _check_writable(location: Location, known: TableOptions, options: WriteOptions) -> None:
-    dropped = replace(known, metadata_partitions=()) if options.drop_metadata_table else known
-    dropped.check_writable(location.uri)

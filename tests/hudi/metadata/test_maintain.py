@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from support.hudi.kills import kill_again_and_again, kill_at_each_point, leftovers
+from support.hudi.kills import kill_again_and_again, leftovers
 from support.hudi.metadata import (
     MAINTAIN,
     REDUCE,
@@ -22,10 +24,13 @@ from support.hudi.metadata import (
     renamed,
 )
 from support.hudi.oracle import assert_same_rows, other_scan
+from support.remote import Killed
 
 from lookupstore.errors import CommitConflictError, CommitUnknownError, FormatError
 from lookupstore.hudi import HudiTable, WriteOptions
+from lookupstore.hudi.metadata.files_partition import TIMELINE, files_partition
 from lookupstore.hudi.options import METADATA_CHOICES
+from lookupstore.hudi.timeline.timeline import Instant, TimelineFolder
 
 Real = Callable[[str], Path]
 NAMES = pytest.mark.parametrize("name", WITH_METADATA)
@@ -119,9 +124,43 @@ def test_a_write_that_dies_between_the_two_commits(
     def check_end(path: Path) -> None:
         assert check_listed(path).num_rows == before.num_rows + 1
 
-    assert kill_at_each_point(path, tmp_path, act, check, check_end) > 20
-    kill_again_and_again(path, tmp_path, act, check)
+    assert kill_again_and_again(path, tmp_path, act, check) > 20
     check_end(tmp_path / "again")
+
+
+@NAMES
+def test_what_a_dead_writer_left_is_passed_over_and_taken_back(
+    real_table: Real, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It died when the metadata table had its commit, and the table had not."""
+    path = real_table(name)
+    table = HudiTable.open(path)
+    table.upsert(renamed(table.scan(), "one"), options=REDUCE)
+    before = table.scan()
+    complete = TimelineFolder.complete
+
+    def die(self: TimelineFolder, instant: Instant, *given: Any) -> Instant:
+        if instant.action == "commit":
+            raise Killed("between the two")
+        return complete(self, instant, *given)
+
+    with monkeypatch.context() as patch, suppress(Killed):
+        patch.setattr(TimelineFolder, "complete", die)
+        table.upsert(renamed(before, "killed"), options=MAINTAIN)
+    view = table.view()
+    (pending,) = view.timeline.pending()
+    folder = view.folder.beside(TIMELINE)
+    assert [one.action for one in folder.load() if one.time == pending.time] == ["deltacommit"]
+    partition = files_partition(view.location, view.timeline, folder)
+    assert partition.log_times
+    assert pending.time not in partition.log_times
+    assert_same_rows(before, other_scan(path))
+    table.upsert(renamed(before, "next"), options=MAINTAIN)
+    assert check_listed(path).num_rows == before.num_rows + 1
+    assert not any(pending.time in one.name for one in (path / ".hoodie").rglob("*log*"))
+    (undone,) = [one for one in folder.load() if one.action == "rollback"]
+    assert undone.is_completed
+    assert leftovers(path) == []
 
 
 @pytest.mark.parametrize("verb", ["clean", "rollback"])
@@ -151,8 +190,7 @@ def test_a_service_that_dies_while_it_writes_there(
     def check_end(path: Path) -> None:
         assert check_listed(path).num_rows == rows
 
-    assert kill_at_each_point(path, tmp_path, act, check, check_end) > 20
-    kill_again_and_again(path, tmp_path, act, check)
+    assert kill_again_and_again(path, tmp_path, act, check) > 20
     check_end(tmp_path / "again")
 
 

@@ -36,7 +36,7 @@ _SPOKEN = {
     r"nullable_keys=\['([^']*)'\]": r"--nullable-keys \1",
     r"order='(\w+)'": r"--order \1",
     r"pass options=WriteOptions\(evolve=True\)": "give --evolve",
-    r"pass options=WriteOptions\(drop_metadata_table=True\)": "give --drop-metadata-table",
+    r"pass options=WriteOptions\(metadata='(\w+)'\)": r"give --metadata \1",
     r"pass lock='external', to a write in options=WriteOptions\(lock='external'\)": (
         "give --lock external"
     ),

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import click
 import pyarrow as pa
 
+from lookupstore.cli.hudi_options import metadata_option
 from lookupstore.cli.options import as_of_option, lock_option, names_of, output_option
 from lookupstore.cli.output import counted, write_fields, write_json, write_rows
 from lookupstore.errors import printable
@@ -110,16 +111,20 @@ def files(path: str, as_of: str | None, output: str) -> None:
 @click.command()
 @click.argument("path", metavar="TABLE")
 @click.argument("instant", required=False)
+@metadata_option
 @_wait
 @lock_option
 @output_option("table", "json")
-def rollback(path: str, instant: str | None, wait: float, lock: str, output: str) -> None:
+def rollback(
+    path: str, instant: str | None, metadata: str, wait: float, lock: str, output: str
+) -> None:
     """Roll back what dead writers left, and INSTANT if given.
 
     INSTANT is the last commit or a pending instant. Give a pending instant of another program only
     if you know that its writer is dead.
     """
-    _write_done(path, HudiTable.open(path).rollback(instant, wait=wait, lock=lock), output)
+    done = HudiTable.open(path).rollback(instant, metadata=metadata, wait=wait, lock=lock)
+    _write_done(path, done, output)
 
 
 @click.command()
@@ -128,6 +133,7 @@ def rollback(path: str, instant: str | None, wait: float, lock: str, output: str
               help="Keep the last N commits readable.")  # fmt: skip
 @click.option("--retain-hours", type=click.FloatRange(0), metavar="HOURS",
               help="Keep the table readable as of the last HOURS hours.")  # fmt: skip
+@metadata_option
 @_wait
 @lock_option
 @output_option("table", "json")
@@ -135,6 +141,7 @@ def clean(
     path: str,
     retain_commits: int | None,
     retain_hours: float | None,
+    metadata: str,
     wait: float,
     lock: str,
     output: str,
@@ -147,7 +154,11 @@ def clean(
         raise click.UsageError("give --retain-commits, --retain-hours or both")
     table = HudiTable.open(path)
     done = table.clean(
-        retain_commits=retain_commits, retain_hours=retain_hours, wait=wait, lock=lock
+        retain_commits=retain_commits,
+        retain_hours=retain_hours,
+        metadata=metadata,
+        wait=wait,
+        lock=lock,
     )
     _write_done(path, done, output)
 
@@ -158,11 +169,18 @@ def clean(
               show_default=True, help="Keep at least the last N commits.")  # fmt: skip
 @click.option("--max-commits", type=click.IntRange(1), metavar="N", default=MAX_COMMITS,
               show_default=True, help="Do nothing up to N commits.")  # fmt: skip
+@metadata_option
 @_wait
 @lock_option
 @output_option("table", "json")
 def archive(
-    path: str, min_commits: int, max_commits: int, wait: float, lock: str, output: str
+    path: str,
+    min_commits: int,
+    max_commits: int,
+    metadata: str,
+    wait: float,
+    lock: str,
+    output: str,
 ) -> None:
     """Move old commits from the timeline to the archive.
 
@@ -171,7 +189,13 @@ def archive(
     if min_commits > max_commits:
         raise click.UsageError("--min-commits is more than --max-commits")
     table = HudiTable.open(path)
-    done = table.archive(min_commits=min_commits, max_commits=max_commits, wait=wait, lock=lock)
+    done = table.archive(
+        min_commits=min_commits,
+        max_commits=max_commits,
+        metadata=metadata,
+        wait=wait,
+        lock=lock,
+    )
     if output == "json":
         instants = [{"instant": one.time, "action": one.action} for one in done.instants]
         write_json({"instants": instants, "first": done.first, "kept_by": done.kept_by})
@@ -189,6 +213,7 @@ def archive(
 @click.option("--comment", default="", help="Why the commit is kept.")
 @click.option("--delete", "is_deleted", is_flag=True, help="Delete the savepoint of INSTANT.")
 @click.option("--list", "is_listed", is_flag=True, help="List the savepoints.")
+@metadata_option
 @_wait
 @lock_option
 @output_option("table", "json")
@@ -198,6 +223,7 @@ def savepoint(
     comment: str,
     is_deleted: bool,
     is_listed: bool,
+    metadata: str,
     wait: float,
     lock: str,
     output: str,
@@ -221,10 +247,10 @@ def savepoint(
     if is_deleted:
         if instant is None:
             raise click.UsageError("--delete needs the INSTANT of the savepoint")
-        table.delete_savepoint(instant, wait=wait, lock=lock)
+        table.delete_savepoint(instant, metadata=metadata, wait=wait, lock=lock)
         _write_done(path, [], output, "savepoint deleted")
         return
-    done = table.savepoint(instant, comment=comment, wait=wait, lock=lock)
+    done = table.savepoint(instant, comment=comment, metadata=metadata, wait=wait, lock=lock)
     _write_done(path, [done], output)
 
 

@@ -12,6 +12,7 @@ import click
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lookupstore.cli.hudi_options import metadata_option
 from lookupstore.cli.key_text import parse_keys
 from lookupstore.cli.options import (
     as_of_option,
@@ -57,11 +58,6 @@ _keys_file = click.option(
     "are known.",
 )
 _dry_run = click.option("--dry-run", is_flag=True, help="Only print what would be done.")
-_drop_metadata_table = click.option(
-    "--drop-metadata-table",
-    is_flag=True,
-    help="Delete the metadata table, if any; readers that use it would not see the changes.",
-)
 
 
 @click.command()
@@ -207,7 +203,7 @@ def tag(
 )
 @click.option("--index", default="bloom", show_default=True, metavar="NAME",
               help="Index that finds keys, as for 'lookupstore hudi tag'.")  # fmt: skip
-@_drop_metadata_table
+@metadata_option
 @lock_option
 @_dry_run
 @output_option("table", "json")
@@ -220,7 +216,7 @@ def upsert(
     sort_by: str | None,
     evolve: bool,
     index: str,
-    drop_metadata_table: bool,
+    metadata: str,
     lock: str,
     dry_run: bool,
     output: str,
@@ -240,7 +236,7 @@ def upsert(
         sort_by=names_of(sort_by or ""),
         evolve=evolve,
         index=index,
-        drop_metadata_table=drop_metadata_table,
+        metadata=metadata,
         lock=lock,
     )
     table = HudiTable.open(path)
@@ -257,7 +253,7 @@ def upsert(
 @click.argument("path", metavar="TABLE")
 @_key_option(required=False)
 @_keys_file
-@_drop_metadata_table
+@metadata_option
 @lock_option
 @_dry_run
 @output_option("table", "json")
@@ -265,7 +261,7 @@ def delete(
     path: str,
     keys: tuple[str, ...],
     keys_file: str | None,
-    drop_metadata_table: bool,
+    metadata: str,
     lock: str,
     dry_run: bool,
     output: str,
@@ -275,7 +271,7 @@ def delete(
     Without partition columns, keys are deleted in every partition.
     """
     table = HudiTable.open(path)
-    options = WriteOptions(drop_metadata_table=drop_metadata_table, lock=lock)
+    options = WriteOptions(metadata=metadata, lock=lock)
     result = table.delete(_wanted(table, keys, keys_file), options=options, dry_run=dry_run)
     done = "would be deleted" if dry_run else "deleted"
     if output == "json":

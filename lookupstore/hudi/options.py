@@ -36,6 +36,12 @@ SNAPSHOT, READ_OPTIMIZED = "snapshot", "read_optimized"
 #: Where the properties of a table are.
 PROPERTIES = f"{META_FOLDER}/hoodie.properties"
 _BACKUP = f"{PROPERTIES}.backup"
+#: Where its metadata table is, if it has one, and which partition of that lists files.
+METADATA_FOLDER = f"{META_FOLDER}/metadata"
+FILES = "files"
+#: What a write does with a metadata table: nothing, by an error; write its list of files; the same
+#: after the other partitions are taken out; delete it first.
+REFUSE, MAINTAIN, REDUCE, DROP = METADATA_CHOICES = ("refuse", "maintain", "reduce", "drop")
 #: Where a bucket index of Hudi's keeps which file groups are buckets, if they are split.
 BUCKETS = f"{META_FOLDER}/.bucket_index"
 
@@ -173,8 +179,8 @@ class TableOptions:
         generator_is_said: whether it says so; if not, that is what Hudi infers.
         timezone: of instants, `UTC` or `LOCAL`; None if the table does not say.
         create_schema: Avro schema of the data columns when the table was made, as JSON.
-        metadata_partitions: of the metadata table, those that are being made included; if any,
-            readers list files there.
+        metadata_partitions: of the metadata table; if any, readers list files there.
+        metadata_inflight: those that another writer is making.
         meta_fields: whether base files have the meta columns.
         drop_partition_columns: whether base files lack the partition columns.
         timeline: folder of instants below the table's, with `/`.
@@ -202,6 +208,7 @@ class TableOptions:
     timezone: str | None = None
     create_schema: str | None = None
     metadata_partitions: tuple[str, ...] = ()
+    metadata_inflight: tuple[str, ...] = ()
     meta_fields: bool = True
     drop_partition_columns: bool = False
     timeline: str = f"{META_FOLDER}/timeline"
@@ -275,11 +282,12 @@ class TableOptions:
                 "HudiTable.open reads the rows of base files, without these changes"
             )
 
-    def check_writable(self, path: str) -> None:
+    def check_writable(self, path: str, metadata: str = REFUSE) -> None:
         """Raise an error if other readers would not see, or understand, what is written here.
 
         Args:
             path: of the table, for the error.
+            metadata: what is done with a metadata table, one of `METADATA_CHOICES`.
 
         Raises:
             FormatError: they would not; the error names the property that says so.
@@ -298,12 +306,7 @@ class TableOptions:
         if not self.meta_fields:
             raise _refused_error(path, _META_FIELDS, "false", "true")
         self._check_rules(path)
-        if self.metadata_partitions:
-            named = ",".join(self.metadata_partitions)
-            raise FormatError(
-                f"{path}: {METADATA} is {named!r}: readers would not see new files; to delete the "
-                "metadata table first, pass options=WriteOptions(drop_metadata_table=True)"
-            )
+        self._check_metadata(path, metadata)
         if self.key_generator not in _GENERATORS:
             given = self.key_generator
             raise _refused_error(path, self._generator_property, given, ", ".join(_GENERATORS))
@@ -319,6 +322,31 @@ class TableOptions:
             )
         if not self.record_key:
             raise _refused_error(path, _RECORD_KEY, "", "the columns of a record's key")
+
+    def _check_metadata(self, path: str, choice: str) -> None:
+        """Check that the metadata table, if there is one, is not made wrong by what is chosen."""
+        partitions, inflight = self.metadata_partitions, self.metadata_inflight
+        if choice == DROP or not (partitions or inflight):
+            return
+        shown = f"{path}: {METADATA} is {','.join((*partitions, *inflight))!r}"
+        delete = "to delete the metadata table first, pass options=WriteOptions(metadata='drop')"
+        if self.version == 6:
+            raise FormatError(
+                f"{shown}: readers would not see new files, and that of version 6 is not written "
+                f"here; {delete}"
+            )
+        if choice == REFUSE:
+            raise FormatError(
+                f"{shown}: readers would not see new files; to write these there, too, pass "
+                f"options=WriteOptions(metadata='maintain'); {delete}"
+            )
+        if FILES not in partitions or FILES in inflight:
+            raise FormatError(f"{shown}: files are not listed there, or not yet; {delete}")
+        if choice == MAINTAIN and (inflight or partitions != (FILES,)):
+            raise FormatError(
+                f"{shown}: only {FILES!r} is written here; to take the others out first, pass "
+                f"options=WriteOptions(metadata='reduce'); {delete}"
+            )
 
     def _check_rules(self, path: str) -> None:
         """Check that each property that may say how rows are written is known not to."""
@@ -453,6 +481,8 @@ class TableOptions:
             pairs[_META_FIELDS] = "false"
         if self.metadata_partitions:
             pairs[METADATA] = ",".join(self.metadata_partitions)
+        if self.metadata_inflight:
+            pairs[_METADATA_INFLIGHT] = ",".join(self.metadata_inflight)
         if self.create_schema is not None:
             pairs[CREATE_SCHEMA] = self.create_schema
         if self.timezone is not None:
@@ -574,6 +604,18 @@ def write_options(location: Location, options: TableOptions, written: datetime) 
     location.write(PROPERTIES, [print_properties(options.to_properties(), [comment])])
 
 
+def check_choice(metadata: str) -> None:
+    """Check what a caller says is to be done with a metadata table.
+
+    Raises:
+        ValueError: it is none of `METADATA_CHOICES`.
+    """
+    if metadata not in METADATA_CHOICES:
+        raise ValueError(
+            f"metadata is {metadata!r}; give {_either([repr(one) for one in METADATA_CHOICES])}"
+        )
+
+
 def drop_metadata_table(location: Location, options: TableOptions) -> TableOptions:
     """Make readers list the folders of a table again, and delete its metadata table.
 
@@ -586,14 +628,68 @@ def drop_metadata_table(location: Location, options: TableOptions) -> TableOptio
     Raises:
         FormatError: the properties are a backup.
     """
+    # First: from then on nobody looks into the folder.
+    changed = _with_metadata(location, options, ())
+    # One that died here has left it.
+    location.delete_folder(METADATA_FOLDER)
+    return changed
+
+
+def reduce_metadata_table(location: Location, options: TableOptions) -> TableOptions:
+    """Make readers use the list of files only of a metadata table, and delete its other partitions.
+
+    The caller holds the table's lock. Java makes them again when it is set so.
+
+    Args:
+        location: of the table.
+        options: of the table, which says that the list is there.
+
+    Raises:
+        FormatError: the properties are a backup.
+    """
+    changed = _with_metadata(location, options, (FILES,))
+    for folder in location.folders(METADATA_FOLDER):
+        if folder.rpartition("/")[2] not in (FILES, META_FOLDER):
+            location.delete_folder(folder)
+    return changed
+
+
+def check_metadata_table(location: Location, options: TableOptions) -> None:
+    """Check that the metadata table that a table says it has is there, and of its version.
+
+    Raises:
+        FormatError: it is not.
+        CorruptionError: its properties are damaged.
+    """
+    name = f"{METADATA_FOLDER}/{PROPERTIES}"
+    shown = location.show(name)
+    try:
+        pairs = parse_properties(location.read(name), shown)
+    except FileNotFoundError:
+        pairs = {}
+    for wanted, value in (
+        (_VERSION, str(options.version)),
+        (_LAYOUT, str(_layout(options.version))),
+        (TIMELINE, "timeline"),
+        (_BASE_FORMAT, "HFILE"),
+    ):
+        if pairs.get(wanted) != value:
+            raise FormatError(
+                f"{shown}: {wanted} is {pairs.get(wanted)!r}, not {value!r} as in a metadata table "
+                f"of version {options.version}; to delete the metadata table, pass "
+                "options=WriteOptions(metadata='drop')"
+            )
+
+
+def _with_metadata(
+    location: Location, options: TableOptions, partitions: tuple[str, ...]
+) -> TableOptions:
+    """Change which partitions of the metadata table readers use, and return the new options."""
     if options.from_backup:
         options.check_writable(location.uri)
-    changed = replace(options, metadata_partitions=())
-    if options.metadata_partitions:
-        # First: from then on nobody looks into the folder.
+    changed = replace(options, metadata_partitions=partitions, metadata_inflight=())
+    if changed != options:
         location.replace(PROPERTIES, print_properties(changed.to_properties(), changed.saved))
-    # One that died here has left it.
-    location.delete_folder(f"{META_FOLDER}/metadata")
     return changed
 
 
@@ -636,7 +732,6 @@ def parse_options(content: bytes, path: str) -> TableOptions:
     if version != 6:
         timeline = f"{META_FOLDER}/{_folder(pairs, TIMELINE, path, 'timeline')}"
         history = f"{timeline}/{_folder(pairs, HISTORY, path, 'history')}"
-    metadata = (*_names(pairs.get(METADATA)), *_names(pairs.get(_METADATA_INFLIGHT)))
     options = TableOptions(
         name=name,
         version=version,
@@ -652,7 +747,8 @@ def parse_options(content: bytes, path: str) -> TableOptions:
         generator_is_said=bool(pairs.get(_GENERATOR) or pairs.get(_GENERATOR_CLASS)),
         timezone=pairs.get(TIMEZONE),
         create_schema=pairs.get(CREATE_SCHEMA),
-        metadata_partitions=metadata,
+        metadata_partitions=_names(pairs.get(METADATA)),
+        metadata_inflight=_names(pairs.get(_METADATA_INFLIGHT)),
         meta_fields=_flag(pairs, _META_FIELDS, path, True),
         drop_partition_columns=_flag(pairs, _DROP, path, False),
         timeline=timeline,

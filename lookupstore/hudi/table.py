@@ -22,11 +22,14 @@ from lookupstore.hudi.keys.avro_types import avro_schema
 from lookupstore.hudi.keys.new_columns import check_columns, columns_of
 from lookupstore.hudi.locking.lock import WAIT, TableLock, table_lock
 from lookupstore.hudi.meta_columns import META_COLUMNS
+from lookupstore.hudi.metadata.maintain import prepared
 from lookupstore.hudi.options import (
+    REFUSE,
     SNAPSHOT,
     TABLE_LOCK,
     TableOptions,
     avro_json,
+    check_choice,
     new_options,
     read_options,
     write_options,
@@ -475,7 +478,12 @@ class HudiTable:
         return tag_rows(self.view(), rows, index)[1]
 
     def rollback(
-        self, instant: str | None = None, *, wait: float = WAIT, lock: str = TABLE_LOCK
+        self,
+        instant: str | None = None,
+        *,
+        metadata: str = REFUSE,
+        wait: float = WAIT,
+        lock: str = TABLE_LOCK,
     ) -> list[Instant]:
         """Roll back what dead writers left, and one instant if it is named.
 
@@ -487,6 +495,7 @@ class HudiTable:
         Args:
             instant: request time of the last commit, or of a pending instant whose writer is dead;
                 for those of other programs only the caller can know that.
+            metadata: what is done if the table has a metadata table; as of `WriteOptions`.
             wait: how long to wait for the table's lock, in seconds.
             lock: as of `WriteOptions`.
 
@@ -499,7 +508,7 @@ class HudiTable:
             FormatError: the table is of a kind that is not written.
         """
         given_time("instant", instant)
-        with self._locked(wait, lock) as (view, held):
+        with self._locked(wait, metadata, lock) as (view, held):
             done = roll_back_pending(view, held)
             delete_never_completed(view)
             left = view.reloaded()
@@ -514,6 +523,7 @@ class HudiTable:
         *,
         comment: str = "",
         user: str | None = None,
+        metadata: str = REFUSE,
         wait: float = WAIT,
         lock: str = TABLE_LOCK,
     ) -> Instant:
@@ -523,6 +533,7 @@ class HudiTable:
             instant: request time of the commit; None: the last one.
             comment: why the commit is kept.
             user: who keeps it; None: the user of the process.
+            metadata: what is done if the table has a metadata table; as of `WriteOptions`.
             wait: how long to wait for the table's lock, in seconds.
             lock: as of `WriteOptions`.
 
@@ -533,7 +544,7 @@ class HudiTable:
         """
         given_time("instant", instant)
         user = getpass.getuser() if user is None else user
-        with self._locked(wait, lock) as (view, held):
+        with self._locked(wait, metadata, lock) as (view, held):
             now = datetime.now(timezone.utc)
             return make_savepoint(view, instant, held, user=user, comment=comment, now=now)
 
@@ -541,11 +552,19 @@ class HudiTable:
         """Return what each savepoint keeps, by the request time of its commit."""
         return savepoints(self.view())
 
-    def delete_savepoint(self, instant: str, *, wait: float = WAIT, lock: str = TABLE_LOCK) -> None:
+    def delete_savepoint(
+        self,
+        instant: str,
+        *,
+        metadata: str = REFUSE,
+        wait: float = WAIT,
+        lock: str = TABLE_LOCK,
+    ) -> None:
         """Delete the savepoint of a commit.
 
         Args:
             instant: request time of the commit.
+            metadata: what is done if the table has a metadata table; as of `WriteOptions`.
             wait: how long to wait for the table's lock, in seconds.
             lock: as of `WriteOptions`.
 
@@ -554,7 +573,7 @@ class HudiTable:
             LockedError: another writer had the lock during the whole wait.
             FormatError: the table is of a kind that is not written.
         """
-        with self._locked(wait, lock) as (view, held):
+        with self._locked(wait, metadata, lock) as (view, held):
             delete_savepoint(view, instant, held)
 
     def clean(
@@ -562,6 +581,7 @@ class HudiTable:
         *,
         retain_commits: int | None = None,
         retain_hours: float | None = None,
+        metadata: str = REFUSE,
         wait: float = WAIT,
         lock: str = TABLE_LOCK,
     ) -> list[Instant]:
@@ -574,6 +594,7 @@ class HudiTable:
             retain_commits: how many of the last commits stay readable.
             retain_hours: for how many hours back the table stays readable; with `retain_commits`,
                 whichever is more.
+            metadata: what is done if the table has a metadata table; as of `WriteOptions`.
             wait: how long to wait for the table's lock, in seconds.
             lock: as of `WriteOptions`.
 
@@ -585,7 +606,7 @@ class HudiTable:
             LockedError: another writer had the lock during the whole wait.
             FormatError: the table is of a kind that is not written.
         """
-        with self._locked(wait, lock) as (view, held):
+        with self._locked(wait, metadata, lock) as (view, held):
             # One that counts would be kept in the place of the slice before it.
             delete_never_completed(view)
             return clean(
@@ -601,6 +622,7 @@ class HudiTable:
         *,
         min_commits: int = MIN_COMMITS,
         max_commits: int = MAX_COMMITS,
+        metadata: str = REFUSE,
         wait: float = WAIT,
         lock: str = TABLE_LOCK,
     ) -> Archival:
@@ -609,11 +631,13 @@ class HudiTable:
         A table is opened, and written to, the sooner the fewer instants its timeline has. What is
         archived cannot be read by time travel and incremental reads any more; no row goes. So none
         goes that a savepoint, the last clean or a pending instant needs, nor one that replaced
-        files which are still there, and no later one.
+        files which are still there, nor one since the last compaction of a metadata table, and no
+        later one.
 
         Args:
             min_commits: how many of the last commits stay; Hudi's `hoodie.keep.min.commits`.
             max_commits: up to how many nothing is done; Hudi's `hoodie.keep.max.commits`.
+            metadata: what is done if the table has a metadata table; as of `WriteOptions`.
             wait: how long to wait for the table's lock, in seconds.
             lock: as of `WriteOptions`.
 
@@ -625,7 +649,7 @@ class HudiTable:
             LockedError: another writer had the lock during the whole wait.
             FormatError: the table is of a kind that is not written.
         """
-        with self._locked(wait, lock) as (view, held):
+        with self._locked(wait, metadata, lock) as (view, held):
             return archive(view, held, min_commits=min_commits, max_commits=max_commits)
 
     def verify(self) -> TableCheck:
@@ -634,7 +658,7 @@ class HudiTable:
         Of a merge-on-read table these are the base files and the timeline, without the log files.
 
         Instants, names, footers, filters, least and greatest keys, rows, repeated keys, statistics
-        of commits against files.
+        of commits against files, what a metadata table lists.
 
         Raises:
             CorruptionError: the properties or the names of the timeline are damaged.
@@ -644,15 +668,20 @@ class HudiTable:
         return check_table(self.view())
 
     @contextmanager
-    def _locked(self, wait: float, lock: str = TABLE_LOCK) -> Iterator[tuple[TableView, TableLock]]:
+    def _locked(
+        self, wait: float, metadata: str, lock: str
+    ) -> Iterator[tuple[TableView, TableLock]]:
         """Hold the lock of the table, and see it as it is then."""
+        check_choice(metadata)
         with table_lock(self._location, wait=wait) as held:
             view = self.view()
-            view.options.check_writable(self._location.uri)
+            view.options.check_writable(self._location.uri, metadata)
             view.options.check_lock(self._location, lock)
             check_not_restored(view)
             # Before anything is done that an instant then cannot be made of.
             view.folder.check_clock(view.timeline)
+            view = prepared(view, metadata)
+            self._options = view.options
             yield view, held
 
 

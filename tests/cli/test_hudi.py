@@ -396,7 +396,7 @@ def test_a_metadata_table(real_table: Callable[[str], Path], tmp_path: Path) -> 
         refused = run(command, copy, *words)
         assert refused.exit_code == 1
         assert "metadata" in refused.output
-        done = run(command, copy, *words, "--drop-metadata-table")
+        done = run(command, copy, *words, "--metadata", "drop")
         assert done.exit_code == 0, done.output
         assert HudiTable.open(copy).scan().num_rows == rows.num_rows - (command == "delete")
 

@@ -402,7 +402,7 @@ def test_rules_are_looked_at_before_the_metadata_table_goes(tmp_path: Path) -> N
     file = tmp_path / "t" / ".hoodie" / "hoodie.properties"
     added = "hoodie.table.metadata.partitions=files\nhoodie.table.cdc.enabled=true\n"
     file.write_text(file.read_text() + added)
-    for options in (WriteOptions(), WriteOptions(drop_metadata_table=True)):
+    for options in (WriteOptions(), WriteOptions(metadata="drop")):
         with pytest.raises(FormatError, match=r"cdc\.enabled is 'true': changes would not"):
             table.upsert(given({"id": 1}), options=options)
 

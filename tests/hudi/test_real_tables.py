@@ -56,7 +56,7 @@ def both(path: Path, as_of: str | None = None) -> dict[tuple[str, str], dict[str
 def opened(path: Path) -> HudiTable:
     """Open a table, and let the metadata table go, if there is one."""
     table = HudiTable.open(path)
-    table.delete(table.scan().slice(0, 0), options=WriteOptions(drop_metadata_table=True))
+    table.delete(table.scan().slice(0, 0), options=WriteOptions(metadata="drop"))
     return table
 
 

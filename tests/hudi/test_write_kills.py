@@ -235,7 +235,7 @@ def test_a_metadata_table_that_goes_in_two_steps(
     template = real_tables / "v9_txns_nonpart_meta"
     before = HudiTable.open(template).scan(columns=["txn_id", "amount"])
     one = HudiTable.open(template).scan().slice(0, 1)
-    options = WriteOptions(threads=1, drop_metadata_table=True)
+    options = WriteOptions(threads=1, metadata="drop")
 
     def act(table: HudiTable) -> None:
         table.upsert(one, options=options)

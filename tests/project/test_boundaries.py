@@ -44,7 +44,8 @@ hudi.file_group   | hudi.keys hudi.timeline columnar               | crc32c nump
 hudi.view         | hudi.file_group                                | pyarrow
 hudi.index        | hudi.view                                      | numpy pyarrow
 hudi.locking      | hudi.timeline                                  |
-hudi.services     | hudi.view hudi.locking                         | numpy pyarrow
+hudi.metadata     | hudi.view hudi.locking                         | crc32c fastavro
+hudi.services     | hudi.metadata                                  | numpy pyarrow
 hudi.write        | hudi.services hudi.index                       | numpy pyarrow
 hudi.read         | hudi.view                                      | numpy pyarrow xxhash
 hudi.table        | hudi.read hudi.write                           | pyarrow

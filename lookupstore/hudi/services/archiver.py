@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from lookupstore.hudi.locking.lock import TableLock
+from lookupstore.hudi.metadata.maintain import metadata_table
 from lookupstore.hudi.services.never_completed import delete_never_completed
 from lookupstore.hudi.services.savepoint import earliest_whole, savepoints
 from lookupstore.hudi.timeline.archive import OldInstant
@@ -150,6 +151,10 @@ def _bounds(view: TableView) -> Iterator[_Bound]:
     earliest = earliest_whole(view)
     if earliest:
         yield _Bound(earliest, f"the last clean, which keeps commits from {earliest} on")
+    if (listed := metadata_table(view)) is not None:
+        # Java reads a log file of it only if the timeline has the instant that wrote it.
+        why = "the metadata table, of which Java reads what it has not compacted by the timeline"
+        yield _Bound(listed.compacted(), why)
     there = {file.group for file in view.files()}
     for instant in writes:
         if instant.action == REPLACE and view.replaced(instant) & there:

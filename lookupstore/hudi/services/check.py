@@ -22,6 +22,8 @@ from lookupstore.hudi.file_group.key_entries import own_entry
 from lookupstore.hudi.file_group.key_files import KeyFile, read_unverified
 from lookupstore.hudi.file_group.key_ranges import KeyRanges
 from lookupstore.hudi.meta_columns import COMMIT_TIME, META_COLUMNS, RECORD_KEY
+from lookupstore.hudi.metadata.comparison import differences
+from lookupstore.hudi.options import METADATA_FOLDER
 from lookupstore.hudi.services.leftovers import find_leftovers
 from lookupstore.hudi.services.never_completed import never_completed
 from lookupstore.hudi.timeline.commit import WriteStat, parse_commit
@@ -69,7 +71,7 @@ class Finding:
 
     Attributes:
         kind: `timeline`, `file`, `filter`, `range`, `row`, `duplicate`, `statistics`, `missing`,
-            `uncommitted`, or `leftover`, which does no harm.
+            `uncommitted`, `metadata`, or `leftover`, which does no harm.
         path: of the file, relative to the table.
         problem: what it is.
     """
@@ -139,6 +141,7 @@ def check_table(view: TableView) -> TableCheck:
         check.file(group.current, keys)
     check.duplicates(keys)
     check.uncommitted()
+    check.metadata()
     check.leftovers()
     return TableCheck(
         instants=len(view.timeline.instants),
@@ -348,6 +351,12 @@ class _Check:
                         f"{stray.file.time} was rolled back, and never committed, but its rows are "
                         "read, since the commits before it are archived; rollback() deletes it",
                     )
+
+    def metadata(self) -> None:
+        """Compare what the metadata table lists, for readers that use it, with the folders."""
+        with self._finding("metadata", METADATA_FOLDER):
+            for path, problem in differences(self._view):
+                self._add("metadata", path, problem)
 
     def leftovers(self) -> None:
         """Look for files that are not part of the table."""

@@ -16,6 +16,7 @@ from lookupstore.errors import CorruptionError
 from lookupstore.hudi.file_group.groups import FileSlice, file_groups_at
 from lookupstore.hudi.locking.heartbeat import Heartbeats
 from lookupstore.hudi.locking.lock import TableLock
+from lookupstore.hudi.metadata.maintain import metadata_table
 from lookupstore.hudi.services.never_completed import delete_files
 from lookupstore.hudi.services.savepoint import saved_paths
 from lookupstore.hudi.timeline.names import GroupId
@@ -189,7 +190,11 @@ def finish(view: TableView, started: Instant, plan: CleanerPlan, lock: TableLock
         file for file in removable_files(view, earliest) if view.location.full(file.path) in wanted
     ]
     lock.check()
-    delete_files(view, removable)
+    listed = metadata_table(view)
+    # One that died here has deleted all that it then took out: what is left goes with the next.
+    is_recorded = listed is not None and listed.has(started.time)
+    if not is_recorded:
+        delete_files(view, removable)
     there = {view.location.full(file.path) for file in view.files()}
     partitions = {}
     for partition, paths in planned.items():
@@ -197,6 +202,9 @@ def finish(view: TableView, started: Instant, plan: CleanerPlan, lock: TableLock
         names = {path: path.rpartition("/")[2] for path in paths}
         gone = tuple(name for path, name in names.items() if path not in there)
         partitions[partition] = CleanPartition(partition, plan.policy, tuple(names.values()), gone)
+    if listed is not None and not is_recorded:
+        deleted = {one.partition_path: one.success_delete_files for one in partitions.values()}
+        listed.remove(started.time, deleted, lock)
     metadata = CleanMetadata(
         policy=plan.policy,
         start_clean_time=started.time,

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from lookupstore.errors import CorruptionError
 from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.metadata.maintain import forget_files
 from lookupstore.hudi.timeline.archive import completed_writes
 from lookupstore.hudi.timeline.plans import RollbackMetadata, parse_plan
 from lookupstore.hudi.timeline.timeline import COMMIT, ROLLBACK
@@ -72,7 +73,9 @@ def delete_never_completed(view: TableView, times: Collection[str] | None = None
 
     The caller holds the table's lock.
     """
-    delete_files(view, [one.file for one in never_completed(view, times)])
+    files = [one.file for one in never_completed(view, times)]
+    forget_files(view, files)
+    delete_files(view, files)
 
 
 def check_completed(view: TableView, current: Iterable[FileSlice]) -> None:

@@ -17,6 +17,7 @@ from lookupstore.errors import CommitConflictError, CorruptionError
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.locking.heartbeat import Heartbeats
 from lookupstore.hudi.locking.lock import TableLock
+from lookupstore.hudi.metadata.maintain import forget_files, forget_instant
 from lookupstore.hudi.services.never_completed import delete_files, delete_never_completed
 from lookupstore.hudi.services.savepoint import earliest_whole
 from lookupstore.hudi.timeline.commit import NO_COMMIT
@@ -86,7 +87,9 @@ def take_back(view: TableView, instant: Instant, lock: TableLock) -> None:
     except CommitConflictError:
         if any(one.time == instant.time for one in view.reloaded().timeline.writes()):
             return
-        delete_files(view, _files_of(view, instant.time))
+        files = _files_of(view, instant.time)
+        forget_files(view, files)
+        delete_files(view, files)
         delete_staged(view.location, instant.time)
         delete_markers(view.location, instant.time)
 
@@ -266,6 +269,8 @@ def finish(view: TableView, rollback: Instant, plan: RollbackPlan, lock: TableLo
     if target is None or not Instant(target.commit_time, target.action, State.INFLIGHT).is_write:
         path = view.folder.path(replace(rollback, state=State.REQUESTED))
         raise CorruptionError(path, 0, "instantToRollback: one that writes files", target)
+    # First: as long as the instant is pending, readers pass over it there as well.
+    forget_instant(view, target.commit_time, rollback.time, lock)
     # Those that came after the plan was made are found, too.
     files = _files_of(view, target.commit_time)
     delete_files(view, files)

@@ -10,7 +10,10 @@ import re
 from lookupstore.hudi.timeline.work_files import STAGED, delete_staged
 from lookupstore.hudi.view import TableView
 
-_NAME = re.compile(r"[^_]+_[^_]+_(?P<time>\d+)\.parquet(\.marker\.[A-Z]+)?")
+# Base files and their markers, and log files of the metadata table.
+_NAME = re.compile(
+    r"(\.[^_]+|[^_]+_[^_]+)_(?P<time>\d+)\.(parquet(\.marker\.[A-Z]+)?|log\.\d+_[0-9-]+)"
+)
 
 
 def delete_unfinished(view: TableView) -> int:

@@ -22,19 +22,19 @@ REPLACE = "replacecommit"
 CLUSTERING = "clustering"
 ROLLBACK = "rollback"
 CLEAN = "clean"
+DELTA_COMMIT = "deltacommit"
 SAVEPOINT = "savepoint"
 #: Only others write it: all commits after a savepoint are rolled back, one by one.
 RESTORE = "restore"
 #: Actions that are written here, by the name that they have when they are completed.
 WRITES = frozenset({COMMIT, REPLACE})
 
-# Only others write it: new rows to base files, or changes to log files.
-_DELTA_COMMIT = "deltacommit"
+# Only others write these: changes to log files, or base files that take them in.
 _COMPACTION = "compaction"
 _LOG_COMPACTION = "logcompaction"
 # Completed, any of these has base files that count.
-_BASE_FILE_WRITES = WRITES | {_DELTA_COMMIT}
-_COMPLETED_AS = {CLUSTERING: REPLACE, _COMPACTION: COMMIT, _LOG_COMPACTION: _DELTA_COMMIT}
+_BASE_FILE_WRITES = WRITES | {DELTA_COMMIT}
+_COMPLETED_AS = {CLUSTERING: REPLACE, _COMPACTION: COMMIT, _LOG_COMPACTION: DELTA_COMMIT}
 # What else may be in a timeline: of no interest to those who read base files.
 _OTHERS = (RESTORE, "indexing", "schemacommit")
 #: All actions that an instant may have.
@@ -46,6 +46,7 @@ _NAME = re.compile(
 _LENGTHS = (14, 17)
 # No dates, but what Hudi calls the beginning of a table, and the instants of a bootstrap.
 _BOOTSTRAPS = frozenset(f"{number:014d}" for number in range(3))
+_BEGINNING = "00000000000000"
 _SECONDS = "%Y%m%d%H%M%S"
 _MILLISECOND = timedelta(milliseconds=1)
 # Others may take the next time as well; who loses this often has a clock that stands.
@@ -234,6 +235,20 @@ class TimelineFolder:
         self._clock = clock or utc_now
         self._find_zone = zone
         self._zone: Zone | None = None
+
+    def beside(self, folder: str) -> TimelineFolder:
+        """Return the folder of another timeline, whose instants are told by the same clock.
+
+        Args:
+            folder: of that timeline, relative to the table.
+        """
+        return TimelineFolder(
+            self._location,
+            folder,
+            self._version,
+            clock=self._clock,
+            zone=lambda _timeline, _now: self.zone(self.load()),
+        )
 
     def path(self, instant: Instant) -> str:
         """Return the path or URI of an instant's file, for people and errors."""
@@ -487,7 +502,8 @@ def is_time(text: str) -> bool:
     """
     if len(text) not in _LENGTHS or not (text.isascii() and text.isdigit()):
         return False
-    if text in _BOOTSTRAPS:
+    # A metadata table counts on, with three digits more, for each of its partitions.
+    if text in _BOOTSTRAPS or (len(text) > len(_BEGINNING) and text.startswith(_BEGINNING)):
         return True
     try:
         _parse(text)

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from lookupstore.hudi.file_group.encoding import FileFormat
 from lookupstore.hudi.index.interface import KeyIndex
-from lookupstore.hudi.options import TABLE_LOCK
+from lookupstore.hudi.options import REFUSE, TABLE_LOCK, check_choice
 from lookupstore.hudi.timeline.timeline import Clock
 from lookupstore.hudi.write.partitioner import FileSizing
 from lookupstore.hudi.write.plan import INSERT
@@ -47,8 +47,9 @@ class WriteOptions:
         sort_folder: where to spill; None: the table's folder, or, if that is remote, the temporary
             folder of this machine.
         evolve: add columns that the table does not have, and widen types.
-        drop_metadata_table: delete the metadata table if there is one, since its readers would not
-            see what is written; Java builds it again.
+        metadata: what is done if the table has a metadata table, whose readers see nothing else:
+            `refuse` to write; `maintain` its list of files; `reduce` it to that list first, if it
+            has other indexes; or `drop` it. Java builds again what it needs.
         lock: `external` says that the caller holds the lock which the properties of the table name,
             of ZooKeeper, say, from before the write until it returns; `table`: a table that names
             such a lock is not written. What is locked in the table itself is the same.
@@ -68,7 +69,7 @@ class WriteOptions:
     sort_memory: int = 512 << 20
     sort_folder: str | None = None
     evolve: bool = False
-    drop_metadata_table: bool = False
+    metadata: str = REFUSE
     lock: str = TABLE_LOCK
     index: str | KeyIndex = "bloom"
     sizing: FileSizing = field(default_factory=FileSizing)
@@ -91,6 +92,7 @@ class WriteOptions:
             raise ValueError("sort_by names columns, but sort_mode is 'none'; give 'global_sort'")
         memory = bytes_of(self.sort_memory, "sort_memory", least=MIN_MEMORY)
         object.__setattr__(self, "sort_memory", memory)
+        check_choice(self.metadata)
 
     def looks_up(self, operation: str) -> bool:
         """Return whether a write of rows looks for their keys; `operation` is Hudi's name."""

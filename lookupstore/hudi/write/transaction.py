@@ -19,7 +19,8 @@ from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.partition_metadata import mark_partition
 from lookupstore.hudi.locking.heartbeat import Heartbeat, Heartbeats
 from lookupstore.hudi.locking.lock import table_lock
-from lookupstore.hudi.options import read_options
+from lookupstore.hudi.metadata.maintain import metadata_table
+from lookupstore.hudi.options import MAINTAIN, REFUSE, read_options
 from lookupstore.hudi.services.rollback import (
     check_not_restored,
     check_not_rolled_back,
@@ -158,6 +159,8 @@ class Transaction:
             check_overwritten(self._view, now, outcome.overwritten)
             self._check_keys(now, outcome.inserted)
             self._beat.check()
+            if (listed := metadata_table(now)) is not None:
+                listed.add(self.time, outcome.stats, lock)
             try:
                 return self._view.folder.complete(self._instant, content, lock.check)
             except FileExistsError:
@@ -201,7 +204,9 @@ class Transaction:
         Java's writers add a metadata table when it suits them: readers then look nowhere else.
         """
         now = read_options(self._view.location)
-        now.check_writable(self._view.location.uri)
+        # One that was there when the write began is written, too; of another nobody said that.
+        is_known = bool(self._view.options.metadata_partitions)
+        now.check_writable(self._view.location.uri, MAINTAIN if is_known else REFUSE)
         now.check_same_layout(self._view.options, self._view.location.uri)
 
     def _check_columns(self, now: TableView) -> None:

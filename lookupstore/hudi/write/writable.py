@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from lookupstore.hudi.locking.lock import table_lock
-from lookupstore.hudi.options import TableOptions, drop_metadata_table, read_options
+from lookupstore.hudi.metadata.maintain import prepared
+from lookupstore.hudi.options import TableOptions, read_options
 from lookupstore.hudi.services.rollback import check_not_restored, roll_back_pending
 from lookupstore.hudi.services.unfinished import delete_unfinished
 from lookupstore.hudi.timeline.commit import CommitMetadata
@@ -49,14 +48,12 @@ def writable_view(
         check_shown_rules(view)
         check_not_restored(view)
         view.folder.check_clock(view.timeline)
-        if options.drop_metadata_table:
-            view = replace(view, options=drop_metadata_table(location, view.options))
+        view = prepared(view, options.metadata)
         roll_back_pending(view, lock)
         delete_unfinished(view)
     return view.reloaded()
 
 
 def _check_writable(location: Location, known: TableOptions, options: WriteOptions) -> None:
-    dropped = replace(known, metadata_partitions=()) if options.drop_metadata_table else known
-    dropped.check_writable(location.uri)
+    known.check_writable(location.uri, options.metadata)
     known.check_lock(location, options.lock)

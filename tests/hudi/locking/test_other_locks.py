@@ -64,9 +64,7 @@ ACTS: dict[str, Callable[[HudiTable, str], object]] = {
     ),
     "bulk insert": lambda table, lock: table.bulk_insert(ROWS, options=WriteOptions(lock=lock)),
     "delete": lambda table, lock: table.delete([7], options=WriteOptions(lock=lock)),
-    "drop": lambda table, lock: table.delete(
-        [7], options=WriteOptions(lock=lock, drop_metadata_table=True)
-    ),
+    "drop": lambda table, lock: table.delete([7], options=WriteOptions(lock=lock, metadata="drop")),
     "clean": lambda table, lock: table.clean(retain_commits=1, lock=lock),
     "archive": lambda table, lock: table.archive(lock=lock),
     "rollback": lambda table, lock: table.rollback(lock=lock),

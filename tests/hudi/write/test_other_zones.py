@@ -231,7 +231,7 @@ def test_real_tables_are_written_in_the_zone_of_their_writers(
     ):
         table = HudiTable.open(real_table(name))
         last = table.timeline()[-1].position
-        options = WriteOptions(drop_metadata_table=True)
+        options = WriteOptions(metadata="drop")
         for _ in range(2):
             now = print_time(utc() + timedelta(hours=most))
             instant = table.upsert(table.scan(), options=options).instant

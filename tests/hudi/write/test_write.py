@@ -581,7 +581,7 @@ def test_a_metadata_table_is_refused_until_it_may_go(
     one = before.slice(0, 1)
     with pytest.raises(FormatError, match=METADATA):
         table.upsert(one)
-    options = WriteOptions(drop_metadata_table=True)
+    options = WriteOptions(metadata="drop")
     table.upsert(one, dry_run=True, options=options)
     assert (path / ".hoodie" / "metadata").is_dir()
     table.upsert(one, options=options)
@@ -656,7 +656,7 @@ def test_tables_of_apache_hudi_are_upserted(real_table: Callable[[str], Path], n
     update = update.set_column(field, kind, value)
     fresh = pa.array(["TXN-ü" if new_key else 4711], data.schema.field(key).type)
     insert = insert.set_column(data.schema.get_field_index(key), data.schema.field(key), fresh)
-    options = WriteOptions(drop_metadata_table=True)
+    options = WriteOptions(metadata="drop")
     result = table.upsert(pa.concat_tables([update, insert]), options=options)
     assert (result.rows_updated, result.rows_inserted) == (1, 1)
     now = table.scan()

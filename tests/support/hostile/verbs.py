@@ -130,7 +130,7 @@ VERBS: dict[str, Verb] = {
     "files.publish": _files(lambda files: files.publish()),
     "table.upsert": _table(lambda table: table.upsert(ROWS)),
     "table.upsert, metadata dropped": _table(
-        lambda table: table.upsert(ROWS, options=WriteOptions(drop_metadata_table=True))
+        lambda table: table.upsert(ROWS, options=WriteOptions(metadata="drop"))
     ),
     "table.bulk_insert": _table(lambda table: table.bulk_insert(NEW_ROWS)),
     "table.delete": _table(lambda table: table.delete(ROWS.select(["id", "part"]))),

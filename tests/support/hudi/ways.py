@@ -390,8 +390,8 @@ WAYS = [
         "upsert: a table with a metadata table",
         lambda folder: with_metadata_table(folder).upsert(ROWS),
         FormatError,
-        "pass options=WriteOptions(drop_metadata_table=True)",
-        lambda folder: with_options(folder, WriteOptions(drop_metadata_table=True)),
+        "pass options=WriteOptions(metadata='drop')",
+        lambda folder: with_options(folder, WriteOptions(metadata="drop")),
     ),
     Way(
         "upsert: a table that names a lock of ZooKeeper",
@@ -595,8 +595,8 @@ WAYS = [
             typed(f"hudi upsert {folder}/t {file_of(folder, ROWS)}"),
         ),
         RefusedError,
-        "give --drop-metadata-table",
-        lambda folder: typed(f"hudi upsert {folder}/t {folder}/rows.parquet --drop-metadata-table"),
+        "give --metadata drop",
+        lambda folder: typed(f"hudi upsert {folder}/t {folder}/rows.parquet --metadata drop"),
     ),
     Way(
         "hudi upsert: a table that names a lock of ZooKeeper",

@@ -27,6 +27,7 @@ UNITS = {
     "upsert seconds": "s",
     "upsert memory": "B",
     "upsert cpu": "s",
+    "few rows seconds": "s",
     "scan seconds": "s",
     "scan memory": "B",
     "scan cpu": "s",

@@ -44,6 +44,32 @@ def upsert_deltalake(table: str, rows: pa.Table) -> dict[str, Any]:
     }
 
 
+def upsert_again_lookupstore(table: str, rows: pa.Table) -> dict[str, Any]:
+    """Write the second half of rows into our table, after the first."""
+    from lookupstore.hudi import HudiTable
+
+    ours = HudiTable.open(table)
+    first, second = _halves(rows)
+    ours.upsert(first)
+    start = time.perf_counter()
+    result = ours.upsert(second)
+    return {"seconds": time.perf_counter() - start, "written": result.bytes_written}
+
+
+def upsert_again_deltalake(table: str, rows: pa.Table) -> dict[str, Any]:
+    """Write the second half of rows into a Delta table, after the first."""
+    first, second = _halves(rows)
+    upsert_deltalake(table, first)
+    start = time.perf_counter()
+    upsert_deltalake(table, second)
+    return {"seconds": time.perf_counter() - start}
+
+
+def _halves(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+    middle = len(rows) // 2
+    return rows.slice(0, middle), rows.slice(middle)
+
+
 def scan_lookupstore(table: str, rows: pa.Table) -> dict[str, Any]:
     """Read our table."""
     from lookupstore.hudi import HudiTable
@@ -59,6 +85,8 @@ def scan_pyarrow(table: str, rows: pa.Table) -> dict[str, Any]:
 CONTENDERS = {
     ("upsert", "lookupstore"): upsert_lookupstore,
     ("upsert", "deltalake"): upsert_deltalake,
+    ("upsert again", "lookupstore"): upsert_again_lookupstore,
+    ("upsert again", "deltalake"): upsert_again_deltalake,
     ("scan", "lookupstore"): scan_lookupstore,
     ("scan", "pyarrow"): scan_pyarrow,
 }

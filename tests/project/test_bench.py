@@ -486,7 +486,12 @@ def test_upserting(tmp_path: Path) -> None:
     pytest.importorskip("fastavro")
     sizes = ("--rows", "8000", "--files", "4", "--keys", "2000", "--rounds", "1")
     printed = python(tmp_path, str(BENCH / "hudi_upsert.py"), *sizes)
-    for line in ("upsert / deltalake", "peak memory / deltalake", "scan / pyarrow dataset"):
+    for line in (
+        "upsert / deltalake",
+        "peak memory / deltalake",
+        "few rows / deltalake",
+        "scan / pyarrow dataset",
+    ):
         found = re.search(
             rf"{re.escape(line)} .*(met|NOT MET|not installed)$", printed, re.MULTILINE
         )

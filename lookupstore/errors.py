@@ -15,6 +15,7 @@ __all__ = [
     "CommitUnknownError",
     "CorruptionError",
     "DiskQuotaError",
+    "DuplicateKeyError",
     "FormatError",
     "LockLostError",
     "LockedError",
@@ -139,6 +140,21 @@ class DiskQuotaError(LookupStoreError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return functools.partial(DiskQuotaError, may_pass=self.may_pass), self.args
+
+
+class DuplicateKeyError(LookupStoreError, ValueError):
+    """A key is in several rows where there may be one: of what a store is built from, of a table.
+
+    Attributes:
+        key: the key, as text.
+    """
+
+    def __init__(self, message: str, *, key: str = "") -> None:
+        super().__init__(message)
+        self.key = key
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return functools.partial(DuplicateKeyError, key=self.key), self.args
 
 
 class MissingKeyError(LookupStoreError):

@@ -9,6 +9,7 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lookupstore.errors import DuplicateKeyError
 from lookupstore.keys.schema import KeySchema
 from lookupstore.rows.schema import RowSchema
 from lookupstore.sorting.runs import KEEP_RULES, Keep
@@ -67,7 +68,7 @@ class BuildPlan:
 
     def repeated_error(
         self, key: bytes, rules: str = "'first', 'last' or ('max', column)"
-    ) -> ValueError:
+    ) -> DuplicateKeyError:
         """Return the error for a key that comes more than once, with the key as its columns.
 
         Args:
@@ -76,9 +77,10 @@ class BuildPlan:
         """
         values = self.key_schema.decode(pa.array([key], pa.large_binary())).to_pylist()[0]
         shown = ", ".join(f"{name}={value!r}" for name, value in values.items())
-        return ValueError(
+        return DuplicateKeyError(
             f"the key {shown} occurs more than once in the source; pass on_duplicate={rules} to "
-            "choose the row to keep"
+            "choose the row to keep",
+            key=shown,
         )
 
 

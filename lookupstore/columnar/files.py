@@ -32,7 +32,7 @@ from lookupstore.columnar.published import (
 )
 from lookupstore.columnar.rent import BUILDS, Build
 from lookupstore.columnar.source_file import source_files
-from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.errors import CorruptionError, DuplicateKeyError, FormatError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.schema import KeySchema
@@ -338,15 +338,16 @@ class ColumnarFiles(ManyLookups):
 
     def _in_two_files_error(
         self, key: bytes, number: int, place: int, parts: Sequence[tuple[int, pa.Array]]
-    ) -> ValueError:
+    ) -> DuplicateKeyError:
         starts = np.cumsum([0, *(len(rows) for _, rows in parts)])
         first = parts[int(np.searchsorted(starts, place, "right")) - 1][0]
         values = self._plans[number].build.key_schema.decode(pa.array([key], pa.large_binary()))
         shown = ", ".join(f"{name}={value!r}" for name, value in values.to_pylist()[0].items())
-        return ValueError(
+        return DuplicateKeyError(
             f"the key {shown} is in {self._plans[first].source.uri} and in "
             f"{self._plans[number].source.uri}; pass on_duplicate='first' or 'last' to choose the "
-            "row to return"
+            "row to return",
+            key=shown,
         )
 
     def _gathered(

@@ -23,7 +23,7 @@ from lookupstore._version import __version__
 from lookupstore.arrow.types import schema_to_json
 from lookupstore.builder.plan import BuildPlan, OnDuplicate, plan_build
 from lookupstore.columnar.source_file import SourceFile
-from lookupstore.errors import CorruptionError
+from lookupstore.errors import CorruptionError, DuplicateKeyError
 from lookupstore.hostcache.lookup_files import Room
 from lookupstore.sorting.runs import RepeatedKeyError, RunSorter
 from lookupstore.sst import Reader, Writer
@@ -73,9 +73,10 @@ class LookupFilePlan:
         """Return the names of the columns that are read of the source."""
         return [name for name in self.build.columns if name != POSITION]
 
-    def repeated_error(self, key: bytes) -> ValueError:
+    def repeated_error(self, key: bytes) -> DuplicateKeyError:
         """Return the error for a key that comes more than once in the file."""
-        return ValueError(f"{self.source.uri}: {self.build.repeated_error(key, _RULES)}")
+        error = self.build.repeated_error(key, _RULES)
+        return DuplicateKeyError(f"{self.source.uri}: {error}", key=error.key)
 
     def encoded(self) -> Iterator[pa.RecordBatch]:
         """Yield `key` and `value` of all rows whose key has no null."""

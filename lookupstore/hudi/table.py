@@ -466,7 +466,8 @@ class HudiTable:
             TypeError: `rows` gives no rows, or a key has a type that keys do not have.
             ValueError: a row has no key, there is no such index, or the rows already have one of
                 the four columns.
-            CorruptionError: a base file is damaged, or a key is in two files of a partition.
+            DuplicateKeyError: a key is in several rows of a partition.
+            CorruptionError: a base file is damaged.
             FormatError: base files have no record keys; or a global index finds a key in two
                 partitions.
             StaleStoreError: a clean removed files while they were read.

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 
-from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
+from lookupstore.errors import CorruptionError, DuplicateKeyError, FormatError, StaleStoreError
 
 # What the last line of a worker's trace says about an error that it raised on purpose.
 _RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?P<kind>[A-Za-z_]\w*): (?P<text>.*)$", re.MULTILINE)
@@ -30,6 +30,7 @@ _KINDS: dict[str, type[Exception]] = {
         FormatError,
         StaleStoreError,
         CorruptionError,
+        DuplicateKeyError,
     )
 }
 

@@ -14,11 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lookupstore.arrow._binary import as_binary
-from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.errors import DuplicateKeyError, FormatError
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.index.funnel import Funnel, Tally
 from lookupstore.hudi.index.interface import KeyIndex, PreparedIndex
 from lookupstore.hudi.index.names import index_of
+from lookupstore.hudi.keys.duplicate_key import duplicate_key_error
 from lookupstore.hudi.view import TableView
 
 Rows = npt.NDArray[np.int64]
@@ -76,8 +77,8 @@ def tag(
             of the others.
         FormatError: base files have no record keys; or an index for all partitions found a key in
             two of them.
-        CorruptionError: a base file is damaged, or, unless `repeated`, a key is in two files of a
-            partition, or twice in one.
+        DuplicateKeyError: a key is in several rows of a partition, unless `repeated`.
+        CorruptionError: a base file is damaged.
         StaleStoreError: a base file is gone: a clean came between.
     """
     chosen = index_of(index)
@@ -179,25 +180,25 @@ class _Places:
     def _share_partition(self, one: int, other: int) -> bool:
         return self._slices[one].group.partition == self._slices[other].group.partition
 
-    def _twice_error(self, at: int, number: int, rows: Rows, positions: Rows) -> CorruptionError:
-        key = self._keys[int(rows[at])].as_py().decode("utf-8", "replace")
+    def _twice_error(self, at: int, number: int, rows: Rows, positions: Rows) -> DuplicateKeyError:
         path = self._view.location.show(self._slices[number].path)
-        where = f"{key!r} in rows {positions[at - 1]} and {positions[at]}"
-        return CorruptionError(path, 0, "each record key once", where)
+        where = f"rows {positions[at - 1]} and {positions[at]} of {path}"
+        return duplicate_key_error(self._shown(int(rows[at])), where)
 
-    def _in_two_error(self, row: int, number: int) -> CorruptionError | FormatError:
+    def _in_two_error(self, row: int, number: int) -> DuplicateKeyError | FormatError:
         one, other = self._slices[int(self.numbers[row])], self._slices[number]
         show = self._view.location.show
-        key = self._keys[row].as_py().decode("utf-8", "replace")
         if one.group.partition == other.group.partition:
-            return CorruptionError(
-                show(other.path), 0, f"no record key of {show(one.path)}", f"{key!r} in both"
-            )
+            where = f"{show(one.path)} and in {show(other.path)}"
+            return duplicate_key_error(self._shown(row), where)
         return FormatError(
-            f"the record key {key!r} is in {show(one.path)} and in {show(other.path)}: in this "
-            "table a key is unique only within its partition; pass index='bloom', and the "
+            f"the record key {self._shown(row)} is in {show(one.path)} and in {show(other.path)}: "
+            "in this table a key is unique only within its partition; pass index='bloom', and the "
             "partition's columns"
         )
+
+    def _shown(self, row: int) -> str:
+        return repr(self._keys[row].as_py().decode("utf-8", "replace"))
 
 
 def _checked(keys: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -25,10 +25,11 @@ from lookupstore.columnar.lookup_file import plan_lookup_file
 from lookupstore.columnar.many_lookups import AskedFiles, ManyLookups
 from lookupstore.columnar.open_lookups import OpenLookups
 from lookupstore.columnar.rent import BUILDS, Build
-from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.errors import CorruptionError, DuplicateKeyError, FormatError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hudi.file_group.key_files import KeyFile, KnownFiles
 from lookupstore.hudi.file_group.key_ranges import KeyRanges
+from lookupstore.hudi.keys.duplicate_key import duplicate_key_error
 from lookupstore.hudi.keys.key_generator import record_keys
 from lookupstore.hudi.meta_columns import RECORD_KEY
 from lookupstore.hudi.options import SNAPSHOT
@@ -78,6 +79,8 @@ class TableLookup(ManyLookups):
         FormatError: the table is of a kind that is not read; or its record keys, or partition
             paths, are not made of columns as Hudi does it.
         CorruptionError: the table is damaged.
+
+    Lookups of a key that several rows of a partition have raise a `DuplicateKeyError`.
 
     >>> import tempfile
     >>> from lookupstore.hudi import HudiTable
@@ -256,8 +259,8 @@ class TableLookup(ManyLookups):
                 continue
             try:
                 hits, packed = lookup.lookup(wanted)
-            except ValueError as error:  # what the base file must not have: a key twice
-                raise CorruptionError(file.shown, 0, "each record key once", error) from None
+            except DuplicateKeyError as error:
+                raise duplicate_key_error(error.key, f"several rows of {file.shown}") from None
             if len(hits):
                 yield number, rows[hits], packed
 
@@ -318,17 +321,15 @@ class TableLookup(ManyLookups):
         with ThreadPoolExecutor(min(_FOOTER_THREADS, len(files)), "lookupstore-footer") as pool:
             return list(pool.map(lambda number: _known.file(location, slices[number]), files))
 
-    def _in_two_error(self, key: bytes, number: int, other: int) -> CorruptionError | FormatError:
+    def _in_two_error(self, key: bytes, number: int, other: int) -> DuplicateKeyError | FormatError:
         one, two = self._plan.files[other], self._plan.files[number]
         show = self._plan.location.show
-        text = key.decode("utf-8", "replace")
+        text = repr(key.decode("utf-8", "replace"))
         if one.group.partition == two.group.partition:
-            return CorruptionError(
-                show(two.path), 0, f"no record key of {show(one.path)}", f"{text!r} in both"
-            )
+            return duplicate_key_error(text, f"{show(one.path)} and in {show(two.path)}")
         named = ", ".join(map(repr, self._plan.options.partition_by))
         return FormatError(
-            f"the record key {text!r} is in {show(one.path)} and in {show(two.path)}: in this "
+            f"the record key {text} is in {show(one.path)} and in {show(two.path)}: in this "
             f"table a key is unique only within its partition; also give the partition columns "
             f"{named}"
         )

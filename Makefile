@@ -273,6 +273,10 @@ bench-hudi: $(VENV)/.built  ## Time tags, upserts and scans of a Hudi table: 10,
 bench-hudi-timeline: $(VENV)/.built  ## Time a Hudi table with 10,000 commits, before and after they are archived
 	$(BIN)/python bench/hudi_timeline.py $(BENCH_HUDI_TIMELINE_ARGS)
 
+.PHONY: bench-hudi-guards
+bench-hudi-guards: $(VENV)/.built  ## Time markers, locks and the metadata table of upserts; TABLE=... as in bench/README.md
+	$(BIN)/python bench/hudi_guards.py $(TABLE) $(BENCH_HUDI_GUARDS_ARGS)
+
 .PHONY: bench-spark
 bench-spark: java $(VENV)/.built  ## Time lookup joins in Spark against their bars: 20,000,000 records
 	$(BIN)/python bench/joins.py $(BENCH_SPARK_ARGS)

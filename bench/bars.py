@@ -28,6 +28,7 @@ UNITS = {
     "upsert memory": "B",
     "upsert cpu": "s",
     "few rows seconds": "s",
+    "guards seconds": "s",
     "scan seconds": "s",
     "scan memory": "B",
     "scan cpu": "s",

@@ -99,6 +99,12 @@ def real_table(real_tables: Path, tmp_path: Path) -> Callable[[str], Path]:
 
 
 @pytest.fixture(scope="session")
+def real_table_archive() -> Path:
+    """Return the archive of a table of Apache Hudi that has a metadata table."""
+    return _archives("v9_txns_nonpart_meta.zip")[0]
+
+
+@pytest.fixture(scope="session")
 def merge_on_read_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with merge-on-read tables of Apache Hudi."""
     return unpacked("mor_*.zip", tmp_path_factory.mktemp("hudi"))
@@ -106,13 +112,7 @@ def merge_on_read_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def unpacked(pattern: str, folder: Path) -> Path:
     """Unpack archives of one table each, into folders that are called as they are."""
-    archives = sorted((FIXTURES / "hudi").glob(pattern))
-    if not archives:
-        pytest.skip(
-            f"no {pattern} in {FIXTURES}/hudi; set LOOKUPSTORE_FIXTURES to the folder that has "
-            "tables of Apache Hudi in hudi/*.zip"
-        )
-    for path in archives:
+    for path in _archives(pattern):
         with zipfile.ZipFile(path) as archive:
             names = [
                 name
@@ -123,3 +123,13 @@ def unpacked(pattern: str, folder: Path) -> Path:
             archive.extractall(folder, names)
         (folder / top).rename(folder / path.stem)
     return folder
+
+
+def _archives(pattern: str) -> list[Path]:
+    archives = sorted((FIXTURES / "hudi").glob(pattern))
+    if not archives:
+        pytest.skip(
+            f"no {pattern} in {FIXTURES}/hudi; set LOOKUPSTORE_FIXTURES to the folder that has "
+            "tables of Apache Hudi in hudi/*.zip"
+        )
+    return archives

@@ -482,6 +482,13 @@ def test_timelines(tmp_path: Path) -> None:
             assert re.search(line, printed, re.MULTILINE), printed
 
 
+def test_guards(tmp_path: Path, real_table_archive: Path) -> None:
+    sizes = ("--rows", "1000", "--rounds", "1")
+    printed = python(tmp_path, str(BENCH / "hudi_guards.py"), str(real_table_archive), *sizes)
+    for line in ("guards of ten rows", "guards / upsert"):
+        assert re.search(rf"{line} .*(met|NOT MET)$", printed, re.MULTILINE), printed
+
+
 def test_upserting(tmp_path: Path) -> None:
     pytest.importorskip("fastavro")
     sizes = ("--rows", "8000", "--files", "4", "--keys", "2000", "--rounds", "1")

@@ -57,6 +57,14 @@ _keys_file = click.option(
     "are known.",
 )
 _dry_run = click.option("--dry-run", is_flag=True, help="Only print what would be done.")
+_index_of_write = click.option(
+    "--index",
+    default="bloom",
+    show_default=True,
+    metavar="NAME",
+    help="Index that finds keys, as for 'lookupstore hudi tag'; one for all partitions finds them "
+    "in whichever they are.",
+)
 _drop_metadata_table = click.option(
     "--drop-metadata-table",
     is_flag=True,
@@ -205,8 +213,10 @@ def tag(
 @click.option(
     "--evolve", is_flag=True, help="Add columns that the table does not have, and widen types."
 )
-@click.option("--index", default="bloom", show_default=True, metavar="NAME",
-              help="Index that finds keys, as for 'lookupstore hudi tag'.")  # fmt: skip
+@_index_of_write
+@click.option("--update-partition-path/--no-update-partition-path", default=True,
+              show_default=True, help="With an index for all partitions: whether a row whose key "
+              "is in another partition moves to its own, or changes the row there.")  # fmt: skip
 @_drop_metadata_table
 @lock_option
 @_dry_run
@@ -220,6 +230,7 @@ def upsert(
     sort_by: str | None,
     evolve: bool,
     index: str,
+    update_partition_path: bool,
     drop_metadata_table: bool,
     lock: str,
     dry_run: bool,
@@ -240,6 +251,7 @@ def upsert(
         sort_by=names_of(sort_by or ""),
         evolve=evolve,
         index=index,
+        update_partition_path=update_partition_path,
         drop_metadata_table=drop_metadata_table,
         lock=lock,
     )
@@ -257,6 +269,7 @@ def upsert(
 @click.argument("path", metavar="TABLE")
 @_key_option(required=False)
 @_keys_file
+@_index_of_write
 @_drop_metadata_table
 @lock_option
 @_dry_run
@@ -265,6 +278,7 @@ def delete(
     path: str,
     keys: tuple[str, ...],
     keys_file: str | None,
+    index: str,
     drop_metadata_table: bool,
     lock: str,
     dry_run: bool,
@@ -272,10 +286,11 @@ def delete(
 ) -> None:
     """Delete the rows with these keys; missing keys are ignored.
 
-    Without partition columns, keys are deleted in every partition.
+    Without partition columns, or with an index for all partitions, keys are deleted in every
+    partition.
     """
     table = HudiTable.open(path)
-    options = WriteOptions(drop_metadata_table=drop_metadata_table, lock=lock)
+    options = WriteOptions(index=index, drop_metadata_table=drop_metadata_table, lock=lock)
     result = table.delete(_wanted(table, keys, keys_file), options=options, dry_run=dry_run)
     done = "would be deleted" if dry_run else "deleted"
     if output == "json":

@@ -58,6 +58,14 @@ _keys_file = click.option(
     "are known.",
 )
 _dry_run = click.option("--dry-run", is_flag=True, help="Only print what would be done.")
+_index_of_write = click.option(
+    "--index",
+    default="bloom",
+    show_default=True,
+    metavar="NAME",
+    help="Index that finds keys, as for 'lookupstore hudi tag'; one for all partitions finds them "
+    "in whichever they are.",
+)
 
 
 @click.command()
@@ -201,8 +209,10 @@ def tag(
 @click.option(
     "--evolve", is_flag=True, help="Add columns that the table does not have, and widen types."
 )
-@click.option("--index", default="bloom", show_default=True, metavar="NAME",
-              help="Index that finds keys, as for 'lookupstore hudi tag'.")  # fmt: skip
+@_index_of_write
+@click.option("--update-partition-path/--no-update-partition-path", default=True,
+              show_default=True, help="With an index for all partitions: whether a row whose key "
+              "is in another partition moves to its own, or changes the row there.")  # fmt: skip
 @metadata_option
 @lock_option
 @_dry_run
@@ -216,6 +226,7 @@ def upsert(
     sort_by: str | None,
     evolve: bool,
     index: str,
+    update_partition_path: bool,
     metadata: str,
     lock: str,
     dry_run: bool,
@@ -236,6 +247,7 @@ def upsert(
         sort_by=names_of(sort_by or ""),
         evolve=evolve,
         index=index,
+        update_partition_path=update_partition_path,
         metadata=metadata,
         lock=lock,
     )
@@ -253,6 +265,7 @@ def upsert(
 @click.argument("path", metavar="TABLE")
 @_key_option(required=False)
 @_keys_file
+@_index_of_write
 @metadata_option
 @lock_option
 @_dry_run
@@ -261,6 +274,7 @@ def delete(
     path: str,
     keys: tuple[str, ...],
     keys_file: str | None,
+    index: str,
     metadata: str,
     lock: str,
     dry_run: bool,
@@ -268,10 +282,11 @@ def delete(
 ) -> None:
     """Delete the rows with these keys; missing keys are ignored.
 
-    Without partition columns, keys are deleted in every partition.
+    Without partition columns, or with an index for all partitions, keys are deleted in every
+    partition.
     """
     table = HudiTable.open(path)
-    options = WriteOptions(metadata=metadata, lock=lock)
+    options = WriteOptions(index=index, metadata=metadata, lock=lock)
     result = table.delete(_wanted(table, keys, keys_file), options=options, dry_run=dry_run)
     done = "would be deleted" if dry_run else "deleted"
     if output == "json":

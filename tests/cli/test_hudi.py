@@ -363,6 +363,20 @@ def test_upsert_of_other_columns(table: Path) -> None:
     assert lines("get", table, "--key", 3, "--columns", "clicks") == [{"clicks": 3}]
 
 
+def test_upserts_of_keys_of_other_partitions(table: Path) -> None:
+    moved = table.parent / "moved.parquet"
+    pq.write_table(pa.table({"region": ["asia"], "id": [1], "page": ["/m"]}), moved)
+    words = ["upsert", table, moved, "--index", "global-simple"]
+    assert printed(*words, "--no-update-partition-path")["rows_updated"] == 1
+    assert lines("get", table, "--key", 1) == [{"region": "eu", "id": 1, "page": "/m"}]
+    done = printed(*words)
+    assert (done["rows_inserted"], done["rows_deleted"]) == (1, 1)
+    assert lines("get", table, "--key", 1) == [{"region": "asia", "id": 1, "page": "/m"}]
+    pq.write_table(pa.table({"region": ["us"], "id": [1]}), moved)
+    assert printed("delete", table, "--keys", moved)["deleted"] == 0
+    assert printed("delete", table, "--keys", moved, "--index", "global-bloom")["deleted"] == 1
+
+
 def test_upserts_that_are_refused(table: Path, tmp_path: Path) -> None:
     before = HudiTable.open(table).timeline()
     damaged = tmp_path / "damaged.parquet"
@@ -376,7 +390,7 @@ def test_upserts_that_are_refused(table: Path, tmp_path: Path) -> None:
     pq.write_table(VISITS, tmp_path / "v.parquet")
     for words, said in (
         ([tmp_path / "none.parquet"], "no such file"),
-        ([tmp_path / "v.parquet", "--index", "global-bloom"], "'global-bloom'"),
+        ([tmp_path / "v.parquet", "--index", "quick"], "'global-bloom'"),
         ([tmp_path / "v.parquet", "--operation", "replace"], "--operation"),
         ([], "FILE"),
     ):

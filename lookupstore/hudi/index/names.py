@@ -15,13 +15,14 @@ from collections.abc import Callable
 from lookupstore.hudi.index.bloom import BloomIndex
 from lookupstore.hudi.index.interface import KeyIndex
 from lookupstore.hudi.index.memory import MemoryIndex
-from lookupstore.hudi.index.simple import SimpleIndex
+from lookupstore.hudi.index.simple import GlobalSimpleIndex, SimpleIndex
 
 _KINDS: dict[str, Callable[[], KeyIndex]] = {
     "in-memory": MemoryIndex,
     "simple": SimpleIndex,
     "bloom": BloomIndex,
     "global-bloom": functools.partial(BloomIndex, everywhere=True),
+    "global-simple": GlobalSimpleIndex,
 }
 #: The names of the indexes that are there.
 INDEXES = tuple(_KINDS)

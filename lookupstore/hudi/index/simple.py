@@ -1,6 +1,6 @@
 """The simple index: read the keys of every file, and look at each.
 
-Source: org.apache.hudi.index.simple.HoodieSimpleIndex.
+Source: org.apache.hudi.index.simple (HoodieSimpleIndex, HoodieGlobalSimpleIndex).
 """
 
 from __future__ import annotations
@@ -39,3 +39,13 @@ class SimpleIndex:
                 rows, positions = wanted.found_in(known)
             tally.add(files_read=1)
             yield Hits(number, rows, positions)
+
+
+class GlobalSimpleIndex(SimpleIndex):
+    """A simple index that looks for a key in all partitions.
+
+    >>> GlobalSimpleIndex().everywhere
+    True
+    """
+
+    everywhere = True

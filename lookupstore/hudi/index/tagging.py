@@ -70,13 +70,14 @@ def tag(
         index: name of an index, see `lookupstore.hudi.index.names`, or one that was made.
         slices: current base files, by partition path and file id, of who knows them; None: they
             are listed.
-        repeated: whether every row of a key counts that the table has more than once.
+        repeated: whether every row of a key counts that the table has more than once, with an index
+            for all partitions also in several of them.
 
     Raises:
         ValueError: a key is null or empty, a partition is null, or there are more of the ones than
             of the others.
-        FormatError: base files have no record keys; or an index for all partitions found a key in
-            two of them.
+        FormatError: base files have no record keys; or, unless `repeated`, an index for all
+            partitions found a key in two of them.
         DuplicateKeyError: a key is in several rows of a partition, unless `repeated`.
         CorruptionError: a base file is damaged.
         StaleStoreError: a base file is gone: a clean came between.
@@ -147,12 +148,8 @@ class _Places:
 
     def put(self, number: int, rows: Rows, positions: Rows) -> None:
         elsewhere = self.numbers[rows] >= 0
-        if elsewhere.any():
-            others = self.numbers[rows[elsewhere]]
-            for other in np.unique(others).tolist():
-                if not self._repeated or not self._share_partition(other, number):
-                    row = rows[elsewhere][np.argmax(others == other)]
-                    raise self._in_two_error(int(row), number)
+        if elsewhere.any() and not self._repeated:
+            raise self._in_two_error(int(rows[np.argmax(elsewhere)]), number)
         again = elsewhere.copy()
         again[1:] |= rows[1:] == rows[:-1]
         if again.any():
@@ -176,9 +173,6 @@ class _Places:
             funnel,
             np.concatenate([np.arange(len(self._keys)), rows]),
         )
-
-    def _share_partition(self, one: int, other: int) -> bool:
-        return self._slices[one].group.partition == self._slices[other].group.partition
 
     def _twice_error(self, at: int, number: int, rows: Rows, positions: Rows) -> DuplicateKeyError:
         path = self._view.location.show(self._slices[number].path)

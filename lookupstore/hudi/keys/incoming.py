@@ -63,21 +63,25 @@ class Incoming:
         """Return the rows that do not delete a row."""
         return self if self.deleted is None else self.take(np.flatnonzero(~self.deleted))
 
-    def deduplicated(self, options: TableOptions) -> Incoming:
+    def deduplicated(self, options: TableOptions, *, everywhere: bool) -> Incoming:
         """Return the rows that stay where several have one partition and key.
+
+        Args:
+            options: of the table.
+            everywhere: whether rows of several partitions count as those of one key, too.
 
         Raises:
             ValueError: a row has no ordering value.
         """
-        kept = self.to_keep(options)
+        kept = self.to_keep(options, everywhere=everywhere)
         return self if len(kept) == len(self) else self.take(kept)
 
-    def to_keep(self, options: TableOptions) -> Rows:
+    def to_keep(self, options: TableOptions, *, everywhere: bool) -> Rows:
         """Return the numbers of the rows that stay, ascending; see `deduplicated`."""
         column = precombine_of(options)
         return rows_to_keep(
             self.keys,
-            self.partitions,
+            None if everywhere else self.partitions,
             None if column is None else _ordered(self.rows, column),
             ties=TIES[options.version],
         )

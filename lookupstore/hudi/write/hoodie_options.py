@@ -87,7 +87,12 @@ _GENERATOR = f"{_WRITE}keygenerator.class"
 _WRITES: Mapping[str, tuple[str, _Parse]] = {
     "hoodie.index.type": (
         "index",
-        _one_of({"bloom": "bloom", "simple": "simple", "inmemory": "in-memory"}),
+        _one_of(
+            {
+                "bloom": "bloom", "simple": "simple", "inmemory": "in-memory",
+                "global_bloom": "global-bloom", "global_simple": "global-simple",
+            }
+        ),
     ),
     f"{_WRITE}insert.drop.duplicates": (
         "duplicates", _one_of({"true": "drop", "false": "allow"}),
@@ -101,6 +106,11 @@ _WRITES: Mapping[str, tuple[str, _Parse]] = {
     ),
     "hoodie.bulkinsert.user.defined.partitioner.sort.columns": ("sort_by", _columns),
 }  # fmt: skip
+# Each is for one index, and says nothing of the others.
+_MOVES = {
+    "hoodie.bloom.index.update.partition.path": "global-bloom",
+    "hoodie.simple.index.update.partition.path": "global-simple",
+}
 _SIZING: Mapping[str, tuple[str, _Parse]] = {
     "hoodie.parquet.max.file.size": ("max_file_size", _number),
     "hoodie.parquet.small.file.limit": ("small_file_limit", _number),
@@ -148,7 +158,7 @@ _WITHOUT_EFFECT = frozenset(
     f"hoodie.{kind}.shuffle.parallelism" for kind in ("upsert", "insert", "bulkinsert", "delete")
 )
 _KNOWN = (
-    *_TABLE, _GENERATOR, *_WRITES, *_SIZING, *_FORMAT, *_COMBINE, _OPERATION, *_FIXED,
+    *_TABLE, _GENERATOR, *_WRITES, *_MOVES, *_SIZING, *_FORMAT, *_COMBINE, _OPERATION, *_FIXED,
     *_WITHOUT_EFFECT,
 )  # fmt: skip
 
@@ -246,6 +256,11 @@ def _write_options(texts: Mapping[str, str], operation: str) -> WriteOptions:
             combine = _parsed(name, texts[name], _flag)
             if operation in operations:
                 fields["combine"] = combine
+    for name, index in _MOVES.items():
+        if name in texts:
+            moves = _parsed(name, texts[name], _flag)
+            if fields.get("index") == index:
+                fields["update_partition_path"] = moves
     sizing = FileSizing(**_taken(texts, _SIZING))
     return WriteOptions(**fields, sizing=sizing, format=FileFormat(**_taken(texts, _FORMAT)))
 

@@ -18,10 +18,10 @@ class InsertedKeys:
     """Inserted keys in memory.
 
     Args:
-        keys: large_binary or binary, by partition path.
+        keys: large_binary or binary, by partition path; None: those that no partition may have.
     """
 
-    def __init__(self, keys: Mapping[str, pa.Array]) -> None:
+    def __init__(self, keys: Mapping[str | None, pa.Array]) -> None:
         self._keys = keys
 
     def found_in(
@@ -29,7 +29,7 @@ class InsertedKeys:
     ) -> Iterator[tuple[FileSlice, Sequence[str]]]:
         """Yield the base files that have some of the keys, each with a few of these."""
         for file in files:
-            keys = self._keys.get(file.group.partition)
+            keys = self._keys.get(file.group.partition, self._keys.get(None))
             if keys is None:
                 continue
             for hits in SimpleIndex().locate(view, [file], keys, Tally()):

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from lookupstore.arrow._binary import as_binary
 from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.index.names import index_of
 from lookupstore.hudi.keys.incoming import Incoming
 from lookupstore.hudi.keys.table_schema import TableSchema
 from lookupstore.hudi.view import TableView
@@ -60,7 +61,7 @@ class MemoryRows(FoundRows):
         view: of the table.
         options: of the write.
         schema: of the table, after they are written.
-        incoming: the rows.
+        incoming: the rows, each of the partition of its place.
         places: of each.
         slices: current base files, which they change, or may fill up.
         explicit: whether rows that are found are deleted, whatever comes with them.
@@ -135,10 +136,12 @@ class MemoryRows(FoundRows):
 
     def keys_to_insert(self) -> InsertedKeys:
         """Return the keys of the new rows."""
-        parts: dict[str, list[Rows]] = {}
+        everywhere = index_of(self._options.index).everywhere
+        parts: dict[str | None, list[Rows]] = {}
         for bucket, rows in self._assigned:
             if len(rows.inserts):
-                parts.setdefault(bucket.partition, []).append(rows.inserts)
+                partition = None if everywhere else bucket.partition
+                parts.setdefault(partition, []).append(rows.inserts)
         return InsertedKeys(
             {
                 partition: as_binary(self._incoming.keys.take(pa.array(np.concatenate(many))))

@@ -54,6 +54,9 @@ class WriteOptions:
             of ZooKeeper, say, from before the write until it returns; `table`: a table that names
             such a lock is not written. What is locked in the table itself is the same.
         index: the index that finds keys: a name that `tag` takes, or an object.
+        update_partition_path: whether a row whose key an index for all partitions finds in another
+            one than its own moves: the old row is deleted, and the new one inserted where it
+            belongs. False: it takes the place of the old row, with the partition columns of that.
         sizing: of files.
         format: of base files.
         threads: files that are written at the same time; None: as many as there are processors.
@@ -72,6 +75,7 @@ class WriteOptions:
     metadata: str = REFUSE
     lock: str = TABLE_LOCK
     index: str | KeyIndex = "bloom"
+    update_partition_path: bool = True
     sizing: FileSizing = field(default_factory=FileSizing)
     format: FileFormat = field(default_factory=FileFormat)
     threads: int | None = None

@@ -16,10 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lookupstore.hudi.file_group.groups import FileSlice
-from lookupstore.hudi.index.interface import KeyIndex
 from lookupstore.hudi.index.names import index_of
 from lookupstore.hudi.index.row_tags import written_name
-from lookupstore.hudi.index.tagging import tag
+from lookupstore.hudi.index.tagging import Tagged, tag
 from lookupstore.hudi.keys.dedupe import rows_to_keep
 from lookupstore.hudi.keys.incoming import Incoming, IncomingRows, read_keys
 from lookupstore.hudi.keys.table_schema import TableSchema
@@ -30,6 +29,7 @@ from lookupstore.hudi.write.files import BulkInsert
 from lookupstore.hudi.write.memory_rows import MemoryRows, Places
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.pipeline import Pipeline
+from lookupstore.hudi.write.placing import place_rows
 from lookupstore.hudi.write.plan import (
     BULK_INSERT,
     DELETE,
@@ -46,27 +46,6 @@ from lookupstore.hudi.write.sorted_rows import RowOrder
 from lookupstore.hudi.write.transaction import Outcome, begun
 
 
-def index_of_write(index: str | KeyIndex, operation: str) -> KeyIndex:
-    """Return the index by which a write finds keys.
-
-    Args:
-        index: as of `WriteOptions`.
-        operation: name of the write, as Hudi has it.
-
-    Raises:
-        ValueError: there is no such index, or it finds keys in other partitions than their own, and
-            they are those of rows.
-    """
-    found = index_of(index)
-    if found.everywhere and operation != DELETE:
-        # A row that moves to another partition would have to be deleted from its own.
-        raise ValueError(
-            f"index is {index!r}, which finds keys in other partitions; give one that does not, "
-            "such as 'bloom': a key is one row in each partition"
-        )
-    return found
-
-
 class Write:
     """One write.
 
@@ -80,13 +59,14 @@ class Write:
         self._view = view
         self._options = options
         self._dry_run = dry_run
+        self._index = index_of(options.index)
         self._pipeline = Pipeline(view, options)
 
     def upsert(self, given: Any) -> WriteResult:
         """Change rows whose keys are there, and insert the others."""
         with self._pipeline.step("read"):
             incoming, schema = self._read(given, UPSERT)
-        incoming, places = self._find(UPSERT, incoming)
+        incoming, places = self._find(incoming)
         if incoming.deleted is not None:
             # There is nothing to delete of a row that is not there.
             kept = np.flatnonzero(~incoming.deleted | (places.numbers >= 0))
@@ -101,7 +81,10 @@ class Write:
             incoming = incoming.without_deleted()
         places = Places.nowhere(len(incoming))
         if self._options.looks_up(INSERT):
-            incoming, places = self._find(INSERT, incoming)
+            tagged = self._tagged(incoming.partitions, incoming.keys)
+            if tagged.rows is not None:
+                incoming = incoming.take(tagged.rows)
+            places = Places(tagged.slices, tagged.slice_numbers, tagged.positions)
         if self._options.duplicates == "drop":
             incoming = incoming.take(np.flatnonzero(places.numbers < 0))
             places = Places.nowhere(len(incoming))
@@ -115,17 +98,15 @@ class Write:
             keys, partitions = read_keys(
                 given, schema.columns, view.options, named=written_name(view)
             )
-            index = index_of_write(self._options.index, DELETE)
-            if index.everywhere:
+            if self._index.everywhere:
                 partitions = _coded(np.zeros(len(keys), np.int32), [""])
             elif partitions is None:
                 keys, partitions = self._everywhere(keys)
             kept = pa.array(rows_to_keep(keys, partitions))
             keys, partitions = keys.take(kept), partitions.take(kept)
-        with self._pipeline.step("tag"):
-            tagged = tag(view, partitions, keys, index=index, repeated=True)
-            found = np.flatnonzero(tagged.found)
-            places = Places(tagged.slices, tagged.slice_numbers[found], tagged.positions[found])
+        tagged = self._tagged(partitions, keys)
+        found = np.flatnonzero(tagged.found)
+        places = Places(tagged.slices, tagged.slice_numbers[found], tagged.positions[found])
         paths = list(dict.fromkeys(one.group.partition for one in places.slices))
         places_of = {path: number for number, path in enumerate(paths)}
         numbers = np.array([places_of[one.group.partition] for one in places.slices], np.int32)
@@ -203,7 +184,8 @@ class Write:
         rows = self._incoming(given)
         incoming = rows.all()
         if self._options.combines(operation):
-            incoming = incoming.deduplicated(self._view.options)
+            everywhere = self._index.everywhere
+            incoming = incoming.deduplicated(self._view.options, everywhere=everywhere)
         return incoming, rows.schema
 
     def _everywhere(self, keys: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.DictionaryArray]:
@@ -215,14 +197,18 @@ class Write:
     def _current(self) -> list[FileSlice]:
         return [group.current for group in self._view.groups(None)]
 
-    def _find(self, operation: str, incoming: Incoming) -> tuple[Incoming, Places]:
-        """Return rows with their places: a row once for each that its key has in the table."""
-        index = index_of_write(self._options.index, operation)
+    def _tagged(self, partitions: pa.DictionaryArray, keys: pa.ChunkedArray) -> Tagged:
+        """Return each place that keys have in the table."""
         with self._pipeline.step("tag"):
-            tagged = tag(self._view, incoming.partitions, incoming.keys, index=index, repeated=True)
-            if tagged.rows is not None:
-                incoming = incoming.take(tagged.rows)
-            return incoming, Places(tagged.slices, tagged.slice_numbers, tagged.positions)
+            return tag(self._view, partitions, keys, index=self._index, repeated=True)
+
+    def _find(self, incoming: Incoming) -> tuple[Incoming, Places]:
+        """Return rows with their places: a row once for each that it changes or comes to."""
+        tagged = self._tagged(incoming.partitions, incoming.keys)
+        with self._pipeline.step("tag"):
+            moves = self._options.update_partition_path
+            placed = place_rows(self._view, incoming, tagged, moves=moves)
+            return placed.of(incoming), placed.places
 
     def _rows(
         self,

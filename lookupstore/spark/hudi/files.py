@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -162,6 +162,10 @@ def _write(task: FileTask, bucket: int, rows: pa.Table) -> tuple[WriteStat, int]
             evolve=False,
         )
         incoming = reader.incoming(known.rows(rows))
+        moved = rows.column("moved").to_numpy()
+        if moved.any():
+            deleted = moved if incoming.deleted is None else moved | incoming.deleted
+            incoming = replace(incoming, deleted=deleted)
     numbers = np.arange(rows.num_rows)
     at = positions.slice(0, changes).to_numpy()
     plan = FilePlan(file, FileRows(numbers[:changes], at, numbers[changes:]))

@@ -2,7 +2,8 @@
 
 On their way through Spark rows have the columns `row`, their number; `key` and `partition`; `slice`
 and `pos`, the current base file that has the key, by its place in the plan, and the row in it, both
-null for a new key; and their own columns, numbered. No key is ever on the driver.
+null for a new key; `moved`, whether they only delete that row, since theirs is in another
+partition; and their own columns, numbered. No key is ever on the driver.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from lookupstore.hudi import FileSlice
 from lookupstore.hudi.index import Tagged, index_of, keys_of, partitions_of, tag, with_places
 from lookupstore.hudi.keys import (
     IS_DELETED,
+    Incoming,
     IncomingRows,
     TableSchema,
     precombine_of,
@@ -27,7 +29,7 @@ from lookupstore.hudi.keys import (
     rows_to_keep,
 )
 from lookupstore.hudi.view import TableView
-from lookupstore.hudi.write import DELETE, INSERT, SAMPLE
+from lookupstore.hudi.write import DELETE, INSERT, SAMPLE, UPSERT, PlacedRows, place_rows
 
 Batches = Iterable[pa.RecordBatch]
 
@@ -76,12 +78,19 @@ class RowTask(KeyTask):
         schema: columns of the table after that.
         combines: whether of rows with one key only one is written.
         drops: whether rows are left out whose keys the table has.
+        moves: whether rows move whose keys are in other partitions; see `place_rows`.
     """
 
     operation: str
     schema: TableSchema
     combines: bool
     drops: bool
+    moves: bool
+
+    @property
+    def together(self) -> tuple[str, ...]:
+        """Return the columns in which rows of one key are equal."""
+        return ("key",) if index_of(self.index).everywhere else ("partition", "key")
 
     def reader(self) -> IncomingRows:
         """Return what reads of rows just what says where they go, and which one stays."""
@@ -143,38 +152,43 @@ def rows_to_write(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
 
     Args:
         task: what is to be done.
-        batches: rows sorted by partition, key and number; all those of a key are here.
+        batches: rows sorted by `task.together` and number; all those of a key are here.
     """
     reader = None if task.operation == DELETE else task.reader()
     numbers = {file: number for number, file in enumerate(task.slices)}
-    for table in _tables(batches, ("partition", "key")):
-        rows, deleted = _resolved(task, reader, table)
-        if task.operation == INSERT and deleted is not None:
-            rows, deleted = rows.take(pa.array(np.flatnonzero(~deleted))), None
+    for table in _tables(batches, task.together):
+        rows, incoming = _resolved(task, reader, table)
+        if task.operation == INSERT and incoming is not None and incoming.deleted is not None:
+            rows = rows.take(pa.array(np.flatnonzero(~incoming.deleted)))
         found = task.tag(rows, repeated=True)
-        if found.rows is not None:
-            rows = rows.take(pa.array(found.rows))
-            deleted = None if deleted is None else deleted[found.rows]
-        there = found.found
+        deleted = moved = None
+        if task.operation == UPSERT and incoming is not None:
+            placed = place_rows(task.view, incoming, found, moves=task.moves)
+            rows = rows if placed.rows is None else rows.take(pa.array(placed.rows))
+            rows = _with_partitions(task, rows, placed)
+            deleted, moved = placed.of(incoming).deleted, placed.moved
+            local, positions = placed.places.numbers, placed.places.positions
+        else:
+            rows = rows if found.rows is None else rows.take(pa.array(found.rows))
+            local, positions = found.slice_numbers, found.positions
+        there = local >= 0
         at = np.array([numbers[file] for file in found.slices], np.int32)
         slices = np.full(len(there), -1, np.int32)
-        slices[there] = at[found.slice_numbers[there]]
-        places = [pa.array(slices, mask=~there), pa.array(found.positions, mask=~there)]
-        columns = rows.columns
+        slices[there] = at[local[there]]
+        places = [pa.array(slices, mask=~there), pa.array(positions, mask=~there)]
         if task.operation == DELETE:
             paths = pa.array([file.group.partition for file in task.slices], _TEXT)
-            columns = [*columns[:2], paths.take(places[0])]
-        names = [*rows.column_names[:3], "slice", "pos", *rows.column_names[3:]]
-        placed = pa.Table.from_arrays([*columns[:3], *places, *columns[3:]], names=names)
+            rows = rows.set_column(2, "partition", paths.take(places[0]))
         # There is nothing to delete of a row that is not there.
         gone = None if deleted is None else deleted & ~there
         if task.operation == DELETE:
             gone = ~there
         if task.drops:
             gone = there
+        to_write = _with_places(rows, places, moved)
         if gone is not None and gone.any():
-            placed = placed.take(pa.array(np.flatnonzero(~gone)))
-        yield from placed.to_batches()
+            to_write = to_write.take(pa.array(np.flatnonzero(~gone)))
+        yield from to_write.to_batches()
 
 
 def rows_to_add(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -185,15 +199,12 @@ def rows_to_add(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
         batches: rows in any order, or, if they are combined, as for `rows_to_write`.
     """
     reader = task.reader()
-    for table in _tables(batches, ("partition", "key") if task.combines else ()):
-        rows, deleted = _resolved(task, reader, table)
-        if deleted is not None:
-            rows = rows.take(pa.array(np.flatnonzero(~deleted)))
+    for table in _tables(batches, task.together if task.combines else ()):
+        rows, incoming = _resolved(task, reader, table)
+        if incoming is not None and incoming.deleted is not None:
+            rows = rows.take(pa.array(np.flatnonzero(~incoming.deleted)))
         nowhere = [pa.nulls(rows.num_rows, kind) for kind in (pa.int32(), pa.int64())]
-        names = [*rows.column_names[:3], "slice", "pos", *rows.column_names[3:]]
-        columns = rows.columns
-        placed = pa.Table.from_arrays([*columns[:3], *nowhere, *columns[3:]], names=names)
-        yield from placed.to_batches()
+        yield from _with_places(rows, nowhere, None).to_batches()
 
 
 def keys_in_files(task: KeyTask, batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -224,19 +235,38 @@ def _text(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return concat([chunk.cast(_TEXT) for chunk in chunks], _TEXT)
 
 
+def _with_partitions(task: RowTask, rows: pa.Table, placed: PlacedRows) -> pa.Table:
+    """Return rows with the partitions that they go to."""
+    own = placed.with_columns(task.rows(rows))
+    first = [*rows.columns[:2], _text(placed.partitions)]
+    return pa.Table.from_arrays([*first, *own.columns], names=rows.column_names)
+
+
+def _with_places(
+    rows: pa.Table, places: Sequence[pa.Array], moved: npt.NDArray[np.bool_] | None
+) -> pa.Table:
+    """Put slice and position of rows before their own columns."""
+    gone = np.zeros(rows.num_rows, bool) if moved is None else moved
+    columns = [*rows.columns[:3], *places, pa.array(gone), *rows.columns[3:]]
+    names = [*rows.column_names[:3], "slice", "pos", "moved", *rows.column_names[3:]]
+    return pa.Table.from_arrays(columns, names=names)
+
+
 def _resolved(
     task: RowTask, reader: IncomingRows | None, table: pa.Table
-) -> tuple[pa.Table, npt.NDArray[np.bool_] | None]:
-    """Return the rows that stay, and which of them delete."""
+) -> tuple[pa.Table, Incoming | None]:
+    """Return the rows that stay, and what is known of them; None: only their keys are."""
     if reader is None:
         coded = _text(table.column("partition")).dictionary_encode()
         return table.take(pa.array(rows_to_keep(table.column("key"), coded))), None
     incoming = reader.incoming(task.rows(table))
     if not task.combines:
-        return table, incoming.deleted
-    kept = incoming.to_keep(task.view.options)
-    rows = table if len(kept) == len(incoming) else table.take(pa.array(kept))
-    return rows, None if incoming.deleted is None else incoming.deleted[kept]
+        return table, incoming
+    everywhere = index_of(task.index).everywhere
+    kept = incoming.to_keep(task.view.options, everywhere=everywhere)
+    if len(kept) == len(incoming):
+        return table, incoming
+    return table.take(pa.array(kept)), incoming.take(kept)
 
 
 def _tables(batches: Batches, together: Sequence[str]) -> Iterator[pa.Table]:

@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
     ArrayType,
+    BooleanType,
     IntegerType,
     LongType,
     StringType,
@@ -32,7 +33,7 @@ from pyspark.sql.types import (
 
 from lookupstore.hudi import FileSlice, HudiTable, WriteOptions, WriteResult
 from lookupstore.hudi.file_group import FileFormat
-from lookupstore.hudi.index import written_name
+from lookupstore.hudi.index import index_of, written_name
 from lookupstore.hudi.keys import IS_DELETED, IncomingRows, read_keys
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write import (
@@ -48,7 +49,6 @@ from lookupstore.hudi.write import (
     Transaction,
     WrittenFile,
     given_options,
-    index_of_write,
     name_staged_files,
 )
 from lookupstore.spark.buckets import in_buckets
@@ -82,7 +82,11 @@ from lookupstore.spark.types import arrow_schema
 
 Operation = Literal["upsert", "insert", "delete"]
 
-_PLACE_FIELDS = (StructField("slice", IntegerType()), StructField("pos", LongType()))
+_PLACE_FIELDS = (
+    StructField("slice", IntegerType()),
+    StructField("pos", LongType()),
+    StructField("moved", BooleanType()),
+)
 _FOUND = StructType(
     [StructField("file", IntegerType()), StructField("keys", ArrayType(StringType()))]
 )
@@ -161,7 +165,7 @@ def _write_rows(
             f"options.index is {options.index!r}; give a name, so that executors can create it"
         )
     name = operation.upper()
-    index_of_write(options.index, name)
+    index_of(options.index)
     view = table.writable(options)
     task = _row_task(view, columns, name, options)
     pipeline = Pipeline(view, options)
@@ -185,9 +189,11 @@ def _tagged(df: DataFrame, task: RowTask, options: WriteOptions) -> DataFrame:
         kept = keyed_schema(rows)
         keyed = rows.mapInArrow(partial(with_row_keys, task), kept)
     if looks_up or task.combines:
-        spread = keyed.repartitionByRange("partition", "key")
-        keyed = spread.sortWithinPartitions("partition", "key", "row")
-    schema = StructType([*KEY_FIELDS, *_PLACE_FIELDS, *kept.fields[len(KEY_FIELDS) :]])
+        together = task.together
+        keyed = keyed.repartitionByRange(*together).sortWithinPartitions(*together, "row")
+    # Partition columns are those of the table where rows stay in another partition, also nulls.
+    own = [StructField(one.name, one.dataType) for one in kept.fields[len(KEY_FIELDS) :]]
+    schema = StructType([*KEY_FIELDS, *_PLACE_FIELDS, *own])
     return keyed.mapInArrow(partial(rows_to_write if looks_up else rows_to_add, task), schema)
 
 
@@ -248,7 +254,8 @@ class _RowsToInsert:
         """Yield the base files that have some of the keys, each with a few of these."""
         # What a tag is given is by partition path and file id.
         files = sorted(files, key=lambda file: file.group)
-        task = KeyTask(replace(view, commits={}), tuple(files), "bloom", None, pa.schema([]))
+        index = "global-bloom" if index_of(self._task.index).everywhere else "bloom"
+        task = KeyTask(replace(view, commits={}), tuple(files), index, None, pa.schema([]))
         new = self._rows.where("slice IS NULL").select("partition", "key")
         found = new.mapInArrow(partial(keys_in_files, task), _FOUND).collect()
         for row in sorted(found, key=lambda row: row.file):
@@ -301,6 +308,7 @@ def _row_task(
         schema,
         options.combines(operation),
         operation == INSERT and options.duplicates == "drop",
+        options.update_partition_path,
     )
 
 

@@ -583,7 +583,7 @@ def test_a_class_of_ones_own(tmp_path: Path) -> None:
     [
         ("no.such.Module", ValueError, "No module named 'no'"),
         ("collections.NoSuchName", ValueError, "NoSuchName"),
-        ("nothing", ValueError, "give 'in-memory', 'simple', 'bloom', 'global-bloom' or the name"),
+        ("nothing", ValueError, "'simple', 'bloom', 'global-bloom', 'global-simple' or the name"),
         ("collections.OrderedDict", TypeError, "without `everywhere` or `locate`; give a KeyIndex"),
     ],
 )

@@ -14,6 +14,7 @@ import sys
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from functools import partial
@@ -351,6 +352,56 @@ def test_inserts_as_in_one_process(
         upsert(twice, ours, options=WriteOptions(combine=False))
 
 
+@pytest.mark.parametrize("version", [6, 9])
+def test_moves_as_in_one_process(
+    spark: SparkSession, tmp_path: Path, version: int, seed: int
+) -> None:
+    """An index for all partitions: rows move to theirs, or stay where their keys are."""
+    rng = random.Random(seed)
+    paths = ours, local = tmp_path / "spark", tmp_path / "local"
+    for path in paths:
+        make(path, ordering="ts", version=version)
+    for step in range(6):
+        options = WriteOptions(
+            index=rng.choice(["global-bloom", "global-simple"]),
+            update_partition_path=step % 3 != 2,
+            duplicates="drop" if step == 4 else "allow",
+            sizing=FileSizing(small_file_limit=0),
+        )
+        # At first there are keys in several partitions.
+        options = replace(options, index="bloom") if step == 0 else options
+        verb: Any = "insert" if step == 4 else "upsert"
+        rows = [
+            (rng.randrange(60), rng.choice("abc"), float(rng.randrange(99) * 1000 + n), f"{step}",
+             rng.random() < 0.1)
+            for n in range(60)
+        ]  # fmt: skip
+        done = upsert(spark_rows(spark, rows), ours, operation=verb, options=options)
+        expected = getattr(HudiTable.open(local), verb)(local_rows(rows), options=options)
+        assert (done.rows_inserted, done.rows_updated, done.rows_deleted) == (
+            expected.rows_inserted, expected.rows_updated, expected.rows_deleted,
+        ), step  # fmt: skip
+        assert values(ours) == values(local), step
+        assert_same_rows(HudiTable.open(ours).scan(), other_scan(ours))
+        check(ours)
+    assert expected.rows_updated or expected.rows_inserted
+    # Another writer inserts a key that is inserted here, into another partition.
+    everywhere = WriteOptions(index="global-bloom")
+
+    def name_and_lose(location: Location, time: str, files: Mapping[str, bool]) -> None:
+        name_staged_files(location, time, files)
+        HudiTable.open(ours).insert(local_rows([(99, "b", 1.0, "other")]))
+
+    df = spark_rows(spark, [(99, "a", 2.0, "mine")], 1)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(hudi_write, "name_staged_files", name_and_lose)
+        with pytest.raises(CommitConflictError, match="inserted keys that this write inserts"):
+            upsert(df, ours, options=everywhere)
+    assert upsert(df, ours, options=everywhere).rows_deleted == 1
+    assert values(ours)[99, "a"] == (2.0, "mine")
+    assert (99, "b") not in values(ours)
+
+
 def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     table = make(path, ordering="ts")
@@ -360,7 +411,6 @@ def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     null = spark_rows(spark, [(3, "a", 1.0, "x"), (None, "a", 1.0, "x")], 1)
     unordered = spark_rows(spark, [(3, "a", None, "x")], 1)
     bloom = WriteOptions(index=BloomIndex())
-    everywhere = WriteOptions(index="global-bloom")
     refused: list[tuple[DataFrame, dict[str, Any], type[Exception], str]] = [
         (df, {"operation": "merge"}, ValueError, "operation is 'merge'; give one of 'upsert', "),
         (
@@ -370,7 +420,6 @@ def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
             "2 rows have keys .* such as '1', '2'; to change",
         ),
         (df, {"options": bloom}, TypeError, r"options\.index is BloomIndex.*; give a name"),
-        (df, {"options": everywhere}, ValueError, "index is 'global-bloom', which finds keys in"),
         (df, {"options": WriteOptions(index="no.Such")}, ValueError, "index is 'no.Such'; give"),
         (df.drop("id"), {}, ValueError, "rows have no column 'id', which is required"),
         (df.drop("id"), {"operation": "delete"}, ValueError, "keys have no column 'id'"),

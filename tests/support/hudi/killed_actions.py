@@ -146,9 +146,16 @@ def _die(*args: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _move(table: HudiTable) -> None:
+    """Upsert rows of another partition than the table has them in."""
+    given = rows(range(4), "new").set_column(1, "p", pa.array(["p1", "p0"] * 2))
+    table.upsert(given, options=WriteOptions(threads=1, index="global-bloom"))
+
+
 UPSERTED = {0: "old", 1: "new", 2: "new", 3: "new"}
 ACTIONS = {
     "upsert": Action(_upsert, UPSERTED),
+    "upsert_that_moves": Action(_move, dict.fromkeys(range(4), "new")),
     "insert": Action(_insert("insert"), {**OLD, 5: "new", 6: "new"}),
     "bulk_insert": Action(_insert("bulk_insert"), {**OLD, 5: "new", 6: "new"}),
     "delete": Action(lambda table: table.delete([0, 1], options=ONE), {2: "old"}),

@@ -24,6 +24,7 @@ from lookupstore.hudi import HudiTable, TableLookup, WriteOptions
 from lookupstore.hudi.file_group.encoding import FileFormat
 from lookupstore.hudi.options import LOCK_PROVIDER
 from lookupstore.hudi.properties import print_properties
+from lookupstore.hudi.write.options import Duplicates
 from lookupstore.hudi.write.partitioner import FileSizing
 
 SCHEMA = pa.schema({"id": pa.int32(), "day": pa.string(), "page": pa.string()})
@@ -117,6 +118,13 @@ def same_key_twice(folder: Path) -> HudiTable:
     made = table(folder)
     made.upsert(pa.table({"id": pa.array([1], pa.int32()), "day": ["tu"], "page": ["/c"]}))
     return made
+
+
+def elsewhere(folder: Path, duplicates: Duplicates) -> Any:
+    """Insert a key that another partition has."""
+    rows = pa.table({"id": pa.array([1], pa.int32()), "day": ["tu"], "page": ["/c"]})
+    options = WriteOptions(index="global-bloom", duplicates=duplicates)
+    return table(folder).insert(rows, options=options)
 
 
 def saved(folder: Path) -> HudiTable:
@@ -412,18 +420,18 @@ WAYS = [
         "upsert: the name of an index that there is not",
         lambda folder: with_options(folder, WriteOptions(index="blom")),
         ValueError,
-        "give 'in-memory', 'simple', 'bloom', 'global-bloom' or the name of a class",
+        "'simple', 'bloom', 'global-bloom', 'global-simple' or the name of a class",
         lambda folder: [
             with_options(folder, WriteOptions(index=one))
-            for one in ("bloom", "simple", "in-memory")
+            for one in ("bloom", "simple", "in-memory", "global-bloom", "global-simple")
         ],
     ),
     Way(
-        "upsert: an index for all partitions",
-        lambda folder: with_options(folder, WriteOptions(index="global-bloom")),
+        "insert: a key that another partition has, with an index for all of them",
+        lambda folder: elsewhere(folder, "fail"),
         ValueError,
-        "give one that does not, such as 'bloom'",
-        lambda folder: with_options(folder, WriteOptions(index="bloom")),
+        "to leave them out, pass options=WriteOptions(duplicates='drop')",
+        lambda folder: elsewhere(folder, "drop"),
     ),
     Way(
         "upsert: a compression that there is not",

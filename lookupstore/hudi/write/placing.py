@@ -1,0 +1,205 @@
+"""Where the rows of an upsert go: to the rows of their keys, to their own partitions, or to both.
+
+Only an index for all partitions finds a key in another one than that of its row. Then the row
+moves, or the table's row changes where it is.
+
+Source: org.apache.hudi.index.HoodieIndexUtils (tagGlobalLocationBackToRecords,
+mergeForPartitionUpdatesIfNeeded).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lookupstore.arrow.types import concat, unwrap
+from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.file_group.merging import wins
+from lookupstore.hudi.file_group.reader import SliceRows
+from lookupstore.hudi.index.tagging import Tagged
+from lookupstore.hudi.keys.incoming import Incoming, ordering_of
+from lookupstore.hudi.view import TableView
+from lookupstore.hudi.write.memory_rows import Places
+
+Codes = npt.NDArray[np.int32]
+Rows = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedRows:
+    """Rows of a write, each once for every place that it goes to.
+
+    Attributes:
+        rows: number of the row; None: they are all rows in order, each once.
+        places: where it goes.
+        partitions: path of the partition that this is in.
+        moved: whether the row only comes to delete the one that is there; its place is another.
+        columns: what the partition columns of rows that stay in another partition are to be, by
+            their names; None: each row has its own.
+    """
+
+    rows: Rows | None
+    places: Places
+    partitions: pa.DictionaryArray
+    moved: Mask
+    columns: pa.Table | None = None
+
+    def of(self, incoming: Incoming) -> Incoming:
+        """Return the rows, as often as they go somewhere."""
+        taken = incoming if self.rows is None else incoming.take(self.rows)
+        deleted = taken.deleted
+        if self.moved.any():
+            deleted = self.moved if deleted is None else self.moved | deleted
+        return Incoming(self.with_columns(taken.rows), taken.keys, self.partitions, deleted)
+
+    def with_columns(self, rows: pa.Table) -> pa.Table:
+        """Return some columns of the rows, with the partition columns that they are to have."""
+        if self.columns is None:
+            return rows
+        for name in self.columns.column_names:
+            at = rows.schema.get_field_index(name)
+            field = rows.schema.field(at)
+            rows = rows.set_column(at, field, self.columns[name].cast(field.type))
+        return rows
+
+
+def place_rows(view: TableView, incoming: Incoming, tagged: Tagged, *, moves: bool) -> PlacedRows:
+    """Return where rows go.
+
+    A row goes to every row of its key in its own partition. One that moves deletes those of other
+    partitions that are not newer, as the merge of a deletion decides it; and it is new in its own
+    if the key is not there, and no other one is newer.
+
+    Args:
+        view: of the table.
+        incoming: the rows, with the columns of partition and order.
+        tagged: where their keys are.
+        moves: whether rows move whose key is in other partitions only; if not, they change the rows
+            there, whose partition columns stay.
+
+    Raises:
+        CorruptionError: a base file is damaged.
+        StaleStoreError: it is gone.
+    """
+    rows = np.arange(len(incoming)) if tagged.rows is None else tagged.rows
+    numbers, positions = tagged.slice_numbers, tagged.positions
+    own, there, paths = _partitions(incoming, tagged)
+    elsewhere = own[rows] != there
+    if not moves or not elsewhere.any():
+        columns = None
+        if elsewhere.any():
+            columns = _staying(view, incoming, tagged, rows, np.flatnonzero(elsewhere))
+        places = Places(tagged.slices, numbers, positions)
+        coded = _coded(there, paths)
+        return PlacedRows(tagged.rows, places, coded, np.zeros(len(rows), bool), columns)
+    lost = _lost(view, incoming, tagged, rows, np.flatnonzero(elsewhere))
+    stays = (numbers >= 0) & ~elsewhere
+    new = np.setdiff1d(rows[elsewhere], rows[lost | stays])
+    old, nowhere = ~lost, Places.nowhere(len(new))
+    # In the order in which rows were given, since new ones are written in that.
+    order = np.argsort(np.concatenate([rows[old], new]), kind="stable")
+    places = Places(
+        tagged.slices,
+        np.concatenate([numbers[old], nowhere.numbers])[order],
+        np.concatenate([positions[old], nowhere.positions])[order],
+    )
+    return PlacedRows(
+        np.concatenate([rows[old], new])[order],
+        places,
+        _coded(np.concatenate([there[old], own[new]])[order], paths),
+        np.concatenate([elsewhere[old], np.zeros(len(new), bool)])[order],
+    )
+
+
+def _partitions(incoming: Incoming, tagged: Tagged) -> tuple[Codes, Codes, list[str]]:
+    """Return the partition of each row, of each of its places, and the paths that they are."""
+    of_slices = [one.group.partition for one in tagged.slices]
+    given = incoming.partitions
+    of_rows = given.dictionary.to_pylist()
+    paths = list(dict.fromkeys([*of_rows, *of_slices]))
+    codes = {path: code for code, path in enumerate(paths)}
+    own = np.array([codes[path] for path in of_rows], np.int32)[given.indices.to_numpy()]
+    there = own if tagged.rows is None else own[tagged.rows]
+    found = tagged.found
+    if found.any():
+        there = there.copy()
+        there[found] = np.array([codes[path] for path in of_slices], np.int32)[
+            tagged.slice_numbers[found]
+        ]
+    return own, there, paths
+
+
+def _coded(codes: Codes, paths: list[str]) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(paths, pa.string()))
+
+
+def _staying(
+    view: TableView, incoming: Incoming, tagged: Tagged, rows: Rows, staying: Rows
+) -> pa.Table:
+    """Return the partition columns of rows, those of some as the table has them.
+
+    Filters on partition columns go by folders, so that a row must not contradict its own.
+    """
+    own = incoming.rows.select(view.options.partition_by)
+    stored = _stored(view, tagged, staying, own.schema)
+    numbers = rows.copy()
+    numbers[staying] = len(incoming) + np.arange(len(staying))
+    return pa.concat_tables([own, stored]).take(pa.array(numbers))
+
+
+def _lost(view: TableView, incoming: Incoming, tagged: Tagged, rows: Rows, moving: Rows) -> Mask:
+    """Return which of the places of rows have a newer row than those that would move."""
+    lost = np.zeros(len(rows), bool)
+    name = ordering_of(view.options)
+    if name is not None and len(moving):
+        column = incoming.rows.select([name])
+        stored = _stored(view, tagged, moving, column.schema)
+        given = column.take(pa.array(rows[moving]))
+        lost[moving] = ~wins(
+            concat(given[name].chunks, given[name].type),
+            concat(stored[name].chunks, stored[name].type),
+        )
+    return lost
+
+
+def _stored(view: TableView, tagged: Tagged, which: Rows, schema: pa.Schema) -> pa.Table:
+    """Return columns of some of the rows that a tag found, as a merge reads them."""
+    order = which[np.lexsort((tagged.positions[which], tagged.slice_numbers[which]))]
+    batches: list[pa.RecordBatch] = []
+    for number in np.unique(tagged.slice_numbers[order]).tolist():
+        positions = tagged.positions[order[tagged.slice_numbers[order] == number]]
+        batches += _rows_at(view, tagged.slices[number], positions, schema)
+    places = np.empty(len(order), np.int64)
+    places[np.searchsorted(which, order)] = np.arange(len(order))
+    return pa.Table.from_batches(batches, schema).take(pa.array(places))
+
+
+def _rows_at(
+    view: TableView, file: FileSlice, positions: Rows, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Read columns of some rows of a base file.
+
+    Args:
+        view: of the table.
+        file: that is read.
+        positions: of the rows, ascending; a row that several keys are at comes as often.
+        schema: of the columns.
+    """
+    stored = SliceRows(view.location, file, schema, threads=True)
+    start = 0
+    for group, rows in enumerate(stored.group_rows):
+        low, high = np.searchsorted(positions, [start, start + rows])
+        if low < high:
+            first = start
+            for batch in stored.batches(group):
+                low, high = np.searchsorted(positions, [first, first + batch.num_rows])
+                taken = batch.take(pa.array(positions[low:high] - first))
+                columns = [unwrap(column) for column in taken.columns]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+                first += batch.num_rows
+        start += rows

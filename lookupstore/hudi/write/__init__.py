@@ -9,20 +9,36 @@ what a caller may choose, `hoodie_options` how Java's writers call it, `result` 
 """
 
 from lookupstore.hudi.write.conflict import SAMPLE
-from lookupstore.hudi.write.files import FilePlan, FileRows, FileWrites
+from lookupstore.hudi.write.files import BulkInsert, FilePlan, FileRows, FileWrites
 from lookupstore.hudi.write.hoodie_options import GivenOptions, given_options
-from lookupstore.hudi.write.options import Duplicates, SortMode
+from lookupstore.hudi.write.options import Duplicates, SortMode, new_file_id
 from lookupstore.hudi.write.partitioner import Load, Packing
 from lookupstore.hudi.write.pipeline import FoundRows, Pipeline, WrittenFile
-from lookupstore.hudi.write.plan import DELETE, INSERT, PlannedFile
+from lookupstore.hudi.write.plan import (
+    BULK_INSERT,
+    DELETE,
+    INSERT,
+    INSERT_OVERWRITE,
+    INSERT_OVERWRITE_TABLE,
+    UPSERT,
+    PlannedFile,
+    Replaced,
+    WritePlan,
+)
+from lookupstore.hudi.write.sorted_rows import bulk_order
 from lookupstore.hudi.write.staged_files import name_staged_files
 from lookupstore.hudi.write.transaction import Transaction
 from lookupstore.hudi.write.write import index_of_write
 
 __all__ = [
+    "BULK_INSERT",
     "DELETE",
     "INSERT",
+    "INSERT_OVERWRITE",
+    "INSERT_OVERWRITE_TABLE",
     "SAMPLE",
+    "UPSERT",
+    "BulkInsert",
     "Duplicates",
     "FilePlan",
     "FileRows",
@@ -33,10 +49,14 @@ __all__ = [
     "Packing",
     "Pipeline",
     "PlannedFile",
+    "Replaced",
     "SortMode",
     "Transaction",
+    "WritePlan",
     "WrittenFile",
+    "bulk_order",
     "given_options",
     "index_of_write",
     "name_staged_files",
+    "new_file_id",
 ]

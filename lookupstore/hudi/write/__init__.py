@@ -3,14 +3,20 @@
 `write` has a verb for each operation, `writable` the table that it begins with. `pipeline` is the
 order of steps, wherever rows are; `memory_rows` are those of this process. `plan` and `partitioner`
 say which files there will be, `files` writes them, those of a bulk insert as `sorted_rows` orders
-them; `staged_files` are those of tasks that may run twice. `transaction` begins an instant and
+them; `staged_files` are those of tasks that may run twice, `staged_rows` what other processes have
+for the one that writes. `transaction` begins an instant and
 completes it; `conflict` and `inserted_keys` look at what others committed meanwhile. `options` is
 what a caller may choose, `hoodie_options` how Java's writers call it, `result` what it is told.
 """
 
 from lookupstore.hudi.write.conflict import SAMPLE
 from lookupstore.hudi.write.files import BulkInsert, FilePlan, FileRows, FileWrites
-from lookupstore.hudi.write.hoodie_options import GivenOptions, given_options
+from lookupstore.hudi.write.hoodie_options import (
+    GivenOptions,
+    given_options,
+    operation_in,
+    told_apart,
+)
 from lookupstore.hudi.write.options import Duplicates, SortMode, new_file_id
 from lookupstore.hudi.write.partitioner import Load, Packing
 from lookupstore.hudi.write.pipeline import FoundRows, Pipeline, WrittenFile
@@ -27,6 +33,7 @@ from lookupstore.hudi.write.plan import (
 )
 from lookupstore.hudi.write.sorted_rows import bulk_order
 from lookupstore.hudi.write.staged_files import name_staged_files
+from lookupstore.hudi.write.staged_rows import RowFile, StagedRows
 from lookupstore.hudi.write.transaction import Transaction
 from lookupstore.hudi.write.write import index_of_write
 
@@ -50,7 +57,9 @@ __all__ = [
     "Pipeline",
     "PlannedFile",
     "Replaced",
+    "RowFile",
     "SortMode",
+    "StagedRows",
     "Transaction",
     "WritePlan",
     "WrittenFile",
@@ -59,4 +68,6 @@ __all__ = [
     "index_of_write",
     "name_staged_files",
     "new_file_id",
+    "operation_in",
+    "told_apart",
 ]

@@ -1,7 +1,7 @@
-"""``spark.read.format("lookupstore.hudi")``: a Hudi table as a DataFrame.
+"""The format ``lookupstore.hudi``: a Hudi table as a DataFrame, and a DataFrame to a Hudi table.
 
 Every session has the format; what is of Hudi tables is imported, and its extra needed, when one is
-read.
+read or written.
 """
 
 from __future__ import annotations
@@ -42,3 +42,9 @@ class HudiSource(datasource.DataSource):
 
         pinned = None if self._pinned is None else pickle.loads(self._pinned)
         return reader_of(self.options, schema, pinned)
+
+    def writer(self, schema: StructType, overwrite: bool) -> datasource.DataSourceWriter:
+        """Return what writes rows of `schema`; raises what `planned_write` does."""
+        from lookupstore.spark.hudi.save import planned_write
+
+        return planned_write(self.options, schema, overwrite=overwrite)

@@ -194,7 +194,10 @@ class TableView:
 
     def _check_changes_reached(self, since: str | None) -> None:
         """Check that no archived commit is after a position."""
-        positions = [one.position for one in self.timeline.writes()]
+        # Savepoints stay when later commits are archived.
+        first = first_time(self.timeline)
+        writes = self.timeline.writes()
+        positions = [one.position for one in writes if first is not None and one.time >= first]
         if since is not None and positions and since >= min(positions):
             return
         last = max((one.position for one in self.archive.instants() if one.is_write), default="")

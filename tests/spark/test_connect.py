@@ -55,6 +55,7 @@ HUDI_CLIENT = """
 import json, sys
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
+from lookupstore.hudi import WriteOptions
 from lookupstore.spark import lookup_join, read_table, register, tag_location, upsert
 
 address, table = sys.argv[1:]
@@ -79,9 +80,12 @@ done = upsert(rows([3, 40, 41], "third"), table)
 deleted = upsert(rows([0, 1], "any").select("id"), table, operation="delete")
 found["counts"] = [done.rows_updated, done.rows_inserted, deleted.rows_deleted]
 found["refused"] = []
-for df, operation in ((rows([5, 50], "new"), "insert"), (rows([None], "new"), "upsert")):
+for df, operation, options in (
+    (rows([5, 50], "new"), "insert", WriteOptions(duplicates="fail")),
+    (rows([None], "new"), "upsert", None),
+):
     try:
-        upsert(df, table, operation=operation)
+        upsert(df, table, operation=operation, options=options)
     except ValueError as error:
         found["refused"].append(str(error))
 print(json.dumps(found))

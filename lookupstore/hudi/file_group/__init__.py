@@ -8,7 +8,9 @@ file that each partition has.
 """
 
 from lookupstore.hudi.file_group.encoding import FileFormat
+from lookupstore.hudi.file_group.writer import NewFile
 
 __all__ = [
     "FileFormat",
+    "NewFile",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lookupstore.hudi.locking.heartbeat import Heartbeats, heartbeat_name
-from lookupstore.hudi.timeline.work_files import MARKERS, STAGED
+from lookupstore.hudi.timeline.work_files import MARKERS, ROWS, STAGED
 from lookupstore.hudi.view import TableView
 from lookupstore.storage.naming import is_temporary
 
@@ -53,5 +53,7 @@ def find_leftovers(view: TableView) -> Iterator[Leftover]:
         work = next((one for one in _WORK if found.name.startswith(f"{one}/")), None)
         if work is not None and found.name[len(work) + 1 :].partition("/")[0] not in pending:
             yield Leftover(found.name, f"{_WORK[work]} without a pending instant")
+        elif found.name.startswith(f"{ROWS}/"):
+            yield Leftover(found.name, "of rows that wait for a write, which may be at work")
         elif is_temporary(name):
             yield Leftover(found.name, "an unfinished file")

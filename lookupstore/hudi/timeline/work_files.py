@@ -19,6 +19,8 @@ from lookupstore.storage.location import Location
 MARKERS = f"{META_FOLDER}/.temp"
 #: The folder of all files that wait for their names.
 STAGED = f"{META_FOLDER}/.lookupstore/staged"
+#: The folder of all rows that wait for a write, of which there is no instant yet.
+ROWS = f"{META_FOLDER}/.lookupstore/rows"
 
 
 def marker_name(path: str, time: str, *, replaces: bool) -> str:

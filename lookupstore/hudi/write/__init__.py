@@ -4,27 +4,49 @@
 order of steps, wherever rows are; `memory_rows` are those of this process, `placing` says where the
 rows of an upsert go. `plan` and `partitioner` say which files there will be, `files` writes them,
 those of a bulk insert as `sorted_rows` orders them; `staged_files` are those of tasks that may run
-twice. `transaction` begins an instant and completes it; `conflict` and `inserted_keys` look at what
-others committed meanwhile. `options` is what a caller may choose, `hoodie_options` how Java's
-writers call it, `result` what it is told.
+twice, `staged_rows` what other processes have for the one that writes. `transaction` begins an
+instant and completes it; `conflict` and `inserted_keys` look at what others committed meanwhile.
+`options` is what a caller may choose, `hoodie_options` how Java's writers call it, `result` what it
+is told.
 """
 
 from lookupstore.hudi.write.conflict import SAMPLE
-from lookupstore.hudi.write.files import FilePlan, FileRows, FileWrites
-from lookupstore.hudi.write.hoodie_options import GivenOptions, given_options
-from lookupstore.hudi.write.options import Duplicates, SortMode
+from lookupstore.hudi.write.files import BulkInsert, FilePlan, FileRows, FileWrites
+from lookupstore.hudi.write.hoodie_options import (
+    GivenOptions,
+    given_options,
+    operation_in,
+    told_apart,
+)
+from lookupstore.hudi.write.options import Duplicates, SortMode, new_file_id
 from lookupstore.hudi.write.partitioner import Load, Packing
 from lookupstore.hudi.write.pipeline import FoundRows, Pipeline, WrittenFile
 from lookupstore.hudi.write.placing import PlacedRows, place_rows
-from lookupstore.hudi.write.plan import DELETE, INSERT, UPSERT, PlannedFile
+from lookupstore.hudi.write.plan import (
+    BULK_INSERT,
+    DELETE,
+    INSERT,
+    INSERT_OVERWRITE,
+    INSERT_OVERWRITE_TABLE,
+    UPSERT,
+    PlannedFile,
+    Replaced,
+    WritePlan,
+)
+from lookupstore.hudi.write.sorted_rows import bulk_order
 from lookupstore.hudi.write.staged_files import name_staged_files
+from lookupstore.hudi.write.staged_rows import RowFile, StagedRows
 from lookupstore.hudi.write.transaction import Transaction
 
 __all__ = [
+    "BULK_INSERT",
     "DELETE",
     "INSERT",
+    "INSERT_OVERWRITE",
+    "INSERT_OVERWRITE_TABLE",
     "SAMPLE",
     "UPSERT",
+    "BulkInsert",
     "Duplicates",
     "FilePlan",
     "FileRows",
@@ -36,10 +58,18 @@ __all__ = [
     "Pipeline",
     "PlacedRows",
     "PlannedFile",
+    "Replaced",
+    "RowFile",
     "SortMode",
+    "StagedRows",
     "Transaction",
+    "WritePlan",
     "WrittenFile",
+    "bulk_order",
     "given_options",
     "name_staged_files",
+    "new_file_id",
+    "operation_in",
     "place_rows",
+    "told_apart",
 ]

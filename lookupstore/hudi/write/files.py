@@ -8,9 +8,9 @@ Source: org.apache.hudi.execution (BulkInsertWriterHelper), org.apache.hudi.io.H
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,14 +29,12 @@ from lookupstore.hudi.file_group.merging import (
 )
 from lookupstore.hudi.file_group.reader import SliceRows
 from lookupstore.hudi.file_group.writer import BaseFileWriter, NewFile
-from lookupstore.hudi.keys.incoming import Incoming, IncomingRows, ordering_of
+from lookupstore.hudi.keys.incoming import Incoming, ordering_of
 from lookupstore.hudi.keys.table_schema import TableSchema
 from lookupstore.hudi.timeline.commit import WriteStat
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.plan import PlannedFile
-from lookupstore.hudi.write.sorted_rows import RowOrder
-from lookupstore.hudi.write.transaction import Transaction
 
 #: Bytes of rows of a bulk insert that wait in memory for their files.
 WAITING_BYTES = 256 << 20
@@ -188,8 +186,8 @@ class BulkInsert:
         view: of the table.
         schema: of the files.
         options: of the write.
-        transaction: of the write.
-        order: in which they are written; None: as they come.
+        new_file: gives the next file of a partition, by how many there are before it.
+        by_partition: whether rows of a stretch come one partition after the other.
     """
 
     def __init__(
@@ -197,29 +195,28 @@ class BulkInsert:
         view: TableView,
         schema: TableSchema,
         options: WriteOptions,
-        transaction: Transaction,
-        order: RowOrder | None = None,
+        new_file: Callable[[str, int], NewFile],
+        *,
+        by_partition: bool,
     ) -> None:
         self._location = view.location
         self._schema = schema
         self._options = options
-        self._transaction = transaction
-        self._order = order
+        self._new_file = new_file
+        self._by_partition = by_partition
         self._open: dict[str, tuple[ExitStack, BaseFileWriter]] = {}
         self._stats: list[WriteStat] = []
         self._files = 0
 
-    def write(self, rows: IncomingRows) -> list[WriteStat]:
-        """Write all rows, and return what is said of each file."""
-        given = (incoming.without_deleted() for incoming in rows.batches())
+    def write(self, stretches: Iterable[Iterable[Incoming]]) -> list[WriteStat]:
+        """Write rows, none of which delete, and return what is said of each file.
+
+        Args:
+            stretches: rows, those of each to files that get no others.
+        """
         try:
-            if self._order is None:
-                self._add_all(given)
-            else:
-                folder = self._options.sort_folder or self._location.spill_folder()
-                with closing(self._order.sorted(given, folder)) as stretches:
-                    for stretch in stretches:
-                        self._add_all(stretch)
+            for stretch in stretches:
+                self._add_all(stretch)
         except BaseException:
             with ExitStack() as rest:  # each file is closed, whatever comes of the others
                 for stack, _ in self._open.values():
@@ -228,7 +225,6 @@ class BulkInsert:
         return self._stats
 
     def _add_all(self, batches: Iterable[Incoming]) -> None:
-        """Write rows to files that get no others."""
         for incoming in batches:
             self._add(incoming)
             self._limit_memory()
@@ -240,8 +236,8 @@ class BulkInsert:
         order = np.argsort(codes, kind="stable")
         cuts = np.flatnonzero(np.diff(codes[order])) + 1
         parts = np.split(order, cuts) if len(order) else []
-        if self._order is not None:
-            # Of partitions that are sorted, those before this one are whole.
+        if self._by_partition:
+            # Those before this one are whole.
             now = set(incoming.partitions.dictionary.to_pylist())
             for partition in [one for one in self._open if one not in now]:
                 self._close(partition)
@@ -259,10 +255,7 @@ class BulkInsert:
             if len(self._open) >= OPEN_FILES:
                 # The one that is nearest to its size anyway.
                 self._close(max(self._open, key=lambda one: self._open[one][1].expected_bytes))
-            self._transaction.open_partition(partition)
-            file = NewFile(
-                partition, self._options.new_file_id(), self._files, self._transaction.time
-            )
+            file = self._new_file(partition, self._files)
             self._files += 1
             stack = ExitStack()
             writer = stack.enter_context(

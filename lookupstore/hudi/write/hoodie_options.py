@@ -163,6 +163,21 @@ _KNOWN = (
 )  # fmt: skip
 
 
+def told_apart(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return those of some options that have Hudi's names, and the others.
+
+    >>> told_apart({"hoodie.index.type": "BLOOM", "path": "visits"})
+    ({'hoodie.index.type': 'BLOOM'}, {'path': 'visits'})
+    """
+    named = {name: text for name, text in options.items() if name.startswith("hoodie.")}
+    return named, {name: text for name, text in options.items() if name not in named}
+
+
+def operation_in(given: Mapping[str, str]) -> str | None:
+    """Return the operation that options under Hudi's names ask for."""
+    return given.get(_OPERATION)
+
+
 def table_arguments(given: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a new table, those among them that options under Hudi's names say.
 

@@ -12,7 +12,13 @@ from lookupstore.hudi.index.interface import KeyIndex
 from lookupstore.hudi.options import REFUSE, TABLE_LOCK, check_choice
 from lookupstore.hudi.timeline.timeline import Clock
 from lookupstore.hudi.write.partitioner import FileSizing
-from lookupstore.hudi.write.plan import INSERT
+from lookupstore.hudi.write.plan import (
+    DELETE,
+    INSERT,
+    INSERT_OVERWRITE,
+    INSERT_OVERWRITE_TABLE,
+    UPSERT,
+)
 from lookupstore.quantities import bytes_of
 from lookupstore.sorting.runs import MIN_MEMORY
 
@@ -100,8 +106,13 @@ class WriteOptions:
 
     def looks_up(self, operation: str) -> bool:
         """Return whether a write of rows looks for their keys; `operation` is Hudi's name."""
-        return operation != INSERT or self.duplicates != "allow"
+        if operation == INSERT:
+            return self.duplicates != "allow"
+        return operation in (UPSERT, DELETE)
 
     def combines(self, operation: str) -> bool:
         """Return whether a write combines rows of one key; `operation` is Hudi's name."""
-        return self.looks_up(operation) if self.combine is None else self.combine
+        if self.combine is not None:
+            return self.combine
+        overwrites = operation in (INSERT_OVERWRITE, INSERT_OVERWRITE_TABLE)
+        return overwrites or self.looks_up(operation)

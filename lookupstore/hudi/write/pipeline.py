@@ -11,18 +11,19 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.keys.table_schema import TableSchema
 from lookupstore.hudi.services.never_completed import check_completed
-from lookupstore.hudi.timeline.commit import WriteStat
+from lookupstore.hudi.timeline.commit import CommitMetadata, WriteStat
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.partitioner import Load, Packing
 from lookupstore.hudi.write.plan import (
+    BULK_INSERT,
     INSERT,
     PlannedFile,
     Replaced,
@@ -140,21 +141,38 @@ class Pipeline:
             with self.step("write"):
                 written = rows.write(plan.files, transaction)
             inserts = any(load.inserts for load in plan.loads.values())
+            # Rows of an overwrite come in the place of whatever is there.
             are_new = inserts and self._options.looks_up(plan.operation)
             outcome = Outcome(
                 [one.stat for one in written],
                 rows.schema.avro,
                 {one.group for one in replaced.slices},
                 {one.file.group: one.keys for one in written},
-                # Rows of an overwrite come in the place of whatever is there.
-                rows.keys_to_insert() if are_new and not replaces else None,
+                rows.keys_to_insert() if are_new else None,
                 replaced.partitions,
             )
             current = [one.file.current for one in written]
             rewritten = [one for one in current if one is not None]
-            return self.complete(transaction, outcome, rewritten, replaced.slices)
+            return self._complete(transaction, outcome, rewritten, replaced.slices)
 
-    def complete(
+    def run_unplanned(
+        self, schema: TableSchema, write: Callable[[Transaction], Sequence[WriteStat]]
+    ) -> WriteResult:
+        """Write the rows of a bulk insert, whose files nobody plans, and commit.
+
+        Args:
+            schema: of the table, after they are written.
+            write: writes them to new files, and returns what is said of each.
+
+        Raises: what `begun` and `Transaction.complete` do.
+        """
+        profile = CommitMetadata(operation=BULK_INSERT)
+        with begun(self._view, BULK_INSERT, profile, replaces=False) as transaction:
+            with self.step("write"):
+                stats = write(transaction)
+            return self._complete(transaction, Outcome(stats, schema.avro))
+
+    def _complete(
         self,
         transaction: Transaction,
         outcome: Outcome,

@@ -27,6 +27,20 @@ _TEXT = pa.string()
 _PIECES = 16
 
 
+def bulk_order(columns: pa.Schema, options: WriteOptions) -> RowOrder | None:
+    """Return the order of the rows of a bulk insert; None: as they come.
+
+    Raises:
+        ValueError: rows are to be combined.
+        KeyError, TypeError: as of `RowOrder`.
+    """
+    if options.combine:
+        raise ValueError(
+            "combine=True: a bulk insert does not compare rows; insert them, or leave it out"
+        )
+    return None if options.sort_mode == "none" else RowOrder(columns, options)
+
+
 class RowOrder:
     """The order of the rows of a bulk insert.
 

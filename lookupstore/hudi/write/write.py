@@ -8,7 +8,8 @@ SparkInsertOverwriteCommitActionExecutor, SparkDeletePartitionCommitActionExecut
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.file_group.writer import NewFile
 from lookupstore.hudi.index.names import index_of
 from lookupstore.hudi.index.row_tags import written_name
 from lookupstore.hudi.index.tagging import Tagged, tag
 from lookupstore.hudi.keys.dedupe import rows_to_keep
 from lookupstore.hudi.keys.incoming import Incoming, IncomingRows, read_keys
 from lookupstore.hudi.keys.table_schema import TableSchema
-from lookupstore.hudi.timeline.commit import CommitMetadata
+from lookupstore.hudi.timeline.commit import WriteStat
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.conflict import SAMPLE
 from lookupstore.hudi.write.files import BulkInsert
@@ -42,8 +44,8 @@ from lookupstore.hudi.write.plan import (
     WritePlan,
 )
 from lookupstore.hudi.write.result import WriteResult
-from lookupstore.hudi.write.sorted_rows import RowOrder
-from lookupstore.hudi.write.transaction import Outcome, begun
+from lookupstore.hudi.write.sorted_rows import RowOrder, bulk_order
+from lookupstore.hudi.write.transaction import Transaction
 
 
 class Write:
@@ -118,24 +120,24 @@ class Write:
 
     def bulk_insert(self, given: Any) -> WriteResult:
         """Insert rows as they come, or in an order, without a look at the keys."""
-        if self._options.combine:
-            raise ValueError(
-                "combine=True: a bulk insert does not compare rows; insert them, or leave it out"
-            )
         rows = self._incoming(given)
-        order = None
-        if self._options.sort_mode != "none":
-            order = RowOrder(rows.schema.columns, self._options)
+        order = bulk_order(rows.schema.columns, self._options)
         if self._dry_run:
             incoming = rows.all().without_deleted()
             return self._run(BULK_INSERT, self._new_rows(rows.schema, incoming))
-        profile = CommitMetadata(operation=BULK_INSERT)
-        with begun(self._view, BULK_INSERT, profile, replaces=False) as transaction:
-            with self._pipeline.step("write"):
-                stats = BulkInsert(
-                    self._view, rows.schema, self._options, transaction, order
-                ).write(rows)
-            return self._pipeline.complete(transaction, Outcome(stats, rows.schema.avro))
+
+        def write(transaction: Transaction) -> list[WriteStat]:
+            def new_file(partition: str, number: int) -> NewFile:
+                transaction.open_partition(partition)
+                return NewFile(partition, self._options.new_file_id(), number, transaction.time)
+
+            insert = BulkInsert(
+                self._view, rows.schema, self._options, new_file, by_partition=order is not None
+            )
+            with closing(self._stretches(rows, order)) as stretches:
+                return insert.write(stretches)
+
+        return self._pipeline.run_unplanned(rows.schema, write)
 
     def overwrite(self, given: Any, *, whole_table: bool) -> WriteResult:
         """Put rows in the place of all rows of their partitions, or of the table."""
@@ -169,6 +171,17 @@ class Write:
         # There is nothing to plan without rows.
         plan = WritePlan(DELETE_PARTITION, (), {}, Replaced(slices, partitions))
         return self._done(plan, rows)
+
+    def _stretches(
+        self, rows: IncomingRows, order: RowOrder | None
+    ) -> Generator[Iterable[Incoming], None, None]:
+        """Yield the rows of a bulk insert as they are written."""
+        given = (incoming.without_deleted() for incoming in rows.batches())
+        if order is None:
+            yield given
+        else:
+            folder = self._options.sort_folder or self._view.location.spill_folder()
+            yield from order.sorted(given, folder)
 
     def _incoming(self, given: Any) -> IncomingRows:
         return IncomingRows(

@@ -20,8 +20,9 @@ from pyspark import TaskContext
 from lookupstore.arrow.types import concat
 from lookupstore.hudi import WriteOptions
 from lookupstore.hudi.file_group import FileFormat
-from lookupstore.hudi.keys import Incoming, IncomingRows
+from lookupstore.hudi.keys import Incoming
 from lookupstore.hudi.timeline import WriteStat, from_record, staging_folder, to_record
+from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write import (
     DELETE,
     SAMPLE,
@@ -30,6 +31,8 @@ from lookupstore.hudi.write import (
     FileWrites,
     Packing,
     PlannedFile,
+    Transaction,
+    name_staged_files,
 )
 from lookupstore.spark.buckets import by_bucket
 from lookupstore.spark.hudi.keys import RowTask
@@ -154,14 +157,7 @@ def _write(task: FileTask, bucket: int, rows: pa.Table) -> tuple[WriteStat, int]
             concat(rows.column("partition").chunks, pa.string()).dictionary_encode(),
         )
     else:
-        reader = IncomingRows(
-            known.columns.empty_table(),
-            known.schema,
-            known.view.options,
-            named=known.named,
-            evolve=False,
-        )
-        incoming = reader.incoming(known.rows(rows))
+        incoming = known.row_reader().incoming(known.rows(rows))
         moved = rows.column("moved").to_numpy()
         if moved.any():
             deleted = moved if incoming.deleted is None else moved | incoming.deleted
@@ -171,11 +167,26 @@ def _write(task: FileTask, bucket: int, rows: pa.Table) -> tuple[WriteStat, int]
     plan = FilePlan(file, FileRows(numbers[:changes], at, numbers[changes:]))
     options = WriteOptions(format=task.format, threads=1)
     writes = FileWrites(known.view, incoming, known.schema, options, task.time, is_delete)
-    return writes.one(bucket, plan, _attempt(), staging_folder(task.time)), changes
+    return writes.one(bucket, plan, attempt_of(this_task()), staging_folder(task.time)), changes
 
 
-def _attempt() -> str:
-    """Return stage and attempt, as names of Hudi's files have them: no two attempts have both."""
+def this_task() -> TaskContext:
+    """Return what Spark says of the task that runs here."""
     context = TaskContext.get()
     assert context is not None, "a task of Spark"
+    return context
+
+
+def attempt_of(context: TaskContext) -> str:
+    """Return stage and attempt, as names of Hudi's files have them: no two attempts have both."""
     return f"{context.stageId()}-{context.taskAttemptId()}"
+
+
+def name_files(view: TableView, stats: Iterable[WriteStat], transaction: Transaction) -> None:
+    """Give the files that count their names, on the driver."""
+    files = {}
+    for stat in stats:
+        transaction.open_partition(stat.partition_path or "")
+        files[str(stat.path)] = stat.replaces
+    transaction.check()
+    name_staged_files(view.location, transaction.time, files)

@@ -74,7 +74,7 @@ class RowTask(KeyTask):
     """Which rows are going to be written, too.
 
     Attributes:
-        operation: name of the write, as Hudi has it: `UPSERT`, `INSERT` or `DELETE`.
+        operation: name of the write, as Hudi has it: `UPSERT`, `INSERT` and so on.
         schema: columns of the table after that.
         combines: whether of rows with one key only one is written.
         drops: whether rows are left out whose keys the table has.
@@ -91,6 +91,16 @@ class RowTask(KeyTask):
     def together(self) -> tuple[str, ...]:
         """Return the columns in which rows of one key are equal."""
         return ("key",) if index_of(self.index).everywhere else ("partition", "key")
+
+    def row_reader(self) -> IncomingRows:
+        """Return what reads rows with all their columns."""
+        return IncomingRows(
+            self.columns.empty_table(),
+            self.schema,
+            self.view.options,
+            named=self.named,
+            evolve=False,
+        )
 
     def reader(self) -> IncomingRows:
         """Return what reads of rows just what says where they go, and which one stays."""
@@ -139,6 +149,13 @@ def keys_to_delete(task: RowTask, batches: Batches) -> Iterator[pa.RecordBatch]:
             continue
         for path in [""] if everywhere else paths:
             yield _keyed(number, keys, pa.repeat(pa.scalar(path), batch.num_rows))
+
+
+def partitions_in(task: KeyTask, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Yield the partition paths of rows, those of each batch once."""
+    for batch in batches:
+        paths = partitions_of(task.rows(batch), task.view.options, everywhere=False)
+        yield pa.RecordBatch.from_arrays([_text(paths).unique()], names=["partition"])
 
 
 def with_place_columns(task: KeyTask, batches: Batches) -> Iterator[pa.RecordBatch]:

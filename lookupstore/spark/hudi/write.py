@@ -4,7 +4,7 @@ The steps are those of `lookupstore.hudi.write.pipeline`, and what each does wit
 does in one process: rows of one key meet in one task, which resolves and tags them; the driver
 plans files from their numbers; rows go to the task of their file, which merges and writes it; the
 driver gives one file of each group its name, looks at the commits of others, and completes the
-instant.
+instant. What looks for no keys leaves steps out; of a bulk insert `bulk` has the few that are left.
 
 Source: org.apache.hudi.table.action.commit.BaseSparkCommitActionExecutor.
 """
@@ -33,29 +33,37 @@ from pyspark.sql.types import (
 
 from lookupstore.hudi import FileSlice, HudiTable, WriteOptions, WriteResult
 from lookupstore.hudi.file_group import FileFormat
-from lookupstore.hudi.index import index_of, written_name
+from lookupstore.hudi.index import index_of, partitions_of, written_name
 from lookupstore.hudi.keys import IS_DELETED, IncomingRows, read_keys
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write import (
+    BULK_INSERT,
     DELETE,
     INSERT,
+    INSERT_OVERWRITE,
+    INSERT_OVERWRITE_TABLE,
     SAMPLE,
+    UPSERT,
     FoundRows,
     GivenOptions,
     Load,
     Packing,
     Pipeline,
     PlannedFile,
+    Replaced,
     Transaction,
+    WritePlan,
     WrittenFile,
+    bulk_order,
     given_options,
-    name_staged_files,
 )
 from lookupstore.spark.buckets import in_buckets
+from lookupstore.spark.hudi.bulk import bulk_insert, insert_rows
 from lookupstore.spark.hudi.files import (
     WRITTEN,
     FileTask,
     WrittenBucket,
+    name_files,
     with_buckets,
     write_files,
     written_bucket,
@@ -65,6 +73,7 @@ from lookupstore.spark.hudi.keys import (
     RowTask,
     keys_in_files,
     keys_to_delete,
+    partitions_in,
     rows_to_add,
     rows_to_write,
     with_row_keys,
@@ -78,9 +87,17 @@ from lookupstore.spark.hudi.tag import (
 )
 from lookupstore.spark.jobs import watched_jobs
 from lookupstore.spark.raised import raised_in
-from lookupstore.spark.types import arrow_schema
+from lookupstore.spark.types import arrow_schema, column_named
 
-Operation = Literal["upsert", "insert", "delete"]
+Operation = Literal[
+    "upsert",
+    "insert",
+    "delete",
+    "bulk_insert",
+    "insert_overwrite",
+    "insert_overwrite_table",
+    "delete_partition",
+]
 
 _PLACE_FIELDS = (
     StructField("slice", IntegerType()),
@@ -90,8 +107,12 @@ _PLACE_FIELDS = (
 _FOUND = StructType(
     [StructField("file", IntegerType()), StructField("keys", ArrayType(StringType()))]
 )
+# Writes that may look for keys, and fill files up.
+_FINDS = (UPSERT, INSERT, DELETE)
 # What fails in these is what a caller has to know, as it was raised.
 _STEPS = (
+    partitions_in,
+    insert_rows,
     with_row_keys,
     keys_to_delete,
     rows_to_write,
@@ -108,6 +129,7 @@ def upsert(
     *,
     operation: Operation = "upsert",
     options: GivenOptions | None = None,
+    dry_run: bool = False,
 ) -> WriteResult:
     """Change the rows of a Hudi table whose keys are there, and insert the others, in one commit.
 
@@ -115,15 +137,23 @@ def upsert(
     partition, then as they come. Tasks that fail, or run twice, do no harm: of each file group one
     file gets its name.
 
+    The other operations are, in the same way, the other verbs of `HudiTable`.
+
     Args:
         df: rows that are the same each time Spark computes them; if they are not, nothing is
             committed.
         table: a table, or the path or URI of one, which the driver and all executors see.
         operation: `upsert`; `insert`: rows are added, and `options.duplicates` says what happens
             to those whose keys exist; `delete`: `df` has keys, whose rows are deleted, as by
-            `HudiTable.delete`.
-        options: how it is done, as of `HudiTable.upsert`. `index` is a name; `threads` does not
-            apply to executors.
+            `HudiTable.delete`; `bulk_insert`: each task writes its rows to new files, and Spark
+            sorts them before that as `options.sort_mode` says; `insert_overwrite` and
+            `insert_overwrite_table`: rows take the place of those of their partitions, or of all;
+            `delete_partition`: the partitions are deleted that rows of `df` are in, of which only
+            the partition columns are looked at.
+        options: how it is done, as of `HudiTable.upsert`. `index` is a name; `threads`,
+            `sort_memory` and `sort_folder` do not apply to executors, nor does `new_file_id` to
+            those of a bulk insert.
+        dry_run: change nothing, and return what would be done.
 
     Returns:
         what was done, as `HudiTable.upsert` does.
@@ -132,7 +162,9 @@ def upsert(
         ValueError: `operation` is unknown, a column is new or missing, a row has no key or no
             ordering value, a key to insert exists and may not, or `df` had other rows when it was
             computed again.
-        TypeError: a column is not of the table's type, or `options.index` is not a name.
+        TypeError: a column is not of the table's type, `options.index` is not a name, or a column
+            to sort by has no order.
+        KeyError: there is no such partition to delete, or no such column to sort by.
         FormatError, CommitConflictError, CommitUnknownError, LockedError, CorruptionError,
         StaleStoreError: as of `HudiTable.upsert`.
 
@@ -146,7 +178,10 @@ def upsert(
     uri = table.location.uri
     try:
         with watched_jobs(df.sparkSession, f"lookupstore: {operation} {uri}", "Writing") as done:
-            return _write_rows(df, table, operation, given, done)
+            if operation == "delete_partition":
+                paths = _partitions(df, table)
+                return table.delete_partition(paths, options=given, dry_run=dry_run)
+            return _write_rows(df, table, operation.upper(), given, dry_run, done)
     except PySparkException as error:
         raised = raised_in(error, _STEPS)
         if raised is None:
@@ -154,8 +189,24 @@ def upsert(
         raise raised from None
 
 
+def _partitions(df: DataFrame, table: HudiTable) -> list[str]:
+    """Return the paths of the partitions that rows are in."""
+    view = table.view()
+    partitions_of(arrow_schema(df.schema).empty_table(), view.options, everywhere=False)
+    names = [name for name in df.columns if name in view.options.partition_by]
+    kept = df.select(*map(column_named, names))
+    task = KeyTask(replace(view, commits={}), (), "bloom", None, arrow_schema(kept.schema))
+    paths = numbered_rows(df, names).mapInArrow(partial(partitions_in, task), "partition string")
+    return sorted(row.partition for row in paths.distinct().collect())
+
+
 def _write_rows(
-    df: DataFrame, table: HudiTable, operation: Operation, options: WriteOptions, done: Any
+    df: DataFrame,
+    table: HudiTable,
+    operation: str,
+    options: WriteOptions,
+    dry_run: bool,
+    done: Any,
 ) -> WriteResult:
     """Find rows, write and commit; `done` takes how many were written."""
     columns = arrow_schema(df.schema)
@@ -164,18 +215,34 @@ def _write_rows(
         raise TypeError(
             f"options.index is {options.index!r}; give a name, so that executors can create it"
         )
-    name = operation.upper()
-    index_of(options.index)
-    view = table.writable(options)
-    task = _row_task(view, columns, name, options)
+    if operation in _FINDS:
+        index_of(options.index)
+    view = table.writable(options, dry_run=dry_run)
+    task = _row_task(view, columns, operation, options)
     pipeline = Pipeline(view, options)
+    if operation == BULK_INSERT:
+        bulk_order(task.schema.columns, options)
+        if not dry_run:
+            return bulk_insert(df, task, pipeline, options, done)
     tagged = _tagged(df, task, options).persist(StorageLevel.MEMORY_AND_DISK)
     try:
         with pipeline.step("tag"):
             rows = _SparkRows(tagged, task, options.format, done)
-        return pipeline.run(pipeline.plan(name, rows), rows)
+        plan = pipeline.plan(operation, rows, _replaced(task, rows.loads))
+        if dry_run:
+            return rows.planned(plan, pipeline.seconds)
+        return pipeline.run(plan, rows)
     finally:
         tagged.unpersist()
+
+
+def _replaced(task: RowTask, loads: Mapping[str, Load]) -> Replaced | None:
+    """Return what goes with a write, of which it is known how many rows come to each partition."""
+    if task.operation == INSERT_OVERWRITE_TABLE:
+        return Replaced(task.slices, None)
+    if task.operation == INSERT_OVERWRITE:
+        return Replaced([one for one in task.slices if one.group.partition in loads], set(loads))
+    return None
 
 
 def _tagged(df: DataFrame, task: RowTask, options: WriteOptions) -> DataFrame:
@@ -209,13 +276,36 @@ class _SparkRows(FoundRows):
 
     def __init__(self, rows: DataFrame, task: RowTask, file_format: FileFormat, done: Any) -> None:
         self.schema = task.schema
-        self.slices = task.slices
+        # Other rows are new wherever they come, and come to new files.
+        self.slices = task.slices if task.operation in _FINDS else ()
         self.loads = _loads(rows, task)
         self._rows = rows
         self._task = task
         self._format = file_format
         self._done = done
         self._packing = Packing((), {})
+
+    def planned(self, plan: WritePlan, seconds: Mapping[str, float]) -> WriteResult:
+        """Return what a write would do: of the files of a plan those that get rows.
+
+        Args:
+            plan: of the write.
+            seconds: that steps took.
+        """
+        assigned = _assigned(self._rows, self._task, plan.files, self._packing)
+        used = [row.bucket for row in assigned.select("bucket").distinct().collect()]
+        files = tuple(plan.files[number] for number in sorted(used))
+        return WriteResult.planned(replace(plan, files=files), self._deleted(), seconds)
+
+    def _deleted(self) -> int:
+        """Return how many rows of the table are to go, as far as that is known before the merge."""
+        if self._task.operation == DELETE:
+            return sum(sum(load.updates.values()) for load in self.loads.values())
+        at = self._task.columns.get_field_index(IS_DELETED)
+        if at < 0:
+            return 0
+        own = len(self._rows.columns) - len(self._task.columns)
+        return self._rows.where(F.col(self._rows.columns[own + at])).count()
 
     def known_keys(self) -> list[str]:
         """Return a few keys that the table has."""
@@ -233,7 +323,7 @@ class _SparkRows(FoundRows):
         task = FileTask(known, tuple(files), self._format, transaction.time, self._done)
         written = _write(self._rows, task, packing) if files else []
         _check_counts(written, packing, self.loads)
-        _name_files(known.view, written, transaction)
+        name_files(known.view, [one.stat for one in written], transaction)
         return [WrittenFile(files[one.bucket], one.stat, one.keys) for one in written]
 
     def keys_to_insert(self) -> _RowsToInsert:
@@ -314,16 +404,23 @@ def _row_task(
 
 def _write(rows: DataFrame, task: FileTask, packing: Packing) -> list[WrittenBucket]:
     """Let executors write files, one task per file, and return what they wrote, by bucket."""
-    ids = {file: number for number, file in enumerate(task.rows.slices)}
-    file_ids = {ids[file.current]: file.file_id for file in task.files if file.current is not None}
-    schema = StructType([StructField("bucket", IntegerType()), *rows.schema.fields])
-    assigned = rows.mapInArrow(partial(with_buckets, packing, file_ids), schema)
+    assigned = _assigned(rows, task.rows, task.files, packing)
     count = len(task.files)
     # Where several files meet in one task, it writes one after the other.
     spread = in_buckets(assigned, count)
     ordered = spread.sortWithinPartitions("bucket", F.col("pos").asc_nulls_last(), "row")
     found = ordered.mapInArrow(partial(write_files, task), WRITTEN).collect()
     return sorted(map(written_bucket, found), key=lambda one: one.bucket)
+
+
+def _assigned(
+    rows: DataFrame, task: RowTask, files: Sequence[PlannedFile], packing: Packing
+) -> DataFrame:
+    """Return rows after the numbers of the buckets that they go to."""
+    ids = {file: number for number, file in enumerate(task.slices)}
+    file_ids = {ids[file.current]: file.file_id for file in files if file.current is not None}
+    schema = StructType([StructField("bucket", IntegerType()), *rows.schema.fields])
+    return rows.mapInArrow(partial(with_buckets, packing, file_ids), schema)
 
 
 def _check_counts(
@@ -343,15 +440,3 @@ def _check_counts(
             "df had other rows when Spark computed it again, so that nothing was committed; write "
             "what stays the same: df.localCheckpoint(), or what it was saved to"
         )
-
-
-def _name_files(
-    view: TableView, written: Sequence[WrittenBucket], transaction: Transaction
-) -> None:
-    """Give the files that count their names."""
-    files = {}
-    for one in written:
-        transaction.open_partition(one.stat.partition_path or "")
-        files[str(one.stat.path)] = one.stat.replaces
-    transaction.check()
-    name_staged_files(view.location, transaction.time, files)

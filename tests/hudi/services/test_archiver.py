@@ -157,6 +157,26 @@ def test_time_travel_and_changes_from_before_are_errors(tmp_path: Path, version:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_changes_since_a_savepoint_that_stayed(tmp_path: Path, version: int) -> None:
+    """Java archives commits behind a savepoint, and leaves what is saved in the timeline."""
+    table, times = many(tmp_path, version)
+    positions = [one.position for one in table.timeline()]
+    since = table.incremental(positions[4])
+    table.savepoint(times[1])
+    folder = tmp_path / table.options.timeline
+    saved = {one: one.read_bytes() for one in folder.glob(f"{times[1]}*")}
+    table.delete_savepoint(times[1])
+    table.archive(min_commits=3, max_commits=3)
+    for file, content in saved.items():
+        file.write_bytes(content)
+    assert active(tmp_path) == [times[1], *times[5:]]
+    for at in range(4):
+        with pytest.raises(StaleStoreError, match=f"commits up to {positions[4]} are archived"):
+            table.incremental(positions[at])
+    assert_same_rows(table.incremental(positions[4]), since)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_what_keeps_commits(tmp_path: Path, version: int) -> None:
     table, times = many(tmp_path / "saved", version)
     table.savepoint(times[2])

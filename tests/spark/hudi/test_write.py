@@ -27,19 +27,31 @@ import pytest
 from pyspark import TaskContext, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from support.hudi.oracle import assert_same_rows, other_scan
-from support.hudi.written import check_files
+from support.hudi.spark_rows import (
+    COLUMNS,
+    SCHEMA,
+    Row,
+    check,
+    commits,
+    instants,
+    keys_by_file,
+    local_rows,
+    make,
+    numbers,
+    spark_rows,
+    values,
+)
 from support.object_store import writable_object_store
 
 from lookupstore.errors import CommitConflictError, CorruptionError
 from lookupstore.hudi import HudiTable, State, WriteOptions
 from lookupstore.hudi.index.bloom import BloomIndex
-from lookupstore.hudi.timeline.commit import CommitMetadata, parse_commit
-from lookupstore.hudi.timeline.timeline import TimelineFolder
 from lookupstore.hudi.timeline.work_files import staging_folder
 from lookupstore.hudi.view import read_view
 from lookupstore.hudi.write.partitioner import FileSizing
 from lookupstore.hudi.write.staged_files import name_staged_files
 from lookupstore.spark import hudi_sink, tag_location, upsert
+from lookupstore.spark.hudi import files as hudi_files
 from lookupstore.spark.hudi import write as hudi_write
 from lookupstore.spark.hudi.stream import CHECKPOINT, committed_batch
 from lookupstore.storage.location import Location
@@ -51,41 +63,6 @@ pytestmark = [
 ]
 # Executors cannot import this module: what they run of it is sent to them.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
-
-SCHEMA = pa.schema({"id": pa.int32(), "day": pa.string(), "ts": pa.float64(), "value": pa.string()})
-COLUMNS = "id int, day string, ts double, value string"
-DELETED = "_hoodie_is_deleted"
-Row = tuple[Any, ...]
-
-
-def make(path: Path, **arguments: Any) -> HudiTable:
-    arguments = {"record_key": ["id"], "partition_by": ["day"], "name": "t", **arguments}
-    return HudiTable.create(path, SCHEMA, **arguments)
-
-
-def local_rows(rows: Sequence[Row]) -> pa.Table:
-    columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
-    table = pa.table(
-        [pa.array(one, field.type) for one, field in zip(columns, SCHEMA, strict=False)],
-        names=SCHEMA.names,
-    )
-    if len(columns) > len(SCHEMA):
-        table = table.append_column(DELETED, pa.array(columns[-1], pa.bool_()))
-    return table
-
-
-def spark_rows(spark: SparkSession, rows: Sequence[Row], parts: int = 3) -> DataFrame:
-    """Return rows in their order, in some partitions."""
-    columns = COLUMNS if not rows or len(rows[0]) == 4 else f"{COLUMNS}, {DELETED} boolean"
-    slices = spark.sparkContext.parallelize(list(rows), parts)
-    return spark.createDataFrame(slices, columns)
-
-
-def values(path: Path) -> dict[tuple[int, str], tuple[float, str]]:
-    rows = HudiTable.open(path).scan(columns=SCHEMA.names).to_pylist()
-    found = {(one["id"], one["day"]): (one["ts"], one["value"]) for one in rows}
-    assert len(found) == len(rows)
-    return found
 
 
 def model_upsert(
@@ -111,52 +88,6 @@ def model_upsert(
             model.pop(key, None)
         else:
             model[key] = row[2], row[3]
-
-
-def commits(path: Path) -> list[tuple[CommitMetadata, CommitMetadata]]:
-    """Return what each commit planned, and what it did."""
-    table = HudiTable.open(path)
-    folder = TimelineFolder(table.location, table.options.timeline, table.options.version)
-    return [
-        (parse_commit(folder.read(folder.before(one)), ""), parse_commit(folder.read(one), ""))
-        for one in table.timeline()
-        if one.is_completed and one.is_write
-    ]
-
-
-def numbers(commit: CommitMetadata) -> Counter[Any]:
-    """Return what a commit says of its files, but for their names and sizes."""
-    return Counter(
-        (
-            partition, one.num_writes, one.num_inserts, one.num_update_writes, one.num_deletes,
-            one.prev_commit == "null",
-        )
-        for partition, many in (commit.stats or {}).items()
-        for one in many
-    )  # fmt: skip
-
-
-def keys_by_file(path: Path) -> Counter[Any]:
-    rows = HudiTable.open(path).scan(
-        columns=["_hoodie_file_name", "_hoodie_record_key", "day", "value"]
-    )
-    files: dict[str, list[Any]] = {}
-    for row in rows.to_pylist():
-        files.setdefault(row.pop("_hoodie_file_name"), []).append(tuple(row.values()))
-    return Counter(map(tuple, files.values()))
-
-
-def instants(path: Path) -> list[Any]:
-    return [one for one in HudiTable.open(path).timeline() if one.is_write]
-
-
-def check(path: Path) -> None:
-    """Check all that there is: files, statistics, what is left, and the other reader."""
-    check_files(path)
-    found = HudiTable.open(path).verify()
-    assert found.is_ok, found
-    assert not found.findings, found
-    assert_same_rows(HudiTable.open(path).scan(), other_scan(path))
 
 
 BY_COMMIT = {"ordering": "ts", "merge_mode": "COMMIT_TIME_ORDERING"}
@@ -495,7 +426,7 @@ def test_attempts_that_wrote_their_files_and_went_wrong(
         staged.append({one.name.rpartition("/")[2] for one in found})
         name_staged_files(location, time, files)
 
-    monkeypatch.setattr(hudi_write, "name_staged_files", name_and_note)
+    monkeypatch.setattr(hudi_files, "name_staged_files", name_and_note)
     done = upsert(spark_rows(spark, [row[:4] for row in rows]), path)
     attempts = faults.attempts()
     assert attempts["0"] >= 2
@@ -532,7 +463,7 @@ def test_an_attempt_that_ends_after_the_commit_is_not_seen(
             kept.update((f"{folder}/{one}", location.read(f"{folder}/{one}")) for one in files)
             name_staged_files(location, time, files)
 
-        monkeypatch.setattr(hudi_write, "name_staged_files", name_and_keep)
+        monkeypatch.setattr(hudi_files, "name_staged_files", name_and_keep)
         upsert(spark_rows(spark, [(1, "a", 1.0, "x")], 1), path)
         location = HudiTable.open(path).location
         for name, content in written.items():
@@ -596,7 +527,7 @@ def test_others_that_commit_meanwhile(
 
     rows = [(n, "a", 2.0, "y") for n in range(10)]
     with monkeypatch.context() as patched:
-        patched.setattr(hudi_write, "name_staged_files", name_and_lose)
+        patched.setattr(hudi_files, "name_staged_files", name_and_lose)
         with pytest.raises(CommitConflictError) as conflict:
             upsert(spark_rows(spark, rows), path)
     what = "changed file groups" if in_table else "inserted keys that this write inserts, too"

@@ -1,0 +1,228 @@
+"""``df.write.format("lookupstore.hudi")``: tasks stage rows, and one process of the driver writes.
+
+Spark gives a data source the rows as its tasks have them: there is no shuffle to ask for, and no
+process that lives from the plan to the commit, so that nobody could show that an instant's owner is
+alive. So all that tasks do is to put their rows where the driver finds them, and the commit is one
+call of the verb that has the operation's name, in one process, with all that this checks. What
+scales with executors is `lookupstore.spark.upsert`.
+
+Source: org.apache.hudi.HoodieSparkSqlWriter (modes, and how a table comes to be).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import datasource
+from pyspark.sql.types import StructType
+
+from lookupstore.hudi import HudiTable, WriteOptions
+from lookupstore.hudi.index import partitions_of
+from lookupstore.hudi.keys import IncomingRows, read_keys
+from lookupstore.hudi.meta_columns import META_COLUMNS
+from lookupstore.hudi.write import (
+    RowFile,
+    StagedRows,
+    given_options,
+    operation_in,
+    told_apart,
+)
+from lookupstore.spark.options import given_names
+from lookupstore.spark.types import arrow_schema
+from lookupstore.storage.location import Location
+
+#: Bytes of rows that one process merges: all of them are in its memory, and more for the merge.
+MOST_BYTES = 1 << 30
+
+_OVERWRITES = ("insert_overwrite_table", "insert_overwrite")
+_OPERATIONS = ("upsert", "insert", "bulk_insert", "delete", *_OVERWRITES, "delete_partition")
+# Of these not all rows are in memory.
+_UNBOUNDED = ("bulk_insert", "delete_partition")
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("true or false")
+    return text.lower() == "true"
+
+
+# Fields of `WriteOptions`, and what texts mean there.
+_WRITES: Mapping[str, Callable[[str], Any]] = {
+    "duplicates": str,
+    "combine": _flag,
+    "sort_mode": str,
+    "sort_memory": str,
+    "evolve": _flag,
+    "drop_metadata_table": _flag,
+    "lock": str,
+    "index": str,
+}
+WRITE_OPTIONS = ("path", "operation", "sort_by", *_WRITES)
+
+
+@dataclass
+class TaskRows(datasource.WriterCommitMessage):
+    """What one task has for the driver.
+
+    Attributes:
+        file: of its rows; None: it had none.
+        partitions: paths of the partitions to delete, if that is what is done.
+    """
+
+    file: RowFile | None
+    partitions: tuple[str, ...] = ()
+
+
+class HudiWriter(datasource.DataSourceArrowWriter):
+    """A writer of the rows of a DataFrame; made by `planned_write`.
+
+    Args:
+        table: that is written to.
+        operation: what is done with the rows.
+        options: how.
+        columns: of the rows.
+        staged: where they wait.
+    """
+
+    def __init__(
+        self,
+        table: HudiTable,
+        operation: str,
+        options: WriteOptions,
+        columns: pa.Schema,
+        staged: StagedRows,
+    ) -> None:
+        self._location = table.location
+        self._table_options = table.options
+        self._operation = operation
+        self._options = options
+        self._columns = columns
+        self._staged = staged
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskRows:
+        """Stage the rows of one task, in a worker."""
+        if self._operation == "delete_partition":
+            found: set[str] = set()
+            for batch in iterator:
+                rows = pa.Table.from_arrays(batch.columns, names=self._columns.names)
+                paths = partitions_of(rows, self._table_options, everywhere=False)
+                found.update(paths.unique().to_pylist())
+            return TaskRows(None, tuple(sorted(found)))
+        limit = None if self._operation in _UNBOUNDED else MOST_BYTES
+        return TaskRows(self._staged.add(iterator, limit))
+
+    def commit(self, messages: list[datasource.WriterCommitMessage | None]) -> None:
+        """Write all rows in one commit, on the driver.
+
+        Raises: what the verb of `HudiTable` does; ValueError: there are more rows than one process
+        merges.
+        """
+        # In the order of Spark's partitions.
+        told = [one for one in messages if isinstance(one, TaskRows)]
+        files = [one.file for one in told if one.file is not None]
+        try:
+            self._check_bytes(sum(file.nbytes for file in files))
+            table = HudiTable.open(self._location)
+            if self._operation == "delete_partition":
+                paths = sorted({path for one in told for path in one.partitions})
+                table.delete_partition(paths, options=self._options)
+            else:
+                rows = self._staged.read(files, self._columns)
+                getattr(table, self._operation)(rows, options=self._options)
+        finally:
+            self._staged.delete()
+
+    def abort(self, messages: list[datasource.WriterCommitMessage | None]) -> None:
+        """Delete the rows that wait, whatever came of them."""
+        self._staged.delete()
+
+    def _check_bytes(self, nbytes: int) -> None:
+        if self._operation not in _UNBOUNDED and nbytes > MOST_BYTES:
+            raise ValueError(
+                f"the rows take {nbytes >> 20} MiB or more, and of {self._operation} one process "
+                f"takes {MOST_BYTES >> 20} MiB at most; let executors do it: "
+                f"lookupstore.spark.upsert(df, path, operation={self._operation!r})"
+            )
+
+
+def planned_write(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> HudiWriter:
+    """Check what was asked, on the driver and before any task runs, and make a missing table.
+
+    Args:
+        options: of the write.
+        schema: of the rows.
+        overwrite: whether the mode is overwrite, and not append.
+
+    Raises:
+        ValueError: an option that there is not, or of a bad value; or a column is new or missing.
+        TypeError: a column is not of the table's type.
+        FileNotFoundError: there is no table to delete from.
+        FormatError: the table cannot be written to.
+    """
+    hudi, ours = told_apart(dict(options))
+    unknown = sorted(set(ours) - set(WRITE_OPTIONS))
+    if unknown:
+        known = ", ".join(WRITE_OPTIONS)
+        raise ValueError(
+            f"no option {unknown[0]!r}; writing a Hudi table has {known}, and hoodie.*"
+        )
+    if "path" not in ours:
+        raise ValueError("no path; give save() the folder or URI of a Hudi table")
+    operation = _operation(ours.get("operation") or operation_in(hudi), overwrite)
+    columns = arrow_schema(schema)
+    location = Location(ours["path"])
+    table = _table(location, columns, hudi, operation)
+    given = given_options(hudi, table.options, operation.upper())
+    given = replace(given, **_fields(ours))
+    view = table.writable(given, dry_run=True)
+    empty = columns.empty_table()
+    if operation == "delete_partition":
+        partitions_of(empty, view.options, everywhere=False)
+    elif operation == "delete":
+        read_keys(empty, view.table_schema.columns, view.options, named=None)
+    else:
+        IncomingRows(empty, view.table_schema, view.options, named=None, evolve=given.evolve)
+    return HudiWriter(table, operation, given, columns, StagedRows.begin(location))
+
+
+def _operation(given: str | None, overwrite: bool) -> str:
+    """Return what is done: what is asked for, or what the mode means."""
+    operation = (given or (_OVERWRITES[0] if overwrite else "upsert")).lower()
+    if operation not in _OPERATIONS:
+        raise ValueError(f"operation is {given!r}; give one of {', '.join(_OPERATIONS)}")
+    if overwrite and operation not in _OVERWRITES:
+        raise ValueError(
+            f"operation is {given!r}, but mode('overwrite') replaces all rows of the table; leave "
+            "the operation out, or use mode('append')"
+        )
+    return operation
+
+
+def _table(
+    location: Location, columns: pa.Schema, hudi: Mapping[str, str], operation: str
+) -> HudiTable:
+    """Return the table, a new and empty one if there is none."""
+    try:
+        return HudiTable.open(location)
+    except FileNotFoundError:
+        if operation.startswith("delete"):
+            raise
+    own = pa.schema([one for one in columns if one.name not in META_COLUMNS])
+    return HudiTable.create(location, own, options=hudi)
+
+
+def _fields(ours: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of `WriteOptions` that options say."""
+    fields: dict[str, Any] = {}
+    for name, parse in _WRITES.items():
+        if name in ours:
+            try:
+                fields[name] = parse(ours[name])
+            except ValueError as error:
+                raise ValueError(f"{name} is {ours[name]!r}; give {error}") from None
+    if "sort_by" in ours:
+        fields["sort_by"] = tuple(given_names(ours, "sort_by") or ())
+    return fields

@@ -150,7 +150,7 @@ class RunSorter:
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
         self._in_memory: _SortedRows | None = None
-        self._spill: _SpillFile | None = None
+        self._spill: SpillFile | None = None
         self._runs: list[_Run] = []
         self.spills: int = 0
 
@@ -241,7 +241,7 @@ class RunSorter:
         if sorted_rows.rows is None:
             return
         if self._spill is None:
-            self._spill = _SpillFile(self._folder, sorted_rows.rows.schema)
+            self._spill = SpillFile(self._folder, sorted_rows.rows.schema)
         # Rows that come in key order continue the run before: a sorted source is one run.
         if not (self._runs and sorted_rows.follows(self._runs[-1])):
             self._runs.append(_Run.empty(self._partitions))
@@ -255,7 +255,7 @@ class RunSorter:
         """Merge neighbouring runs until all that are left can be merged at once."""
         while len(self._runs) > self._fan_in and self._spill is not None:
             source = self._spill
-            target = _SpillFile(self._folder, source.schema)
+            target = SpillFile(self._folder, source.schema)
             self._spill = target
             groups = [
                 self._runs[i : i + self._fan_in] for i in range(0, len(self._runs), self._fan_in)
@@ -381,7 +381,7 @@ class _SortedRows:
         return True
 
 
-class _SpillFile:
+class SpillFile:
     """Numbered batches in an unnamed temporary file: written once, then read in any order."""
 
     def __init__(self, folder: str, schema: pa.Schema) -> None:

@@ -9,7 +9,9 @@ Source: org.apache.hudi.io.HoodieMergeHandle, DefaultHoodieRecordPayload
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +29,34 @@ from lookupstore.hudi.meta_columns import RECORD_KEY
 PIECE_ROWS = 1 << 16
 
 Mask = npt.NDArray[np.bool_]
+
+
+class ComingChanges(Protocol):
+    """What changes in the rows of a file group, wherever it is."""
+
+    @property
+    def may_delete(self) -> bool:
+        """Return whether rows may be deleted."""
+
+    def within(self, first: int, count: int) -> Changes:
+        """Return what changes in some rows that follow each other; positions begin with these.
+
+        It is asked once about each row, in their order.
+        """
+
+    def beyond(self, rows: int) -> int | None:
+        """Return the position of a row that changes after some first rows; None: none does."""
+
+
+class ComingInserts(Protocol):
+    """New rows, wherever they are."""
+
+    @property
+    def count(self) -> int:
+        """Return how many there are."""
+
+    def pieces(self) -> Iterator[Inserts]:
+        """Yield them in their order, a few at a time; once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +85,12 @@ class Changes:
             self.ordering,
         )
 
+    def beyond(self, rows: int) -> int | None:
+        """Return the position of a row that changes after some first rows; None: none does."""
+        if not len(self.positions) or self.positions[-1] < rows:
+            return None
+        return int(self.positions[-1])
+
     @property
     def may_delete(self) -> bool:
         """Return whether rows may be deleted."""
@@ -69,6 +105,16 @@ class Inserts:
 
     keys: pa.Array
     rows: pa.RecordBatch
+
+    @property
+    def count(self) -> int:
+        """Return how many there are."""
+        return len(self.keys)
+
+    def pieces(self) -> Iterator[Inserts]:
+        """Yield them in their order, a few at a time."""
+        for start in range(0, len(self.keys), PIECE_ROWS):
+            yield Inserts(self.keys.slice(start, PIECE_ROWS), self.rows.slice(start, PIECE_ROWS))
 
 
 @dataclass(frozen=True)
@@ -89,7 +135,7 @@ def row_schema(columns: pa.Schema) -> pa.Schema:
 
 
 def merge(
-    current: SliceRows, changes: Changes, inserts: Inserts, into: BaseFileWriter
+    current: SliceRows, changes: ComingChanges, inserts: ComingInserts, into: BaseFileWriter
 ) -> RowCounts:
     """Write the rows of the next slice.
 
@@ -106,7 +152,7 @@ def merge(
     into.share(current.shared)
     if current.is_ours and not changes.may_delete:
         rows = sum(current.group_rows)
-        into.keep_keys(current.footer.entries, current.shown, rows, len(inserts.keys))
+        into.keep_keys(current.footer.entries, current.shown, rows, inserts.count)
     copies = GroupCopy(current, into)
     first, updated, deleted = 0, 0, 0
     for group, rows in enumerate(current.group_rows):
@@ -122,23 +168,18 @@ def merge(
                 deleted += gone
                 start += batch.num_rows
         first += rows
-    if len(changes.positions) and changes.positions[-1] >= first:
-        raise CorruptionError(
-            current.shown, 0, f"a row {changes.positions[-1]} to change", f"{first} rows"
-        )
+    if (missing := changes.beyond(first)) is not None:
+        raise CorruptionError(current.shown, 0, f"a row {missing} to change", f"{first} rows")
     write_inserts(inserts, into)
-    return RowCounts(into.rows, len(inserts.keys), updated, deleted)
+    return RowCounts(into.rows, inserts.count, updated, deleted)
 
 
-def write_inserts(inserts: Inserts, into: BaseFileWriter) -> RowCounts:
+def write_inserts(inserts: ComingInserts, into: BaseFileWriter) -> RowCounts:
     """Write rows that are new, after those that are in a file."""
-    count = len(inserts.keys)
-    for start in range(0, count, PIECE_ROWS):
-        rows = inserts.rows.slice(start, PIECE_ROWS)
-        keys = inserts.keys.slice(start, PIECE_ROWS)
-        places = np.arange(into.rows, into.rows + len(keys))
-        into.add([*into.new_rows(places), keys, *rows.columns])
-    return RowCounts(into.rows, count)
+    for piece in inserts.pieces():
+        places = np.arange(into.rows, into.rows + len(piece.keys))
+        into.add([*into.new_rows(places), piece.keys, *piece.rows.columns])
+    return RowCounts(into.rows, inserts.count)
 
 
 def wins(incoming: pa.Array, stored: pa.Array) -> Mask:

@@ -6,7 +6,7 @@ Nothing is looked up here, and nothing written.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,19 +35,60 @@ class Incoming:
     """Rows to write.
 
     Attributes:
-        rows: the table's data columns, in its types.
+        rows: the table's data columns, in its types; of keys alone none.
         keys: record key of each.
         partitions: partition path of each.
         deleted: which of them delete a row; None: none.
+        numbers: place of each among the rows of the write; None: they are all of them, in order.
     """
 
     rows: pa.Table
     keys: pa.ChunkedArray
     partitions: pa.DictionaryArray
     deleted: npt.NDArray[np.bool_] | None = None
+    numbers: Rows | None = None
+
+    @classmethod
+    def joined(cls, parts: list[Incoming], columns: pa.Schema) -> Incoming:
+        """Return rows that come one after the other as one; the list is empty then.
+
+        Args:
+            parts: some of the rows each, which say alike whether rows are deleted.
+            columns: of the rows.
+        """
+        if not parts:
+            texts = pa.array([], pa.string())
+            none = columns.empty_table()
+            return cls(none, pa.chunked_array([texts]), texts.dictionary_encode())
+        deleted = [part.deleted for part in parts if part.deleted is not None]
+        numbers = [part.numbers for part in parts if part.numbers is not None]
+        coded = pa.chunked_array([part.partitions for part in parts]).unify_dictionaries()
+        keys = concat([chunk for part in parts for chunk in part.keys.chunks], pa.string())
+        # As many chunks would each of them be looked through for each row that is taken.
+        chunks = [
+            [chunk for part in parts for chunk in part.rows.column(at).chunks]
+            for at in range(len(columns))
+        ]
+        parts.clear()
+        whole = []
+        for field in columns:
+            # The parts of a column can go before those of the next are put together.
+            whole.append(concat(chunks.pop(0), field.type))
+        return cls(
+            pa.table(whole, schema=columns),
+            pa.chunked_array([keys]),
+            concat(coded.chunks, coded.type),
+            np.concatenate(deleted) if deleted else None,
+            np.concatenate(numbers) if numbers else None,
+        )
 
     def __len__(self) -> int:
-        return int(self.rows.num_rows)
+        return len(self.keys)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of rows and keys in memory."""
+        return int(self.rows.nbytes + self.keys.nbytes)
 
     def take(self, rows: Rows) -> Incoming:
         """Return some of the rows, in the order in which they are named."""
@@ -57,13 +98,20 @@ class Incoming:
             self.keys.take(indices),
             self.partitions.take(indices),
             None if self.deleted is None else self.deleted[rows],
+            None if self.numbers is None else self.numbers[rows],
         )
 
     def without_deleted(self) -> Incoming:
         """Return the rows that do not delete a row."""
         return self if self.deleted is None else self.take(np.flatnonzero(~self.deleted))
 
-    def deduplicated(self, options: TableOptions, *, everywhere: bool) -> Incoming:
+    def flagged(self) -> Incoming:
+        """Return the rows, which then all say whether they delete one."""
+        if self.deleted is not None:
+            return self
+        return replace(self, deleted=np.zeros(len(self), bool))
+
+    def combined(self, options: TableOptions, *, everywhere: bool) -> Incoming:
         """Return the rows that stay where several have one partition and key.
 
         Args:
@@ -77,14 +125,31 @@ class Incoming:
         return self if len(kept) == len(self) else self.take(kept)
 
     def to_keep(self, options: TableOptions, *, everywhere: bool) -> Rows:
-        """Return the numbers of the rows that stay, ascending; see `deduplicated`."""
-        column = precombine_of(options)
+        """Return the numbers of the rows that stay, ascending; see `combined`."""
+        # Keys alone have nothing to compare.
+        column = precombine_of(options) if self.rows.num_columns else None
         return rows_to_keep(
             self.keys,
             None if everywhere else self.partitions,
-            None if column is None else _ordered(self.rows, column),
+            None if column is None else self.ordered(column),
             ties=TIES[options.version],
         )
+
+    def ordered(self, name: str) -> pa.ChunkedArray:
+        """Return the ordering column.
+
+        Raises:
+            ValueError: a row has no ordering value.
+        """
+        column = self.rows.column(name)
+        if column.null_count:
+            at = pc.index(column.is_null(), True).as_py()
+            number = at if self.numbers is None else self.numbers[at]
+            raise ValueError(
+                f"row {number}: the ordering column {name!r} is null; give a value, or leave the "
+                "row out"
+            )
+        return column
 
 
 class IncomingRows:
@@ -135,34 +200,7 @@ class IncomingRows:
 
     def all(self) -> Incoming:
         """Read all rows; see `batches`."""
-        parts = list(self.batches())
-        if not parts:
-            empty = pa.table(
-                [pa.array([], field.type) for field in self._source.schema],
-                self._source.schema.names,
-            )
-            return self.incoming(empty)
-        flags = None
-        if self._has_flags:
-            flags = np.concatenate([part.deleted for part in parts])
-        coded = pa.chunked_array([part.partitions for part in parts]).unify_dictionaries()
-        keys = concat([chunk for part in parts for chunk in part.keys.chunks], pa.string())
-        # As many chunks would each of them be looked through for each row that is taken.
-        columns = [
-            [chunk for part in parts for chunk in part.rows.column(at).chunks]
-            for at in range(len(self.schema.columns))
-        ]
-        parts.clear()
-        whole = []
-        for field in self.schema.columns:
-            # The parts of a column can go before those of the next are put together.
-            whole.append(concat(columns.pop(0), field.type))
-        return Incoming(
-            pa.table(whole, schema=self.schema.columns),
-            pa.chunked_array([keys]),
-            concat(coded.chunks, coded.type),
-            flags,
-        )
+        return Incoming.joined(list(self.batches()), self.schema.columns)
 
     def incoming(self, table: pa.Table) -> Incoming:
         """Return rows of the columns that were given as rows of the table; see `batches`."""
@@ -341,20 +379,8 @@ def _cast(what: str, column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArra
     return pa.chunked_array(chunks, field.type)
 
 
-def _ordered(rows: pa.Table, name: str) -> pa.ChunkedArray:
-    column = rows.column(name)
-    if column.null_count:
-        at = pc.index(column.is_null(), True).as_py()
-        raise ValueError(
-            f"row {at}: the ordering column {name!r} is null; give a value, or leave the row out"
-        )
-    return column
-
-
-def read_keys(
-    given: Any, columns: pa.Schema, options: TableOptions, *, named: bool | None
-) -> tuple[pa.ChunkedArray, pa.DictionaryArray | None]:
-    """Read keys that a caller gives.
+class IncomingKeys:
+    """A reader of keys that a caller gives.
 
     Args:
         given: rows as for a write, of which the columns of key and partition are looked at; for a
@@ -362,48 +388,78 @@ def read_keys(
         columns: of the table.
         options: of the table.
         named: whether a record key of one column has its name.
-
-    Returns:
-        the record keys, and the partition path of each: None if `given` lacks those columns.
+        everywhere: whether partitions make no difference.
 
     Raises:
         TypeError: `given` are not keys, or a column is not of the table's type.
         ValueError: a column of the key is missing, or some of the partition's are.
     """
-    source = open_source(_key_table(given, options.record_key, columns))
-    names = source.schema.names
-    partition_by = [name for name in options.partition_by if name in names]
-    # Columns of the key may be columns of the partition as well, and say nothing about the others.
-    says = any(name not in options.record_key for name in partition_by)
-    if says and len(partition_by) < len(options.partition_by):
-        missing = [name for name in options.partition_by if name not in names]
-        raise ValueError(f"keys have no column {missing[0]!r}; give all partition columns or none")
-    if len(partition_by) < len(options.partition_by):
-        partition_by = []
-    wanted = list(dict.fromkeys([*options.record_key, *partition_by]))
-    for name in wanted:
-        if name not in names:
-            raise ValueError(f"keys have no column {name!r}; give all columns of the record key")
-        given_type, kind = source.schema.field(name).type, columns.field(name).type
-        if not (_fits(given_type, kind) or _may_fit(given_type, kind)):
-            raise _no_value_of_error("keys", source.schema.field(name), columns)
-    schema = pa.schema([columns.field(name) for name in wanted])
-    table = pa.Table.from_batches(
-        source.batches(wanted), pa.schema([source.schema.field(name) for name in wanted])
-    )
-    table = pa.Table.from_arrays(
-        [_cast("keys", table.column(one.name), one) for one in schema], wanted
-    )
-    keys = record_keys(table, options.record_key, named=named)
-    if len(partition_by) < len(options.partition_by):
-        return keys, None
-    paths = partition_paths(
-        table,
-        options.partition_by,
-        hive_style=options.hive_style,
-        url_encode=options.url_encode,
-    )
-    return keys, paths
+
+    def __init__(
+        self,
+        given: Any,
+        columns: pa.Schema,
+        options: TableOptions,
+        *,
+        named: bool | None,
+        everywhere: bool = False,
+    ) -> None:
+        self._source = source = open_source(_key_table(given, options.record_key, columns))
+        self._options = options
+        self._named = named
+        names = source.schema.names
+        there = [name for name in options.partition_by if name in names]
+        # Columns of the key may be columns of the partition as well, and say nothing about the
+        # others.
+        says = any(name not in options.record_key for name in there)
+        if says and len(there) < len(options.partition_by):
+            missing = [name for name in options.partition_by if name not in names]
+            raise ValueError(
+                f"keys have no column {missing[0]!r}; give all partition columns or none"
+            )
+        #: Whether keys come with their partitions; else the path of each is empty.
+        self.has_partitions: bool = len(there) == len(options.partition_by) and not everywhere
+        wanted = [*options.record_key, *(there if self.has_partitions else [])]
+        wanted = list(dict.fromkeys(wanted))
+        for name in wanted:
+            if name not in names:
+                raise ValueError(
+                    f"keys have no column {name!r}; give all columns of the record key"
+                )
+            given_type, kind = source.schema.field(name).type, columns.field(name).type
+            if not (_fits(given_type, kind) or _may_fit(given_type, kind)):
+                raise _no_value_of_error("keys", source.schema.field(name), columns)
+        self._schema = pa.schema([columns.field(name) for name in wanted])
+
+    def batches(self) -> Iterator[Incoming]:
+        """Read keys a few at a time, without the columns of rows; once.
+
+        Raises:
+            ValueError: a value does not fit the table's type; there is no record key.
+        """
+        options, names = self._options, self._schema.names
+        for batch in self._source.batches(names):
+            columns = pa.Table.from_batches([batch])
+            table = pa.Table.from_arrays(
+                [_cast("keys", columns.column(one.name), one) for one in self._schema], names
+            )
+            keys = record_keys(table, options.record_key, named=self._named)
+            paths = partition_paths(
+                table,
+                options.partition_by if self.has_partitions else (),
+                hive_style=options.hive_style,
+                url_encode=options.url_encode,
+            )
+            yield Incoming(pa.table({}), keys, paths)
+
+
+def read_keys(
+    given: Any, columns: pa.Schema, options: TableOptions, *, named: bool | None
+) -> tuple[pa.ChunkedArray, pa.DictionaryArray | None]:
+    """Read all keys, and the partition path of each, None if they lack it; see `IncomingKeys`."""
+    keys = IncomingKeys(given, columns, options, named=named)
+    whole = Incoming.joined(list(keys.batches()), pa.schema([]))
+    return whole.keys, whole.partitions if keys.has_partitions else None
 
 
 def _key_table(given: Any, fields: Sequence[str], columns: pa.Schema) -> Any:

@@ -18,9 +18,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lookupstore.arrow.types import concat
+from lookupstore.hudi.file_group.encoding import FileFormat
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.merging import (
     Changes,
+    ComingChanges,
+    ComingInserts,
     Inserts,
     RowCounts,
     merge,
@@ -35,6 +38,7 @@ from lookupstore.hudi.timeline.commit import WriteStat
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.plan import PlannedFile
+from lookupstore.storage.location import Location
 
 #: Bytes of rows of a bulk insert that wait in memory for their files.
 WAITING_BYTES = 256 << 20
@@ -78,6 +82,63 @@ class FilePlan:
     rows: FileRows
 
 
+@dataclass(frozen=True)
+class NewSlices:
+    """A writer of the slices of one write.
+
+    Attributes:
+        location: of the table.
+        schema: of the new files.
+        format: of these.
+        instant: time of the write.
+    """
+
+    location: Location
+    schema: TableSchema
+    format: FileFormat
+    instant: str
+
+    def write(
+        self,
+        number: int,
+        planned: PlannedFile,
+        changes: ComingChanges,
+        inserts: ComingInserts,
+        attempt: str = "0-0",
+        folder: str = "",
+        *,
+        threads: bool,
+    ) -> WriteStat:
+        """Write one, and return what is said of it.
+
+        Args:
+            number: of the task.
+            planned: the file.
+            changes: in the rows of the slice before; nothing if there is none.
+            inserts: that come after these.
+            attempt: what tells attempts of the task apart; see `NewFile`.
+            folder: in which the file waits for its name; see `NewFile`.
+            threads: whether Arrow's threads help.
+        """
+        file = NewFile(
+            planned.partition,
+            planned.file_id,
+            number,
+            self.instant,
+            attempt,
+            folder,
+            replaces=planned.current is not None,
+        )
+        with BaseFileWriter(self.location, file, self.schema, self.format) as into:
+            if planned.current is None:
+                counts = write_inserts(inserts, into)
+            else:
+                rows = row_schema(self.schema.columns)
+                current = SliceRows(self.location, planned.current, rows, threads=threads)
+                counts = merge(current, changes, inserts, into)
+        return _stat(into.result(), planned.current, counts)
+
+
 class FileWrites:
     """A writer of the files of a plan, some at the same time.
 
@@ -99,11 +160,9 @@ class FileWrites:
         instant: str,
         explicit: bool,
     ) -> None:
-        self._location = view.location
+        self._slices = NewSlices(view.location, schema, options.format, instant)
         self._incoming = incoming
-        self._schema = schema
         self._options = options
-        self._instant = instant
         self._explicit = explicit
         self._ordering = ordering_of(view.options)
         self._is_alone = True
@@ -132,32 +191,19 @@ class FileWrites:
             attempt: what tells attempts of the task apart; see `NewFile`.
             folder: in which the file waits for its name; see `NewFile`.
         """
-        planned, new = plan.file, plan.rows.inserts
+        new = plan.rows.inserts
         again = np.flatnonzero(np.diff(plan.rows.positions) == 0)
         if len(again):
-            raise _changed_twice_error(self._incoming.keys[int(plan.rows.changes[again[0]])])
-        file = NewFile(
-            planned.partition,
-            planned.file_id,
+            raise changed_twice_error(self._incoming.keys[int(plan.rows.changes[again[0]])])
+        return self._slices.write(
             number,
-            self._instant,
+            plan.file,
+            self._changes(plan.rows),
+            Inserts(self._taken_keys(new), self._taken(new)),
             attempt,
             folder,
-            replaces=planned.current is not None,
+            threads=self._is_alone,
         )
-        inserts = Inserts(self._taken_keys(new), self._taken(new))
-        with BaseFileWriter(self._location, file, self._schema, self._options.format) as into:
-            if planned.current is None:
-                counts = write_inserts(inserts, into)
-            else:
-                rows = row_schema(self._schema.columns)
-                counts = merge(
-                    SliceRows(self._location, planned.current, rows, threads=self._is_alone),
-                    self._changes(plan.rows),
-                    inserts,
-                    into,
-                )
-        return _stat(into.result(), planned.current, counts)
 
     def _changes(self, rows: FileRows) -> Changes:
         if self._explicit:
@@ -279,7 +325,8 @@ class BulkInsert:
             largest.flush()
 
 
-def _changed_twice_error(key: pa.Scalar) -> ValueError:
+def changed_twice_error(key: pa.Scalar) -> ValueError:
+    """Return the error of a row of the table that two rows would change."""
     return ValueError(
         f"rows repeat the key {key.as_py()!r}, and would change a row of the table twice; pass "
         "options=WriteOptions(combine=True), or rows with each key once"

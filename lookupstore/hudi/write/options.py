@@ -13,6 +13,7 @@ from lookupstore.hudi.options import REFUSE, TABLE_LOCK, check_choice
 from lookupstore.hudi.timeline.timeline import Clock
 from lookupstore.hudi.write.partitioner import FileSizing
 from lookupstore.hudi.write.plan import (
+    BULK_INSERT,
     DELETE,
     INSERT,
     INSERT_OVERWRITE,
@@ -48,9 +49,9 @@ class WriteOptions:
             those that fit into memory are, again and again, which spills nothing.
         sort_by: columns by which rows are sorted within a partition, or the name of one; empty: by
             their record key.
-        sort_memory: bytes of rows that are sorted in memory, or a text such as `"1GB"`; what does
-            not fit is spilled.
-        sort_folder: where to spill; None: the table's folder, or, if that is remote, the temporary
+        memory: bytes of rows that a write keeps in memory, or a text such as `"1GB"`; more than
+            that are spilled. In Spark a task has the rows of one file.
+        spill_folder: where to spill; None: the table's folder, or, if that is remote, the temporary
             folder of this machine.
         evolve: add columns that the table does not have, and widen types.
         metadata: what is done if the table has a metadata table, whose readers see nothing else:
@@ -75,8 +76,8 @@ class WriteOptions:
     combine: bool | None = None
     sort_mode: SortMode = "none"
     sort_by: Sequence[str] = ()
-    sort_memory: int = 512 << 20
-    sort_folder: str | None = None
+    memory: int = 512 << 20
+    spill_folder: str | None = None
     evolve: bool = False
     metadata: str = REFUSE
     lock: str = TABLE_LOCK
@@ -100,8 +101,7 @@ class WriteOptions:
             object.__setattr__(self, "sort_by", (self.sort_by,))
         if self.sort_by and self.sort_mode == "none":
             raise ValueError("sort_by names columns, but sort_mode is 'none'; give 'global_sort'")
-        memory = bytes_of(self.sort_memory, "sort_memory", least=MIN_MEMORY)
-        object.__setattr__(self, "sort_memory", memory)
+        object.__setattr__(self, "memory", bytes_of(self.memory, "memory", least=MIN_MEMORY))
         check_choice(self.metadata)
 
     def looks_up(self, operation: str) -> bool:
@@ -115,4 +115,4 @@ class WriteOptions:
         if self.combine is not None:
             return self.combine
         overwrites = operation in (INSERT_OVERWRITE, INSERT_OVERWRITE_TABLE)
-        return overwrites or self.looks_up(operation)
+        return overwrites or (operation != BULK_INSERT and self.looks_up(operation))

@@ -116,6 +116,27 @@ def workload(partitions: pa.DictionaryArray, file_ids: pa.Array) -> dict[str, Lo
             inserts[path] += count
         else:
             updates[path][file_id] = updates[path].get(file_id, 0) + count
+    return _loads(inserts, updates)
+
+
+def summed(parts: Iterable[Mapping[str, Load]]) -> dict[str, Load]:
+    """Return the numbers of all rows, of which each part has some.
+
+    >>> summed([{"eu": Load(1)}, {"eu": Load(1, {"f1": 2}), "us": Load(3)}])
+    {'eu': Load(inserts=2, updates={'f1': 2}), 'us': Load(inserts=3, updates={})}
+    """
+    inserts: dict[str, int] = {}
+    updates: dict[str, dict[str, int]] = {}
+    for loads in parts:
+        for path, load in loads.items():
+            inserts[path] = inserts.get(path, 0) + load.inserts
+            files = updates.setdefault(path, {})
+            for file_id, count in load.updates.items():
+                files[file_id] = files.get(file_id, 0) + count
+    return _loads(inserts, updates)
+
+
+def _loads(inserts: Mapping[str, int], updates: Mapping[str, Mapping[str, int]]) -> dict[str, Load]:
     # By name, so that buckets do not depend on the order of rows.
     return {
         path: Load(inserts[path], dict(sorted(updates[path].items()))) for path in sorted(inserts)

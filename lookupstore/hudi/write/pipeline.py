@@ -100,13 +100,17 @@ class Pipeline:
         self._options = options
         #: That steps took, by name.
         self.seconds: dict[str, float] = {}
+        self._inside = 0.0
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Add the time of what is done inside to a step."""
+        """Add the time of what is done inside to a step, without that of steps in this one."""
+        before, self._inside = self._inside, 0.0
         start = time.perf_counter()
         yield
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+        took = time.perf_counter() - start
+        self.seconds[name] = self.seconds.get(name, 0.0) + took - self._inside
+        self._inside = before + took
 
     def plan(self, operation: str, rows: FoundRows, replaced: Replaced | None = None) -> WritePlan:
         """Plan the files of a write.

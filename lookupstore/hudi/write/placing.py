@@ -10,7 +10,7 @@ mergeForPartitionUpdatesIfNeeded).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -55,7 +55,8 @@ class PlacedRows:
         deleted = taken.deleted
         if self.moved.any():
             deleted = self.moved if deleted is None else self.moved | deleted
-        return Incoming(self.with_columns(taken.rows), taken.keys, self.partitions, deleted)
+        rows = self.with_columns(taken.rows)
+        return replace(taken, rows=rows, partitions=self.partitions, deleted=deleted)
 
     def with_columns(self, rows: pa.Table) -> pa.Table:
         """Return some columns of the rows, with the partition columns that they are to have."""

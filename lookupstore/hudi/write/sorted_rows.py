@@ -10,21 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 
-import numpy as np
 import pyarrow as pa
 
-from lookupstore.arrow.types import concat
 from lookupstore.hudi.keys.incoming import Incoming
-from lookupstore.hudi.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from lookupstore.hudi.write.options import WriteOptions
-from lookupstore.keys.schema import KeySchema
-from lookupstore.rows.schema import RowSchema
+from lookupstore.hudi.write.row_packing import (
+    KEY_FIELDS,
+    NUMBER,
+    RowPacking,
+    batch_of,
+    incoming_of,
+    numbered,
+)
 from lookupstore.sorting.runs import RunSorter
-
-_META = (PARTITION_PATH, RECORD_KEY)
-_TEXT = pa.string()
-# What a sorter is given at once is a small part of what it may keep.
-_PIECES = 16
 
 
 def bulk_order(columns: pa.Schema, options: WriteOptions) -> RowOrder | None:
@@ -58,21 +56,20 @@ class RowOrder:
             if name not in columns.names:
                 known = ", ".join(map(repr, columns.names))
                 raise KeyError(f"sort_by: the table has no column {name!r}; it has {known}")
-        self._names = options.sort_by or (RECORD_KEY,)
         self._mode = options.sort_mode
-        self._memory = options.sort_memory
-        fields = [columns.field(name).with_nullable(True) for name in options.sort_by]
-        fields = fields or [pa.field(RECORD_KEY, _TEXT)]
-        # The number of a row makes its key the only one of its kind.
-        number = pa.field(META_COLUMNS[1], pa.int64())
+        self._memory = options.memory
+        path, key = KEY_FIELDS
+        fields = [columns.field(name).with_nullable(True) for name in options.sort_by] or [key]
         try:
-            self._keys = KeySchema(
-                pa.schema([pa.field(PARTITION_PATH, _TEXT), *fields, number]), options.sort_by
+            self._packing = RowPacking(
+                pa.schema([*KEY_FIELDS, *columns]),
+                # The number of a row makes its key the only one of its kind.
+                pa.schema([path, *fields, NUMBER]),
+                nullable=options.sort_by,
+                memory=self._memory,
             )
         except TypeError as error:
             raise TypeError(f"sort_by: {error}") from None
-        meta = [pa.field(name, _TEXT) for name in _META]
-        self._rows = RowSchema(pa.schema([*meta, *columns]))
         self._columns = columns
 
     def sorted(
@@ -87,7 +84,8 @@ class RowOrder:
         Raises:
             OSError: the folder is full, or cannot be written to.
         """
-        pieces = self._pieces(batches)
+        rows = map(batch_of, numbered(batches))
+        pieces = (piece for batch in rows for piece in self._packing.pieces(batch))
         piece = next(pieces, None)
         while piece is not None:
             with RunSorter("error", memory=self._memory, folder=folder) as sorter:
@@ -96,36 +94,5 @@ class RowOrder:
                 ):
                     sorter.add(piece)
                     piece = next(pieces, None)
-                yield map(self._incoming, sorter.sorted_batches(0))
-
-    def _pieces(self, batches: Iterable[Incoming]) -> Iterator[pa.RecordBatch]:
-        """Yield rows as bytes, with what they are sorted by."""
-        first = 0
-        for incoming in batches:
-            # With what they are sorted by, rows take at most about twice their bytes.
-            most = max(1, self._memory // (2 * _PIECES))
-            nbytes = incoming.rows.nbytes + incoming.keys.nbytes
-            step = max(1, len(incoming) * most // max(1, nbytes))
-            for start in range(0, len(incoming), step):
-                count = min(step, len(incoming) - start)
-                yield self._encoded(incoming, start, count, first)
-                first += count
-
-    def _encoded(self, incoming: Incoming, start: int, count: int, first: int) -> pa.RecordBatch:
-        rows = incoming.rows.slice(start, count)
-        paths = incoming.partitions.slice(start, count).cast(_TEXT)
-        keys = concat(incoming.keys.slice(start, count).chunks, _TEXT)
-        by = [keys if name == RECORD_KEY else rows.column(name) for name in self._names]
-        numbers = pa.array(np.arange(first, first + count))
-        columns = [concat(column.chunks, column.type) for column in rows.columns]
-        packed = self._rows.pack(
-            pa.RecordBatch.from_arrays([paths, keys, *columns], schema=self._rows.schema)
-        )
-        key = self._keys.encode([paths, *by, numbers]).cast(pa.large_binary())
-        return pa.record_batch({"key": key, "value": packed})
-
-    def _incoming(self, batch: pa.RecordBatch) -> Incoming:
-        rows = self._rows.unpack(batch.column("value"))
-        paths, keys, *columns = rows.columns
-        table = pa.Table.from_arrays(columns, schema=self._columns)
-        return Incoming(table, pa.chunked_array([keys]), paths.dictionary_encode())
+                for_files = self._packing.unpacked(sorter.sorted_batches(0))
+                yield (incoming_of(batch, self._columns) for batch in for_files)

@@ -8,8 +8,11 @@ SparkInsertOverwriteCommitActionExecutor, SparkDeletePartitionCommitActionExecut
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -21,11 +24,10 @@ from lookupstore.hudi.file_group.writer import NewFile
 from lookupstore.hudi.index.names import index_of
 from lookupstore.hudi.index.row_tags import written_name
 from lookupstore.hudi.index.tagging import Tagged, tag
-from lookupstore.hudi.keys.dedupe import rows_to_keep
-from lookupstore.hudi.keys.incoming import Incoming, IncomingRows, read_keys
-from lookupstore.hudi.keys.table_schema import TableSchema
+from lookupstore.hudi.keys.incoming import Incoming, IncomingKeys, IncomingRows
 from lookupstore.hudi.timeline.commit import WriteStat
 from lookupstore.hudi.view import TableView
+from lookupstore.hudi.write.combined_rows import combined
 from lookupstore.hudi.write.conflict import SAMPLE
 from lookupstore.hudi.write.files import BulkInsert
 from lookupstore.hudi.write.memory_rows import MemoryRows, Places
@@ -44,8 +46,17 @@ from lookupstore.hudi.write.plan import (
     WritePlan,
 )
 from lookupstore.hudi.write.result import WriteResult
+from lookupstore.hudi.write.row_packing import numbered
 from lookupstore.hudi.write.sorted_rows import RowOrder, bulk_order
+from lookupstore.hudi.write.spilled_rows import SpilledRows
 from lookupstore.hudi.write.transaction import Transaction
+from lookupstore.sorting.runs import MIN_MEMORY
+
+#: Rows that are found, and where they are.
+Found = tuple[Incoming, Places]
+
+# The keys of a piece of rows that are looked for at once take several times their bytes.
+_PIECES = 4
 
 
 class Write:
@@ -66,65 +77,38 @@ class Write:
 
     def upsert(self, given: Any) -> WriteResult:
         """Change rows whose keys are there, and insert the others."""
-        with self._pipeline.step("read"):
-            incoming, schema = self._read(given, UPSERT)
-        incoming, places = self._find(incoming)
-        if incoming.deleted is not None:
-            # There is nothing to delete of a row that is not there.
-            kept = np.flatnonzero(~incoming.deleted | (places.numbers >= 0))
-            incoming = incoming.take(kept)
-            places = Places(places.slices, places.numbers[kept], places.positions[kept])
-        return self._run(UPSERT, self._rows(schema, incoming, places, self._current()))
+        return self._change(UPSERT, self._incoming(given), self._upserted)
 
     def insert(self, given: Any) -> WriteResult:
         """Insert rows, whose keys are looked for only if they may not be there."""
-        with self._pipeline.step("read"):
-            incoming, schema = self._read(given, INSERT)
-            incoming = incoming.without_deleted()
-        places = Places.nowhere(len(incoming))
-        if self._options.looks_up(INSERT):
-            tagged = self._tagged(incoming.partitions, incoming.keys)
-            if tagged.rows is not None:
-                incoming = incoming.take(tagged.rows)
-            places = Places(tagged.slices, tagged.slice_numbers, tagged.positions)
-        if self._options.duplicates == "drop":
-            incoming = incoming.take(np.flatnonzero(places.numbers < 0))
-            places = Places.nowhere(len(incoming))
-        return self._run(INSERT, self._rows(schema, incoming, places, self._current()))
+        return self._change(INSERT, self._incoming(given), self._inserted)
 
     def delete(self, given: Any) -> WriteResult:
         """Delete the rows of keys, which may be missing."""
         view = self._view
-        with self._pipeline.step("read"):
-            schema = view.table_schema
-            keys, partitions = read_keys(
-                given, schema.columns, view.options, named=written_name(view)
-            )
-            if self._index.everywhere:
-                partitions = _coded(np.zeros(len(keys), np.int32), [""])
-            elif partitions is None:
-                keys, partitions = self._everywhere(keys)
-            kept = pa.array(rows_to_keep(keys, partitions))
-            keys, partitions = keys.take(kept), partitions.take(kept)
-        tagged = self._tagged(partitions, keys)
-        found = np.flatnonzero(tagged.found)
-        places = Places(tagged.slices, tagged.slice_numbers[found], tagged.positions[found])
-        paths = list(dict.fromkeys(one.group.partition for one in places.slices))
-        places_of = {path: number for number, path in enumerate(paths)}
-        numbers = np.array([places_of[one.group.partition] for one in places.slices], np.int32)
-        partitions = _coded(numbers[places.numbers], paths)
-        rows = found if tagged.rows is None else tagged.rows[found]
-        incoming = Incoming(schema.columns.empty_table(), keys.take(pa.array(rows)), partitions)
-        deletes = self._rows(schema, incoming, places, self._current(), explicit=True)
-        return self._run(DELETE, deletes)
+        everywhere = self._index.everywhere
+        keys = IncomingKeys(
+            given,
+            view.table_schema.columns,
+            view.options,
+            named=written_name(view),
+            everywhere=everywhere,
+        )
+
+        def found(incoming: Incoming) -> Found:
+            if not (keys.has_partitions or everywhere):
+                incoming = self._everywhere(incoming)
+            return self._to_delete(incoming)
+
+        return self._change(DELETE, keys, found)
 
     def bulk_insert(self, given: Any) -> WriteResult:
         """Insert rows as they come, or in an order, without a look at the keys."""
         rows = self._incoming(given)
         order = bulk_order(rows.schema.columns, self._options)
         if self._dry_run:
-            incoming = rows.all().without_deleted()
-            return self._run(BULK_INSERT, self._new_rows(rows.schema, incoming))
+            with self._found(BULK_INSERT, rows, self._new, ()) as found:
+                return self._run(BULK_INSERT, found)
 
         def write(transaction: Transaction) -> list[WriteStat]:
             def new_file(partition: str, number: int) -> NewFile:
@@ -141,20 +125,17 @@ class Write:
 
     def overwrite(self, given: Any, *, whole_table: bool) -> WriteResult:
         """Put rows in the place of all rows of their partitions, or of the table."""
-        with self._pipeline.step("read"):
-            incoming, schema = self._read(given, INSERT_OVERWRITE)
-            incoming = incoming.without_deleted()
-        rows = self._new_rows(schema, incoming)
-        if whole_table:
-            return self._run(INSERT_OVERWRITE_TABLE, rows, Replaced(self._current(), None))
-        paths = set(incoming.partitions.unique().to_pylist())
-        slices = [one for one in self._current() if one.group.partition in paths]
-        return self._run(INSERT_OVERWRITE, rows, Replaced(slices, paths))
+        operation = INSERT_OVERWRITE_TABLE if whole_table else INSERT_OVERWRITE
+        with self._found(operation, self._incoming(given), self._new, ()) as rows:
+            if whole_table:
+                return self._run(operation, rows, Replaced(self._current, None))
+            slices = [one for one in self._current if one.group.partition in rows.loads]
+            return self._run(operation, rows, Replaced(slices, set(rows.loads)))
 
     def delete_partitions(self, partitions: str | Sequence[str]) -> WriteResult:
         """Delete all rows of partitions."""
         partitions = [partitions] if isinstance(partitions, str) else partitions
-        slices = self._current()
+        slices = self._current
         known = {one.group.partition for one in slices}
         for path in partitions:
             if path not in known:
@@ -162,11 +143,7 @@ class Write:
                 raise KeyError(f"partitions: the table has no partition {path!r}; it has {some}")
         slices = [one for one in slices if one.group.partition in partitions]
         schema = self._view.table_schema
-        none = Incoming(
-            schema.columns.empty_table(),
-            pa.chunked_array([], pa.string()),
-            pa.array([], pa.string()).dictionary_encode(),
-        )
+        none = Incoming.joined([], schema.columns)
         rows = MemoryRows(self._view, self._options, schema, none, Places.nowhere(0), ())
         # There is nothing to plan without rows.
         plan = WritePlan(DELETE_PARTITION, (), {}, Replaced(slices, partitions))
@@ -180,7 +157,7 @@ class Write:
         if order is None:
             yield given
         else:
-            folder = self._options.sort_folder or self._view.location.spill_folder()
+            folder = self._options.spill_folder or self._view.location.spill_folder()
             yield from order.sorted(given, folder)
 
     def _incoming(self, given: Any) -> IncomingRows:
@@ -192,61 +169,152 @@ class Write:
             evolve=self._options.evolve,
         )
 
-    def _read(self, given: Any, operation: str) -> tuple[Incoming, TableSchema]:
-        """Return rows, combined if the write does that, and the columns of the table with them."""
-        rows = self._incoming(given)
-        incoming = rows.all()
-        if self._options.combines(operation):
-            everywhere = self._index.everywhere
-            incoming = incoming.deduplicated(self._view.options, everywhere=everywhere)
-        return incoming, rows.schema
-
-    def _everywhere(self, keys: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.DictionaryArray]:
-        """Return keys once for each partition of the table, since none was given."""
-        paths = sorted({one.group.partition for one in self._current()})
-        repeated = pa.chunked_array(keys.chunks * len(paths), pa.string())
-        return repeated, _coded(np.repeat(np.arange(len(paths), dtype=np.int32), len(keys)), paths)
-
+    @cached_property
     def _current(self) -> list[FileSlice]:
         return [group.current for group in self._view.groups(None)]
 
-    def _tagged(self, partitions: pa.DictionaryArray, keys: pa.ChunkedArray) -> Tagged:
-        """Return each place that keys have in the table."""
-        with self._pipeline.step("tag"):
-            return tag(self._view, partitions, keys, index=self._index, repeated=True)
+    def _change(
+        self, operation: str, given: IncomingRows | IncomingKeys, find: Callable[[Incoming], Found]
+    ) -> WriteResult:
+        """Change, delete and insert rows."""
+        with self._found(operation, given, find, self._current) as rows:
+            return self._run(operation, rows)
 
-    def _find(self, incoming: Incoming) -> tuple[Incoming, Places]:
-        """Return rows with their places: a row once for each that it changes or comes to."""
-        tagged = self._tagged(incoming.partitions, incoming.keys)
+    @contextmanager
+    def _found(
+        self,
+        operation: str,
+        given: IncomingRows | IncomingKeys,
+        find: Callable[[Incoming], Found],
+        slices: Sequence[FileSlice],
+    ) -> Iterator[MemoryRows | SpilledRows]:
+        """Combine rows if the write does that, and find them, in memory if there is room.
+
+        Args:
+            operation: name of the write, as Hudi has it.
+            given: the rows.
+            find: finds some of them, which all have different keys if they are combined.
+            slices: current base files, which they change, or may fill up.
+        """
+        step, options, view = self._pipeline.step, self._options, self._view
+        everywhere = self._index.everywhere
+        explicit = isinstance(given, IncomingKeys)
+        combines = explicit or options.combines(operation)
+        schema = view.table_schema if isinstance(given, IncomingKeys) else given.schema
+        columns = pa.schema([]) if explicit else schema.columns
+        batches = given.batches()
+        with step("read"):
+            parts, fit = _held(batches, options.memory)
+        if fit:
+            with step("read"):
+                incoming = Incoming.joined(parts, columns)
+                if combines:
+                    incoming = incoming.combined(view.options, everywhere=everywhere)
+            incoming, places = find(incoming)
+            with step("plan"):
+                rows = MemoryRows(
+                    view, options, schema, incoming, places, slices, explicit=explicit
+                )
+            yield rows
+            return
+        folder = options.spill_folder or view.location.spill_folder()
+        all_rows = numbered(chain(_let_go(parts), batches))
+        # A row that moves deletes the one that is there, which only some pieces may have.
+        may_move = everywhere and not explicit
+        flagged = may_move or parts[0].deleted is not None
+        if may_move:
+            all_rows = (part.flagged() for part in all_rows)
+        with ExitStack() as stack:
+            if combines:
+                memory = max(MIN_MEMORY, options.memory // 2)
+                kept = combined(
+                    all_rows,
+                    columns,
+                    view.options,
+                    everywhere=everywhere,
+                    flagged=flagged,
+                    memory=memory,
+                    folder=folder,
+                )
+                all_rows = stack.enter_context(closing(kept))
+            pieces = map(find, _pieces(all_rows, columns, options.memory // _PIECES))
+            with step("read"):
+                spilled = SpilledRows(
+                    view, options, schema, slices, pieces, folder, explicit=explicit
+                )
+        with spilled:
+            yield spilled
+
+    def _upserted(self, incoming: Incoming) -> Found:
+        """Find rows, and leave those out that delete what is not there."""
+        tagged = self._tagged(incoming)
         with self._pipeline.step("tag"):
             moves = self._options.update_partition_path
             placed = place_rows(self._view, incoming, tagged, moves=moves)
-            return placed.of(incoming), placed.places
+            incoming, places = placed.of(incoming), placed.places
+        if incoming.deleted is None:
+            return incoming, places
+        kept = np.flatnonzero(~incoming.deleted | (places.numbers >= 0))
+        places = Places(places.slices, places.numbers[kept], places.positions[kept])
+        return incoming.take(kept), places
 
-    def _rows(
-        self,
-        schema: TableSchema,
-        incoming: Incoming,
-        places: Places,
-        slices: Sequence[FileSlice],
-        *,
-        explicit: bool = False,
-    ) -> MemoryRows:
-        with self._pipeline.step("plan"):
-            return MemoryRows(
-                self._view, self._options, schema, incoming, places, slices, explicit=explicit
+    def _inserted(self, incoming: Incoming) -> Found:
+        """Find rows that may not be there, and leave those out that are, if told to."""
+        incoming, places = self._new(incoming)
+        if self._options.looks_up(INSERT):
+            tagged = self._tagged(incoming)
+            if tagged.rows is not None:
+                incoming = incoming.take(tagged.rows)
+            places = Places(tagged.slices, tagged.slice_numbers, tagged.positions)
+        if self._options.duplicates == "drop":
+            return self._new(incoming.take(np.flatnonzero(places.numbers < 0)))
+        return incoming, places
+
+    def _new(self, incoming: Incoming) -> Found:
+        """Take rows for new ones, wherever they are."""
+        incoming = incoming.without_deleted()
+        return incoming, Places.nowhere(len(incoming))
+
+    def _to_delete(self, incoming: Incoming) -> Found:
+        """Find keys, and leave those out that are not there."""
+        tagged = self._tagged(incoming)
+        found = np.flatnonzero(tagged.found)
+        places = Places(tagged.slices, tagged.slice_numbers[found], tagged.positions[found])
+        paths = list(dict.fromkeys(one.group.partition for one in places.slices))
+        places_of = {path: number for number, path in enumerate(paths)}
+        numbers = np.array([places_of[one.group.partition] for one in places.slices], np.int32)
+        incoming = incoming.take(found if tagged.rows is None else tagged.rows[found])
+        return replace(incoming, partitions=_coded(numbers[places.numbers], paths)), places
+
+    def _everywhere(self, incoming: Incoming) -> Incoming:
+        """Return keys once for each partition of the table, since none was given."""
+        paths = sorted({one.group.partition for one in self._current})
+        count = len(incoming)
+        repeated = incoming.take(np.tile(np.arange(count), len(paths)))
+        codes = np.repeat(np.arange(len(paths), dtype=np.int32), count)
+        return replace(repeated, partitions=_coded(codes, paths))
+
+    def _tagged(self, incoming: Incoming) -> Tagged:
+        """Return each place that keys have in the table."""
+        with self._pipeline.step("tag"):
+            return tag(
+                self._view,
+                incoming.partitions,
+                incoming.keys,
+                index=self._index,
+                slices=self._current,
+                repeated=True,
             )
 
-    def _new_rows(self, schema: TableSchema, incoming: Incoming) -> MemoryRows:
-        """Return rows that are new wherever they come, and come to new files."""
-        return self._rows(schema, incoming, Places.nowhere(len(incoming)), ())
-
     def _run(
-        self, operation: str, rows: MemoryRows, replaced: Replaced | None = None
+        self,
+        operation: str,
+        rows: MemoryRows | SpilledRows,
+        replaced: Replaced | None = None,
     ) -> WriteResult:
         return self._done(self._pipeline.plan(operation, rows, replaced), rows)
 
-    def _done(self, plan: WritePlan, rows: MemoryRows) -> WriteResult:
+    def _done(self, plan: WritePlan, rows: MemoryRows | SpilledRows) -> WriteResult:
         if self._dry_run:
             return WriteResult.planned(plan, rows.deleted, self._pipeline.seconds)
         return self._pipeline.run(plan, rows)
@@ -254,3 +322,36 @@ class Write:
 
 def _coded(codes: npt.NDArray[np.int32], paths: list[str]) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(paths, pa.string()))
+
+
+def _held(batches: Iterator[Incoming], memory: int) -> tuple[list[Incoming], bool]:
+    """Read rows until memory is full, and say whether they are all."""
+    parts: list[Incoming] = []
+    nbytes = 0
+    for part in batches:
+        parts.append(part)
+        nbytes += part.nbytes
+        if nbytes > memory:
+            return parts, False
+    return parts, True
+
+
+def _let_go(parts: list[Incoming]) -> Iterator[Incoming]:
+    """Yield rows that are not in memory any more when the next come."""
+    parts.reverse()
+    while parts:
+        yield parts.pop()
+
+
+def _pieces(parts: Iterable[Incoming], columns: pa.Schema, most: int) -> Iterator[Incoming]:
+    """Yield rows as many at a time as are looked for at once."""
+    waiting: list[Incoming] = []
+    nbytes = 0
+    for part in parts:
+        waiting.append(part)
+        nbytes += part.nbytes
+        if nbytes >= most:
+            yield Incoming.joined(waiting, columns)  # which is an empty list then
+            nbytes = 0
+    if waiting:
+        yield Incoming.joined(waiting, columns)

@@ -54,11 +54,12 @@ _WRITES: Mapping[str, Callable[[str], Any]] = {
     "duplicates": str,
     "combine": _flag,
     "sort_mode": str,
-    "sort_memory": str,
+    "memory": str,
     "evolve": _flag,
-    "drop_metadata_table": _flag,
+    "metadata": str,
     "lock": str,
     "index": str,
+    "update_partition_path": _flag,
 }
 WRITE_OPTIONS = ("path", "operation", "sort_by", *_WRITES)
 

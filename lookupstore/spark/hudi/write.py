@@ -151,7 +151,7 @@ def upsert(
             `delete_partition`: the partitions are deleted that rows of `df` are in, of which only
             the partition columns are looked at.
         options: how it is done, as of `HudiTable.upsert`. `index` is a name; `threads`,
-            `sort_memory` and `sort_folder` do not apply to executors, nor does `new_file_id` to
+            `memory` and `spill_folder` do not apply to executors, nor does `new_file_id` to
             those of a bulk insert.
         dry_run: change nothing, and return what would be done.
 

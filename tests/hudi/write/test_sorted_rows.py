@@ -109,7 +109,7 @@ def test_all_rows_are_sorted(
     options = WriteOptions(
         sort_mode="global_sort",
         sort_by=sort_by,
-        sort_memory=1 << 16,
+        memory=1 << 16,
         sizing=FileSizing(max_file_size=6000),
     )
     result = table.bulk_insert(batches(rows, 700), options=options)
@@ -135,8 +135,8 @@ def test_stretches_are_sorted_without_a_spill(
     options = WriteOptions(
         sort_mode="partition_sort",
         sort_by=sort_by,
-        sort_memory=1 << 16,
-        sort_folder=str(tmp_path / "is not there"),
+        memory=1 << 16,
+        spill_folder=str(tmp_path / "is not there"),
     )
     table.bulk_insert(batches(rows, 700), options=options)
     found = files_of(table)
@@ -185,8 +185,8 @@ def test_what_is_refused(tmp_path: Path) -> None:
     for arguments, said in [
         ({"sort_mode": "global"}, "sort_mode is 'global'; give one of 'none', 'global_sort', "),
         ({"sort_by": ["id"]}, "sort_by names columns, but sort_mode is 'none'; give 'global_sort'"),
-        ({"sort_memory": 1}, "sort_memory is 1; give at least 65536 bytes"),
-        ({"sort_memory": "much"}, "sort_memory is 'much'; give bytes, or a size such as 512MiB"),
+        ({"memory": 1}, "memory is 1; give at least 65536 bytes"),
+        ({"memory": "much"}, "memory is 'much'; give bytes, or a size such as 512MiB"),
     ]:
         with pytest.raises(ValueError, match=said):
             WriteOptions(**arguments)
@@ -199,8 +199,8 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def full(self: Any, batch: pa.RecordBatch) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(runs._SpillFile, "append", full)
-    options = WriteOptions(sort_mode="global_sort", sort_memory=1 << 16)
+    monkeypatch.setattr(runs.SpillFile, "append", full)
+    options = WriteOptions(sort_mode="global_sort", memory=1 << 16)
     with pytest.raises(OSError, match="No space left"):
         table.bulk_insert(batches(rows, 700), options=options)
     assert not list((tmp_path / "t").rglob("*.parquet"))
@@ -213,7 +213,7 @@ def test_a_sorted_bulk_insert_that_dies_shows_nothing(tmp_path: Path) -> None:
     template = tmp_path / "t"
     make(template)
     options = WriteOptions(
-        sort_mode="partition_sort", sort_memory=1 << 16, sizing=FileSizing(max_file_size=6000)
+        sort_mode="partition_sort", memory=1 << 16, sizing=FileSizing(max_file_size=6000)
     )
 
     def act(table: HudiTable) -> object:
@@ -257,7 +257,7 @@ def given(batches):
         yield pa.record_batch([pa.array(ids), pa.array(ids).cast(pa.string())], schema=schema)
 # Of a file its keys are in memory until it is whole.
 sizing = FileSizing(max_file_size="4MiB")
-options = WriteOptions(sort_mode=mode, sort_memory="32MiB", sizing=sizing)
+options = WriteOptions(sort_mode=mode, memory="32MiB", sizing=sizing)
 table.bulk_insert(given(2), options=options)
 before = status("VmRSS")
 rows = table.bulk_insert(given(600), options=options).rows_inserted

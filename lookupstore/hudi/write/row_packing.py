@@ -1,0 +1,128 @@
+"""Rows as bytes, with the bytes that they are sorted by: what a sorter of runs takes and gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from lookupstore.arrow.types import concat
+from lookupstore.hudi.keys.incoming import Incoming
+from lookupstore.hudi.meta_columns import PARTITION_PATH, RECORD_KEY
+from lookupstore.keys.schema import KeySchema
+from lookupstore.rows.schema import RowSchema
+
+TEXT = pa.string()
+#: Partition path and record key of a row.
+KEY_FIELDS = (pa.field(PARTITION_PATH, TEXT), pa.field(RECORD_KEY, TEXT))
+# What else is known of a row, under names that no column of a table has: Avro refuses these.
+NUMBER = pa.field("#number", pa.int64())
+DELETED = pa.field("#deleted", pa.bool_())
+
+# What a sorter is given at once is a small part of what it may keep.
+_PIECES = 16
+
+
+class RowPacking:
+    """Rows as bytes for a sorter.
+
+    Args:
+        kept: the columns that come out again.
+        by: the columns by which rows are sorted.
+        nullable: names of those of them that may hold null.
+        rank: the columns of which the greatest values win; none: their order in time decides.
+        memory: of the sorter.
+
+    Raises:
+        TypeError: a column to sort by has a type without an order.
+    """
+
+    def __init__(
+        self,
+        kept: pa.Schema,
+        by: pa.Schema,
+        *,
+        nullable: Sequence[str] = (),
+        rank: pa.Schema | None = None,
+        memory: int,
+    ) -> None:
+        self._rows = RowSchema(kept)
+        self._keys = KeySchema(by, nullable)
+        self._ranks = None if rank is None else KeySchema(rank)
+        # With what they are sorted by, rows take at most about twice their bytes.
+        self._most = max(1, memory // (2 * _PIECES))
+
+    def pieces(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yield rows as a sorter takes them, a few at a time."""
+        for piece in cut(rows, self._most):
+            columns = {
+                "key": self._keys.encode(piece).cast(pa.large_binary()),
+                "value": self._rows.pack(piece),
+            }
+            if self._ranks is not None:
+                columns["rank"] = self._ranks.encode(piece).cast(pa.large_binary())
+            yield pa.record_batch(columns)
+
+    def unpacked(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield rows as they were, from what a sorter gives."""
+        for batch in batches:
+            yield self._rows.unpack(batch.column("value"))
+
+
+def cut(rows: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
+    """Yield rows a few at a time, of at most about some bytes."""
+    step = max(1, rows.num_rows * most // max(1, rows.nbytes))
+    for start in range(0, rows.num_rows, step):
+        yield rows.slice(start, step)
+
+
+def batch_of(incoming: Incoming, **also: pa.Array) -> pa.RecordBatch:
+    """Return rows as a batch: path, key, number if it is known, columns, and what else there is."""
+    columns = {
+        PARTITION_PATH: incoming.partitions.cast(TEXT),
+        RECORD_KEY: concat(incoming.keys.chunks, TEXT),
+    }
+    if incoming.numbers is not None:
+        columns[NUMBER.name] = pa.array(incoming.numbers)
+    if incoming.deleted is not None:
+        columns[DELETED.name] = pa.array(incoming.deleted)
+    for name, column in zip(incoming.rows.column_names, incoming.rows.columns, strict=True):
+        columns[name] = concat(column.chunks, column.type)
+    return pa.record_batch(columns | also)
+
+
+def incoming_of(batch: pa.RecordBatch, columns: pa.Schema) -> Incoming:
+    """Return rows of a batch; see `batch_of`.
+
+    Args:
+        batch: of rows.
+        columns: of the table, or none of keys alone.
+    """
+    names = batch.schema.names
+    deleted = numbers = None
+    if DELETED.name in names:
+        deleted = batch.column(DELETED.name).to_numpy(zero_copy_only=False)
+    if NUMBER.name in names:
+        numbers = batch.column(NUMBER.name).to_numpy()
+    return Incoming(
+        table_of(batch, columns),
+        pa.chunked_array([batch.column(RECORD_KEY)]),
+        batch.column(PARTITION_PATH).dictionary_encode(),
+        deleted,
+        numbers,
+    )
+
+
+def table_of(batch: pa.RecordBatch, columns: pa.Schema) -> pa.Table:
+    """Return the columns of a table that a batch has."""
+    return pa.Table.from_arrays([batch.column(name) for name in columns.names], schema=columns)
+
+
+def numbered(parts: Iterable[Incoming]) -> Iterator[Incoming]:
+    """Yield rows with their numbers among all of them."""
+    first = 0
+    for part in parts:
+        numbers = np.arange(first, first + len(part))
+        yield Incoming(part.rows, part.keys, part.partitions, part.deleted, numbers)
+        first += len(part)

@@ -1,8 +1,8 @@
 """From rows to a completed instant.
 
 `write` has a verb for each operation, `writable` the table that it begins with. `pipeline` is the
-order of steps, wherever rows are; `memory_rows` are those of this process, `spilled_rows` those that
-its memory has no room for, one of each key as `combined_rows` says, on disk as `row_packing` makes
+order of steps, wherever rows are; `memory_rows` are those of this process, `spilled_rows` those for
+which there is no memory, one of each key as `combined_rows` says, on disk as `row_packing` makes
 them. `plan` and `partitioner` say which files there will be, `files` writes them, those of a bulk
 insert as `sorted_rows` orders them; `staged_files` are those of tasks that may run twice.
 `transaction` begins an instant and completes it; `conflict` and `inserted_keys` look at what others
@@ -13,7 +13,7 @@ it, `result` what it is told.
 from lookupstore.hudi.write.conflict import SAMPLE
 from lookupstore.hudi.write.files import FilePlan, FileRows, FileWrites
 from lookupstore.hudi.write.hoodie_options import GivenOptions, given_options
-from lookupstore.hudi.write.options import Duplicates, SortMode
+from lookupstore.hudi.write.options import Duplicates, OnError, SortMode
 from lookupstore.hudi.write.partitioner import Load, Packing
 from lookupstore.hudi.write.pipeline import FoundRows, Pipeline, WrittenFile
 from lookupstore.hudi.write.plan import DELETE, INSERT, PlannedFile
@@ -32,6 +32,7 @@ __all__ = [
     "FoundRows",
     "GivenOptions",
     "Load",
+    "OnError",
     "Packing",
     "Pipeline",
     "PlannedFile",

@@ -24,7 +24,13 @@ from lookupstore.hudi.index.interface import KeyIndex
 from lookupstore.hudi.index.names import index_of
 from lookupstore.hudi.index.row_tags import written_name
 from lookupstore.hudi.index.tagging import Tagged, tag
-from lookupstore.hudi.keys.incoming import Incoming, IncomingKeys, IncomingRows
+from lookupstore.hudi.keys.incoming import (
+    Incoming,
+    IncomingKeys,
+    IncomingRows,
+    ordering_of,
+    precombine_of,
+)
 from lookupstore.hudi.timeline.commit import CommitMetadata
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.combined_rows import combined
@@ -44,7 +50,7 @@ from lookupstore.hudi.write.plan import (
     Replaced,
     WritePlan,
 )
-from lookupstore.hudi.write.result import WriteResult
+from lookupstore.hudi.write.result import ChangedFiles, WriteResult
 from lookupstore.hudi.write.row_packing import numbered
 from lookupstore.hudi.write.sorted_rows import RowOrder
 from lookupstore.hudi.write.spilled_rows import SpilledRows
@@ -96,11 +102,11 @@ class Write:
 
     def upsert(self, given: Any) -> WriteResult:
         """Change rows whose keys are there, and insert the others."""
-        return self._change(UPSERT, self._incoming(given), self._upserted)
+        return self._change(UPSERT, self._incoming(given, UPSERT), self._upserted)
 
     def insert(self, given: Any) -> WriteResult:
         """Insert rows, whose keys are looked for only if they may not be there."""
-        return self._change(INSERT, self._incoming(given), self._inserted)
+        return self._change(INSERT, self._incoming(given, INSERT), self._inserted)
 
     def delete(self, given: Any) -> WriteResult:
         """Delete the rows of keys, which may be missing."""
@@ -127,7 +133,7 @@ class Write:
             raise ValueError(
                 "combine=True: a bulk insert does not compare rows; insert them, or leave it out"
             )
-        rows = self._incoming(given)
+        rows = self._incoming(given, BULK_INSERT)
         order = None
         if self._options.sort_mode != "none":
             order = RowOrder(rows.schema.columns, self._options)
@@ -140,12 +146,16 @@ class Write:
                 stats = BulkInsert(
                     self._view, rows.schema, self._options, transaction, order
                 ).write(rows)
-            return self._pipeline.complete(transaction, Outcome(stats, rows.schema.avro))
+            given_rows = self._pipeline.given
+            given_rows.count(rows.read, rows.read - given_rows.errors.count)
+            return self._pipeline.complete(
+                transaction, Outcome(stats, rows.schema.avro), ChangedFiles()
+            )
 
     def overwrite(self, given: Any, *, whole_table: bool) -> WriteResult:
         """Put rows in the place of all rows of their partitions, or of the table."""
         operation = INSERT_OVERWRITE_TABLE if whole_table else INSERT_OVERWRITE
-        with self._found(operation, self._incoming(given), self._new, ()) as rows:
+        with self._found(operation, self._incoming(given, operation), self._new, ()) as rows:
             if whole_table:
                 return self._run(operation, rows, Replaced(self._current, None))
             slices = [one for one in self._current if one.group.partition in rows.loads]
@@ -164,22 +174,31 @@ class Write:
         schema = self._view.table_schema
         none = Incoming.joined([], schema.columns)
         rows = MemoryRows(self._view, self._options, schema, none, Places.nowhere(0), ())
+        self._pipeline.given.count(0, 0)
         # There is nothing to plan without rows.
         plan = WritePlan(DELETE_PARTITION, (), {}, Replaced(slices, partitions))
         return self._done(plan, rows)
 
-    def _incoming(self, given: Any) -> IncomingRows:
+    def _incoming(self, given: Any, operation: str) -> IncomingRows:
+        options, table = self._options, self._view.options
+        ordering = precombine_of(table) if options.combines(operation) else None
+        if ordering is None and operation == UPSERT:
+            ordering = ordering_of(table)
         return IncomingRows(
             given,
             self._view.table_schema,
-            self._view.options,
+            table,
             named=written_name(self._view),
-            evolve=self._options.evolve,
+            evolve=options.evolve,
+            ordering=ordering,
+            errors=self._pipeline.given.errors if options.on_error == "collect" else None,
         )
 
     @cached_property
     def _current(self) -> list[FileSlice]:
-        return [group.current for group in self._view.groups(None)]
+        slices = [group.current for group in self._view.groups(None)]
+        self._pipeline.files = len(slices)
+        return slices
 
     def _change(
         self, operation: str, given: IncomingRows | IncomingKeys, find: Callable[[Incoming], Found]
@@ -205,6 +224,7 @@ class Write:
             slices: current base files, which they change, or may fill up.
         """
         step, options, view = self._pipeline.step, self._options, self._view
+        counts = self._pipeline.given
         explicit = isinstance(given, IncomingKeys)
         combines = explicit or options.combines(operation)
         schema = view.table_schema if isinstance(given, IncomingKeys) else given.schema
@@ -217,6 +237,7 @@ class Write:
                 incoming = Incoming.joined(parts, columns)
                 if combines:
                     incoming = incoming.combined(view.options)
+            counts.count(given.read, len(incoming))
             incoming, places = find(incoming)
             with step("plan"):
                 rows = MemoryRows(
@@ -234,11 +255,12 @@ class Write:
                     all_rows, columns, view.options, flagged=flagged, memory=memory, folder=folder
                 )
                 all_rows = stack.enter_context(closing(kept))
-            pieces = map(find, _pieces(all_rows, columns, options.memory // _PIECES))
+            pieces = _Counted(_pieces(all_rows, columns, options.memory // _PIECES))
             with step("read"):
                 spilled = SpilledRows(
-                    view, options, schema, slices, pieces, folder, explicit=explicit
+                    view, options, schema, slices, map(find, pieces), folder, explicit=explicit
                 )
+            counts.count(given.read, pieces.rows)
         with spilled:
             yield spilled
 
@@ -314,7 +336,8 @@ class Write:
 
     def _done(self, plan: WritePlan, rows: MemoryRows | SpilledRows) -> WriteResult:
         if self._dry_run:
-            return WriteResult.planned(plan, rows.deleted, self._pipeline.seconds)
+            done = self._pipeline
+            return WriteResult.planned(plan, done.given, rows.deleted, done.files, done.seconds)
         return self._pipeline.run(plan, rows)
 
 
@@ -332,6 +355,19 @@ def _held(batches: Iterator[Incoming], memory: int) -> tuple[list[Incoming], boo
         if nbytes > memory:
             return parts, False
     return parts, True
+
+
+class _Counted:
+    """Rows that are counted when they have come."""
+
+    def __init__(self, parts: Iterable[Incoming]) -> None:
+        self._parts = parts
+        self.rows = 0
+
+    def __iter__(self) -> Iterator[Incoming]:
+        for part in self._parts:
+            self.rows += len(part)
+            yield part
 
 
 def _let_go(parts: list[Incoming]) -> Iterator[Incoming]:

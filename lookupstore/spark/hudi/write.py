@@ -162,6 +162,11 @@ def _write_rows(
         )
     name = operation.upper()
     index_of_write(options.index, name)
+    if options.on_error != "raise":
+        raise ValueError(
+            f"options.on_error is {options.on_error!r}; in Spark a row that cannot be written "
+            "fails the write: leave the option out, and filter such rows first"
+        )
     view = table.writable(options)
     task = _row_task(view, columns, name, options)
     pipeline = Pipeline(view, options)

@@ -21,11 +21,19 @@ from lookupstore.cli.options import (
     output_option,
     query_type_option,
 )
-from lookupstore.cli.output import TABLE_ROWS, counted, write_first_rows, write_json, write_rows
+from lookupstore.cli.output import (
+    TABLE_ROWS,
+    counted,
+    size_text,
+    write_first_rows,
+    write_json,
+    write_rows,
+)
 from lookupstore.hudi import HudiTable, WriteOptions, WriteResult
 from lookupstore.hudi.index import INDEXES
 from lookupstore.hudi.meta_columns import META_COLUMNS, PARTITION_PATH
-from lookupstore.hudi.write import Duplicates, SortMode
+from lookupstore.hudi.write import Duplicates, OnError, SortMode
+from lookupstore.quantities import bytes_of
 from lookupstore.source.source import open_source
 from lookupstore.storage.uris import shown_uri
 
@@ -206,6 +214,11 @@ def tag(
               "into memory, within each partition.")  # fmt: skip
 @click.option("--sort-by", metavar="NAME,...",
               help="Columns to sort by; the record key if not given.")  # fmt: skip
+@click.option("--on-error", type=click.Choice(get_args(OnError)), default="raise",
+              show_default=True, help="What is done with rows that cannot be written, for what is "
+              "in them: collect leaves them out, and prints what is wrong.")  # fmt: skip
+@click.option("--memory", metavar="SIZE", default="512MiB", show_default=True,
+              help="Rows to keep in memory; what is more is spilled.")  # fmt: skip
 @click.option(
     "--evolve", is_flag=True, help="Add columns that the table does not have, and widen types."
 )
@@ -224,6 +237,8 @@ def upsert(
     duplicates: Duplicates,
     sort_mode: SortMode,
     sort_by: str | None,
+    on_error: OnError,
+    memory: str,
     evolve: bool,
     index: str,
     update_partition_path: bool,
@@ -245,6 +260,8 @@ def upsert(
         duplicates=duplicates,
         sort_mode=sort_mode,
         sort_by=names_of(sort_by or ""),
+        on_error=on_error,
+        memory=bytes_of(memory, "--memory"),
         evolve=evolve,
         index=index,
         update_partition_path=update_partition_path,
@@ -254,11 +271,13 @@ def upsert(
     table = HudiTable.open(path)
     result = _OPERATIONS[operation](table, list(files), options=options, dry_run=dry_run)
     if output == "json":
-        fields = {one.name: getattr(result, one.name) for one in dataclasses.fields(result)}
-        instant = None if result.instant is None else result.instant.time
-        write_json({**fields, "instant": instant, "dry_run": dry_run})
-    else:
-        click.echo(f"{shown_uri(path)}: {_said(result)}")
+        write_json(_fields(result, dry_run))
+        return
+    click.echo(f"{shown_uri(path)}: {_said(result)}")
+    click.echo(_measured(result))
+    for one in result.errors:
+        key = "" if one.key is None else f" ({one.key})"
+        click.echo(f"row {one.row}{key}: {one.reason}", err=True)
 
 
 @click.command()
@@ -290,8 +309,7 @@ def delete(
     result = table.delete(_wanted(table, keys, keys_file), options=options, dry_run=dry_run)
     done = "would be deleted" if dry_run else "deleted"
     if output == "json":
-        instant = None if result.instant is None else result.instant.time
-        write_json({"instant": instant, "deleted": result.rows_deleted, "dry_run": dry_run})
+        write_json({"deleted": result.rows_deleted, **_fields(result, dry_run)})
     else:
         click.echo(f"{shown_uri(path)}: {counted(result.rows_deleted, 'row')} {done}")
 
@@ -343,10 +361,36 @@ def _said(result: WriteResult) -> str:
         (len(result.files_rewritten), "file", "rewritten"),
         (len(result.files_replaced), "file", "replaced"),
     )
-    done = [f"{counted(count, noun)} {would}{verb}" for count, noun, verb in counts if count]
+    came = (
+        (result.rows_read, "read"),
+        (result.rows_combined, "combined"),
+        (result.rows_failed, "failed"),
+    )
+    done = [f"{counted(count, 'row')} {verb}" for count, verb in came if count]
+    done += [f"{counted(count, noun)} {would}{verb}" for count, noun, verb in counts if count]
     if result.instant is not None:
         done.append(f"{result.instant.action} {result.instant.time}")
     return ", ".join(done) or "nothing to do"
+
+
+def _measured(result: WriteResult) -> str:
+    """Return what a write took, in a line."""
+    took = [f"{name} {seconds:.1f} s" for name, seconds in result.seconds.items()]
+    if result.files_unchanged is not None:
+        took.append(f"{counted(result.files_unchanged, 'file')} unchanged")
+    took.append(f"{size_text(result.bytes_written)} written")
+    return ", ".join(took)
+
+
+def _fields(result: WriteResult, dry_run: bool) -> dict[str, Any]:
+    """Return what a write did, or would do, for JSON."""
+    fields = {one.name: getattr(result, one.name) for one in dataclasses.fields(result)}
+    return {
+        **fields,
+        "errors": [dataclasses.asdict(one) for one in result.errors],
+        "instant": None if result.instant is None else result.instant.time,
+        "dry_run": dry_run,
+    }
 
 
 def _write(rows: pa.Table, output: str) -> None:

@@ -14,6 +14,7 @@ _require("hudi", "lookupstore.hudi")
 
 from lookupstore.hudi.file_group.groups import FileGroup, FileSlice
 from lookupstore.hudi.index.interface import KeyIndex
+from lookupstore.hudi.keys.row_errors import RowError
 from lookupstore.hudi.options import TableOptions
 from lookupstore.hudi.read.table_lookup import TableLookup
 from lookupstore.hudi.table import HudiTable
@@ -27,6 +28,7 @@ __all__ = [
     "HudiTable",
     "Instant",
     "KeyIndex",
+    "RowError",
     "State",
     "TableLookup",
     "TableOptions",

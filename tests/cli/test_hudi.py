@@ -171,7 +171,8 @@ def test_keys_of_several_fields(tmp_path: Path) -> None:
 
 def test_delete(table: Path) -> None:
     tried = printed("delete", table, "--key", 1, "--key", 2, "--key", 9, "--dry-run")
-    assert tried == {"instant": None, "deleted": 2, "dry_run": True}
+    assert (tried["instant"], tried["deleted"], tried["dry_run"]) == (None, 2, True)
+    assert (tried["rows_read"], tried["rows_deleted"], tried["bytes_written"]) == (3, 2, 0)
     assert "would be deleted" in run("delete", table, "--key", 1, "--dry-run").stdout
     done = printed("delete", table, "--key", 1, "--key", 2, "--key", 9)
     assert done["deleted"] == 2
@@ -327,6 +328,38 @@ def test_operations(table: Path, operation: str, rows: dict[int, str | None]) ->
     dropped = printed("upsert", table, new, "--operation", operation, "--duplicates", "drop")
     assert dropped["rows_inserted"] == 0
     assert HudiTable.open(table).scan().num_rows == len(rows) + 1
+
+
+def test_what_was_done_and_what_could_not_be(table: Path) -> None:
+    new = table.parent / "new.parquet"
+    pq.write_table(
+        pa.table(
+            {
+                "region": ["eu", "eu", "eu", ".."],
+                "id": [7, None, 7, 8],
+                "page": ["/a", "b", "c", "d"],
+            }
+        ),
+        new,
+    )
+    refused = run("upsert", table, new)
+    assert (refused.exit_code, "row 1 has no record key" in refused.output) == (2, True)
+    options = ("--on-error", "collect", "--memory", "64KiB")
+    said = run("upsert", table, new, *options, "--dry-run")
+    assert "4 rows read, 1 row combined, 2 rows failed, 1 row would be inserted" in said.stdout
+    assert said.stderr.splitlines() == [
+        "row 1: no record key: id is null or empty",
+        "row 3 (8): the partition path '..' does not name a folder of its own: "
+        + said.stderr.rpartition(": ")[2].strip(),
+    ]
+    assert "1 file unchanged, 0 bytes written" in said.stdout
+    done = printed("upsert", table, new, *options)
+    assert (done["rows_read"], done["rows_combined"], done["rows_failed"]) == (4, 1, 2)
+    assert done["errors"][0] == {
+        "row": 1, "key": None, "reason": "no record key: id is null or empty",
+    }  # fmt: skip
+    assert done["seconds"].keys() == {"read", "tag", "plan", "write", "commit"}
+    assert pages(table)[7] == "c"
 
 
 def newest_ids(table: Path) -> list[int]:

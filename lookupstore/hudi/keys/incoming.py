@@ -5,7 +5,7 @@ Nothing is looked up here, and nothing written.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,14 @@ import pyarrow.compute as pc
 
 from lookupstore.arrow.types import concat, plain_type, unwrap
 from lookupstore.hudi.keys.dedupe import TIES, rows_to_keep
-from lookupstore.hudi.keys.key_generator import partition_paths, record_keys
+from lookupstore.hudi.keys.key_generator import (
+    no_key,
+    partition_paths,
+    path_fault,
+    record_keys,
+    without_key,
+)
+from lookupstore.hudi.keys.row_errors import RowErrors
 from lookupstore.hudi.keys.table_schema import TableSchema, is_wider
 from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.options import EVENT_TIME, TableOptions
@@ -162,6 +169,8 @@ class IncomingRows:
         options: of the table.
         named: whether a record key of one column has its name.
         evolve: whether new columns and wider types become those of the table.
+        ordering: column of which each row needs a value, if any.
+        errors: takes rows that cannot be written, which are left out; None: they are an error.
 
     Raises:
         TypeError: `given` gives no rows, or a column is not of the table's type.
@@ -176,13 +185,19 @@ class IncomingRows:
         *,
         named: bool | None,
         evolve: bool,
+        ordering: str | None = None,
+        errors: RowErrors | None = None,
     ) -> None:
         self._source = open_source(given)
         self._options = options
         self._named = named
+        self._ordering = ordering
+        self._errors = errors
         #: The table's columns, after the rows are written.
         self.schema: TableSchema = _schema(self._source, known, options, evolve)
         self._has_flags = IS_DELETED in self._source.schema.names
+        #: Rows that were read.
+        self.read: int = 0
 
     def batches(self) -> Iterator[Incoming]:
         """Read rows a few at a time; once.
@@ -196,14 +211,69 @@ class IncomingRows:
             if name in self.schema.columns.names or name == IS_DELETED
         ]
         for batch in self._source.batches(wanted):
-            yield self.incoming(pa.Table.from_batches([batch]))
+            table = pa.Table.from_batches([batch])
+            if self._errors is None:
+                incoming = self.incoming(table, self.read)
+            else:
+                incoming = self._writable(table, self._errors)
+            self.read += batch.num_rows
+            yield incoming
+
+    def _writable(self, table: pa.Table, errors: RowErrors) -> Incoming:
+        """Return the rows that can be written; tell of the others."""
+        try:
+            incoming = self.incoming(table)
+            if self._ordering is not None:
+                incoming.ordered(self._ordering)
+        except ValueError:
+            return self.incoming(self._without_errors(table, errors))
+        return incoming
+
+    def _without_errors(self, table: pa.Table, errors: RowErrors) -> pa.Table:
+        """Return the rows that can be written, as they were given; tell of the others."""
+        options, keyed = self._options, self._options.record_key
+        left = _RowsLeft(table, self.read, errors)
+        for field in self.schema.columns:
+            if field.name in table.column_names:
+                left.leave_out_misfits(field)
+        fields = [self.schema.columns.field(name) for name in keyed]
+        left.leave_out(dict.fromkeys(without_key(left.cast(fields), keyed), no_key(keyed)))
+
+        def key(row: int) -> str:
+            text: str = record_keys(left.cast(fields, row), keyed, named=self._named)[0].as_py()
+            return text
+
+        if self._ordering is not None:
+            reason = f"the ordering column {self._ordering!r} is null"
+            (column,) = left.cast([self.schema.columns.field(self._ordering)]).columns
+            nulls = np.flatnonzero(column.is_null().to_numpy()).tolist()
+            left.leave_out(dict.fromkeys(nulls, reason), key)
+        if options.partition_by:
+            paths = partition_paths(
+                left.cast([self.schema.columns.field(name) for name in options.partition_by]),
+                options.partition_by,
+                hive_style=options.hive_style,
+                url_encode=options.url_encode,
+                check=False,
+            )
+            texts = paths.dictionary.to_pylist()
+            codes = paths.indices.to_pylist()
+            faults = {code: path_fault(path) or "" for code, path in enumerate(texts)}
+            bad = {row: faults[code] for row, code in enumerate(codes) if faults[code]}
+            left.leave_out(bad, key)
+        return left.table
 
     def all(self) -> Incoming:
         """Read all rows; see `batches`."""
         return Incoming.joined(list(self.batches()), self.schema.columns)
 
-    def incoming(self, table: pa.Table) -> Incoming:
-        """Return rows of the columns that were given as rows of the table; see `batches`."""
+    def incoming(self, table: pa.Table, first_row: int = 0) -> Incoming:
+        """Return rows of the columns that were given as rows of the table; see `batches`.
+
+        Args:
+            table: the rows.
+            first_row: number of the first, for errors.
+        """
         options = self._options
         columns = []
         for field in self.schema.columns:
@@ -218,7 +288,7 @@ class IncomingRows:
             flags = deleted.to_numpy(zero_copy_only=False).astype(bool)
         return Incoming(
             rows,
-            record_keys(rows, options.record_key, named=self._named),
+            record_keys(rows, options.record_key, named=self._named, first_row=first_row),
             partition_paths(
                 rows,
                 options.partition_by,
@@ -227,6 +297,55 @@ class IncomingRows:
             ),
             flags,
         )
+
+
+class _RowsLeft:
+    """Rows of which those go that cannot be written."""
+
+    def __init__(self, table: pa.Table, first: int, errors: RowErrors) -> None:
+        self.table = table
+        self._numbers = np.arange(first, first + table.num_rows)
+        self._errors = errors
+
+    def cast(self, fields: Sequence[pa.Field], row: int | None = None) -> pa.Table:
+        """Return some columns of all rows, or of one, as the table has them."""
+        table = self.table if row is None else self.table.slice(row, 1)
+        return pa.table({one.name: _cast("rows", table.column(one.name), one) for one in fields})
+
+    def leave_out(self, bad: Mapping[int, str], key: Callable[[int], str] | None = None) -> None:
+        """Let rows go.
+
+        Args:
+            bad: what is wrong with them, by their numbers here.
+            key: makes the record key of one; None: there is none.
+        """
+        if not bad:
+            return
+        for row, reason in bad.items():
+            known = None if key is None or self._errors.is_full else key(row)
+            self._errors.add(int(self._numbers[row]), known, reason)
+        kept = np.ones(self.table.num_rows, bool)
+        kept[list(bad)] = False
+        self.table = self.table.filter(pa.array(kept))
+        self._numbers = self._numbers[kept]
+
+    def leave_out_misfits(self, field: pa.Field) -> None:
+        """Let rows go whose value of a column does not fit that of the table."""
+        column = self.table.column(field.name)
+        self.leave_out(dict(_misfits(column, field, 0)))
+
+
+def _misfits(column: pa.ChunkedArray, field: pa.Field, first: int) -> Iterator[tuple[int, str]]:
+    """Yield the rows whose values do not fit, and why; they are looked for in halves."""
+    try:
+        _cast("rows", column, field)
+    except ValueError as error:
+        if len(column) == 1:
+            yield first, str(error)
+            return
+        half = len(column) // 2
+        yield from _misfits(column.slice(0, half), field, first)
+        yield from _misfits(column.slice(half), field, first + half)
 
 
 def ordering_of(options: TableOptions) -> str | None:
@@ -430,6 +549,8 @@ class IncomingKeys:
             if not (_fits(given_type, kind) or _may_fit(given_type, kind)):
                 raise _no_value_of_error("keys", source.schema.field(name), columns)
         self._schema = pa.schema([columns.field(name) for name in wanted])
+        #: Keys that were read.
+        self.read: int = 0
 
     def batches(self) -> Iterator[Incoming]:
         """Read keys a few at a time, without the columns of rows; once.
@@ -450,6 +571,7 @@ class IncomingKeys:
                 hive_style=options.hive_style,
                 url_encode=options.url_encode,
             )
+            self.read += batch.num_rows
             yield Incoming(pa.table({}), keys, paths)
 
 

@@ -27,7 +27,11 @@ _ESCAPED = re.compile("%([0-9A-F]{2})")
 
 
 def record_keys(
-    table: pa.Table | pa.RecordBatch, fields: Sequence[str], *, named: bool | None = None
+    table: pa.Table | pa.RecordBatch,
+    fields: Sequence[str],
+    *,
+    named: bool | None = None,
+    first_row: int = 0,
 ) -> pa.ChunkedArray:
     """Make the record key of each row.
 
@@ -39,6 +43,7 @@ def record_keys(
         fields: names of the key fields, in the order of the table's properties.
         named: write `a:1` for one field as well; Hudi's versions differ when their key generator is
             COMPLEX. None: only for several fields.
+        first_row: number of the first row, for errors.
 
     Returns:
         string, chunked as the table is.
@@ -64,22 +69,42 @@ def record_keys(
             f"named=False with {len(fields)} fields; a key of several fields always has their names"
         )
     parts = []
-    row = 0
+    row = first_row
     for batch in table.to_batches() if isinstance(table, pa.Table) else [table]:
         texts = [_text(batch.column(name), name, "a record key") for name in fields]
-        missing = [_missing(text) for text in texts]
-        nothing = missing[0]
-        for other in missing[1:]:
-            nothing = pc.and_(nothing, other)
-        first = pc.index(nothing, True).as_py()
+        first = pc.index(_all_missing(texts), True).as_py()
         if first >= 0:
-            raise ValueError(
-                f"row {row + first} has no record key: {', '.join(fields)} "
-                + ("is null or empty" if len(fields) == 1 else "are all null or empty")
-            )
+            raise ValueError(f"row {row + first} has {no_key(fields)}")
         parts.append(_joined(fields, texts) if named else texts[0])
         row += batch.num_rows
     return pa.chunked_array(parts, pa.string())
+
+
+def without_key(table: pa.Table, fields: Sequence[str]) -> list[int]:
+    """Return the rows that have no record key.
+
+    Args:
+        table: holds the fields.
+        fields: names of the key fields.
+    """
+    texts = [
+        pa.chunked_array(
+            [_text(one, name, "a record key") for one in table.column(name).chunks], pa.string()
+        )
+        for name in fields
+    ]
+    rows: list[int] = np.flatnonzero(_all_missing(texts).to_numpy()).tolist()
+    return rows
+
+
+def no_key(fields: Sequence[str]) -> str:
+    """Return what a row has whose key is missing.
+
+    >>> no_key(["id"])
+    'no record key: id is null or empty'
+    """
+    missing = "is null or empty" if len(fields) == 1 else "are all null or empty"
+    return f"no record key: {', '.join(fields)} {missing}"
 
 
 def partition_paths(
@@ -88,6 +113,7 @@ def partition_paths(
     *,
     hive_style: bool = False,
     url_encode: bool = False,
+    check: bool = True,
 ) -> pa.DictionaryArray:
     """Make the partition path of each row, as rows of a dictionary of the different paths.
 
@@ -99,6 +125,7 @@ def partition_paths(
         fields: names of the partition fields; none: every path is empty.
         hive_style: write `name=value`.
         url_encode: escape as `%XX` what a folder's name should not have.
+        check: refuse paths that are not folders of their own.
 
     Returns:
         dictionary(int32, string), no nulls; every path is in use, and in it once.
@@ -132,9 +159,9 @@ def partition_paths(
         paths = [f"{paths[i]}/{folders[j]}" if paths[i] else folders[j] for i, j in joined]
     # Two lists of values may be one path: null and "", or "a/b", "c" and "a", "b/c".
     numbers = {path: number for number, path in enumerate(dict.fromkeys(paths))}
-    for path in numbers:
-        if fields:
-            _check_path(path)
+    for path in numbers if fields and check else ():
+        if (fault := path_fault(path)) is not None:
+            raise ValueError(fault)
     renumbered = np.array([numbers[path] for path in paths], np.int32)[codes]
     return pa.DictionaryArray.from_arrays(
         pa.array(renumbered, pa.int32()), pa.array(list(numbers), pa.string())
@@ -196,6 +223,13 @@ def _text(array: pa.Array, name: str, what: str) -> pa.Array:
     )
 
 
+def _all_missing(texts: Sequence[pa.Array]) -> pa.Array:
+    missing = _missing(texts[0])
+    for other in texts[1:]:
+        missing = pc.and_(missing, _missing(other))
+    return missing
+
+
 def _missing(text: pa.Array) -> pa.Array:
     return pc.fill_null(pc.equal(pc.binary_length(text), 0), True)
 
@@ -223,9 +257,15 @@ def _folder(name: str, value: str | None, hive_style: bool, url_encode: bool) ->
     return f"{name}={folder}" if hive_style else folder
 
 
-def _check_path(path: str) -> None:
+def path_fault(path: str) -> str | None:
+    """Return why a partition path cannot be one, None if it can.
+
+    >>> path_fault("2024/05"), path_fault("a/../b") is None
+    (None, False)
+    """
     fault = fault_of(path) if path else "it is empty"
     if fault is not None:
-        raise ValueError(f"the partition path {path!r} does not name a folder of its own: {fault}")
+        return f"the partition path {path!r} does not name a folder of its own: {fault}"
     if path.partition("/")[0] == ".hoodie":
-        raise ValueError(f"the partition path {path!r} is inside .hoodie, the table's own folder")
+        return f"the partition path {path!r} is inside .hoodie, the table's own folder"
+    return None

@@ -19,7 +19,7 @@ from lookupstore.hudi.write.hoodie_options import (
     operation_in,
     told_apart,
 )
-from lookupstore.hudi.write.options import Duplicates, SortMode, new_file_id
+from lookupstore.hudi.write.options import Duplicates, OnError, SortMode, new_file_id
 from lookupstore.hudi.write.partitioner import Load, Packing
 from lookupstore.hudi.write.pipeline import FoundRows, Pipeline, WrittenFile
 from lookupstore.hudi.write.placing import PlacedRows, place_rows
@@ -55,6 +55,7 @@ __all__ = [
     "FoundRows",
     "GivenOptions",
     "Load",
+    "OnError",
     "Packing",
     "Pipeline",
     "PlacedRows",

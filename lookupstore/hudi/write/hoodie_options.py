@@ -100,6 +100,9 @@ _WRITES: Mapping[str, tuple[str, _Parse]] = {
     "hoodie.datasource.insert.dup.policy": (
         "duplicates", _one_of({"none": "allow", "drop": "drop", "fail": "fail"}),
     ),
+    "hoodie.write.ignore.failed": (
+        "on_error", _one_of({"true": "collect", "false": "raise"}),
+    ),
     "hoodie.bulkinsert.sort.mode": (
         "sort_mode",
         _one_of({name: name for name in ("none", "global_sort", "partition_sort")}),

@@ -25,8 +25,11 @@ from lookupstore.sorting.runs import MIN_MEMORY
 
 #: How a bulk insert sorts rows, in the words of Hudi.
 SortMode = Literal["none", "global_sort", "partition_sort"]
+#: What is done with rows that cannot be written.
+OnError = Literal["raise", "collect"]
 # What an insert does with rows whose keys the table has.
 Duplicates = Literal["allow", "drop", "fail"]
+_WORDS = {"duplicates": Duplicates, "sort_mode": SortMode, "on_error": OnError}
 
 
 def new_file_id() -> str:
@@ -49,6 +52,10 @@ class WriteOptions:
             those that fit into memory are, again and again, which spills nothing.
         sort_by: columns by which rows are sorted within a partition, or the name of one; empty: by
             their record key.
+        on_error: what is done if a row cannot be written for what is in it: no record key or
+            ordering value, a value that does not fit its column, a partition path that is none.
+            `raise`: nothing is written; `collect`: such rows are left out, and `WriteResult` tells
+            of them. Keys of `delete` are always refused.
         memory: bytes of rows that a write keeps in memory, or a text such as `"1GB"`; more than
             that are spilled. In Spark a task has the rows of one file.
         spill_folder: where to spill; None: the table's folder, or, if that is remote, the temporary
@@ -76,6 +83,7 @@ class WriteOptions:
     combine: bool | None = None
     sort_mode: SortMode = "none"
     sort_by: Sequence[str] = ()
+    on_error: OnError = "raise"
     memory: int = 512 << 20
     spill_folder: str | None = None
     evolve: bool = False
@@ -91,12 +99,10 @@ class WriteOptions:
     clock: Clock | None = None
 
     def __post_init__(self) -> None:
-        if self.duplicates not in get_args(Duplicates):
-            known = ", ".join(map(repr, get_args(Duplicates)))
-            raise ValueError(f"duplicates is {self.duplicates!r}; give one of {known}")
-        if self.sort_mode not in get_args(SortMode):
-            known = ", ".join(map(repr, get_args(SortMode)))
-            raise ValueError(f"sort_mode is {self.sort_mode!r}; give one of {known}")
+        for name, kind in _WORDS.items():
+            if getattr(self, name) not in get_args(kind):
+                known = ", ".join(map(repr, get_args(kind)))
+                raise ValueError(f"{name} is {getattr(self, name)!r}; give one of {known}")
         if isinstance(self.sort_by, str):
             object.__setattr__(self, "sort_by", (self.sort_by,))
         if self.sort_by and self.sort_mode == "none":

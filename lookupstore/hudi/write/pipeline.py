@@ -31,7 +31,7 @@ from lookupstore.hudi.write.plan import (
     plan_files,
     planned_files,
 )
-from lookupstore.hudi.write.result import WriteResult
+from lookupstore.hudi.write.result import ChangedFiles, GivenRows, WriteResult
 from lookupstore.hudi.write.transaction import KeysToInsert, Outcome, Transaction, begun
 
 
@@ -98,6 +98,10 @@ class Pipeline:
     def __init__(self, view: TableView, options: WriteOptions) -> None:
         self._view = view
         self._options = options
+        #: The rows of the write.
+        self.given: GivenRows = GivenRows()
+        #: How many files there are; None: unknown.
+        self.files: int | None = None
         #: That steps took, by name.
         self.seconds: dict[str, float] = {}
         self._inside = 0.0
@@ -125,6 +129,8 @@ class Pipeline:
             CorruptionError: a base file that rows are in was never committed.
         """
         check_completed(self._view, rows.slices)
+        if self.files is None and rows.slices:
+            self.files = len(rows.slices)
         found = sum(sum(load.updates.values()) for load in rows.loads.values())
         if operation == INSERT and found:
             raise _keys_are_there_error(found, rows.known_keys())
@@ -157,7 +163,8 @@ class Pipeline:
             )
             current = [one.file.current for one in written]
             rewritten = [one for one in current if one is not None]
-            return self._complete(transaction, outcome, rewritten, replaced.slices)
+            changed = ChangedFiles(rewritten, replaced.slices, self.files)
+            return self._complete(transaction, outcome, changed)
 
     def run_unplanned(
         self, schema: TableSchema, write: Callable[[Transaction], Sequence[WriteStat]]
@@ -174,28 +181,22 @@ class Pipeline:
         with begun(self._view, BULK_INSERT, profile, replaces=False) as transaction:
             with self.step("write"):
                 stats = write(transaction)
-            return self._complete(transaction, Outcome(stats, schema.avro))
+            return self._complete(transaction, Outcome(stats, schema.avro), ChangedFiles())
 
     def _complete(
-        self,
-        transaction: Transaction,
-        outcome: Outcome,
-        rewritten: Sequence[FileSlice] = (),
-        replaced: Sequence[FileSlice] = (),
+        self, transaction: Transaction, outcome: Outcome, changed: ChangedFiles
     ) -> WriteResult:
         """Make visible what was written, and return what it is.
 
         Args:
             transaction: of the write.
             outcome: what was written.
-            rewritten: slices that others took the place of.
-            replaced: slices whose file groups are gone.
+            changed: files that were there before.
         """
         with self.step("commit"):
             instant = transaction.complete(outcome, self._options.extra_metadata)
-        return WriteResult.of(
-            instant, transaction.operation, outcome.stats, rewritten, replaced, self.seconds
-        )
+        operation = transaction.operation
+        return WriteResult.of(instant, operation, self.given, outcome.stats, changed, self.seconds)
 
 
 def _keys_are_there_error(count: int, keys: Sequence[str]) -> ValueError:

@@ -24,7 +24,13 @@ from lookupstore.hudi.file_group.writer import NewFile
 from lookupstore.hudi.index.names import index_of
 from lookupstore.hudi.index.row_tags import written_name
 from lookupstore.hudi.index.tagging import Tagged, tag
-from lookupstore.hudi.keys.incoming import Incoming, IncomingKeys, IncomingRows
+from lookupstore.hudi.keys.incoming import (
+    Incoming,
+    IncomingKeys,
+    IncomingRows,
+    ordering_of,
+    precombine_of,
+)
 from lookupstore.hudi.timeline.commit import WriteStat
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.combined_rows import combined
@@ -77,11 +83,11 @@ class Write:
 
     def upsert(self, given: Any) -> WriteResult:
         """Change rows whose keys are there, and insert the others."""
-        return self._change(UPSERT, self._incoming(given), self._upserted)
+        return self._change(UPSERT, self._incoming(given, UPSERT), self._upserted)
 
     def insert(self, given: Any) -> WriteResult:
         """Insert rows, whose keys are looked for only if they may not be there."""
-        return self._change(INSERT, self._incoming(given), self._inserted)
+        return self._change(INSERT, self._incoming(given, INSERT), self._inserted)
 
     def delete(self, given: Any) -> WriteResult:
         """Delete the rows of keys, which may be missing."""
@@ -104,7 +110,7 @@ class Write:
 
     def bulk_insert(self, given: Any) -> WriteResult:
         """Insert rows as they come, or in an order, without a look at the keys."""
-        rows = self._incoming(given)
+        rows = self._incoming(given, BULK_INSERT)
         order = bulk_order(rows.schema.columns, self._options)
         if self._dry_run:
             with self._found(BULK_INSERT, rows, self._new, ()) as found:
@@ -119,14 +125,17 @@ class Write:
                 self._view, rows.schema, self._options, new_file, by_partition=order is not None
             )
             with closing(self._stretches(rows, order)) as stretches:
-                return insert.write(stretches)
+                stats = insert.write(stretches)
+            counts = self._pipeline.given
+            counts.count(rows.read, rows.read - counts.errors.count)
+            return stats
 
         return self._pipeline.run_unplanned(rows.schema, write)
 
     def overwrite(self, given: Any, *, whole_table: bool) -> WriteResult:
         """Put rows in the place of all rows of their partitions, or of the table."""
         operation = INSERT_OVERWRITE_TABLE if whole_table else INSERT_OVERWRITE
-        with self._found(operation, self._incoming(given), self._new, ()) as rows:
+        with self._found(operation, self._incoming(given, operation), self._new, ()) as rows:
             if whole_table:
                 return self._run(operation, rows, Replaced(self._current, None))
             slices = [one for one in self._current if one.group.partition in rows.loads]
@@ -145,6 +154,7 @@ class Write:
         schema = self._view.table_schema
         none = Incoming.joined([], schema.columns)
         rows = MemoryRows(self._view, self._options, schema, none, Places.nowhere(0), ())
+        self._pipeline.given.count(0, 0)
         # There is nothing to plan without rows.
         plan = WritePlan(DELETE_PARTITION, (), {}, Replaced(slices, partitions))
         return self._done(plan, rows)
@@ -160,18 +170,26 @@ class Write:
             folder = self._options.spill_folder or self._view.location.spill_folder()
             yield from order.sorted(given, folder)
 
-    def _incoming(self, given: Any) -> IncomingRows:
+    def _incoming(self, given: Any, operation: str) -> IncomingRows:
+        options, table = self._options, self._view.options
+        ordering = precombine_of(table) if options.combines(operation) else None
+        if ordering is None and operation == UPSERT:
+            ordering = ordering_of(table)
         return IncomingRows(
             given,
             self._view.table_schema,
-            self._view.options,
+            table,
             named=written_name(self._view),
-            evolve=self._options.evolve,
+            evolve=options.evolve,
+            ordering=ordering,
+            errors=self._pipeline.given.errors if options.on_error == "collect" else None,
         )
 
     @cached_property
     def _current(self) -> list[FileSlice]:
-        return [group.current for group in self._view.groups(None)]
+        slices = [group.current for group in self._view.groups(None)]
+        self._pipeline.files = len(slices)
+        return slices
 
     def _change(
         self, operation: str, given: IncomingRows | IncomingKeys, find: Callable[[Incoming], Found]
@@ -198,6 +216,7 @@ class Write:
         """
         step, options, view = self._pipeline.step, self._options, self._view
         everywhere = self._index.everywhere
+        counts = self._pipeline.given
         explicit = isinstance(given, IncomingKeys)
         combines = explicit or options.combines(operation)
         schema = view.table_schema if isinstance(given, IncomingKeys) else given.schema
@@ -210,6 +229,7 @@ class Write:
                 incoming = Incoming.joined(parts, columns)
                 if combines:
                     incoming = incoming.combined(view.options, everywhere=everywhere)
+            counts.count(given.read, len(incoming))
             incoming, places = find(incoming)
             with step("plan"):
                 rows = MemoryRows(
@@ -237,11 +257,12 @@ class Write:
                     folder=folder,
                 )
                 all_rows = stack.enter_context(closing(kept))
-            pieces = map(find, _pieces(all_rows, columns, options.memory // _PIECES))
+            pieces = _Counted(_pieces(all_rows, columns, options.memory // _PIECES))
             with step("read"):
                 spilled = SpilledRows(
-                    view, options, schema, slices, pieces, folder, explicit=explicit
+                    view, options, schema, slices, map(find, pieces), folder, explicit=explicit
                 )
+            counts.count(given.read, pieces.rows)
         with spilled:
             yield spilled
 
@@ -316,7 +337,8 @@ class Write:
 
     def _done(self, plan: WritePlan, rows: MemoryRows | SpilledRows) -> WriteResult:
         if self._dry_run:
-            return WriteResult.planned(plan, rows.deleted, self._pipeline.seconds)
+            done = self._pipeline
+            return WriteResult.planned(plan, done.given, rows.deleted, done.files, done.seconds)
         return self._pipeline.run(plan, rows)
 
 
@@ -334,6 +356,19 @@ def _held(batches: Iterator[Incoming], memory: int) -> tuple[list[Incoming], boo
         if nbytes > memory:
             return parts, False
     return parts, True
+
+
+class _Counted:
+    """Rows that are counted when they have come."""
+
+    def __init__(self, parts: Iterable[Incoming]) -> None:
+        self._parts = parts
+        self.rows = 0
+
+    def __iter__(self) -> Iterator[Incoming]:
+        for part in self._parts:
+            self.rows += len(part)
+            yield part
 
 
 def _let_go(parts: list[Incoming]) -> Iterator[Incoming]:

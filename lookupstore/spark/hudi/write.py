@@ -217,6 +217,11 @@ def _write_rows(
         )
     if operation in _FINDS:
         index_of(options.index)
+    if options.on_error != "raise":
+        raise ValueError(
+            f"options.on_error is {options.on_error!r}; in Spark a row that cannot be written "
+            "fails the write: leave the option out, and filter such rows first"
+        )
     view = table.writable(options, dry_run=dry_run)
     task = _row_task(view, columns, operation, options)
     pipeline = Pipeline(view, options)
@@ -230,7 +235,7 @@ def _write_rows(
             rows = _SparkRows(tagged, task, options.format, done)
         plan = pipeline.plan(operation, rows, _replaced(task, rows.loads))
         if dry_run:
-            return rows.planned(plan, pipeline.seconds)
+            return rows.planned(plan, pipeline)
         return pipeline.run(plan, rows)
     finally:
         tagged.unpersist()
@@ -285,17 +290,23 @@ class _SparkRows(FoundRows):
         self._done = done
         self._packing = Packing((), {})
 
-    def planned(self, plan: WritePlan, seconds: Mapping[str, float]) -> WriteResult:
+    def planned(self, plan: WritePlan, pipeline: Pipeline) -> WriteResult:
         """Return what a write would do: of the files of a plan those that get rows.
 
         Args:
             plan: of the write.
-            seconds: that steps took.
+            pipeline: that made it.
         """
         assigned = _assigned(self._rows, self._task, plan.files, self._packing)
         used = [row.bucket for row in assigned.select("bucket").distinct().collect()]
         files = tuple(plan.files[number] for number in sorted(used))
-        return WriteResult.planned(replace(plan, files=files), self._deleted(), seconds)
+        return WriteResult.planned(
+            replace(plan, files=files),
+            pipeline.given,
+            self._deleted(),
+            pipeline.files,
+            pipeline.seconds,
+        )
 
     def _deleted(self) -> int:
         """Return how many rows of the table are to go, as far as that is known before the merge."""

@@ -71,6 +71,8 @@ def table(tmp_path: Path) -> HudiTable:
         ({"hoodie.combine.before.insert": "true"}, "UPSERT", {"combine": None}),
         ({"hoodie.combine.before.upsert": False}, "UPSERT", {"combine": False}),
         ({"hoodie.combine.before.delete": "false"}, "DELETE", {"combine": None}),
+        ({"hoodie.write.ignore.failed": "true"}, "UPSERT", {"on_error": "collect"}),
+        ({"hoodie.write.ignore.failed": False}, "UPSERT", {"on_error": "raise"}),
         ({"hoodie.bulkinsert.sort.mode": "GLOBAL_SORT"}, "BULK_INSERT",
          {"sort_mode": "global_sort"}),
         ({"hoodie.bulkinsert.user.defined.partitioner.sort.columns": "city,ts"}, "BULK_INSERT",

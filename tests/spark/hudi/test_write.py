@@ -510,6 +510,13 @@ def test_rows_that_change_between_two_looks_are_not_written(
     check(path)
 
 
+def test_rows_that_cannot_be_written_fail_in_spark(spark: SparkSession, tmp_path: Path) -> None:
+    table = make(tmp_path / "t")
+    with pytest.raises(ValueError, match="on_error is 'collect'; in Spark a row that cannot be"):
+        upsert(spark.range(1), table, options=WriteOptions(on_error="collect"))
+    assert table.timeline() == []
+
+
 @pytest.mark.parametrize("in_table", [True, False])
 def test_others_that_commit_meanwhile(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_table: bool

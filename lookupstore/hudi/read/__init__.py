@@ -1,14 +1,17 @@
 """What is read of a table: scans, changes, and what is at a key.
 
 `scan_plan` and `lookup_plan` say which files of a view count, `partition_pruning` leaves out those
-of other partitions. `table_lookup` answers keys (`TableLookup`). `snapshot` gives a table to what
-takes files: builds, and lookups in columnar files.
+of other partitions; `following` says which commits come next for who follows a table.
+`table_lookup` answers keys (`TableLookup`). `snapshot` gives a table to what takes files: builds,
+and lookups in columnar files.
 """
 
+from lookupstore.hudi.read.following import positions_after
 from lookupstore.hudi.read.scan_plan import ScanPlan, plan_changes, plan_scan
 
 __all__ = [
     "ScanPlan",
     "plan_changes",
     "plan_scan",
+    "positions_after",
 ]

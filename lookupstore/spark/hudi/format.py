@@ -29,8 +29,12 @@ class HudiSource(datasource.DataSource):
 
         Raises: what `read_table` does; ValueError: an option that there is not.
         """
+        from lookupstore.spark.hudi.changes import ONLY_STREAM, stream_columns
         from lookupstore.spark.hudi.read import spark_columns
         from lookupstore.spark.hudi.source import planned_scan
+
+        if any(name in self.options for name in ONLY_STREAM):
+            return stream_columns(self.options)
 
         plan = planned_scan(self.options)
         self._pinned = pickle.dumps(plan)
@@ -42,6 +46,14 @@ class HudiSource(datasource.DataSource):
 
         pinned = None if self._pinned is None else pickle.loads(self._pinned)
         return reader_of(self.options, schema, pinned)
+
+    def streamReader(  # noqa: N802  (the name is Spark's)
+        self, schema: StructType
+    ) -> datasource.DataSourceStreamReader:
+        """Return what reads changes of the columns of `schema`; raises what `changes_of` does."""
+        from lookupstore.spark.hudi.changes import changes_of
+
+        return changes_of(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> datasource.DataSourceWriter:
         """Return what writes rows of `schema`; raises what `planned_write` does."""

@@ -1,0 +1,203 @@
+"""What ``spark.readStream.format("lookupstore.hudi")`` reads: rows that changed, commit by commit.
+
+An offset is the position of the last commit whose rows were given, which a checkpoint keeps. Spark
+asks for offsets and partitions in one Python process of the driver, as long as the query runs, and
+reads partitions in workers of executors. A batch is what `HudiTable.incremental` gives between two
+offsets: it is the same when it is planned again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import datasource
+from pyspark.sql.types import StructType
+
+from lookupstore.errors import StaleStoreError
+from lookupstore.hudi import HudiTable
+from lookupstore.hudi.read import ScanPlan, plan_changes, positions_after
+from lookupstore.hudi.view import TableView
+from lookupstore.spark.hudi.read import part_rows, spark_columns
+from lookupstore.spark.options import given_names, given_number
+from lookupstore.spark.types import arrow_schema
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxFiles,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError:  # limits, and the trigger that needs them, came with Spark 4.2
+    ReadMaxFiles = None  # type: ignore[assignment, misc]
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """Nothing, where Spark does not ask for it."""
+
+
+STREAM_OPTIONS = ("path", "columns", "start", "max_commits")
+#: Those that only a stream has.
+ONLY_STREAM = ("start", "max_commits")
+_EARLIEST, _LATEST = "earliest", "latest"
+_POSITION = "position"
+# Most bytes of files that one task reads, if they are several.
+_TASK_BYTES = 32 << 20
+
+Offset = dict[str, Any]
+
+
+@dataclass
+class ChangesPartition(datasource.InputPartition):
+    """The files that one task reads, and what of them."""
+
+    plan: ScanPlan
+
+
+def stream_columns(options: Mapping[str, str]) -> StructType:
+    """Return the columns that a stream reads; raises what `changes_of` does."""
+    view = _table(options).view()
+    names = view.names(given_names(options, "columns"))
+    return spark_columns(pa.schema([view.schema.field(name) for name in names]))
+
+
+def changes_of(options: Mapping[str, str], schema: StructType) -> ChangesReader:
+    """Return what reads the changes of a table.
+
+    Raises:
+        ValueError: an option that there is not, or of a bad value.
+        FileNotFoundError: there is no table.
+        FormatError: it is of a kind that is not read.
+    """
+    table = _table(options)
+    most = given_number(options, "max_commits")
+    if most is not None and most < 1:
+        raise ValueError(f"max_commits is {most}; give at least 1")
+    if most is not None and ReadMaxFiles is None:
+        raise ValueError("max_commits: Spark has limits of streams since 4.2; leave it out")
+    start = options.get("start", _EARLIEST)
+    if start not in (_EARLIEST, _LATEST) and not start.isdecimal():
+        raise ValueError(
+            f"start is {start!r}; give earliest, latest, or the position of the last commit whose "
+            "rows are known already"
+        )
+    return ChangesReader(table, schema, start, most)
+
+
+class ChangesReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A reader of what changes; made by `changes_of`.
+
+    Args:
+        table: whose changes are read.
+        schema: columns as Spark takes them.
+        start: `earliest`, `latest`, or the position after which a new query begins.
+        max_commits: in one batch; None: all that there are.
+    """
+
+    def __init__(
+        self, table: HudiTable, schema: StructType, start: str, max_commits: int | None
+    ) -> None:
+        self._table = table
+        self._schema = schema
+        self._start = start
+        self._most = max_commits
+        self._last: str | None = None
+
+    def initialOffset(self) -> Offset:  # noqa: N802  (the names are Spark's)
+        """Return where a new query begins."""
+        if self._start == _EARLIEST:
+            return {_POSITION: ""}
+        if self._start == _LATEST:
+            positions = positions_after(self._table.view(), None)
+            return {_POSITION: positions[-1] if positions else ""}
+        return {_POSITION: self._start}
+
+    def latestOffset(  # noqa: N802
+        self, start: Offset | None = None, limit: ReadLimit | None = None
+    ) -> Offset:
+        """Return up to where the next batch goes.
+
+        Args:
+            start: up to where the one before went; None: Spark before 4.2 does not say.
+            limit: how much it may have.
+        """
+        since = None if start is None else start[_POSITION]
+        positions = positions_after(self._table.view(), since or None)
+        if self._last is not None:
+            positions = [one for one in positions if one <= self._last]
+        if not positions:
+            return start or self.initialOffset()
+        most = len(positions)
+        if ReadMaxFiles is not None and isinstance(limit, ReadMaxFiles):
+            most = limit.max_files
+        return {_POSITION: positions[:most][-1]}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return the limit of a batch: a commit counts as a file, which is what Spark has."""
+        return ReadAllAvailable() if self._most is None else ReadMaxFiles(self._most)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Take what there is now for all that there is."""
+        positions = positions_after(self._table.view(), None)
+        self._last = positions[-1] if positions else ""
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[datasource.InputPartition]:
+        """Return partitions of the files that have what changed between two offsets.
+
+        Raises:
+            StaleStoreError: commits between them are archived.
+            TypeError: a column has another type since the query started.
+            KeyError: a column is gone.
+        """
+        since, until = start[_POSITION], end[_POSITION]
+        if since == until:
+            return []
+        view = self._table.view()
+        try:
+            plan = plan_changes(view, self._schema.names, since=since or None, until=until)
+        except StaleStoreError as error:
+            raise _behind_error(view, str(error)) from None
+        for given, now in zip(self._schema, spark_columns(plan.wanted), strict=True):
+            if given.dataType != now.dataType:
+                raise TypeError(
+                    f"the column {given.name!r} was {given.dataType.simpleString()} when the query "
+                    f"started, and is {now.dataType.simpleString()}; start the query again, with "
+                    "its checkpoint"
+                )
+        return [ChangesPartition(replace(plan, files=part)) for part in plan.parts(_TASK_BYTES)]
+
+    def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one partition.
+
+        Raises:
+            StaleStoreError: a clean took a file.
+            CorruptionError: a file is damaged.
+        """
+        if not isinstance(partition, ChangesPartition):
+            return  # what Spark makes of no partitions
+        plan = partition.plan
+        try:
+            yield from part_rows(plan, plan.files, arrow_schema(self._schema))
+        except StaleStoreError as error:
+            raise _behind_error(self._table.view(), str(error)) from None
+
+
+def _behind_error(view: TableView, why: str) -> StaleStoreError:
+    """Return the error of a query that comes too late for what it has to read next."""
+    last = (positions_after(view, None) or ["earliest"])[-1]
+    return StaleStoreError(
+        f"{why}: the query is behind what the table retains; read all rows once, and begin anew "
+        f"after them: with option('start', '{last}') and another checkpoint"
+    )
+
+
+def _table(options: Mapping[str, str]) -> HudiTable:
+    unknown = sorted(set(options) - set(STREAM_OPTIONS))
+    if unknown:
+        known = ", ".join(STREAM_OPTIONS)
+        raise ValueError(f"no option {unknown[0]!r}; a stream of a Hudi table has {known}")
+    if "path" not in options:
+        raise ValueError("no path; give load() the folder or URI of a Hudi table")
+    return HudiTable.open(options["path"])

@@ -323,6 +323,8 @@ HUDI_OPTIONS = {
     PACKAGE / "hudi" / "options.py",
     PACKAGE / "hudi" / "write" / "hoodie_options.py",
     ROOT / "tests" / "hudi" / "write" / "test_hoodie_options.py",
+    ROOT / "tests" / "hudi" / "write" / "test_time_folders.py",
+    ROOT / "tests" / "hudi" / "keys" / "test_time_paths.py",
     ROOT / "docs" / "hudi-tables.md",
     ROOT / "tests" / "hudi" / "test_options.py",
     ROOT / "tests" / "support" / "hudi" / "oracle.py",

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from lookupstore.arrow.types import concat, plain_type, unwrap
 from lookupstore.hudi.keys.dedupe import TIES, rows_to_keep
-from lookupstore.hudi.keys.key_generator import partition_paths, record_keys
+from lookupstore.hudi.keys.key_generator import paths_of, record_keys
 from lookupstore.hudi.keys.table_schema import TableSchema, is_wider
 from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.options import EVENT_TIME, TableOptions
@@ -181,12 +181,7 @@ class IncomingRows:
         return Incoming(
             rows,
             record_keys(rows, options.record_key, named=self._named),
-            partition_paths(
-                rows,
-                options.partition_by,
-                hive_style=options.hive_style,
-                url_encode=options.url_encode,
-            ),
+            paths_of(rows, options),
             flags,
         )
 
@@ -397,13 +392,7 @@ def read_keys(
     keys = record_keys(table, options.record_key, named=named)
     if len(partition_by) < len(options.partition_by):
         return keys, None
-    paths = partition_paths(
-        table,
-        options.partition_by,
-        hive_style=options.hive_style,
-        url_encode=options.url_encode,
-    )
-    return keys, paths
+    return keys, paths_of(table, options)
 
 
 def _key_table(given: Any, fields: Sequence[str], columns: pa.Schema) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from lookupstore.hudi.keys.time_paths import time_paths
 from lookupstore.hudi.locking.lock import table_lock
 from lookupstore.hudi.options import TableOptions, drop_metadata_table, read_options
 from lookupstore.hudi.services.rollback import check_not_restored, roll_back_pending
@@ -12,7 +13,7 @@ from lookupstore.hudi.timeline.commit import CommitMetadata
 from lookupstore.hudi.timeline.timeline import Instant
 from lookupstore.hudi.view import TableView, read_view
 from lookupstore.hudi.write.options import WriteOptions
-from lookupstore.hudi.write.shown_rules import check_shown_rules
+from lookupstore.hudi.write.shown_rules import check_partitions, check_shown_rules
 from lookupstore.storage.location import Location
 
 
@@ -40,6 +41,7 @@ def writable_view(
     if dry_run:
         view = read_view(location, commits=commits, clock=options.clock)
         check_shown_rules(view)
+        check_partitions(view)
         check_not_restored(view)
         view.folder.check_clock(view.timeline)
         return view
@@ -47,6 +49,7 @@ def writable_view(
         view = read_view(location, commits=commits, clock=options.clock)
         _check_writable(location, view.options, options)
         check_shown_rules(view)
+        check_partitions(view)
         check_not_restored(view)
         view.folder.check_clock(view.timeline)
         if options.drop_metadata_table:
@@ -59,4 +62,5 @@ def writable_view(
 def _check_writable(location: Location, known: TableOptions, options: WriteOptions) -> None:
     dropped = replace(known, metadata_partitions=()) if options.drop_metadata_table else known
     dropped.check_writable(location.uri)
+    time_paths(known, location.uri)
     known.check_lock(location, options.lock)

@@ -325,6 +325,7 @@ HUDI_OPTIONS = {
     ROOT / "tests" / "hudi" / "write" / "test_hoodie_options.py",
     ROOT / "tests" / "hudi" / "write" / "test_time_folders.py",
     ROOT / "tests" / "hudi" / "keys" / "test_time_paths.py",
+    ROOT / "tests" / "support" / "hudi" / "time_tables.py",
     ROOT / "docs" / "hudi-tables.md",
     ROOT / "tests" / "hudi" / "test_options.py",
     ROOT / "tests" / "support" / "hudi" / "oracle.py",

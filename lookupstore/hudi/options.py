@@ -110,7 +110,14 @@ _GENERATORS = {
     "SIMPLE": "org.apache.hudi.keygen.SimpleKeyGenerator",
     "COMPLEX": "org.apache.hudi.keygen.ComplexKeyGenerator",
     "NON_PARTITION": "org.apache.hudi.keygen.NonpartitionedKeyGenerator",
+    "TIMESTAMP": "org.apache.hudi.keygen.TimestampBasedKeyGenerator",
+    "CUSTOM": "org.apache.hudi.keygen.CustomKeyGenerator",
 }
+#: What begins so says how times become folders; the second is what versions of Hudi 0.x have.
+TIMES = ("hoodie.keygen.timebased.", "hoodie.deltastreamer.keygen.timebased.")
+_TIME_PARSERS = ("hoodie.keygen.datetime.parser.class",
+                 "hoodie.deltastreamer.keygen.datetime.parser.class")  # fmt: skip
+_TIME_PARSER = "org.apache.hudi.keygen.parser.HoodieDateTimeParser"
 # Properties that are fields of `TableOptions`, or follow from these.
 _KNOWN = frozenset(
     (
@@ -170,6 +177,8 @@ class TableOptions:
         version: of the table: 6, 8 or 9.
         record_key: columns that make the record key.
         partition_by: columns that make the partition path; none: all files are in one folder.
+        partition_types: what the properties say of each of these: `SIMPLE`, `TIMESTAMP`, as a
+            custom key generator needs it, or ""; empty: nothing of any.
         ordering: columns that say which of two rows with one key is newer.
         merge_mode: how that is used: `EVENT_TIME`, `COMMIT_TIME`, or a rule of somebody's, which
             is not applied here: such a table can only be read.
@@ -197,6 +206,7 @@ class TableOptions:
     version: int
     record_key: tuple[str, ...]
     partition_by: tuple[str, ...] = ()
+    partition_types: tuple[str, ...] = ()
     ordering: tuple[str, ...] = ()
     merge_mode: str = COMMIT_TIME
     table_type: str = COPY_ON_WRITE
@@ -234,6 +244,49 @@ class TableOptions:
         if self.history is not None:
             return self.history
         return f"{META_FOLDER}/{self.others.get(_ARCHIVE, 'archived')}"
+
+    @property
+    def time_columns(self) -> tuple[str, ...]:
+        """Return the partition columns whose times become folders."""
+        if self.key_generator == "TIMESTAMP":
+            return self.partition_by
+        if self.key_generator != "CUSTOM":
+            return ()
+        # Those of which nobody knows are among them: who reads their format says so.
+        return tuple(one for one, kind in self.typed_columns if kind.upper() != "SIMPLE")
+
+    @property
+    def typed_columns(self) -> tuple[tuple[str, str], ...]:
+        """Return the partition columns, and what the properties say of each; see above."""
+        types = self.partition_types or ("",) * len(self.partition_by)
+        return tuple(zip(self.partition_by, types, strict=True))
+
+    @property
+    def time_format(self) -> dict[str, tuple[str, str]]:
+        """Return the name and value of what says how times become folders, by the name's end."""
+        found = {}
+        for start in reversed(TIMES):
+            for name, value in self.others.items():
+                if name.startswith(start):
+                    found[name.removeprefix(start)] = name, value.strip()
+        return found
+
+    @property
+    def time_parser(self) -> tuple[str, str] | None:
+        """Return the name and value of a class of somebody's that reads times; None: it is none."""
+        for name in _TIME_PARSERS:
+            if self.others.get(name, _TIME_PARSER) != _TIME_PARSER:
+                return name, self.others[name]
+        return None
+
+    @property
+    def partition_property(self) -> str:
+        """Return the name of the property that has the partition columns."""
+        return _PARTITION
+
+    def time_property(self, key: str) -> str:
+        """Return the name of a property that says how times become folders."""
+        return f"{TIMES[0]}{key}"
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -320,6 +373,9 @@ class TableOptions:
             raise _refused_error(
                 path, self._ordering_property, ",".join(self.ordering), "one column"
             )
+        if self.key_generator == "TIMESTAMP" and len(self.record_key) > 1:
+            given = ",".join(self.record_key)
+            raise _refused_error(path, _RECORD_KEY, given, "one column, with such a key generator")
         if not self.record_key:
             raise _refused_error(path, _RECORD_KEY, "", "the columns of a record's key")
 
@@ -426,6 +482,9 @@ class TableOptions:
             (_VERSION, self.version, before.version),
             (_RECORD_KEY, self.record_key, before.record_key),
             (_PARTITION, self.partition_by, before.partition_by),
+            (_PARTITION, self.partition_types, before.partition_types),
+            (self._generator_property, self.key_generator, before.key_generator),
+            (TIMES[0], self.time_format, before.time_format),
             (_HIVE_STYLE, self.hive_style, before.hive_style),
             (_URL_ENCODE, self.url_encode, before.url_encode),
             (TIMELINE, self.timeline, before.timeline),
@@ -460,9 +519,10 @@ class TableOptions:
         if self.history is not None:
             pairs[TIMELINE] = self.timeline.removeprefix(f"{META_FOLDER}/")
             pairs[HISTORY] = self.history.removeprefix(f"{self.timeline}/")
+        typed = self.typed_columns
         for name, columns in (
             (_RECORD_KEY, self.record_key),
-            (_PARTITION, self.partition_by),
+            (_PARTITION, tuple(f"{one}:{kind}" if kind else one for one, kind in typed)),
             (self._ordering_property, self.ordering),
         ):
             if columns:
@@ -732,11 +792,13 @@ def parse_options(content: bytes, path: str) -> TableOptions:
     if version != 6:
         timeline = f"{META_FOLDER}/{_folder(pairs, TIMELINE, path, 'timeline')}"
         history = f"{timeline}/{_folder(pairs, HISTORY, path, 'history')}"
+    kinds = tuple(column.partition(":")[2] for column in _names(pairs.get(_PARTITION)))
     options = TableOptions(
         name=name,
         version=version,
         record_key=_names(pairs.get(_RECORD_KEY)),
         partition_by=tuple(column.partition(":")[0] for column in _names(pairs.get(_PARTITION))),
+        partition_types=kinds if any(kinds) else (),
         ordering=_names(ordering),
         merge_mode=mode,
         table_type=pairs[_TYPE],

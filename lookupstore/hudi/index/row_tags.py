@@ -19,7 +19,7 @@ from lookupstore.hudi.index.funnel import Funnel
 from lookupstore.hudi.index.interface import KeyIndex
 from lookupstore.hudi.index.names import index_of
 from lookupstore.hudi.index.tagging import Tagged, tag
-from lookupstore.hudi.keys.key_generator import partition_paths, record_keys
+from lookupstore.hudi.keys.key_generator import paths_of, record_keys
 from lookupstore.hudi.meta_columns import PARTITION_PATH, RECORD_KEY
 from lookupstore.hudi.options import TableOptions
 from lookupstore.hudi.view import TableView
@@ -174,12 +174,7 @@ def partitions_of(
     if everywhere and not set(options.partition_by) <= set(names):
         zeros = pa.array(np.zeros(rows.num_rows, np.int32))
         return pa.DictionaryArray.from_arrays(zeros, pa.array([""]))
-    return partition_paths(
-        rows,
-        options.partition_by,
-        hive_style=options.hive_style,
-        url_encode=options.url_encode,
-    )
+    return paths_of(rows, options)
 
 
 def _table(given: Any, key: Sequence[str]) -> pa.Table:

@@ -20,6 +20,7 @@ from lookupstore.hudi.keys.key_generator import (
     no_key,
     partition_paths,
     path_fault,
+    paths_of,
     record_keys,
     without_key,
 )
@@ -249,13 +250,12 @@ class IncomingRows:
             nulls = np.flatnonzero(column.is_null().to_numpy()).tolist()
             left.leave_out(dict.fromkeys(nulls, reason), key)
         if options.partition_by:
-            paths = partition_paths(
-                left.cast([self.schema.columns.field(name) for name in options.partition_by]),
-                options.partition_by,
-                hive_style=options.hive_style,
-                url_encode=options.url_encode,
-                check=False,
-            )
+            levels = [self.schema.columns.field(name) for name in options.partition_by]
+            given = left.cast(levels)
+            # Texts that are no times, which is all that can be wrong without a check.
+            bad = dict(_failing(lambda *rows: _unchecked(given.slice(*rows), options), len(given)))
+            left.leave_out(bad, key)
+            paths = _unchecked(left.cast(levels), options)
             texts = paths.dictionary.to_pylist()
             codes = paths.indices.to_pylist()
             faults = {code: path_fault(path) or "" for code, path in enumerate(texts)}
@@ -289,12 +289,7 @@ class IncomingRows:
         return Incoming(
             rows,
             record_keys(rows, options.record_key, named=self._named, first_row=first_row),
-            partition_paths(
-                rows,
-                options.partition_by,
-                hive_style=options.hive_style,
-                url_encode=options.url_encode,
-            ),
+            paths_of(rows, options),
             flags,
         )
 
@@ -332,20 +327,34 @@ class _RowsLeft:
     def leave_out_misfits(self, field: pa.Field) -> None:
         """Let rows go whose value of a column does not fit that of the table."""
         column = self.table.column(field.name)
-        self.leave_out(dict(_misfits(column, field, 0)))
+        bad = _failing(lambda *rows: _cast("rows", column.slice(*rows), field), len(column))
+        self.leave_out(dict(bad))
 
 
-def _misfits(column: pa.ChunkedArray, field: pa.Field, first: int) -> Iterator[tuple[int, str]]:
-    """Yield the rows whose values do not fit, and why; they are looked for in halves."""
+def _unchecked(table: pa.Table, options: TableOptions) -> pa.DictionaryArray:
+    return paths_of(table, options, check=False)
+
+
+def _failing(
+    attempt: Callable[[int, int], object], count: int, first: int = 0
+) -> Iterator[tuple[int, str]]:
+    """Yield the rows with which an attempt fails, and why; they are looked for in halves.
+
+    Args:
+        attempt: takes the first of some rows, and how many there are.
+        count: how many rows there are.
+        first: the first of them.
+    """
     try:
-        _cast("rows", column, field)
+        attempt(first, count)
     except ValueError as error:
-        if len(column) == 1:
-            yield first, str(error)
+        if count == 1:
+            # Its number is not that of the row among these.
+            yield first, str(error).removeprefix("row 0: ")
             return
-        half = len(column) // 2
-        yield from _misfits(column.slice(0, half), field, first)
-        yield from _misfits(column.slice(half), field, first + half)
+        half = count // 2
+        yield from _failing(attempt, half, first)
+        yield from _failing(attempt, count - half, first + half)
 
 
 def ordering_of(options: TableOptions) -> str | None:
@@ -565,12 +574,7 @@ class IncomingKeys:
                 [_cast("keys", columns.column(one.name), one) for one in self._schema], names
             )
             keys = record_keys(table, options.record_key, named=self._named)
-            paths = partition_paths(
-                table,
-                options.partition_by if self.has_partitions else (),
-                hive_style=options.hive_style,
-                url_encode=options.url_encode,
-            )
+            paths = paths_of(table, options) if self.has_partitions else partition_paths(table, ())
             self.read += batch.num_rows
             yield Incoming(pa.table({}), keys, paths)
 

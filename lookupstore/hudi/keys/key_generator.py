@@ -1,6 +1,7 @@
 """Record keys and partition paths: the texts that Hudi makes of key and partition columns.
 
-Source: org.apache.hudi.keygen (KeyGenUtils, SimpleKeyGenerator, ComplexKeyGenerator),
+Source: org.apache.hudi.keygen (KeyGenUtils, SimpleKeyGenerator, ComplexKeyGenerator,
+CustomKeyGenerator),
 org.apache.hudi.common.util.PartitionPathEncodeUtils.
 """
 
@@ -15,6 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.arrow.types import plain_type, unwrap
+from lookupstore.hudi.keys.time_paths import TimePaths, time_paths
+from lookupstore.hudi.options import TableOptions
 from lookupstore.storage.inside import fault_of
 
 NULL_TEXT = "__null__"
@@ -113,6 +116,7 @@ def partition_paths(
     *,
     hive_style: bool = False,
     url_encode: bool = False,
+    times: TimePaths | None = None,
     check: bool = True,
 ) -> pa.DictionaryArray:
     """Make the partition path of each row, as rows of a dictionary of the different paths.
@@ -125,6 +129,7 @@ def partition_paths(
         fields: names of the partition fields; none: every path is empty.
         hive_style: write `name=value`.
         url_encode: escape as `%XX` what a folder's name should not have.
+        times: how columns of times become texts, if there are some.
         check: refuse paths that are not folders of their own.
 
     Returns:
@@ -148,10 +153,12 @@ def partition_paths(
     for name in fields:
         column = table.column(name)
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-        texts = pa.chunked_array(
-            [_text(chunk, name, "a partition path") for chunk in chunks], pa.string()
-        )
-        segments, rows = _different(texts)
+        segments: Sequence[str | None]
+        if times is not None and name in times.columns:
+            segments, rows = times.segments(pa.chunked_array(chunks, column.type), name)
+        else:
+            texts = [_text(chunk, name, "a partition path") for chunk in chunks]
+            segments, rows = _different(pa.chunked_array(texts, pa.string()))
         folders = [_folder(name, segment, hive_style, url_encode) for segment in segments]
         pairs = pa.array(codes * len(folders) + rows).dictionary_encode()
         codes = pairs.indices.to_numpy().astype(np.int64)
@@ -165,6 +172,24 @@ def partition_paths(
     renumbered = np.array([numbers[path] for path in paths], np.int32)[codes]
     return pa.DictionaryArray.from_arrays(
         pa.array(renumbered, pa.int32()), pa.array(list(numbers), pa.string())
+    )
+
+
+def paths_of(
+    table: pa.Table | pa.RecordBatch, options: TableOptions, *, check: bool = True
+) -> pa.DictionaryArray:
+    """Make the partition path of each row of a table of Hudi's; see `partition_paths`.
+
+    Raises:
+        FormatError: the table makes paths in a way that is not followed here.
+    """
+    return partition_paths(
+        table,
+        options.partition_by,
+        hive_style=options.hive_style,
+        url_encode=options.url_encode,
+        times=time_paths(options, options.name),
+        check=check,
     )
 
 

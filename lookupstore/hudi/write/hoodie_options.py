@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from lookupstore.hudi.file_group.encoding import FileFormat
-from lookupstore.hudi.options import TableOptions
+from lookupstore.hudi.options import TIMES, TableOptions
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.partitioner import FileSizing
 
@@ -81,7 +81,10 @@ _DEFAULTS: Mapping[str, Any] = {
     "name": None, "database": None, "record_key": (), "partition_by": (), "ordering": None,
     "merge_mode": None, "version": 9, "hive_style": False, "url_encode": False,
 }  # fmt: skip
-_GENERATORS = {"simple": "SIMPLE", "complex": "COMPLEX", "nonpartitioned": "NON_PARTITION"}
+_GENERATORS = {
+    "simple": "SIMPLE", "complex": "COMPLEX", "nonpartitioned": "NON_PARTITION",
+    "timestampbased": "TIMESTAMP", "custom": "CUSTOM",
+}  # fmt: skip
 _GENERATOR = f"{_WRITE}keygenerator.class"
 # Of a write: the field of `WriteOptions`, of its sizing, or of its format.
 _WRITES: Mapping[str, tuple[str, _Parse]] = {
@@ -199,6 +202,9 @@ def table_arguments(given: Mapping[str, Any], arguments: Mapping[str, Any]) -> d
     {'name': 'visits', 'version': 8}
     """
     texts = _checked(given)
+    times = [name for name in texts if _times_of(name) is not None]
+    if times:
+        raise ValueError(f"options: {times[0]}: new tables have no folders of times; leave it out")
     said = _taken(texts, _TABLE)
     if "ordering" in said:
         if len(said["ordering"]) > 1:
@@ -255,6 +261,12 @@ def given_options(given: GivenOptions | None, table: TableOptions, operation: st
             wanted, there = _parsed(name, texts[name], parse), getattr(table, field)
             if wanted != there:
                 raise ValueError(f"options: {name} is {texts[name]!r}; the table has {there!r}")
+    for name, text in texts.items():
+        start = _times_of(name)
+        if start is not None:
+            there = table.time_format.get(name.removeprefix(start), (name, None))[1]
+            if text != there:
+                raise ValueError(f"options: {name} is {text!r}; the table has {there!r}")
     asked = texts.get(_OPERATION, operation).upper()
     if asked != operation:
         raise ValueError(
@@ -293,7 +305,7 @@ def _checked(given: Mapping[str, Any]) -> dict[str, str]:
     unknown = []
     for name, value in given.items():
         text = str(value).lower() if isinstance(value, bool) else str(value).strip()
-        if name not in _KNOWN:
+        if name not in _KNOWN and _times_of(str(name)) is None:
             near = get_close_matches(str(name), _KNOWN, 1)
             unknown.append(f"{name!r}" + (f" (nearest: {near[0]})" if near else ""))
             continue
@@ -304,6 +316,11 @@ def _checked(given: Mapping[str, Any]) -> dict[str, str]:
     if unknown:
         raise ValueError(f"options: not known here: {', '.join(unknown)}")
     return texts
+
+
+def _times_of(name: str) -> str | None:
+    """Return how an option begins that says how times become folders; None: it is another."""
+    return next((start for start in TIMES if name.startswith(start)), None)
 
 
 def _taken(texts: Mapping[str, str], known: Mapping[str, tuple[str, _Parse]]) -> dict[str, Any]:

@@ -8,12 +8,61 @@ from __future__ import annotations
 import re
 
 from lookupstore.errors import FormatError
+from lookupstore.hudi.file_group.key_files import read_key_file
+from lookupstore.hudi.keys.key_generator import paths_of
+from lookupstore.hudi.keys.time_paths import time_paths
 from lookupstore.hudi.options import BUCKETS, COLUMN_IDS
 from lookupstore.hudi.view import TableView
 
 # Hudi counts buckets from 0. Of ids that are random one in 50,000 begins so, and one in 40 with
 # eight digits.
+_FILES = 4
 _BUCKET = re.compile(r"000\d{5}-.*", re.DOTALL)
+
+
+def check_partitions(view: TableView) -> None:
+    """Check that the folders of times are called in the table as they would be here.
+
+    Rows of its oldest and its newest files show it, each of another partition.
+
+    Args:
+        view: the table as a write finds it.
+
+    Raises:
+        FormatError: they are not, or there are no rows.
+        CorruptionError: a base file is damaged.
+    """
+    options = view.options
+    if time_paths(options, view.location.uri) is None:
+        return
+    by_time = sorted((group.current for group in view.groups(None)), key=lambda one: one.time)
+    newest = {one.group.partition: one for one in by_time}
+    files = sorted(newest.values(), key=lambda one: one.time)
+    shown = False
+    for one in dict.fromkeys([*files[:_FILES], *files[-_FILES:]]):
+        file, _ = read_key_file(view.location, one)
+        for batch in file.source.batches(options.partition_by):
+            try:
+                paths = paths_of(batch, options).unique().to_pylist()
+            except (TypeError, ValueError) as error:
+                raise FormatError(
+                    f"{view.location.show(one.path)}: {error}; the table can only be read: write "
+                    "with Apache Hudi"
+                ) from error
+            others = [path for path in paths if path != one.group.partition]
+            if others:
+                raise FormatError(
+                    f"{view.location.show(one.path)}: by the properties of the table a row belongs "
+                    f"to {others[0]!r}: its writers call folders otherwise; the table can only be "
+                    "read: write with Apache Hudi"
+                )
+            shown = shown or bool(paths)
+            break  # the first rows of a file
+    if not shown:
+        raise FormatError(
+            f"{view.location.uri}: there are no rows that show how folders of times are called; "
+            "write the first ones with Apache Hudi"
+        )
 
 
 def check_shown_rules(view: TableView) -> None:

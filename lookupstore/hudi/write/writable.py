@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lookupstore.hudi.keys.time_paths import time_paths
 from lookupstore.hudi.locking.lock import table_lock
 from lookupstore.hudi.metadata.maintain import prepared
 from lookupstore.hudi.options import TableOptions, read_options
@@ -11,7 +12,7 @@ from lookupstore.hudi.timeline.commit import CommitMetadata
 from lookupstore.hudi.timeline.timeline import Instant
 from lookupstore.hudi.view import TableView, read_view
 from lookupstore.hudi.write.options import WriteOptions
-from lookupstore.hudi.write.shown_rules import check_shown_rules
+from lookupstore.hudi.write.shown_rules import check_partitions, check_shown_rules
 from lookupstore.storage.location import Location
 
 
@@ -39,6 +40,7 @@ def writable_view(
     if dry_run:
         view = read_view(location, commits=commits, clock=options.clock)
         check_shown_rules(view)
+        check_partitions(view)
         check_not_restored(view)
         view.folder.check_clock(view.timeline)
         return view
@@ -46,6 +48,7 @@ def writable_view(
         view = read_view(location, commits=commits, clock=options.clock)
         _check_writable(location, view.options, options)
         check_shown_rules(view)
+        check_partitions(view)
         check_not_restored(view)
         view.folder.check_clock(view.timeline)
         view = prepared(view, options.metadata)
@@ -56,4 +59,5 @@ def writable_view(
 
 def _check_writable(location: Location, known: TableOptions, options: WriteOptions) -> None:
     known.check_writable(location.uri, options.metadata)
+    time_paths(known, location.uri)
     known.check_lock(location, options.lock)

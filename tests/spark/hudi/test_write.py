@@ -26,6 +26,7 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
+from support.hudi import time_tables
 from support.hudi.oracle import assert_same_rows, other_scan
 from support.hudi.spark_rows import (
     COLUMNS,
@@ -331,6 +332,31 @@ def test_moves_as_in_one_process(
     assert upsert(df, ours, options=everywhere).rows_deleted == 1
     assert values(ours)[99, "a"] == (2.0, "mine")
     assert (99, "b") not in values(ours)
+
+
+def test_folders_of_times(spark: SparkSession, tmp_path: Path) -> None:
+    """Executors name folders as one process does."""
+    schema = "id int, a string, t string, value string"
+    for types in (False, True):
+        paths = [tmp_path / f"{who} {types}" for who in ("spark", "local")]
+        for path in paths:
+            time_tables.made(path, 9, "texts", types=types)
+        times = [time for time, _ in time_tables.CASES["texts"][2]]
+        for index in ("bloom", "global-bloom"):
+            given = [(at, "x", times[at % 3 - 1], index) for at in range(40)]
+            done = upsert(
+                spark.createDataFrame(given, schema), paths[0], options=WriteOptions(index=index)
+            )
+            expected = HudiTable.open(paths[1]).upsert(
+                time_tables.rows(time_tables.TEXTS, *given), options=WriteOptions(index=index)
+            )
+            assert done.rows_inserted == expected.rows_inserted
+            found = [
+                HudiTable.open(path).scan(columns=["_hoodie_partition_path", "id", "t", "value"])
+                for path in paths
+            ]
+            assert found[0].sort_by("id").to_pylist() == found[1].sort_by("id").to_pylist()
+        assert HudiTable.open(paths[0]).verify().is_ok
 
 
 def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:

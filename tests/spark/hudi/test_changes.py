@@ -21,6 +21,7 @@ from support.hudi.spark_rows import SCHEMA, Row, local_rows, make, values
 
 from lookupstore.errors import FormatError, StaleStoreError
 from lookupstore.hudi import HudiTable, WriteOptions
+from lookupstore.hudi.options import META_FOLDER
 from lookupstore.hudi.read import positions_after
 from lookupstore.hudi.write.transaction import begun
 
@@ -258,7 +259,7 @@ def test_errors_of_a_stream(spark: SparkSession, tmp_path: Path) -> None:
 def test_merge_on_read_tables_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "t"
     make(path)
-    properties = path / ".hoodie" / "hoodie.properties"
+    (properties,) = (path / META_FOLDER).glob("*.properties")
     text = properties.read_text().replace("COPY_ON_WRITE", "MERGE_ON_READ")
     kept = [one for one in text.splitlines(keepends=True) if "checksum" not in one]
     properties.write_text("".join(kept))

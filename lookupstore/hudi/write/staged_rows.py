@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 import pyarrow as pa
 
@@ -33,12 +34,10 @@ class RowFile:
     Attributes:
         name: of it, relative to the table.
         rows: in it.
-        nbytes: of these in memory.
     """
 
     name: str
     rows: int
-    nbytes: int
 
 
 @dataclass(frozen=True)
@@ -71,29 +70,21 @@ class StagedRows:
                 location.delete_folder(folder)
         return staged
 
-    def add(self, batches: Iterable[pa.RecordBatch], limit: int | None) -> RowFile | None:
-        """Write rows to a file; None: there are none.
-
-        Args:
-            batches: the rows.
-            limit: bytes in memory from which on no more are written; None: all are.
-        """
+    def add(self, batches: Iterable[pa.RecordBatch]) -> RowFile | None:
+        """Write rows to a file; None: there are none."""
         batches = (batch for batch in batches if batch.num_rows)
         first = next(batches, None)
         if first is None:
             return None
         name = f"{self.folder}/{uuid.uuid4().hex}.rows"
-        rows, nbytes = 0, 0
+        rows = 0
         with self.location.new_file(name) as stream:
-            batch: pa.RecordBatch | None = first
-            while batch is not None and (limit is None or nbytes <= limit):
+            for batch in chain([first], batches):
                 block = _block(batch)
                 stream.write(_HEAD.pack(len(block), zlib.crc32(block)))
                 stream.write(block)
                 rows += batch.num_rows
-                nbytes += batch.nbytes
-                batch = next(batches, None)
-        return RowFile(name, rows, nbytes)
+        return RowFile(name, rows)
 
     def read(self, files: Sequence[RowFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the rows of files, and at least a batch.

@@ -34,13 +34,8 @@ from lookupstore.spark.options import given_names
 from lookupstore.spark.types import arrow_schema
 from lookupstore.storage.location import Location
 
-#: Bytes of rows that one process merges: all of them are in its memory, and more for the merge.
-MOST_BYTES = 1 << 30
-
 _OVERWRITES = ("insert_overwrite_table", "insert_overwrite")
 _OPERATIONS = ("upsert", "insert", "bulk_insert", "delete", *_OVERWRITES, "delete_partition")
-# Of these not all rows are in memory.
-_UNBOUNDED = ("bulk_insert", "delete_partition")
 
 
 def _flag(text: str) -> bool:
@@ -112,20 +107,17 @@ class HudiWriter(datasource.DataSourceArrowWriter):
                 paths = partitions_of(rows, self._table_options, everywhere=False)
                 found.update(paths.unique().to_pylist())
             return TaskRows(None, tuple(sorted(found)))
-        limit = None if self._operation in _UNBOUNDED else MOST_BYTES
-        return TaskRows(self._staged.add(iterator, limit))
+        return TaskRows(self._staged.add(iterator))
 
     def commit(self, messages: list[datasource.WriterCommitMessage | None]) -> None:
         """Write all rows in one commit, on the driver.
 
-        Raises: what the verb of `HudiTable` does; ValueError: there are more rows than one process
-        merges.
+        Raises: what the verb of `HudiTable` does.
         """
         # In the order of Spark's partitions.
         told = [one for one in messages if isinstance(one, TaskRows)]
         files = [one.file for one in told if one.file is not None]
         try:
-            self._check_bytes(sum(file.nbytes for file in files))
             table = HudiTable.open(self._location)
             if self._operation == "delete_partition":
                 paths = sorted({path for one in told for path in one.partitions})
@@ -139,14 +131,6 @@ class HudiWriter(datasource.DataSourceArrowWriter):
     def abort(self, messages: list[datasource.WriterCommitMessage | None]) -> None:
         """Delete the rows that wait, whatever came of them."""
         self._staged.delete()
-
-    def _check_bytes(self, nbytes: int) -> None:
-        if self._operation not in _UNBOUNDED and nbytes > MOST_BYTES:
-            raise ValueError(
-                f"the rows take {nbytes >> 20} MiB or more, and of {self._operation} one process "
-                f"takes {MOST_BYTES >> 20} MiB at most; let executors do it: "
-                f"lookupstore.spark.upsert(df, path, operation={self._operation!r})"
-            )
 
 
 def planned_write(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> HudiWriter:

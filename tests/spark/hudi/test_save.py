@@ -25,6 +25,7 @@ from support.hudi.spark_rows import spark_rows as rows_in
 from lookupstore.errors import CorruptionError
 from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.hudi.timeline.work_files import ROWS
+from lookupstore.hudi.write.spilled_rows import SpilledRows
 from lookupstore.hudi.write.staged_rows import FORGOTTEN, StagedRows
 
 pytest.importorskip("pyspark.sql.datasource", reason="sources came with Spark 4.0")
@@ -239,24 +240,22 @@ def test_damaged_rows_are_not_written(spark: SparkSession, tmp_path: Path, seed:
         assert not instants(path)
 
 
-def test_more_rows_than_one_process_merges(
+def test_more_rows_than_there_is_memory_for(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The process of the driver spills them."""
     path = tmp_path / "t"
     make(path)
-    rows = local_rows([(n, "a", 1.0, "x" * 100) for n in range(1000)])
-    monkeypatch.setattr(save, "MOST_BYTES", rows.nbytes // 4)
-    for operation, is_bounded in (("upsert", False), ("bulk_insert", True)):
-        given = {"path": str(path), "operation": operation}
-        writer = save.planned_write(given, schema_of(spark), overwrite=False)
-        told = writer.write(iter(rows.to_batches(max_chunksize=100)))
-        assert told.file is not None
-        assert (told.file.rows == 1000) == is_bounded
-        if is_bounded:
-            writer.commit([told])
-        else:
-            with pytest.raises(ValueError, match=r"upsert\(df, path, operation='upsert'\)"):
-                writer.commit([told])
-            assert not instants(path)
-    assert len(all_rows(path)) == 1000
+    rows = local_rows([(n % 900, "a", 1.0 + n, "x" * 100) for n in range(5000)])
+    spilled: list[str] = []
+    begin = SpilledRows.__enter__
+    monkeypatch.setattr(
+        SpilledRows, "__enter__", lambda self: spilled.append("rows") or begin(self)
+    )
+    given = {"path": str(path), "operation": "upsert", "memory": "128KB"}
+    writer = save.planned_write(given, schema_of(spark), overwrite=False)
+    told = [writer.write(iter(rows.slice(at, 2500).to_batches(100))) for at in (0, 2500)]
+    writer.commit(list(told))
+    assert spilled == ["rows"]
+    assert len(all_rows(path)) == 900
     check(path)

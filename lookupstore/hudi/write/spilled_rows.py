@@ -171,7 +171,7 @@ class SpilledRows(FoundRows):
 
     def keys_to_insert(self) -> SpilledKeys:
         """Return the keys of the new rows."""
-        return SpilledKeys(self._waiting())
+        return SpilledKeys(self._waiting(), self._memory)
 
     @property
     def _memory(self) -> int:
@@ -227,23 +227,38 @@ class SpilledKeys:
 
     Args:
         batches: rows that wait, with their places.
+        most: bytes of keys to look for at once, since files are read each time.
     """
 
-    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+    def __init__(self, batches: Iterator[pa.RecordBatch], most: int) -> None:
         self._batches = batches
+        self._most = most
 
     def found_in(
         self, view: TableView, files: Sequence[FileSlice]
     ) -> Iterator[tuple[FileSlice, Sequence[str]]]:
         """Yield the base files that have some of the keys, each with a few of these."""
+        wanted = [field.name for field in KEY_FIELDS]
+        waiting: list[pa.RecordBatch] = []
         for batch in self._batches:
-            new = batch.filter(pc.less(batch.column(_FILE.name), 0))
-            paths = new.column(PARTITION_PATH)
-            keys = {
-                path: as_binary(new.column(RECORD_KEY).filter(pc.equal(paths, path)))
-                for path in paths.unique().to_pylist()
-            }
-            yield from InsertedKeys(keys).found_in(view, files)
+            new = batch.filter(pc.less(batch.column(_FILE.name), 0)).select(wanted)
+            waiting.append(new)
+            if sum(one.nbytes for one in waiting) >= self._most:
+                yield from _keys_of(waiting).found_in(view, files)
+                waiting.clear()
+        yield from _keys_of(waiting).found_in(view, files)
+
+
+def _keys_of(batches: Sequence[pa.RecordBatch]) -> InsertedKeys:
+    """Return the keys of batches by partition path."""
+    rows = pa.Table.from_batches(batches, pa.schema(KEY_FIELDS))
+    paths = rows.column(PARTITION_PATH)
+    return InsertedKeys(
+        {
+            path: as_binary(rows.filter(pc.equal(paths, path)).column(RECORD_KEY))
+            for path in paths.unique().to_pylist()
+        }
+    )
 
 
 class _Stream:

@@ -1,14 +1,14 @@
 """From rows to a completed instant.
 
 `write` has a verb for each operation, `writable` the table that it begins with. `pipeline` is the
-order of steps, wherever rows are; `memory_rows` are those of this process, `spilled_rows` those
-that its memory has no room for, one of each key as `combined_rows` says, on disk as `row_packing`
-makes them; `placing` says where the rows of an upsert go. `plan` and `partitioner` say which files
-there will be, `files` writes them, those of a bulk insert as `sorted_rows` orders them;
-`staged_files` are those of tasks that may run twice, `staged_rows` what other processes have for
-the one that writes. `transaction` begins an instant and completes it; `conflict` and
-`inserted_keys` look at what others committed meanwhile. `options` is what a caller may choose,
-`hoodie_options` how Java's writers call it, `result` what it is told.
+order of steps, wherever rows are; `memory_rows` are those of this process, `spilled_rows` those for
+which there is no memory: they come as `row_parts`, one of each key stays as `combined_rows` says,
+and `row_packing` makes bytes of them; `placing` says where the rows of an upsert go. `plan` and
+`partitioner` say which files there will be, `files` writes them, those of a bulk insert as
+`sorted_rows` orders them; `staged_files` are those of tasks that may run twice, `staged_rows` what
+other processes have for the one that writes. `transaction` begins an instant and completes it;
+`conflict` and `inserted_keys` look at what others committed meanwhile. `options` is what a caller
+may choose, `hoodie_options` how Java's writers call it, `result` what it is told.
 """
 
 from lookupstore.hudi.write.conflict import SAMPLE

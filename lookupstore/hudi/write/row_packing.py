@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-import numpy as np
 import pyarrow as pa
 
 from lookupstore.arrow.types import concat
@@ -117,12 +116,3 @@ def incoming_of(batch: pa.RecordBatch, columns: pa.Schema) -> Incoming:
 def table_of(batch: pa.RecordBatch, columns: pa.Schema) -> pa.Table:
     """Return the columns of a table that a batch has."""
     return pa.Table.from_arrays([batch.column(name) for name in columns.names], schema=columns)
-
-
-def numbered(parts: Iterable[Incoming]) -> Iterator[Incoming]:
-    """Yield rows with their numbers among all of them."""
-    first = 0
-    for part in parts:
-        numbers = np.arange(first, first + len(part))
-        yield Incoming(part.rows, part.keys, part.partitions, part.deleted, numbers)
-        first += len(part)

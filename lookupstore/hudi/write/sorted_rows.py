@@ -20,8 +20,8 @@ from lookupstore.hudi.write.row_packing import (
     RowPacking,
     batch_of,
     incoming_of,
-    numbered,
 )
+from lookupstore.hudi.write.row_parts import numbered
 from lookupstore.sorting.runs import RunSorter
 
 

@@ -173,7 +173,7 @@ class SpilledRows(FoundRows):
     def keys_to_insert(self) -> SpilledKeys:
         """Return the keys of the new rows."""
         everywhere = index_of(self._options.index).everywhere
-        return SpilledKeys(self._waiting(), everywhere=everywhere)
+        return SpilledKeys(self._waiting(), self._memory, everywhere=everywhere)
 
     @property
     def _memory(self) -> int:
@@ -229,27 +229,41 @@ class SpilledKeys:
 
     Args:
         batches: rows that wait, with their places.
+        most: bytes of keys to look for at once, since files are read each time.
         everywhere: whether keys are looked for in all partitions.
     """
 
-    def __init__(self, batches: Iterator[pa.RecordBatch], *, everywhere: bool) -> None:
+    def __init__(self, batches: Iterator[pa.RecordBatch], most: int, *, everywhere: bool) -> None:
         self._batches = batches
+        self._most = most
         self._everywhere = everywhere
 
     def found_in(
         self, view: TableView, files: Sequence[FileSlice]
     ) -> Iterator[tuple[FileSlice, Sequence[str]]]:
         """Yield the base files that have some of the keys, each with a few of these."""
+        wanted = [field.name for field in KEY_FIELDS]
+        waiting: list[pa.RecordBatch] = []
         for batch in self._batches:
-            new = batch.filter(pc.less(batch.column(_FILE.name), 0))
-            found, paths = new.column(RECORD_KEY), new.column(PARTITION_PATH)
-            keys: dict[str | None, pa.Array] = {None: as_binary(found)}
-            if not self._everywhere:
-                keys = {
-                    path: as_binary(found.filter(pc.equal(paths, path)))
-                    for path in paths.unique().to_pylist()
-                }
-            yield from InsertedKeys(keys).found_in(view, files)
+            new = batch.filter(pc.less(batch.column(_FILE.name), 0)).select(wanted)
+            waiting.append(new)
+            if sum(one.nbytes for one in waiting) >= self._most:
+                yield from self._keys_of(waiting).found_in(view, files)
+                waiting.clear()
+        yield from self._keys_of(waiting).found_in(view, files)
+
+    def _keys_of(self, batches: Sequence[pa.RecordBatch]) -> InsertedKeys:
+        """Return the keys of batches by partition path."""
+        rows = pa.Table.from_batches(batches, pa.schema(KEY_FIELDS))
+        if self._everywhere:
+            return InsertedKeys({None: as_binary(rows.column(RECORD_KEY))})
+        paths = rows.column(PARTITION_PATH)
+        return InsertedKeys(
+            {
+                path: as_binary(rows.filter(pc.equal(paths, path)).column(RECORD_KEY))
+                for path in paths.unique().to_pylist()
+            }
+        )
 
 
 class _Stream:

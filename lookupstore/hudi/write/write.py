@@ -52,7 +52,7 @@ from lookupstore.hudi.write.plan import (
     WritePlan,
 )
 from lookupstore.hudi.write.result import WriteResult
-from lookupstore.hudi.write.row_packing import numbered
+from lookupstore.hudi.write.row_parts import Counted, held, let_go, numbered, pieces
 from lookupstore.hudi.write.sorted_rows import RowOrder, bulk_order
 from lookupstore.hudi.write.spilled_rows import SpilledRows
 from lookupstore.hudi.write.transaction import Transaction
@@ -223,7 +223,7 @@ class Write:
         columns = pa.schema([]) if explicit else schema.columns
         batches = given.batches()
         with step("read"):
-            parts, fit = _held(batches, options.memory)
+            parts, fit = held(batches, options.memory)
         if fit:
             with step("read"):
                 incoming = Incoming.joined(parts, columns)
@@ -238,7 +238,7 @@ class Write:
             yield rows
             return
         folder = options.spill_folder or view.location.spill_folder()
-        all_rows = numbered(chain(_let_go(parts), batches))
+        all_rows = numbered(chain(let_go(parts), batches))
         # A row that moves deletes the one that is there, which only some pieces may have.
         may_move = everywhere and not explicit
         flagged = may_move or parts[0].deleted is not None
@@ -257,12 +257,12 @@ class Write:
                     folder=folder,
                 )
                 all_rows = stack.enter_context(closing(kept))
-            pieces = _Counted(_pieces(all_rows, columns, options.memory // _PIECES))
+            counted = Counted(pieces(all_rows, columns, options.memory // _PIECES))
             with step("read"):
                 spilled = SpilledRows(
-                    view, options, schema, slices, map(find, pieces), folder, explicit=explicit
+                    view, options, schema, slices, map(find, counted), folder, explicit=explicit
                 )
-            counts.count(given.read, pieces.rows)
+            counts.count(given.read, counted.rows)
         with spilled:
             yield spilled
 
@@ -344,49 +344,3 @@ class Write:
 
 def _coded(codes: npt.NDArray[np.int32], paths: list[str]) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(paths, pa.string()))
-
-
-def _held(batches: Iterator[Incoming], memory: int) -> tuple[list[Incoming], bool]:
-    """Read rows until memory is full, and say whether they are all."""
-    parts: list[Incoming] = []
-    nbytes = 0
-    for part in batches:
-        parts.append(part)
-        nbytes += part.nbytes
-        if nbytes > memory:
-            return parts, False
-    return parts, True
-
-
-class _Counted:
-    """Rows that are counted when they have come."""
-
-    def __init__(self, parts: Iterable[Incoming]) -> None:
-        self._parts = parts
-        self.rows = 0
-
-    def __iter__(self) -> Iterator[Incoming]:
-        for part in self._parts:
-            self.rows += len(part)
-            yield part
-
-
-def _let_go(parts: list[Incoming]) -> Iterator[Incoming]:
-    """Yield rows that are not in memory any more when the next come."""
-    parts.reverse()
-    while parts:
-        yield parts.pop()
-
-
-def _pieces(parts: Iterable[Incoming], columns: pa.Schema, most: int) -> Iterator[Incoming]:
-    """Yield rows as many at a time as are looked for at once."""
-    waiting: list[Incoming] = []
-    nbytes = 0
-    for part in parts:
-        waiting.append(part)
-        nbytes += part.nbytes
-        if nbytes >= most:
-            yield Incoming.joined(waiting, columns)  # which is an empty list then
-            nbytes = 0
-    if waiting:
-        yield Incoming.joined(waiting, columns)

@@ -11,6 +11,7 @@ import pytest
 from support.hudi.oracle import assert_same_rows, other_scan
 
 from lookupstore.hudi import HudiTable, RowError, WriteOptions
+from lookupstore.hudi.write import pipeline
 from lookupstore.hudi.write.partitioner import FileSizing
 
 SCHEMA = pa.schema({"id": pa.string(), "p": pa.string(), "ts": pa.int64(), "n": pa.int32()})
@@ -169,3 +170,14 @@ def test_what_a_write_counts(tmp_path: Path) -> None:
     assert (result.rows_read, len(result.files_replaced), result.files_unchanged) == (0, 1, 2)
     result = table.insert_overwrite_table(given(rows, 30), dry_run=True)
     assert (result.rows_read, len(result.files_replaced), result.files_unchanged) == (30, 2, 0)
+
+
+def test_seconds_of_a_step_are_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = pipeline.Pipeline(make(tmp_path / "t").view(), WriteOptions())
+    ticks = iter([0.0, 1.0, 4.0, 10.0, 20.0, 22.0])
+    monkeypatch.setattr(pipeline.time, "perf_counter", lambda: next(ticks))
+    with steps.step("read"), steps.step("tag"):
+        pass
+    with steps.step("read"):
+        pass
+    assert steps.seconds == {"tag": 3, "read": 7 + 2}

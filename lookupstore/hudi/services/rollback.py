@@ -112,6 +112,21 @@ def roll_back_last(view: TableView, instant: Instant, lock: TableLock) -> Instan
     """
     lock.check()
     _check_last(view, instant)
+    return roll_back(view, withdraw(view, instant), lock)
+
+
+def withdraw(view: TableView, instant: Instant) -> Instant:
+    """Let a completed commit be pending again, as one of a dead owner, and return it as that.
+
+    The caller holds the table's lock.
+
+    Args:
+        view: of the table; its timeline need not be that of the moment.
+        instant: that readers do not see from now on.
+
+    Raises:
+        ValueError: its inflight file is not there.
+    """
     pending = view.folder.before(instant)
     Heartbeats(view.location).claim(instant.time)
     # Java's writers may be the ones who find it pending.
@@ -120,7 +135,7 @@ def roll_back_last(view: TableView, instant: Instant, lock: TableLock) -> Instan
         mark(view.location, file.path, file.time, replaces=file.group in before)
     # In this moment readers see the table as it was.
     view.folder.delete(instant)
-    return roll_back(view, pending, lock)
+    return pending
 
 
 def roll_back_named(view: TableView, time: str, lock: TableLock) -> Instant:
@@ -228,7 +243,7 @@ def check_not_restored(view: TableView) -> None:
             raise CommitConflictError(
                 f"{view.folder.path(instant)}: another program restores the table to a savepoint, "
                 "or died doing so, and nothing can be written until that is completed: wait, or "
-                "restore it to the same savepoint once more with Apache Hudi",
+                "call restore() with the same savepoint, or that of Apache Hudi",
                 instant=instant.time,
             )
 

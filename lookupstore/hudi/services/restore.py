@@ -16,7 +16,13 @@ from dataclasses import replace
 from lookupstore.errors import CommitConflictError, CorruptionError
 from lookupstore.hudi.locking.heartbeat import Heartbeats
 from lookupstore.hudi.locking.lock import TableLock
-from lookupstore.hudi.services.rollback import roll_back, roll_back_pending, withdraw
+from lookupstore.hudi.services.rollback import (
+    end_rollback,
+    planned_rollback,
+    roll_back,
+    roll_back_pending,
+    withdraw,
+)
 from lookupstore.hudi.services.savepoint import savepoints
 from lookupstore.hudi.timeline.plans import (
     InstantInfo,
@@ -105,8 +111,9 @@ def _finish(
     for instant in later:
         lock.check()
         going.append(withdraw(view, instant))
-    done = [roll_back(view, instant, lock) for instant in going]
     times = tuple(one.commit_time for one in infos)
+    done, ended = _end_rollbacks(view, set(times), lock)
+    done += [roll_back(view, one, lock) for one in going if one.time not in ended]
     metadata = RestoreMetadata(
         start_restore_time=begun.time,
         time_taken_in_millis=round((clock.monotonic() - began) * 1000),
@@ -115,6 +122,25 @@ def _finish(
         restore_instant_info=tuple(infos),
     )
     return [*done, view.folder.complete(begun, plan_bytes(metadata), lock.check)]
+
+
+def _end_rollbacks(
+    view: TableView, times: set[str], lock: TableLock
+) -> tuple[list[Instant], set[str]]:
+    """Complete the rollbacks of some instants that a restore of Java left when it was killed.
+
+    Returns:
+        the rollbacks, and the times of the instants.
+    """
+    done, ended = [], set()
+    for rollback in view.timeline.pending():
+        if rollback.action == ROLLBACK:
+            plan = planned_rollback(view, rollback)
+            target = plan.instant_to_rollback
+            if target is not None and target.commit_time in times:
+                done.append(end_rollback(view, rollback, plan, lock))
+                ended.add(target.commit_time)
+    return done, ended
 
 
 def _rollbacks(view: TableView, times: set[str]) -> dict[str, tuple[RollbackMetadata, ...]]:

@@ -196,7 +196,7 @@ def roll_back_pending(view: TableView, lock: TableLock) -> list[Instant]:
     done = []
     for rollback in view.timeline.pending():
         if rollback.action == ROLLBACK and rollback.time in dead:
-            plan = _plan(view, rollback)
+            plan = planned_rollback(view, rollback)
             target = plan.instant_to_rollback
             if target is not None and target.commit_time in completed:
                 # Planned by one that had lost the lock: its instant was alive, and is done.
@@ -204,11 +204,7 @@ def roll_back_pending(view: TableView, lock: TableLock) -> list[Instant]:
                     view.folder.delete(replace(rollback, state=state))
                 heartbeats.delete(rollback.time)
                 continue
-            check_deleted(plan, view.folder.path(replace(rollback, state=State.REQUESTED)))
-            started = rollback
-            if rollback.state is State.REQUESTED:
-                started = view.folder.start(rollback)
-            done.append(finish(view, started, plan, lock))
+            done.append(end_rollback(view, rollback, plan, lock))
             heartbeats.delete(rollback.time)
     view = view.reloaded()
     for instant in view.timeline.pending():
@@ -268,12 +264,26 @@ def check_not_rolled_back(view: TableView, instant: Instant) -> None:
         )
     for rollback in view.timeline.pending():
         if rollback.action == ROLLBACK:
-            planned = _plan(view, rollback).instant_to_rollback
+            planned = planned_rollback(view, rollback).instant_to_rollback
             if planned is not None and planned.commit_time == instant.time:
                 raise CommitConflictError(
                     f"{view.folder.path(instant)}: rollback {rollback.time} of it has begun",
                     instant=instant.time,
                 )
+
+
+def end_rollback(
+    view: TableView, rollback: Instant, plan: RollbackPlan, lock: TableLock
+) -> Instant:
+    """Complete the rollback of an instant that is not completed, which a killed program began.
+
+    Raises:
+        CorruptionError: its plan names what is not the table's.
+    """
+    check_deleted(plan, view.folder.path(replace(rollback, state=State.REQUESTED)))
+    if rollback.state is State.REQUESTED:
+        rollback = view.folder.start(rollback)
+    return finish(view, rollback, plan, lock)
 
 
 def finish(view: TableView, rollback: Instant, plan: RollbackPlan, lock: TableLock) -> Instant:
@@ -357,7 +367,12 @@ def _gone_error(shown: str, group: GroupId) -> ValueError:
     )
 
 
-def _plan(view: TableView, rollback: Instant) -> RollbackPlan:
+def planned_rollback(view: TableView, rollback: Instant) -> RollbackPlan:
+    """Return what a rollback is to do.
+
+    Raises:
+        CorruptionError: its plan is damaged.
+    """
     requested = replace(rollback, state=State.REQUESTED)
     return parse_plan(RollbackPlan, view.folder.read(requested), view.folder.path(requested))
 

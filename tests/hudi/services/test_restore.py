@@ -27,6 +27,7 @@ from lookupstore.hudi.timeline.plans import (
     InstantInfo,
     RestoreMetadata,
     RestorePlan,
+    RollbackPlan,
     parse_plan,
     plan_bytes,
 )
@@ -378,6 +379,35 @@ def test_a_restore_that_java_began(tmp_path: Path, version: int, state: State) -
     assert table.verify().findings == ()
     metadata = parse_plan(RestoreMetadata, folder.read(done[-1]), "")
     assert metadata.restore_instant_info == tuple(later)
+    assert metadata.rollbacks.keys() == {one.commit_time for one in later}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("state", [State.REQUESTED, State.INFLIGHT])
+@pytest.mark.parametrize("reverts", [True, False])
+def test_a_restore_of_java_that_died_in_a_rollback(
+    tmp_path: Path, version: int, state: State, reverts: bool
+) -> None:
+    """It plans one, then lets the commit be inflight, then deletes files."""
+    path = tmp_path / "t"
+    table, saved = made(path, version)
+    for value in ("b", "c"):
+        table.upsert(some(range(1, 3), value))
+    later = [InstantInfo(one.time, one.action) for one in reversed(writes(table)[-2:])]
+    begin_as_java(table, saved, later, State.INFLIGHT)
+    folder = table.view().folder
+    rollback = folder.request(ROLLBACK, plan_bytes(RollbackPlan(later[0], ())))
+    if reverts:
+        folder.delete(writes(table)[-1])
+    if state is State.INFLIGHT:
+        folder.start(rollback)
+    done = table.restore(saved)
+    assert [one.action for one in done] == [ROLLBACK, ROLLBACK, RESTORE]
+    assert rollback.time in {one.time for one in done}
+    assert rows_of(path) == OLD
+    assert leftovers(path) == []
+    assert not any(later[0].commit_time in name for name in base_files(path))
+    metadata = parse_plan(RestoreMetadata, folder.read(done[-1]), "")
     assert metadata.rollbacks.keys() == {one.commit_time for one in later}
 
 

@@ -256,6 +256,23 @@ def savepoint(
 
 @click.command()
 @click.argument("path", metavar="TABLE")
+@click.argument("instant")
+@metadata_option
+@_wait
+@lock_option
+@output_option("table", "json")
+def restore(path: str, instant: str, metadata: str, wait: float, lock: str, output: str) -> None:
+    """Restore a table to the savepoint of INSTANT.
+
+    All later commits are rolled back. Stop other writers first. If it is killed, call it again:
+    until it is completed nothing can be written.
+    """
+    done = HudiTable.open(path).restore(instant, metadata=metadata, wait=wait, lock=lock)
+    _write_done(path, done, output)
+
+
+@click.command()
+@click.argument("path", metavar="TABLE")
 @output_option("table", "json")
 def verify(path: str, output: str) -> int:
     """Read every byte of a table and check it.

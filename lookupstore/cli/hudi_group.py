@@ -23,6 +23,7 @@ _COMMANDS = {
     "clean": ("lookupstore.cli.hudi", "Remove files that no retained commit or savepoint needs."),
     "archive": ("lookupstore.cli.hudi", "Move old commits from the timeline to the archive."),
     "savepoint": ("lookupstore.cli.hudi", "Protect a commit from cleans and rollbacks."),
+    "restore": ("lookupstore.cli.hudi", "Restore a table to the savepoint of INSTANT."),
     "verify": ("lookupstore.cli.hudi", "Read every byte of a table and check it."),
 }
 

@@ -39,6 +39,7 @@ from lookupstore.hudi.services.archiver import MAX_COMMITS, MIN_COMMITS, Archiva
 from lookupstore.hudi.services.check import TableCheck, check_table
 from lookupstore.hudi.services.cleaner import clean
 from lookupstore.hudi.services.never_completed import delete_never_completed
+from lookupstore.hudi.services.restore import restore
 from lookupstore.hudi.services.rollback import (
     check_not_restored,
     roll_back_named,
@@ -577,6 +578,41 @@ class HudiTable:
         with self._locked(wait, metadata, lock) as (view, held):
             delete_savepoint(view, instant, held)
 
+    def restore(
+        self,
+        savepoint: str,
+        *,
+        metadata: str = REFUSE,
+        wait: float = WAIT,
+        lock: str = TABLE_LOCK,
+    ) -> list[Instant]:
+        """Restore the table to a savepoint: roll back all that was committed after it.
+
+        No other program may write meanwhile, and until it is completed nothing can be written: if
+        it was killed, call it again. What is read meanwhile may be neither the old nor the new
+        table, except as of the savepoint.
+
+        Args:
+            savepoint: request time of the commit that it keeps.
+            metadata: what is done if the table has a metadata table; as of `WriteOptions`.
+            wait: how long to wait for the table's lock, in seconds.
+            lock: as of `WriteOptions`.
+
+        Returns:
+            the rollbacks, then the restore, completed; no restore if nothing came after the
+            savepoint.
+
+        Raises:
+            ValueError: there is no such savepoint, or the table cannot be restored to it; the error
+                says why.
+            CommitConflictError: another program is, or may be, writing to the table.
+            LockedError: another writer had the lock during the whole wait.
+            FormatError: the table is of a kind that is not written.
+        """
+        given_time("savepoint", savepoint)
+        with self._locked(wait, metadata, lock, restores=True) as (view, held):
+            return restore(view, savepoint, held)
+
     def clean(
         self,
         *,
@@ -670,15 +706,23 @@ class HudiTable:
 
     @contextmanager
     def _locked(
-        self, wait: float, metadata: str, lock: str
+        self, wait: float, metadata: str, lock: str, *, restores: bool = False
     ) -> Iterator[tuple[TableView, TableLock]]:
-        """Hold the lock of the table, and see it as it is then."""
+        """Hold the lock of the table, and see it as it is then.
+
+        Args:
+            wait: for the lock, in seconds.
+            metadata: what is done with a metadata table.
+            lock: as of `WriteOptions`.
+            restores: whether this is what ends a restore.
+        """
         check_choice(metadata)
         with table_lock(self._location, wait=wait) as held:
             view = self.view()
             view.options.check_writable(self._location.uri, metadata)
             view.options.check_lock(self._location, lock)
-            check_not_restored(view)
+            if not restores:
+                check_not_restored(view)
             # Before anything is done that an instant then cannot be made of.
             view.folder.check_clock(view.timeline)
             view = prepared(view, metadata)

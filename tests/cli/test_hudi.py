@@ -485,6 +485,19 @@ def test_savepoint_and_clean(table: Path) -> None:
     assert printed("info", table)["savepoints"] == 0
 
 
+def test_restore(table: Path) -> None:
+    first = lines("timeline", table)[0]["instant"]
+    before = printed("info", table)
+    refused = run("restore", table, first)
+    assert refused.exit_code == 2
+    assert "savepoints: none" in refused.output
+    printed("savepoint", table, first)
+    done = printed("restore", table, first)
+    assert [one["action"] for one in done][-2:] == ["rollback", "restore"]
+    assert printed("info", table)["commits"] == 1 < before["commits"]
+    assert "nothing to do" in run("restore", table, first).stdout
+
+
 def test_archive(table: Path) -> None:
     assert "nothing to do" in run("archive", table).stdout
     first, last = (one["instant"] for one in lines("timeline", table)[:2])

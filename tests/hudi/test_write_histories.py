@@ -94,7 +94,7 @@ VERBS = (
     "look",  # what shrinking makes of steps that do not matter
     "upsert", "upsert", "upsert", "upsert", "insert", "bulk_insert", "delete", "delete",
     "insert_overwrite", "insert_overwrite_table", "delete_partition", "evolve", "failed",
-    "rollback", "rollback", "savepoint", "delete_savepoint", "clean", "clean",
+    "rollback", "rollback", "savepoint", "delete_savepoint", "restore", "clean", "clean",
 )  # fmt: skip
 # Every fourth operation is killed: at one of its file operations, of which writes have about 45,
 # and twice as many if there is something to take back first.
@@ -141,6 +141,8 @@ class History:
             name="t",
         )
         self.ids = ids()
+        #: Which savepoint the last restore was to.
+        self._restored = ""
         #: How often each operation was done, refused, or killed.
         self.counts: Counter[str] = Counter()
 
@@ -157,10 +159,12 @@ class History:
                 on_disk(patch, FaultyDisk(crash, kill=True))
             if verb == "failed":
                 self._fail(rows, level)
-            elif verb in ("rollback", "savepoint", "delete_savepoint", "clean"):
+            elif verb in ("rollback", "savepoint", "delete_savepoint", "restore", "clean"):
                 getattr(self, f"_{verb}")(number)
             else:
                 self._write(verb, rows, level, number)
+        if verb == "restore":
+            self._end_restore()
 
     def _tried(self, what: str, act: Callable[[], Any]) -> Any:
         """Return what an operation returns, or None if it dies."""
@@ -288,6 +292,26 @@ class History:
             self._tried("delete_savepoint", lambda: self.table.delete_savepoint(time))
             if time not in self.table.savepoints():
                 self.model.saved.discard(time)
+
+    def _restore(self, number: int) -> None:
+        """Go back to a savepoint."""
+        saved = sorted(self.model.saved)
+        if not saved:
+            return
+        self._restored = saved[number % len(saved)]
+        _, refusal = self._told("restore", lambda: self.table.restore(self._restored))
+        if refusal is not None:
+            assert "savepoints keep later commits" in refusal
+            assert max(self.model.saved | self._half_saved()) > self._restored
+
+    def _end_restore(self) -> None:
+        """Do again what was killed when it had begun: nothing else can be done before."""
+        if any(one.action == "restore" for one in self.table.view().timeline.pending()):
+            self.counts["restores done again"] += 1
+            self.table.restore(self._restored)
+        if self.model.states and self._commits()[-1] < max(self.model.states):
+            times = [time for time in self.model.states if time <= self._restored]
+            self.model.states = {time: self.model.states[time] for time in times}
 
     def _clean(self, number: int) -> None:
         retained = 1 + number % 5

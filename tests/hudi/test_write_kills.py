@@ -119,7 +119,8 @@ def test_an_action_killed_again_and_again(
 
 @pytest.mark.parametrize(
     ("action", "version"),
-    EVERY_CASE if EVERY_KILL else [("upsert", 9)],
+    # Nobody else writes before a restore is completed.
+    [one for one in EVERY_CASE if one[0] != "restore"] if EVERY_KILL else [("upsert", 9)],
 )
 def test_a_process_killed_at_every_operation(
     tmp_path: Path,
@@ -177,7 +178,8 @@ def test_an_action_of_which_each_operation_fails(
                 expected = [case.before, case.new]
             except OSError:
                 # A rollback of a commit that has begun is one that the next writer ends.
-                expected = [case.before, *[case.new] * ("rollback" in action)]
+                has_begun = "rollback" in action or action == "restore"
+                expected = [case.before, *[case.new] * has_begun]
         assert rows_of(tmp_path / "t") in expected
         assert rows_of(tmp_path / "t", kept) == OLD
         case.act(table)

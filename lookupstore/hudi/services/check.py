@@ -32,6 +32,8 @@ from lookupstore.hudi.timeline.plans import (
     CleanerPlan,
     CleanMetadata,
     RequestedReplace,
+    RestoreMetadata,
+    RestorePlan,
     RollbackMetadata,
     RollbackPlan,
     SavepointMetadata,
@@ -41,6 +43,7 @@ from lookupstore.hudi.timeline.timeline import (
     CLEAN,
     CLUSTERING,
     REPLACE,
+    RESTORE,
     ROLLBACK,
     SAVEPOINT,
     Instant,
@@ -51,11 +54,13 @@ from lookupstore.sorting._sort import sort_keys
 
 _RESULTS: Mapping[str, Any] = {
     ROLLBACK: RollbackMetadata,
+    RESTORE: RestoreMetadata,
     CLEAN: CleanMetadata,
     SAVEPOINT: SavepointMetadata,
 }
 _PLANS: Mapping[str, Any] = {
     ROLLBACK: RollbackPlan,
+    RESTORE: RestorePlan,
     CLEAN: CleanerPlan,
     REPLACE: RequestedReplace,
     CLUSTERING: RequestedReplace,

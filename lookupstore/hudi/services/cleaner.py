@@ -132,7 +132,7 @@ def _earliest(
     writes = view.timeline.writes()
     bounds: list[list[Instant]] = []
     if retain_commits is not None:
-        bounds.append(writes[: len(writes) + 1 - retain_commits])
+        bounds.append(writes[: max(0, len(writes) + 1 - retain_commits)])
     if retain_hours is not None:
         end = now - timedelta(hours=retain_hours)
         if view.options.timezone != "UTC":

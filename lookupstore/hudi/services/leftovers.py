@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lookupstore.hudi.locking.heartbeat import Heartbeats, heartbeat_name
+from lookupstore.hudi.timeline.timeline import RESTORE
 from lookupstore.hudi.timeline.work_files import MARKERS, ROWS, STAGED
 from lookupstore.hudi.view import TableView
 from lookupstore.storage.naming import is_temporary
@@ -38,7 +39,10 @@ def find_leftovers(view: TableView) -> Iterator[Leftover]:
     for time, instant in pending.items():
         if heartbeats.is_dead(time, None):
             path = f"{view.options.timeline}/{instant.file_name}"
-            yield Leftover(path, "of a dead writer: the next writer rolls it back, or completes it")
+            who = "the next writer rolls it back, or completes it"
+            if instant.action == RESTORE:
+                who = "call restore() with the same savepoint again"
+            yield Leftover(path, f"of a dead writer: {who}")
     for time in heartbeats.times():
         if time not in pending:
             yield Leftover(heartbeat_name(time), "a heartbeat without a pending instant")

@@ -22,8 +22,8 @@ from lookupstore.errors import CorruptionError
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.metadata.maintain import forget_files
 from lookupstore.hudi.timeline.archive import completed_writes
-from lookupstore.hudi.timeline.plans import RollbackMetadata, parse_plan
-from lookupstore.hudi.timeline.timeline import COMMIT, ROLLBACK
+from lookupstore.hudi.timeline.plans import RestoreMetadata, RollbackMetadata, parse_plan
+from lookupstore.hudi.timeline.timeline import COMMIT, RESTORE, ROLLBACK
 from lookupstore.hudi.view import TableView, first_time
 
 
@@ -124,13 +124,19 @@ def _never_committed(view: TableView, times: set[str]) -> set[str]:
 
 
 def _rolled_back(view: TableView) -> frozenset[str]:
-    """Return the times of commits that rollbacks in the timeline name."""
+    """Return the times of commits that rollbacks in the timeline name.
+
+    Java deletes those of a restore when it is completed, which names what each did.
+    """
     found: set[str] = set()
     for instant in view.timeline:
+        path = view.folder.path(instant)
         if instant.action == ROLLBACK and instant.is_completed:
-            path = view.folder.path(instant)
-            metadata = parse_plan(RollbackMetadata, view.folder.read(instant), path)
-            found |= _commits_of(metadata)
+            found |= _commits_of(parse_plan(RollbackMetadata, view.folder.read(instant), path))
+        elif instant.action == RESTORE and instant.is_completed:
+            restored = parse_plan(RestoreMetadata, view.folder.read(instant), path)
+            for metadata in (one for many in restored.rollbacks.values() for one in many):
+                found |= _commits_of(metadata) if metadata is not None else set()
     return frozenset(found)
 
 

@@ -112,6 +112,21 @@ def roll_back_last(view: TableView, instant: Instant, lock: TableLock) -> Instan
     """
     lock.check()
     _check_last(view, instant)
+    return roll_back(view, withdraw(view, instant), lock)
+
+
+def withdraw(view: TableView, instant: Instant) -> Instant:
+    """Let a completed commit be pending again, as one of a dead owner, and return it as that.
+
+    The caller holds the table's lock.
+
+    Args:
+        view: of the table; its timeline need not be that of the moment.
+        instant: that readers do not see from now on.
+
+    Raises:
+        ValueError: its inflight file is not there.
+    """
     pending = view.folder.before(instant)
     Heartbeats(view.location).claim(instant.time)
     # Java's writers may be the ones who find it pending.
@@ -120,7 +135,7 @@ def roll_back_last(view: TableView, instant: Instant, lock: TableLock) -> Instan
         mark(view.location, file.path, file.time, replaces=file.group in before)
     # In this moment readers see the table as it was.
     view.folder.delete(instant)
-    return roll_back(view, pending, lock)
+    return pending
 
 
 def roll_back_named(view: TableView, time: str, lock: TableLock) -> Instant:
@@ -181,7 +196,7 @@ def roll_back_pending(view: TableView, lock: TableLock) -> list[Instant]:
     done = []
     for rollback in view.timeline.pending():
         if rollback.action == ROLLBACK and rollback.time in dead:
-            plan = _plan(view, rollback)
+            plan = planned_rollback(view, rollback)
             target = plan.instant_to_rollback
             if target is not None and target.commit_time in completed:
                 # Planned by one that had lost the lock: its instant was alive, and is done.
@@ -189,11 +204,7 @@ def roll_back_pending(view: TableView, lock: TableLock) -> list[Instant]:
                     view.folder.delete(replace(rollback, state=state))
                 heartbeats.delete(rollback.time)
                 continue
-            check_deleted(plan, view.folder.path(replace(rollback, state=State.REQUESTED)))
-            started = rollback
-            if rollback.state is State.REQUESTED:
-                started = view.folder.start(rollback)
-            done.append(finish(view, started, plan, lock))
+            done.append(end_rollback(view, rollback, plan, lock))
             heartbeats.delete(rollback.time)
     view = view.reloaded()
     for instant in view.timeline.pending():
@@ -228,7 +239,7 @@ def check_not_restored(view: TableView) -> None:
             raise CommitConflictError(
                 f"{view.folder.path(instant)}: another program restores the table to a savepoint, "
                 "or died doing so, and nothing can be written until that is completed: wait, or "
-                "restore it to the same savepoint once more with Apache Hudi",
+                "call restore() with the same savepoint, or that of Apache Hudi",
                 instant=instant.time,
             )
 
@@ -253,12 +264,26 @@ def check_not_rolled_back(view: TableView, instant: Instant) -> None:
         )
     for rollback in view.timeline.pending():
         if rollback.action == ROLLBACK:
-            planned = _plan(view, rollback).instant_to_rollback
+            planned = planned_rollback(view, rollback).instant_to_rollback
             if planned is not None and planned.commit_time == instant.time:
                 raise CommitConflictError(
                     f"{view.folder.path(instant)}: rollback {rollback.time} of it has begun",
                     instant=instant.time,
                 )
+
+
+def end_rollback(
+    view: TableView, rollback: Instant, plan: RollbackPlan, lock: TableLock
+) -> Instant:
+    """Complete the rollback of an instant that is not completed, which a killed program began.
+
+    Raises:
+        CorruptionError: its plan names what is not the table's.
+    """
+    check_deleted(plan, view.folder.path(replace(rollback, state=State.REQUESTED)))
+    if rollback.state is State.REQUESTED:
+        rollback = view.folder.start(rollback)
+    return finish(view, rollback, plan, lock)
 
 
 def finish(view: TableView, rollback: Instant, plan: RollbackPlan, lock: TableLock) -> Instant:
@@ -342,7 +367,12 @@ def _gone_error(shown: str, group: GroupId) -> ValueError:
     )
 
 
-def _plan(view: TableView, rollback: Instant) -> RollbackPlan:
+def planned_rollback(view: TableView, rollback: Instant) -> RollbackPlan:
+    """Return what a rollback is to do.
+
+    Raises:
+        CorruptionError: its plan is damaged.
+    """
     requested = replace(rollback, state=State.REQUESTED)
     return parse_plan(RollbackPlan, view.folder.read(requested), view.folder.path(requested))
 

@@ -120,6 +120,27 @@ class RollbackMetadata:
 
 
 @dataclass(frozen=True)
+class RestorePlan:
+    """Which instants are rolled back, the last one first, and to which savepoint that leads."""
+
+    instants_to_rollback: tuple[InstantInfo, ...] = ()
+    version: int | None = 2
+    savepoint_to_restore_timestamp: str | None = None
+
+
+@dataclass(frozen=True)
+class RestoreMetadata:
+    """What a restore did: the rollbacks by the times of their instants."""
+
+    start_restore_time: str
+    time_taken_in_millis: int
+    instants_to_rollback: tuple[str, ...]
+    rollbacks: Mapping[str, tuple[RollbackMetadata | None, ...]] = stored("hoodieRestoreMetadata")
+    version: int | None = 1
+    restore_instant_info: tuple[InstantInfo, ...] = ()
+
+
+@dataclass(frozen=True)
 class ActionInstant:
     """An instant and its state."""
 
@@ -198,6 +219,8 @@ SCHEMA_NAMES: Mapping[type, str] = {
     RequestedReplace: "HoodieRequestedReplaceMetadata",
     RollbackPlan: "HoodieRollbackPlan",
     RollbackMetadata: "HoodieRollbackMetadata",
+    RestorePlan: "HoodieRestorePlan",
+    RestoreMetadata: "HoodieRestoreMetadata",
     CleanerPlan: "HoodieCleanerPlan",
     CleanMetadata: "HoodieCleanMetadata",
     SavepointMetadata: "HoodieSavepointMetadata",
@@ -207,6 +230,8 @@ Plan = TypeVar(
     RequestedReplace,
     RollbackPlan,
     RollbackMetadata,
+    RestorePlan,
+    RestoreMetadata,
     CleanerPlan,
     CleanMetadata,
     SavepointMetadata,
@@ -226,10 +251,11 @@ def parse_plan(kind: type[Plan], content: bytes, path: str) -> Plan:
     """
     plan = from_record(kind, read_record(content, path, SCHEMA_NAMES[kind]))
     if isinstance(plan, RollbackPlan) and plan.instant_to_rollback is not None:
-        _check_time(plan.instant_to_rollback.commit_time, "instantToRollback", path)
-        if plan.instant_to_rollback.action not in ACTIONS:
-            action = repr(plan.instant_to_rollback.action)
-            raise CorruptionError(path, 0, "instantToRollback: a known action", action)
+        _check_info(plan.instant_to_rollback, "instantToRollback", path)
+    elif isinstance(plan, RestorePlan):
+        _check_time(plan.savepoint_to_restore_timestamp, "savepointToRestoreTimestamp", path)
+        for one in plan.instants_to_rollback:
+            _check_info(one, "instantsToRollback", path)
     elif isinstance(plan, CleanerPlan) and plan.earliest_instant_to_retain is not None:
         time = plan.earliest_instant_to_retain.timestamp
         _check_time(time, "earliestInstantToRetain", path)
@@ -279,6 +305,12 @@ def _check_clustering(plan: RequestedReplace, path: str) -> None:
             check_partition(one.partition_path or "", path)
             if one.file_id:
                 check_file_id(one.file_id, path)
+
+
+def _check_info(info: InstantInfo, what: str, path: str) -> None:
+    _check_time(info.commit_time, what, path)
+    if info.action not in ACTIONS:
+        raise CorruptionError(path, 0, f"{what}: a known action", repr(info.action))
 
 
 def _check_time(time: str | None, what: str, path: str) -> None:

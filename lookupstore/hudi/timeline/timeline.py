@@ -24,7 +24,7 @@ ROLLBACK = "rollback"
 CLEAN = "clean"
 DELTA_COMMIT = "deltacommit"
 SAVEPOINT = "savepoint"
-#: Only others write it: all commits after a savepoint are rolled back, one by one.
+#: All commits after a savepoint are rolled back, one by one.
 RESTORE = "restore"
 #: Actions that are written here, by the name that they have when they are completed.
 WRITES = frozenset({COMMIT, REPLACE})
@@ -36,9 +36,11 @@ _LOG_COMPACTION = "logcompaction"
 _BASE_FILE_WRITES = WRITES | {DELTA_COMMIT}
 _COMPLETED_AS = {CLUSTERING: REPLACE, _COMPACTION: COMMIT, _LOG_COMPACTION: DELTA_COMMIT}
 # What else may be in a timeline: of no interest to those who read base files.
-_OTHERS = (RESTORE, "indexing", "schemacommit")
+_OTHERS = ("indexing", "schemacommit")
 #: All actions that an instant may have.
-ACTIONS = frozenset((*_BASE_FILE_WRITES, *_COMPLETED_AS, ROLLBACK, CLEAN, SAVEPOINT, *_OTHERS))
+ACTIONS = frozenset(
+    (*_BASE_FILE_WRITES, *_COMPLETED_AS, ROLLBACK, CLEAN, SAVEPOINT, RESTORE, *_OTHERS)
+)
 _NAME = re.compile(
     rf"(?P<time>\d+)(?:_(?P<completed>\d+))?"
     rf"(?:\.(?P<action>{'|'.join(sorted(ACTIONS))}))?(?:\.(?P<state>requested|inflight))?"

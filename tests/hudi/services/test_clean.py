@@ -85,6 +85,14 @@ def test_what_the_last_commits_do_not_need_goes(tmp_path: Path, version: int) ->
     assert inflight == (requested if version == 6 else b"")
 
 
+def test_more_commits_are_retained_than_there_are(tmp_path: Path) -> None:
+    table, done = history(tmp_path / "t")
+    states = {one.time: rows_of(table.path, one.time) for one in done}
+    for count in range(5, 12):
+        assert table.table.clean(retain_commits=count) == []
+        assert {time: rows_of(table.path, time) for time in states} == states
+
+
 @pytest.mark.parametrize("version", [6, 9])
 def test_clean_killed_at_every_operation(
     tmp_path: Path, version: int, capsys: pytest.CaptureFixture[str]

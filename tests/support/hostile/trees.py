@@ -32,6 +32,7 @@ from lookupstore.hudi.timeline.plans import (
     ClusteringSlice,
     InstantInfo,
     RequestedReplace,
+    RestorePlan,
     RollbackPlan,
     RollbackRequest,
     SavepointMetadata,
@@ -43,6 +44,7 @@ from lookupstore.hudi.timeline.timeline import (
     CLUSTERING,
     COMMIT,
     REPLACE,
+    RESTORE,
     ROLLBACK,
     SAVEPOINT,
 )
@@ -240,6 +242,17 @@ def _rollback(time: str, action: str = COMMIT, files: tuple[str, ...] = ()) -> T
     return _both(others, _instant(_LATER, ROLLBACK, plan))
 
 
+def _restore(plan: bytes) -> Trick:
+    """Let a restore to a savepoint of the last commit be planned by another program."""
+
+    def trick(tree: Path, beside: Path) -> None:
+        saved = HudiTable.open(tree).savepoint()
+        said = plan.replace(_TIME.encode(), saved.time.encode())
+        _instant(_LATER, RESTORE, said, dead=False)(tree, beside)
+
+    return trick
+
+
 def _clean(earliest: str | None, files: dict[str, tuple[str, ...]]) -> Trick:
     retained = None if earliest is None else ActionInstant(earliest, COMMIT, "COMPLETED")
     planned = {key: tuple(map(CleanFile, names)) for key, names in files.items()}
@@ -341,6 +354,23 @@ TREES: dict[str, tuple[str, Trick]] = {
     "table: rollback of no instant": (
         "table",
         _instant(_LATER, ROLLBACK, plan_bytes(RollbackPlan(None, ()))),
+    ),
+    "table: restore without a plan": ("table", _restore(b"")),
+    "table: restore of an action": (
+        "table",
+        _restore(
+            plan_bytes(RestorePlan((InstantInfo(_LATER, f"../../{OUT}"),), 2, _TIME)),
+        ),
+    ),
+    "table6: restore of a path": (
+        "table6",
+        _restore(
+            plan_bytes(RestorePlan((InstantInfo("../../../beside/important", COMMIT),), 2, _TIME)),
+        ),
+    ),
+    "table: restore of all": (
+        "table",
+        _restore(plan_bytes(RestorePlan((InstantInfo(_TIME, COMMIT),), 2, _TIME))),
     ),
     "table: rollback of other files": ("table", _rollback(_TIME, COMMIT, (f"{OUT}/inner/kept",))),
     "table: clean of other files": ("table", _clean(_LATER, {"": (f"{OUT}/inner/kept",)})),

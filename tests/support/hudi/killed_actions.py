@@ -132,6 +132,16 @@ def _delete_savepoint(table: HudiTable) -> None:
         table.delete_savepoint(_commits(table)[0])
 
 
+def _save_and_upsert(table: HudiTable) -> None:
+    table.savepoint(user="me")
+    _upsert(table)
+
+
+def _restore(table: HudiTable) -> None:
+    (saved,) = table.savepoints()
+    table.restore(saved)
+
+
 def _upsert(table: HudiTable) -> object:
     return table.upsert(rows(range(1, 4), "new"), options=ONE)
 
@@ -171,6 +181,7 @@ ACTIONS = {
     # Of one who died when all files were there, but before anybody saw them.
     "rollback": Action(HudiTable.rollback, OLD, prepare=_die_before_it_is_seen),
     "rollback_of_the_last_commit": Action(_rollback_last, OLD, prepare=_upsert, old=UPSERTED),
+    "restore": Action(_restore, OLD, prepare=_save_and_upsert, old=UPSERTED, is_left=True),
     "clean": Action(lambda table: table.clean(retain_commits=1), OLD, is_left=True),
     "savepoint": Action(_savepoint, OLD, is_left=True),
     "delete_savepoint": Action(_delete_savepoint, OLD, prepare=_savepoint, is_left=True),

@@ -143,6 +143,28 @@ def delete_and_roll_back(folder: Path) -> None:
     made.rollback(kept)
 
 
+def saved_twice(folder: Path) -> HudiTable:
+    """Return a table of two commits, both of which savepoints keep."""
+    made = saved(folder)
+    if len(made.savepoints()) < 2:
+        made.upsert(ROWS)
+        made.savepoint()
+    return made
+
+
+def first_saved(folder: Path) -> str:
+    """Return the time of the first savepoint."""
+    return min(saved_twice(folder).savepoints())
+
+
+def delete_and_restore(folder: Path) -> None:
+    """Delete the later savepoint, then go back to the first."""
+    made = saved_twice(folder)
+    first, last = sorted(made.savepoints())
+    made.delete_savepoint(last)
+    made.restore(first)
+
+
 def first_of_two(folder: Path) -> Any:
     """Roll back a commit that another came after."""
     made = table(folder)
@@ -573,6 +595,20 @@ WAYS = [
         ValueError,
         "there is no commit to keep; write first",
         lambda folder: (table(folder).insert(ROWS), table(folder).savepoint()),
+    ),
+    Way(
+        "restore: no savepoint",
+        lambda folder: table(folder).restore("20240101000000000"),
+        ValueError,
+        "instant is '20240101000000000'; savepoints: none",
+        lambda folder: saved(folder).restore(next(iter(saved(folder).savepoints()))),
+    ),
+    Way(
+        "restore: a later savepoint",
+        lambda folder: saved_twice(folder).restore(first_saved(folder)),
+        ValueError,
+        "savepoints keep later commits, 2",
+        delete_and_restore,
     ),
     Way(
         "clean: nobody says what stays",

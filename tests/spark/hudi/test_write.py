@@ -326,7 +326,7 @@ def test_moves_as_in_one_process(
 
     df = spark_rows(spark, [(99, "a", 2.0, "mine")], 1)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(hudi_write, "name_staged_files", name_and_lose)
+        patched.setattr(hudi_files, "name_staged_files", name_and_lose)
         with pytest.raises(CommitConflictError, match="inserted keys that this write inserts"):
             upsert(df, ours, options=everywhere)
     assert upsert(df, ours, options=everywhere).rows_deleted == 1

@@ -617,6 +617,7 @@ class HudiTable:
         *,
         retain_commits: int | None = None,
         retain_hours: float | None = None,
+        retain_versions: int | None = None,
         metadata: str = REFUSE,
         wait: float = WAIT,
         lock: str = TABLE_LOCK,
@@ -630,6 +631,8 @@ class HudiTable:
             retain_commits: how many of the last commits stay readable.
             retain_hours: for how many hours back the table stays readable; with `retain_commits`,
                 whichever is more.
+            retain_versions: how many versions of each file group stay, in place of the others: only
+                the table as of the last commit is then readable for sure. Replaced file groups go.
             metadata: what is done if the table has a metadata table; as of `WriteOptions`.
             wait: how long to wait for the table's lock, in seconds.
             lock: as of `WriteOptions`.
@@ -638,7 +641,7 @@ class HudiTable:
             the cleans, completed; none if there was nothing to remove.
 
         Raises:
-            ValueError: neither is given, or one is out of range.
+            ValueError: none is given, or one is out of range.
             LockedError: another writer had the lock during the whole wait.
             FormatError: the table is of a kind that is not written.
         """
@@ -650,6 +653,7 @@ class HudiTable:
                 held,
                 retain_commits=retain_commits,
                 retain_hours=retain_hours,
+                retain_versions=retain_versions,
                 now=datetime.now(timezone.utc),
             )
 

@@ -12,7 +12,7 @@ import click
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookupstore.cli.hudi_options import metadata_option
+from lookupstore.cli.hudi_options import metadata_option, services_options
 from lookupstore.cli.key_text import parse_keys
 from lookupstore.cli.options import (
     as_of_option,
@@ -22,7 +22,7 @@ from lookupstore.cli.options import (
     query_type_option,
 )
 from lookupstore.cli.output import TABLE_ROWS, counted, write_first_rows, write_json, write_rows
-from lookupstore.hudi import HudiTable, WriteOptions, WriteResult
+from lookupstore.hudi import HudiTable, TableServices, WriteOptions, WriteResult
 from lookupstore.hudi.index import INDEXES
 from lookupstore.hudi.meta_columns import META_COLUMNS, PARTITION_PATH
 from lookupstore.hudi.write import Duplicates, SortMode
@@ -203,6 +203,7 @@ def tag(
 )
 @click.option("--index", default="bloom", show_default=True, metavar="NAME",
               help="Index that finds keys, as for 'lookupstore hudi tag'.")  # fmt: skip
+@services_options
 @metadata_option
 @lock_option
 @_dry_run
@@ -216,6 +217,7 @@ def upsert(
     sort_by: str | None,
     evolve: bool,
     index: str,
+    services: TableServices,
     metadata: str,
     lock: str,
     dry_run: bool,
@@ -238,6 +240,7 @@ def upsert(
         index=index,
         metadata=metadata,
         lock=lock,
+        services=services,
     )
     table = HudiTable.open(path)
     result = _OPERATIONS[operation](table, list(files), options=options, dry_run=dry_run)
@@ -253,6 +256,7 @@ def upsert(
 @click.argument("path", metavar="TABLE")
 @_key_option(required=False)
 @_keys_file
+@services_options
 @metadata_option
 @lock_option
 @_dry_run
@@ -261,6 +265,7 @@ def delete(
     path: str,
     keys: tuple[str, ...],
     keys_file: str | None,
+    services: TableServices,
     metadata: str,
     lock: str,
     dry_run: bool,
@@ -271,7 +276,7 @@ def delete(
     Without partition columns, keys are deleted in every partition.
     """
     table = HudiTable.open(path)
-    options = WriteOptions(metadata=metadata, lock=lock)
+    options = WriteOptions(metadata=metadata, lock=lock, services=services)
     result = table.delete(_wanted(table, keys, keys_file), options=options, dry_run=dry_run)
     done = "would be deleted" if dry_run else "deleted"
     if output == "json":
@@ -331,6 +336,9 @@ def _said(result: WriteResult) -> str:
     done = [f"{counted(count, noun)} {would}{verb}" for count, noun, verb in counts if count]
     if result.instant is not None:
         done.append(f"{result.instant.action} {result.instant.time}")
+    done += [f"clean {time}" for time in result.cleans]
+    if result.archived:
+        done.append(f"{counted(result.archived, 'instant')} archived")
     return ", ".join(done) or "nothing to do"
 
 

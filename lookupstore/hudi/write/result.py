@@ -28,6 +28,9 @@ class WriteResult:
         bytes_rewritten: of the former.
         bytes_written: in all new files; 0 if it was only tried.
         seconds: that steps took, by name; those of threads are not added up.
+        cleans: times of the cleans that followed, as `WriteOptions.services` says.
+        archived: instants that were archived then.
+        service_errors: why one of these failed, which is no error of the write.
     """
 
     instant: Instant | None
@@ -42,6 +45,9 @@ class WriteResult:
     bytes_rewritten: int = 0
     bytes_written: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
+    cleans: tuple[str, ...] = ()
+    archived: int = 0
+    service_errors: tuple[str, ...] = ()
 
     @classmethod
     def of(

@@ -142,12 +142,13 @@ def upsert(
     uri = table.location.uri
     try:
         with watched_jobs(df.sparkSession, f"lookupstore: {operation} {uri}", "Writing") as done:
-            return _write_rows(df, table, operation, given, done)
+            result = _write_rows(df, table, operation, given, done)
     except PySparkException as error:
         raised = raised_in(error, _STEPS)
         if raised is None:
             raise
         raise raised from None
+    return table.after_write(result, given)
 
 
 def _write_rows(

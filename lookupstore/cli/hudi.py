@@ -133,6 +133,8 @@ def rollback(
               help="Keep the last N commits readable.")  # fmt: skip
 @click.option("--retain-hours", type=click.FloatRange(0), metavar="HOURS",
               help="Keep the table readable as of the last HOURS hours.")  # fmt: skip
+@click.option("--retain-versions", type=click.IntRange(1), metavar="N",
+              help="Keep the last N versions of each file group instead.")  # fmt: skip
 @metadata_option
 @_wait
 @lock_option
@@ -141,6 +143,7 @@ def clean(
     path: str,
     retain_commits: int | None,
     retain_hours: float | None,
+    retain_versions: int | None,
     metadata: str,
     wait: float,
     lock: str,
@@ -148,14 +151,18 @@ def clean(
 ) -> None:
     """Remove files that no retained commit or savepoint needs.
 
-    With both options, the one that retains more applies.
+    With both --retain-commits and --retain-hours, the one that retains more applies.
     """
-    if retain_commits is None and retain_hours is None:
-        raise click.UsageError("give --retain-commits, --retain-hours or both")
+    moments = retain_commits is not None or retain_hours is not None
+    if moments == (retain_versions is not None):
+        raise click.UsageError(
+            "give --retain-commits, --retain-hours or both, or else --retain-versions"
+        )
     table = HudiTable.open(path)
     done = table.clean(
         retain_commits=retain_commits,
         retain_hours=retain_hours,
+        retain_versions=retain_versions,
         metadata=metadata,
         wait=wait,
         lock=lock,

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from typing import Any
+
 import click
 
+from lookupstore.hudi import TableServices
 from lookupstore.hudi.options import METADATA_CHOICES, REFUSE
 
 metadata_option = click.option(
@@ -14,3 +19,32 @@ metadata_option = click.option(
     help="What is done if the table has a metadata table: nothing, by an error; its list of files "
     "is maintained; so it is, after other indexes are taken out; it is deleted first.",
 )
+
+
+def services_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a command take what follows its write, as the argument `services`."""
+
+    @click.option("--retain-commits", type=click.IntRange(1), metavar="N",
+                  help="Clean after the write: keep the last N commits readable.")  # fmt: skip
+    @click.option("--retain-hours", type=click.FloatRange(0), metavar="HOURS",
+                  help="Clean after the write: keep the last HOURS hours readable.")  # fmt: skip
+    @click.option("--retain-versions", type=click.IntRange(1), metavar="N",
+                  help="Clean after the write: keep N versions of each file group.")  # fmt: skip
+    @click.option("--archive", is_flag=True, help="Archive old commits after the write.")
+    @functools.wraps(command)
+    def with_services(
+        *,
+        retain_commits: int | None,
+        retain_hours: float | None,
+        retain_versions: int | None,
+        archive: bool,
+        **given: Any,
+    ) -> Any:
+        if retain_versions is not None and (retain_commits, retain_hours) != (None, None):
+            raise click.UsageError(
+                "give --retain-versions, or else --retain-commits, --retain-hours or both"
+            )
+        services = TableServices(retain_commits, retain_hours, retain_versions, archive)
+        return command(services=services, **given)
+
+    return with_services

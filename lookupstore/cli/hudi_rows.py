@@ -12,7 +12,7 @@ import click
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookupstore.cli.hudi_options import metadata_option
+from lookupstore.cli.hudi_options import metadata_option, services_options
 from lookupstore.cli.key_text import parse_keys
 from lookupstore.cli.options import (
     as_of_option,
@@ -29,7 +29,7 @@ from lookupstore.cli.output import (
     write_json,
     write_rows,
 )
-from lookupstore.hudi import HudiTable, WriteOptions, WriteResult
+from lookupstore.hudi import HudiTable, TableServices, WriteOptions, WriteResult
 from lookupstore.hudi.index import INDEXES
 from lookupstore.hudi.meta_columns import META_COLUMNS, PARTITION_PATH
 from lookupstore.hudi.write import Duplicates, OnError, SortMode
@@ -226,6 +226,7 @@ def tag(
 @click.option("--update-partition-path/--no-update-partition-path", default=True,
               show_default=True, help="With an index for all partitions: whether a row whose key "
               "is in another partition moves to its own, or changes the row there.")  # fmt: skip
+@services_options
 @metadata_option
 @lock_option
 @_dry_run
@@ -242,6 +243,7 @@ def upsert(
     evolve: bool,
     index: str,
     update_partition_path: bool,
+    services: TableServices,
     metadata: str,
     lock: str,
     dry_run: bool,
@@ -267,6 +269,7 @@ def upsert(
         update_partition_path=update_partition_path,
         metadata=metadata,
         lock=lock,
+        services=services,
     )
     table = HudiTable.open(path)
     result = _OPERATIONS[operation](table, list(files), options=options, dry_run=dry_run)
@@ -285,6 +288,7 @@ def upsert(
 @_key_option(required=False)
 @_keys_file
 @_index_of_write
+@services_options
 @metadata_option
 @lock_option
 @_dry_run
@@ -294,6 +298,7 @@ def delete(
     keys: tuple[str, ...],
     keys_file: str | None,
     index: str,
+    services: TableServices,
     metadata: str,
     lock: str,
     dry_run: bool,
@@ -305,7 +310,7 @@ def delete(
     partition.
     """
     table = HudiTable.open(path)
-    options = WriteOptions(index=index, metadata=metadata, lock=lock)
+    options = WriteOptions(index=index, metadata=metadata, lock=lock, services=services)
     result = table.delete(_wanted(table, keys, keys_file), options=options, dry_run=dry_run)
     done = "would be deleted" if dry_run else "deleted"
     if output == "json":
@@ -370,6 +375,9 @@ def _said(result: WriteResult) -> str:
     done += [f"{counted(count, noun)} {would}{verb}" for count, noun, verb in counts if count]
     if result.instant is not None:
         done.append(f"{result.instant.action} {result.instant.time}")
+    done += [f"clean {time}" for time in result.cleans]
+    if result.archived:
+        done.append(f"{counted(result.archived, 'instant')} archived")
     return ", ".join(done) or "nothing to do"
 
 

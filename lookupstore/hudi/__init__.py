@@ -17,6 +17,7 @@ from lookupstore.hudi.index.interface import KeyIndex
 from lookupstore.hudi.keys.row_errors import RowError
 from lookupstore.hudi.options import TableOptions
 from lookupstore.hudi.read.table_lookup import TableLookup
+from lookupstore.hudi.services.inline import TableServices
 from lookupstore.hudi.table import HudiTable
 from lookupstore.hudi.timeline.timeline import Instant, State
 from lookupstore.hudi.write.options import WriteOptions
@@ -32,6 +33,7 @@ __all__ = [
     "State",
     "TableLookup",
     "TableOptions",
+    "TableServices",
     "WriteOptions",
     "WriteResult",
 ]

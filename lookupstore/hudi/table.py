@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -346,7 +347,8 @@ class HudiTable:
             LockedError: other writers had the lock of the table for too long.
             CorruptionError: the table is damaged.
         """
-        return self._write(options, dry_run, UPSERT).upsert(rows)
+        write, chosen = self._write(options, dry_run, UPSERT)
+        return self.after_write(write.upsert(rows), chosen)
 
     def insert(
         self, rows: Any, *, options: GivenOptions | None = None, dry_run: bool = False
@@ -360,7 +362,8 @@ class HudiTable:
         Raises:
             ValueError: as of `upsert`, or a row's key is in the table and may not be.
         """
-        return self._write(options, dry_run, INSERT).insert(rows)
+        write, chosen = self._write(options, dry_run, INSERT)
+        return self.after_write(write.insert(rows), chosen)
 
     def bulk_insert(
         self, rows: Any, *, options: GivenOptions | None = None, dry_run: bool = False
@@ -374,7 +377,8 @@ class HudiTable:
         Raises:
             KeyError, TypeError: there is no column of `options.sort_by`, or it has no order.
         """
-        return self._write(options, dry_run, BULK_INSERT).bulk_insert(rows)
+        write, chosen = self._write(options, dry_run, BULK_INSERT)
+        return self.after_write(write.bulk_insert(rows), chosen)
 
     def delete(
         self, keys: Any, *, options: GivenOptions | None = None, dry_run: bool = False
@@ -393,20 +397,22 @@ class HudiTable:
             FormatError, CommitConflictError, CommitUnknownError, LockedError, CorruptionError: as
                 of `upsert`.
         """
-        return self._write(options, dry_run, DELETE).delete(keys)
+        write, chosen = self._write(options, dry_run, DELETE)
+        return self.after_write(write.delete(keys), chosen)
 
     def insert_overwrite(
         self, rows: Any, *, options: GivenOptions | None = None, dry_run: bool = False
     ) -> WriteResult:
         """Replace all rows of the partitions that the given rows are in; see `upsert`."""
-        return self._write(options, dry_run, INSERT_OVERWRITE).overwrite(rows, whole_table=False)
+        write, chosen = self._write(options, dry_run, INSERT_OVERWRITE)
+        return self.after_write(write.overwrite(rows, whole_table=False), chosen)
 
     def insert_overwrite_table(
         self, rows: Any, *, options: GivenOptions | None = None, dry_run: bool = False
     ) -> WriteResult:
         """Replace all rows of the table by the given ones; see `upsert`."""
-        write = self._write(options, dry_run, INSERT_OVERWRITE_TABLE)
-        return write.overwrite(rows, whole_table=True)
+        write, chosen = self._write(options, dry_run, INSERT_OVERWRITE_TABLE)
+        return self.after_write(write.overwrite(rows, whole_table=True), chosen)
 
     def delete_partition(
         self,
@@ -425,7 +431,8 @@ class HudiTable:
         Raises:
             KeyError: the table does not have a partition.
         """
-        return self._write(options, dry_run, DELETE_PARTITION).delete_partitions(partitions)
+        write, chosen = self._write(options, dry_run, DELETE_PARTITION)
+        return self.after_write(write.delete_partitions(partitions), chosen)
 
     def writable(self, options: WriteOptions, *, dry_run: bool = False) -> TableView:
         """Return the table as a write finds it, after rolling back what dead writers left.
@@ -442,9 +449,59 @@ class HudiTable:
         self._options = view.options
         return view
 
-    def _write(self, given: GivenOptions | None, dry_run: bool, operation: str) -> Write:
+    def after_write(self, result: WriteResult, options: WriteOptions) -> WriteResult:
+        """Clean and archive, as the options of a write say, and return its result with that.
+
+        The write is committed: what fails is told by a warning, and in the result.
+
+        Args:
+            result: of the write; nothing follows one that was only tried.
+            options: of it.
+        """
+        services = options.services
+        if result.instant is None:
+            return result
+        cleans: list[Instant] = []
+        archived = Archival()
+        errors: list[str] = []
+        if services.clean:
+            with self._no_error_of_the_write("clean", errors):
+                cleans = self.clean(
+                    retain_commits=services.retain_commits,
+                    retain_hours=services.retain_hours,
+                    retain_versions=services.retain_versions,
+                    metadata=options.metadata,
+                    lock=options.lock,
+                )
+        if services.archive:
+            with self._no_error_of_the_write("archive", errors):
+                archived = self.archive(
+                    min_commits=services.min_commits,
+                    max_commits=services.max_commits,
+                    metadata=options.metadata,
+                    lock=options.lock,
+                )
+        return replace(
+            result,
+            cleans=tuple(one.time for one in cleans),
+            archived=len(archived.instants),
+            service_errors=tuple(errors),
+        )
+
+    @contextmanager
+    def _no_error_of_the_write(self, service: str, errors: list[str]) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            said = f"{service}() after the write failed, which is committed: {error}"
+            errors.append(said)
+            warnings.warn(f"{self._location.uri}: {said}", stacklevel=4)
+
+    def _write(
+        self, given: GivenOptions | None, dry_run: bool, operation: str
+    ) -> tuple[Write, WriteOptions]:
         options = given_options(given, self._options, operation)
-        return Write(self.writable(options, dry_run=dry_run), options, dry_run=dry_run)
+        return Write(self.writable(options, dry_run=dry_run), options, dry_run=dry_run), options
 
     def tag(self, rows: Any, *, index: str | KeyIndex = "bloom") -> pa.Table:
         """Return rows with the base file and row of their keys.
@@ -618,6 +675,7 @@ class HudiTable:
         *,
         retain_commits: int | None = None,
         retain_hours: float | None = None,
+        retain_versions: int | None = None,
         metadata: str = REFUSE,
         wait: float = WAIT,
         lock: str = TABLE_LOCK,
@@ -631,6 +689,8 @@ class HudiTable:
             retain_commits: how many of the last commits stay readable.
             retain_hours: for how many hours back the table stays readable; with `retain_commits`,
                 whichever is more.
+            retain_versions: how many versions of each file group stay, in place of the others: only
+                the table as of the last commit is then readable for sure. Replaced file groups go.
             metadata: what is done if the table has a metadata table; as of `WriteOptions`.
             wait: how long to wait for the table's lock, in seconds.
             lock: as of `WriteOptions`.
@@ -639,7 +699,7 @@ class HudiTable:
             the cleans, completed; none if there was nothing to remove.
 
         Raises:
-            ValueError: neither is given, or one is out of range.
+            ValueError: none is given, or one is out of range.
             LockedError: another writer had the lock during the whole wait.
             FormatError: the table is of a kind that is not written.
         """
@@ -651,6 +711,7 @@ class HudiTable:
                 held,
                 retain_commits=retain_commits,
                 retain_hours=retain_hours,
+                retain_versions=retain_versions,
                 now=datetime.now(timezone.utc),
             )
 

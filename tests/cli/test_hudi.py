@@ -485,6 +485,30 @@ def test_savepoint_and_clean(table: Path) -> None:
     assert printed("info", table)["savepoints"] == 0
 
 
+def test_what_follows_a_write(table: Path, tmp_path: Path) -> None:
+    pq.write_table(VISITS.slice(0, 1), tmp_path / "rows.parquet")
+    said = "--retain-versions", 1, "--archive"
+    done = printed("upsert", table, tmp_path / "rows.parquet", *said)
+    assert (len(done["cleans"]), done["archived"], done["service_errors"]) == (1, 0, [])
+    assert len(list(table.glob("eu/*.parquet"))) == 1
+    deleted = run("delete", table, "--key", 3, "--retain-commits", 1)
+    assert deleted.exit_code == 0
+    assert len(list(table.glob("eu/*.parquet"))) == 1
+    upserted = run("upsert", table, tmp_path / "rows.parquet", *said)
+    assert ", clean 2" in upserted.stdout
+    both = run("upsert", table, tmp_path / "rows.parquet", *said, "--retain-commits", 1)
+    assert both.exit_code == 2
+    assert "give --retain-versions, or else --retain-commits" in both.output
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lookupstore.hudi.table.clean", lambda *_, **__: 1 / 0)
+        failed = run("upsert", table, tmp_path / "rows.parquet", *said)
+    assert failed.exit_code == 0
+    assert "Warning:" in failed.stderr
+    assert "clean() after the write failed, which is committed" in failed.stderr
+    assert "clean 2" in run("clean", table, "--retain-versions", 1).stdout
+    assert run("clean", table, "--retain-versions", 1, "--retain-hours", 1).exit_code == 2
+
+
 def test_restore(table: Path) -> None:
     first = lines("timeline", table)[0]["instant"]
     before = printed("info", table)

@@ -91,11 +91,7 @@ def archive(
         CorruptionError: the timeline, a clean, a savepoint or the archive is damaged.
         LockLostError: the lock was lost; the next archival goes on.
     """
-    if not 1 <= min_commits <= max_commits:
-        raise ValueError(
-            f"min_commits is {min_commits}, max_commits {max_commits}; give at least 1, and at "
-            "least as many: the last commit always stays"
-        )
+    check_commits(min_commits, max_commits)
     writes = view.timeline.writes()
     if len(writes) <= max_commits:
         return Archival()
@@ -119,6 +115,19 @@ def archive(
         _remove(view, [one.instant for one in batch], lock)
     view.archive.tidy(lock.check)
     return Archival(tuple(old), first, kept_by)
+
+
+def check_commits(min_commits: int, max_commits: int) -> None:
+    """Check how many commits an archival is to leave.
+
+    Raises:
+        ValueError: a number is out of range.
+    """
+    if not 1 <= min_commits <= max_commits:
+        raise ValueError(
+            f"min_commits is {min_commits}, max_commits {max_commits}; give at least 1, and at "
+            "least as many: the last commit always stays"
+        )
 
 
 def _least_count(view: TableView, writes: Sequence[Instant]) -> int:

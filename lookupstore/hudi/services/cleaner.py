@@ -34,6 +34,7 @@ from lookupstore.hudi.timeline.timeline import CLEAN, Instant, State, print_time
 from lookupstore.hudi.view import TableView
 
 _BY_COMMITS, _BY_HOURS = "KEEP_LATEST_COMMITS", "KEEP_LATEST_BY_HOURS"
+_BY_VERSIONS = "KEEP_LATEST_FILE_VERSIONS"
 # By how much the clocks of the world's zones are behind at most.
 _ZONES = timedelta(hours=12)
 
@@ -44,12 +45,14 @@ def clean(
     *,
     retain_commits: int | None = None,
     retain_hours: float | None = None,
+    retain_versions: int | None = None,
     now: datetime,
 ) -> list[Instant]:
     """Finish the cleans of dead writers, then remove files that are older than what is retained.
 
     A table as of the earliest instant that is retained, or of a later one, keeps all of its rows;
-    so do those of savepoints, and what writes that are pending may have read.
+    so do those of savepoints, and what writes that are pending may have read. By versions only the
+    table as of the last instant does, and each file group as many slices before that as are left.
 
     Args:
         view: of the table as it is.
@@ -57,21 +60,28 @@ def clean(
         retain_commits: how many of the last commits stay readable.
         retain_hours: for how many hours back the table stays readable; with `retain_commits`,
             whichever is more.
+        retain_versions: how many slices of each file group stay; in place of the others.
         now: what time it is.
 
     Returns:
         the cleans, completed; none if there is nothing to remove.
 
     Raises:
-        ValueError: neither is given, or one is out of range.
+        ValueError: none is given, or one is out of range.
         CorruptionError: the timeline, a plan or a savepoint is damaged.
         LockLostError: the lock was lost; the next clean goes on.
     """
-    earliest = _earliest(view, retain_commits, retain_hours, now)
+    check_retained(retain_commits, retain_hours, retain_versions)
+    earliest = _last_needed(view)
+    if retain_versions is None:
+        earliest = _earliest(view, retain_commits, retain_hours, now)
     done = _finish_pending(view, lock)
     if earliest is None:
         return done
     files = removable_files(view, earliest.time)
+    if retain_versions is not None:
+        kept = _last_versions(view, retain_versions)
+        files = [file for file in files if file.path not in kept]
     if not files:
         return done
     by_partition: dict[str, list[CleanFile]] = {}
@@ -79,9 +89,11 @@ def clean(
         full = CleanFile(view.location.full(file.path))
         by_partition.setdefault(file.group.partition, []).append(full)
     state = earliest.state.value.upper()
+    retained = ActionInstant(earliest.time, earliest.action, state)
+    policy = _BY_HOURS if retain_commits is None else _BY_COMMITS
     plan = CleanerPlan(
-        earliest_instant_to_retain=ActionInstant(earliest.time, earliest.action, state),
-        policy=_BY_HOURS if retain_commits is None else _BY_COMMITS,
+        earliest_instant_to_retain=retained if retain_versions is None else None,
+        policy=policy if retain_versions is None else _BY_VERSIONS,
         files={partition: tuple(paths) for partition, paths in by_partition.items()},
     )
     lock.check()
@@ -90,6 +102,24 @@ def clean(
     with heartbeats.request(view.folder, CLEAN, content, owner=lock.owner) as beat:
         done.append(finish(view, _started(view, beat.instant, content), plan, lock))
     return done
+
+
+def check_retained(commits: int | None, hours: float | None, versions: int | None) -> None:
+    """Check what a clean is to retain.
+
+    Raises:
+        ValueError: nobody says it, a number is out of range, or two contradict each other.
+    """
+    if commits is None and hours is None and versions is None:
+        raise ValueError("give retain_commits, retain_hours or both, or else retain_versions")
+    if versions is not None and (commits, hours) != (None, None):
+        raise ValueError("give retain_versions, or else retain_commits, retain_hours or both")
+    if commits is not None and commits < 1:
+        raise ValueError(f"retain_commits is {commits}; the last commit always stays: give 1")
+    if hours is not None and not hours >= 0:
+        raise ValueError(f"retain_hours is {hours}; give a number of hours, at least 0")
+    if versions is not None and versions < 1:
+        raise ValueError(f"retain_versions is {versions}; the last one always stays: give 1")
 
 
 def removable_files(view: TableView, earliest: str) -> list[FileSlice]:
@@ -121,14 +151,6 @@ def _earliest(
     view: TableView, retain_commits: int | None, retain_hours: float | None, now: datetime
 ) -> Instant | None:
     """Return the earliest instant that stays readable; None: all do."""
-    if retain_commits is None and retain_hours is None:
-        raise ValueError("give retain_commits, retain_hours or both")
-    if retain_commits is not None and retain_commits < 1:
-        raise ValueError(
-            f"retain_commits is {retain_commits}; the last commit always stays: give 1"
-        )
-    if retain_hours is not None and not retain_hours >= 0:
-        raise ValueError(f"retain_hours is {retain_hours}; give a number of hours, at least 0")
     writes = view.timeline.writes()
     bounds: list[list[Instant]] = []
     if retain_commits is not None:
@@ -139,12 +161,28 @@ def _earliest(
             end -= _ZONES
         # What was current at that time was committed before.
         bounds.append(view.timeline.writes(as_of=print_time(end)))
+    return _before_pending(view, bounds)
+
+
+def _before_pending(view: TableView, bounds: list[list[Instant]]) -> Instant | None:
+    """Return the earliest of the last of some instants, and of those before what is pending."""
+    writes = view.timeline.writes()
     for pending in view.timeline.pending():
         if pending.is_write:
             bounds.append([one for one in writes if one.time < pending.time])
     if not all(bounds):
         return None
     return min((bound[-1] for bound in bounds), key=lambda one: one.time)
+
+
+def _last_needed(view: TableView) -> Instant | None:
+    """Return the last instant, or that which a pending write has read; None: there is none."""
+    return _before_pending(view, [view.timeline.writes()])
+
+
+def _last_versions(view: TableView, count: int) -> set[str]:
+    """Return the paths of the last slices of each file group that is not replaced."""
+    return {file.path for group in view.groups(None) for file in group.slices[-count:]}
 
 
 def _finish_pending(view: TableView, lock: TableLock) -> list[Instant]:
@@ -176,11 +214,16 @@ def finish(view: TableView, started: Instant, plan: CleanerPlan, lock: TableLock
     """Do what a plan says, or what is left of it and still right."""
     began = clock.monotonic()
     writes = view.timeline.writes()
-    if plan.earliest_instant_to_retain is None or not writes:
+    retained = plan.earliest_instant_to_retain
+    if retained is None and plan.policy == _BY_VERSIONS:
+        # Nobody says how many: what is current, and was to others, stays in any case.
+        needed = _last_needed(view)
+        earliest = "" if needed is None else needed.time
+    elif retained is None or not writes:
         path = view.folder.path(replace(started, state=State.REQUESTED))
-        expected = "earliestInstantToRetain: a commit of the table"
-        raise CorruptionError(path, 0, expected, plan.earliest_instant_to_retain)
-    earliest = plan.earliest_instant_to_retain.timestamp
+        raise CorruptionError(path, 0, "earliestInstantToRetain: a commit of the table", retained)
+    else:
+        earliest = retained.timestamp
     planned = {
         partition: [file.file_path or "" for file in files]
         for partition, files in (plan.files or {}).items()
@@ -210,8 +253,8 @@ def finish(view: TableView, started: Instant, plan: CleanerPlan, lock: TableLock
         start_clean_time=started.time,
         time_taken_in_millis=round((clock.monotonic() - began) * 1000),
         total_files_deleted=sum(len(one.success_delete_files) for one in partitions.values()),
-        earliest_commit_to_retain=earliest,
-        last_completed_commit_timestamp=writes[-1].time,
+        earliest_commit_to_retain="" if retained is None else earliest,
+        last_completed_commit_timestamp=writes[-1].time if writes else "",
         partition_metadata=partitions,
     )
     return view.folder.complete(started, plan_bytes(metadata), lock.check)

@@ -5,10 +5,13 @@ Source: SavepointActionExecutor of Apache Hudi.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 
+from lookupstore.hudi.file_group.groups import file_groups_at
 from lookupstore.hudi.locking.lock import TableLock
+from lookupstore.hudi.timeline.names import BASE_FILE, GroupId
 from lookupstore.hudi.timeline.plans import (
     CleanerPlan,
     CleanMetadata,
@@ -129,7 +132,8 @@ def delete_savepoint(view: TableView, time: str, lock: TableLock) -> None:
 def earliest_whole(view: TableView) -> str:
     """Return the time from which on each commit has all of its files, or will have; `""`: all do.
 
-    That is what completed cleans left, and what pending ones are going to leave.
+    That is what completed cleans left, and what pending ones are going to leave. Those by versions
+    of file groups do not say it: then the files that went do.
 
     Raises:
         CorruptionError: the plan or result of a clean is damaged.
@@ -140,10 +144,49 @@ def earliest_whole(view: TableView) -> str:
             continue
         if instant.is_completed:
             done = parse_plan(CleanMetadata, view.folder.read(instant), view.folder.path(instant))
-            times.append(done.earliest_commit_to_retain)
+            if done.earliest_commit_to_retain:
+                times.append(done.earliest_commit_to_retain)
+            else:
+                gone = {
+                    partition: one.success_delete_files
+                    for partition, one in done.partition_metadata.items()
+                }
+                times += _followed(view, gone, done.last_completed_commit_timestamp)
             continue
         requested = replace(instant, state=State.REQUESTED)
         plan = parse_plan(CleanerPlan, view.folder.read(requested), view.folder.path(requested))
         if plan.earliest_instant_to_retain is not None:
             times.append(plan.earliest_instant_to_retain.timestamp)
+        else:
+            going = {
+                partition: [file.file_path or "" for file in files]
+                for partition, files in (plan.files or {}).items()
+            }
+            writes = view.timeline.writes()
+            times += _followed(view, going, writes[-1].time if writes else "")
     return max(times)
+
+
+def _followed(view: TableView, gone: Mapping[str, Iterable[str]], last: str) -> Iterator[str]:
+    """Yield the times from which on files that went are not needed.
+
+    Args:
+        view: of the table.
+        gone: names or paths of the files, by partition.
+        last: time of a commit that does not need them.
+    """
+    replaced: dict[GroupId, str] = {}
+    for instant in view.timeline.writes():
+        for group in view.replaced(instant):
+            replaced.setdefault(group, instant.time)
+    groups = {
+        one.id: one for one in file_groups_at(view.files(), view.timeline, (), view.location.uri)
+    }
+    for partition, names in gone.items():
+        for name in names:
+            match = BASE_FILE.fullmatch(name.rpartition("/")[2])
+            if match is not None:
+                id = GroupId(partition, match["file_id"])
+                slices = groups[id].slices if id in groups else ()
+                later = [file.time for file in slices if file.time > match["time"]]
+                yield min(later, default=replaced.get(id, last))

@@ -3,7 +3,8 @@
 `docs/hudi-tables.md` has each name, and what it is here.
 
 Source: HoodieWriteConfig, HoodieIndexConfig, HoodieStorageConfig, HoodieCompactionConfig,
-DataSourceWriteOptions and HoodieTableConfig of Apache Hudi.
+HoodieCleanConfig, HoodieArchivalConfig, DataSourceWriteOptions and HoodieTableConfig of Apache
+Hudi.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from difflib import get_close_matches
 from typing import Any
 
 from lookupstore.hudi.file_group.encoding import FileFormat
-from lookupstore.hudi.options import TIMES, TableOptions
+from lookupstore.hudi.options import MAINTAIN, REFUSE, TIMES, TableOptions
+from lookupstore.hudi.services.inline import TableServices
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.partitioner import FileSizing
 
@@ -111,6 +113,7 @@ _WRITES: Mapping[str, tuple[str, _Parse]] = {
         _one_of({name: name for name in ("none", "global_sort", "partition_sort")}),
     ),
     "hoodie.bulkinsert.user.defined.partitioner.sort.columns": ("sort_by", _columns),
+    "hoodie.metadata.enable": ("metadata", _one_of({"true": MAINTAIN, "false": REFUSE})),
 }  # fmt: skip
 # Each is for one index, and says nothing of the others.
 _MOVES = {
@@ -133,6 +136,31 @@ _FORMAT: Mapping[str, tuple[str, _Parse]] = {
     "hoodie.parquet.block.size": ("row_group_bytes", _number),
     "hoodie.index.bloom.fpp": ("error_rate", _rate),
 }
+# How much a clean retains, by its policy, unless that is said.
+_RETAINED = {"retain_commits": 10, "retain_hours": 24, "retain_versions": 3}
+_POLICY = _one_of(
+    {
+        "keep_latest_commits": "retain_commits",
+        "keep_latest_by_hours": "retain_hours",
+        "keep_latest_file_versions": "retain_versions",
+    }
+)
+_CLEAN: Mapping[str, tuple[str, _Parse]] = {
+    "hoodie.clean.automatic": ("automatic", _flag),
+    "hoodie.clean.policy": ("policy", _POLICY),
+    "hoodie.cleaner.policy": ("policy", _POLICY),
+    "hoodie.clean.commits.retained": ("retain_commits", _number),
+    "hoodie.cleaner.commits.retained": ("retain_commits", _number),
+    "hoodie.clean.hours.retained": ("retain_hours", _number),
+    "hoodie.cleaner.hours.retained": ("retain_hours", _number),
+    "hoodie.clean.fileversions.retained": ("retain_versions", _number),
+    "hoodie.cleaner.fileversions.retained": ("retain_versions", _number),
+}
+_ARCHIVE: Mapping[str, tuple[str, _Parse]] = {
+    "hoodie.archive.automatic": ("automatic", _flag),
+    "hoodie.keep.min.commits": ("min_commits", _number),
+    "hoodie.keep.max.commits": ("max_commits", _number),
+}
 _COMBINE = {
     f"hoodie.combine.before.{verb}": operations
     for verb, operations in (
@@ -149,10 +177,7 @@ _FIXED: Mapping[str, Collection[str]] = {
     f"{_WRITE}table.type": ("copy_on_write",),
     f"{_WRITE}storage.type": ("copy_on_write",),
     "hoodie.table.base.file.format": ("parquet",),
-    "hoodie.metadata.enable": ("false",),
     "hoodie.populate.meta.fields": ("true",),
-    "hoodie.clean.automatic": ("false",),
-    "hoodie.archive.automatic": ("false",),
     "hoodie.clustering.inline": ("false",),
     "hoodie.write.markers.type": ("direct",),
     "hoodie.rollback.using.markers": ("true", "false"),
@@ -164,8 +189,8 @@ _WITHOUT_EFFECT = frozenset(
     f"hoodie.{kind}.shuffle.parallelism" for kind in ("upsert", "insert", "bulkinsert", "delete")
 )
 _KNOWN = (
-    *_TABLE, _GENERATOR, *_WRITES, *_MOVES, *_SIZING, *_FORMAT, *_COMBINE, _OPERATION, *_FIXED,
-    *_WITHOUT_EFFECT,
+    *_TABLE, _GENERATOR, *_WRITES, *_MOVES, *_SIZING, *_FORMAT, *_CLEAN, *_ARCHIVE, *_COMBINE,
+    _OPERATION, *_FIXED, *_WITHOUT_EFFECT,
 )  # fmt: skip
 
 
@@ -291,8 +316,27 @@ def _write_options(texts: Mapping[str, str], operation: str) -> WriteOptions:
             moves = _parsed(name, texts[name], _flag)
             if fields.get("index") == index:
                 fields["update_partition_path"] = moves
-    sizing = FileSizing(**_taken(texts, _SIZING))
-    return WriteOptions(**fields, sizing=sizing, format=FileFormat(**_taken(texts, _FORMAT)))
+    return WriteOptions(
+        **fields,
+        services=_services(texts),
+        sizing=FileSizing(**_taken(texts, _SIZING)),
+        format=FileFormat(**_taken(texts, _FORMAT)),
+    )
+
+
+def _services(texts: Mapping[str, str]) -> TableServices:
+    """Return what follows a write: what is named is wanted, unless it is said that it is not."""
+    fields: dict[str, Any] = {}
+    clean = _taken(texts, _CLEAN)
+    if clean.pop("automatic", bool(clean)):
+        named = [one for one in _RETAINED if one in clean]
+        # As in Hudi, one number says the policy, and of several that of commits counts.
+        policy = clean.get("policy", named[0] if len(named) == 1 else "retain_commits")
+        fields[policy] = clean.get(policy, _RETAINED[policy])
+    archive = _taken(texts, _ARCHIVE)
+    if archive.pop("automatic", bool(archive)):
+        fields |= {"archive": True, **archive}
+    return TableServices(**fields)
 
 
 def _checked(given: Mapping[str, Any]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 from lookupstore.hudi.file_group.encoding import FileFormat
 from lookupstore.hudi.index.interface import KeyIndex
 from lookupstore.hudi.options import REFUSE, TABLE_LOCK, check_choice
+from lookupstore.hudi.services.inline import TableServices
 from lookupstore.hudi.timeline.timeline import Clock
 from lookupstore.hudi.write.partitioner import FileSizing
 from lookupstore.hudi.write.plan import (
@@ -67,6 +68,7 @@ class WriteOptions:
         lock: `external` says that the caller holds the lock which the properties of the table name,
             of ZooKeeper, say, from before the write until it returns; `table`: a table that names
             such a lock is not written. What is locked in the table itself is the same.
+        services: what is done with the table when the write is committed: a clean, an archival.
         index: the index that finds keys: a name that `tag` takes, or an object.
         update_partition_path: whether a row whose key an index for all partitions finds in another
             one than its own moves: the old row is deleted, and the new one inserted where it
@@ -89,6 +91,7 @@ class WriteOptions:
     evolve: bool = False
     metadata: str = REFUSE
     lock: str = TABLE_LOCK
+    services: TableServices = field(default_factory=TableServices)
     index: str | KeyIndex = "bloom"
     update_partition_path: bool = True
     sizing: FileSizing = field(default_factory=FileSizing)

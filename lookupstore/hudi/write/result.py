@@ -57,6 +57,9 @@ class WriteResult:
         seconds: that steps took, by name: `read` until there is one row of each key, `tag` them
             with their places, `plan` the files, `write` these, `commit` them; those of threads are
             not added up.
+        cleans: times of the cleans that followed, as `WriteOptions.services` says.
+        archived: instants that were archived then.
+        service_errors: why one of these failed, which is no error of the write.
     """
 
     instant: Instant | None
@@ -76,6 +79,9 @@ class WriteResult:
     bytes_written: int = 0
     errors: tuple[RowError, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
+    cleans: tuple[str, ...] = ()
+    archived: int = 0
+    service_errors: tuple[str, ...] = ()
 
     @classmethod
     def of(

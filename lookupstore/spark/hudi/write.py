@@ -181,12 +181,13 @@ def upsert(
             if operation == "delete_partition":
                 paths = _partitions(df, table)
                 return table.delete_partition(paths, options=given, dry_run=dry_run)
-            return _write_rows(df, table, operation.upper(), given, dry_run, done)
+            result = _write_rows(df, table, operation.upper(), given, dry_run, done)
     except PySparkException as error:
         raised = raised_in(error, _STEPS)
         if raised is None:
             raise
         raise raised from None
+    return table.after_write(result, given)
 
 
 def _partitions(df: DataFrame, table: HudiTable) -> list[str]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from support.hudi.oracle import assert_same_rows, other_scan
 
-from lookupstore.hudi import HudiTable, WriteOptions
+from lookupstore.hudi import HudiTable, TableServices, WriteOptions
 from lookupstore.hudi.write import hoodie_options
 from lookupstore.hudi.write.hoodie_options import given_options
 
@@ -85,6 +85,59 @@ def test_options_of_a_write(
     assert given_options(given, table.options, operation) == WriteOptions(**wanted)
 
 
+BY_COMMITS, BY_HOURS, BY_VERSIONS = (
+    {"hoodie.clean.policy": f"KEEP_LATEST_{what}"}
+    for what in ("COMMITS", "BY_HOURS", "FILE_VERSIONS")
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({}, {}),
+        ({"hoodie.clean.automatic": "false"}, {}),
+        ({"hoodie.clean.automatic": True}, {"retain_commits": 10}),
+        (BY_HOURS, {"retain_hours": 24}),
+        (BY_VERSIONS, {"retain_versions": 3}),
+        ({"hoodie.cleaner.policy": "keep_latest_file_versions"}, {"retain_versions": 3}),
+        ({"hoodie.clean.commits.retained": 4}, {"retain_commits": 4}),
+        ({"hoodie.cleaner.commits.retained": "4"}, {"retain_commits": 4}),
+        # One number says the policy; of several, that of the policy counts.
+        ({"hoodie.clean.hours.retained": 7}, {"retain_hours": 7}),
+        ({"hoodie.cleaner.hours.retained": 7}, {"retain_hours": 7}),
+        ({"hoodie.clean.fileversions.retained": 2}, {"retain_versions": 2}),
+        ({"hoodie.cleaner.fileversions.retained": 2}, {"retain_versions": 2}),
+        (BY_VERSIONS | {"hoodie.clean.commits.retained": 4}, {"retain_versions": 3}),
+        (BY_COMMITS | {"hoodie.clean.hours.retained": 4}, {"retain_commits": 10}),
+        (
+            {"hoodie.clean.hours.retained": 4, "hoodie.clean.fileversions.retained": 2},
+            {"retain_commits": 10},
+        ),
+        (BY_VERSIONS | {"hoodie.clean.automatic": False}, {}),
+        ({"hoodie.archive.automatic": "true"}, {"archive": True}),
+        ({"hoodie.archive.automatic": "false", "hoodie.keep.max.commits": 50}, {}),
+        (
+            {"hoodie.keep.min.commits": 5, "hoodie.keep.max.commits": 9},
+            {"archive": True, "min_commits": 5, "max_commits": 9},
+        ),
+    ],
+)
+def test_services_after_a_write(
+    table: HudiTable, given: dict[str, Any], wanted: dict[str, Any]
+) -> None:
+    options = given_options(given, table.options, "UPSERT")
+    assert options == WriteOptions(services=TableServices(**wanted))
+
+
+def test_a_metadata_table_by_name(table: HudiTable) -> None:
+    for value, wanted in ((True, "maintain"), ("false", "refuse")):
+        options = given_options({"hoodie.metadata.enable": value}, table.options, "UPSERT")
+        assert options.metadata == wanted
+    # There is none to maintain, and none is made.
+    table.upsert(TRIPS, options={"hoodie.metadata.enable": True})
+    assert HudiTable.open(table.location).options.metadata_partitions == ()
+
+
 def test_sizes_and_formats(table: HudiTable) -> None:
     given = {
         "hoodie.parquet.max.file.size": "1000",
@@ -124,7 +177,15 @@ WRONG: dict[str, tuple[Mapping[str, Any], str]] = {
     "rate": ({"hoodie.index.bloom.fpp": "low"}, "is 'low'; give a number"),
     "index": ({"hoodie.index.type": "BUCKET"}, "is 'BUCKET'; give bloom or simple or inmemory"),
     "no flag": ({"hoodie.bloom.index.update.partition.path": "no"}, "give true or false"),
-    "fixed": ({"hoodie.metadata.enable": "true"}, "is 'true'; supported: false"),
+    "fixed": ({"hoodie.clustering.inline": "true"}, "is 'true'; supported: false"),
+    "metadata": ({"hoodie.metadata.enable": "yes"}, "is 'yes'; give true or false"),
+    "policy": ({"hoodie.clean.policy": "ALL"}, "is 'ALL'; give keep_latest_commits or"),
+    "retained": ({"hoodie.clean.commits.retained": 0}, "retain_commits is 0; the last commit"),
+    "two names": (
+        {"hoodie.clean.commits.retained": 4, "hoodie.cleaner.commits.retained": 5},
+        "is '5', but hoodie.clean.commits.retained is '4'; give one of them",
+    ),
+    "archive": ({"hoodie.keep.min.commits": 31}, "min_commits is 31, max_commits 30"),
     "type": (
         {"hoodie.datasource.write.table.type": "MERGE_ON_READ"}, "supported: copy_on_write",
     ),

@@ -45,7 +45,7 @@ from support.hudi.spark_rows import (
 from support.object_store import writable_object_store
 
 from lookupstore.errors import CommitConflictError, CorruptionError
-from lookupstore.hudi import HudiTable, State, WriteOptions
+from lookupstore.hudi import HudiTable, State, TableServices, WriteOptions
 from lookupstore.hudi.index.bloom import BloomIndex
 from lookupstore.hudi.timeline.work_files import staging_folder
 from lookupstore.hudi.view import read_view
@@ -210,6 +210,20 @@ def test_columns_of_all_kinds(spark: SparkSession, tmp_path: Path) -> None:
     upsert(evolved, ours, options=WriteOptions(evolve=True))
     assert HudiTable.open(ours).scan(columns=["new"])["new"].to_pylist() == [-3, None, -3]
     check(ours)
+
+
+def test_what_follows_a_write(spark: SparkSession, tmp_path: Path) -> None:
+    """The driver cleans and archives after the commit."""
+    table = make(tmp_path / "t")
+    services = TableServices(retain_versions=1, archive=True, min_commits=1, max_commits=1)
+    options = WriteOptions(services=services)
+    rows = spark.createDataFrame([(1, "a", 1.0, "x")], COLUMNS)
+    first = upsert(rows, table, options=options)
+    assert (first.cleans, first.archived) == ((), 0)
+    second = upsert(rows, table, options=options)
+    assert (len(second.cleans), second.archived, second.service_errors) == (1, 1, ())
+    assert len(list((tmp_path / "t" / "a").glob("*.parquet"))) == 1
+    assert_same_rows(table.scan(), other_scan(tmp_path / "t"))
 
 
 def test_deletes(spark: SparkSession, tmp_path: Path, seed: int) -> None:

@@ -1,0 +1,182 @@
+"""What follows a write: as the verbs do it, and never an error of the write."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from support.hudi.kills import base_files, rows_of
+from support.hudi.metadata import check_listed, data_of
+
+from lookupstore.errors import CommitUnknownError, LockedError
+from lookupstore.hudi import HudiTable, TableServices, WriteOptions, WriteResult
+from lookupstore.hudi.timeline.timeline import TimelineFolder
+
+VERSIONS = (6, 8, 9)
+SCHEMA = pa.schema({"id": pa.int64(), "p": pa.string(), "value": pa.string()})
+ALL = TableServices(retain_versions=1, archive=True, min_commits=2, max_commits=3)
+
+
+def some(ids: range, value: str) -> pa.Table:
+    return pa.table({"id": list(ids), "p": ["p"] * len(ids), "value": [value] * len(ids)})
+
+
+def made(path: Path, version: int = 9) -> HudiTable:
+    table = HudiTable.create(path, SCHEMA, record_key="id", partition_by="p", version=version)
+    table.insert(some(range(3), "old"))
+    return table
+
+
+def commits(table: HudiTable) -> int:
+    return sum(one.is_completed and one.is_write for one in table.timeline())
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_table_that_is_written_to_often_stays_small(tmp_path: Path, version: int) -> None:
+    path = tmp_path / "t"
+    table = made(path, version)
+    archived = cleans = 0
+    for at in range(12):
+        result = table.upsert(some(range(3), str(at)), options=WriteOptions(services=ALL))
+        assert result.service_errors == ()
+        assert rows_of(path) == dict.fromkeys(range(3), str(at))
+        assert len(base_files(path)) == 1
+        assert len(result.cleans) == 1
+        # Those of cleans come with them.
+        assert commits(table) <= 3
+        archived += result.archived
+        cleans += len(result.cleans)
+    assert archived >= 10
+    assert table.verify().findings == ()
+
+
+VERBS: dict[str, Callable[[HudiTable, Any], WriteResult]] = {
+    "upsert": lambda table, options: table.upsert(some(range(3), "new"), options=options),
+    "insert": lambda table, options: table.insert(some(range(5, 6), "new"), options=options),
+    "bulk_insert": lambda table, options: table.bulk_insert(
+        some(range(5, 6), "x"), options=options
+    ),
+    "delete": lambda table, options: table.delete([0], options=options),
+    "insert_overwrite": lambda table, options: table.insert_overwrite(
+        some(range(2), "new"), options=options
+    ),
+    "insert_overwrite_table": lambda table, options: table.insert_overwrite_table(
+        some(range(2), "new"), options=options
+    ),
+    "delete_partition": lambda table, options: table.delete_partition("p", options=options),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_write_takes_them(tmp_path: Path, verb: str) -> None:
+    table = made(tmp_path / "t")
+    for at in range(4):
+        table.upsert(some(range(3), str(at)))
+    services = TableServices(retain_versions=1, archive=True, min_commits=1, max_commits=2)
+    result = VERBS[verb](table, WriteOptions(services=services))
+    assert len(result.cleans) == 1
+    assert result.archived >= 4
+    current = {group.current.path for group in table.file_groups()}
+    assert set(base_files(tmp_path / "t")) == current
+    assert rows_of(tmp_path / "t") is not None
+
+
+@pytest.mark.parametrize("retained", [{"retain_commits": 2}, {"retain_hours": 0.0}])
+def test_a_clean_is_that_of_the_verb(tmp_path: Path, retained: dict[str, Any]) -> None:
+    for at, services in enumerate([TableServices(), TableServices(**retained)]):
+        table = made(tmp_path / str(at))
+        for value in range(3):
+            result = table.upsert(
+                some(range(3), str(value)), options=WriteOptions(services=services)
+            )
+        if not result.cleans:
+            table.clean(**retained)
+    assert len(base_files(tmp_path / "0")) == len(base_files(tmp_path / "1")) < 4
+
+
+def test_nothing_follows_by_default_or_what_was_only_tried(tmp_path: Path) -> None:
+    table = made(tmp_path / "t")
+    for _ in range(5):
+        assert table.upsert(some(range(3), "a")).cleans == ()
+    before = [one.file_name for one in table.timeline()]
+    assert (
+        table.upsert(some(range(3), "b"), options=WriteOptions(services=ALL), dry_run=True).cleans
+        == ()
+    )
+    assert [one.file_name for one in table.timeline()] == before
+    assert len(base_files(tmp_path / "t")) == 6
+
+
+@pytest.mark.parametrize("error", [LockedError("held"), OSError(5, "injected"), ValueError("x")])
+def test_what_fails_is_no_error_of_the_write(
+    tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The result is returned, the failure is seen, and the next service is done all the same."""
+    table = made(tmp_path / "t")
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("lookupstore.hudi.table.clean", broken)
+    for at in range(3):
+        with pytest.warns(UserWarning, match=r"clean\(\) after the write failed, which is comm"):
+            result = table.upsert(some(range(3), str(at)), options=WriteOptions(services=ALL))
+        assert result.instant is not None
+        (said,) = result.service_errors
+        assert said == f"clean() after the write failed, which is committed: {error}"
+        assert rows_of(tmp_path / "t") == dict.fromkeys(range(3), str(at))
+    assert result.archived == 2
+    monkeypatch.undo()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert (
+            len(table.upsert(some(range(3), "x"), options=WriteOptions(services=ALL)).cleans) == 1
+        )
+
+
+def test_nothing_follows_a_write_that_is_not_known_to_be_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = made(tmp_path / "t")
+    table.upsert(some(range(3), "a"))
+
+    def broken(*_: Any) -> None:
+        raise OSError(5, "injected")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TimelineFolder, "complete", broken)
+        with pytest.raises(CommitUnknownError):
+            table.upsert(some(range(3), "b"), options=WriteOptions(services=ALL))
+    assert len(base_files(tmp_path / "t")) == 3
+
+
+def test_a_metadata_table_is_maintained_by_what_follows(real_table: Callable[[str], Path]) -> None:
+    path = real_table("v9_txns_complex_meta")
+    table = HudiTable.open(path)
+    stored = data_of(table.scan())
+    table.upsert(stored.slice(0, 3), options=WriteOptions(metadata="reduce"))
+    services = TableServices(retain_commits=1, archive=True, min_commits=1, max_commits=1)
+    options = WriteOptions(metadata="maintain", services=services)
+    result = table.upsert(stored.slice(0, 3), options=options)
+    assert len(result.cleans) == 1
+    assert result.service_errors == ()
+    check_listed(path)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"retain_commits": 0}, "retain_commits is 0; the last commit always stays: give 1"),
+        ({"retain_versions": 1, "retain_hours": 1}, "give retain_versions, or else"),
+        ({"min_commits": 5, "max_commits": 4}, "min_commits is 5, max_commits 4"),
+    ],
+)
+def test_numbers_are_checked_before_anything_is_written(
+    fields: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        TableServices(**fields)

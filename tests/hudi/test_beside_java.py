@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from support.hudi import java
 from support.hudi.kills import base_files, copied, count_points, leftovers, on_disk, rows_of
@@ -19,6 +20,7 @@ from support.remote import FaultyDisk, Killed
 from lookupstore.errors import CommitConflictError, CorruptionError
 from lookupstore.hudi import HudiTable, State, WriteOptions
 from lookupstore.hudi.locking.heartbeat import Heartbeats
+from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.services.never_completed import never_completed
 from lookupstore.hudi.timeline.commit import parse_commit
 from lookupstore.hudi.timeline.timeline import RESTORE, TimelineFolder
@@ -481,3 +483,30 @@ def test_a_write_does_not_complete_in_a_restore(
     assert rows_of(path) == {1: "p", 2: "p"}
     assert HudiTable.open(path).verify().findings == ()
     assert java.pending(path) == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_meta_column_of_flink(tmp_path: Path, version: int) -> None:
+    """Its writers can add a sixth, which is not shown, and not in files that are written here."""
+    table = SmallTable(tmp_path / "t", version)
+    instant = table.begin()
+    stat = table.write(instant.time, "a-0", [row(1, "old"), row(2, "old")])
+    path = table.path / str(stat.path)
+    metadata = pq.read_schema(path).metadata
+    rows = pq.ParquetFile(path).read()
+    operation = pa.field("_hoodie_operation", pa.string())
+    pq.write_table(
+        rows.add_column(5, operation, pa.array(["+I", "+U"])).replace_schema_metadata(metadata),
+        path,
+    )
+    nbytes = path.stat().st_size
+    table.finish(instant, [replace(stat, file_size_in_bytes=nbytes, total_write_bytes=nbytes)])
+    names = [*META_COLUMNS, "id", "value"]
+    assert table.table.scan().column_names == names
+    assert rows_of(table.path) == {1: "old", 2: "old"}
+    change = pa.table({"id": [2, 3], "value": ["new", "new"]}, schema=SCHEMA)
+    table.table.upsert(change)
+    assert rows_of(table.path) == {1: "old", 2: "new", 3: "new"}
+    (written,) = [one for one in table.path.rglob("*.parquet") if one != path]
+    assert pq.read_schema(written).names == names
+    assert table.table.verify().is_ok

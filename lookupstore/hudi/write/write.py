@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
-from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -80,6 +79,7 @@ class Write:
         self._dry_run = dry_run
         self._index = index_of(options.index)
         self._pipeline = Pipeline(view, options)
+        self._slices: list[FileSlice] | None = None
 
     def upsert(self, given: Any) -> WriteResult:
         """Change rows whose keys are there, and insert the others."""
@@ -185,11 +185,14 @@ class Write:
             errors=self._pipeline.given.errors if options.on_error == "collect" else None,
         )
 
-    @cached_property
+    @property
     def _current(self) -> list[FileSlice]:
-        slices = [group.current for group in self._view.groups(None)]
-        self._pipeline.files = len(slices)
-        return slices
+        """Return the current base files, which are listed once."""
+        # Not a `cached_property`: before Python 3.12 that lets no other write list files meanwhile.
+        if self._slices is None:
+            self._slices = [group.current for group in self._view.groups(None)]
+            self._pipeline.files = len(self._slices)
+        return self._slices
 
     def _change(
         self, operation: str, given: IncomingRows | IncomingKeys, find: Callable[[Incoming], Found]

@@ -230,6 +230,8 @@ def _write_rows(
         bulk_order(task.schema.columns, options)
         if not dry_run:
             return bulk_insert(df, task, pipeline, options, done)
+    else:
+        pipeline.files = len(task.slices)
     tagged = _tagged(df, task, options).persist(StorageLevel.MEMORY_AND_DISK)
     try:
         with pipeline.step("tag"):

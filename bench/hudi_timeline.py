@@ -51,7 +51,7 @@ def with_commits(path: Path, version: int, commits: int) -> HudiTable:
     profile = b"" if said.stats is None else commit_bytes(replace(said, stats={}), version)
     content = commit_bytes(said, version)
     folder = path / table.options.timeline
-    start = datetime.now(timezone.utc) - timedelta(days=30)
+    start = datetime.now(timezone.utc) - timedelta(seconds=60 * commits + 3600)
     for number in range(commits - 4):
         begun, ended = (
             print_time(start + timedelta(seconds=60 * number + more)) for more in (0, 1)

@@ -48,7 +48,7 @@ def _milliseconds(*days: str) -> tuple[int, ...]:
     return tuple(np.array(days, "datetime64[ms]").astype(np.int64).tolist())
 
 
-# No zone leads from these to a year that has not four digits.
+# Between these, the year has four digits in every zone.
 _LEAST, _MOST = _milliseconds("0002-01-01", "9999-01-01")
 # Of other times in zones of regions what Java has may differ from what Arrow has.
 _FIRST, _LAST = _milliseconds("1970-01-01", "2037-12-31")

@@ -235,7 +235,7 @@ class MetadataTable:
         self._folder.complete(inflight, commit_bytes(done, version), lock.check)
 
     def roll_back(self, time: str, rollback: str, lock: TableLock) -> None:
-        """Take back an instant of the table that is not completed there, or not any more.
+        """Take back what a pending, or withdrawn, instant of the table wrote here.
 
         Every step can be done again: whoever ends the rollback of the table ends this one.
 

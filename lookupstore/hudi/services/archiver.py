@@ -59,7 +59,7 @@ class Archival:
 
     @property
     def commits(self) -> list[Instant]:
-        """Return those that time travel does not reach any more."""
+        """Return the archived commits, which time travel no longer reaches."""
         return [one for one in self.instants if one.is_write]
 
 

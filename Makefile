@@ -184,7 +184,8 @@ tsan: build/test_threads .venv-tsan/.built  ## Run the tests of threads under Th
 	    -k threads $(PYTEST_ARGS) $(ROOT)/tests/sst/test_threads.py $(ROOT)/tests/sst/test_processes.py
 
 # What the protocol of pins and evictions is made of.
-THREADED := $(addprefix csrc/,ls_batch.c ls_block.c ls_fences.c ls_filter.c ls_hash.c ls_order.c ls_slots.c)
+THREADED := $(addprefix csrc/,ls_batch.c ls_block.c ls_fences.c ls_filter.c ls_hash.c ls_order.c ls_row_order.c \
+    ls_slots.c)
 
 build/test_threads: csrc/test_threads.c $(THREADED) $(HEADERS) $(VENV)/.built
 	@mkdir -p $(@D)
@@ -203,9 +204,17 @@ hudi-histories: $(VENV)/.built  ## Do 120 random histories of Hudi tables, 30 op
 	LOOKUPSTORE_HISTORIES=$(HUDI_HISTORIES) LOOKUPSTORE_TEST_SEED=$${LOOKUPSTORE_TEST_SEED:-$$RANDOM} \
 	    $(BIN)/pytest -n 2 -rP tests/hudi/test_write_histories.py
 
+# Other tables each time; each prints the seed that repeats it.
+FILTERS ?= 20000
+.PHONY: skipping
+skipping: $(VENV)/.built  ## Ask 20,000 random filters of Hudi tables with column statistics, and DuckDB
+	LOOKUPSTORE_FILTERS=$(FILTERS) LOOKUPSTORE_TEST_SEED=$${LOOKUPSTORE_TEST_SEED:-$$RANDOM} \
+	    $(BIN)/pytest -n 2 -rP tests/hudi/layout/test_skipping_cases.py \
+	    tests/hudi/layout/test_sql_filters.py
+
 .PHONY: hudi-kills
 hudi-kills: $(VENV)/.built  ## Kill every action on Hudi tables of each version at every file operation
-	LOOKUPSTORE_EVERY_KILL=1 $(BIN)/pytest -n 2 -rP tests/hudi/test_write_kills.py
+	LOOKUPSTORE_EVERY_KILL=1 $(BIN)/pytest -n 2 -rP -k kill tests/hudi
 
 .PHONY: hudi-soak
 hudi-soak: $(VENV)/.built  ## Let 2, then 8 processes write to one Hudi table for 3 minutes; some are killed
@@ -272,6 +281,14 @@ bench-hudi: $(VENV)/.built  ## Time tags, upserts and scans of a Hudi table: 10,
 .PHONY: bench-hudi-timeline
 bench-hudi-timeline: $(VENV)/.built  ## Time a Hudi table with 10,000 commits, before and after they are archived
 	$(BIN)/python bench/hudi_timeline.py $(BENCH_HUDI_TIMELINE_ARGS)
+
+.PHONY: bench-layout
+bench-layout: $(VENV)/.built  ## Count and time what queries read of 20,000,000 rows laid out by two columns
+	$(BIN)/python bench/layout.py $(BENCH_LAYOUT_ARGS)
+	$(BIN)/python bench/layout_clustering.py $(BENCH_CLUSTERING_ARGS)
+	$(BIN)/python bench/layout_incremental.py $(BENCH_INCREMENTAL_ARGS)
+	$(BIN)/python bench/layout_planning.py $(BENCH_PLANNING_ARGS)
+	$(BIN)/python bench/layout_tpch.py $(BENCH_LAYOUT_TPCH_ARGS)
 
 .PHONY: bench-hudi-guards
 bench-hudi-guards: $(VENV)/.built  ## Time markers, locks and the metadata table of upserts; TABLE=... as in bench/README.md

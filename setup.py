@@ -63,21 +63,29 @@ SEARCH = [
     "ls_filter",
     "ls_hash",
     "ls_order",
+    "ls_row_order",
     "ls_slots",
 ]
 
 # Each Cython module with the files of csrc that are linked into it.
 MODULES = {
     "lookupstore.arrow._binary": ["ls_hash"],
-    "lookupstore.sst._block": ["ls_block", "ls_order"],
+    "lookupstore.compacted._codec": ["ls_compacted_read", "ls_compacted_write"],
+    "lookupstore.sst._block": ["ls_block", "ls_order", "ls_row_order"],
     "lookupstore.sst._filter": ["ls_filter", "ls_hash"],
     "lookupstore.sst._map": [],
-    "lookupstore.sst._table": ["ls_slots", "ls_hash", "ls_block", "ls_order"],
+    "lookupstore.sst._table": ["ls_slots", "ls_hash", "ls_block", "ls_order", "ls_row_order"],
     "lookupstore.storage._writeback": [],
     "lookupstore.sst._answers": SEARCH,
     "lookupstore.sst._batch": SEARCH,
     "lookupstore.sst._spread": [],
-    "lookupstore.sorting._sort": ["ls_gather", "ls_sort", "ls_order"],
+    "lookupstore.sorting._sort": [
+        "ls_gather",
+        "ls_scatter",
+        "ls_sort",
+        "ls_order",
+        "ls_row_order",
+    ],
     "lookupstore.keys._codec": ["ls_keys", "ls_hash"],
     "lookupstore.rows._codec": ["ls_rows"],
     "lookupstore.orc._runs": ["ls_runs"],
@@ -87,6 +95,7 @@ MODULES = {
     "lookupstore.hudi.file_group._bloom": ["ls_hadoop_bloom"],
     "lookupstore.hudi.file_group._key_ranges": ["ls_key_ranges"],
     "lookupstore.hudi.index._key_table": ["ls_key_table", "ls_hash"],
+    "lookupstore.hudi.layout.curves._curve": ["ls_curve"],
     "lookupstore.hudi.write._md5": ["ls_md5"],
 }
 

@@ -15,7 +15,7 @@ from report import aligned, rate_text, value_text
 
 OURS = "lookupstore"
 
-#: What the value of a verb is: seconds or bytes; of all others, operations a second.
+#: What the value of a verb is: seconds, bytes or percent; of all others, operations a second.
 UNITS = {
     "open time": "s",
     "open memory": "B",
@@ -35,6 +35,25 @@ UNITS = {
     "timeline open": "s",
     "timeline upsert": "s",
     "timeline time travel": "s",
+    "files by a": "%",
+    "files by b": "%",
+    "files of a box": "%",
+    "bytes rewritten": "B",
+    "cluster seconds": "s",
+    "cluster memory": "B",
+    "cluster cpu": "s",
+    "query by a": "s",
+    "query by b": "s",
+    "query of a box": "s",
+    "TPC-H Q6": "s",
+    "TPC-H Q14": "s",
+    "files of TPC-H Q6": "%",
+    "files of TPC-H Q14": "%",
+    "planning open": "s",
+    "prune int64": "s",
+    "prune text": "s",
+    "skip int64": "s",
+    "skip text": "s",
 }
 
 
@@ -52,7 +71,7 @@ class Measurement:
 
     Attributes:
         subject: what was measured.
-        rounds: a number a round: bytes where the verb's unit is `B`, else seconds.
+        rounds: a number a round: bytes or percent where these are the verb's unit, else seconds.
         operations: records or keys a round, 1 where they are not counted.
     """
 
@@ -62,7 +81,7 @@ class Measurement:
 
     @property
     def unit(self) -> str:
-        """Return the unit of values: `/s`, `s` or `B`."""
+        """Return the unit of values: `/s`, `s`, `B` or `%`."""
         return UNITS.get(self.subject.verb, "/s")
 
     @property

@@ -120,6 +120,21 @@ def in_a_process(script: str, *arguments: str, **environment: str) -> dict[str, 
     return found
 
 
+def shares(rounds: Iterable[Mapping[str, Any]]) -> str:
+    """Return what share of its seconds each step of ours takes, as text.
+
+    Args:
+        rounds: what processes printed, with the seconds of all and of their steps.
+    """
+    steps: dict[str, float] = {}
+    total = 0.0
+    for found in rounds:
+        total += found["seconds"]
+        for name, seconds in found["steps"].items():
+            steps[name] = steps.get(name, 0.0) + seconds
+    return ", ".join(f"{name} {seconds / total:.0%}" for name, seconds in steps.items())
+
+
 # ---- options ------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
     python bench/hudi_once.py upsert lookupstore TABLE ROWS
 
 The peak is that of the process: the rows to write, which are read before, are in it for everybody.
+For what takes no rows, these say what is asked for.
 """
 
 from __future__ import annotations
@@ -82,11 +83,37 @@ def scan_pyarrow(table: str, rows: pa.Table) -> dict[str, Any]:
     return {"rows": ds.dataset(rows["path"].to_pylist()).to_table().num_rows}
 
 
+def cluster_lookupstore(table: str, asked: pa.Table) -> dict[str, Any]:
+    """Put the rows of our table in order, in files and with memory as asked for."""
+    from lookupstore.hudi import HudiTable, WriteOptions
+
+    (one,) = asked.to_pylist()
+    options = WriteOptions(memory=one["memory"])
+    by = ["a", "b"]
+    result = HudiTable.open(table).cluster(by, target_file_size=one["bytes"], options=options)
+    return {
+        "files": result.files_after,
+        "spilled": result.bytes_spilled,
+        "steps": dict(result.seconds),
+    }
+
+
+def cluster_deltalake(table: str, asked: pa.Table) -> dict[str, Any]:
+    """Put the rows of a Delta table in order, in files as asked for."""
+    from deltalake import DeltaTable
+
+    (one,) = asked.to_pylist()
+    result = DeltaTable(table).optimize.z_order(["a", "b"], target_size=one["bytes"])
+    return {"files": result["numFilesAdded"]}
+
+
 CONTENDERS = {
     ("upsert", "lookupstore"): upsert_lookupstore,
     ("upsert", "deltalake"): upsert_deltalake,
     ("upsert again", "lookupstore"): upsert_again_lookupstore,
     ("upsert again", "deltalake"): upsert_again_deltalake,
+    ("cluster", "lookupstore"): cluster_lookupstore,
+    ("cluster", "deltalake"): cluster_deltalake,
     ("scan", "lookupstore"): scan_lookupstore,
     ("scan", "pyarrow"): scan_pyarrow,
 }

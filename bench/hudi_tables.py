@@ -6,6 +6,8 @@ it holds: neither depends on who wrote it.
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,17 +90,17 @@ def sum_of_rows(rows: pa.Table) -> Sum:
     """Return what rows in memory come to."""
     with duckdb.connect() as connection:
         connection.register("given", rows)
-        return _sum(connection, "given")
+        return _sum(connection, "given", rows.schema)
 
 
-def sum_of_files(paths: Sequence[str]) -> Sum:
+def sum_of_files(paths: Sequence[str], schema: pa.Schema = SCHEMA) -> Sum:
     """Return what the rows of Parquet files come to; only the table's own columns count."""
     with duckdb.connect() as connection:
-        return _sum(connection, f"read_parquet({list(paths)!r})")
+        return _sum(connection, f"read_parquet({list(paths)!r})", schema)
 
 
-def _sum(connection: duckdb.DuckDBPyConnection, rows: str) -> Sum:
-    columns = ", ".join(SCHEMA.names).replace("seen", "epoch_us(seen)")
+def _sum(connection: duckdb.DuckDBPyConnection, rows: str, schema: pa.Schema) -> Sum:
+    columns = ", ".join(schema.names).replace("seen", "epoch_us(seen)")
     query = f"select count(*), sum(hash({columns})::hugeint) from {rows}"
     (found,) = connection.execute(query).fetchall()
     return Sum(found[0], found[1] or 0)
@@ -146,3 +148,29 @@ def write_delta(folder: Path, files: Iterable[pa.Table]) -> None:
 
     for rows in files:
         write_deltalake(str(folder), rows, mode="append")
+
+
+def base_files(table: HudiTable) -> list[str]:
+    """Return the paths of the current base files of a table of this machine."""
+    folder = Path(table.location.uri)
+    return [str(folder / group.current.path) for group in table.file_groups()]
+
+
+def delta_files(folder: Path) -> list[str]:
+    """Return the paths of the current files of a Delta table of this machine."""
+    from deltalake import DeltaTable
+
+    return DeltaTable(str(folder)).file_uris()
+
+
+def linked_copy(table: Path, copy: Path) -> None:
+    """Copy a table, without a byte of its rows."""
+    shutil.copytree(table, copy, copy_function=_link_data)
+
+
+def _link_data(source: str, target: str) -> None:
+    """Copy a file of a table: data files never change, so that a second name is enough."""
+    if source.endswith(".parquet"):
+        os.link(source, target)
+    else:
+        shutil.copy2(source, target)

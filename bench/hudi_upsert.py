@@ -25,9 +25,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from bars import OURS, Bar, Measurement, Subject
-from harness import Run, add_choice, add_json_lines, command_line, in_a_process, in_turns
+from harness import Run, add_choice, add_json_lines, command_line, in_a_process, in_turns, shares
 from hudi_tables import (
     Sum,
+    base_files,
+    delta_files,
+    linked_copy,
     random_ids,
     random_rows,
     sum_of_files,
@@ -67,7 +70,7 @@ class Bench:
         self.brought = {"upsert": new, "upsert again": new.slice(0, 2 * FEW)}
         for verb, rows in self.brought.items():
             self._save(verb, rows)
-        self.base = self._files(base)
+        self.base = base_files(base)
         self._save("files", pa.table({"path": self.base}))
         self.sum = sum_of_files(self.base)
         self.expected = {verb: self.sum + sum_of_rows(new) for verb, new in self.brought.items()}
@@ -90,11 +93,6 @@ class Bench:
     def _path(self, name: str) -> str:
         return str(self.folder / f"{name}.arrow")
 
-    @staticmethod
-    def _files(table: HudiTable) -> list[str]:
-        folder = Path(table.location.uri)
-        return [str(folder / group.current.path) for group in table.file_groups()]
-
     def round(self, verb: str, contender: str) -> Found:
         """Do a verb twice, and return what the second time took.
 
@@ -108,16 +106,11 @@ class Bench:
     def upsert(self, verb: str, contender: str) -> Found:
         """Write rows into a copy of a contender's table, and check what it holds then."""
         copy = self.folder / "copy"
-        shutil.copytree(self.folder / contender, copy, copy_function=_link_data)
+        linked_copy(self.folder / contender, copy)
         try:
             found = self._once(verb, contender, copy, verb)
-            if contender == OURS:
-                files = self._files(HudiTable.open(copy))
-            else:
-                from deltalake import DeltaTable
-
-                files = DeltaTable(str(copy)).file_uris()
-            held = sum_of_files(files)
+            is_ours = contender == OURS
+            held = sum_of_files(base_files(HudiTable.open(copy)) if is_ours else delta_files(copy))
         finally:
             shutil.rmtree(copy)
         if held != (expected := self.expected[verb]):
@@ -137,24 +130,6 @@ class Bench:
         cache = str(self.folder / "cache")
         arguments = (verb, contender, str(table), self._path(rows))
         return in_a_process("hudi_once.py", *arguments, LOOKUPSTORE_CACHE=cache)
-
-
-def _link_data(source: str, target: str) -> None:
-    """Copy a file of a table: data files never change, so that a second name is enough."""
-    if source.endswith(".parquet"):
-        os.link(source, target)
-    else:
-        shutil.copy2(source, target)
-
-
-def shares(rounds: Sequence[Found]) -> str:
-    """Return what share of our upserts each step takes, as text."""
-    steps: dict[str, float] = {}
-    for found in rounds:
-        for name, seconds in found["steps"].items():
-            steps[name] = steps.get(name, 0.0) + seconds
-    total = sum(found["seconds"] for found in rounds)
-    return ", ".join(f"{name} {seconds / total:.0%}" for name, seconds in steps.items())
 
 
 def main(given: list[str] | None = None) -> None:

@@ -89,6 +89,8 @@ def value_text(value: float, unit: str) -> str:
         return f"{rate_text(value)}/s"
     if unit == "x":
         return f"{value:.2f}x"
+    if unit == "%":
+        return f"{value:.1f} %"
     if unit == "B":
         return f"{value / 1e6:.1f} MB"
     return f"{value:.2f} s" if value >= 1 else f"{value * 1e3:.1f} ms"

@@ -61,16 +61,16 @@ QUERIES = (
 )
 
 
-def generate(folder: Path, scale: float) -> None:
-    """Write the three tables as Parquet."""
+def generate(folder: Path, scale: float, tables: str = "lineitem,orders,customer") -> None:
+    """Write tables as Parquet."""
     command = shutil.which("tpchgen-cli", path=str(Path(sys.executable).parent)) or shutil.which(
         "tpchgen-cli"
     )
     if command is None:
         sys.exit("tpchgen-cli: not installed: pip install 'lookupstore[bench]'")
-    tables = "--tables=lineitem,orders,customer"
     subprocess.run(
-        [command, "parquet", f"-s={scale:g}", tables, f"--output-dir={folder}"], check=True
+        [command, "parquet", f"-s={scale:g}", f"--tables={tables}", f"--output-dir={folder}"],
+        check=True,
     )
 
 

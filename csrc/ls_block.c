@@ -320,7 +320,8 @@ static inline ls_status compare_at(const ls_block *block, ls_order order, uint32
     if (stored_prefix != prefix)
         *compared = stored_prefix < prefix ? -1 : 1;
     else
-        *compared = order == LS_ORDER_BYTES ? ls_compare_bytes(stored, key) : 0;
+        *compared = order == LS_ORDER_BYTES ? ls_compare_bytes(stored, key)
+                                            : ls_compare(order, stored, key);
     return LS_OK;
 }
 

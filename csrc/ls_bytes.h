@@ -57,6 +57,29 @@ static inline void ls_store64(uint8_t *p, uint64_t value) {
     ls_store32(p + 4, (uint32_t)(value >> 32));
 }
 
+/* A number that orders as bytes do, as far as 8 of them reach: if prefix(a) < prefix(b) then a < b. */
+static inline uint64_t ls_bytes_prefix(const uint8_t *p, size_t size) {
+    if (size >= 8)
+        return ls_load64_big(p);
+    uint64_t value = 0;
+    for (size_t i = 0; i < size; i++)
+        value |= (uint64_t)p[i] << (56 - 8 * i);
+    return value;
+}
+
+static inline int ls_compare_bytes(ls_slice a, ls_slice b) {
+    size_t shared = a.size < b.size ? a.size : b.size;
+    if (shared >= 8) { /* most keys differ here, without a call */
+        uint64_t x = ls_load64_big(a.data), y = ls_load64_big(b.data);
+        if (x != y)
+            return x < y ? -1 : 1;
+    }
+    int order = shared == 0 ? 0 : memcmp(a.data, b.data, shared);
+    if (order != 0)
+        return order;
+    return (a.size > b.size) - (a.size < b.size);
+}
+
 /* LEB128: 7 bits per byte, least significant group first, high bit on all bytes but the last. */
 static inline size_t ls_varint_size(uint64_t value) {
     size_t size = 1;

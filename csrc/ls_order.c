@@ -3,6 +3,8 @@
 uint64_t ls_key_prefix(ls_order order, ls_slice key) {
     if (order == LS_ORDER_BYTES)
         return ls_bytes_prefix(key.data, key.size);
+    if (ls_order_rows(order) != NULL)
+        return ls_row_prefix(ls_order_rows(order), key);
     uint64_t value = 0;
     for (size_t i = 0; i < key.size; i++)
         value |= (uint64_t)key.data[i] << (8 * i);
@@ -13,6 +15,8 @@ uint64_t ls_key_prefix(ls_order order, ls_slice key) {
 int ls_compare(ls_order order, ls_slice a, ls_slice b) {
     if (order == LS_ORDER_BYTES)
         return ls_compare_bytes(a, b);
+    if (ls_order_rows(order) != NULL)
+        return ls_row_compare(ls_order_rows(order), a, b);
     uint64_t x = ls_key_prefix(order, a), y = ls_key_prefix(order, b);
     return (x > y) - (x < y);
 }

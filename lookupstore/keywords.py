@@ -1,4 +1,4 @@
-"""Methods whose arguments have to be named, and that say so to who does not name them."""
+"""Arguments as people see them: methods that say which have to be named, classes that show all."""
 
 from __future__ import annotations
 
@@ -44,3 +44,21 @@ def keyword_only(method: Callable[P, R]) -> Callable[P, R]:
         return method(*args, **kwargs)
 
     return checked
+
+
+def shows_init(kind: type[R]) -> type[R]:
+    """Let a class with a `__new__` of its own show the arguments of its `__init__`.
+
+    >>> @shows_init
+    ... class Shelf:
+    ...     def __new__(cls, *_):
+    ...         return object.__new__(cls)
+    ...
+    ...     def __init__(self, path): ...
+    >>> inspect.signature(Shelf)
+    <Signature (path)>
+    """
+    init = vars(kind)["__init__"]
+    parameters = list(inspect.signature(init).parameters.values())
+    kind.__signature__ = inspect.Signature(parameters[1:])  # type: ignore[attr-defined]
+    return kind

@@ -22,6 +22,7 @@ int main(int argc, char **argv) {
     test_gather();
     test_filters();
     test_sort();
+    test_scatter();
     test_slots();
     test_full_buckets();
     test_repeated_keys();
@@ -54,6 +55,10 @@ int main(int argc, char **argv) {
     test_signed_numbers();
     test_runs_of_bytes();
     test_sizes_of_lz4();
+    test_curves();
+    test_ranks();
+    test_compacted_rows();
+    test_row_orders();
     printf("csrc: %zu checks hold, seed %llu\n", checks, (unsigned long long)seed);
     return 0;
 }

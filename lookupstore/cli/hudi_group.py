@@ -13,12 +13,40 @@ _COMMANDS = {
     "files": ("lookupstore.cli.hudi", "List the base files of a table."),
     "get": ("lookupstore.cli.hudi_rows", "Print the rows with these keys, in any partition."),
     "scan": ("lookupstore.cli.hudi_rows", "Print the rows of a table, in the order of its files."),
+    "changes": (
+        "lookupstore.cli.hudi_rows",
+        "Print inserts, updates and deletes between instants.",
+    ),
     "tag": ("lookupstore.cli.hudi_rows", "Print the base file and row of each key."),
     "upsert": (
         "lookupstore.cli.hudi_rows",
         "Write rows: update existing keys, insert new ones.",
     ),
     "delete": ("lookupstore.cli.hudi_rows", "Delete the rows with these keys."),
+    "cluster": (
+        "lookupstore.cli.hudi_layout",
+        "Put rows in order in new files, so that queries read few of these.",
+    ),
+    "collect-statistics": (
+        "lookupstore.cli.hudi_layout",
+        "Collect statistics of columns, by which scans skip files.",
+    ),
+    "explain-scan": (
+        "lookupstore.cli.hudi_layout",
+        "Print how many files a scan with a filter would read; none is opened.",
+    ),
+    "layout-health": (
+        "lookupstore.cli.hudi_layout",
+        "Print what share of the files queries read, and could read.",
+    ),
+    "advise-clustering": (
+        "lookupstore.cli.hudi_layout",
+        "Try orders of a sample of the rows, and print which let queries read least.",
+    ),
+    "layout-picture": (
+        "lookupstore.cli.hudi_layout",
+        "Draw the files of a table as boxes in two columns.",
+    ),
     "rollback": ("lookupstore.cli.hudi", "Roll back what dead writers left, and INSTANT if given."),
     "clean": ("lookupstore.cli.hudi", "Remove files that no retained commit or savepoint needs."),
     "archive": ("lookupstore.cli.hudi", "Move old commits from the timeline to the archive."),

@@ -8,8 +8,10 @@ from typing import Any
 
 import click
 
+from lookupstore.cli.options import names_of
 from lookupstore.hudi import TableServices
 from lookupstore.hudi.options import METADATA_CHOICES, REFUSE
+from lookupstore.hudi.services import CLUSTER_COMMITS
 
 metadata_option = click.option(
     "--metadata",
@@ -31,6 +33,11 @@ def services_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--retain-versions", type=click.IntRange(1), metavar="N",
                   help="Clean after the write: keep N versions of each file group.")  # fmt: skip
     @click.option("--archive", is_flag=True, help="Archive old commits after the write.")
+    @click.option("--cluster-by", metavar="A,B",
+                  help="Put rows in order by these columns after some writes.")  # fmt: skip
+    @click.option("--cluster-commits", type=click.IntRange(1), metavar="N",
+                  help="After how many commits since the last time (default: "
+                  f"{CLUSTER_COMMITS}).")  # fmt: skip
     @functools.wraps(command)
     def with_services(
         *,
@@ -38,13 +45,24 @@ def services_options(command: Callable[..., Any]) -> Callable[..., Any]:
         retain_hours: float | None,
         retain_versions: int | None,
         archive: bool,
+        cluster_by: str | None,
+        cluster_commits: int | None,
         **given: Any,
     ) -> Any:
         if retain_versions is not None and (retain_commits, retain_hours) != (None, None):
             raise click.UsageError(
                 "give --retain-versions, or else --retain-commits, --retain-hours or both"
             )
-        services = TableServices(retain_commits, retain_hours, retain_versions, archive)
+        if cluster_commits is not None and cluster_by is None:
+            raise click.UsageError("--cluster-commits is for --cluster-by")
+        services = TableServices(
+            retain_commits,
+            retain_hours,
+            retain_versions,
+            archive,
+            cluster_by=names_of(cluster_by or ""),
+            cluster_commits=CLUSTER_COMMITS if cluster_commits is None else cluster_commits,
+        )
         return command(services=services, **given)
 
     return with_services

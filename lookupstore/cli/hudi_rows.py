@@ -1,4 +1,4 @@
-"""``lookupstore hudi get | scan | tag | upsert | delete``: rows of Hudi tables, and their keys."""
+"""``lookupstore hudi get | scan | changes | tag | upsert | delete``: rows, and their keys."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from lookupstore.cli.hudi_options import metadata_option, services_options
 from lookupstore.cli.key_text import parse_keys
 from lookupstore.cli.options import (
     as_of_option,
+    filter_option,
     lock_option,
     names_of,
     output_option,
@@ -31,6 +32,7 @@ from lookupstore.cli.output import (
 )
 from lookupstore.hudi import HudiTable, TableServices, WriteOptions, WriteResult
 from lookupstore.hudi.index import INDEXES
+from lookupstore.hudi.layout import Filter
 from lookupstore.hudi.meta_columns import META_COLUMNS, PARTITION_PATH
 from lookupstore.hudi.write import Duplicates, OnError, SortMode
 from lookupstore.quantities import bytes_of
@@ -122,6 +124,7 @@ def get(
 @click.option(
     "--columns", metavar="A,B", help="Columns, in this order (default: the data columns)."
 )
+@filter_option(required=False)
 @click.option("--partition", metavar="PATH", help="Only rows of this partition (see 'files').")
 @click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N rows.")
 @as_of_option
@@ -130,6 +133,7 @@ def get(
 def scan(
     path: str,
     columns: str | None,
+    filters: tuple[str, ...],
     partition: str | None,
     limit: int | None,
     as_of: str | None,
@@ -140,9 +144,43 @@ def scan(
     table = HudiTable.open(path, query_type=query_type)
     known = table.schema
     names = _data_columns(known) if columns is None else names_of(columns)
-    where = None if partition is None else pc.field(PARTITION_PATH) == partition
-    batches = table.scan_batches(columns=names, filter=where, as_of=as_of)
+    where: list[Filter] = [*filters]
+    if partition is not None:
+        where.append(pc.field(PARTITION_PATH) == partition)
+    batches = table.scan_batches(columns=names, filter=where or None, as_of=as_of)
     write_first_rows(pa.schema([known.field(name) for name in names]), batches, output, limit)
+
+
+@click.command()
+@click.argument("path", metavar="TABLE")
+@click.option("--since", metavar="POSITION",
+              help="Completion time of the last instant before the range, in tables of version 6 "
+              "its request time: see 'timeline' (default: from the beginning).")  # fmt: skip
+@click.option("--until", metavar="POSITION",
+              help="The same of the last instant that counts (default: the latest).")  # fmt: skip
+@click.option(
+    "--columns", metavar="A,B", help="Columns, in this order (default: the data columns)."
+)
+@click.option("--ignore", metavar="A,B", help="Columns in which a change does not count.")
+@click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N rows.")
+@output_option("table", "json", "csv", "arrow")
+def changes(
+    path: str,
+    since: str | None,
+    until: str | None,
+    columns: str | None,
+    ignore: str | None,
+    limit: int | None,
+    output: str,
+) -> None:
+    """Print what became of each row between two instants, and what it was before."""
+    found = HudiTable.open(path).changes(
+        since,
+        until,
+        columns=None if columns is None else names_of(columns),
+        ignore=() if ignore is None else names_of(ignore),
+    )
+    write_first_rows(found.schema, found, output, limit)
 
 
 @click.command()
@@ -375,6 +413,8 @@ def _said(result: WriteResult) -> str:
     done += [f"{counted(count, noun)} {would}{verb}" for count, noun, verb in counts if count]
     if result.instant is not None:
         done.append(f"{result.instant.action} {result.instant.time}")
+    if result.clustering is not None:
+        done.append(f"clustering {result.clustering}")
     done += [f"clean {time}" for time in result.cleans]
     if result.archived:
         done.append(f"{counted(result.archived, 'instant')} archived")

@@ -25,6 +25,21 @@ hex_option: Option = click.option(
     is_flag=True,
     help="Read keys of a file, and print all bytes, as hex digits.",
 )
+
+
+def filter_option(*, required: bool) -> Option:
+    """Return the option that says which rows."""
+    return click.option(
+        "--filter",
+        "filters",
+        multiple=True,
+        required=required,
+        metavar="SQL",
+        help="Only rows for which this holds, such as \"a >= 3 and b like 'x%'\"; repeatable, and "
+        "all of them have to hold.",
+    )
+
+
 columns_option: Option = click.option(
     "--columns", metavar="A,B", help="Value columns, in this order."
 )

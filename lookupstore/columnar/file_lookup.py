@@ -14,6 +14,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.columnar.lookup_file import (
@@ -307,5 +308,10 @@ class FileLookup(descriptors.Holder):
 def _present(rows: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
     if not rows.null_count:
         return np.arange(len(rows)), rows
-    present = np.flatnonzero(rows.is_valid().to_numpy(zero_copy_only=False))
-    return present, rows.take(pa.array(present))
+    present = pc.indices_nonzero(rows.is_valid()).to_numpy().astype(np.int64)
+    # A row that is missing has no bytes: those that are there follow each other already.
+    offsets = np.frombuffer(rows.buffers()[1], np.int64, len(rows) + 1)
+    ends = pa.py_buffer(np.append(offsets[present], offsets[-1]))
+    return present, pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(present), [None, ends, rows.buffers()[2]]
+    )

@@ -339,17 +339,19 @@ class LocalCopy:
             self._rest_until = time.monotonic() + REST
             if not _stopping.is_set():
                 _log.warning("%s: the download failed: %s", self.name, error)
+        else:
+            if self._complete:
+                _log.info(
+                    "%s: downloaded to %s: %d bytes in %.1f s",
+                    self.name,
+                    self.path,
+                    self.remote.nbytes_read - before,
+                    time.monotonic() - started,
+                )
         finally:
+            # Last: who joins the thread may ask for all that it did, and said.
             self._thread = None
             chunks.end_download()
-        if self._complete:
-            _log.info(
-                "%s: downloaded to %s: %d bytes in %.1f s",
-                self.name,
-                self.path,
-                self.remote.nbytes_read - before,
-                time.monotonic() - started,
-            )
 
     def is_right(self) -> bool:
         """Return whether all of it has the hash that it must have; it is read once for that."""

@@ -6,6 +6,7 @@ import getpass
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -15,12 +16,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from lookupstore.hudi.clustering import (
+    ClusterAdvice,
+    ClusterResult,
+    advise,
+    cluster,
+    is_due,
+    last_columns,
+)
 from lookupstore.hudi.file_group.groups import FileGroup
 from lookupstore.hudi.index.funnel import Funnel
 from lookupstore.hudi.index.interface import KeyIndex
 from lookupstore.hudi.index.row_tags import tag_rows
 from lookupstore.hudi.keys.avro_types import avro_schema
 from lookupstore.hudi.keys.new_columns import check_columns, columns_of
+from lookupstore.hudi.layout import (
+    Filter,
+    LayoutHealth,
+    LayoutPicture,
+    collect,
+    known_bounds,
+    layout_health,
+    layout_picture,
+    start,
+)
+from lookupstore.hudi.layout.choice import TARGET_FILE_SIZE, Curve, CurveMapping, LayoutChoice
 from lookupstore.hudi.locking.lock import WAIT, TableLock, table_lock
 from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.metadata.maintain import prepared
@@ -31,10 +51,18 @@ from lookupstore.hudi.options import (
     TableOptions,
     avro_json,
     check_choice,
+    check_lock,
+    check_query,
+    check_writable,
     new_options,
     read_options,
     write_options,
 )
+from lookupstore.hudi.read.audit import audit as audit_scan
+from lookupstore.hudi.read.audit import check_rate
+from lookupstore.hudi.read.changes import plan_row_changes
+from lookupstore.hudi.read.partition_pruning import partitions_of
+from lookupstore.hudi.read.scan_funnel import ScanFunnel
 from lookupstore.hudi.read.scan_plan import plan_changes, plan_scan
 from lookupstore.hudi.services.archiver import MAX_COMMITS, MIN_COMMITS, Archival, archive
 from lookupstore.hudi.services.check import TableCheck, check_table
@@ -54,12 +82,14 @@ from lookupstore.hudi.view import TableView, read_view
 from lookupstore.hudi.write.hoodie_options import (
     GivenOptions,
     check_generator,
+    cluster_arguments,
     given_options,
     table_arguments,
 )
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.plan import (
     BULK_INSERT,
+    CLUSTER,
     DELETE,
     DELETE_PARTITION,
     INSERT,
@@ -70,6 +100,7 @@ from lookupstore.hudi.write.plan import (
 from lookupstore.hudi.write.result import WriteResult
 from lookupstore.hudi.write.writable import writable_view
 from lookupstore.hudi.write.write import Write
+from lookupstore.quantities import bytes_of
 from lookupstore.storage.location import Location
 
 Path = str | os.PathLike[str] | Location
@@ -173,7 +204,7 @@ class HudiTable:
         avro = avro_schema(schema, made.record_name, made.namespace)
         made = replace(made, create_schema=avro_json(avro))
         check_columns(made, location.uri)
-        made.check_writable(location.uri)
+        check_writable(made, location.uri)
         if location.is_file() or location.files(recursive=True):
             raise FileExistsError(f"{location.uri}: not empty; give an empty or new folder")
         for folder in made.folders:
@@ -203,7 +234,7 @@ class HudiTable:
         """
         location = path if isinstance(path, Location) else Location(path)
         options = read_options(location)
-        options.check_query(query_type, location.uri)
+        check_query(options, query_type, location.uri)
         return cls(location, options, query_type)
 
     def __repr__(self) -> str:
@@ -246,8 +277,9 @@ class HudiTable:
         self,
         *,
         columns: Sequence[str] | None = None,
-        filter: pc.Expression | None = None,
+        filter: Filter | None = None,
         as_of: str | None = None,
+        audit: int = 0,
     ) -> pa.Table:
         """Return the rows of the table.
 
@@ -256,40 +288,110 @@ class HudiTable:
         Args:
             columns: columns to read, in this order, or the name of one; None: the meta columns,
                 then the data columns.
-            filter: which rows, as an expression of `pyarrow.compute`. Files of partitions that it
-                leaves out are not opened.
+            filter: which rows, as SQL such as `"a >= 3 and b is null"`; as an expression of
+                `pyarrow.compute`; as a tuple such as `("a", ">=", 3)`; or as a list of these, all
+                of which have to hold. Files are not opened whose partitions it leaves out, nor
+                those that have no row of it by statistics of columns, if the table has these
+                (`collect_statistics`).
             as_of: request time of the last instant that counts, in the zone of the table's
                 instants; None: the latest.
+            audit: n: one in n of the files that were not opened is read in the background, with
+                all of its rows; if some of these are missing, a warning says so, and the
+                statistics of the file are never used again. 0: none is.
 
         Raises:
             KeyError: a column that the table does not have.
             ValueError: `as_of` is not the time of an instant, or `filter` does not fit the columns.
+            TypeError: `filter` is none.
+            ImportError: `filter` is SQL, and what parses it is not installed.
             CorruptionError: the timeline or a base file is damaged.
             FormatError: the table, or a type in it, is of a kind that is not read.
             StaleStoreError: a clean removed files while they were read.
             OSError: a remote file could not be read, or is damaged.
         """
-        plan = plan_scan(self.view(), columns, filter, as_of=as_of)
-        return plan.base_files.table(plan.columns, plan.where)
+        check_rate(audit)
+        everything = plan_scan(self.view(), columns, as_of=as_of)
+        plan = everything if filter is None else everything.filtered(filter)
+        if not audit:
+            return plan.table()
+        with ThreadPoolExecutor(1, thread_name_prefix="lookupstore-audit") as pool:
+            looking = pool.submit(audit_scan, everything, plan, audit)
+            rows = plan.table()
+            found = looking.result()
+        if found.missed or found.unread:
+            warnings.warn(f"{self._location.uri}: {found}", stacklevel=2)
+        return rows
+
+    def explain_scan(
+        self, filter: Filter, *, as_of: str | None = None, row_groups: bool = False
+    ) -> ScanFunnel:
+        """Return which files a scan would read, a line per step if printed; none is opened.
+
+        Args:
+            filter: as of `scan`.
+            as_of: as of `scan`.
+            row_groups: whether to open the files that are left, for their footers only, and count
+                the row groups that these leave.
+
+        Raises: what `scan` does of these and of the timeline.
+        """
+        return plan_scan(self.view(), filter=filter, as_of=as_of).explained(row_groups=row_groups)
+
+    def collect_statistics(
+        self,
+        columns: str | Sequence[str] | None = None,
+        *,
+        metadata: str = REFUSE,
+        wait: float = WAIT,
+        lock: str = TABLE_LOCK,
+    ) -> int:
+        """Collect statistics of columns, by which scans skip files, and keep them from now on.
+
+        Every write of lookupstore keeps them current then. Files that other programs write have
+        none, and are always read, until this is called again.
+
+        Args:
+            columns: least and greatest values of which are kept, or the name of one; None: of the
+                first 32 columns whose values have an order.
+            metadata: what is done if the table has a metadata table; as of `WriteOptions`.
+            wait: how long to wait for the table's lock, in seconds.
+            lock: as of `WriteOptions`.
+
+        Returns:
+            how many files there are statistics of.
+
+        Raises:
+            KeyError: a column that the table does not have.
+            LockedError: another writer had the lock during the whole wait.
+            FormatError: the table is of a kind that is not written.
+            CorruptionError: a base file is damaged.
+        """
+        names = [columns] if isinstance(columns, str) else columns
+        collected = collect(self.view(), names)
+        with self._locked(wait, metadata, lock) as (view, _):
+            start(view, collected, names)
+        return int(collected.table.num_rows)
 
     def scan_batches(
         self,
         *,
         columns: Sequence[str] | None = None,
-        filter: pc.Expression | None = None,
+        filter: Filter | None = None,
         as_of: str | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Return the rows of the table a few at a time; see `scan`."""
         plan = plan_scan(self.view(), columns, filter, as_of=as_of)
-        return plan.base_files.batches(plan.columns, plan.where)
+        return plan.batches(threads=True)
 
     def dataset(self, as_of: str | None = None) -> ds.Dataset:
         """Return the current base files as an Arrow dataset, for engines that read these.
 
+        What these filter by leaves out files as in `scan`, by statistics of columns.
+
         Args:
             as_of: request time of the last instant that counts; None: the latest.
         """
-        return plan_scan(self.view(), as_of=as_of).base_files.dataset()
+        return plan_scan(self.view(), as_of=as_of).dataset()
 
     def incremental(
         self,
@@ -297,7 +399,7 @@ class HudiTable:
         until: str | None = None,
         *,
         columns: Sequence[str] | None = None,
-        filter: pc.Expression | None = None,
+        filter: Filter | None = None,
     ) -> pa.Table:
         """Return the rows that changed after an instant, each in its newest state up to another.
 
@@ -317,7 +419,52 @@ class HudiTable:
             StaleStoreError: a clean removed a file that was written in the range.
         """
         plan = plan_changes(self.view(), columns, filter, since=since, until=until)
-        return plan.base_files.table(plan.columns, plan.where)
+        return plan.table()
+
+    def changes(
+        self,
+        since: str | None = None,
+        until: str | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        ignore: Sequence[str] = (),
+    ) -> pa.RecordBatchReader:
+        """Return what became of each row between two instants, with what it was before.
+
+        The first column, `change`, is `insert`, `delete`, or `update_before` and then, in the next
+        row, `update_after`. Whoever applies the rows from the first to the last comes from the
+        table as of `since` to the table as of `until`. A row is that of a record key in a
+        partition; one that has the same values at both ends is not returned.
+
+        Args:
+            since: `position` of the last instant before the range: its completion time, in tables
+                of version 6 its request time; None: from the beginning: all rows are inserts.
+            until: position of the last instant that counts; None: the latest.
+            columns: names of the columns after `change`, in this order; None: the data columns.
+            ignore: names of columns in which a change does not count.
+
+        Raises:
+            KeyError: a column that the table does not have.
+            ValueError: a time is none; or a wanted column is called `change`.
+            FormatError: the rows of the table do not say when they changed, or the table is
+                merge-on-read.
+            DuplicateKeyError: a row that changed has the key of another one.
+            StaleStoreError: a clean removed what the table as of `since` or `until` had, or its
+                commits are archived, or were taken back.
+            CorruptionError: the table is damaged.
+
+        >>> import tempfile
+        >>> rows = pa.table({"id": [1, 2], "seats": [100, 150]})
+        >>> table = HudiTable.create(tempfile.mkdtemp(), rows, record_key="id")
+        >>> first = table.insert(rows).instant
+        >>> _ = table.upsert(pa.table({"id": [2, 3], "seats": [160, 70]}))
+        >>> for row in table.changes(first.position).read_all().to_pylist():
+        ...     print(row)
+        {'change': 'update_before', 'id': 2, 'seats': 150}
+        {'change': 'update_after', 'id': 2, 'seats': 160}
+        {'change': 'insert', 'id': 3, 'seats': 70}
+        """
+        return plan_row_changes(self.view(), since, until, columns, ignore).reader()
 
     def upsert(
         self, rows: Any, *, options: GivenOptions | None = None, dry_run: bool = False
@@ -434,6 +581,145 @@ class HudiTable:
         write, chosen = self._write(options, dry_run, DELETE_PARTITION)
         return self.after_write(write.delete_partitions(partitions), chosen)
 
+    def cluster(
+        self,
+        by: str | Sequence[str] = (),
+        *,
+        curve: Curve | None = None,
+        mapping: CurveMapping = "sample",
+        target_file_size: int = TARGET_FILE_SIZE,
+        small_file_limit: int | None = None,
+        incremental: bool = False,
+        partitions: str | Sequence[str] | None = None,
+        where: pc.Expression | None = None,
+        options: GivenOptions | None = None,
+        dry_run: bool = False,
+    ) -> ClusterResult:
+        """Put rows in order in new files, so that queries on some columns read few of these.
+
+        No row changes: who reads what changed sees none again. Until it is completed, what would
+        change rows of the files that it reads is a `CommitConflictError`; inserts go on. It fails
+        if somebody else changed these meanwhile.
+
+        Args:
+            by: the columns, or the name of one, those first by which most is asked.
+            curve: `grid`, `hilbert`, `zorder` or `linear`; as of `LayoutChoice`, as the next three.
+                None: `grid`, or `hilbert` if it is incremental.
+            mapping: `sample` or `value`.
+            target_file_size: bytes of a file, about; also a text such as `"120MiB"`.
+            small_file_limit: files of at least so many bytes stay as they are; None: none does.
+            incremental: go on with the order of the last incremental clustering by the same choice:
+                of each partition, put new files in order, and with them those that overlap too
+                much; nothing, as long as queries read little more than they have to. The first one
+                puts everything in order. Not by a grid, which is for one number of files.
+            partitions: paths of the partitions whose rows are put in order, as `file_groups()`
+                shows them, or one path; None: all.
+            where: the same by an expression on partition columns: partitions that it leaves out
+                stay as they are.
+            options: how it is done: memory, threads, a metadata table and so on; under Hudi's
+                names also what is done, if the arguments do not say that.
+            dry_run: change nothing, and return what would be done: partitions, files, bytes.
+
+        Raises:
+            KeyError: the table does not have a column or a partition.
+            TypeError: a column has a type without an order.
+            ValueError: an argument is out of range.
+            CommitConflictError: another writer changed the same files first, or clusters them:
+                nothing was changed.
+            FormatError, CommitUnknownError, LockedError, CorruptionError: as of `upsert`.
+        """
+        arguments: dict[str, Any] = {
+            "by": by,
+            "curve": curve,
+            "mapping": mapping,
+            "target_file_size": target_file_size,
+            "small_file_limit": small_file_limit,
+        }
+        chosen = given_options(options, self._options, CLUSTER)
+        if options is not None and not isinstance(options, WriteOptions):
+            arguments = cluster_arguments(options, arguments)
+        if arguments["curve"] is None:
+            arguments["curve"] = "hilbert" if incremental else "grid"
+        choice = LayoutChoice(**arguments)
+        if incremental:
+            choice.check_incremental()
+        partitions = [partitions] if isinstance(partitions, str) else partitions
+        view = self.writable(chosen, dry_run=dry_run)
+        if where is not None:
+            left = partitions_of(view, where)
+            partitions = [one for one in left if partitions is None or one in partitions]
+        return cluster(view, choice, partitions, chosen, incremental=incremental, dry_run=dry_run)
+
+    def layout_health(
+        self, columns: str | Sequence[str] | None = None, *, by_partition: bool = False
+    ) -> LayoutHealth:
+        """Return what share of the files queries on columns read, to be expected of their bounds.
+
+        For each column: of queries for one value, for 1 % and for 10 % of the rows, which come
+        where rows are. No row is read, and where the table has statistics of the columns
+        (`collect_statistics`) no file is opened; files without statistics count as read.
+
+        Args:
+            columns: that are asked for, or the name of one; None: those of the last clustering, or
+                else those that the table has statistics of, or else the first 32.
+            by_partition: whether each partition is looked at alone.
+
+        Raises:
+            KeyError: the table does not have a column.
+            TypeError: the values of a column have no order.
+            CorruptionError: the timeline or a base file is damaged.
+            StaleStoreError: a clean removed files while they were read.
+        """
+        view = self.view()
+        names = [columns] if isinstance(columns, str) else columns
+        wanted = last_columns(view) or None if names is None else names
+        files = [one.current for one in view.groups(None)]
+        return layout_health(files, known_bounds(view, files, wanted), by_partition=by_partition)
+
+    def advise_clustering(
+        self,
+        queries: Sequence[Filter] = (),
+        *,
+        columns: str | Sequence[str] | None = None,
+        weights: Sequence[float] | None = None,
+        target_file_sizes: Sequence[int | str] = ("30MiB", TARGET_FILE_SIZE, "480MiB"),
+    ) -> ClusterAdvice:
+        """Try orders of a sample of the rows, and return which let queries read least.
+
+        Of the columns that are asked for, up to four together, each curve and each file size. The
+        least cost is first: bytes that are read, and 4 MiB for each file that is opened.
+
+        Args:
+            queries: filters as of `scan`, as they are asked of the table.
+            columns: that may be ordered by, or the name of one; None: those of the queries. Without
+                queries, for one value and for 1 % of the rows by each of these.
+            weights: how often each query is asked, against the others; None: all alike.
+            target_file_sizes: that are tried; bytes, or texts such as `"120MiB"`.
+
+        Raises:
+            KeyError: the table does not have a column.
+            TypeError: the values of a column have no order, or a query is none.
+            ValueError: there is neither a query nor a column, or a query does not fit the columns.
+            CorruptionError: the timeline or a base file is damaged.
+            StaleStoreError: a clean removed files while they were read.
+        """
+        names = [columns] if isinstance(columns, str) else columns
+        sizes = [bytes_of(one, "target_file_sizes", least=1) for one in target_file_sizes]
+        return advise(self.view(), queries, names, weights, sizes)
+
+    def layout_picture(self, x: str, y: str) -> LayoutPicture:
+        """Return a picture of the files as boxes in two columns, which a notebook shows.
+
+        Args:
+            x: column from left to right.
+            y: column from bottom to top.
+
+        Raises: what `layout_health` does.
+        """
+        view = self.view()
+        files = [one.current for one in view.groups(None)]
+        return layout_picture(files, known_bounds(view, files, [x, y]), x, y)
+
     def writable(self, options: WriteOptions, *, dry_run: bool = False) -> TableView:
         """Return the table as a write finds it, after rolling back what dead writers left.
 
@@ -450,7 +736,7 @@ class HudiTable:
         return view
 
     def after_write(self, result: WriteResult, options: WriteOptions) -> WriteResult:
-        """Clean and archive, as the options of a write say, and return its result with that.
+        """Cluster, clean and archive, as the options of a write say, and return its result so.
 
         The write is committed: what fails is told by a warning, and in the result.
 
@@ -464,6 +750,10 @@ class HudiTable:
         cleans: list[Instant] = []
         archived = Archival()
         errors: list[str] = []
+        clustering = None
+        if services.cluster_by:
+            with self._no_error_of_the_write("cluster", errors):
+                clustering = self._cluster_if_due(options)
         if services.clean:
             with self._no_error_of_the_write("clean", errors):
                 cleans = self.clean(
@@ -483,10 +773,23 @@ class HudiTable:
                 )
         return replace(
             result,
+            clustering=None if clustering is None else clustering.time,
             cleans=tuple(one.time for one in cleans),
             archived=len(archived.instants),
             service_errors=tuple(errors),
         )
+
+    def _cluster_if_due(self, options: WriteOptions) -> Instant | None:
+        """Put rows in order, if that was not done for long, and nobody is at it."""
+        services = options.services
+        if not is_due(self.view(), services.cluster_commits):
+            return None
+        # What the commit of the write is to keep is of the write.
+        options = replace(options, extra_metadata={})
+        view = self.writable(options)
+        incremental = services.cluster_incremental
+        done = cluster(view, services.layout, None, options, incremental=incremental, dry_run=False)
+        return done.instant
 
     @contextmanager
     def _no_error_of_the_write(self, service: str, errors: list[str]) -> Iterator[None]:
@@ -780,8 +1083,8 @@ class HudiTable:
         check_choice(metadata)
         with table_lock(self._location, wait=wait) as held:
             view = self.view()
-            view.options.check_writable(self._location.uri, metadata)
-            view.options.check_lock(self._location, lock)
+            check_writable(view.options, self._location.uri, metadata)
+            check_lock(view.options, self._location, lock)
             if not restores:
                 check_not_restored(view)
             # Before anything is done that an instant then cannot be made of.

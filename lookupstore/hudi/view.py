@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -25,13 +25,15 @@ from lookupstore.hudi.options import (
     SNAPSHOT,
     TIMEZONE,
     TableOptions,
+    check_query,
     read_options,
 )
 from lookupstore.hudi.timeline.archive import Archive, completed_writes
 from lookupstore.hudi.timeline.archived_log import ArchivedLog
+from lookupstore.hudi.timeline.cleans import CleanedFile, cleaned_files
 from lookupstore.hudi.timeline.commit import WRITER, CommitMetadata, parse_commit
 from lookupstore.hudi.timeline.history import History
-from lookupstore.hudi.timeline.names import GroupId, is_log_file
+from lookupstore.hudi.timeline.names import BASE_FILE, GroupId, is_log_file
 from lookupstore.hudi.timeline.plans import CleanerPlan, parse_plan
 from lookupstore.hudi.timeline.timeline import (
     CLEAN,
@@ -139,8 +141,9 @@ class TableView:
 
         Raises:
             CorruptionError: the timeline is damaged, or files are called as no base file is.
-            StaleStoreError: files went before they were listed: a clean came between; or commits
-                up to that time are archived, and nobody knows what they had.
+            StaleStoreError: files went before they were listed: a clean came between; or a clean
+                removed files of that time; or commits up to it are archived, and nobody knows
+                what they had.
         """
         self._check_reached(as_of)
         replaced: set[GroupId] = set()
@@ -148,7 +151,75 @@ class TableView:
             replaced |= self.replaced(instant)
         files = self.files()
         self._check_listed(as_of)
-        return file_groups_at(files, self.timeline, replaced, self.location.uri, as_of)
+        groups = file_groups_at(files, self.timeline, replaced, self.location.uri, as_of)
+        if as_of is not None:
+            later = {one.time for one in self.timeline.writes() if one.time > as_of}
+            self._check_not_cleaned(groups, replaced, later, "as_of", as_of)
+        return groups
+
+    def groups_until(self, position: str | None) -> list[FileGroup]:
+        """Return the file groups as of a position; None: the current ones.
+
+        That is when no later commit was completed, in tables of version 6 none requested.
+
+        Args:
+            position: of the last instant that counts.
+
+        Raises: as of `groups`.
+        """
+        if position is None:
+            return self.groups(None)
+        later = {one.time for one in self.timeline.writes() if one.position > position}
+        before = tuple(one for one in self.timeline if one.time not in later)
+        view = replace(self, timeline=Timeline(before))
+        replaced: set[GroupId] = set()
+        for instant in view.timeline.writes():
+            replaced |= self.replaced(instant)
+        files = [file for file in self.files() if file.time not in later]
+        self._check_listed(None)
+        groups = file_groups_at(files, view.timeline, replaced, self.location.uri)
+        self._check_not_cleaned(groups, replaced, later, "since", position)
+        return groups
+
+    def _check_not_cleaned(
+        self,
+        groups: Sequence[FileGroup],
+        replaced: Collection[GroupId],
+        later: Collection[str],
+        argument: str,
+        moment: str,
+    ) -> None:
+        """Check that no clean has removed a file of a moment, whose rows would be missing.
+
+        Args:
+            groups: as of the moment, of files that are there.
+            replaced: groups that were gone at the moment.
+            later: request times of the commits after it.
+            argument: that said the moment.
+            moment: time of an instant.
+        """
+        newest = {group.id: group.current.time for group in groups}
+        missing: dict[GroupId, CleanedFile] = {}
+        for file in cleaned_files(self.folder, self.timeline, moment):
+            match = BASE_FILE.fullmatch(file.name)
+            if match is None or match["time"] in later or match["time"] > moment:
+                continue
+            group = GroupId(file.partition, match["file_id"])
+            if group not in replaced and newest.get(group, "") < match["time"]:
+                missing[group] = file
+        if missing:
+            # What was replaced long ago, the archive knows.
+            for commit in self.archive.commits():
+                for partition, ids in (commit.replaced or {}).items():
+                    for file_id in ids:
+                        missing.pop(GroupId(partition, file_id), None)
+        for file in missing.values():
+            shown = self.location.show(f"{file.partition}/{file.name}".lstrip("/"))
+            raise StaleStoreError(
+                f"{shown}: removed by the clean {file.clean.time}, so that the table as of "
+                f"{moment} lacks rows; give a later {argument}, or savepoint a commit before its "
+                "files are cleaned"
+            )
 
     def _check_listed(self, as_of: str | None) -> None:
         """Check that the listing has all files that the timeline names.
@@ -314,7 +385,7 @@ def read_view(
         ValueError: there is no such kind of query.
     """
     options = read_options(location)
-    options.check_query(query_type, location.uri)
+    check_query(options, query_type, location.uri)
     known = {} if commits is None else commits
     zone = _ZoneOf(location, options)
     folder = TimelineFolder(location, options.timeline, options.version, clock=clock, zone=zone)

@@ -42,6 +42,10 @@ class VariableField(KeyField):
         """Return the array, which C reads as it is."""
         return array
 
+    def ordered(self, array: pa.Array) -> pa.Array:
+        """Return the values as they are."""
+        return array.cast(pa.large_binary())
+
     def _typed(self, cells: pa.Array) -> pa.Array:
         try:
             return cells.cast(self.plain)

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookupstore.arrow.types import plain_type, restore
+from lookupstore.arrow.types import plain_type, restore, validity
 from lookupstore.keys import _codec as _keys
 
 
@@ -147,6 +147,13 @@ class KeyField(ABC):
         buffers = array.buffers()
         kind = pa.binary(self.width)
         return pa.Array.from_buffers(kind, len(array), buffers, array.null_count, array.offset)
+
+    def ordered(self, array: pa.Array) -> pa.Array:
+        """Return the values of a plain array as bytes that order as they do, null where one is."""
+        kind, width, _ = self.code
+        keys = _keys.encode([(kind, width, False)], [self.to_cells(array)], len(array), width)
+        buffers = [validity(array), keys.buffers()[1]]
+        return pa.Array.from_buffers(keys.type, len(array), buffers, array.null_count)
 
     def from_cells(self, cells: pa.Array) -> pa.Array:
         """Return what C decoded in the declared type.

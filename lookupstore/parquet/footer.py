@@ -30,7 +30,9 @@ MAGIC = b"PAR1"
 _TAIL = 8
 
 # Fields of FileMetaData.
-_SCHEMA, _ROWS, _GROUPS, _ENTRIES, _CREATED_BY = 2, 3, 4, 5, 6
+_SCHEMA, _ROWS, _GROUPS, _ENTRIES, _CREATED_BY, _ORDERS = 2, 3, 4, 5, 6, 7
+# Field of ColumnOrder: values are ordered as their type says.
+_OF_TYPE = 1
 # Fields of SchemaElement, and its repetitions that are not once.
 _KIND, _WIDTH, _REPETITION, _NAME, _CHILDREN = 1, 2, 3, 4, 5
 _OPTIONAL, _REPEATED = 1, 2
@@ -65,6 +67,24 @@ CODECS: dict[int, str | None] = {
 }
 # Arrow leaves out what is longer, too.
 _MOST_STATISTICS = 4096
+
+
+class Bounds(NamedTuple):
+    """What a footer says about the values of a column chunk, in fields that have a defined order.
+
+    Attributes:
+        least: none is below it, PLAIN without length; None: that is not said.
+        greatest: none is above it; as of `least`.
+        nulls: how many there are; None: that is not said.
+        least_is_exact: whether one is equal to `least`.
+        greatest_is_exact: whether one is equal to `greatest`.
+    """
+
+    least: bytes | None
+    greatest: bytes | None
+    nulls: int | None
+    least_is_exact: bool
+    greatest_is_exact: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +167,19 @@ class ColumnChunk:
         """Return whether the statistics say that there is no null."""
         return bool(get(get(self.meta, _STATISTICS, STRUCT) or {}, _NULLS, I64) == 0)
 
+    @property
+    def bounds(self) -> Bounds:
+        """Return what is said about the values; the fields of old readers do not count."""
+        said: Struct = get(self.meta, _STATISTICS, STRUCT) or {}
+        greatest_is_exact, least_is_exact = (get(said, one, BOOL) is True for one in _EXACT)
+        return Bounds(
+            get(said, _LEAST, BINARY),
+            get(said, _GREATEST, BINARY),
+            get(said, _NULLS, I64),
+            least_is_exact,
+            greatest_is_exact,
+        )
+
     def moved(self, offset: int) -> Struct:
         """Return the struct ColumnChunk of the same bytes, or of as many, at another place."""
         meta = dict(self.meta)
@@ -197,6 +230,11 @@ class RowGroup:
 
     rows: int
     columns: list[ColumnChunk]
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of the chunks in the file."""
+        return sum(one.nbytes for one in self.columns)
 
     @property
     def plain_bytes(self) -> int:
@@ -267,6 +305,15 @@ class Footer:
                 width = (get(one, _WIDTH, I32) or 0) if kind == _FIXED else _WIDTHS.get(kind, 0)
                 leaves.append(Leaf(name, kind, width, definition, repetition))
         return leaves
+
+    def has_order(self, leaf: int) -> bool:
+        """Return whether bounds of a Parquet column are in the order of its type.
+
+        Args:
+            leaf: number of it.
+        """
+        orders = items(self.meta, _ORDERS, STRUCT)
+        return leaf < len(orders) and _OF_TYPE in orders[leaf]
 
     @cached_property
     def nullable(self) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Sorted batches of byte keys: order them, compare neighbours, cut at a key, gather rows."""
+"""Batches of byte keys: order them, compare neighbours, cut at keys, gather and scatter rows."""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from lookupstore.arrow._binary cimport (
+    LS_NULL,
     LS_OK,
     BinaryColumn,
     buffer_data,
@@ -20,9 +21,11 @@ from lookupstore.arrow._binary cimport (
 
 
 cdef extern from "ls_order.h":
-    ctypedef enum ls_order:
+    ctypedef size_t ls_order
+    cdef enum:
         LS_ORDER_BYTES
     int ls_compare_bytes(ls_slice a, ls_slice b) noexcept nogil
+    uint64_t ls_bytes_prefix(const uint8_t *p, size_t size) noexcept nogil
 
 
 cdef extern from "ls_sort.h":
@@ -45,6 +48,18 @@ cdef extern from "ls_gather.h":
     void ls_gather_copy(
         const ls_slice *slices, size_t count, int offset_width, void *offsets,
         uint8_t *data) noexcept nogil
+
+
+cdef extern from "ls_scatter.h":
+    ls_status ls_scatter_find(
+        const ls_column *keys, const ls_column *cuts, const uint64_t *prefixes, uint32_t *ranges,
+        size_t *bad) noexcept nogil
+    void ls_scatter_rows(
+        const uint32_t *ranges, size_t count, size_t ranges_count, uint32_t *rows,
+        uint64_t *ends) noexcept nogil
+    void ls_scatter_mixed(
+        const ls_column *keys, const uint32_t *rows, const uint64_t *ends, size_t ranges_count,
+        uint8_t *mixed) noexcept nogil
 
 
 cdef BinaryColumn checked(values):
@@ -149,6 +164,67 @@ def upper_bound(values, bytes key not None):
         else:
             high = middle
     return low
+
+
+cdef class Scatter:
+    """Ranges of byte strings, for rows that are to lie with those of their range.
+
+    A range ends with its cut, which ascend; what comes after the last one is one range more.
+    """
+
+    cdef BinaryColumn cuts
+    cdef uint64_t *prefixes
+
+    def __cinit__(self, cuts):
+        cdef BinaryColumn column = checked(cuts)
+        cdef size_t i, count = column.column.length
+        cdef ls_slice cut
+        if count >= 0xFFFFFFFF:
+            raise ValueError(f"{count} cuts; give at most {0xFFFFFFFE}")
+        self.cuts = column
+        self.prefixes = <uint64_t *>malloc((count + 1) * sizeof(uint64_t))
+        if self.prefixes == NULL:
+            raise MemoryError()
+        for i in range(count):
+            ls_column_get(&column.column, i, &cut)
+            self.prefixes[i] = ls_bytes_prefix(cut.data, cut.size)
+
+    def __dealloc__(self):
+        free(self.prefixes)
+
+    def rows(self, values):
+        """Return the rows of the values (uint32), range by range; where ranges end; which mix.
+
+        Rows of a range stay as they come. Ends (uint64) start with 0. A range mixes if two of its
+        values differ (bool).
+        """
+        cdef BinaryColumn column = BinaryColumn(values, "values")
+        cdef size_t count = column.column.length, ranges_count = self.cuts.column.length + 1
+        cdef size_t bad = 0
+        cdef ls_status status = LS_OK
+        cdef uint32_t[::1] found, ranges
+        cdef uint64_t[::1] ends
+        cdef uint8_t[::1] mixed
+        if count > 0xFFFFFFFF:
+            raise ValueError(f"{count} values; scatter at most 4294967295 at once")
+        order = np.empty(count, np.uint32)
+        limits = np.zeros(ranges_count + 1, np.uint64)
+        mixes = np.zeros(ranges_count, np.bool_)
+        if count == 0:
+            return order, limits, mixes
+        found, ends, mixed = order, limits, mixes.view(np.uint8)
+        ranges = np.empty(count, np.uint32)
+        with nogil:
+            status = ls_scatter_find(
+                &column.column, &self.cuts.column, self.prefixes, &ranges[0], &bad)
+            if status == LS_OK:
+                ls_scatter_rows(&ranges[0], count, ranges_count, &found[0], &ends[0])
+                ls_scatter_mixed(&column.column, &found[0], &ends[0], ranges_count, &mixed[0])
+        if status == LS_NULL:
+            raise ValueError(f"values[{bad}] is null; only byte strings have a range")
+        if status != LS_OK:
+            raise ValueError(f"values[{bad}]: the Arrow offsets point outside their data buffer")
+        return order, limits, mixes
 
 
 cdef class Gather:

@@ -2,11 +2,11 @@
 
 `session` gives a session that runs on this machine, `build_store` turns a DataFrame or files into
 a store, `lookup_join` joins a DataFrame with a store, and `explain_join` says how it would.
-`read_table` reads a Hudi table, `tag_location` finds keys in one, `upsert` writes to one, and
-`hudi_sink` does for a stream. `register` gives any session the formats `lookupstore`, for
-`spark.read` and `df.write`, and `lookupstore.hudi`. This is the only folder of the package that
-needs PySpark. What is of Hudi tables is imported when it is asked for, since it needs the extra
-`hudi`, too, and joins with stores do not.
+`read_table` reads a Hudi table, `tag_location` finds keys in one, `upsert` writes to one,
+`hudi_sink` does for a stream, and `cluster_table` puts the rows of one in order. `register` gives
+any session the formats `lookupstore`, for `spark.read` and `df.write`, and `lookupstore.hudi`. This
+is the only folder of the package that needs PySpark. What is of Hudi tables is imported when it is
+asked for, since it needs the extra `hudi`, too, and joins with stores do not.
 """
 
 from importlib import import_module as _import_module
@@ -23,6 +23,7 @@ from lookupstore.spark.join.metrics import LookupMetrics
 from lookupstore.spark.sessions import register, session
 
 if TYPE_CHECKING:
+    from lookupstore.spark.hudi.clustering import cluster_table as cluster_table
     from lookupstore.spark.hudi.read import read_table as read_table
     from lookupstore.spark.hudi.stream import hudi_sink as hudi_sink
     from lookupstore.spark.hudi.tag import tag_location as tag_location
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 # Not in `__all__`: `import *` would need their extra.
 _OF_HUDI = {
+    "cluster_table": "lookupstore.spark.hudi.clustering",
     "hudi_sink": "lookupstore.spark.hudi.stream",
     "read_table": "lookupstore.spark.hudi.read",
     "tag_location": "lookupstore.spark.hudi.tag",

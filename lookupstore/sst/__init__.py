@@ -16,8 +16,9 @@ Java Paimon writes). ``docs/format.md`` describes both to the byte.
 
 ``writer`` and ``reader`` are twins over ``format`` (the dialects as data) and ``codec`` (blocks to
 payloads); ``stored`` checks every handle and checksum that the reader follows, ``verification``
-reads all of a file; the extensions ``_block``, ``_filter`` and ``_batch`` do all work on single
-keys.
+reads all of a file. ``typed`` makes columns of Paimon's keys and values, for ``typed_reader`` and
+``typed_writer``, which a reader and a writer with types are. The extensions ``_block``,
+``_filter`` and ``_batch`` do all work on single keys.
 """
 
 from lookupstore.sst.format import Info

@@ -5,7 +5,8 @@ from lookupstore.arrow._binary cimport ls_column, ls_slice, ls_status
 
 
 cdef extern from "ls_order.h":
-    ctypedef enum ls_order:
+    ctypedef size_t ls_order
+    cdef enum:
         LS_ORDER_BYTES
         LS_ORDER_INT8
         LS_ORDER_INT16

@@ -4,7 +4,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_CLEAR, Py_INCREF
 from libc.stdint cimport uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
 import pyarrow as pa
@@ -62,19 +62,65 @@ cdef extern from "ls_block.h":
     void ls_block_finish(ls_block_builder *builder) noexcept nogil
 
 
+cdef extern from "ls_row_order.h":
+    enum:
+        LS_MOST_KEY_FIELDS
+    ctypedef struct ls_row_order:
+        uint32_t count
+        uint8_t kinds[120]
+
+
+# As ls_field_kind.
+cdef tuple FIELD_KINDS = (
+    "bool", "int8", "int16", "int32", "int64", "float", "double", "bytes", "decimal", "timestamp")
+cdef dict ORDERS = {
+    "bytes": LS_ORDER_BYTES,
+    "int8": LS_ORDER_INT8,
+    "int16": LS_ORDER_INT16,
+    "int32": LS_ORDER_INT32,
+    "int64": LS_ORDER_INT64,
+}
+
+
 cdef ls_order order_of(str name) except? LS_ORDER_BYTES:
-    """The C name of a key order; the closed set is format.KEY_ORDERS."""
-    if name == "bytes":
-        return LS_ORDER_BYTES
-    if name == "int8":
-        return LS_ORDER_INT8
-    if name == "int16":
-        return LS_ORDER_INT16
-    if name == "int32":
-        return LS_ORDER_INT32
-    if name == "int64":
-        return LS_ORDER_INT64
-    raise ValueError(f"order must be 'bytes', 'int8', 'int16', 'int32' or 'int64', not {name!r}")
+    """The C name of a key order; the closed set is that of format.check_order."""
+    found = ORDERS.get(name)
+    if found is None:
+        found = ORDERS[name] = row_order(name)
+    return <ls_order>found
+
+
+cdef size_t row_order(str name) except 0:
+    """Describe the fields of keys that are rows, for as long as the process lives."""
+    cdef ls_row_order *order
+    if not name.startswith("row(") or not name.endswith(")"):
+        raise ValueError(
+            f"order must be 'bytes', 'int8', 'int16', 'int32', 'int64' or 'row(...)', not {name!r}")
+    kinds = name[4:len(name) - 1].split(",")
+    for kind in kinds:
+        if kind not in FIELD_KINDS:
+            raise ValueError(
+                f"order={name!r}: a field is one of {', '.join(FIELD_KINDS)}, not {kind!r}")
+    if len(kinds) > LS_MOST_KEY_FIELDS:
+        raise ValueError(f"order: a key of {len(kinds)} fields; {LS_MOST_KEY_FIELDS} are the most")
+    order = <ls_row_order *>malloc(sizeof(ls_row_order))
+    if order == NULL:
+        raise MemoryError()
+    order.count = <uint32_t>len(kinds)
+    for i, kind in enumerate(kinds):
+        order.kinds[<size_t>i] = <uint8_t>FIELD_KINDS.index(kind)
+    return <size_t>order
+
+
+def check_order(name):
+    """Raise ValueError unless a text is the name of a key order."""
+    if not isinstance(name, str):
+        raise TypeError(f"order is {type(name).__name__}; give a text")
+    if name not in ORDERS and not name.startswith("row("):
+        raise ValueError(
+            f"order must be one of 'bytes', 'int8', 'int16', 'int32', 'int64', 'row(...)', not "
+            f"{name!r}")
+    order_of(name)
 
 
 cdef str status_text(ls_status status):
@@ -97,6 +143,8 @@ cdef str status_text(ls_status status):
 
 cdef int check_key(ls_order order, ls_slice key, str name) except -1:
     if ls_check_key(order, key) != LS_OK:
+        if order > LS_ORDER_INT64:
+            raise ValueError(f"{name} is not a row of the fields that the key order names")
         raise ValueError(
             f"{name} has {key.size} bytes; the key order of this file takes keys of "
             f"{<int>order} bytes"
@@ -296,6 +344,9 @@ cdef class Block:
         return self.size
 
     cdef int fail(self, ls_status status, str what) except -1:
+        if status == LS_BAD_KEY and self.order > LS_ORDER_INT64:
+            raise CorruptionError(
+                self.path, self.offset, what, "a key that is not a row of the fields of its order")
         if status != LS_OK:
             raise CorruptionError(self.path, self.offset, what, status_text(status))
         return 0

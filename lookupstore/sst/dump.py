@@ -17,12 +17,11 @@ import pyarrow as pa
 
 from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.errors import CorruptionError, FormatError
-from lookupstore.sst._block import Block
+from lookupstore.sst._block import Block, check_order
 from lookupstore.sst._filter import Filter
 from lookupstore.sst.codec import codec_name, decompress
 from lookupstore.sst.dump_lines import dump_text
 from lookupstore.sst.format import (
-    KEY_ORDERS,
     LONGEST_FOOTER,
     NATIVE,
     TRAILER_SIZE,
@@ -81,8 +80,7 @@ def layout(path: str | os.PathLike[str], order: str = "bytes", *, records: bool 
         >>> [(region.name, region.offset, region.size) for region in layout("ages.sst").regions][:3]
         [('data block 0', 0, 33), ('filter', 33, 37), ('index block', 70, 18)]
     """
-    if order not in KEY_ORDERS:
-        raise ValueError(f"order must be one of {', '.join(map(repr, KEY_ORDERS))}, not {order!r}")
+    check_order(order)
     path = os.path.abspath(os.fspath(path))
     with open(open_regular(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size

@@ -18,7 +18,7 @@ from lookupstore.errors import FormatError
 
 FORMAT_VERSION = 1
 
-#: Every order that keys of a file can have. Native files know bytes only.
+#: Every order that keys of a file can have, but those of typed rows. Native files know bytes only.
 KEY_ORDERS = ("bytes", "int8", "int16", "int32", "int64")
 
 TRAILER_SIZE = 5
@@ -182,7 +182,7 @@ class Info:
     Attributes:
         path: of the file.
         dialect: ``native``, ``paimon`` or ``paimon-btree``.
-        order: key order, one of ``format.KEY_ORDERS``.
+        order: key order, one of ``format.KEY_ORDERS``, or ``row(...)`` of typed keys.
         num_records: records in the file; None where counting means reading every block
             (Paimon's dialects) and nobody has asked yet: ``len(reader)`` asks.
         file_bytes: size of the file.

@@ -192,7 +192,7 @@ def text(key: bytes, order: str = "bytes", most: int = 40) -> str:
     >>> text(b"paris"), text(bytes([0, 255])), text(bytes([7, 0]), "int16")
     ("'paris'", '0x00ff', '7')
     """
-    if order != "bytes":
+    if order.startswith("int"):
         return str(int.from_bytes(key, "little", signed=True))
     if all(32 <= byte < 127 for byte in key):
         whole, quote = key.decode(), "'"

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from lookupstore.arrow._binary import BinaryColumn
+from lookupstore.compacted.schema import Types
 from lookupstore.errors import ClosedError, CorruptionError
-from lookupstore.keywords import keyword_only
+from lookupstore.keywords import keyword_only, shows_init
 from lookupstore.sst._answers import Answers
 from lookupstore.sst._batch import Lookup
-from lookupstore.sst._block import Block
+from lookupstore.sst._block import Block, check_order
 from lookupstore.sst._filter import Filter
 from lookupstore.sst._table import BlockTable
 from lookupstore.sst.cache import BlockCache
 from lookupstore.sst.format import (
     FORMAT_VERSION,
-    KEY_ORDERS,
     NATIVE,
     TRAILER_SIZE,
     Info,
@@ -74,6 +74,7 @@ def hashed_keys(keys: Any) -> BinaryColumn:
     return column
 
 
+@shows_init
 class Reader:
     """One open sorted file, which answers what is at a key.
 
@@ -83,7 +84,14 @@ class Reader:
     Args:
         path: local file.
         order: key order of a ``paimon`` file, which does not say it itself: ``bytes``, or
-            ``int8``, ``int16``, ``int32``, ``int64`` for little-endian integers.
+            ``int8``, ``int16``, ``int32``, ``int64`` for little-endian integers; or
+            ``row(int32,bytes,...)`` for rows of such fields, as `key_types` says it.
+        key_types: Arrow schema of keys that are typed rows of Paimon's, or its fields as a schema
+            file of Paimon's lists them, in a file of its lookups
+            (``docs/sorted-files.md``). The reader then takes and gives columns.
+        value_types: Arrow schema of the rows in values, with `key_types`.
+        mode: what values hold, with `key_types`: ``value`` (a row, its sequence number and kind),
+            ``position``, ``position-and-value``, ``empty`` or ``row``.
         cache: where decompressed blocks are kept; None for the cache that all readers of the
             process share. Blocks that are stored without compression are used where they are, in
             the map of the file.
@@ -108,18 +116,27 @@ class Reader:
     Source: SortLookupStoreReader of Apache Paimon; docs/format.md.
     """
 
+    def __new__(cls, *_: Any, key_types: Types | None = None, **__: Any) -> Reader:
+        if key_types is not None and cls is Reader:
+            from lookupstore.sst.typed_reader import TypedReader
+
+            cls = TypedReader
+        return object.__new__(cls)
+
     def __init__(
         self,
         path: str | os.PathLike[str],
         *,
         order: str = "bytes",
+        key_types: Types | None = None,
+        value_types: Types | None = None,
+        mode: str = "value",
         cache: BlockCache | None = None,
         fill: Fill | None = None,
     ) -> None:
-        if order not in KEY_ORDERS:
-            raise ValueError(
-                f"order must be one of {', '.join(map(repr, KEY_ORDERS))}, not {order!r}"
-            )
+        if value_types is not None:
+            raise ValueError("value_types= goes with key_types=")
+        check_order(order)
         self._order = order
         self._cache = shared_cache if cache is None else cache
         file = StoredFile(os.path.abspath(expanded(os.fspath(path))), fill)
@@ -352,6 +369,12 @@ class Reader:
     def _scan(
         self, start: bytes | None, stop: bytes | None, reverse: bool
     ) -> Iterator[pa.RecordBatch]:
+        return (batch for _, batch in self._scan_blocks(start, stop, reverse))
+
+    def _scan_blocks(
+        self, start: bytes | None, stop: bytes | None, reverse: bool
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield the records of each block with the block's offset in the file."""
         # What the bytes of a file that was cut say is not believed, not even that they are damaged.
         file = self._check_open()
         try:
@@ -376,7 +399,8 @@ class Reader:
             finally:
                 file.check_whole()
             if low < high:
-                yield pa.RecordBatch.from_arrays([keys, values], schema=SCAN_SCHEMA)
+                batch = pa.RecordBatch.from_arrays([keys, values], schema=SCAN_SCHEMA)
+                yield self._handles[number][0], batch
 
     @keyword_only
     def items(

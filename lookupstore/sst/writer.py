@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from lookupstore._version import __version__
 from lookupstore.arrow._binary import BinaryColumn
+from lookupstore.compacted.schema import Types
 from lookupstore.errors import ClosedError
+from lookupstore.keywords import shows_init
 from lookupstore.quantities import Size, bytes_of
-from lookupstore.sst._block import BlockBuilder
+from lookupstore.sst._block import BlockBuilder, check_order
 from lookupstore.sst._filter import FilterBuilder, paimon_size, split_block_size
 from lookupstore.sst.codec import Compressor
 from lookupstore.sst.format import (
     FORMAT_VERSION,
-    KEY_ORDERS,
     MAX_BLOCK,
     NATIVE,
     PAIMON,
@@ -41,6 +42,7 @@ LOWEST_FPP = 1e-6
 MAX_THREADS = 64
 
 
+@shows_init
 class Writer:
     """A writer of one sorted file, in key order.
 
@@ -60,7 +62,7 @@ class Writer:
         expected_entries: makes the filter for that many keys, as Paimon does with the row count of
             the source; None for as many as are put, which takes 8 bytes per key until `close`.
         order: key order, one of ``bytes``, ``int8``, ``int16``, ``int32``, ``int64``
-            (little-endian integers, for ``paimon`` only).
+            (little-endian integers) or ``row(...)``, all but the first for ``paimon`` only.
         allow_repeats: take a key again; ``paimon`` only, where the file does not say which of the
             records a lookup gives.
         overwrite: replace an existing file.
@@ -73,6 +75,10 @@ class Writer:
             of the file do not depend on it. What fails in a thread is raised by the next `put`,
             `put_many` or `close`; a few blocks for each thread are in memory. `close` and `abort`
             end the threads.
+        key_types: Arrow schema of keys that are typed rows of Paimon's (``paimon`` only); keys and
+            values are then given as columns. `value_types` and `mode` are as of `Reader`.
+        value_types: Arrow schema of the rows in values.
+        mode: what values hold.
 
     Raises:
         FileExistsError: the file exists and `overwrite` is False.
@@ -87,6 +93,13 @@ class Writer:
 
     Source: SortLookupStoreWriter of Apache Paimon; docs/format.md.
     """
+
+    def __new__(cls, *_: Any, key_types: Types | None = None, **__: Any) -> Writer:
+        if key_types is not None and cls is Writer:
+            from lookupstore.sst.typed_writer import TypedWriter
+
+            cls = TypedWriter
+        return object.__new__(cls)
 
     def __init__(
         self,
@@ -106,7 +119,12 @@ class Writer:
         source: str | None = None,
         metadata: Mapping[str, bytes] | None = None,
         threads: int = 1,
+        key_types: Types | None = None,
+        value_types: Types | None = None,
+        mode: str = "value",
     ) -> None:
+        if value_types is not None:
+            raise ValueError("value_types= goes with key_types=")
         if dialect not in ("native", "paimon"):
             raise ValueError(f"dialect must be 'native' or 'paimon', not {dialect!r}")
         block_size = bytes_of(block_size, "block_size")
@@ -118,10 +136,7 @@ class Writer:
             )
         if expected_entries is not None and expected_entries < 1:
             raise ValueError(f"expected_entries={expected_entries}; give at least 1, or None")
-        if order not in KEY_ORDERS:
-            raise ValueError(
-                f"order must be one of {', '.join(map(repr, KEY_ORDERS))}, not {order!r}"
-            )
+        check_order(order)
         if not isinstance(threads, int) or not 1 <= threads <= MAX_THREADS:
             raise ValueError(f"threads must be a number from 1 to {MAX_THREADS}, not {threads!r}")
         properties = (key_schema, value_schema, source, metadata)

@@ -132,6 +132,9 @@ class NewVersion:
 
     def abandon(self) -> None:
         """Remove what was written; leaving the `with` block does it if nothing was published."""
+        # The mark goes first: who still writes a file looks for it afterwards, and takes it back.
+        with suppress(OSError):
+            self.location.delete(self.mark)
         try:
             self._remove()
         except (LookupStoreError, OSError) as failed:

@@ -139,12 +139,36 @@ def test_get(table: Path) -> None:
     assert lines("get", table, "--key", 1, "--as-of", first)[0]["page"] == "/a"
 
 
+def test_changes(table: Path) -> None:
+    opened = HudiTable.open(table)
+    since = opened.timeline()[-1].position
+    assert lines("changes", table, "--since", since) == []
+    more = pa.table({"id": [2, 9], "region": ["us", "us"], "page": ["/other", None]}, VISITS.schema)
+    opened.upsert(more)
+    found = lines("changes", table, "--since", since)
+    assert found == opened.changes(since).read_all().to_pylist()
+    assert {one["change"] for one in found} == {"update_before", "update_after", "insert"}
+    few = lines("changes", table, "--since", since, "--columns", "id", "--ignore", "page")
+    assert few == opened.changes(since, columns=["id"], ignore=["page"]).read_all().to_pylist()
+    assert len(lines("changes", table, "--until", since)) == opened.scan(as_of=since).num_rows
+    assert lines("changes", table, "--limit", 0) == []
+    assert "update_after" in run("changes", table, "--since", since).stdout
+    wrong = run("changes", table, "--since", "yesterday")
+    assert (wrong.exit_code, "since is 'yesterday'" in wrong.output) == (2, True)
+
+
 def test_scan(table: Path) -> None:
     everything = lines("scan", table)
     assert sorted(everything, key=lambda row: row["id"]) == VISITS.to_pylist()
     first = lines("timeline", table)[0]["instant"]
     printed("delete", table, "--key", 1)
     assert [row["id"] for row in lines("scan", table, "--partition", "eu")] == [3]
+    where = "--filter", "id >= 2 and page is not null"
+    assert sorted(row["id"] for row in lines("scan", table, *where)) == sorted(
+        row["id"] for row in everything if row["id"] >= 2 and row["page"] is not None
+    )
+    eu = lines("scan", table, "--filter", "id > 2", "--partition", "eu")
+    assert [row["id"] for row in eu] == [3]
     assert lines("scan", table, "--partition", "none") == []
     old = lines("scan", table, "--as-of", first, "--columns", "page,id", "--partition", "eu")
     assert old == [{"page": "/a", "id": 1}, {"page": None, "id": 3}]
@@ -507,6 +531,146 @@ def test_what_follows_a_write(table: Path, tmp_path: Path) -> None:
     assert "clean() after the write failed, which is committed" in failed.stderr
     assert "clean 2" in run("clean", table, "--retain-versions", 1).stdout
     assert run("clean", table, "--retain-versions", 1, "--retain-hours", 1).exit_code == 2
+
+
+def test_cluster(table: Path, tmp_path: Path) -> None:
+    by_page = "cluster", table, "--by", "page,id", "--curve", "linear"
+    before = pages(table)
+    tried = run(*by_page, "--dry-run")
+    assert "3 rows, 2 files become 2, 2 partitions\n" in tried.stdout
+    assert "0 files unchanged, " in tried.stdout
+    done = printed(*by_page, "--partition", "eu", "--memory", "1MiB")
+    assert (done["partitions"], done["files_unchanged"], done["dry_run"]) == (1, 1, False)
+    assert lines("timeline", table)[-1] == {
+        "instant": done["instant"], "action": "replacecommit", "state": "completed",
+        "completed": lines("timeline", table)[-1]["completed"],
+    }  # fmt: skip
+    assert "1 row, 1 file become 1, 1 partition, replacecommit 2" in run(*by_page).stdout
+    assert "nothing to do\n" in run(*by_page, "--target-file-size", "120M").stdout
+    assert pages(table) == before
+    wrong = run("cluster", table, "--by", "x")
+    assert (wrong.exit_code, "no column 'x'" in wrong.output) == (2, True)
+    assert run(*by_page, "--target-file-size", "much").exit_code == 2
+    pq.write_table(VISITS.slice(0, 1), tmp_path / "rows.parquet")
+    after = "--cluster-by", "page", "--cluster-commits", 1
+    upserted = run("upsert", table, tmp_path / "rows.parquet", *after)
+    assert ", clustering 2" in upserted.stdout
+    alone = run("upsert", table, tmp_path / "rows.parquet", "--cluster-commits", 1)
+    assert (alone.exit_code, "is for --cluster-by" in alone.output) == (2, True)
+
+
+def test_cluster_incrementally(table: Path) -> None:
+    before = pages(table)
+    asked = "cluster", table, "--by", "page,id", "--incremental"
+    assert "3 rows, 2 files become 2, 2 partitions, replacecommit 2" in run(*asked).stdout
+    assert "nothing to do\n" in run(*asked).stdout
+    assert pages(table) == before
+    wrong = run(*asked, "--curve", "grid")
+    assert (wrong.exit_code, "a grid is for one number of files" in wrong.output) == (2, True)
+
+
+def test_collect_statistics_and_explain_scan(table: Path) -> None:
+    before = printed("explain-scan", table, "--filter", "id >= 3")
+    assert (before["statistics"]["count"], before["without_statistics"]["count"]) == (2, 2)
+    assert printed("collect-statistics", table) == {"files": 2}
+    assert "t: statistics of 2 files\n" in run("collect-statistics", table).stdout
+    shown = run("explain-scan", table, "--filter", "id >= 3", "--filter", "region <> 'us'")
+    opened = HudiTable.open(table)
+    assert shown.stdout == f"{opened.explain_scan([('id', '>=', 3), ('region', '!=', 'us')])}\n"
+    for text, same in {
+        "id=3": ("id", "=", 3),
+        " id  < 2.5 ": ("id", "<", 3),
+        "id = null": ("id", "=", None),
+        "id in (2, 4)": ("id", "in", [2, 4]),
+        "id NOT  IN (2)": ~pc.field("id").isin([2]) & pc.field("id").is_valid(),
+        "id between 3 and 9": ("id", "between", 3, 9),
+        "page like '/b%'": ("page", "starts_with", "/b"),
+        "starts_with(page, '/b')": ("page", "starts_with", "/b"),
+        "page is null": ("page", "is null"),
+        "page Is Not Null": ("page", "is not null"),
+        "_hoodie_commit_time > '3'": ("_hoodie_commit_time", ">", "3"),
+    }.items():
+        found = printed("explain-scan", table, "--filter", text)
+        expected = opened.explain_scan(same)
+        assert found == json.loads(json.dumps(expected.to_json())), text
+    first = lines("timeline", table)[0]["instant"]
+    past = printed("explain-scan", table, "--filter", "id = 1", "--as-of", first)
+    # Of a version of a file that is not the current one nothing was collected.
+    assert past["without_statistics"]["count"] == 1
+    # Those of one column are kept instead.
+    assert printed("collect-statistics", table, "--columns", "page") == {"files": 2}
+    assert printed("explain-scan", table, "--filter", "id >= 9")["statistics"]["count"] == 2
+    assert printed("explain-scan", table, "--filter", "page > '/c'")["statistics"]["count"] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("id", "id is int64, and no condition"),
+        ("", "is no condition in SQL"),
+        (">= 3", "is no condition in SQL"),
+        ("id near 3", "is no condition in SQL"),
+        ("id >= 3 and id < 9", None),
+        ("page = /a", "is no condition in SQL"),
+        ('page = "/a"', "texts are in single quotes"),
+        ("id = " + "[" * 100_000, "filter: id = [["),
+        ("id => 3", "filter: "),
+        ("id >= 3, 4", "is no condition in SQL"),
+        ("id is null 3", "is no condition in SQL"),
+        ("id between 3", "is no condition in SQL"),
+        ("id in 3", "id IN 3 is not read"),
+        ("id = {}", "filter: "),
+        ("id = 'x'", "'x' is no number"),
+        ("id < 1e999", "is a number that no type has"),
+        (f"id < {2**70}", None),
+        (f"id in ({-(2**70)})", None),
+        ("id like 3", "asks int64 for a text"),
+        ("id in ((1, 2))", "filter: "),
+        ("x = 3", "x is no column; the table has "),
+    ],
+)
+def test_filters_that_are_wrong(table: Path, text: str, problem: str | None) -> None:
+    said = run("explain-scan", table, "--filter", text)
+    if problem is None:
+        assert said.exit_code == 0, said.output
+        return
+    assert said.exit_code == 2, said.output
+    assert problem in said.stderr
+
+
+def test_layout_health_and_picture(table: Path, tmp_path: Path) -> None:
+    opened = HudiTable.open(table)
+    health = opened.layout_health(["page", "id"]).to_json()
+    assert printed("layout-health", table, "--by", "page, id")["queries"] == list(health["queries"])
+    parts = run("layout-health", table, "--by", "page", "--by-partition").stdout
+    assert parts == f"{opened.layout_health('page', by_partition=True)}\n"
+    run("cluster", table, "--by", "page")
+    assert {one["column"] for one in printed("layout-health", table)["queries"]} == {"page"}
+    wrong = run("layout-health", table, "--by", "x")
+    assert (wrong.exit_code, "no column 'x'" in wrong.output) == (2, True)
+    out = tmp_path / "files.svg"
+    drawn = run("layout-picture", table, "--x", "page", "--y", "id", "--out", out)
+    assert drawn.stdout == f"{out}: 2 of 2 files\n"
+    assert out.read_text("utf-8") == opened.layout_picture("page", "id").svg
+    nowhere = run("layout-picture", table, "--x", "id", "--y", "id", "--out", tmp_path / "a" / "b")
+    assert nowhere.exit_code != 0
+
+
+def test_advise_clustering(table: Path) -> None:
+    run("collect-statistics", table)
+    opened = HudiTable.open(table)
+    asked = "id >= 3 and page like '/b%'", "region = 'us'"
+    advice = opened.advise_clustering(asked, target_file_sizes=["1KiB", "30MiB"])
+    words = "--query", asked[0], "--query", asked[1]
+    sizes = "--target-file-size", "1KiB", "--target-file-size", "30MiB"
+    assert run("advise-clustering", table, *words, *sizes).stdout == f"{advice}\n"
+    found = printed("advise-clustering", table, *words, *sizes, "--columns", "page, id")
+    assert {name for one in found["orders"] for name in one["by"]} == {"page", "id"}
+    assert found["rows"] == found["rows_sampled"] == opened.scan().num_rows
+    wrong = run("advise-clustering", table)
+    assert (wrong.exit_code, "give filters that are asked" in wrong.output) == (2, True)
+    wrong = run("advise-clustering", table, "--query", "nope = 1")
+    assert (wrong.exit_code, "nope is no column" in wrong.output) == (2, True)
 
 
 def test_restore(table: Path) -> None:

@@ -30,6 +30,7 @@ from mutations import (
 from pyarrow import orc
 from support.hudi.small_tables import SmallTable, row
 from support.orc_files import message
+from support.paimon_typed import cases
 from support.sst_files import CODECS, DIALECTS, written
 from support.sst_parts import Taken
 
@@ -64,7 +65,8 @@ Input = Callable[[random.Random], int]
 # Errors that are no `LookupStoreError`, as they name what was wrong with an argument: a changed
 # footer may have other columns than were asked for.
 _ARGUMENT = re.compile(
-    r"['\"]?(the files have no column|keys?|source|columns|filter|values|value_columns)\b"
+    r"['\"]?(the files have no column|keys?|source|columns|filter|values|value_columns|key_types"
+    r"|value_types)\b"
 )
 # A path that a text says, and that leads nowhere.
 _NO_FILE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG}
@@ -141,6 +143,37 @@ def sorted_files(folder: Path) -> Input:
         answered = _answers(uses)
         (folder / "plain.sst").unlink(missing_ok=True)
         return answered
+
+    return run
+
+
+def typed_files(folder: Path) -> Input:
+    """Change parts of Paimon's typed files under right checksums."""
+    seeds = []
+    for case in cases():
+        codec = case.described["options"]["compression"]
+        if codec in CODECS:
+            has_row = case.mode not in ("empty", "position")
+            types = {
+                "key_types": case.key_types,
+                "value_types": case.value_types if has_row else None,
+                "mode": case.mode,
+            }
+            table = Reader(case.path, **types).scan().read_all()  # type: ignore[arg-type]
+            keys = table.select(case.key_types.names).slice(0, 50)
+            seeds.append((Taken(case.path), codec, types, keys))
+    path = folder / "input.sst"
+
+    def run(rng: random.Random) -> int:
+        taken, codec, types, keys = rng.choice(seeds)
+        path.write_bytes(taken.made(rng, codec))
+        opened = _answers([lambda: Reader(path, **types)])
+        if not opened:
+            return 0
+        reader: Any = Reader(path, **types)
+        return opened + _answers(
+            [lambda: reader.lookup(keys), lambda: reader.scan().read_all(), reader.verify]
+        )
 
     return run
 
@@ -521,6 +554,6 @@ def owners(folder: Path) -> Input:
 
 TARGETS: dict[str, Callable[[Path], Input]] = {
     one.__name__: one
-    for one in (sorted_files, manifests, parquet_footers, parquet_pages, orc_footers, orc_streams,
-                bloom_filters, avro_files, commits, properties, owners)
+    for one in (sorted_files, typed_files, manifests, parquet_footers, parquet_pages, orc_footers,
+                orc_streams, bloom_filters, avro_files, commits, properties, owners)
 }  # fmt: skip

@@ -13,7 +13,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.hudi import java
-from support.hudi.kills import base_files, copied, count_points, leftovers, on_disk, rows_of
+from support.hudi.kills import (
+    base_files,
+    copied,
+    count_points,
+    killed_at,
+    leftovers,
+    on_disk,
+    rows_of,
+)
 from support.hudi.small_tables import SCHEMA, SmallTable, row
 from support.remote import FaultyDisk, Killed
 
@@ -114,7 +122,7 @@ def test_a_writer_killed_at_each_operation_that_java_rolls_back(
 ) -> None:
     template = made(tmp_path / "template", version)
     points = count_points(template.path, tmp_path, VERBS["upsert"])
-    for point in range(points):
+    for point in killed_at(points, version):
         path = tmp_path / str(point)
         opened = copied(template.path, path)
         with pytest.MonkeyPatch.context() as patch, suppress(Killed):
@@ -130,7 +138,7 @@ def test_a_writer_killed_at_each_operation_that_java_rolls_back(
         if times:
             assert expected == {1: "p", 2: "p"}
     assert points > 30
-    print(f"version {version}: killed at each of {points} operations")
+    print(f"version {version}: {points} operations")
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -145,7 +153,7 @@ def test_a_rollback_of_the_last_commit_that_java_ends(tmp_path: Path, version: i
         table.rollback(done.time)
 
     ends = set()
-    for point in range(count_points(template.path, tmp_path, act)):
+    for point in killed_at(count_points(template.path, tmp_path, act), version):
         path = tmp_path / str(point)
         opened = copied(template.path, path)
         with pytest.MonkeyPatch.context() as patch, suppress(Killed):

@@ -15,7 +15,13 @@ from support.hudi.small_tables import SmallTable
 
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hudi import HudiTable, WriteOptions
-from lookupstore.hudi.options import checksum, new_options, parse_options, read_options
+from lookupstore.hudi.options import (
+    check_writable,
+    checksum,
+    new_options,
+    parse_options,
+    read_options,
+)
 from lookupstore.hudi.properties import parse_properties, print_properties
 from lookupstore.storage.location import Location
 
@@ -98,10 +104,10 @@ def test_real_options(real_tables: Path) -> None:
     assert (simple.version, simple.key_generator) == (9, "SIMPLE")
     assert (simple.ordering, simple.merge_mode) == (("txn_ts",), "EVENT_TIME_ORDERING")
     assert simple.metadata_partitions == ()
-    simple.check_writable("t")
+    check_writable(simple, "t")
     listed = read_options(Location(real_tables / "v9_txns_nonpart_meta"))
     with pytest.raises(FormatError, match=r"hoodie\.table\.metadata\.partitions is 'column_stats,"):
-        listed.check_writable("t")
+        check_writable(listed, "t")
 
 
 def test_a_new_table_has_the_properties_of_a_real_one(real_tables: Path) -> None:
@@ -173,7 +179,7 @@ def test_hudi_rs_opens_a_new_table(tmp_path: Path, version: int, partition_by: l
     assert opened == table.options
     assert opened.partition_by == tuple(partition_by)
     assert opened.merge_mode == "EVENT_TIME_ORDERING"
-    opened.check_writable("t")
+    check_writable(opened, "t")
 
 
 def test_commit_time_ordering(tmp_path: Path) -> None:
@@ -309,7 +315,7 @@ def test_tables_that_are_not_read(name: str, value: str, known: str) -> None:
 def test_tables_that_are_read_but_not_written(name: str, value: str | None) -> None:
     options = parse_options(changed(**{name: value}), "t.properties")
     with pytest.raises(FormatError) as caught:
-        options.check_writable("t")
+        check_writable(options, "t")
     assert name.replace("__", ".").removesuffix(".inflight") in str(caught.value)
 
 
@@ -392,10 +398,10 @@ def test_properties_that_change_nothing_do_not_refuse(tmp_path: Path, version: i
 
 def test_the_merge_strategy_is_that_of_the_mode() -> None:
     pairs = new_options(name="t", record_key=["id"], ordering="ts", version=8).to_properties()
-    parse_options(print_properties(pairs), "t").check_writable("t")
+    check_writable(parse_options(print_properties(pairs), "t"), "t")
     pairs["hoodie.record.merge.strategy.id"] = "ce9acb64-bde0-424c-9b91-f6ebba25356d"
     with pytest.raises(FormatError, match=r"merge\.strategy\.id is 'ce9acb64"):
-        parse_options(print_properties(pairs), "t").check_writable("t")
+        check_writable(parse_options(print_properties(pairs), "t"), "t")
 
 
 def test_rules_are_looked_at_before_the_metadata_table_goes(tmp_path: Path) -> None:
@@ -440,7 +446,7 @@ def test_merge_rules_of_old_tables() -> None:
         assert options.merge_mode == mode
         assert options.to_properties() == old
     with pytest.raises(FormatError, match=r"payload\.class is 'com\.example\.Payload'"):
-        options.check_writable("t")
+        check_writable(options, "t")
 
 
 def test_the_backup_is_read_but_not_written(tmp_path: Path) -> None:
@@ -452,7 +458,7 @@ def test_the_backup_is_read_but_not_written(tmp_path: Path) -> None:
     assert options.from_backup
     assert options.create_schema == table.options.create_schema
     with pytest.raises(FormatError, match="backup"):
-        options.check_writable("t")
+        check_writable(options, "t")
     assert table.scan().num_rows == 0  # also by who has it open
     # Written halfway: the backup counts.
     file.write_bytes(backup.read_bytes()[:200])

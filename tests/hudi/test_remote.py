@@ -187,6 +187,23 @@ def test_s3_writes_rolls_back_and_cleans(server: ObjectStore) -> None:
     assert table.location.files(".hoodie/.heartbeat") == []
 
 
+def test_s3_rows_are_put_in_order(server: ObjectStore) -> None:
+    table = HudiTable.create(server.uri("clustered"), SCHEMA, record_key=["id"])
+    for at in range(3):
+        rows = pa.table({"id": [at, at + 10], "day": [f"d{9 - at}", "e"]}, schema=SCHEMA)
+        table.bulk_insert(rows)
+    before = table.scan().drop_columns(["_hoodie_file_name"])
+    done = table.cluster(["day", "id"], curve="linear")
+    assert (done.rows, done.files_before, done.files_after) == (6, 3, 1)
+    now = table.scan()
+    assert now["day"].to_pylist() == ["d7", "d8", "d9", "e", "e", "e"]
+    number = "_hoodie_commit_seqno"
+    left = now.drop_columns(["_hoodie_file_name"]).sort_by(number)
+    assert left.equals(before.sort_by(number))
+    assert table.verify().findings == ()
+    assert is_free(table.location)
+
+
 def test_s3_writers_at_once(server: ObjectStore) -> None:
     uri = server.uri("race")
     HudiTable.create(uri, SCHEMA, record_key=["id"])

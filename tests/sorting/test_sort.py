@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from lookupstore.sorting._sort import (
     Gather,
+    Scatter,
     argsort,
     is_ascending,
     sort_keys,
@@ -131,3 +132,29 @@ def test_gather_refuses() -> None:
         Gather([pa.array([b""], pa.binary()), pa.array([b""], pa.large_binary())])
     with pytest.raises(ValueError, match=r"arrays\[0\] contains a null"):
         Gather([pa.array([None], pa.binary())])
+
+
+@given(keys=KEYS, cuts=KEYS, kind=st.sampled_from(KINDS), before=st.integers(0, 3))
+def test_scatter(keys: list[bytes], cuts: list[bytes], kind: pa.DataType, before: int) -> None:
+    cuts.sort()
+    values = pa.array([b"\xff"] * before + keys, kind).slice(before)
+    rows, ends, mixed = Scatter(pa.array(cuts, kind)).rows(values)
+    wanted: list[list[int]] = [[] for _ in range(len(cuts) + 1)]
+    for row, key in enumerate(keys):
+        wanted[bisect.bisect_left(cuts, key)].append(row)
+    assert [rows[start:end].tolist() for start, end in pairwise(ends.tolist())] == wanted
+    assert mixed.tolist() == [len({keys[row] for row in one}) > 1 for one in wanted]
+
+
+def test_scatter_refuses() -> None:
+    wild = pa.Array.from_buffers(
+        pa.binary(), 2, [None, pa.py_buffer(np.array([0, 99, 1], np.int32)), pa.py_buffer(b"a")]
+    )
+    scatter = Scatter([b"b"])
+    with pytest.raises(ValueError, match=r"values\[1\] is null"):
+        scatter.rows(pa.array([b"a", None]))
+    for call in (scatter.rows, Scatter):
+        with pytest.raises(ValueError, match=r"values\[0\]: the Arrow offsets point outside"):
+            call(wild)
+        with pytest.raises(TypeError, match="values"):
+            call(pa.array([1]))

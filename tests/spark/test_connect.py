@@ -56,7 +56,9 @@ import json, sys
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from lookupstore.hudi import WriteOptions
-from lookupstore.spark import lookup_join, read_table, register, tag_location, upsert
+from lookupstore.spark import (
+    cluster_table, lookup_join, read_table, register, tag_location, upsert,
+)
 
 address, table = sys.argv[1:]
 spark = SparkSession.builder.remote(address).getOrCreate()
@@ -88,6 +90,7 @@ for df, operation, options in (
         upsert(df, table, operation=operation, options=options)
     except ValueError as error:
         found["refused"].append(str(error))
+found["clustered"] = cluster_table(spark, table, ["value", "id"], curve="linear").rows
 print(json.dumps(found))
 """
 HUDI_SCHEMA = pa.schema({"id": pa.int64(), "value": pa.string()})
@@ -212,5 +215,6 @@ def test_hudi_tables_over_connect(server: str, tmp_path: Path) -> None:
     del expected[0], expected[1]
     rows = table.scan(columns=["id", "value"]).to_pydict()
     assert dict(zip(rows["id"], rows["value"], strict=True)) == expected
-    assert len(rows["id"]) == len(expected)
+    assert found["clustered"] == len(rows["id"]) == len(expected)
+    assert rows["value"] == sorted(rows["value"])
     assert table.verify().is_ok

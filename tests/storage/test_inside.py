@@ -304,6 +304,7 @@ OWN_PLACES = {
     "sst.dump": "opens the file whose path it is given",
     "sst.stored": "opens the file whose path it is given",
     "sst.hex": "opens the file whose path it is given",
+    "hudi.layout.health.picture": "opens the file whose path it is given",
     "builder.data_files": (
         "the data folder of a store, in which `Location` put the mark before; its own names"
     ),

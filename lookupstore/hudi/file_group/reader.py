@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from functools import cached_property
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lookupstore.arrow.types import concat
@@ -167,6 +168,8 @@ class SliceRows:
 
     def _fitted(self, column: pa.Array, field: pa.Field) -> pa.Array:
         """Return a column in the type that is wanted."""
+        if pa.types.is_dictionary(column.type) and len(column):
+            self._check_places(column, field.name)
         try:
             return column if column.type == field.type else column.cast(field.type)
         except pa.ArrowException as error:
@@ -174,6 +177,15 @@ class SliceRows:
                 f"{self.shown}: the column {field.name!r} is {column.type}, which cannot "
                 f"be widened to {field.type}: {error}"
             ) from error
+
+    def _check_places(self, column: pa.DictionaryArray, name: str) -> None:
+        """Refuse values that are not in their dictionary: Arrow reads these as they are."""
+        ends = pc.min_max(column.indices)
+        low, high = ends["min"].as_py(), ends["max"].as_py()
+        most = len(column.dictionary) - 1
+        if low is not None and not 0 <= low <= high <= most:
+            expected = f"places of the column {name!r} in its dictionary, 0 to {most}"
+            raise CorruptionError(self.shown, 0, expected, f"{low} to {high}")
 
     def _reading(self) -> AbstractContextManager[None]:
         gone = "deleted by a clean or a rollback; read the table again"

@@ -6,7 +6,7 @@ Arrow's dataset does both, and passes over row groups that a filter excludes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -55,12 +55,20 @@ class BaseFiles:
         location: of the table.
         paths: of the files, relative to the table.
         schema: of the rows, meta columns included.
+        known: what is true of every row of some of the files, by their paths.
     """
 
-    def __init__(self, location: Location, paths: Sequence[str], schema: pa.Schema) -> None:
+    def __init__(
+        self,
+        location: Location,
+        paths: Sequence[str],
+        schema: pa.Schema,
+        known: Mapping[str, pc.Expression] | None = None,
+    ) -> None:
         self._location = location
         self._paths = list(paths)
         self._schema = schema
+        self._known = known or {}
 
     def dataset(self) -> ds.Dataset:
         """Return the files as a dataset of Arrow."""
@@ -97,6 +105,29 @@ class BaseFiles:
             threads: whether to read and decode several files at the same time, and ahead.
         """
         return self._batches(self._scanner(columns, where, threads=threads))
+
+    def row_groups(self, where: pc.Expression | None) -> tuple[list[int], list[int]]:
+        """Return the bytes of each row group, and of each that Arrow would read; see `table`.
+
+        Only footers are read.
+
+        Args:
+            where: which rows; None: all.
+        """
+
+        def of_file(path: str) -> tuple[list[int], list[int]]:
+            with self._location.address(path).open() as file:
+                sizes = [one.nbytes for one in read_footer(file, self._location.show(path)).groups]
+            if where is None:
+                return sizes, sizes
+            left = self._fragment(path).subset(where, schema=self._schema).row_groups
+            return sizes, [sizes[one.id] for one in left]
+
+        with self._telling(), ThreadPoolExecutor(_FOOTER_THREADS, "lookupstore-footer") as pool:
+            found = list(pool.map(of_file, self._paths))
+        return [one for sizes, _ in found for one in sizes], [
+            one for _, left in found for one in left
+        ]
 
     def _batches(self, scanner: ds.Scanner) -> Iterator[pa.RecordBatch]:
         with self._telling():
@@ -135,7 +166,7 @@ class BaseFiles:
 
     def _fragment(self, path: str) -> ds.ParquetFileFragment:
         filesystem, full = self._location.resolve(path)
-        return _FORMAT.make_fragment(full, filesystem)
+        return _FORMAT.make_fragment(full, filesystem, self._known.get(path))
 
     @contextmanager
     def _telling(self) -> Iterator[None]:

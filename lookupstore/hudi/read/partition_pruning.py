@@ -17,6 +17,7 @@ from pyarrow import fs
 from lookupstore.hudi.keys.key_generator import DEFAULT_PARTITION, folder_texts
 from lookupstore.hudi.meta_columns import PARTITION_PATH
 from lookupstore.hudi.options import TableOptions
+from lookupstore.hudi.view import TableView
 
 # Key generators that make folders of the texts of columns, and of nothing else.
 _OF_COLUMNS = ("SIMPLE", "COMPLEX")
@@ -54,6 +55,24 @@ def partitions_left(
     except pa.ArrowException:
         # Such as a division by a value of the partition: whoever reads the rows is told.
         return set(known)
+
+
+def partitions_of(view: TableView, where: pc.Expression) -> list[str]:
+    """Return the partitions of a table that can have rows of a filter on partition columns.
+
+    Raises:
+        ValueError: the filter does not fit these columns, or is on others.
+    """
+    names = [PARTITION_PATH, *view.options.partition_by]
+    columns = pa.schema([one for one in view.schema if one.name in names])
+    try:
+        ds.dataset(columns.empty_table()).scanner(filter=where)
+    except (pa.ArrowException, TypeError) as error:
+        known = ", ".join(map(repr, columns.names))
+        raise ValueError(f"where: {error}; give an expression on {known}") from None
+    paths = sorted({group.id.partition for group in view.groups(None)})
+    left = partitions_left(paths, where, view.schema, view.options)
+    return [path for path in paths if path in left]
 
 
 def known_of(path: str, schema: pa.Schema, options: TableOptions) -> pc.Expression | None:

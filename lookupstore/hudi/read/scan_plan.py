@@ -8,14 +8,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.scan import BaseFiles, written_at
+from lookupstore.hudi.layout import (
+    Filter,
+    TableStatistics,
+    filter_expression,
+    guarantees,
+    names_of,
+    pending_writes,
+    skip,
+    told_to_arrow,
+    usable_statistics,
+)
 from lookupstore.hudi.options import TableOptions
 from lookupstore.hudi.read.partition_pruning import partitions_left
+from lookupstore.hudi.read.scan_funnel import Files, ScanFunnel
 from lookupstore.hudi.timeline.timeline import given_time
 from lookupstore.hudi.view import TableView
 from lookupstore.storage.location import Location
@@ -38,6 +52,8 @@ class ScanPlan:
         columns: names of those that are wanted, in this order.
         files: base files that have the rows.
         where: which rows of them; None: all.
+        pending: request times of writes that were not completed when it was planned.
+        funnel: what the last filter left of the files; None: there was none.
     """
 
     location: Location
@@ -46,6 +62,8 @@ class ScanPlan:
     columns: tuple[str, ...]
     files: tuple[FileSlice, ...]
     where: pc.Expression | None = None
+    pending: tuple[str, ...] = ()
+    funnel: ScanFunnel | None = None
 
     @property
     def wanted(self) -> pa.Schema:
@@ -57,23 +75,83 @@ class ScanPlan:
         """Return what reads the files as one table."""
         return BaseFiles(self.location, [file.path for file in self.files], self.schema)
 
+    def filtered(self, given: Filter) -> ScanPlan:
+        """Return the plan of those of the rows that a filter leaves, too, if it fits the columns.
+
+        Raises:
+            TypeError, ValueError: it does not, or is none.
+            ImportError: it is SQL, and what parses that is not installed.
+        """
+        where = filter_expression(given, self.schema)
+        # Says what is wrong with it.
+        BaseFiles(self.location, [], self.schema).table(self.columns, where)
+        return self.narrowed(where)
+
     def narrowed(self, where: pc.Expression) -> ScanPlan:
         """Return the plan of those of the rows that a filter leaves, too.
 
-        Files are left out if no row of their partition can be one of these.
+        Files are left out if no row of their partition can be one of these, or none of their own,
+        by statistics of columns. If these cannot be read, a warning says so.
         """
         paths = (file.group.partition for file in self.files)
         left = partitions_left(paths, where, self.schema, self.options)
         files = tuple(file for file in self.files if file.group.partition in left)
+        funnel = ScanFunnel(Files.of(self.files), Files.of(files), Files.of(files), Files.of(files))
+        if files:
+            files, funnel = self._skipped(where, files, funnel)
         if len(files) < len(self.files):
             _log.info(
-                "%s: reading %d of %d files; the filter leaves out the partitions of the others",
+                "%s: reading %d of %d files; the filter leaves out %d by their partitions, and %d "
+                "by statistics of columns",
                 shown_uri(self.location.uri),
                 len(files),
                 len(self.files),
+                funnel.files.count - funnel.partitions.count,
+                funnel.partitions.count - funnel.statistics.count,
             )
         both = where if self.where is None else self.where & where
-        return replace(self, files=files, where=both)
+        return replace(self, files=files, where=both, funnel=funnel)
+
+    def explained(self, *, row_groups: bool) -> ScanFunnel:
+        """Return what the last filter left of the files.
+
+        Args:
+            row_groups: whether to look at the footers of those that are left, too.
+
+        Raises: what `batches` does, with `row_groups`.
+        """
+        assert self.funnel is not None
+        if not row_groups:
+            return self.funnel
+        told = None if self.where is None else told_to_arrow(self.where, self.schema)
+        before, left = self.base_files.row_groups(told)
+        sizes = Files(len(before), sum(before)), Files(len(left), sum(left))
+        return replace(self.funnel, row_groups=sizes)
+
+    def dataset(self) -> ds.Dataset:
+        """Return the files as a dataset of Arrow, which leaves out files as a scan does."""
+        statistics, _ = self._statistics()
+        known = {} if statistics is None else guarantees(statistics, self.schema, self.files)
+        paths = [file.path for file in self.files]
+        return BaseFiles(self.location, paths, self.schema, known).dataset()
+
+    def _statistics(self) -> tuple[TableStatistics | None, str | None]:
+        return usable_statistics(self.location, self.pending, "filters skip no files")
+
+    def _skipped(
+        self, where: pc.Expression, files: tuple[FileSlice, ...], funnel: ScanFunnel
+    ) -> tuple[tuple[FileSlice, ...], ScanFunnel]:
+        """Return the files that statistics leave, and what that came to."""
+        statistics, unreadable = self._statistics()
+        if statistics is None:
+            return files, replace(funnel, unreadable=unreadable)
+        found = skip(statistics, where, self.schema, files)
+        left = tuple(compress(files, found.kept))
+        unknown = Files.of(list(compress(files, ~found.known)))
+        funnel = replace(
+            funnel, statistics=Files.of(left), without_statistics=unknown, parts=found.parts
+        )
+        return left, funnel
 
     def parts(self, nbytes: int, tasks: int = 1) -> list[tuple[FileSlice, ...]]:
         """Return the files in groups, each for a task of its own.
@@ -94,8 +172,23 @@ class ScanPlan:
             size += file.bytes + _OPEN_BYTES
         return [tuple(part) for part in parts]
 
-    def batches(self, files: Sequence[FileSlice]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of some of the files, on one thread.
+    def table(self) -> pa.Table:
+        """Return the rows of all files.
+
+        Raises: what `batches` does.
+        """
+        if self._is_told:
+            return self.base_files.table(self.columns, self.where)
+        return pa.Table.from_batches(self.batches(threads=True), self.wanted)
+
+    def batches(
+        self, files: Sequence[FileSlice] | None = None, *, threads: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of some of the files, a few at a time.
+
+        Args:
+            files: that are read; None: all.
+            threads: whether to read and decode several files at the same time, and ahead.
 
         Raises:
             CorruptionError: a file is damaged.
@@ -103,15 +196,35 @@ class ScanPlan:
             StaleStoreError: a file is gone: it was cleaned, or its commit was rolled back.
             OSError: a remote file could not be read, or is damaged.
         """
-        paths = [file.path for file in files]
+        paths = [file.path for file in (self.files if files is None else files)]
         reader = BaseFiles(self.location, paths, self.schema)
-        yield from reader.batches(list(self.columns), self.where, threads=False)
+        if self.where is None or self._is_told:
+            return reader.batches(list(self.columns), self.where, threads=threads)
+        return self._filtered(reader, self.where, threads=threads)
+
+    @property
+    def _is_told(self) -> bool:
+        """Return whether Arrow may choose row groups by the whole filter."""
+        return self.where is None or told_to_arrow(self.where, self.schema) is self.where
+
+    def _filtered(
+        self, reader: BaseFiles, where: pc.Expression, *, threads: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield rows for which a filter is true that Arrow is told in part, or not at all."""
+        names = names_of(where)
+        asked = self.schema.names if names is None else [*self.columns, *sorted(names)]
+        told = told_to_arrow(where, self.schema)
+        for batch in reader.batches(list(dict.fromkeys(asked)), told, threads=threads):
+            # A batch goes through at once: its rows keep their order. Not on one thread, on which
+            # Arrow would wait for the scan that the batch is of, and that for it.
+            rows = pa.Table.from_batches([batch]).filter(where)
+            yield from rows.select(list(self.columns)).to_batches()
 
 
 def plan_scan(
     view: TableView,
     columns: Sequence[str] | None = None,
-    filter: pc.Expression | None = None,
+    filter: Filter | None = None,
     *,
     as_of: str | None = None,
 ) -> ScanPlan:
@@ -120,7 +233,7 @@ def plan_scan(
     Args:
         view: the table.
         columns: that are wanted, in this order; None: the meta columns, then the data columns.
-        filter: which rows, as an expression of `pyarrow.compute`.
+        filter: which rows; see `Filter`.
         as_of: request time of the last instant that counts; None: the latest.
 
     Raises:
@@ -137,7 +250,7 @@ def plan_scan(
 def plan_changes(
     view: TableView,
     columns: Sequence[str] | None = None,
-    filter: pc.Expression | None = None,
+    filter: Filter | None = None,
     *,
     since: str | None = None,
     until: str | None = None,
@@ -166,10 +279,10 @@ def _planned(
     names: Sequence[str],
     files: Sequence[FileSlice],
     where: pc.Expression | None,
-    filter: pc.Expression | None,
+    given: Filter | None,
 ) -> ScanPlan:
-    plan = ScanPlan(view.location, view.options, view.schema, tuple(names), tuple(files), where)
-    if filter is None:
-        return plan
-    BaseFiles(view.location, [], view.schema).table(names, filter)  # says what is wrong with it
-    return plan.narrowed(filter)
+    pending = pending_writes(view)
+    plan = ScanPlan(
+        view.location, view.options, view.schema, tuple(names), tuple(files), where, pending
+    )
+    return plan if given is None else plan.filtered(given)

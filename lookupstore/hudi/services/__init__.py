@@ -8,9 +8,10 @@ table, and `check` reads all of it.
 """
 
 from lookupstore.hudi.services.archiver import MAX_COMMITS, MIN_COMMITS, Archival
-from lookupstore.hudi.services.inline import TableServices
+from lookupstore.hudi.services.inline import CLUSTER_COMMITS, TableServices
 
 __all__ = [
+    "CLUSTER_COMMITS",
     "MAX_COMMITS",
     "MIN_COMMITS",
     "Archival",

@@ -6,7 +6,7 @@ What is wrong is found and listed, not raised: one damaged file does not hide an
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -21,6 +21,13 @@ from lookupstore.hudi.file_group.groups import FileGroup, FileSlice, parse_base_
 from lookupstore.hudi.file_group.key_entries import own_entry
 from lookupstore.hudi.file_group.key_files import KeyFile, read_unverified
 from lookupstore.hudi.file_group.key_ranges import KeyRanges
+from lookupstore.hudi.layout import (
+    STATISTICS_FOLDER,
+    pending_writes,
+    quarantine,
+    read_statistics,
+    wrong_statistics,
+)
 from lookupstore.hudi.meta_columns import COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from lookupstore.hudi.metadata.comparison import differences
 from lookupstore.hudi.options import METADATA_FOLDER
@@ -75,7 +82,8 @@ class Finding:
     """One finding: what is wrong with a table, or left over.
 
     Attributes:
-        kind: `timeline`, `file`, `filter`, `range`, `row`, `duplicate`, `statistics`, `missing`,
+        kind: `timeline`, `file`, `filter`, `range`, `row`, `duplicate`, `statistics`, `columns`,
+            `missing`,
             `uncommitted`, `metadata`, or `leftover`, which does no harm.
         path: of the file, relative to the table.
         problem: what it is.
@@ -145,6 +153,7 @@ def check_table(view: TableView) -> TableCheck:
             partition, keys = group.id.partition, _Keys()
         check.file(group.current, keys)
     check.duplicates(keys)
+    check.column_statistics(groups)
     check.uncommitted()
     check.metadata()
     check.leftovers()
@@ -327,6 +336,26 @@ class _Check:
             self.files += 1
             self.rows += seen.count
             self.bytes += file.bytes
+
+    def column_statistics(self, groups: list[FileGroup]) -> None:
+        """Compare statistics of columns with the rows; those that are wrong are not used again."""
+        location = self._view.location
+        try:
+            statistics = read_statistics(location, pending_writes(self._view))
+        except LookupStoreError as error:
+            self._add("columns", STATISTICS_FOLDER, str(error))
+            return
+        if statistics is None:
+            return
+        for file in (group.current for group in groups):
+            with self._finding("columns", file.path):
+                problems = list(wrong_statistics(location, statistics, file))
+                for problem in problems:
+                    self._add("columns", file.path, problem)
+                if problems:
+                    # Who may only read is told all the same.
+                    with suppress(OSError):
+                        quarantine(location, file.path, "; ".join(problems))
 
     def duplicates(self, keys: _Keys) -> None:
         """Look for keys that are in one partition twice."""

@@ -1,15 +1,20 @@
 """What is done with a table after each write, if its caller wants that.
 
-Source: HoodieCleanConfig, HoodieArchivalConfig and BaseHoodieWriteClient.mayBeCleanAndArchive of
-Apache Hudi.
+Source: HoodieClusteringConfig, HoodieCleanConfig, HoodieArchivalConfig,
+BaseHoodieWriteClient.mayBeCleanAndArchive and ScheduleClusteringActionExecutor of Apache Hudi.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lookupstore.hudi.layout.choice import TARGET_FILE_SIZE, Curve, CurveMapping, LayoutChoice
 from lookupstore.hudi.services.archiver import MAX_COMMITS, MIN_COMMITS, check_commits
 from lookupstore.hudi.services.cleaner import check_retained
+
+#: As Hudi has it, `hoodie.clustering.inline.max.commits`.
+CLUSTER_COMMITS = 4
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,14 @@ class TableServices:
         archive: whether old commits are archived, after the clean.
         min_commits: how many of the last commits stay; as of `HudiTable.archive`.
         max_commits: up to how many nothing is archived.
+        cluster_by: columns by which rows are put in order, before the clean, or the name of one;
+            as of `HudiTable.cluster`, as the next four. Empty: they are not.
+        cluster_curve: how several columns become one order.
+        cluster_mapping: how values become places in it.
+        cluster_file_size: bytes of a file, about.
+        cluster_small_file_limit: files of at least so many bytes stay as they are.
+        cluster_incremental: whether each goes on with the order of the one before.
+        cluster_commits: after how many commits since the last clustering that is done.
     """
 
     retain_commits: int | None = None
@@ -32,11 +45,39 @@ class TableServices:
     archive: bool = False
     min_commits: int = MIN_COMMITS
     max_commits: int = MAX_COMMITS
+    cluster_by: str | Sequence[str] = ()
+    cluster_curve: Curve = "hilbert"
+    cluster_mapping: CurveMapping = "sample"
+    cluster_file_size: int = TARGET_FILE_SIZE
+    cluster_small_file_limit: int | None = None
+    cluster_incremental: bool = False
+    cluster_commits: int = CLUSTER_COMMITS
 
     def __post_init__(self) -> None:
         if self.clean:
             check_retained(self.retain_commits, self.retain_hours, self.retain_versions)
         check_commits(self.min_commits, self.max_commits)
+        if self.cluster_commits < 1:
+            raise ValueError(f"cluster_commits is {self.cluster_commits}; give at least 1")
+        if self.cluster_by:
+            if self.cluster_incremental:
+                self.layout.check_incremental()
+            object.__setattr__(self, "cluster_by", self.layout.by)
+
+    @property
+    def layout(self) -> LayoutChoice:
+        """Return how rows are put in order, if they are.
+
+        Raises:
+            ValueError: one of the choices is wrong, or there is none.
+        """
+        return LayoutChoice(
+            self.cluster_by,
+            self.cluster_curve,
+            self.cluster_mapping,
+            self.cluster_file_size,
+            self.cluster_small_file_limit,
+        )
 
     @property
     def clean(self) -> bool:

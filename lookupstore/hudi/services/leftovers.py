@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from lookupstore.hudi.layout import version_time
 from lookupstore.hudi.locking.heartbeat import Heartbeats, heartbeat_name
 from lookupstore.hudi.timeline.timeline import RESTORE
 from lookupstore.hudi.timeline.work_files import MARKERS, ROWS, STAGED
@@ -52,6 +53,7 @@ def find_leftovers(view: TableView) -> Iterator[Leftover]:
         is_archived = bool(writes) and file.time < writes[0].time
         if file.time not in committed and file.time not in pending and not is_archived:
             yield Leftover(file.path, "a base file without an instant")
+    done = committed | set(pending)
     for found in view.location.files(recursive=True):
         name = found.name.rpartition("/")[2]
         work = next((one for one in _WORK if found.name.startswith(f"{one}/")), None)
@@ -59,5 +61,8 @@ def find_leftovers(view: TableView) -> Iterator[Leftover]:
             yield Leftover(found.name, f"{_WORK[work]} without a pending instant")
         elif found.name.startswith(f"{ROWS}/"):
             yield Leftover(found.name, "of rows that wait for a write, which may be at work")
+        elif (version := version_time(found.name)) is not None:
+            if version not in done and writes and version > writes[0].time:
+                yield Leftover(found.name, "statistics of a write that never completed")
         elif is_temporary(name):
             yield Leftover(found.name, "an unfinished file")

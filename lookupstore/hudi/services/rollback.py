@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from lookupstore.errors import CommitConflictError, CorruptionError
 from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.layout import delete_version
 from lookupstore.hudi.locking.heartbeat import Heartbeats
 from lookupstore.hudi.locking.lock import TableLock
 from lookupstore.hudi.metadata.maintain import forget_files, forget_instant
@@ -90,6 +91,7 @@ def take_back(view: TableView, instant: Instant, lock: TableLock) -> None:
         files = _files_of(view, instant.time)
         forget_files(view, files)
         delete_files(view, files)
+        delete_version(view.location, instant.time)
         delete_staged(view.location, instant.time)
         delete_markers(view.location, instant.time)
 
@@ -299,6 +301,7 @@ def finish(view: TableView, rollback: Instant, plan: RollbackPlan, lock: TableLo
     # Those that came after the plan was made are found, too.
     files = _files_of(view, target.commit_time)
     delete_files(view, files)
+    delete_version(view.location, target.commit_time)
     delete_staged(view.location, target.commit_time)
     delete_markers(view.location, target.commit_time)
     lock.check()

@@ -1,20 +1,19 @@
 """From rows to a completed instant.
 
 `write` has a verb for each operation, `writable` the table that it begins with. `pipeline` is the
-order of steps, wherever rows are; `memory_rows` are those of this process, `spilled_rows` those for
-which there is no memory: they come as `row_parts`, one of each key stays as `combined_rows` says,
-and `row_packing` makes bytes of them; `placing` says where the rows of an upsert go. `plan` and
-`partitioner` say which files there will be, `files` writes them, those of a bulk insert as
-`sorted_rows` orders them; `staged_files` are those of tasks that may run twice, `staged_rows` what
-other processes have for the one that writes. `transaction` begins an instant and completes it;
-`conflict` and `inserted_keys` look at what others committed meanwhile. `options` is what a caller
-may choose, `hoodie_options` how Java's writers call it, `result` what it is told.
+order of steps, wherever rows are; `rows` has those of one process. `placing` says where the rows
+of an upsert go, `plan` and `partitioner` which files there will be; `files` writes them,
+`staged_files` are those of tasks that may run twice. `transaction` begins an instant and completes
+it; `conflict` and `inserted_keys` look at what others committed meanwhile. `options` is what a
+caller may choose, `hoodie_options` how Java's writers call it, `result` what it is told,
+`steps` how long it took.
 """
 
 from lookupstore.hudi.write.conflict import SAMPLE
 from lookupstore.hudi.write.files import BulkInsert, FilePlan, FileRows, FileWrites
 from lookupstore.hudi.write.hoodie_options import (
     GivenOptions,
+    cluster_arguments,
     given_options,
     operation_in,
     told_apart,
@@ -25,6 +24,7 @@ from lookupstore.hudi.write.pipeline import FoundRows, Pipeline, WrittenFile
 from lookupstore.hudi.write.placing import PlacedRows, place_rows
 from lookupstore.hudi.write.plan import (
     BULK_INSERT,
+    CLUSTER,
     DELETE,
     INSERT,
     INSERT_OVERWRITE,
@@ -34,13 +34,15 @@ from lookupstore.hudi.write.plan import (
     Replaced,
     WritePlan,
 )
-from lookupstore.hudi.write.sorted_rows import bulk_order
+from lookupstore.hudi.write.rows.sorted import bulk_order
+from lookupstore.hudi.write.rows.staged import RowFile, StagedRows
 from lookupstore.hudi.write.staged_files import name_staged_files
-from lookupstore.hudi.write.staged_rows import RowFile, StagedRows
+from lookupstore.hudi.write.steps import Steps
 from lookupstore.hudi.write.transaction import Transaction
 
 __all__ = [
     "BULK_INSERT",
+    "CLUSTER",
     "DELETE",
     "INSERT",
     "INSERT_OVERWRITE",
@@ -64,10 +66,12 @@ __all__ = [
     "RowFile",
     "SortMode",
     "StagedRows",
+    "Steps",
     "Transaction",
     "WritePlan",
     "WrittenFile",
     "bulk_order",
+    "cluster_arguments",
     "given_options",
     "name_staged_files",
     "new_file_id",

@@ -24,6 +24,12 @@ from lookupstore.hudi.view import TableView
 #: Keys that an error names.
 SAMPLE = 5
 
+_AGAIN = "read the table again, then write again"
+_WAIT = (
+    "wait until the clustering is completed, then write again; if its writer is dead, "
+    "rollback({0!r}) ends it"
+)
+
 
 @dataclass(frozen=True)
 class Change:
@@ -88,6 +94,7 @@ def check_groups(
     before: TableView,
     now: TableView,
     touched: Mapping[GroupId, Sequence[str]],
+    own: str = "",
 ) -> None:
     """Check that no other writer touched the file groups that a write replaces.
 
@@ -95,6 +102,7 @@ def check_groups(
         before: the table as the write found it.
         now: the table as it is, under the lock.
         touched: each group that gets a new slice or goes, with keys of the write in it.
+        own: time of the write, which may be a clustering itself.
 
     Raises:
         CommitConflictError: somebody did; what the write made of these groups would hide it.
@@ -107,17 +115,41 @@ def check_groups(
         if instant.time not in there:
             gone = Change(instant, None, frozenset())
             raise _conflict_error(now, gone, "was rolled back since this write began", (), ())
-    for change in changes_since(before, now):
+    changes = [one for one in changes_since(before, now) if one.instant.time != own]
+    _check_apart(now, changes, touched)
+
+
+def check_not_clustered(view: TableView, touched: Mapping[GroupId, Sequence[str]]) -> None:
+    """Check that no clustering is pending that takes away what a write is about to replace.
+
+    Args:
+        view: of the table.
+        touched: as of `check_groups`.
+
+    Raises:
+        CommitConflictError: one is, whose rows are those before the write.
+        CorruptionError: a plan is damaged.
+    """
+    if touched:
+        _check_apart(view, pending_clustering(view), touched)
+
+
+def _check_apart(
+    view: TableView, changes: Sequence[Change], touched: Mapping[GroupId, Sequence[str]]
+) -> None:
+    """Check that changes of others have no file group in common with those of a write."""
+    for change in changes:
         common = sorted(change.groups & set(touched))
         if not common:
             continue
         keys = [key for group in common for key in touched[group][:SAMPLE]][:SAMPLE]
         written = {one.group: one.path for one in change.written}
         files = tuple(written.get(group, "/".join(filter(None, group))) for group in common)
-        did = "changed" if change.instant.is_completed else "is about to replace"
-        raise _conflict_error(
-            now, change, f"{did} file groups that this write replaces", files, keys
-        )
+        did, remedy = "changed", _AGAIN
+        if not change.instant.is_completed:
+            did, remedy = "is about to replace", _WAIT.format(change.instant.time)
+        what = f"{did} file groups that this write replaces"
+        raise _conflict_error(view, change, what, files, keys, remedy)
 
 
 def newer_files(before: TableView, now: TableView) -> list[tuple[Change, FileSlice]]:
@@ -179,7 +211,12 @@ def key_conflict_error(
 
 
 def _conflict_error(
-    view: TableView, change: Change, what: str, files: tuple[str, ...], keys: Sequence[str]
+    view: TableView,
+    change: Change,
+    what: str,
+    files: tuple[str, ...],
+    keys: Sequence[str],
+    remedy: str = _AGAIN,
 ) -> CommitConflictError:
     instant = change.instant
     writer = f" of {change.writer}" if change.writer else ""
@@ -187,7 +224,7 @@ def _conflict_error(
     sample = f"; keys such as {', '.join(map(repr, keys))}" if keys else ""
     return CommitConflictError(
         f"{view.location.uri}: {instant.action} {instant.time}{writer} {what}{named}{sample}; "
-        "nothing was committed: read the table again, then write again",
+        f"nothing was committed: {remedy}",
         instant=instant.time,
         writer=change.writer,
         files=files,

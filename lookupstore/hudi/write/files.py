@@ -136,7 +136,7 @@ class NewSlices:
                 rows = row_schema(self.schema.columns)
                 current = SliceRows(self.location, planned.current, rows, threads=threads)
                 counts = merge(current, changes, inserts, into)
-        return _stat(into.result(), planned.current, counts)
+        return stat_of(into.result(), planned.current, counts)
 
 
 class FileWrites:
@@ -313,7 +313,7 @@ class BulkInsert:
     def _close(self, partition: str) -> None:
         stack, writer = self._open.pop(partition)
         stack.close()
-        self._stats.append(_stat(writer.result(), None, RowCounts(writer.rows, writer.rows)))
+        self._stats.append(stat_of(writer.result(), None, RowCounts(writer.rows, writer.rows)))
 
     def _limit_memory(self) -> None:
         """Write what waits for many partitions as smaller row groups, before it is too much."""
@@ -339,7 +339,14 @@ def _work(plan: FilePlan) -> int:
     return (current.bytes if current is not None else 0) + 50 * len(plan.rows.inserts)
 
 
-def _stat(file: FileSlice, before: FileSlice | None, counts: RowCounts) -> WriteStat:
+def stat_of(file: FileSlice, before: FileSlice | None, counts: RowCounts) -> WriteStat:
+    """Return what a commit says of a file.
+
+    Args:
+        file: that was written.
+        before: the slice that it replaces; None: its group is a new one.
+        counts: of its rows.
+    """
     stat = WriteStat(
         file_id=file.group.file_id,
         path=file.path,

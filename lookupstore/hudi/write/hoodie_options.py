@@ -3,8 +3,8 @@
 `docs/hudi-tables.md` has each name, and what it is here.
 
 Source: HoodieWriteConfig, HoodieIndexConfig, HoodieStorageConfig, HoodieCompactionConfig,
-HoodieCleanConfig, HoodieArchivalConfig, DataSourceWriteOptions and HoodieTableConfig of Apache
-Hudi.
+HoodieCleanConfig, HoodieArchivalConfig, HoodieClusteringConfig, DataSourceWriteOptions and
+HoodieTableConfig of Apache Hudi.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from difflib import get_close_matches
 from typing import Any
 
 from lookupstore.hudi.file_group.encoding import FileFormat
-from lookupstore.hudi.options import MAINTAIN, REFUSE, TIMES, TableOptions
+from lookupstore.hudi.layout.choice import TARGET_FILE_SIZE
+from lookupstore.hudi.options import MAINTAIN, REFUSE, SORT_COLUMNS, TIMES, TableOptions
 from lookupstore.hudi.services.inline import TableServices
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.partitioner import FileSizing
@@ -161,6 +162,38 @@ _ARCHIVE: Mapping[str, tuple[str, _Parse]] = {
     "hoodie.keep.min.commits": ("min_commits", _number),
     "hoodie.keep.max.commits": ("max_commits", _number),
 }
+_INLINE = "hoodie.clustering.inline"
+# How rows are put in order: the argument of `HudiTable.cluster`.
+_LAYOUT: Mapping[str, tuple[str, _Parse]] = {
+    SORT_COLUMNS: ("by", _columns),
+    "hoodie.layout.optimize.strategy": (
+        "curve", _one_of({"linear": "linear", "z-order": "zorder", "hilbert": "hilbert"}),
+    ),
+    "hoodie.layout.optimize.curve.build.method": (
+        "mapping", _one_of({"direct": "value", "sample": "sample"}),
+    ),
+    "hoodie.clustering.plan.strategy.target.file.max.bytes": ("target_file_size", _number),
+    "hoodie.clustering.plan.strategy.small.file.limit": ("small_file_limit", _number),
+}  # fmt: skip
+_CLUSTER: Mapping[str, tuple[str, _Parse]] = {
+    _INLINE: ("inline", _flag),
+    "hoodie.clustering.inline.max.commits": ("cluster_commits", _number),
+}
+# What Hudi does after writes, unless it is told otherwise.
+_INLINE_LAYOUT: Mapping[str, Any] = {
+    "curve": "linear", "mapping": "value", "target_file_size": 1 << 30,
+    "small_file_limit": 300 << 20,
+}  # fmt: skip
+# What `TableServices` calls them.
+_SERVICES = {
+    "by": "cluster_by", "curve": "cluster_curve", "mapping": "cluster_mapping",
+    "target_file_size": "cluster_file_size", "small_file_limit": "cluster_small_file_limit",
+}  # fmt: skip
+# Arguments of a clustering that nobody gave.
+_CLUSTER_DEFAULTS: Mapping[str, Any] = {
+    "by": (), "curve": None, "mapping": "sample", "target_file_size": TARGET_FILE_SIZE,
+    "small_file_limit": None,
+}  # fmt: skip
 _COMBINE = {
     f"hoodie.combine.before.{verb}": operations
     for verb, operations in (
@@ -178,7 +211,11 @@ _FIXED: Mapping[str, Collection[str]] = {
     f"{_WRITE}storage.type": ("copy_on_write",),
     "hoodie.table.base.file.format": ("parquet",),
     "hoodie.populate.meta.fields": ("true",),
-    "hoodie.clustering.inline": ("false",),
+    "hoodie.clustering.async.enabled": ("false",),
+    "hoodie.clustering.schedule.inline": ("false",),
+    "hoodie.clustering.preserve.commit.metadata": ("true",),
+    "hoodie.clustering.rollback.pending.replacecommit.on.conflict": ("false",),
+    "hoodie.clustering.plan.partition.filter.mode": ("none",),
     "hoodie.write.markers.type": ("direct",),
     "hoodie.rollback.using.markers": ("true", "false"),
     "hoodie.datasource.hive_sync.enable": ("false",),
@@ -187,9 +224,15 @@ _FIXED: Mapping[str, Collection[str]] = {
 # How a JVM or Spark goes about it: there is nothing here that they could change.
 _WITHOUT_EFFECT = frozenset(
     f"hoodie.{kind}.shuffle.parallelism" for kind in ("upsert", "insert", "bulkinsert", "delete")
-)
+) | {
+    "hoodie.clustering.max.parallelism",
+    "hoodie.clustering.plan.strategy.max.bytes.per.group",
+    "hoodie.clustering.plan.strategy.max.num.groups",
+    "hoodie.layout.optimize.build.curve.sample.size",
+}
 _KNOWN = (
-    *_TABLE, _GENERATOR, *_WRITES, *_MOVES, *_SIZING, *_FORMAT, *_CLEAN, *_ARCHIVE, *_COMBINE,
+    *_TABLE, _GENERATOR, *_WRITES, *_MOVES, *_SIZING, *_FORMAT, *_CLEAN, *_ARCHIVE, *_LAYOUT,
+    *_CLUSTER, *_COMBINE,
     _OPERATION, *_FIXED, *_WITHOUT_EFFECT,
 )  # fmt: skip
 
@@ -301,6 +344,30 @@ def given_options(given: GivenOptions | None, table: TableOptions, operation: st
     return _write_options(texts, operation)
 
 
+def cluster_arguments(given: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a clustering, those among them that options under Hudi's names say.
+
+    Args:
+        given: the options, which are known.
+        arguments: of `HudiTable.cluster`.
+
+    Raises:
+        ValueError: a value contradicts an argument.
+
+    >>> named = {"hoodie.layout.optimize.strategy": "z-order"}
+    >>> cluster_arguments(named, {"by": "a", "curve": None})
+    {'by': 'a', 'curve': 'zorder'}
+    """
+    said = _taken(_checked(given), _LAYOUT)
+    for name, value in said.items():
+        there = arguments[name]
+        if name == "by":
+            there = (there,) if isinstance(there, str) else tuple(there)
+        if there not in (_CLUSTER_DEFAULTS[name], value):
+            raise ValueError(f"{name} is {there!r}, but options say {value!r}; give one of them")
+    return {**arguments, **said}
+
+
 def _write_options(texts: Mapping[str, str], operation: str) -> WriteOptions:
     fields = _taken(texts, _WRITES)
     if "sort_by" in fields:
@@ -325,7 +392,10 @@ def _write_options(texts: Mapping[str, str], operation: str) -> WriteOptions:
 
 
 def _services(texts: Mapping[str, str]) -> TableServices:
-    """Return what follows a write: what is named is wanted, unless it is said that it is not."""
+    """Return what follows a write: what is named is wanted, unless it is said that it is not.
+
+    Only a clustering is not, unless that is said.
+    """
     fields: dict[str, Any] = {}
     clean = _taken(texts, _CLEAN)
     if clean.pop("automatic", bool(clean)):
@@ -336,6 +406,12 @@ def _services(texts: Mapping[str, str]) -> TableServices:
     archive = _taken(texts, _ARCHIVE)
     if archive.pop("automatic", bool(archive)):
         fields |= {"archive": True, **archive}
+    clustering = _taken(texts, _CLUSTER)
+    if clustering.pop("inline", False):
+        layout = {**_INLINE_LAYOUT, **_taken(texts, _LAYOUT)}
+        if not layout.get("by"):
+            raise ValueError(f"options: {_INLINE} is true; name the columns in {SORT_COLUMNS}")
+        fields |= clustering | {_SERVICES[name]: value for name, value in layout.items()}
     return TableServices(**fields)
 
 

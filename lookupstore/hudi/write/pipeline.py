@@ -1,7 +1,7 @@
 """One write of rows: from where they are found to a completed instant, wherever they are.
 
 The order of the steps is here, and all that goes by numbers of rows. What touches rows themselves
-is `FoundRows`: those in memory are `memory_rows`; of a DataFrame, `lookupstore.spark` has them,
+is `FoundRows`: those in memory are `rows.in_memory`; of a DataFrame, `lookupstore.spark` has them,
 whose rows never reach the driver.
 
 Source: org.apache.hudi.table.action.commit.BaseCommitActionExecutor, which Hudi's engines share.
@@ -9,10 +9,9 @@ Source: org.apache.hudi.table.action.commit.BaseCommitActionExecutor, which Hudi
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from lookupstore.hudi.file_group.groups import FileSlice
@@ -20,6 +19,7 @@ from lookupstore.hudi.keys.table_schema import TableSchema
 from lookupstore.hudi.services.never_completed import check_completed
 from lookupstore.hudi.timeline.commit import CommitMetadata, WriteStat
 from lookupstore.hudi.view import TableView
+from lookupstore.hudi.write.conflict import check_not_clustered
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.partitioner import Load, Packing
 from lookupstore.hudi.write.plan import (
@@ -32,6 +32,7 @@ from lookupstore.hudi.write.plan import (
     planned_files,
 )
 from lookupstore.hudi.write.result import ChangedFiles, GivenRows, WriteResult
+from lookupstore.hudi.write.steps import Steps
 from lookupstore.hudi.write.transaction import KeysToInsert, Outcome, Transaction, begun
 
 
@@ -102,19 +103,11 @@ class Pipeline:
         self.given: GivenRows = GivenRows()
         #: How many files there are; None: unknown.
         self.files: int | None = None
+        steps = Steps()
+        #: Add the time of what is done inside to a step.
+        self.step: Callable[[str], AbstractContextManager[None]] = steps.step
         #: That steps took, by name.
-        self.seconds: dict[str, float] = {}
-        self._inside = 0.0
-
-    @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        """Add the time of what is done inside to a step, without that of steps in this one."""
-        before, self._inside = self._inside, 0.0
-        start = time.perf_counter()
-        yield
-        took = time.perf_counter() - start
-        self.seconds[name] = self.seconds.get(name, 0.0) + took - self._inside
-        self._inside = before + took
+        self.seconds: dict[str, float] = steps.seconds
 
     def plan(self, operation: str, rows: FoundRows, replaced: Replaced | None = None) -> WritePlan:
         """Plan the files of a write.
@@ -147,6 +140,9 @@ class Pipeline:
         """
         replaces = plan.replaced is not None
         replaced = Replaced((), ()) if plan.replaced is None else plan.replaced
+        # It would be found when it commits, after all files are written.
+        gone = (*plan.rewritten, *replaced.slices)
+        check_not_clustered(self._view, {one.group: () for one in gone})
         with begun(self._view, plan.operation, plan.profile(), replaces=replaces) as transaction:
             with self.step("write"):
                 written = rows.write(plan.files, transaction)

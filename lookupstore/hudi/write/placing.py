@@ -23,7 +23,7 @@ from lookupstore.hudi.file_group.reader import SliceRows
 from lookupstore.hudi.index.tagging import Tagged
 from lookupstore.hudi.keys.incoming import Incoming, ordering_of
 from lookupstore.hudi.view import TableView
-from lookupstore.hudi.write.memory_rows import Places
+from lookupstore.hudi.write.rows.in_memory import Places
 
 Codes = npt.NDArray[np.int32]
 Rows = npt.NDArray[np.int64]

@@ -57,7 +57,9 @@ class WriteResult:
         seconds: that steps took, by name: `read` until there is one row of each key, `tag` them
             with their places, `plan` the files, `write` these, `commit` them; those of threads are
             not added up.
-        cleans: times of the cleans that followed, as `WriteOptions.services` says.
+        clustering: time of the clustering that followed, as `WriteOptions.services` says; None:
+            none did.
+        cleans: times of the cleans that followed.
         archived: instants that were archived then.
         service_errors: why one of these failed, which is no error of the write.
     """
@@ -79,6 +81,7 @@ class WriteResult:
     bytes_written: int = 0
     errors: tuple[RowError, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
+    clustering: str | None = None
     cleans: tuple[str, ...] = ()
     archived: int = 0
     service_errors: tuple[str, ...] = ()

@@ -15,12 +15,19 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from lookupstore.errors import CommitConflictError, CommitUnknownError, LookupStoreError
-from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.file_group.groups import FileSlice, parse_base_file
 from lookupstore.hudi.file_group.partition_metadata import mark_partition
+from lookupstore.hudi.layout import TableStatistics, keep_statistics, new_statistics
 from lookupstore.hudi.locking.heartbeat import Heartbeat, Heartbeats
 from lookupstore.hudi.locking.lock import table_lock
 from lookupstore.hudi.metadata.maintain import metadata_table
-from lookupstore.hudi.options import MAINTAIN, REFUSE, read_options
+from lookupstore.hudi.options import (
+    MAINTAIN,
+    REFUSE,
+    check_same_layout,
+    check_writable,
+    read_options,
+)
 from lookupstore.hudi.services.rollback import (
     check_not_restored,
     check_not_rolled_back,
@@ -35,7 +42,7 @@ from lookupstore.hudi.timeline.commit import (
 )
 from lookupstore.hudi.timeline.names import GroupId
 from lookupstore.hudi.timeline.plans import RequestedReplace, plan_bytes
-from lookupstore.hudi.timeline.timeline import COMMIT, REPLACE, Instant
+from lookupstore.hudi.timeline.timeline import CLUSTERING, COMMIT, REPLACE, Instant
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.conflict import (
     check_groups,
@@ -43,6 +50,7 @@ from lookupstore.hudi.write.conflict import (
     key_conflict_error,
     newer_files,
 )
+from lookupstore.hudi.write.plan import CLUSTER
 
 # How often a failed write is tried to be taken back.
 _TRIES = 3
@@ -144,10 +152,11 @@ class Transaction:
             stats=_by_partition(outcome.stats),
             extra_metadata={WRITER: self._beat.owner.name, **extra, SCHEMA: outcome.schema},
             operation=self._operation,
-            replaced=_replaced(outcome.replaced) if self._instant.action == REPLACE else None,
+            replaced=None if self._instant.action == COMMIT else _replaced(outcome.replaced),
         )
         content = commit_bytes(metadata, self._view.options.version)
         self._delete_strays({stat.path for stat in outcome.stats})
+        statistics = self._statistics(outcome)
         with table_lock(self._view.location, owner=self._beat.owner) as lock:
             now = self._view.reloaded()
             self._check_options()
@@ -155,12 +164,14 @@ class Transaction:
             check_not_restored(now)
             self._check_columns(now)
             touched = dict.fromkeys(outcome.replaced, ()) | dict(outcome.touched or {})
-            check_groups(self._view, now, touched)
+            check_groups(self._view, now, touched, self.time)
             check_overwritten(self._view, now, outcome.overwritten)
             self._check_keys(now, outcome.inserted)
             self._beat.check()
             if (listed := metadata_table(now)) is not None:
                 listed.add(self.time, outcome.stats, lock)
+            if statistics is not None:
+                keep_statistics(now, self.time, statistics, outcome.replaced)
             try:
                 return self._view.folder.complete(self._instant, content, lock.check)
             except FileExistsError:
@@ -189,6 +200,15 @@ class Transaction:
                 continue
             return
 
+    def _statistics(self, outcome: Outcome) -> TableStatistics | None:
+        """Return what is known of columns of the new files; None: the table does not keep that."""
+        location, shown = self._view.location, self._view.folder.path(self._instant)
+        files = [
+            parse_base_file(stat.path or "", stat.file_size_in_bytes or 0, shown)
+            for stat in outcome.stats
+        ]
+        return new_statistics(location, files, outcome.schema, shown)
+
     def _check_keys(self, now: TableView, inserted: KeysToInsert | None) -> None:
         """Check that no other writer inserted the same keys, which other file groups would hide."""
         newer = () if inserted is None else newer_files(self._view, now)
@@ -206,8 +226,8 @@ class Transaction:
         now = read_options(self._view.location)
         # One that was there when the write began is written, too; of another nobody said that.
         is_known = bool(self._view.options.metadata_partitions)
-        now.check_writable(self._view.location.uri, MAINTAIN if is_known else REFUSE)
-        now.check_same_layout(self._view.options, self._view.location.uri)
+        check_writable(now, self._view.location.uri, MAINTAIN if is_known else REFUSE)
+        check_same_layout(now, self._view.options, self._view.location.uri)
 
     def _check_columns(self, now: TableView) -> None:
         """Check that this commit does not remove columns that another one has added."""
@@ -250,9 +270,41 @@ def begun(
     action, plan = COMMIT, b""
     if replaces:
         action, plan = REPLACE, plan_bytes(RequestedReplace())
+    # That of a replacecommit, too, is what a commit has: no file groups are replaced yet.
+    content = commit_bytes(profile, view.options.version)
+    with _begun(view, operation, action, plan, content) as transaction:
+        yield transaction
+
+
+@contextmanager
+def begun_clustering(view: TableView, plan: RequestedReplace) -> Iterator[Transaction]:
+    """Request a clustering and let it be inflight; see `begun`.
+
+    From then on no other writer replaces the file groups of its plan.
+
+    Args:
+        view: the table as it is, by which the plan was made.
+        plan: of the clustering.
+    """
+    action = REPLACE if view.options.version == 6 else CLUSTERING
+    with _begun(view, CLUSTER, action, plan_bytes(plan), b"") as transaction:
+        yield transaction
+
+
+@contextmanager
+def _begun(
+    view: TableView, operation: str, action: str, plan: bytes, content: bytes
+) -> Iterator[Transaction]:
+    """Request an instant and let it be inflight; see `begun`.
+
+    Args:
+        view: of the table.
+        operation: name of the write.
+        action: of the instant.
+        plan: content of its requested file.
+        content: of its inflight file.
+    """
     with Heartbeats(view.location).request(view.folder, action, plan) as beat:
-        # That of a replacecommit, too, is what a commit has: no file groups are replaced yet.
-        content = commit_bytes(profile, view.options.version)
         instant = view.folder.start(beat.instant, content)
         transaction = Transaction(view, operation, instant, beat)
         try:

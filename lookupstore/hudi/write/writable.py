@@ -5,7 +5,7 @@ from __future__ import annotations
 from lookupstore.hudi.keys.time_paths import time_paths
 from lookupstore.hudi.locking.lock import table_lock
 from lookupstore.hudi.metadata.maintain import prepared
-from lookupstore.hudi.options import TableOptions, read_options
+from lookupstore.hudi.options import TableOptions, check_lock, check_writable, read_options
 from lookupstore.hudi.services.rollback import check_not_restored, roll_back_pending
 from lookupstore.hudi.services.unfinished import delete_unfinished
 from lookupstore.hudi.timeline.commit import CommitMetadata
@@ -58,6 +58,6 @@ def writable_view(
 
 
 def _check_writable(location: Location, known: TableOptions, options: WriteOptions) -> None:
-    known.check_writable(location.uri, options.metadata)
+    check_writable(known, location.uri, options.metadata)
     time_paths(known, location.uri)
-    known.check_lock(location, options.lock)
+    check_lock(known, location, options.lock)

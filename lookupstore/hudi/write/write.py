@@ -32,10 +32,8 @@ from lookupstore.hudi.keys.incoming import (
 )
 from lookupstore.hudi.timeline.commit import WriteStat
 from lookupstore.hudi.view import TableView
-from lookupstore.hudi.write.combined_rows import combined
 from lookupstore.hudi.write.conflict import SAMPLE
 from lookupstore.hudi.write.files import BulkInsert
-from lookupstore.hudi.write.memory_rows import MemoryRows, Places
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.pipeline import Pipeline
 from lookupstore.hudi.write.placing import place_rows
@@ -51,9 +49,11 @@ from lookupstore.hudi.write.plan import (
     WritePlan,
 )
 from lookupstore.hudi.write.result import WriteResult
-from lookupstore.hudi.write.row_parts import Counted, held, let_go, numbered, pieces
-from lookupstore.hudi.write.sorted_rows import RowOrder, bulk_order
-from lookupstore.hudi.write.spilled_rows import SpilledRows
+from lookupstore.hudi.write.rows.combined import combined
+from lookupstore.hudi.write.rows.in_memory import MemoryRows, Places
+from lookupstore.hudi.write.rows.parts import Counted, held, let_go, numbered, pieces
+from lookupstore.hudi.write.rows.sorted import RowOrder, bulk_order
+from lookupstore.hudi.write.rows.spilled import SpilledRows
 from lookupstore.hudi.write.transaction import Transaction
 from lookupstore.sorting.runs import MIN_MEMORY
 

@@ -144,6 +144,11 @@ class StoreWriter(datasource.DataSourceArrowWriter):
                 )
                 if run.file is not None:
                     task.location.upload(run.file, folder)
+                    if task.location.size(mark) is None:
+                        task.location.delete(run.file)
+                        raise FileNotFoundError(
+                            f"{task.location.show(mark)}: gone: the driver has given this write up"
+                        )
         except RepeatedKeyError as error:
             raise task.plan.repeated_error(error.key) from None
         return run

@@ -1,7 +1,7 @@
 """Hudi tables in Spark: read, tag, write, and follow a stream.
 
-`read` and `source` give a table's rows, `changes` those that change; `format` is the data source,
-and `save` how that writes. `tag` finds keys, `write` merges in the executors and commits in the
-driver, `bulk` writes without a look at keys, `stream` does either for each batch. `keys` and
-`files` are what tasks do with rows.
+`read` and `source` give a table's rows, of which `filters` leave out some, `changes` those that
+change; `format` is the data source, and `save` how that writes. `tag` finds keys, `write` merges in
+the executors and commits in the driver, `bulk` writes without a look at keys, `stream` does either
+for each batch. `clustering` puts rows in order. `keys` and `files` are what tasks do with rows.
 """

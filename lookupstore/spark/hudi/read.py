@@ -6,12 +6,19 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from lookupstore.hudi import FileSlice
-from lookupstore.hudi.read import ScanPlan, plan_changes, plan_scan
+from lookupstore.hudi.layout import Filter
+from lookupstore.hudi.read import (
+    CHANGE,
+    ChangePlan,
+    ScanPlan,
+    plan_changes,
+    plan_row_changes,
+    plan_scan,
+)
 from lookupstore.hudi.view import TableView
 from lookupstore.spark.hudi.tables import Table, view_of
 from lookupstore.spark.jobs import parallelism
@@ -26,16 +33,19 @@ def read_table(
     path: Table,
     *,
     columns: Sequence[str] | None = None,
-    filter: pc.Expression | None = None,
+    filter: Filter | None = None,
     as_of: str | None = None,
     since: str | None = None,
     until: str | None = None,
+    changes: bool = False,
+    ignore: Sequence[str] = (),
 ) -> DataFrame:
     """Read a Hudi table; the rows are those of now, whenever the query runs.
 
     The driver reads the timeline and lists the files; each task reads some of them. Types are those
     of the latest commit, also of older rows. With `since` or `until` these are the rows that
-    changed in that range, as `HudiTable.incremental` gives them.
+    changed in that range, as `HudiTable.incremental` gives them; with `changes` what became of each
+    row, as `HudiTable.changes` does.
 
     Args:
         spark: any session.
@@ -43,12 +53,16 @@ def read_table(
             that `HudiTable.open` opened for read-optimized queries.
         columns: that are wanted, in this order; None: the meta columns, then the data columns.
             Nothing else is read of the files: Spark does not tell what a query needs.
-        filter: which rows, as an expression of `pyarrow.compute`; files of partitions that it
-            leaves out are not opened, and row groups without any are not read.
+        filter: which rows, as of `HudiTable.scan`; files of partitions that it leaves out are not
+            opened, and row groups without any are not read.
         as_of: request time of the last instant that counts; None: the latest.
         since: position of the last instant whose rows are known already: its completion time, in
             tables of version 6 its request time.
         until: position of the last instant whose rows are wanted; None: of the latest.
+        changes: whether deletes and both images of updates are wanted, too; the first column is
+            `change`. Of each record key and partition there is one change, of two rows if it is an
+            update, whose order Spark does not keep. One task looks at each partition path.
+        ignore: with `changes`, columns in which a change does not count.
 
     Returns:
         The columns in Spark's types; each may be null. One partition for each file, or for several
@@ -68,7 +82,14 @@ def read_table(
 
     `docs/hudi-tables.md` shows it in use.
     """
-    plan = planned_read(view_of(path), columns, filter, as_of=as_of, since=since, until=until)
+    view = view_of(path)
+    if changes:
+        if filter is not None or as_of is not None:
+            raise ValueError("changes cannot be combined with filter or as_of; filter what comes")
+        return _changes(spark, plan_row_changes(view, since, until, columns, ignore))
+    if ignore:
+        raise ValueError("ignore is for changes=True, whose rows may have only changed there")
+    plan = planned_read(view, columns, filter, as_of=as_of, since=since, until=until)
     schema = spark_columns(plan.wanted)
     parts = plan.parts(_TASK_BYTES, parallelism(spark))
     # A column in which the tasks find the numbers of their parts: one each.
@@ -76,10 +97,33 @@ def read_table(
     return numbers.mapInArrow(functools.partial(_rows, plan, parts, arrow_schema(schema)), schema)
 
 
+def _changes(spark: SparkSession, plan: ChangePlan) -> DataFrame:
+    kind = pa.field(CHANGE, pa.string())
+    schema = spark_columns(pa.schema([kind, *(one for one in plan.schema if one.name != CHANGE)]))
+    parts = plan.parts()
+    numbers = spark.range(0, len(parts), 1, max(1, len(parts)))
+    return numbers.mapInArrow(functools.partial(_changed, parts, arrow_schema(schema)), schema)
+
+
+def _changed(
+    parts: Sequence[ChangePlan], schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            for found in parts[number].batches():
+                kinds, *values = found.columns
+                columns = [kinds.dictionary_decode(), *values]
+                fitted = [
+                    to_spark(column, field.type, field.name)
+                    for column, field in zip(columns, schema, strict=True)
+                ]
+                yield pa.RecordBatch.from_arrays(fitted, schema=schema)
+
+
 def planned_read(
     view: TableView,
     columns: Sequence[str] | None = None,
-    filter: pc.Expression | None = None,
+    filter: Filter | None = None,
     *,
     as_of: str | None = None,
     since: str | None = None,

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import datasource
 from pyspark.sql.types import StructType
 
 from lookupstore.hudi import FileSlice, HudiTable
 from lookupstore.hudi.options import SNAPSHOT
 from lookupstore.hudi.read import ScanPlan
+from lookupstore.spark.hudi.filters import arrow_filter
 from lookupstore.spark.hudi.read import part_rows, planned_read, spark_columns
 from lookupstore.spark.options import SCANS_ARE_SEPARATE, given_names
 from lookupstore.spark.types import arrow_schema
@@ -29,14 +27,6 @@ READ_OPTIONS = ("path", "columns", "query_type", "as_of", "since", "until", "pus
 # Most bytes of files that one task reads, if they are several: fewer than Spark's own, since who
 # plans here is not told how many tasks run at one time.
 _TASK_BYTES = 32 << 20
-
-_COMPARISONS: Mapping[str, Callable[[pc.Expression, pa.Scalar], pc.Expression]] = {
-    "EqualTo": operator.eq,
-    "GreaterThan": operator.gt,
-    "GreaterThanOrEqual": operator.ge,
-    "LessThan": operator.lt,
-    "LessThanOrEqual": operator.le,
-}
 
 
 def planned_scan(options: Mapping[str, str]) -> ScanPlan:
@@ -117,63 +107,6 @@ class PushingHudiReader(HudiReader):
             plan = plan.narrowed(functools.reduce(operator.and_, wanted))
         self.scan: HudiScan = replace(self.scan, plan=plan)
         return filters
-
-
-def arrow_filter(schema: pa.Schema, one: Any) -> pc.Expression | None:
-    """Return which rows a filter of Spark leaves, as Arrow says it; None if Arrow means another.
-
-    Floating numbers are not compared: NaN is a number to Spark. Texts are ordered by their bytes
-    by both.
-
-    >>> arrow_filter(pa.schema({"id": pa.int32()}), datasource.GreaterThan(("id",), 7))
-    <pyarrow.compute.Expression (id > 7)>
-    """
-    kind, name = type(one).__name__, _column_of(one)
-    if name not in schema.names:
-        return None
-    column = schema.field(name)
-    field = pc.field(name)
-    if kind in ("IsNull", "IsNotNull"):
-        return field.is_null() if kind == "IsNull" else field.is_valid()
-    value = getattr(one, "value", None)
-    if kind == "EqualNullSafe":
-        if value is None:
-            return field.is_null()
-        kind = "EqualTo"
-    if kind == "In" and isinstance(value, (list, tuple)):
-        given = [item for item in value if item is not None]
-        values = [known for item in given if (known := _scalar(item, column.type)) is not None]
-        if len(values) < len(given):
-            return None
-        return field.isin(pa.array([known.as_py() for known in values], column.type))
-    scalar = None if value is None else _scalar(value, column.type)
-    if scalar is None or kind not in _COMPARISONS:
-        return None
-    return _COMPARISONS[kind](field, scalar)
-
-
-def _column_of(one: Any) -> str | None:
-    """Return the name of the column that a filter of Spark is about; None: of no single one."""
-    attribute: tuple[str, ...] = getattr(one, "attribute", ())
-    return attribute[0] if len(attribute) == 1 else None
-
-
-def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar | None:
-    """Return a value of a column that Spark and Arrow compare alike; None if it is not one."""
-    types = pa.types
-    known = (
-        types.is_signed_integer(kind)
-        or types.is_string(kind)
-        or types.is_boolean(kind)
-        or types.is_date32(kind)
-        or (types.is_timestamp(kind) and isinstance(value, datetime) and value.tzinfo is not None)
-    )
-    if not known:
-        return None
-    try:
-        return pa.scalar(value, kind)
-    except (pa.ArrowException, TypeError, OverflowError, ValueError):
-        return None  # such as part of a millisecond
 
 
 def _planned(options: Mapping[str, str], columns: Sequence[str] | None) -> ScanPlan:

@@ -192,3 +192,23 @@ def test_a_slice_that_is_not_as_it_should_be(tmp_path: Path) -> None:
     gone = FileSlice(GroupId("", "h-0"), OLD, "h-0_0-0-0_" + OLD + ".parquet", 1)
     with pytest.raises(StaleStoreError, match="deleted by a clean"):
         SliceRows(location, gone, row_schema(COLUMNS), threads=False)
+
+
+def test_values_that_are_not_in_their_dictionary(tmp_path: Path) -> None:
+    """Without checksums Arrow gives their places as they are stored."""
+    slice = FileSlice(GroupId("", "g-0"), OLD, f"g-0_0-0-0_{OLD}.parquet", 1)
+    path = tmp_path / slice.name
+    values = pa.table({"value": ["aaaa", "bbbb", "cccc"] * 200})
+    pq.write_table(values, path, compression="none", write_page_checksum=False)
+    content = path.read_bytes()
+    found = set()
+    for at in range(start := content.index(b"cccc") + 4, start + 160):
+        path.write_bytes(content[:at] + b"\xff" + content[at + 1 :])
+        try:
+            rows = SliceRows(Location(tmp_path), slice, values.schema, threads=False)
+            assert rows.shared == {"value"}
+            for batch in rows.batches(0):
+                batch["value"].validate(full=True)
+        except CorruptionError as error:
+            found.add("places of the column 'value' in its dictionary, 0 to 2" in str(error))
+    assert found == {False, True}

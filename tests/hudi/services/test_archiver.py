@@ -16,6 +16,7 @@ from support.hudi.kills import (
     copied,
     count_points,
     kill_again_and_again,
+    killed_at,
     on_disk,
     rows_of,
 )
@@ -424,7 +425,7 @@ def test_an_archival_killed_at_every_operation(
         assert rows_of(path) == {**expected, 2: "y"}
 
     points = count_points(template, tmp_path, act)
-    for at in range(points):
+    for at in killed_at(points, version):
         for kill in (True, False):
             path = tmp_path / f"{at}-{kill}"
             opened = copied(template, path)

@@ -8,7 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.hudi.kills import base_files, copied, count_points, leftovers, on_disk, rows_of
+from support.hudi.kills import (
+    base_files,
+    copied,
+    count_points,
+    killed_at,
+    leftovers,
+    on_disk,
+    rows_of,
+)
 from support.hudi.small_tables import SmallTable, row
 from support.remote import FaultyDisk, Killed
 
@@ -148,7 +156,7 @@ def test_a_clean_by_versions_killed_at_every_operation(tmp_path: Path, version: 
         table.clean(retain_versions=1)
 
     points = count_points(template.path, tmp_path, act)
-    for at in range(points):
+    for at in killed_at(points, version):
         table = copied(template.path, path := tmp_path / f"{at}")
         with pytest.MonkeyPatch.context() as patch, suppress(Killed):
             on_disk(patch, FaultyDisk(at, kill=True))

@@ -14,7 +14,15 @@ from support.hudi.metadata import check_listed, data_of
 
 from lookupstore.errors import CommitUnknownError, LockedError
 from lookupstore.hudi import HudiTable, TableServices, WriteOptions, WriteResult
+from lookupstore.hudi.timeline.plans import (
+    ClusteringGroup,
+    ClusteringPlan,
+    ClusteringSlice,
+    RequestedReplace,
+    plan_bytes,
+)
 from lookupstore.hudi.timeline.timeline import TimelineFolder
+from lookupstore.hudi.write.partitioner import FileSizing
 
 VERSIONS = (6, 8, 9)
 SCHEMA = pa.schema({"id": pa.int64(), "p": pa.string(), "value": pa.string()})
@@ -173,6 +181,8 @@ def test_a_metadata_table_is_maintained_by_what_follows(real_table: Callable[[st
         ({"retain_commits": 0}, "retain_commits is 0; the last commit always stays: give 1"),
         ({"retain_versions": 1, "retain_hours": 1}, "give retain_versions, or else"),
         ({"min_commits": 5, "max_commits": 4}, "min_commits is 5, max_commits 4"),
+        ({"cluster_commits": 0}, "cluster_commits is 0; give at least 1"),
+        ({"cluster_by": "a", "cluster_file_size": 0}, "target_file_size"),
     ],
 )
 def test_numbers_are_checked_before_anything_is_written(
@@ -180,3 +190,57 @@ def test_numbers_are_checked_before_anything_is_written(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         TableServices(**fields)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_rows_are_put_in_order_after_some_commits(tmp_path: Path, version: int) -> None:
+    path = tmp_path / "t"
+    table = made(path, version)
+    options = WriteOptions(
+        services=TableServices(
+            retain_versions=1,
+            cluster_by=["value", "id"],
+            cluster_curve="linear",
+            cluster_commits=3,
+        ),
+        sizing=FileSizing(small_file_limit=0),
+        extra_metadata={"mine": "1"},
+    )
+    done = []
+    for at in range(1, 9):
+        result = table.insert(some(range(at * 3, at * 3 + 3), f"{9 - at}"), options=options)
+        assert result.service_errors == ()
+        done.append(result.clustering is not None)
+        if result.clustering is not None:
+            # The clean comes after it: of what it replaced nothing is left.
+            assert len(base_files(path)) == len(table.file_groups()) == 1
+            rows = table.scan(columns=["value", "id"]).to_pylist()
+            assert rows == sorted(rows, key=lambda one: (one["value"], one["id"]))
+            instant = next(one for one in table.timeline() if one.time == result.clustering)
+            commit = table.view().commit(instant)
+            assert commit.operation == "CLUSTER"
+            assert "mine" not in (commit.extra_metadata or {})
+    # Every third commit, the first one included that nothing followed.
+    assert done == [False, True, False, False, True, False, False, True]
+    assert len(rows_of(path)) == 27
+    assert table.verify().findings == ()
+
+
+def test_no_clustering_beside_another(tmp_path: Path) -> None:
+    table = made(tmp_path / "t")
+    group = ClusteringGroup((ClusteringSlice("", "other-0", "p"),), 1)
+    plan = RequestedReplace("CLUSTER", ClusteringPlan((group,), None), {}, 1)
+    folder = table.view().folder
+    pending = folder.request("clustering", plan_bytes(plan))
+    services = TableServices(cluster_by="id", cluster_curve="linear", cluster_commits=1)
+    options = WriteOptions(services=services)
+    result = table.upsert(some(range(3), "a"), options=options)
+    assert (result.clustering, result.service_errors) == (None, ())
+    table.rollback(pending.time)
+    assert table.upsert(some(range(3), "b"), options=options).clustering is not None
+    # A column that is not there is no error of the write.
+    services = TableServices(cluster_by="x", cluster_commits=1)
+    with pytest.warns(UserWarning, match="no column 'x'"):
+        result = table.upsert(some(range(3), "c"), options=WriteOptions(services=services))
+    assert "cluster() after the write failed" in result.service_errors[0]
+    assert rows_of(tmp_path / "t") == dict.fromkeys(range(3), "c")

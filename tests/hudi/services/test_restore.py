@@ -15,7 +15,15 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
-from support.hudi.kills import base_files, copied, count_points, leftovers, on_disk, rows_of
+from support.hudi.kills import (
+    base_files,
+    copied,
+    count_points,
+    killed_at,
+    leftovers,
+    on_disk,
+    rows_of,
+)
 from support.hudi.metadata import MAINTAIN, check_listed, compact, data_of, last_commit
 from support.hudi.small_tables import SmallTable, row
 from support.remote import FaultyDisk, Killed
@@ -206,8 +214,7 @@ def test_a_restore_that_is_killed_is_ended_by_the_next(tmp_path: Path, version: 
         assert len(metadata.rollbacks) == 2
 
     points = count_points(template, tmp_path, lambda table: table.restore(saved))
-    # Each version is killed at other operations, in all three at each.
-    for at in range(VERSIONS.index(version), points, len(VERSIONS)):
+    for at in killed_at(points, version):
         table = copied(template, path := tmp_path / "t")
         with pytest.MonkeyPatch.context() as patch, suppress(Killed):
             on_disk(patch, FaultyDisk(at, kill=True))

@@ -129,6 +129,56 @@ def test_services_after_a_write(
     assert options == WriteOptions(services=TableServices(**wanted))
 
 
+def test_clustering_after_writes(table: HudiTable) -> None:
+    """As Hudi does it unless it is told otherwise, which is not what our verb does."""
+    usual = TableServices(
+        cluster_by=["city", "ts"],
+        cluster_curve="linear",
+        cluster_mapping="value",
+        cluster_file_size=1 << 30,
+        cluster_small_file_limit=300 << 20,
+        cluster_commits=4,
+    )
+    told = {
+        "hoodie.clustering.inline.max.commits": "2",
+        "hoodie.layout.optimize.strategy": "Z-ORDER",
+        "hoodie.layout.optimize.curve.build.method": "sample",
+        "hoodie.clustering.plan.strategy.target.file.max.bytes": 1000,
+        "hoodie.clustering.plan.strategy.small.file.limit": "500",
+        "hoodie.clustering.plan.strategy.max.num.groups": 7,
+    }
+    other = TableServices(
+        cluster_by=("city", "ts"),
+        cluster_curve="zorder",
+        cluster_mapping="sample",
+        cluster_file_size=1000,
+        cluster_small_file_limit=500,
+        cluster_commits=2,
+    )
+    cases: list[tuple[Mapping[str, Any], TableServices]] = [
+        (CLUSTERED, usual),
+        (CLUSTERED | told, other),
+        (CLUSTERED | {"hoodie.clustering.inline": False}, TableServices()),
+        (told, TableServices()),
+    ]
+    for given, wanted in cases:
+        options = given_options(given, table.options, "UPSERT")
+        assert options == WriteOptions(services=wanted)
+
+
+def test_a_clustering_by_name(table: HudiTable) -> None:
+    table.insert(TRIPS)
+    by_city = {"hoodie.clustering.plan.strategy.sort.columns": "city"}
+    with pytest.raises(ValueError, match=r"by is \('ts',\), but options say \('city',\)"):
+        table.cluster("ts", curve="linear", options=by_city)
+    with pytest.raises(ValueError, match="curve is 'linear', but options say 'hilbert'"):
+        table.cluster("ts", curve="linear", options={"hoodie.layout.optimize.strategy": "hilbert"})
+    named = by_city | {"hoodie.layout.optimize.strategy": "linear"}
+    done = table.cluster(options=named)
+    assert done.rows == TRIPS.num_rows
+    assert table.cluster("city", curve="linear").instant is None
+
+
 def test_a_metadata_table_by_name(table: HudiTable) -> None:
     for value, wanted in ((True, "maintain"), ("false", "refuse")):
         options = given_options({"hoodie.metadata.enable": value}, table.options, "UPSERT")
@@ -165,6 +215,8 @@ def test_files_are_as_options_say(table: HudiTable) -> None:
     assert table.insert(rows, options=small).files_new == 3
 
 
+CLUSTERED = {"hoodie.clustering.inline": "true",
+             "hoodie.clustering.plan.strategy.sort.columns": "city, ts"}  # fmt: skip
 GENERATOR = "hoodie.datasource.write.keygenerator.class"
 WRONG: dict[str, tuple[Mapping[str, Any], str]] = {
     "unknown": (
@@ -177,7 +229,13 @@ WRONG: dict[str, tuple[Mapping[str, Any], str]] = {
     "rate": ({"hoodie.index.bloom.fpp": "low"}, "is 'low'; give a number"),
     "index": ({"hoodie.index.type": "BUCKET"}, "is 'BUCKET'; give bloom or simple or inmemory"),
     "no flag": ({"hoodie.bloom.index.update.partition.path": "no"}, "give true or false"),
-    "fixed": ({"hoodie.clustering.inline": "true"}, "is 'true'; supported: false"),
+    "fixed": ({"hoodie.clustering.async.enabled": "true"}, "is 'true'; supported: false"),
+    "no columns": ({"hoodie.clustering.inline": "true"}, "name the columns in hoodie.clustering.p"),
+    "commits": (CLUSTERED | {"hoodie.clustering.inline.max.commits": 0}, "cluster_commits is 0"),
+    "curve": (
+        CLUSTERED | {"hoodie.layout.optimize.strategy": "grid"},
+        "is 'grid'; give linear or z-order or hilbert",
+    ),
     "metadata": ({"hoodie.metadata.enable": "yes"}, "is 'yes'; give true or false"),
     "policy": ({"hoodie.clean.policy": "ALL"}, "is 'ALL'; give keep_latest_commits or"),
     "retained": ({"hoodie.clean.commits.retained": 0}, "retain_commits is 0; the last commit"),

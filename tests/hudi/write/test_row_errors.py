@@ -11,7 +11,7 @@ import pytest
 from support.hudi.oracle import assert_same_rows, other_scan
 
 from lookupstore.hudi import HudiTable, RowError, WriteOptions
-from lookupstore.hudi.write import pipeline
+from lookupstore.hudi.write import pipeline, steps
 from lookupstore.hudi.write.partitioner import FileSizing
 
 SCHEMA = pa.schema({"id": pa.string(), "p": pa.string(), "ts": pa.int64(), "n": pa.int32()})
@@ -173,11 +173,11 @@ def test_what_a_write_counts(tmp_path: Path) -> None:
 
 
 def test_seconds_of_a_step_are_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = pipeline.Pipeline(make(tmp_path / "t").view(), WriteOptions())
+    step_times = pipeline.Pipeline(make(tmp_path / "t").view(), WriteOptions())
     ticks = iter([0.0, 1.0, 4.0, 10.0, 20.0, 22.0])
-    monkeypatch.setattr(pipeline.time, "perf_counter", lambda: next(ticks))
-    with steps.step("read"), steps.step("tag"):
+    monkeypatch.setattr(steps.time, "perf_counter", lambda: next(ticks))
+    with step_times.step("read"), step_times.step("tag"):
         pass
-    with steps.step("read"):
+    with step_times.step("read"):
         pass
-    assert steps.seconds == {"tag": 3, "read": 7 + 2}
+    assert step_times.seconds == {"tag": 3, "read": 7 + 2}

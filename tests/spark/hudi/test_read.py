@@ -187,6 +187,9 @@ def test_random_tables_are_what_spark_reads_of_their_files(
         changed = table.incremental(start, end, columns=names)
         ours = read_table(spark, tmp_path / "t", columns=names, since=start, until=end)
         assert rows_of(ours) == rows_of_table(changed)
+    became = table.changes(since, until, columns=names, ignore=["x"]).read_all()
+    asked = {"columns": names, "since": since, "until": until, "ignore": ["x"]}
+    assert rows_of(read_table(spark, table, changes=True, **asked)) == rows_of_table(became)
     for ours in both_ways(spark, tmp_path / "t", names, since=since):
         assert rows_of(ours) == rows_of_table(table.incremental(since, columns=names))
     few = read_table(spark, table, columns=["n", "id"], filter=pc.field("n") > 2)
@@ -347,6 +350,10 @@ def test_errors_of_reading(spark: SparkSession, tmp_path: Path) -> None:
     time = table.timeline()[0].time
     with pytest.raises(ValueError, match="as_of cannot be combined with since or until"):
         read_table(spark, path, as_of=time, since=time)
+    with pytest.raises(ValueError, match="changes cannot be combined with filter or as_of"):
+        read_table(spark, path, as_of=time, changes=True)
+    with pytest.raises(ValueError, match="ignore is for changes=True"):
+        read_table(spark, path, since=time, ignore=["n"])
     with pytest.raises(ValueError, match="filter: "):
         read_table(spark, path, filter=pc.field("m") > 1)
     (group,) = table.file_groups()

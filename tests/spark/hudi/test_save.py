@@ -25,8 +25,8 @@ from support.hudi.spark_rows import spark_rows as rows_in
 from lookupstore.errors import CorruptionError
 from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.hudi.timeline.work_files import ROWS
-from lookupstore.hudi.write.spilled_rows import SpilledRows
-from lookupstore.hudi.write.staged_rows import FORGOTTEN, StagedRows
+from lookupstore.hudi.write.rows.spilled import SpilledRows
+from lookupstore.hudi.write.rows.staged import FORGOTTEN, StagedRows
 
 pytest.importorskip("pyspark.sql.datasource", reason="sources came with Spark 4.0")
 

@@ -136,6 +136,7 @@ VERBS: dict[str, Verb] = {
     "table.delete": _table(lambda table: table.delete(ROWS.select(["id", "part"]))),
     "table.insert_overwrite": _table(lambda table: table.insert_overwrite(ROWS)),
     "table.insert_overwrite_table": _table(lambda table: table.insert_overwrite_table(ROWS)),
+    "table.cluster": _table(lambda table: table.cluster("id", curve="linear")),
     "table.delete_partition": _table(lambda table: table.delete_partition("a")),
     "table.savepoint": _table(lambda table: table.savepoint()),
     "table.clean": _table(lambda table: table.clean(retain_commits=1, wait=0)),

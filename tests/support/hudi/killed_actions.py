@@ -66,6 +66,7 @@ class Action:
         prepare: is done before, in a process of its own, which may die at that.
         old: the rows before it.
         is_left: nobody else ends it, if it was killed: it has to be done again.
+        is_of_dead: who prepares it dies at that.
     """
 
     act: Act
@@ -73,6 +74,7 @@ class Action:
     prepare: Act = nothing
     old: Values | None = None
     is_left: bool = False
+    is_of_dead: bool = False
 
     @property
     def before(self) -> Values:
@@ -162,6 +164,46 @@ def _move(table: HudiTable) -> None:
     table.upsert(given, options=WriteOptions(threads=1, index="global-bloom"))
 
 
+def _more_files(table: HudiTable) -> None:
+    """Let one of the partitions have two files."""
+    table.bulk_insert(rows(range(5, 7), "more"), options=ONE)
+
+
+def _cluster(table: HudiTable) -> object:
+    # Rows that are there in some order already are put in another one.
+    return table.cluster(["value", "id"], curve="linear", options=ONE)
+
+
+def _die_before_clustering_is_seen(table: HudiTable) -> None:
+    _more_files(table)
+    with mock.patch.object(TimelineFolder, "complete", _die):
+        _cluster(table)
+
+
+def _more_files_and_cluster(table: HudiTable) -> None:
+    _more_files(table)
+    _cluster(table)
+
+
+def _cluster_incrementally(table: HudiTable) -> object:
+    return table.cluster(["value", "id"], incremental=True, options=ONE)
+
+
+def _cluster_and_append(table: HudiTable) -> None:
+    """Let one of the partitions have so many new files that they are to be put in order."""
+    _cluster_incrementally(table)
+    for at in APPENDED:
+        table.bulk_insert(rows(range(at, at + 1), "more"), options=ONE)
+
+
+def _rollback_clustering(table: HudiTable) -> None:
+    table.rollback()
+    if any(one.action == "replacecommit" for one in table.timeline()):
+        table.rollback(_commits(table)[-1])
+
+
+APPENDED = range(5, 19, 2)
+MORE = {**OLD, 5: "more", 6: "more"}
 UPSERTED = {0: "old", 1: "new", 2: "new", 3: "new"}
 ACTIONS = {
     "upsert": Action(_upsert, UPSERTED),
@@ -179,12 +221,31 @@ ACTIONS = {
     ),
     "delete_partition": Action(_delete_partition, {1: "old"}),
     # Of one who died when all files were there, but before anybody saw them.
-    "rollback": Action(HudiTable.rollback, OLD, prepare=_die_before_it_is_seen),
+    "rollback": Action(HudiTable.rollback, OLD, prepare=_die_before_it_is_seen, is_of_dead=True),
     "rollback_of_the_last_commit": Action(_rollback_last, OLD, prepare=_upsert, old=UPSERTED),
     "restore": Action(_restore, OLD, prepare=_save_and_upsert, old=UPSERTED, is_left=True),
     "clean": Action(lambda table: table.clean(retain_commits=1), OLD, is_left=True),
     "savepoint": Action(_savepoint, OLD, is_left=True),
     "delete_savepoint": Action(_delete_savepoint, OLD, prepare=_savepoint, is_left=True),
+    "cluster": Action(_cluster, MORE, prepare=_more_files, old=MORE),
+    "rollback_of_a_clustering": Action(
+        HudiTable.rollback, MORE, _die_before_clustering_is_seen, old=MORE, is_of_dead=True
+    ),
+    "rollback_of_the_last_clustering": Action(
+        _rollback_clustering, MORE, prepare=_more_files_and_cluster, old=MORE
+    ),
+    "collect_statistics": Action(
+        lambda table: table.collect_statistics(["id", "value"]),
+        OLD,
+        prepare=HudiTable.collect_statistics,
+        is_left=True,
+    ),
+    "cluster_incrementally": Action(
+        _cluster_incrementally,
+        {**OLD, **dict.fromkeys(APPENDED, "more")},
+        prepare=_cluster_and_append,
+        old={**OLD, **dict.fromkeys(APPENDED, "more")},
+    ),
 }
 
 

@@ -502,6 +502,8 @@ class Simulation:
         is_near = all(abs(one.skew) < 60 for one in self.machines)
         self.has_java = seed % 3 == 2 and (is_near or self.table.kind == "disk")
         self._java_has_it = False
+        # Only in some, so that the others are what they were.
+        self.has_clustering = seed % 4 == 3
 
     def run(self) -> Report:
         """Run it, and say what is wrong."""
@@ -660,6 +662,9 @@ class Simulation:
         # not find a key may come before the write that inserts it, as well as after.
         ours = range(SHARED_KEYS * (slot + 1), SHARED_KEYS * (slot + 1) + 3)
         known = list(ours) if verb == "delete" else [*range(SHARED_KEYS), *ours]
+        if self.has_clustering and chance.random() < 0.3:
+            self._try(location, token, "cluster", [])
+            return
         self._try(location, token, verb, sorted(chance.sample(known, chance.randint(1, 3))))
         if chance.random() < 0.2:
             with suppress(LockedError, LockLostError, InjectedError):
@@ -683,6 +688,9 @@ class Simulation:
                 table.delete(pa.array(keys), options=options)
             elif verb == "overwrite":
                 table.insert_overwrite_table(rows, options=options)
+            elif verb == "cluster":
+                by = self.turns.random.choice([["id"], ["value", "id"]])
+                table.cluster(by, curve="linear", target_file_size=8000, options=options)
             else:
                 getattr(table, verb)(rows, options=options)
             one.told = "yes"
@@ -744,10 +752,9 @@ class Simulation:
                 self.problems.append(f"a reader saw {look.rows} at {look.before}..{look.after}")
         committed = Counter(token for _, token in self._commits.values())
         for token, one in self.tries.items():
-            # A delete that found nothing is no commit.
-            least, most = {"yes": (1 - (one.verb == "delete"), 1), "no": (0, 0)}.get(
-                one.told, (0, 1)
-            )
+            # A delete that found nothing is no commit, nor a clustering of what is in order.
+            may_be_none = one.verb in ("delete", "cluster")
+            least, most = {"yes": (1 - may_be_none, 1), "no": (0, 0)}.get(one.told, (0, 1))
             if not least <= committed[token] <= most:
                 told = one.told or "nothing"
                 self.problems.append(f"{token} was told {told}, and is {committed[token]} commits")

@@ -19,11 +19,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lookupstore.cli import main
-from lookupstore.errors import FormatError, LockedError
+from lookupstore.errors import CommitConflictError, FormatError, LockedError
 from lookupstore.hudi import HudiTable, TableLookup, WriteOptions
 from lookupstore.hudi.file_group.encoding import FileFormat
 from lookupstore.hudi.options import LOCK_PROVIDER
 from lookupstore.hudi.properties import print_properties
+from lookupstore.hudi.timeline.plans import (
+    ClusteringGroup,
+    ClusteringPlan,
+    ClusteringSlice,
+    RequestedReplace,
+    plan_bytes,
+)
+from lookupstore.hudi.timeline.timeline import CLUSTERING
 from lookupstore.hudi.write.options import Duplicates
 from lookupstore.hudi.write.partitioner import FileSizing
 
@@ -111,6 +119,25 @@ def without_lock(folder: Path) -> HudiTable:
     """Delete the lock, as the error says."""
     (folder / "t" / ".hoodie" / "lock").unlink()
     return HudiTable.open(folder / "t")
+
+
+def being_clustered(folder: Path) -> HudiTable:
+    """Return a table of which another program has planned a clustering."""
+    made = table(folder)
+    slices = tuple(
+        ClusteringSlice("", group.id.file_id, group.id.partition) for group in made.file_groups()
+    )
+    plan = ClusteringPlan((ClusteringGroup(slices, 1),), None)
+    content = plan_bytes(RequestedReplace("CLUSTER", plan, {}, 1))
+    made.view().folder.request(CLUSTERING, content)
+    return made
+
+
+def not_clustered_any_more(folder: Path) -> HudiTable:
+    """Roll the clustering back, as the error says."""
+    made = table(folder)
+    made.rollback(next(one.time for one in made.timeline() if not one.is_completed))
+    return made
 
 
 def same_key_twice(folder: Path) -> HudiTable:
@@ -329,6 +356,30 @@ WAYS = [
         FileNotFoundError,
         "give the folder that has one",
         lambda folder: HudiTable.open(folder / "t"),
+    ),
+    # ---- clustering
+    Way(
+        "cluster: a column that the table does not have",
+        lambda folder: table(folder).cluster("more", curve="linear"),
+        KeyError,
+        "the table has no column 'more'; it has 'id', 'day', 'page'",
+        lambda folder: table(folder).cluster("page", curve="linear"),
+    ),
+    Way(
+        "cluster: only rows of some pages",
+        lambda folder: table(folder).cluster(
+            "page", curve="linear", where=pc.field("page") == "/a"
+        ),
+        ValueError,
+        "give an expression on '_hoodie_partition_path', 'day'",
+        lambda folder: table(folder).cluster("page", curve="linear", where=pc.field("day") == "mo"),
+    ),
+    Way(
+        "delete: rows of a clustering of another program",
+        lambda folder: being_clustered(folder).delete([1]),
+        CommitConflictError,
+        "if its writer is dead, rollback('",
+        lambda folder: not_clustered_any_more(folder).delete([1]),
     ),
     # ---- writing
     Way(

@@ -1,0 +1,172 @@
+#include "ls_row_order.h"
+
+/* Nanoseconds of a millisecond. */
+#define LS_MILLI 1000000
+
+/* One field: an integer of what orders it, or its bytes. */
+typedef struct {
+    uint64_t number; /* orders as the field does; of a decimal its high 64 bits */
+    uint64_t low;    /* what comes after: low bits of a decimal, nanoseconds of a timestamp */
+    ls_slice bytes;
+} field;
+
+/* Signed numbers as unsigned ones of the same order. */
+static inline uint64_t lifted(int64_t number) {
+    return (uint64_t)number ^ (UINT64_C(1) << 63);
+}
+
+/* Orders IEEE bits as Java's compare does: -0.0 before 0.0, every NaN after all numbers. */
+static inline uint64_t lifted_double(uint64_t bits) {
+    if ((bits & INT64_MAX) > UINT64_C(0x7ff0000000000000))
+        return UINT64_MAX;
+    return bits >> 63 ? ~bits : bits | UINT64_C(1) << 63;
+}
+
+static inline uint64_t lifted_float(uint32_t bits) {
+    if ((bits & INT32_MAX) > 0x7f800000)
+        return UINT64_MAX;
+    bits = bits >> 31 ? ~bits : bits | UINT32_C(1) << 31;
+    return (uint64_t)bits << 32;
+}
+
+/* Reads a field that is not null, and moves on behind it. There is one way to write each, so that
+ * keys that are equal have equal bytes, and equal hashes; but for NaNs, which have their own bits. */
+static inline ls_status read_field(ls_field_kind kind, const uint8_t **cursor, const uint8_t *end,
+                                   field *found) {
+    static const uint8_t sizes[] = {1, 1, 2, 4, 8, 4, 8, 0, 0, 8};
+    uint32_t length = 0;
+    ls_status status;
+    found->low = 0;
+    if (sizes[kind] > (size_t)(end - *cursor))
+        return LS_TRUNCATED;
+    const uint8_t *p = *cursor;
+    *cursor += sizes[kind];
+    switch (kind) {
+    case LS_FIELD_BOOL:
+        found->number = (uint64_t)p[0] << 56;
+        return p[0] > 1 ? LS_BAD_KEY : LS_OK;
+    case LS_FIELD_INT8:
+        found->number = lifted((int64_t)((uint64_t)p[0] << 56));
+        return LS_OK;
+    case LS_FIELD_INT16:
+        found->number = lifted((int64_t)((uint64_t)p[0] << 48 | (uint64_t)p[1] << 56));
+        return LS_OK;
+    case LS_FIELD_INT32:
+        found->number = lifted((int64_t)((uint64_t)ls_load32(p) << 32));
+        return LS_OK;
+    case LS_FIELD_INT64:
+        found->number = lifted((int64_t)ls_load64(p));
+        return LS_OK;
+    case LS_FIELD_FLOAT:
+        found->number = lifted_float(ls_load32(p));
+        return LS_OK;
+    case LS_FIELD_DOUBLE:
+        found->number = lifted_double(ls_load64(p));
+        return LS_OK;
+    case LS_FIELD_TIMESTAMP:
+        found->number = lifted((int64_t)ls_load64(p));
+        p = *cursor;
+        status = ls_get_varint32(cursor, end, &length);
+        found->low = length;
+        if (status == LS_OK &&
+            (length >= LS_MILLI || (size_t)(*cursor - p) != ls_varint_size(length)))
+            status = LS_BAD_KEY;
+        return status;
+    case LS_FIELD_BYTES:
+    case LS_FIELD_DECIMAL:
+        break;
+    }
+    p = *cursor;
+    status = ls_get_varint32(cursor, end, &length);
+    if (status != LS_OK)
+        return status;
+    if ((size_t)(*cursor - p) != ls_varint_size(length))
+        return LS_BAD_KEY;
+    if (length > (size_t)(end - *cursor))
+        return LS_TRUNCATED;
+    found->bytes.data = p = *cursor;
+    found->bytes.size = length;
+    *cursor += length;
+    if (kind == LS_FIELD_DECIMAL) {
+        if (length < 1 || length > 16 ||
+            (length > 1 && (p[0] == 0 || p[0] == 0xff) && p[0] >> 7 == p[1] >> 7))
+            return LS_BAD_KEY;
+        uint64_t high = p[0] >> 7 ? UINT64_MAX : 0, low = high;
+        for (uint32_t i = 0; i < length; i++) {
+            high = high << 8 | low >> 56;
+            low = low << 8 | p[i];
+        }
+        found->number = lifted((int64_t)high);
+        found->low = low;
+    } else {
+        found->number = ls_bytes_prefix(p, length);
+    }
+    return LS_OK;
+}
+
+ls_status ls_row_check(const ls_row_order *order, ls_slice key) {
+    size_t header = ls_row_header(order->count);
+    if (key.size < header || key.data[0] != 0)
+        return LS_BAD_KEY;
+    unsigned used = (8 + order->count) & 7; /* bits of the last byte of the header; 0: all */
+    if (used != 0 && key.data[header - 1] >> used != 0)
+        return LS_BAD_KEY;
+    const uint8_t *p = key.data + header, *end = key.data + key.size;
+    for (uint32_t i = 0; i < order->count; i++) {
+        field found;
+        if (!ls_row_is_null(key.data, i) &&
+            read_field((ls_field_kind)order->kinds[i], &p, end, &found) != LS_OK)
+            return LS_BAD_KEY;
+    }
+    return p == end ? LS_OK : LS_BAD_KEY;
+}
+
+uint64_t ls_row_prefix(const ls_row_order *order, ls_slice key) {
+    size_t header = ls_row_header(order->count);
+    field found;
+    if (order->count == 0 || key.size < header || ls_row_is_null(key.data, 0))
+        return 0;
+    const uint8_t *p = key.data + header;
+    if (read_field((ls_field_kind)order->kinds[0], &p, key.data + key.size, &found) != LS_OK)
+        return 0;
+    /* Of decimals most are in the low bits: they count once the high ones are a sign. */
+    if (order->kinds[0] == LS_FIELD_DECIMAL) {
+        uint64_t sign = UINT64_C(1) << 63;
+        if (found.number == sign)
+            found.number = sign | found.low >> 1;
+        else if (found.number == sign - 1)
+            found.number = found.low >> 1;
+        else
+            found.number = found.number > sign ? UINT64_MAX : 0;
+    }
+    return found.number;
+}
+
+int ls_row_compare(const ls_row_order *order, ls_slice a, ls_slice b) {
+    size_t header = ls_row_header(order->count);
+    if (a.size < header || b.size < header)
+        return ls_compare_bytes(a, b);
+    const uint8_t *p = a.data + header, *q = b.data + header;
+    for (uint32_t i = 0; i < order->count; i++) {
+        int x_null = ls_row_is_null(a.data, i), y_null = ls_row_is_null(b.data, i);
+        ls_field_kind kind = (ls_field_kind)order->kinds[i];
+        field x, y;
+        if ((!x_null && read_field(kind, &p, a.data + a.size, &x) != LS_OK) ||
+            (!y_null && read_field(kind, &q, b.data + b.size, &y) != LS_OK))
+            return ls_compare_bytes(a, b);
+        if (x_null != y_null)
+            return x_null ? -1 : 1;
+        if (x_null)
+            continue;
+        if (x.number != y.number)
+            return x.number < y.number ? -1 : 1;
+        if (kind == LS_FIELD_BYTES) {
+            int compared = ls_compare_bytes(x.bytes, y.bytes);
+            if (compared != 0)
+                return compared;
+        } else if (x.low != y.low) {
+            return x.low < y.low ? -1 : 1;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,98 @@
+"""Which rows of two columns have different values: of any type, nulls and NaNs equal to each other.
+
+Arrow compares plain values only, and says null of a null.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+#: For each row: yes or no.
+Answers = npt.NDArray[np.bool_]
+
+
+def differing(one: pa.Array, other: pa.Array) -> Answers:
+    """Return for each row whether two columns of one type have different values there.
+
+    Two nulls are one value, and so are two NaNs, and 0.0 and -0.0.
+
+    Args:
+        one: of some rows.
+        other: of as many.
+
+    >>> differing(pa.array([1, None, 3]), pa.array([1, None, 4])).tolist()
+    [False, False, True]
+    >>> differing(pa.array([[1], [2, None]]), pa.array([[1, 1], [2, None]])).tolist()
+    [True, False]
+    """
+    kind = one.type
+    if isinstance(one, pa.ExtensionArray):
+        return differing(one.storage, other.storage)
+    if pa.types.is_dictionary(kind):
+        return differing(one.dictionary_decode(), other.dictionary_decode())
+    there, also = (_is_there(column) for column in (one, other))
+    found: Answers = there != also
+    if pa.types.is_struct(kind):
+        both = there & also
+        for at in range(kind.num_fields):
+            left, right = (pc.struct_field(column, at) for column in (one, other))
+            found |= both & differing(left, right)
+        return found
+    if pa.types.is_map(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _differing_lists(one, other, there, also)
+    if pa.types.is_fixed_size_list(kind):
+        wide = pa.large_list(kind.value_field)
+        return _differing_lists(one.cast(wide), other.cast(wide), there, also)
+    if pa.types.is_null(kind):
+        return np.zeros(len(one), bool)
+    if pa.types.is_float16(kind):
+        return differing(one.cast(pa.float32()), other.cast(pa.float32()))
+    unequal = pc.not_equal(one, other)
+    if pa.types.is_floating(kind):
+        unequal = pc.and_(unequal, pc.invert(pc.and_(pc.is_nan(one), pc.is_nan(other))))
+    found |= _to_numpy(unequal.fill_null(False))
+    return found
+
+
+def _differing_lists(one: pa.Array, other: pa.Array, there: Answers, also: Answers) -> Answers:
+    found: Answers = there != also
+    starts, ends = _ends(one)
+    other_starts, other_ends = _ends(other)
+    sizes = ends - starts
+    both = there & also
+    found |= both & (sizes != other_ends - other_starts)
+    rows = np.flatnonzero(both & ~found & (sizes > 0))
+    if len(rows):
+        sizes = sizes[rows]
+        # Number of each element in its list.
+        inner = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        left = _elements(one).take(pa.array(np.repeat(starts[rows], sizes) + inner))
+        right = _elements(other).take(pa.array(np.repeat(other_starts[rows], sizes) + inner))
+        found[np.repeat(rows, sizes)[differing(left, right)]] = True
+    return found
+
+
+def _ends(column: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return where the lists of a column begin and end among its elements."""
+    offsets = column.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
+    return offsets[:-1], offsets[1:]
+
+
+def _elements(column: pa.Array) -> pa.Array:
+    """Return the elements that the offsets of a column count."""
+    if not pa.types.is_map(column.type):
+        return column.values
+    pairs = [column.keys, column.items]
+    return pa.StructArray.from_arrays(pairs, ["key", "value"])
+
+
+def _is_there(column: pa.Array) -> Answers:
+    return _to_numpy(column.is_valid())
+
+
+def _to_numpy(answers: pa.Array) -> Answers:
+    found: Answers = answers.to_numpy(zero_copy_only=False)
+    return found

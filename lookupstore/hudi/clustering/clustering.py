@@ -1,0 +1,158 @@
+"""The verb: plan, rewrite, commit.
+
+Source: BaseHoodieTableServiceClient.cluster and SparkExecuteClusteringCommitActionExecutor of
+Apache Hudi.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Protocol
+
+from lookupstore.hudi.clustering.incremental import KeptLayouts
+from lookupstore.hudi.clustering.plan import (
+    CHOICE,
+    PartitionPlan,
+    TablePlan,
+    check_columns,
+    plan_clustering,
+    requested,
+)
+from lookupstore.hudi.clustering.result import ClusterResult
+from lookupstore.hudi.clustering.rewrite import Rewrite, stored_rows
+from lookupstore.hudi.layout import KeptLayout, LayoutChoice, keep_layout
+from lookupstore.hudi.locking.lock import table_lock
+from lookupstore.hudi.timeline.commit import WriteStat
+from lookupstore.hudi.timeline.names import GroupId
+from lookupstore.hudi.timeline.timeline import Instant
+from lookupstore.hudi.view import TableView
+from lookupstore.hudi.write.options import WriteOptions
+from lookupstore.hudi.write.steps import Steps
+from lookupstore.hudi.write.transaction import Outcome, Transaction, begun_clustering
+
+
+class PartitionsRewrite(Protocol):
+    """A writer of the new files of a clustering, wherever rows are.
+
+    Attributes:
+        rows: that were written.
+        spilled_bytes: bytes of rows that were spilled, as far as that is known.
+        kept: by partition, layouts that a later clustering goes on with.
+    """
+
+    rows: int
+    spilled_bytes: int
+    kept: dict[str, KeptLayout]
+
+    def write_all(self, plans: Sequence[PartitionPlan]) -> list[WriteStat]:
+        """Write the files of all partitions, and return what is said of each."""
+
+
+class Rewriting(Protocol):
+    """What makes the writer of a clustering that is begun."""
+
+    def __call__(
+        self,
+        view: TableView,
+        choice: LayoutChoice,
+        options: WriteOptions,
+        transaction: Transaction,
+        steps: Steps,
+    ) -> PartitionsRewrite:
+        """Return the writer; the arguments are those of `Rewrite`."""
+
+
+def cluster(
+    view: TableView,
+    choice: LayoutChoice,
+    partitions: Collection[str] | None,
+    options: WriteOptions,
+    *,
+    incremental: bool,
+    dry_run: bool,
+    rewriting: Rewriting | None = None,
+) -> ClusterResult:
+    """Put the rows of a table in order, in new file groups.
+
+    Rows keep what they say of themselves: who reads what changed does not see them again.
+
+    Args:
+        view: of the table, which can be written to.
+        choice: of the layout.
+        partitions: paths of those that may change; None: all.
+        options: of memory, threads, files and so on.
+        incremental: go on with the layouts that are kept, of new files and of those that overlap.
+        dry_run: only find out what it would do.
+        rewriting: makes a writer of the new files that is elsewhere; None: this process is it.
+
+    Raises: what `plan_clustering`, `Rewrite.write`, `begun_clustering` and `Transaction.complete`
+        do.
+    """
+    steps = Steps()
+    layouts = KeptLayouts(choice, partitions) if incremental else None
+    if layouts is not None:
+        check_columns(view, choice)
+        with steps.step("plan"):
+            layouts.look(view)
+    if dry_run:
+        with steps.step("plan"):
+            plan = plan_clustering(view, choice, partitions, layouts)
+            rows = sum(stored_rows(view.location, one) for one in plan.slices)
+        files = sum(one.files for one in plan.partitions)
+        return _result(None, plan, rows, files, (), 0, steps)
+    with ExitStack() as stack:
+        # Who commits before it is requested is seen by the plan, and who commits later sees that.
+        with steps.step("plan"), table_lock(view.location):
+            view = view.reloaded()
+            plan = plan_clustering(view, choice, partitions, layouts)
+            if not plan.partitions:
+                return _result(None, plan, 0, 0, (), 0, steps)
+            planned = requested(view.location, plan, choice)
+            transaction = stack.enter_context(begun_clustering(view, planned))
+        begin = partial(Rewrite, incremental=incremental) if rewriting is None else rewriting
+        rewrite = begin(view, choice, options, transaction, steps)
+        stats = rewrite.write_all(plan.partitions)
+        gone = {one.group for one in plan.slices}
+        outcome = Outcome(stats, view.table_schema.avro, gone)
+        with steps.step("commit"):
+            _keep_layouts(view, rewrite.kept)
+            extra = {**options.extra_metadata, CHOICE: choice.to_json()}
+            instant = transaction.complete(outcome, extra)
+    return _result(instant, plan, rewrite.rows, len(stats), stats, rewrite.spilled_bytes, steps)
+
+
+def _keep_layouts(view: TableView, layouts: Mapping[str, KeptLayout]) -> None:
+    """Keep layouts, before the clustering is completed."""
+    if not layouts:
+        return
+    with table_lock(view.location):
+        groups: dict[str, list[GroupId]] = {}
+        for group in view.reloaded().groups(None):
+            groups.setdefault(group.id.partition, []).append(group.id)
+        for partition, kept in layouts.items():
+            keep_layout(view.location, partition, kept, groups.get(partition, ()))
+
+
+def _result(
+    instant: Instant | None,
+    plan: TablePlan,
+    rows: int,
+    files: int,
+    stats: Sequence[WriteStat],
+    spilled: int,
+    steps: Steps,
+) -> ClusterResult:
+    return ClusterResult(
+        instant,
+        partitions=len(plan.partitions),
+        rows=rows,
+        files_before=len(plan.slices),
+        files_after=files,
+        files_unchanged=plan.unchanged,
+        bytes_before=sum(one.bytes for one in plan.slices),
+        bytes_after=sum(one.total_write_bytes or 0 for one in stats),
+        bytes_spilled=spilled,
+        seconds=steps.seconds,
+    )

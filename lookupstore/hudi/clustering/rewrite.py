@@ -1,0 +1,231 @@
+"""The rows of a partition, from the files that go to the files that come.
+
+Two passes: a sample of the columns of the layout says where files begin and end in its order; then
+all rows go to their files, in memory or by a temporary file, and each file is put in order by
+itself, several at the same time.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count, pairwise
+
+import pyarrow as pa
+
+from lookupstore.errors import CorruptionError
+from lookupstore.hudi.clustering.order import Order
+from lookupstore.hudi.clustering.plan import PartitionPlan
+from lookupstore.hudi.clustering.rows import plain_batches, plain_schema, stored_batches
+from lookupstore.hudi.clustering.sample import Sample
+from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.file_group.merging import RowCounts, row_schema
+from lookupstore.hudi.file_group.reader import SliceRows
+from lookupstore.hudi.file_group.writer import BaseFileWriter, NewFile
+from lookupstore.hudi.layout import KeptLayout, Layout, LayoutChoice
+from lookupstore.hudi.timeline.commit import WriteStat
+from lookupstore.hudi.view import TableView
+from lookupstore.hudi.write.files import stat_of
+from lookupstore.hudi.write.options import WriteOptions
+from lookupstore.hudi.write.steps import Steps
+from lookupstore.hudi.write.transaction import Transaction
+from lookupstore.sorting.ranges import RangeSorter, cuts_of
+from lookupstore.storage.location import Location
+
+# What a row takes in memory beside its pages, which have texts that repeat once.
+_ROW_BYTES = 48
+# A range that is read back is there twice, and the sample may be wrong about its size.
+_SHARE = 6
+
+
+class Rewrite:
+    """A writer of the new files of a clustering.
+
+    Args:
+        view: of the table, by which the clustering was planned.
+        choice: of the layout.
+        options: of the write.
+        transaction: of the clustering.
+        steps: whose times are taken.
+        incremental: whether layouts are kept, so that a later one goes on with them.
+    """
+
+    def __init__(
+        self,
+        view: TableView,
+        choice: LayoutChoice,
+        options: WriteOptions,
+        transaction: Transaction,
+        steps: Steps,
+        *,
+        incremental: bool,
+    ) -> None:
+        self._incremental = incremental
+        self._location = view.location
+        self._schema = view.table_schema
+        #: Of the rows: without dictionaries, which differ from file to file.
+        self._rows = plain_schema(row_schema(self._schema.columns))
+        self._choice = choice
+        self._options = options
+        self._threads = options.threads or os.cpu_count() or 1
+        self._folder = options.spill_folder or view.location.spill_folder()
+        self._transaction = transaction
+        self._step = steps.step
+        self._numbers = count()
+        #: Rows that were written.
+        self.rows: int = 0
+        #: Bytes of rows that were spilled.
+        self.spilled_bytes: int = 0
+        #: By partition, the layouts that are to be kept.
+        self.kept: dict[str, KeptLayout] = {}
+
+    def write_all(self, plans: Sequence[PartitionPlan]) -> list[WriteStat]:
+        """Write the files of all partitions, one after the other; raises what `write` does."""
+        return [stat for one in plans for stat in self.write(one)]
+
+    def write(self, plan: PartitionPlan) -> list[WriteStat]:
+        """Write the files of a partition, and return what is said of each.
+
+        Raises:
+            CorruptionError: a file is damaged.
+            FormatError: a file has a column whose type cannot be widened to that of the table.
+            StaleStoreError: a file is gone.
+            OSError: a file cannot be read or written, or there is no room to spill.
+        """
+        with self._step("sample"):
+            sample, rows, nbytes = self._sampled(plan.slices)
+            if not rows:
+                return []
+            order = self._order(plan, sample, rows)
+            positions = order.layout.positions(sample)
+            ends = order.ends_of_files(positions, rows, plan.files)
+            files = max(len(ends) + 1, plan.files)
+            most = max(1, self._options.memory // (_SHARE * self._threads))
+            parts = -(-(nbytes + _ROW_BYTES * rows) // (most * files))
+            cuts = sorted({*ends, *cuts_of(positions, files * parts)})
+            width = positions.type.byte_width
+            del sample, positions
+        with RangeSorter(
+            cuts,
+            order.layout.by,
+            order.layout.positions,
+            self._rows,
+            memory=self._options.memory,
+            folder=self._folder,
+            threads=self._threads,
+        ) as sorter:
+            with self._step("sort"):
+                for batch in self._read(plan.slices, self._rows):
+                    sorter.add(batch)
+                sorter.end()
+            if sum(sorter.rows) != rows:
+                shown = self._location.show(plan.partition)
+                raise CorruptionError(shown, 0, f"{rows} rows, as footers say", sum(sorter.rows))
+            with self._step("write"):
+                stats = self._write(plan, sorter, _by_file(cuts, ends), order.rows_per_file)
+            self.spilled_bytes += sorter.spilled_bytes
+        self.rows += rows
+        if self._incremental:
+            self.kept[plan.partition] = order.kept(ends, width, stats, self._transaction.time)
+        return [stat for some in stats for stat in some]
+
+    def _order(self, plan: PartitionPlan, sample: pa.Table, rows: int) -> Order:
+        """Return how the rows of a partition are laid out: as before, or by what they are like."""
+        if plan.continuation is not None:
+            return Order.going_on(plan.continuation)
+        choice = self._choice
+        layout = Layout.fit(sample, tuple(choice.by), choice.curve, choice.mapping, plan.files)
+        per_file = -(-rows // plan.files)
+        if not self._incremental:
+            return Order(layout, per_file)
+        return Order.first(choice, layout, layout.positions(sample), per_file, plan.files)
+
+    def _sampled(self, slices: Sequence[FileSlice]) -> tuple[pa.Table, int, int]:
+        """Return some rows in the columns of the layout; how many there are, and their bytes."""
+        wanted = pa.schema([self._rows.field(name) for name in self._choice.by])
+        sample = Sample(wanted, self._options.memory // 4)
+        rows = nbytes = 0
+        for one in slices:
+            stored = SliceRows(self._location, one, wanted, threads=True)
+            rows += sum(stored.group_rows)
+            nbytes += sum(group.plain_bytes for group in stored.footer.groups)
+            for batch in plain_batches(stored, wanted):
+                sample.add(batch)
+        return sample.rows(), rows, nbytes
+
+    def _read(self, slices: Sequence[FileSlice], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        for one in slices:
+            yield from stored_batches(SliceRows(self._location, one, schema, threads=True))
+
+    def _write(
+        self,
+        plan: PartitionPlan,
+        sorter: RangeSorter,
+        by_file: Sequence[range],
+        per_file: int,
+    ) -> list[list[WriteStat]]:
+        """Write the files, and return what is said of those of each range.
+
+        One whose rows all are equal in the order may have become several.
+        """
+        self._transaction.open_partition(plan.partition)
+        work = []
+        for ranges in by_file:
+            there = sum(sorter.rows[at] for at in ranges)
+            count = _files(there, per_file) if there else 0
+            files = [self._new_file(plan.partition) for _ in range(count)]
+            work.append((sorter, ranges, there, files))
+        if self._threads == 1 or len(work) == 1:
+            return [self._write_files(*one) for one in work]
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="lookupstore-hudi") as pool:
+            futures = [pool.submit(self._write_files, *one) for one in work]
+            try:
+                return [future.result() for future in futures]
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _new_file(self, partition: str) -> NewFile:
+        number, time = next(self._numbers), self._transaction.time
+        return NewFile(partition, self._options.new_file_id(), number, time)
+
+    def _write_files(
+        self, sorter: RangeSorter, ranges: range, rows: int, files: Sequence[NewFile]
+    ) -> list[WriteStat]:
+        """Write the rows of some ranges to as many files as are given."""
+        batches = (batch for at in ranges for batch in sorter.batches(at))
+        rest: pa.RecordBatch | None = None
+        stats = []
+        for at, file in enumerate(files, 1):
+            wanted = rows * at // len(files) - rows * (at - 1) // len(files)
+            with BaseFileWriter(self._location, file, self._schema, self._options.format) as into:
+                into.share(sorter.shared)
+                while into.rows < wanted:
+                    batch = next(batches) if rest is None else rest
+                    taken = batch.slice(0, wanted - into.rows)
+                    rest = batch.slice(taken.num_rows) if taken.num_rows < len(batch) else None
+                    into.add(taken.columns)
+            stats.append(stat_of(into.result(), None, RowCounts(into.rows, into.rows)))
+        return stats
+
+
+def stored_rows(location: Location, file: FileSlice) -> int:
+    """Return how many rows a base file says that it has.
+
+    Raises:
+        CorruptionError: it is damaged.
+        StaleStoreError: it is gone.
+    """
+    return sum(SliceRows(location, file, pa.schema([]), threads=False).group_rows)
+
+
+def _files(rows: int, per_file: int) -> int:
+    return max(1, round(rows / per_file))
+
+
+def _by_file(cuts: Sequence[bytes], ends: Sequence[bytes]) -> list[range]:
+    """Return which ranges each file has: those up to its end."""
+    starts = [0, *(bisect_left(cuts, end) + 1 for end in ends), len(cuts) + 1]
+    return [range(start, stop) for start, stop in pairwise(starts)]

@@ -1,0 +1,88 @@
+"""How rows lie in the files of a table, and what is known of each file.
+
+`curves` orders rows, `filters` is what queries ask for, `statistics` what is known of the columns
+of each file, `health` what queries read of a table as it lies, `kept` is for going on with an order
+when rows come; `choice` is what a caller may ask for when rows are ordered, and `sealed` how files
+of statistics and layouts are checked.
+"""
+
+from lookupstore.hudi.layout.choice import TARGET_FILE_SIZE, Curve, CurveMapping, LayoutChoice
+from lookupstore.hudi.layout.curves.cells import cell_ends
+from lookupstore.hudi.layout.curves.layout import Layout
+from lookupstore.hudi.layout.filters.filter import Filter, filter_expression
+from lookupstore.hudi.layout.filters.predicates import predicate_of, shown
+from lookupstore.hudi.layout.filters.row_groups import names_of, told_to_arrow
+from lookupstore.hudi.layout.health.known_bounds import known_bounds
+from lookupstore.hudi.layout.health.layout_health import LayoutHealth, layout_health
+from lookupstore.hudi.layout.health.picture import LayoutPicture, layout_picture
+from lookupstore.hudi.layout.kept.kept_layout import (
+    KeptLayout,
+    PlacedFile,
+    keep_layout,
+    read_layout,
+)
+from lookupstore.hudi.layout.kept.overlap import Waiting, choose
+from lookupstore.hudi.layout.statistics.guarantees import guarantees
+from lookupstore.hudi.layout.statistics.keeping import (
+    collect,
+    keep_statistics,
+    new_statistics,
+    pending_writes,
+    start,
+)
+from lookupstore.hudi.layout.statistics.skipping import Skipping, skip
+from lookupstore.hudi.layout.statistics.table_statistics import TableStatistics
+from lookupstore.hudi.layout.statistics.usable import unreadable_statistics, usable_statistics
+from lookupstore.hudi.layout.statistics.verification import wrong_statistics
+from lookupstore.hudi.layout.statistics.versions import (
+    STATISTICS_FOLDER,
+    delete_version,
+    quarantine,
+    quarantined,
+    read_statistics,
+    version_time,
+)
+
+__all__ = [
+    "STATISTICS_FOLDER",
+    "TARGET_FILE_SIZE",
+    "Curve",
+    "CurveMapping",
+    "Filter",
+    "KeptLayout",
+    "Layout",
+    "LayoutChoice",
+    "LayoutHealth",
+    "LayoutPicture",
+    "PlacedFile",
+    "Skipping",
+    "TableStatistics",
+    "Waiting",
+    "cell_ends",
+    "choose",
+    "collect",
+    "delete_version",
+    "filter_expression",
+    "guarantees",
+    "keep_layout",
+    "keep_statistics",
+    "known_bounds",
+    "layout_health",
+    "layout_picture",
+    "names_of",
+    "new_statistics",
+    "pending_writes",
+    "predicate_of",
+    "quarantine",
+    "quarantined",
+    "read_layout",
+    "read_statistics",
+    "shown",
+    "skip",
+    "start",
+    "told_to_arrow",
+    "unreadable_statistics",
+    "usable_statistics",
+    "version_time",
+    "wrong_statistics",
+]

@@ -1,0 +1,158 @@
+"""An expression of Arrow as a tree of its calls, fields and literals.
+
+Arrow does not let one look into an expression, but writes it down to be pickled: a record batch
+with the literals and the options, and the tree in the metadata of its schema, in prefix order. The
+same name comes there several times, so that a dict of it is not enough: it is read as the C data
+interface gives it. What is not as expected is no tree, and who asks does without it.
+
+Source: Arrow, compute/expression.cc (Serialize); format/CDataInterface.rst (ArrowSchema.metadata).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+# Of an expression; deeper ones are not looked into.
+_MOST_DEPTH = 200
+_CAPSULE = b"arrow_schema"
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column, by its name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A value, with its type."""
+
+    value: pa.Scalar
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function of Arrow on arguments.
+
+    Attributes:
+        function: name of it.
+        arguments: of it.
+        options: of it, as Arrow writes them down: values by name.
+    """
+
+    function: str
+    arguments: tuple[Node, ...]
+    options: Mapping[str, pa.Scalar]
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A part of which nobody knows what it is, such as a field of a struct."""
+
+
+Node = Field | Literal | Call | Unread
+
+
+def parse_expression(expression: pc.Expression) -> Node:
+    """Return what an expression is made of; `Unread` if that cannot be told.
+
+    >>> parse_expression(pc.field("a") > 3).function
+    'greater'
+    """
+    try:
+        _, (data,) = expression.__reduce__()
+        batches = pa.ipc.open_file(data)
+        literals = batches.get_batch(0) if batches.num_record_batches else None
+        tokens = iter(list(_pairs(batches.schema)))
+        node = _node(tokens, literals, 0)
+        return Unread() if next(tokens, None) is not None else node
+    except (ValueError, TypeError, KeyError, IndexError, StopIteration, pa.ArrowException):
+        return Unread()
+
+
+class _SchemaStart(ctypes.Structure):
+    """The first fields of the struct ArrowSchema."""
+
+    _fields_ = (
+        ("format", ctypes.c_char_p),
+        ("name", ctypes.c_char_p),
+        ("metadata", ctypes.c_void_p),
+    )
+
+
+def _pairs(schema: pa.Schema) -> Iterator[tuple[str, str]]:
+    """Yield the metadata of a schema, of a name that comes several times each."""
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    capsule = schema.__arrow_c_schema__()  # owns what is read here
+    at = _SchemaStart.from_address(pointer(capsule, _CAPSULE)).metadata
+    if at is None:
+        return
+    count = _int32(at)
+    at += 4
+    for _ in range(count):
+        texts = []
+        for _ in range(2):
+            nbytes = _int32(at)
+            texts.append(ctypes.string_at(at + 4, nbytes).decode())
+            at += 4 + nbytes
+        yield texts[0], texts[1]
+
+
+def _int32(address: int) -> int:
+    value: int
+    (value,) = struct.unpack("=i", ctypes.string_at(address, 4))
+    return value
+
+
+def _node(tokens: Iterator[tuple[str, str]], literals: pa.RecordBatch | None, depth: int) -> Node:
+    """Return the part of an expression that the next tokens are."""
+    return _known(next(tokens), tokens, literals, depth)
+
+
+def _known(
+    token: tuple[str, str],
+    tokens: Iterator[tuple[str, str]],
+    literals: pa.RecordBatch | None,
+    depth: int,
+) -> Node:
+    kind, value = token
+    if depth > _MOST_DEPTH:
+        raise ValueError(f"more than {_MOST_DEPTH} calls in one another")
+    if kind == "field_ref":
+        return Field(value)
+    if kind == "literal":
+        return Literal(_literal(literals, value))
+    if kind == "nested_field_ref":
+        for _ in range(int(value)):
+            next(tokens)
+        return Unread()
+    if kind != "call":
+        raise ValueError(kind)
+    arguments: list[Node] = []
+    options: dict[str, pa.Scalar] = {}
+    while True:
+        kind, inner = next(tokens)
+        if kind == "end":
+            if inner != value:
+                raise ValueError(inner)
+            return Call(value, tuple(arguments), options)
+        if kind == "options":
+            given: Any = _literal(literals, inner)
+            options = {name: given[name] for name in given}
+        else:
+            arguments.append(_known((kind, inner), tokens, literals, depth + 1))
+
+
+def _literal(literals: pa.RecordBatch | None, number: str) -> pa.Scalar:
+    if literals is None:
+        raise ValueError("no literals")
+    return literals.column(int(number))[0]

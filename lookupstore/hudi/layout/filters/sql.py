@@ -1,0 +1,560 @@
+"""Filters in SQL as expressions of Arrow, with the three-valued logic of SQL.
+
+sqlglot parses the text, as DuckDB's dialect, and runs nothing. Each node of its tree is one that is
+known here, with nothing on it that is not, or the filter is refused and the part is named: so a
+text means what SQL says, or nothing. Columns are named as Arrow names them, case and all.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError, SqlglotError
+
+from lookupstore.errors import printable
+from lookupstore.hudi.layout.filters.sql_values import (
+    Flag,
+    Moment,
+    Null,
+    Number,
+    Text,
+    Value,
+    compared,
+    is_one_of,
+    moment_of,
+    number_of,
+)
+
+# Characters of a filter, and those of a part that an error shows.
+_MOST_CHARACTERS, _SHOWN = 1 << 20, 80
+# Parentheses, and signs or `not`, in one another: the parser is recursive.
+_MOST_DEPTH = 100
+_REMEDY = "say it otherwise, or give an expression of pyarrow.compute"
+
+_COMPARISONS: Mapping[type[exp.Expression], str] = {
+    exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
+}  # fmt: skip
+_FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_FUNCTIONS: Mapping[type[exp.Expression], Callable[[pc.Expression], pc.Expression]] = {
+    exp.Lower: pc.utf8_lower,
+    exp.Upper: pc.utf8_upper,
+    exp.Length: pc.utf8_length,
+}
+# What may be on a node; all else has to be absent, or false.
+_PARTS: Mapping[type[exp.Expression], tuple[str, ...]] = {
+    exp.In: ("this", "expressions"),
+    exp.Between: ("this", "low", "high"),
+    exp.Like: ("this", "expression", "negate"),
+    exp.Cast: ("this", "to"),
+    exp.DataType: ("this", "expressions", "nested"),
+    exp.Column: ("this",),
+    exp.Identifier: ("this", "quoted"),
+    exp.Boolean: ("this",),
+    exp.Literal: ("this", "is_string"),
+}
+_USUAL = ("this", "expression")
+# Types by the names that sqlglot has for them.
+_TYPES: Mapping[str, pa.DataType] = {
+    "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(), "BIGINT": pa.int64(),
+    "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "TEXT": pa.string(), "VARCHAR": pa.string(),
+    "DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us"), "TIMESTAMPNTZ": pa.timestamp("us"),
+    "TIMESTAMPTZ": pa.timestamp("us", "UTC"), "TIMESTAMP_NS": pa.timestamp("ns"),
+    "TIMESTAMP_MS": pa.timestamp("ms"), "TIMESTAMP_S": pa.timestamp("s"),
+    "TIME": pa.time64("us"), "BOOLEAN": pa.bool_(),
+}  # fmt: skip
+_UNITS = ("s", "ms", "us", "ns")
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """What a value is compared with: a column, or what is made of it."""
+
+    expression: pc.Expression
+    kind: pa.DataType
+
+
+def sql_expression(text: str, columns: pa.Schema) -> pc.Expression:
+    """Return a condition in SQL, as behind `where`, as an expression of Arrow.
+
+    Args:
+        text: such as `km > 5 and (day = '2026-03-07' or name like 'ab%')`.
+        columns: of the table; of their types are the values that the text names.
+
+    Raises:
+        ValueError: it is no condition, or has a part that is not read; the error names the part.
+
+    >>> columns = pa.schema({"km": pa.int64(), "day": pa.date32()})
+    >>> sql_expression("km > 1.5 and day is not null", columns)
+    <pyarrow.compute.Expression ((km > 1) and is_valid(day))>
+    """
+    try:
+        return _Reader(columns).condition(_parsed(text), whole=False)
+    except RecursionError:
+        raise _error(text, "is nested too deeply", _REMEDY) from None
+
+
+def _parsed(text: str) -> Any:
+    if len(text) > _MOST_CHARACTERS:
+        raise _error(
+            text,
+            f"has {len(text):,} characters, more than {_MOST_CHARACTERS:,}",
+            "give a long list as ('column', 'in', [...])",
+        )
+    try:
+        text.encode()
+        tokens = sqlglot.tokenize(text, read="duckdb")
+        depth = run = 0
+        for token in tokens:
+            depth += (token.text == "(") - (token.text == ")")
+            run = run + 1 if token.text.lower() in ("not", "-", "+", "~", "@") else 0
+            if max(depth, run) > _MOST_DEPTH:
+                raise _error(text, f"has more than {_MOST_DEPTH} levels", _REMEDY)
+        return sqlglot.parse_one(text, read="duckdb", into=exp.Condition)
+    except UnicodeEncodeError:
+        raise _error(text, "is no text that UTF-8 has", "leave out lone surrogates") from None
+    except ParseError as error:
+        said = error.errors[0] if error.errors else {}
+        where = said.get("highlight") or ""
+        place = f" at line {said['line']}, column {said['col']}" if said.get("line") else ""
+        raise _error(
+            text,
+            f"is no condition in SQL: not understood{place}{f', near {where!r}' * bool(where)}",
+            "write columns, comparisons, and, or, not, in, between, like, is null",
+        ) from None
+    except SqlglotError as error:
+        raise _error(text, f"is no SQL: {error}", "close its quotes and comments") from None
+
+
+def _error(part: str, problem: str, remedy: str) -> ValueError:
+    shown = part if len(part) <= _SHOWN else f"{part[:_SHOWN]}..."
+    return ValueError(f"filter: {printable(shown)} {problem}; {remedy}")
+
+
+def _refused(node: exp.Expression, problem: str, remedy: str = _REMEDY) -> ValueError:
+    try:
+        shown = node.sql(dialect="duckdb", comments=False)
+    except (SqlglotError, ValueError, TypeError, AttributeError):
+        shown = type(node).__name__
+    return _error(shown, problem, remedy)
+
+
+@contextmanager
+def _naming(node: exp.Expression) -> Iterator[None]:
+    """Say in which part of a filter something is wrong."""
+    try:
+        yield
+    except ValueError as error:
+        said = str(error)
+        raise (
+            error if said.startswith("filter: ") else _refused(node, "is not read", said)
+        ) from None
+
+
+def _check_parts(node: exp.Expression) -> None:
+    """Refuse what is on a node that this does not know."""
+    known = _PARTS.get(type(node), _USUAL)
+    if any(value for name, value in node.args.items() if name not in known):
+        raise _refused(node, "is not read")
+
+
+def _plain(node: exp.Expression | None) -> exp.Expression:
+    """Return what is in parentheses."""
+    while isinstance(node, exp.Paren):
+        _check_parts(node)
+        node = node.this
+    assert node is not None
+    _check_parts(node)
+    return node
+
+
+def _is_value(node: exp.Expression) -> bool:
+    if isinstance(node, (exp.Neg, exp.Cast, exp.Paren)):
+        return _is_value(node.this)
+    return isinstance(node, (exp.Literal, exp.Boolean, exp.Null))
+
+
+def _balanced(
+    parts: Sequence[pc.Expression], join: Callable[[pc.Expression, pc.Expression], pc.Expression]
+) -> pc.Expression:
+    """Join parts, not one in another: Arrow goes through an expression by recursion."""
+    while len(parts) > 1:
+        pairs = [parts[at : at + 2] for at in range(0, len(parts), 2)]
+        parts = [functools.reduce(join, pair) for pair in pairs]
+    return parts[0]
+
+
+class _Reader:
+    """A reader of conditions on the columns of a table.
+
+    Args:
+        columns: of the table.
+    """
+
+    def __init__(self, columns: pa.Schema) -> None:
+        self._columns = columns
+
+    def condition(self, node: exp.Expression, *, whole: bool) -> pc.Expression:
+        """Return a condition.
+
+        Args:
+            node: that says it.
+            whole: whether null has to be told from false; where only true counts, it need not be.
+        """
+        node = _plain(node)
+        if isinstance(node, (exp.And, exp.Or)):
+            return self._chain(node, whole=whole)
+        if isinstance(node, exp.Not):
+            inner = _plain(node.this)
+            if isinstance(inner, exp.In):
+                return self._not_in(inner, whole=whole)
+            if isinstance(inner, exp.Is):
+                return self._is_not(inner)
+            return ~self.condition(inner, whole=True)
+        if type(node) in _COMPARISONS:
+            return self._comparison(node)
+        if isinstance(node, exp.In):
+            return self._in(node, whole=whole)
+        if isinstance(node, exp.Between):
+            return self._between(node)
+        if isinstance(node, (exp.Like, exp.Escape)):
+            return self._like(node)
+        if isinstance(node, exp.StartsWith):
+            return self._starts_with(node)
+        if isinstance(node, exp.Is):
+            return self._is(node)
+        if isinstance(node, exp.IsNan):
+            operand = self._operand(node.this)
+            if not pa.types.is_floating(operand.kind):
+                raise _refused(node, f"is asked of {operand.kind}", "only floats are NaN")
+            return pc.is_nan(operand.expression)
+        if isinstance(node, (exp.Boolean, exp.Null)):
+            value = node.this if isinstance(node, exp.Boolean) else None
+            return pc.scalar(pa.scalar(value, pa.bool_()))
+        if isinstance(node, (exp.Column, exp.Cast)):
+            operand = self._operand(node)
+            if not pa.types.is_boolean(operand.kind):
+                raise _refused(node, f"is {operand.kind}, and no condition", "compare it")
+            return operand.expression
+        raise _refused(node, "is not read")
+
+    def _chain(self, node: exp.Expression, *, whole: bool) -> pc.Expression:
+        kind = type(node)
+        parts, waiting = [], [node]
+        while waiting:
+            one = _plain(waiting.pop())
+            if type(one) is kind:
+                waiting += [one.args["expression"], one.this]
+            else:
+                parts.append(self.condition(one, whole=whole))
+        if kind is exp.And:
+            return _balanced(parts, lambda one, other: one & other)
+        return _balanced(parts, lambda one, other: one | other)
+
+    def _comparison(self, node: exp.Expression) -> pc.Expression:
+        word = _COMPARISONS[type(node)]
+        left, right = _plain(node.this), _plain(node.args["expression"])
+        if _is_value(left):
+            if _is_value(right):
+                return self._constant(node, word, self._value(left), self._value(right))
+            word, left, right = _FLIPPED[word], right, left
+        if _is_value(right):
+            return self._compared(node, left, word, right)
+        one, other = self._operand(left), self._operand(right)
+        if not _compare_as_they_are(one.kind, other.kind):
+            raise _refused(node, f"compares {one.kind} with {other.kind}")
+        return compared_columns(one.expression, other.expression, word)
+
+    def _compared(
+        self, node: exp.Expression, left: exp.Expression, word: str, right: exp.Expression
+    ) -> pc.Expression:
+        operand = self._operand(left)
+        with _naming(node):
+            return compared(operand.expression, operand.kind, word, self._value(right))
+
+    def _constant(self, node: exp.Expression, word: str, left: Any, right: Any) -> pc.Expression:
+        answer: bool | None
+        if Null() in (left, right):
+            answer = None
+        elif type(left) is type(right) and isinstance(left, (Number, Text)):
+            signs = {"=": (0,), "!=": (-1, 1), "<": (-1,), "<=": (-1, 0), ">": (1,), ">=": (0, 1)}
+            one: Any = left.value
+            other: Any = right.value
+            if isinstance(left, Text):  # as UTF-8 orders them
+                one, other = one.encode(), other.encode()
+            answer = (one > other) - (one < other) in signs[word]
+        else:
+            raise _refused(node, "compares two values", "compare a column with a value")
+        return pc.scalar(pa.scalar(answer, pa.bool_()))
+
+    def _in(self, node: exp.Expression, *, whole: bool) -> pc.Expression:
+        operand, found, with_null = self._list(node)
+        if not whole:
+            return found
+        nothing = pc.scalar(pa.scalar(None, pa.bool_()))
+        return found | (nothing if with_null else operand.expression.is_null() & nothing)
+
+    def _not_in(self, node: exp.Expression, *, whole: bool) -> pc.Expression:
+        if whole:
+            return ~self._in(node, whole=True)
+        operand, found, with_null = self._list(node)
+        if with_null:
+            return pc.scalar(pa.scalar(False))
+        return ~found & operand.expression.is_valid()
+
+    def _list(self, node: exp.Expression) -> tuple[_Operand, pc.Expression, bool]:
+        """Return what is looked for, whether it is in a list, and whether a null is in that."""
+        operand = self._operand(node.this)
+        given = node.args.get("expressions") or []
+        if not given or not all(map(_is_value, given)):
+            raise _refused(node, "is not read", "give a list of values, in parentheses")
+        values = [self._value(one) for one in given]
+        some = [one for one in values if not isinstance(one, Null)]
+        with _naming(node):
+            found = is_one_of(operand.expression, operand.kind, some)
+        return operand, found, len(some) < len(values)
+
+    def _between(self, node: exp.Expression) -> pc.Expression:
+        low, high = node.args["low"], node.args["high"]
+        if not _is_value(low) or not _is_value(high):
+            raise _refused(node, "is not read", "give two values, or two comparisons")
+        above = self._compared(node, node.this, ">=", low)
+        return above & self._compared(node, node.this, "<=", high)
+
+    def _like(self, node: exp.Expression) -> pc.Expression:
+        escape, whole = None, node
+        if isinstance(node, exp.Escape):
+            escape = self._text(node.args["expression"], node)
+            node = _plain(node.this)
+            if not isinstance(node, exp.Like) or len(escape) != 1:
+                raise _refused(whole, "is not read", "escape a pattern with one character")
+        operand = self._texts(node.this, whole)
+        with _naming(whole):
+            parts = _pattern(self._text(node.args["expression"], whole), escape)
+        found = _matches(operand, parts)
+        return ~found if node.args.get("negate") else found
+
+    def _starts_with(self, node: exp.Expression) -> pc.Expression:
+        operand = self._texts(node.this, node)
+        return pc.starts_with(operand, self._text(node.args["expression"], node))
+
+    def _is(self, node: exp.Expression) -> pc.Expression:
+        asked, answer = _plain(node.this), _plain(node.args["expression"])
+        if isinstance(answer, exp.Null):
+            if isinstance(asked, (exp.Column, exp.Cast, *_FUNCTIONS)):
+                return self._operand(asked).expression.is_null()
+            return self.condition(asked, whole=True).is_null()
+        if isinstance(answer, exp.Boolean):
+            found = self.condition(asked, whole=True)
+            return (found if answer.this else ~found) & found.is_valid()
+        raise _refused(node, "is not read", "ask `is null`, `is true` or `is false`")
+
+    def _is_not(self, node: exp.Expression) -> pc.Expression:
+        asked, answer = _plain(node.this), _plain(node.args["expression"])
+        if isinstance(asked, exp.Column) and isinstance(answer, exp.Null):
+            return self._operand(asked).expression.is_valid()
+        return ~self._is(node)
+
+    def _texts(self, node: exp.Expression, whole: exp.Expression) -> pc.Expression:
+        operand = self._operand(node)
+        self._check_text(operand, whole)
+        return operand.expression
+
+    def _check_text(self, operand: _Operand, whole: exp.Expression) -> None:
+        if not _is_text(operand.kind):
+            raise _refused(whole, f"asks {operand.kind} for a text", "ask a column of texts")
+
+    def _text(self, node: exp.Expression, whole: exp.Expression) -> str:
+        node = _plain(node)
+        if not isinstance(node, exp.Literal) or not node.args.get("is_string"):
+            raise _refused(whole, "is not read", "write the text itself, in single quotes")
+        return str(node.this)
+
+    def _operand(self, node: exp.Expression) -> _Operand:
+        node = _plain(node)
+        if isinstance(node, exp.Column):
+            name = _plain(node.this)
+            if not isinstance(name, exp.Identifier):
+                raise _refused(node, "is not read")
+            at = self._columns.get_field_index(name.this)
+            if at < 0:
+                known = ", ".join(map(repr, self._columns.names))
+                raise _refused(
+                    node,
+                    "is no column",
+                    f"the table has {known}, whose case counts; texts are in single quotes",
+                )
+            return _Operand(pc.field(name.this), self._columns.field(at).type)
+        if isinstance(node, exp.Cast) and type(node) is exp.Cast:
+            operand, kind = self._operand(node.this), self._type(node)
+            if operand.kind == kind or (_is_text(operand.kind) and _is_text(kind)):
+                return operand
+            if not _casts_safely(operand.kind, kind):
+                raise _refused(node, f"makes {kind} of {operand.kind}, which may lose something")
+            return _Operand(operand.expression.cast(kind), kind)
+        function = _FUNCTIONS.get(type(node))
+        if function is not None:
+            argument = self._operand(node.this)
+            self._check_text(argument, node)
+            kind = argument.kind
+            if isinstance(node, exp.Length):
+                kind = pa.int32() if pa.types.is_string(kind) else pa.int64()
+            return _Operand(function(argument.expression), kind)
+        raise _refused(node, "is no column, and not read")
+
+    def _value(self, node: exp.Expression) -> Value:
+        node = _plain(node)
+        if isinstance(node, exp.Null):
+            return Null()
+        if isinstance(node, exp.Boolean):
+            return Flag(bool(node.this))
+        with _naming(node):
+            if isinstance(node, exp.Literal):
+                return Text(node.this) if node.args.get("is_string") else number_of(node.this)
+            value = self._value(node.this)
+            if isinstance(node, exp.Neg) and isinstance(value, Number):
+                return Number(-value.value, value.is_double)
+            if type(node) is exp.Cast:
+                return _cast_value(node, value, self._type(node))
+        raise _refused(node, "is no value that is read")
+
+    def _type(self, node: exp.Expression) -> pa.DataType:
+        given = node.args["to"]
+        if not isinstance(given, exp.DataType):
+            raise _refused(node, "casts to a type that is not read")
+        _check_parts(given)
+        name = str(getattr(given.this, "value", given.this)).upper()
+        sizes = [str(one.this.this) for one in given.args.get("expressions") or ()]
+        if name == "DECIMAL" and len(sizes) in (1, 2) and all(one.isdigit() for one in sizes):
+            precision, scale = int(sizes[0]), int(sizes[1]) if len(sizes) > 1 else 0
+            if 0 < precision <= 38 and scale <= precision:
+                return pa.decimal128(precision, scale)
+        if name not in _TYPES or (sizes and name not in ("TEXT", "VARCHAR")):
+            raise _refused(node, "casts to a type that is not read")
+        if sizes:
+            raise _refused(node, "cuts texts", "leave out the length")
+        return _TYPES[name]
+
+
+def compared_columns(one: pc.Expression, other: pc.Expression, word: str) -> pc.Expression:
+    """Return a comparison of two columns."""
+    answers = {
+        "=": one == other, "!=": one != other, "<": one < other,
+        "<=": one <= other, ">": one > other, ">=": one >= other,
+    }  # fmt: skip
+    return answers[word]
+
+
+def _cast_value(node: exp.Expression, value: Value, kind: pa.DataType) -> Value:
+    """Return a value of a type that the text names, such as `date '2026-03-07'`."""
+    types = pa.types
+    if isinstance(value, Null) or (isinstance(value, Text) and _is_text(kind)):
+        return value
+    if isinstance(value, Flag) and types.is_boolean(kind):
+        return value
+    if isinstance(value, Text) and types.is_temporal(kind):
+        word = "date" if types.is_date(kind) else "time" if types.is_time(kind) else "timestamp"
+        found = moment_of(value.value, word)
+        if word != "timestamp":
+            return found
+        if found.has_zone and kind.tz is None:
+            raise _refused(node, "has a zone", "write TIMESTAMPTZ")
+        return Moment(word, found.seconds, kind.tz is not None)
+    if isinstance(value, Text) and (types.is_integer(kind) or types.is_decimal(kind)):
+        value = Number(number_of(value.value).value)
+    elif isinstance(value, Text) and types.is_floating(kind):
+        value = number_of(value.value)
+    if isinstance(value, Number):
+        if types.is_float64(kind):
+            return Number(value.value, is_double=True)
+        scale = kind.scale if types.is_decimal(kind) else 0
+        is_whole = (value.value * 10**scale).denominator == 1
+        if (types.is_integer(kind) or types.is_decimal(kind)) and is_whole:
+            return Number(value.value)
+    raise _refused(node, "is not read", "write the value as it is")
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _compare_as_they_are(one: pa.DataType, other: pa.DataType) -> bool:
+    """Return whether columns of two types compare as SQL has it."""
+    types = pa.types
+    if one == other:
+        return not types.is_nested(one)
+    if _is_text(one) and _is_text(other):
+        return True
+    exact = [types.is_signed_integer(kind) or types.is_decimal(kind) for kind in (one, other)]
+    numbers = [types.is_signed_integer(kind) or types.is_floating(kind) for kind in (one, other)]
+    times = types.is_timestamp(one) and types.is_timestamp(other)
+    return all(exact) or all(numbers) or (times and (one.tz is None) == (other.tz is None))
+
+
+def _casts_safely(kind: pa.DataType, to: pa.DataType) -> bool:
+    """Return whether a cast loses nothing that SQL would keep, and fails of no value."""
+    types = pa.types
+    if types.is_signed_integer(kind):
+        if types.is_signed_integer(to):
+            return bool(kind.bit_width <= to.bit_width)
+        if types.is_decimal(to):
+            return bool(to.precision - to.scale >= len(str(2 ** (kind.bit_width - 1))))
+        return bool(types.is_float64(to))
+    if types.is_float32(kind):
+        return bool(types.is_float64(to))
+    if types.is_decimal(kind) and types.is_decimal(to):
+        return bool(
+            to.scale >= kind.scale and to.precision - to.scale >= kind.precision - kind.scale
+        )
+    if types.is_timestamp(kind):
+        return bool(types.is_date32(to)) and kind.tz in (None, "UTC")
+    return bool(types.is_date32(kind) and types.is_timestamp(to) and to.unit == "us"
+                and to.tz is None)  # fmt: skip
+
+
+def _pattern(text: str, escape: str | None) -> list[str | None]:
+    """Return the parts of a pattern: texts as they are, `None` for any text, "" for a character.
+
+    Raises:
+        ValueError: it ends with the character that escapes the next one.
+    """
+    parts: list[str | None] = []
+    letters = iter(text)
+    for one in letters:
+        if one == escape:
+            escaped = next(letters, None)
+            if escaped is None:
+                raise ValueError(f"the pattern ends with {escape!r}, which escapes what follows")
+            parts.append(escaped)
+        else:
+            parts.append({"%": None, "_": ""}.get(one, one))
+    return parts
+
+
+def _matches(field: pc.Expression, parts: Sequence[str | None]) -> pc.Expression:
+    """Return whether a text is like a pattern, null where it is."""
+    plain = [one for one in parts if one]
+    prefix = "".join(plain[: next((at for at, one in enumerate(parts) if not one), len(parts))])
+    if len(plain) == len(parts):
+        return field == pc.scalar(prefix)
+    if len(prefix) == len(plain) and parts[-1] is None and not any(one == "" for one in parts):
+        return pc.starts_with(field, prefix)
+    regex = "".join(".*" if one is None else _quoted(one) if one else "." for one in parts)
+    found = pc.match_substring_regex(field, rf"(?s)\A{regex}\z")
+    # Bounds know beginnings.
+    return pc.starts_with(field, prefix) & found if prefix else found
+
+
+def _quoted(letter: str) -> str:
+    """Return a character as a regular expression of RE2 that it alone matches."""
+    if letter == "\0":
+        return r"\x00"
+    return re.sub(r"([^0-9A-Za-z_\x80-\U0010ffff])", r"\\\1", letter)

@@ -1,0 +1,65 @@
+"""Statistics of a base file against its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.layout.statistics.file_statistics import ColumnStatistics, data_statistics
+from lookupstore.hudi.layout.statistics.table_statistics import TableStatistics
+from lookupstore.storage.location import Location
+
+
+def wrong_statistics(
+    location: Location, statistics: TableStatistics, file: FileSlice
+) -> Iterator[str]:
+    """Yield what statistics say wrong of a base file, all of which is read.
+
+    Args:
+        location: of the table.
+        statistics: of files of the table; the file need not be one of them.
+        file: the base file.
+
+    Raises:
+        CorruptionError: it is damaged.
+        FormatError: a column has another type.
+        StaleStoreError: it is gone.
+        OSError: it could not be read.
+    """
+    said = statistics.of_file(file.path, file.bytes)
+    if said is None:
+        return
+    columns = statistics.columns
+    known = {name: one for name, one in said.columns.items() if one != ColumnStatistics()}
+    asked = pa.schema([columns.field(name) for name in known])
+    rows, found = data_statistics(location, file, asked)
+    if rows != said.rows:
+        yield f"statistics say {said.rows} rows, it has {rows}"
+    for name, one in known.items():
+        for problem in _problems(one, found[name]):
+            yield f"statistics of the column {name!r} say {problem}"
+
+
+def _problems(said: ColumnStatistics, found: ColumnStatistics) -> Iterator[str]:
+    for what, count, right in (("nulls", said.nulls, found.nulls), ("NaNs", said.nans, found.nans)):
+        if count is not None and count != right:
+            yield f"{count} {what}, it has {right}"
+    least, greatest = found.least, found.greatest
+    if least is None or greatest is None:
+        return
+    low, high = said.least, said.greatest
+    if low is not None and (
+        pc.greater(low, least).as_py() or (said.least_is_exact and _differ(low, least))
+    ):
+        yield f"that {said.least} is the least value, it has {least}"
+    if high is not None and (
+        pc.less(high, greatest).as_py() or (said.greatest_is_exact and _differ(high, greatest))
+    ):
+        yield f"that {said.greatest} is the greatest value, it has {greatest}"
+
+
+def _differ(one: pa.Scalar, other: pa.Scalar) -> bool:
+    return bool(pc.not_equal(one, other).as_py())  # of 0.0 and -0.0, false

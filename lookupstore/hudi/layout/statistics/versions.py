@@ -1,0 +1,179 @@
+"""Where a table keeps statistics of its columns: a version per completed write, and the last two.
+
+They are in a folder of ours, which no other program lists. `columns.json` says that statistics are
+kept, and of which columns; a version has the request time of the write that it came with. It is
+there before the write completes: that of a pending one does not count, and the next writer deletes
+it. A file whose statistics were found wrong is named in the folder `wrong`, for good.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from lookupstore.errors import CorruptionError
+from lookupstore.hudi.layout.statistics.table_statistics import TableStatistics
+from lookupstore.hudi.options import META_FOLDER
+from lookupstore.hudi.timeline.timeline import is_time
+from lookupstore.storage.location import Location
+
+#: Of all statistics of a table.
+STATISTICS_FOLDER = f"{META_FOLDER}/.lookupstore/statistics"
+_COLUMNS = f"{STATISTICS_FOLDER}/columns.json"
+_WRONG = f"{STATISTICS_FOLDER}/wrong"
+_SUFFIX = ".stats"
+# How often versions are listed while writers replace them.
+_TRIES = 3
+
+
+@dataclass(frozen=True)
+class KeptColumns:
+    """The columns that statistics are kept of.
+
+    Attributes:
+        names: of them; None: the first ones of the table.
+    """
+
+    names: tuple[str, ...] | None
+
+
+def kept_columns(location: Location) -> KeptColumns | None:
+    """Return the columns that a table keeps statistics of; None: it keeps none.
+
+    Raises:
+        CorruptionError: the file that says it is damaged.
+    """
+    try:
+        content = location.read(_COLUMNS)
+    except FileNotFoundError:
+        return None
+    try:
+        names = json.loads(content)["columns"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CorruptionError(location.show(_COLUMNS), 0, "names of columns", error) from error
+    is_list = isinstance(names, list) and all(isinstance(one, str) for one in names)
+    if names is not None and not is_list:
+        raise CorruptionError(location.show(_COLUMNS), 0, "names of columns", names)
+    return KeptColumns(None if names is None else tuple(names))
+
+
+def set_kept_columns(location: Location, names: Sequence[str] | None) -> None:
+    """Let each write keep statistics of columns; None: of the first ones of the table."""
+    text = json.dumps({"columns": None if names is None else list(names)})
+    location.make_folder(STATISTICS_FOLDER)
+    location.replace(_COLUMNS, text.encode())
+
+
+def read_statistics(location: Location, pending: Collection[str]) -> TableStatistics | None:
+    """Return the newest statistics of a table, without those that were found wrong.
+
+    Args:
+        location: of the table.
+        pending: request times of writes that are not completed.
+
+    Returns:
+        None if there are none.
+
+    Raises:
+        CorruptionError: they are damaged.
+        OSError: they could not be read.
+    """
+    for _ in range(_TRIES):
+        names = [one.name for one in location.files(STATISTICS_FOLDER, recursive=True)]
+        version = _newest(names, pending)
+        if version is None:
+            return None
+        wrong = [one for one in names if one.startswith(f"{_WRONG}/")]
+        with suppress(FileNotFoundError):  # another writer has replaced it
+            content = location.read(version)
+            paths = [_wrong_path(location, one) for one in wrong]
+            found = TableStatistics.decode(content, location.show(version))
+            return found.without(paths) if paths else found
+    return None
+
+
+def write_version(
+    location: Location, time: str, statistics: TableStatistics, pending: Collection[str]
+) -> None:
+    """Write the version of an instant, and delete all but the one before.
+
+    The caller holds the lock of the table: who is pending and has a version is dead.
+
+    Args:
+        location: of the table.
+        time: of the instant.
+        statistics: what is known of files.
+        pending: request times of writes that are not completed, this one included.
+    """
+    names = [one.name for one in location.files(STATISTICS_FOLDER)]
+    before = _newest(names, pending)
+    name = f"{STATISTICS_FOLDER}/{time}{_SUFFIX}"
+    location.replace(name, statistics.encode())
+    for one in names:
+        if version_time(one) is not None and one not in (before, name):
+            location.delete(one)
+
+
+def version_time(name: str) -> str | None:
+    """Return the request time of the write that a file is the version of; None: it is none."""
+    folder, _, base = name.rpartition("/")
+    time = base.removesuffix(_SUFFIX)
+    is_version = folder == STATISTICS_FOLDER and base.endswith(_SUFFIX) and is_time(time)
+    return time if is_version else None
+
+
+def delete_version(location: Location, time: str) -> None:
+    """Delete the version of an instant that is taken back."""
+    location.delete(f"{STATISTICS_FOLDER}/{time}{_SUFFIX}")
+
+
+def quarantine(location: Location, path: str, problem: str) -> None:
+    """Let nobody use statistics of a file any more, which are wrong."""
+    name = hashlib.blake2b(path.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+    text = json.dumps({"path": path, "problem": problem})
+    location.make_folder(_WRONG)
+    location.replace(f"{_WRONG}/{name}.json", text.encode())
+
+
+def quarantined(location: Location) -> dict[str, str]:
+    """Return the files whose statistics were found wrong, by path, with what was wrong."""
+    found = {}
+    for file in location.files(_WRONG):
+        with suppress(FileNotFoundError):
+            said = _said(location, file.name)
+            found[said["path"]] = said["problem"]
+    return found
+
+
+def release(location: Location, paths: Collection[str]) -> None:
+    """Forget that statistics of files were wrong that are gone.
+
+    Args:
+        location: of the table.
+        paths: of the files that are there.
+    """
+    for file in location.files(_WRONG):
+        if _wrong_path(location, file.name) not in paths:
+            location.delete(file.name)
+
+
+def _newest(names: Collection[str], pending: Collection[str]) -> str | None:
+    times = {time: name for name in names if (time := version_time(name)) is not None}
+    newest = max((time for time in times if time not in pending), default=None)
+    return None if newest is None else times[newest]
+
+
+def _wrong_path(location: Location, name: str) -> str:
+    return _said(location, name)["path"]
+
+
+def _said(location: Location, name: str) -> dict[str, str]:
+    content = location.read(name)
+    try:
+        said = json.loads(content)
+        return {"path": str(said["path"]), "problem": str(said["problem"])}
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CorruptionError(location.show(name), 0, "the path of a file", error) from error

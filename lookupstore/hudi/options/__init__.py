@@ -1,0 +1,110 @@
+"""A table's options: what `hoodie.properties` says, and what this version of it means.
+
+The only wing that knows names of Hudi's properties; of the options that Java's writers are given
+it is `write.hoodie_options`.
+
+`names` has them and the words that are their values; `table_options` is what they mean, `new_table`
+what a new table has, `file` reads and writes them. `rules` says which tables are read and written
+here, `other_locks` which locks are not taken here; `metadata_table` changes what readers are told
+of a metadata table. `refused` is how errors say that a value is not supported.
+"""
+
+from lookupstore.hudi.options.file import (
+    parse_options,
+    read_options,
+    write_options,
+)
+from lookupstore.hudi.options.metadata_table import (
+    check_choice,
+    check_metadata_table,
+    drop_metadata_table,
+    reduce_metadata_table,
+)
+from lookupstore.hudi.options.names import (
+    AUXILIARY,
+    BUCKETS,
+    COLUMN_IDS,
+    COPY_ON_WRITE,
+    CREATE_SCHEMA,
+    DROP,
+    EVENT_TIME,
+    FILES,
+    HISTORY,
+    LOCK_PROVIDER,
+    MAINTAIN,
+    META_FOLDER,
+    METADATA,
+    METADATA_CHOICES,
+    METADATA_FOLDER,
+    PROPERTIES,
+    READ_OPTIMIZED,
+    REDUCE,
+    REFUSE,
+    SNAPSHOT,
+    SORT_COLUMNS,
+    TABLE_LOCK,
+    TIMELINE,
+    TIMES,
+    TIMEZONE,
+    VERSIONS,
+)
+from lookupstore.hudi.options.new_table import (
+    new_options,
+)
+from lookupstore.hudi.options.other_locks import (
+    check_lock,
+)
+from lookupstore.hudi.options.rules import (
+    check_query,
+    check_same_layout,
+    check_writable,
+)
+from lookupstore.hudi.options.table_options import (
+    TableOptions,
+    avro_json,
+    checksum,
+)
+
+__all__ = [
+    "AUXILIARY",
+    "BUCKETS",
+    "COLUMN_IDS",
+    "COPY_ON_WRITE",
+    "CREATE_SCHEMA",
+    "DROP",
+    "EVENT_TIME",
+    "FILES",
+    "HISTORY",
+    "LOCK_PROVIDER",
+    "MAINTAIN",
+    "METADATA",
+    "METADATA_CHOICES",
+    "METADATA_FOLDER",
+    "META_FOLDER",
+    "PROPERTIES",
+    "READ_OPTIMIZED",
+    "REDUCE",
+    "REFUSE",
+    "SNAPSHOT",
+    "SORT_COLUMNS",
+    "TABLE_LOCK",
+    "TIMELINE",
+    "TIMES",
+    "TIMEZONE",
+    "VERSIONS",
+    "TableOptions",
+    "avro_json",
+    "check_choice",
+    "check_lock",
+    "check_metadata_table",
+    "check_query",
+    "check_same_layout",
+    "check_writable",
+    "checksum",
+    "drop_metadata_table",
+    "new_options",
+    "parse_options",
+    "read_options",
+    "reduce_metadata_table",
+    "write_options",
+]

@@ -1,0 +1,216 @@
+"""The file of a table's properties: read, checked against itself, written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timezone
+
+from lookupstore.errors import CorruptionError
+from lookupstore.hudi.options.names import (
+    BACKUP,
+    CHECKSUM,
+    COMMIT_TIME,
+    COPY_ON_WRITE,
+    CREATE_SCHEMA,
+    CUSTOM,
+    DATABASE,
+    DROP_COLUMNS,
+    EVENT_TIME,
+    GENERATOR,
+    GENERATOR_CLASS,
+    GENERATORS,
+    HISTORY,
+    HIVE_STYLE,
+    LAYOUT,
+    MERGE_MODE,
+    MERGE_ON_READ,
+    META_FIELDS,
+    META_FOLDER,
+    METADATA,
+    METADATA_INFLIGHT,
+    NAME,
+    ORDERING,
+    PARTITION,
+    PAYLOAD,
+    PAYLOADS,
+    PRECOMBINE,
+    PROPERTIES,
+    RECORD_KEY,
+    TIMELINE,
+    TIMEZONE,
+    TYPE,
+    URL_ENCODE,
+    VERSION,
+    VERSIONS,
+)
+from lookupstore.hudi.options.refused import either, refused_error
+from lookupstore.hudi.options.rules import check_readable
+from lookupstore.hudi.options.table_options import (
+    KNOWN,
+    TableOptions,
+    bool_text,
+    checksum,
+    layout_of,
+)
+from lookupstore.hudi.properties import first_comments, parse_properties, print_properties
+from lookupstore.storage.inside import check_name
+from lookupstore.storage.location import Location
+
+
+def read_options(location: Location) -> TableOptions:
+    """Read the options of a table, from their backup if they are not there themselves.
+
+    Raises:
+        FileNotFoundError: there is no table.
+        CorruptionError: they are damaged.
+        FormatError: the table is of a kind that is not read; the error names the property.
+    """
+    damaged: CorruptionError | None = None
+    for name in (PROPERTIES, BACKUP):
+        try:
+            content = location.read(name)
+        except FileNotFoundError:
+            continue
+        try:
+            options = parse_options(content, location.show(name))
+        except CorruptionError as error:
+            # A writer that died while it wrote them has left the backup.
+            damaged = damaged or error
+            continue
+        return replace(options, from_backup=True) if name == BACKUP else options
+    if damaged is not None:
+        raise damaged
+    raise FileNotFoundError(
+        f"{location.uri}: not a Hudi table: it has no {PROPERTIES}; give the folder that has one"
+    )
+
+
+def write_options(location: Location, options: TableOptions, written: datetime) -> None:
+    """Write the options of a new table.
+
+    Raises:
+        FileExistsError: a table is there.
+    """
+    if location.size(PROPERTIES) is not None or location.size(BACKUP) is not None:
+        raise FileExistsError(f"{location.uri}: there is already a Hudi table")
+    when = written.astimezone(timezone.utc)
+    comment = f"Properties saved on {when.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
+    location.write(PROPERTIES, [print_properties(options.to_properties(), [comment])])
+
+
+def parse_options(content: bytes, path: str) -> TableOptions:
+    """Return the options that a properties file says.
+
+    Args:
+        content: of the file.
+        path: of the file, for errors.
+
+    Raises:
+        CorruptionError: it is damaged, cut short, or not the one of its checksum.
+        FormatError: the table is of a kind that is not read; the error names the property.
+    """
+    pairs = parse_properties(content, path)
+    for required in (NAME, TYPE, VERSION):
+        if required not in pairs:
+            raise CorruptionError(path, len(content), f"a property {required}", "none")
+    name, database = pairs[NAME], pairs.get(DATABASE)
+    expected = str(checksum(name, database))
+    if CHECKSUM not in pairs and not content.endswith((b"\n", b"\r")):
+        # Not every writer has a checksum, but each ends its lines: this one was cut.
+        raise CorruptionError(path, len(content), "the end of a line", repr(content[-20:]))
+    if pairs.get(CHECKSUM, expected) != expected:
+        raise CorruptionError(path, 0, f"{CHECKSUM}={expected}", pairs[CHECKSUM])
+    types = (COPY_ON_WRITE, MERGE_ON_READ)
+    if pairs[TYPE] not in types:
+        raise refused_error(path, TYPE, pairs[TYPE], either(types))
+    if pairs[VERSION] not in map(str, VERSIONS):
+        raise refused_error(path, VERSION, pairs[VERSION], either(VERSIONS))
+    version = int(pairs[VERSION])
+    layout = str(layout_of(version))
+    if pairs.get(LAYOUT, layout) != layout:
+        raise refused_error(
+            path, LAYOUT, pairs[LAYOUT], f"{layout} in a table of version {version}"
+        )
+    ordering = pairs.get(ORDERING) or pairs.get(PRECOMBINE, "")
+    mode, mode_from = _merge_mode(pairs, version, bool(ordering))
+    timeline, history = META_FOLDER, None
+    if version != 6:
+        timeline = f"{META_FOLDER}/{_folder(pairs, TIMELINE, path, 'timeline')}"
+        history = f"{timeline}/{_folder(pairs, HISTORY, path, 'history')}"
+    kinds = tuple(column.partition(":")[2] for column in _names(pairs.get(PARTITION)))
+    options = TableOptions(
+        name=name,
+        version=version,
+        record_key=_names(pairs.get(RECORD_KEY)),
+        partition_by=tuple(column.partition(":")[0] for column in _names(pairs.get(PARTITION))),
+        partition_types=kinds if any(kinds) else (),
+        ordering=_names(ordering),
+        merge_mode=mode,
+        table_type=pairs[TYPE],
+        database=database,
+        hive_style=_flag(pairs, HIVE_STYLE, path, False),
+        url_encode=_flag(pairs, URL_ENCODE, path, False),
+        key_generator=_generator(pairs),
+        generator_is_said=bool(pairs.get(GENERATOR) or pairs.get(GENERATOR_CLASS)),
+        timezone=pairs.get(TIMEZONE),
+        create_schema=pairs.get(CREATE_SCHEMA),
+        metadata_partitions=_names(pairs.get(METADATA)),
+        metadata_inflight=_names(pairs.get(METADATA_INFLIGHT)),
+        meta_fields=_flag(pairs, META_FIELDS, path, True),
+        drop_partition_columns=_flag(pairs, DROP_COLUMNS, path, False),
+        timeline=timeline,
+        history=history,
+        merge_from=mode_from,
+        saved=first_comments(content),
+        others={
+            key: value
+            for key, value in pairs.items()
+            # Since version 8 the class is beside the type, which then only says that there is one.
+            if key not in KNOWN or (key == GENERATOR_CLASS and version != 6)
+        },
+    )
+    check_readable(options, path)
+    return options
+
+
+def _merge_mode(pairs: Mapping[str, str], version: int, is_ordered: bool) -> tuple[str, str | None]:
+    """Return how rows of one key are merged, and which property says it if not its own."""
+    given = pairs.get(MERGE_MODE)
+    if version != 6 and given is not None:
+        return given, None
+    payload = pairs.get(PAYLOAD)
+    for mode, known in PAYLOADS.items():
+        if payload == known:
+            return mode, PAYLOAD
+    if payload is not None:
+        return CUSTOM, PAYLOAD
+    # What Hudi takes if nothing is said: without a column there is nothing to compare.
+    return (EVENT_TIME if is_ordered else COMMIT_TIME), PAYLOAD
+
+
+def _generator(pairs: Mapping[str, str]) -> str:
+    given = pairs.get(GENERATOR) or pairs.get(GENERATOR_CLASS)
+    if given is None:
+        keys, partitions = _names(pairs.get(RECORD_KEY)), _names(pairs.get(PARTITION))
+        if not partitions:
+            return "NON_PARTITION"
+        return "SIMPLE" if len(keys) == len(partitions) == 1 else "COMPLEX"
+    return next((kind for kind, name in GENERATORS.items() if name == given), given)
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
+
+
+def _flag(pairs: Mapping[str, str], name: str, path: str, default: bool) -> bool:
+    text = pairs.get(name, bool_text(default)).strip().lower()
+    if text not in ("true", "false"):
+        raise CorruptionError(path, 0, f"{name}=true or false", repr(pairs[name]))
+    return text == "true"
+
+
+def _folder(pairs: Mapping[str, str], name: str, path: str, default: str) -> str:
+    folder = pairs.get(name) or default
+    check_name(folder, path, f"{name}: a folder below {META_FOLDER}")
+    return folder

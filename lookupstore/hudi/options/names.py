@@ -1,0 +1,107 @@
+"""Names of Hudi's properties, and the words that are their values."""
+
+from __future__ import annotations
+
+#: Folder of a table in which everything is that is not data.
+META_FOLDER = ".hoodie"
+#: Folder in that where Java has helpers of its own, a lock among them.
+AUXILIARY = f"{META_FOLDER}/.aux"
+#: Table versions that are read and written.
+VERSIONS = (6, 8, 9)
+#: Which of two rows with one key stays: the one with the greater ordering value, or the later one.
+EVENT_TIME, COMMIT_TIME = "EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"
+CUSTOM = "CUSTOM"
+#: Kinds of tables: changes are in base files, or in log files until a compaction.
+COPY_ON_WRITE, MERGE_ON_READ = "COPY_ON_WRITE", "MERGE_ON_READ"
+#: Kinds of queries: what is committed, or what of it is in base files.
+SNAPSHOT, READ_OPTIMIZED = "snapshot", "read_optimized"
+
+#: Where the properties of a table are.
+PROPERTIES = f"{META_FOLDER}/hoodie.properties"
+BACKUP = f"{PROPERTIES}.backup"
+#: Where its metadata table is, if it has one, and which partition of that lists files.
+METADATA_FOLDER = f"{META_FOLDER}/metadata"
+FILES = "files"
+#: What a write does with a metadata table: nothing, by an error; write its list of files; the same
+#: after the other partitions are taken out; delete it first.
+REFUSE, MAINTAIN, REDUCE, DROP = METADATA_CHOICES = ("refuse", "maintain", "reduce", "drop")
+#: Where a bucket index of Hudi's keeps which file groups are buckets, if they are split.
+BUCKETS = f"{META_FOLDER}/.bucket_index"
+
+NAME = "hoodie.table.name"
+DATABASE = "hoodie.database.name"
+TYPE = "hoodie.table.type"
+VERSION = "hoodie.table.version"
+INITIAL_VERSION = "hoodie.table.initial.version"
+LAYOUT = "hoodie.timeline.layout.version"
+TIMELINE = "hoodie.timeline.path"
+HISTORY = "hoodie.timeline.history.path"
+ARCHIVE = "hoodie.archivelog.folder"
+FORMAT = "hoodie.table.format"
+BASE_FORMAT = "hoodie.table.base.file.format"
+RECORD_KEY = "hoodie.table.recordkey.fields"
+PARTITION = "hoodie.table.partition.fields"
+ORDERING = "hoodie.table.ordering.fields"
+PRECOMBINE = "hoodie.table.precombine.field"
+MERGE_MODE = "hoodie.record.merge.mode"
+STRATEGY = "hoodie.record.merge.strategy.id"
+PAYLOAD = "hoodie.compaction.payload.class"
+GENERATOR = "hoodie.table.keygenerator.type"
+GENERATOR_CLASS = "hoodie.table.keygenerator.class"
+HIVE_STYLE = "hoodie.datasource.write.hive_style_partitioning"
+URL_ENCODE = "hoodie.datasource.write.partitionpath.urlencode"
+DROP_COLUMNS = "hoodie.datasource.write.drop.partition.columns"
+CREATE_SCHEMA = "hoodie.table.create.schema"
+CHECKSUM = "hoodie.table.checksum"
+TIMEZONE = "hoodie.table.timeline.timezone"
+META_FIELDS = "hoodie.populate.meta.fields"
+METADATA = "hoodie.table.metadata.partitions"
+METADATA_INFLIGHT = "hoodie.table.metadata.partitions.inflight"
+BOOTSTRAP = "hoodie.bootstrap.base.path"
+LOG_FORMAT = "hoodie.table.log.file.format"
+READ_FORMAT = "hoodie.table.ro.file.format"
+LOG_READ_FORMAT = "hoodie.table.rt.file.format"
+INDEXES = "hoodie.table.index.defs.path"
+CDC = "hoodie.table.cdc.enabled"
+CDC_MODE = "hoodie.table.cdc.supplemental.logging.mode"
+PARTIAL = "hoodie.table.partial.update.mode"
+MERGE_LIST = "hoodie.table.merge.properties"
+MERGE_PROPERTY = "hoodie.record.merge.property."
+OLD_STRATEGY = "hoodie.compaction.record.merger.strategy"
+FORMATS = "hoodie.table.multiple.base.file.formats.enable"
+SLASHES = "hoodie.datasource.write.slash.separated.date.partitioning"
+ENCODINGS = ("hoodie.table.complex.keygen.encoding", "hoodie.table.complex.keygenerator.encoding")
+LOCK = "hoodie.write.lock."
+#: Property that names the lock of writers in Java, if the table says it.
+LOCK_PROVIDER = f"{LOCK}provider"
+LOCK_FOLDER = f"{LOCK}filesystem.path"
+#: Who keeps other writers out: the table's lock alone, or the caller by another one, too.
+TABLE_LOCK, EXTERNAL_LOCK = "table", "external"
+#: In the extra metadata of a commit: the columns by their ids, for schema on read.
+COLUMN_IDS = "latest_schema"
+
+_MODELS = "org.apache.hudi.common.model."
+PAYLOADS = {
+    EVENT_TIME: f"{_MODELS}DefaultHoodieRecordPayload",
+    COMMIT_TIME: f"{_MODELS}OverwriteWithLatestAvroPayload",
+}
+STRATEGIES = {
+    EVENT_TIME: "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5",
+    COMMIT_TIME: "ce9acb64-bde0-424c-9b91-f6ebba25356d",
+}
+GENERATORS = {
+    "SIMPLE": "org.apache.hudi.keygen.SimpleKeyGenerator",
+    "COMPLEX": "org.apache.hudi.keygen.ComplexKeyGenerator",
+    "NON_PARTITION": "org.apache.hudi.keygen.NonpartitionedKeyGenerator",
+    "TIMESTAMP": "org.apache.hudi.keygen.TimestampBasedKeyGenerator",
+    "CUSTOM": "org.apache.hudi.keygen.CustomKeyGenerator",
+}
+#: What begins so says how times become folders; the second is what versions of Hudi 0.x have.
+TIMES = ("hoodie.keygen.timebased.", "hoodie.deltastreamer.keygen.timebased.")
+TIME_PARSERS = ("hoodie.keygen.datetime.parser.class",
+                 "hoodie.deltastreamer.keygen.datetime.parser.class")  # fmt: skip
+TIME_PARSER = "org.apache.hudi.keygen.parser.HoodieDateTimeParser"
+#: What begins so says how rows are written. What is not known to change nothing may change that.
+RULES = ("hoodie.table.", "hoodie.record.", "hoodie.datasource.write.")
+#: In the plan of a clustering: what a writer in Java sorts by.
+SORT_COLUMNS = "hoodie.clustering.plan.strategy.sort.columns"

@@ -1,0 +1,250 @@
+"""Which tables are read and written here: what their properties may say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lookupstore.errors import FormatError
+from lookupstore.hudi.options.names import (
+    BACKUP,
+    BASE_FORMAT,
+    BOOTSTRAP,
+    CDC,
+    CDC_MODE,
+    COPY_ON_WRITE,
+    DROP,
+    DROP_COLUMNS,
+    ENCODINGS,
+    FILES,
+    FORMAT,
+    FORMATS,
+    GENERATORS,
+    HIVE_STYLE,
+    INDEXES,
+    INITIAL_VERSION,
+    LOCK_PROVIDER,
+    LOG_FORMAT,
+    LOG_READ_FORMAT,
+    MAINTAIN,
+    MERGE_LIST,
+    MERGE_MODE,
+    MERGE_PROPERTY,
+    META_FIELDS,
+    METADATA,
+    OLD_STRATEGY,
+    PARTIAL,
+    PARTITION,
+    PAYLOADS,
+    PROPERTIES,
+    READ_FORMAT,
+    READ_OPTIMIZED,
+    RECORD_KEY,
+    REFUSE,
+    RULES,
+    SLASHES,
+    SNAPSHOT,
+    STRATEGIES,
+    STRATEGY,
+    TIMELINE,
+    TIMES,
+    TYPE,
+    URL_ENCODE,
+    VERSION,
+)
+from lookupstore.hudi.options.refused import either, refused_error
+from lookupstore.hudi.options.table_options import KNOWN, TableOptions
+
+_FALSE = frozenset({"", "false"})
+# Those that change nothing that is written here: with which values, in lower case; None: with any.
+_HARMLESS: Mapping[str, frozenset[str] | None] = {
+    INITIAL_VERSION: None,
+    FORMAT: frozenset({"native"}),
+    BASE_FORMAT: frozenset({"parquet"}),
+    READ_FORMAT: frozenset({"parquet"}),
+    # Tables that are written have no log files, and these no changes that are logged.
+    LOG_FORMAT: None,
+    LOG_READ_FORMAT: None,
+    CDC_MODE: None,
+    CDC: _FALSE,
+    # Where definitions of indexes are; the indexes are partitions of the metadata table.
+    INDEXES: None,
+    PARTIAL: frozenset({"", "none"}),
+    MERGE_LIST: frozenset({""}),
+    STRATEGY: frozenset(STRATEGIES.values()),
+    FORMATS: _FALSE,
+    SLASHES: _FALSE,
+}
+# Why the others are refused that are known.
+_REASONS = {
+    CDC: "changes would not be logged for Hudi's CDC queries, which fail then",
+    PARTIAL: "rows would not be merged column by column",
+    MERGE_LIST: "rows would be merged by other rules",
+    MERGE_PROPERTY: "rows would be merged by other rules",
+    FORMATS: "base files may be of several formats",
+    SLASHES: "folders of days would be called otherwise",
+    **dict.fromkeys(ENCODINGS, "keys of one column may be written otherwise"),
+}
+
+
+def check_readable(options: TableOptions, path: str) -> None:
+    """Raise an error if rows of the table cannot be read as they are in its base files.
+
+    Args:
+        options: of the table.
+        path: of the table, for the error.
+
+    Raises:
+        FormatError: they cannot; the error names the property that says so.
+    """
+    if options.others.get(FORMAT, "native") != "native":
+        raise refused_error(path, FORMAT, options.others[FORMAT], "native")
+    if options.others.get(BASE_FORMAT, "PARQUET").upper() != "PARQUET":
+        raise refused_error(path, BASE_FORMAT, options.others[BASE_FORMAT], "PARQUET")
+    if options.drop_partition_columns:
+        raise refused_error(path, DROP_COLUMNS, "true", "false: rows have their partition columns")
+    if BOOTSTRAP in options.others:
+        raise refused_error(path, BOOTSTRAP, options.others[BOOTSTRAP], "no bootstrapped tables")
+
+
+def check_query(options: TableOptions, query_type: str, path: str) -> None:
+    """Raise an error if base files alone do not answer a query.
+
+    Args:
+        options: of the table.
+        query_type: `SNAPSHOT` or `READ_OPTIMIZED`.
+        path: of the table, for the error.
+
+    Raises:
+        ValueError: there is no such kind of query.
+        FormatError: changes are in log files, too, and it asks for these.
+    """
+    if query_type not in (SNAPSHOT, READ_OPTIMIZED):
+        raise ValueError(f"query_type is {query_type!r}; give {SNAPSHOT!r} or {READ_OPTIMIZED!r}")
+    if options.table_type != COPY_ON_WRITE and query_type == SNAPSHOT:
+        raise FormatError(
+            f"{path}: {TYPE} is {options.table_type!r}: changes since the last compaction are in "
+            f"log files, which are not read; query_type={READ_OPTIMIZED!r} of "
+            "HudiTable.open reads the rows of base files, without these changes"
+        )
+
+
+def check_writable(options: TableOptions, path: str, metadata: str = REFUSE) -> None:
+    """Raise an error if other readers would not see, or understand, what is written here.
+
+    Args:
+        options: of the table.
+        path: of the table, for the error.
+        metadata: what is done with a metadata table, one of `METADATA_CHOICES`.
+
+    Raises:
+        FormatError: they would not; the error names the property that says so.
+    """
+    check_readable(options, path)
+    if options.table_type != COPY_ON_WRITE:
+        raise FormatError(
+            f"{path}: {TYPE} is {options.table_type!r}: such a table can only be read; supported "
+            f"for writing: {COPY_ON_WRITE}"
+        )
+    if options.from_backup:
+        raise FormatError(
+            f"{path}: only {BACKUP} exists: another writer is changing the table's "
+            f"properties, or died while doing so; wait, or rename that file to {PROPERTIES}"
+        )
+    if not options.meta_fields:
+        raise refused_error(path, META_FIELDS, "false", "true")
+    _check_rules(options, path)
+    _check_metadata(options, path, metadata)
+    if options.key_generator not in GENERATORS:
+        given = options.key_generator
+        raise refused_error(path, options.generator_property, given, ", ".join(GENERATORS))
+    if options.merge_mode not in PAYLOADS:
+        named = options.merge_from or MERGE_MODE
+        given = options.others.get(named, options.merge_mode)
+        known = PAYLOADS if options.merge_from is None else PAYLOADS.values()
+        raise refused_error(path, named, given, either([*known]))
+    if len(options.ordering) > 1:
+        # Readers in Rust refuse such a table as a whole.
+        raise refused_error(
+            path, options.ordering_property, ",".join(options.ordering), "one column"
+        )
+    if options.key_generator == "TIMESTAMP" and len(options.record_key) > 1:
+        given = ",".join(options.record_key)
+        raise refused_error(path, RECORD_KEY, given, "one column, with such a key generator")
+    if not options.record_key:
+        raise refused_error(path, RECORD_KEY, "", "the columns of a record's key")
+
+
+def _check_metadata(options: TableOptions, path: str, choice: str) -> None:
+    """Check that the metadata table, if there is one, is not made wrong by what is chosen."""
+    partitions, inflight = options.metadata_partitions, options.metadata_inflight
+    if choice == DROP or not (partitions or inflight):
+        return
+    shown = f"{path}: {METADATA} is {','.join((*partitions, *inflight))!r}"
+    delete = "to delete the metadata table first, pass options=WriteOptions(metadata='drop')"
+    if options.version == 6:
+        raise FormatError(
+            f"{shown}: readers would not see new files, and that of version 6 is not written "
+            f"here; {delete}"
+        )
+    if choice == REFUSE:
+        raise FormatError(
+            f"{shown}: readers would not see new files; to write these there, too, pass "
+            f"options=WriteOptions(metadata='maintain'); {delete}"
+        )
+    if FILES not in partitions or FILES in inflight:
+        raise FormatError(f"{shown}: files are not listed there, or not yet; {delete}")
+    if choice == MAINTAIN and (inflight or partitions != (FILES,)):
+        raise FormatError(
+            f"{shown}: only {FILES!r} is written here; to take the others out first, pass "
+            f"options=WriteOptions(metadata='reduce'); {delete}"
+        )
+
+
+def _check_rules(options: TableOptions, path: str) -> None:
+    """Check that each property that may say how rows are written is known not to."""
+    for name, value in options.others.items():
+        if name in KNOWN or not (name.startswith(RULES) or name == OLD_STRATEGY):
+            continue
+        allowed = _HARMLESS.get(name, frozenset())
+        if name == STRATEGY and options.version != 6 and options.merge_mode in STRATEGIES:
+            allowed = frozenset({STRATEGIES[options.merge_mode]})
+        elif name == OLD_STRATEGY:
+            allowed = frozenset(STRATEGIES.values())
+        if allowed is None or value.strip().lower() in allowed:
+            continue
+        known = next((one for one in _REASONS if name.startswith(one)), "")
+        reason = _REASONS.get(known, "a rule for writers that is not known here")
+        raise FormatError(
+            f"{path}: {name} is {value!r}: {reason}; the table can only be read: write with "
+            "Apache Hudi, or delete the property if no writer or reader goes by it"
+        )
+
+
+def check_same_layout(options: TableOptions, before: TableOptions, path: str) -> None:
+    """Raise an error if a change to the table since a write began invalidates its files.
+
+    Args:
+        options: of the table.
+        before: options when the write began.
+        path: of the table, for the error.
+
+    Raises:
+        FormatError: it was; the error names the property.
+    """
+    for name, now, then in (
+        (VERSION, options.version, before.version),
+        (RECORD_KEY, options.record_key, before.record_key),
+        (PARTITION, options.partition_by, before.partition_by),
+        (PARTITION, options.partition_types, before.partition_types),
+        (options.generator_property, options.key_generator, before.key_generator),
+        (TIMES[0], options.time_format, before.time_format),
+        (HIVE_STYLE, options.hive_style, before.hive_style),
+        (URL_ENCODE, options.url_encode, before.url_encode),
+        (TIMELINE, options.timeline, before.timeline),
+        (LOCK_PROVIDER, options.others.get(LOCK_PROVIDER), before.others.get(LOCK_PROVIDER)),
+    ):
+        if now != then:
+            raise FormatError(
+                f"{path}: {name} is {now!r}, but was {then!r} when this write began; nothing "
+                "was committed: write again"
+            )

@@ -1,0 +1,104 @@
+"""A second look at files that a filter has left out: whether rows of them were missed.
+
+All rows of such a file are read and filtered in memory: what skips row groups has its bounds from
+the same footers as statistics do, and would miss the same rows.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookupstore.errors import StaleStoreError
+from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.file_group.scan import BaseFiles
+from lookupstore.hudi.layout import predicate_of, quarantine, shown
+from lookupstore.hudi.read.scan_plan import ScanPlan
+from lookupstore.storage.read_errors import READ_ERRORS
+
+_THREADS = 4
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What a second look has found.
+
+    Attributes:
+        files: that were read again.
+        missed: files that have rows for the filter, by path, with how many.
+        unread: files that could not be read, by path, with the reason.
+    """
+
+    files: int
+    missed: tuple[tuple[str, int], ...]
+    unread: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        """Return what was found, for people."""
+        few = [f"{path}: {rows} rows were missed" for path, rows in self.missed[:5]]
+        few += [f"{path}: could not be read: {reason}" for path, reason in self.unread[:5]]
+        more = len(self.missed) + len(self.unread) - len(few)
+        few += [f"and {more} more"] * (more > 0)
+        return f"{self.files} skipped files were read again. {'; '.join(few)}"
+
+
+def check_rate(one_in: int) -> None:
+    """Check which files are looked at again.
+
+    Raises:
+        ValueError: it is no such number.
+    """
+    if isinstance(one_in, bool) or not isinstance(one_in, int) or one_in < 0:
+        raise ValueError(
+            f"audit is {one_in!r}; give n to read one in n of the skipped files again, or 0"
+        )
+
+
+def audit(before: ScanPlan, after: ScanPlan, one_in: int) -> Audit:
+    """Read one in some skipped files again; statistics that missed rows are not used any more.
+
+    Args:
+        before: what was to be read.
+        after: what a filter left of it.
+        one_in: of how many skipped files one is read.
+    """
+    where = after.where
+    left = {file.path for file in after.files}
+    skipped = [file for file in before.files if file.path not in left]
+    chosen = skipped[random.randrange(one_in) :: one_in]
+    if where is None or not chosen:
+        return Audit(0, (), ())
+    missed, unread = [], []
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="lookupstore-audit") as pool:
+        for file, found in zip(
+            chosen, pool.map(lambda one: _looked_at(before, one, where), chosen), strict=True
+        ):
+            if isinstance(found, str):
+                unread.append((file.path, found))
+            elif found:
+                missed.append((file.path, found))
+    for path, rows in missed:
+        problem = f"a scan by {shown(predicate_of(where))} missed {rows} rows"
+        try:
+            quarantine(before.location, path, problem)
+        except OSError as error:
+            unread.append((path, f"its statistics cannot be marked as wrong: {error}"))
+    return Audit(len(chosen), tuple(missed), tuple(unread))
+
+
+def _looked_at(plan: ScanPlan, file: FileSlice, where: pc.Expression) -> int | str:
+    """Return how many rows of a file a filter leaves, or why that is not known."""
+    names: Sequence[str] = plan.schema.names
+    try:
+        batches = BaseFiles(plan.location, [file.path], plan.schema).batches(names, threads=False)
+        counts = (pa.Table.from_batches([one]).filter(where).num_rows for one in batches)
+        return int(sum(counts))
+    except StaleStoreError:
+        return 0  # a clean has removed it
+    except READ_ERRORS as error:
+        return str(error)

@@ -1,0 +1,223 @@
+"""Which rows of file groups may have changed between two moments, by record keys and commit times.
+
+A rewritten file has the rows of the one before, but those that are deleted; who wrote each says its
+commit time. So of the rows of one group, those that the commits of the range wrote are looked for
+in the file before. What is left, new in one group or gone from another, is compared with each
+other: a clustering, and what overwrites, put rows into other groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookupstore.arrow.types import concat
+from lookupstore.hudi.file_group.groups import FileSlice
+from lookupstore.hudi.file_group.reader import SliceRows
+from lookupstore.hudi.keys.duplicate_key import duplicate_key_error
+from lookupstore.hudi.meta_columns import COMMIT_TIME, RECORD_KEY
+from lookupstore.storage.location import Location
+
+#: Numbers of rows, from 0.
+Rows = npt.NDArray[np.int64]
+
+_SCHEMA = pa.schema({RECORD_KEY: pa.string(), COMMIT_TIME: pa.string()})
+
+
+class Were(NamedTuple):
+    """Rows of a file that others were before.
+
+    Attributes:
+        file: that has them.
+        rows: of it, ascending.
+        turns: which of the others each one was.
+    """
+
+    file: FileSlice
+    rows: Rows
+    turns: Rows
+
+
+class _Left(NamedTuple):
+    """Rows of a file that were not found in the other file of its group.
+
+    Attributes:
+        file: that has them.
+        rows: of it, ascending.
+        keys: of the rows.
+        is_fresh: whether commits of the range wrote them.
+    """
+
+    file: FileSlice
+    rows: Rows
+    keys: pa.Array
+    is_fresh: bool
+
+
+class ChangedRows:
+    """The rows of one partition that may have changed.
+
+    Args:
+        location: of the table.
+
+    Attributes:
+        deleted: files, each with rows that are gone, ascending.
+        inserted: files, each with rows that are new, ascending.
+        updated: files, each with rows that may have other values than before, ascending, and what
+            they were.
+    """
+
+    def __init__(self, location: Location) -> None:
+        self._location = location
+        self._gone: list[_Left] = []
+        self._came: list[_Left] = []
+        self.deleted: list[tuple[FileSlice, Rows]] = []
+        self.inserted: list[tuple[FileSlice, Rows]] = []
+        self.updated: list[tuple[FileSlice, Rows, list[Were]]] = []
+
+    def add(self, before: FileSlice | None, after: FileSlice | None, written: pa.Array) -> None:
+        """Look at a file group.
+
+        Args:
+            before: its file at the beginning of the range; None: it has none.
+            after: its file at the end.
+            written: request times of the commits of the range.
+
+        Raises:
+            DuplicateKeyError: a row that was written has the key of another one.
+            CorruptionError, StaleStoreError, OSError: as of `SliceRows`.
+        """
+        old_keys, _ = self._read(before)
+        new_keys, times = self._read(after)
+        fresh = pc.is_in(times, written).to_numpy(zero_copy_only=False)
+        rows, others = np.flatnonzero(fresh), np.flatnonzero(~fresh)
+        keys = new_keys.take(pa.array(rows))
+        self._check_unique(keys, after)
+        # Few keys are looked for among many.
+        found = pc.index_in(old_keys, keys)
+        matched = pc.indices_nonzero(found.is_valid()).to_numpy().astype(np.int64)
+        numbers = found.drop_null().to_numpy().astype(np.int64)
+        were = np.full(len(rows), -1, np.int64)
+        were[numbers] = matched
+        if np.count_nonzero(were >= 0) < len(matched):
+            self._check_unique(old_keys.take(pa.array(matched)), before)
+        if before is not None and after is not None and len(matched):
+            is_update = were >= 0
+            order = np.argsort(were[is_update])
+            self.updated.append(
+                (after, rows[is_update], [Were(before, were[is_update][order], order)])
+            )
+        new = were < 0
+        self._leave(self._came, after, rows[new], keys.filter(pa.array(new)), is_fresh=True)
+        gone = np.ones(len(old_keys), bool)
+        gone[matched] = False
+        left = np.flatnonzero(gone)
+        rest, kept = old_keys.take(pa.array(left)), new_keys.take(pa.array(others))
+        if not rest.equals(kept):  # nearly always they are, in one order
+            is_kept, was_there = _is_in(rest, kept), _is_in(kept, rest)
+            self._leave(self._gone, before, left[~is_kept], rest.filter(pa.array(~is_kept)))
+            self._leave(self._came, after, others[~was_there], kept.filter(pa.array(~was_there)))
+
+    def match_others(self) -> None:
+        """Compare what is gone from files with what came into others, when all groups were seen.
+
+        Raises:
+            DuplicateKeyError: a row that was written has the key of another one.
+        """
+        gone, came = (
+            concat([one.keys for one in left], pa.string()) for left in (self._gone, self._came)
+        )
+        fresh = [one.keys for one in self._came if one.is_fresh]
+        if len(fresh) > 1:
+            self._check_unique(concat(fresh, pa.string()), None)
+        found = pc.index_in(came, gone)
+        stays = np.zeros(len(gone), bool)
+        stays[found.drop_null().to_numpy()] = True
+        # Of rows of one key, the first was found.
+        stays[~stays] = _is_in(gone.filter(pa.array(~stays)), gone.filter(pa.array(stays)))
+        starts = np.cumsum([0, *(len(one.rows) for one in self._gone)])
+        done = 0
+        for one in self._came:
+            at = found.slice(done, len(one.rows))
+            done += len(one.rows)
+            is_there = at.is_valid().to_numpy(zero_copy_only=False)
+            if not is_there.all():
+                self.inserted.append((one.file, one.rows[~is_there]))
+            if one.is_fresh and is_there.any():
+                were = at.drop_null().to_numpy().astype(np.int64)
+                self.updated.append((one.file, one.rows[is_there], list(self._were(were, starts))))
+        for number, left in enumerate(self._gone):
+            rows = left.rows[~stays[starts[number] : starts[number + 1]]]
+            if len(rows):
+                self.deleted.append((left.file, rows))
+        self._gone, self._came = [], []
+
+    def _were(self, numbers: Rows, starts: Rows) -> Iterator[Were]:
+        """Yield where rows are by their numbers among all that are gone from files."""
+        order = np.argsort(numbers)
+        ends = np.searchsorted(numbers[order], starts)
+        for at, left in enumerate(self._gone):
+            turns = order[ends[at] : ends[at + 1]]
+            if len(turns):
+                yield Were(left.file, left.rows[numbers[turns] - starts[at]], turns)
+
+    def _leave(
+        self,
+        left: list[_Left],
+        file: FileSlice | None,
+        rows: Rows,
+        keys: pa.Array,
+        *,
+        is_fresh: bool = False,
+    ) -> None:
+        if file is not None and len(rows):
+            left.append(_Left(file, rows, keys, is_fresh))
+
+    def _read(self, file: FileSlice | None) -> tuple[pa.Array, pa.Array]:
+        """Return the keys and commit times of all rows of a file."""
+        batches = []
+        if file is not None:
+            stored = SliceRows(self._location, file, _SCHEMA, threads=True)
+            for group in range(len(stored.group_rows)):
+                batches += [without_dictionaries(one, _SCHEMA) for one in stored.batches(group)]
+        keys, times = (concat([one.column(at) for one in batches], pa.string()) for at in (0, 1))
+        return keys, times
+
+    def _check_unique(self, keys: pa.Array, file: FileSlice | None) -> None:
+        """Check that no key is there twice.
+
+        Args:
+            keys: of rows.
+            file: that has them; None: they are in several.
+        """
+        if pc.count_distinct(keys).as_py() < len(keys):
+            counts = pc.value_counts(keys)
+            often = counts.filter(pc.greater(counts.field("counts"), 1))
+            where = "several rows of " + (
+                self._location.uri if file is None else self._location.show(file.path)
+            )
+            raise duplicate_key_error(repr(often[0]["values"].as_py()), where)
+
+
+def without_dictionaries(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows in plain types.
+
+    Args:
+        batch: the rows, of which some columns may be dictionaries.
+        schema: of the rows without.
+    """
+    columns = [
+        column.dictionary_decode() if column.type != field.type else column
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _is_in(keys: pa.Array, others: pa.Array) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = pc.is_in(keys, others).to_numpy(zero_copy_only=False)
+    return found

@@ -1,0 +1,77 @@
+"""The funnel of a scan: how many files and bytes each step left for the next one, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lookupstore.hudi.file_group.groups import FileSlice
+
+
+@dataclass(frozen=True)
+class Files:
+    """Base files or row groups: how many, and their bytes."""
+
+    count: int = 0
+    bytes: int = 0
+
+    @classmethod
+    def of(cls, files: Sequence[FileSlice]) -> Files:
+        """Return what some files come to."""
+        return cls(len(files), sum(one.bytes for one in files))
+
+
+@dataclass(frozen=True)
+class ScanFunnel:
+    """What a filter leaves of the files of a scan.
+
+    No base file was opened to know that, but for the footers that say what row groups there are.
+
+    Attributes:
+        files: of the table, at the moment that is read.
+        partitions: those that the names of their partitions leave.
+        statistics: those of them that statistics of columns leave: they are read.
+        without_statistics: those of them of which nothing is known.
+        parts: parts of the filter all of which must be true, each with how many files of the
+            partitions have no row for it.
+        unreadable: why statistics could not be used, if there are some: every file is read.
+        row_groups: of the files that are read, and those of them that their footers leave; None:
+            nobody asked.
+    """
+
+    files: Files
+    partitions: Files
+    statistics: Files
+    without_statistics: Files = Files()
+    parts: tuple[tuple[str, int], ...] = ()
+    unreadable: str | None = None
+    row_groups: tuple[Files, Files] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the funnel as plain JSON values."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        """Return a line for each step.
+
+        >>> print(ScanFunnel(Files(3, 900), Files(2, 600), Files(1, 300), parts=(("a > 3", 1),)))
+        files                         3             900 bytes
+        partitions                    2             600 bytes
+        statistics                    1             300 bytes
+        without_statistics            0               0 bytes
+          1 files have no row with a > 3
+        """
+        steps = [
+            ("files", self.files),
+            ("partitions", self.partitions),
+            ("statistics", self.statistics),
+            ("without_statistics", self.without_statistics),
+        ]
+        if self.row_groups is not None:
+            steps += zip(("row_groups", "row_groups_left"), self.row_groups, strict=True)
+        lines = [f"{name:<20} {files.count:>10,} {files.bytes:>15,} bytes" for name, files in steps]
+        lines += [f"  {count:,} files have no row with {part}" for part, count in self.parts]
+        if self.unreadable is not None:
+            lines.append(f"  statistics cannot be read: {self.unreadable}")
+        return "\n".join(lines)

@@ -1,0 +1,98 @@
+"""The rows of a bulk insert in an order, so that its files have narrow ranges of keys or columns.
+
+Rows are sorted by partition path first. Of those that are equal the earlier one comes first.
+
+Source: org.apache.hudi.execution.bulkinsert (BulkInsertSortMode, GlobalSortPartitioner,
+PartitionSortPartitionerWithRows, RDDCustomColumnsSortPartitioner).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+
+import pyarrow as pa
+
+from lookupstore.hudi.keys.incoming import Incoming
+from lookupstore.hudi.write.options import WriteOptions
+from lookupstore.hudi.write.rows.packing import (
+    KEY_FIELDS,
+    NUMBER,
+    RowPacking,
+    batch_of,
+    incoming_of,
+)
+from lookupstore.hudi.write.rows.parts import numbered
+from lookupstore.sorting.runs import RunSorter
+
+
+def bulk_order(columns: pa.Schema, options: WriteOptions) -> RowOrder | None:
+    """Return the order of the rows of a bulk insert; None: as they come.
+
+    Raises:
+        ValueError: rows are to be combined.
+        KeyError, TypeError: as of `RowOrder`.
+    """
+    if options.combine:
+        raise ValueError(
+            "combine=True: a bulk insert does not compare rows; insert them, or leave it out"
+        )
+    return None if options.sort_mode == "none" else RowOrder(columns, options)
+
+
+class RowOrder:
+    """The order of the rows of a bulk insert.
+
+    Args:
+        columns: of the table.
+        options: of the write.
+
+    Raises:
+        KeyError: a column to sort by is not one of the table's.
+        TypeError: a column to sort by has a type without an order.
+    """
+
+    def __init__(self, columns: pa.Schema, options: WriteOptions) -> None:
+        for name in options.sort_by:
+            if name not in columns.names:
+                known = ", ".join(map(repr, columns.names))
+                raise KeyError(f"sort_by: the table has no column {name!r}; it has {known}")
+        self._mode = options.sort_mode
+        self._memory = options.memory
+        path, key = KEY_FIELDS
+        fields = [columns.field(name).with_nullable(True) for name in options.sort_by] or [key]
+        try:
+            self._packing = RowPacking(
+                pa.schema([*KEY_FIELDS, *columns]),
+                # The number of a row makes its key the only one of its kind.
+                pa.schema([path, *fields, NUMBER]),
+                nullable=options.sort_by,
+                memory=self._memory,
+            )
+        except TypeError as error:
+            raise TypeError(f"sort_by: {error}") from None
+        self._columns = columns
+
+    def sorted(
+        self, batches: Iterable[Incoming], folder: str
+    ) -> Generator[Iterator[Incoming], None, None]:
+        """Yield stretches of rows, each in order.
+
+        Args:
+            batches: rows that do not delete, in any order.
+            folder: where to spill what does not fit into memory.
+
+        Raises:
+            OSError: the folder is full, or cannot be written to.
+        """
+        rows = map(batch_of, numbered(batches))
+        pieces = (piece for batch in rows for piece in self._packing.pieces(batch))
+        piece = next(pieces, None)
+        while piece is not None:
+            with RunSorter("error", memory=self._memory, folder=folder) as sorter:
+                while piece is not None and not (
+                    self._mode == "partition_sort" and sorter.would_spill(piece)
+                ):
+                    sorter.add(piece)
+                    piece = next(pieces, None)
+                for_files = self._packing.unpacked(sorter.sorted_batches(0))
+                yield (incoming_of(batch, self._columns) for batch in for_files)

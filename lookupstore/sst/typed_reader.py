@@ -1,0 +1,168 @@
+"""Read one of Paimon's lookup files as typed keys and rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from lookupstore.compacted._codec import BadRowError
+from lookupstore.compacted.schema import Types
+from lookupstore.errors import CorruptionError
+from lookupstore.keywords import keyword_only
+from lookupstore.sst.cache import BlockCache
+from lookupstore.sst.reader import Reader
+from lookupstore.sst.stored import Fill
+from lookupstore.sst.typed import TypedRecords
+
+
+class TypedReader(Reader):
+    """One open lookup file of Paimon's, whose keys and values are columns.
+
+    `Reader` with ``key_types=`` makes one. Arguments are those of `Reader`; `info`, `verify` and
+    all that is not said here are the same, and know keys as bytes.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        order: str = "bytes",
+        key_types: Types | None = None,
+        value_types: Types | None = None,
+        mode: str = "value",
+        cache: BlockCache | None = None,
+        fill: Fill | None = None,
+    ) -> None:
+        if order != "bytes":
+            raise ValueError("give order= or key_types=, not both")
+        if key_types is None:
+            raise ValueError("give key_types=")
+        self._types = TypedRecords(key_types, value_types, mode)
+        super().__init__(path, order=self._types.order, cache=cache, fill=fill)
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """Return the columns of one key as a dict, or `default`.
+
+        Args:
+            key: a value for each field, as tuple or dict; of a single field also its value alone.
+            default: what a key has that is not there.
+        """
+        asked = self._types.key(key)
+        row = super().get(asked)
+        if row is None:
+            return default
+        values, keys = (pa.array([one], pa.large_binary()) for one in (row, asked))
+        columns = self._values(values, keys)
+        names = self._types.value_schema.names
+        return {name: one[0].as_py() for name, one in zip(names, columns, strict=True)}
+
+    def lookup(self, keys: Any) -> Any:
+        """Return the columns of many keys as a record batch.
+
+        Args:
+            keys: table, record batch, struct array or dict of columns by the names of `key_types`;
+                of a single field also its column alone. Nulls are keys, too, where fields may be
+                null.
+
+        Returns:
+            record batch of as many rows: row i answers key i, with nulls where it is missing.
+            `contains` tells these from rows of nulls.
+        """
+        column = self._types.asked_keys(keys)
+        columns = self._values(super().lookup(column), column.array)
+        if not columns:
+            return _without_columns(len(column))
+        return pa.RecordBatch.from_arrays(columns, schema=self._types.answer_schema)
+
+    def contains(self, keys: Any) -> pa.Array:
+        """Return which of many keys are there, as a boolean array; keys as of `lookup`."""
+        return self._search().contains(self._types.asked_keys(keys))
+
+    @keyword_only
+    def scan(
+        self,
+        *,
+        start: Any = None,
+        stop: Any = None,
+        starts_with: Any = None,
+        reverse: bool = False,
+    ) -> pa.RecordBatchReader:
+        """Read records in key order: the columns of keys, then those of values.
+
+        Args:
+            start: first key wanted, as of `get`.
+            stop: stop before this key.
+            starts_with: not for typed keys.
+            reverse: from the last record to the first.
+        """
+        self._check_open()
+        if starts_with is not None:
+            raise ValueError("starts_with is for keys that are bytes; give start and stop")
+        first = None if start is None else self._types.key(start)
+        last = None if stop is None else self._types.key(stop)
+        return pa.RecordBatchReader.from_batches(
+            self.schema, self._typed(self._scan_blocks(first, last, reverse))
+        )
+
+    def _typed(self, blocks: Iterator[tuple[int, pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+        for offset, batch in blocks:
+            keys, values = batch.columns
+            what = "key"
+            try:
+                columns = self._types.keys_of(keys)
+                what = "value"
+                columns = columns + self._types.values_of(values)
+            except BadRowError as error:
+                raise self._damage(offset, what, keys[error.args[0]].as_py()) from None
+            yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    @keyword_only
+    def items(
+        self,
+        *,
+        start: Any = None,
+        stop: Any = None,
+        starts_with: Any = None,
+        reverse: bool = False,
+    ) -> Iterator[tuple[Any, Any]]:
+        """Yield a pair of dicts, key and value, for each record; arguments as of `scan`."""
+        names = self._types.key_schema.names
+        for batch in self.scan(start=start, stop=stop, starts_with=starts_with, reverse=reverse):
+            for row in batch.to_pylist():
+                yield {name: row.pop(name) for name in names}, row
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the columns of a scan: those of keys, then those of values."""
+        return self._types.scan_schema
+
+    def _values(self, values: pa.Array, keys: pa.Array) -> list[pa.Array]:
+        """Return the columns of the values that a lookup has found at keys."""
+        try:
+            return self._types.values_of(values)
+        except BadRowError as error:
+            key = keys[error.args[0]].as_py()
+            offset = self._handles[self._index.lower_bound(key)][0]
+            raise self._damage(offset, "value", key) from None
+
+    def _damage(self, offset: int, what: str, key: bytes) -> CorruptionError:
+        """Return the error of a record, in the block at `offset`, that is not of the types."""
+        said = f"a {what} of the given types and mode"
+        return CorruptionError(self._path, offset, said, f"another at key {key.hex()}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        super().__reduce__()
+        return _reopen_typed, (self._path, *self._types.arguments)
+
+
+def _without_columns(count: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), count, [None]))
+
+
+def _reopen_typed(
+    path: str, key_types: pa.Schema, value_types: pa.Schema | None, mode: str
+) -> Reader:
+    return TypedReader(path, key_types=key_types, value_types=value_types, mode=mode)

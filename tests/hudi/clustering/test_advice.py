@@ -107,7 +107,9 @@ def test_what_is_said_is_what_is_measured(
             most = _OFF + advice.partitions / files + _OFF_OF_IT * found
             assert abs(off[-1]) <= most, (one.by, one.curve, query, said, found)
         print(one.by, one.curve, float(np.mean(off)))
-        assert abs(float(np.mean(off))) <= _OFF_ON_AVERAGE, (one.by, one.curve, off)
+        # Which rows a sample has depends on the names of files: its ends differ from run to run.
+        most = _OFF_ON_AVERAGE * (1 if advice.rows_sampled == _ROWS else 2)
+        assert abs(float(np.mean(off))) <= most, (one.by, one.curve, off)
 
 
 def test_ids_that_nobody_asks_for_are_named(tmp_path: Path) -> None:

@@ -153,6 +153,20 @@ def test_footers_of_others_are_believed_by_writer_and_type(tmp_path: Path) -> No
     assert found.columns["value"].greatest == pa.scalar("b")
 
 
+def test_a_value_that_nobody_has_any_more_may_be_a_bound(tmp_path: Path) -> None:
+    """Arrow takes a null for a use of a value of a dictionary, and says that bounds are exact."""
+    table = made(tmp_path / "t")
+    table.collect_statistics()
+    texts = [*["a", None, "b"] * 500, "c"]
+    table.bulk_insert(pa.table({"id": range(len(texts)), "s": texts}))
+    # Rows are copied with the dictionary of the file that they are from.
+    table.delete([len(texts) - 1])
+    known = said(table, "s")
+    assert known.greatest == pa.scalar("b") or not known.greatest_is_exact
+    assert table.verify().findings == ()
+    assert table.scan(filter=("s", "=", "c")).num_rows == 0
+
+
 def test_every_write_keeps_them_current(tmp_path: Path) -> None:
     table = made(tmp_path / "t", partition_by=["s"], hive_style=True)
     table.collect_statistics()

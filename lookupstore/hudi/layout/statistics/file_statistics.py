@@ -213,11 +213,10 @@ def _of_footer(
     nulls = 0
     least: list[Any] = []
     greatest: list[Any] = []
-    # Only texts are truncated, by those who say so.
     exact = [True, True]
-    may_be_cut = _is_text(column.type)
     for group in footer.groups:
-        said = group.columns[at].bounds
+        chunk = group.columns[at]
+        said = chunk.bounds
         if said.nulls is None:
             return None
         nulls += said.nulls
@@ -230,8 +229,13 @@ def _of_footer(
             if read is None:
                 return None
             values.append(read)
-        exact[0] &= said.least_is_exact or not may_be_cut
-        exact[1] &= said.greatest_is_exact or not may_be_cut
+        # Of a dictionary, Arrow takes a null for a use of one more value: then bounds are those of
+        # all values that are in it, and Arrow says that they are exact.
+        may_be_unused = chunk.has_dictionary and said.nulls > 0
+        # Only texts are truncated, by those who say so.
+        may_be_cut = _is_text(column.type)
+        exact[0] &= not may_be_unused and (said.least_is_exact or not may_be_cut)
+        exact[1] &= not may_be_unused and (said.greatest_is_exact or not may_be_cut)
     nans = None if pa.types.is_floating(column.type) else 0
     if not least:
         return ColumnStatistics(nulls=nulls, nans=0)

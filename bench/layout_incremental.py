@@ -4,7 +4,7 @@
     python bench/layout_incremental.py --rows 2000000 --only uniform
 
 A table of a key and two columns is put in order by both. Ten times a twentieth of its rows is
-appended, in unordered files of about the same size, and `cluster(incremental=True)` follows. After
+appended by `bulk_insert`, and `cluster(incremental=True)` follows. After
 each of these the share of files that queries read is counted by the bounds of all files, as in
 `layout.py`, whose workloads, queries and computed ideal grid these are. Of each kind of query the
 worst of the ten times counts. What is rewritten is all that the ten clusterings wrote.
@@ -18,7 +18,6 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -27,9 +26,8 @@ from bars import OURS, Bar, Measurement, Subject
 from harness import Run, add_choice, add_json_lines, add_sizes
 from layout import FILES, IDEAL, WORKLOADS, Queries, Values
 
-from lookupstore.hudi import HudiTable, WriteOptions
+from lookupstore.hudi import HudiTable
 from lookupstore.hudi.layout import known_bounds
-from lookupstore.hudi.write.partitioner import FileSizing
 
 APPENDS, SHARE, SEED = 10, 20, 7
 REWRITTEN, APPENDED = "bytes rewritten", "appended"
@@ -47,14 +45,6 @@ BARS = [
 def _rows(first: int, columns: tuple[Values, Values]) -> pa.Table:
     ids = np.arange(first, first + len(columns[0]))
     return pa.table([ids, *columns], schema=SCHEMA)
-
-
-def _append(table: HudiTable, rows: pa.Table, files: int) -> None:
-    # Whatever it holds, each part is one file.
-    options = WriteOptions(sizing=FileSizing(max_file_size=1 << 40, small_file_limit=0))
-    ends = np.linspace(0, len(rows), files + 1).astype(np.int64).tolist()
-    for start, end in pairwise(ends):
-        table.bulk_insert(rows.slice(start, end - start), options=options)
 
 
 def _shares(table: HudiTable, queries: Queries) -> dict[str, tuple[float, float]]:
@@ -86,7 +76,7 @@ def measured(workload: str, rows: int, files: int, folder: Path) -> Iterator[Mea
         before = {group.current.path for group in table.file_groups()}
         count = rows // SHARE
         more = _rows(rows + at * count, WORKLOADS[workload](rng, count))
-        _append(table, more, -(-files // SHARE))
+        table.bulk_insert(more)
         new = [one.current for one in table.file_groups() if one.current.path not in before]
         appended += sum(one.bytes for one in new)
         done = table.cluster(["a", "b"], **order)

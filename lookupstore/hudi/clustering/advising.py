@@ -12,7 +12,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lookupstore.hudi.clustering.advice import GAIN, OPEN_BYTES, ClusterAdvice, SimulatedOrder
-from lookupstore.hudi.clustering.sample import Sample
 from lookupstore.hudi.clustering.simulation import (
     NumberedColumn,
     SampledPartition,
@@ -23,6 +22,7 @@ from lookupstore.hudi.file_group.reader import SliceRows
 from lookupstore.hudi.layout import Filter, filter_expression, known_bounds, predicate_of, shown
 from lookupstore.hudi.layout.choice import Curve
 from lookupstore.hudi.layout.filters.predicates import And, Column, Compare, Predicate, columns_of
+from lookupstore.hudi.layout.sample import Sample
 from lookupstore.hudi.layout.statistics.column_bounds import ColumnBounds, may_be
 from lookupstore.hudi.layout.statistics.file_statistics import has_bounds
 from lookupstore.hudi.view import TableView

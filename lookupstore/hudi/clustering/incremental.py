@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lookupstore.hudi.clustering.rows import plain_batches, plain_schema
+from lookupstore.hudi.clustering.rows import plain_batches
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.reader import SliceRows
 from lookupstore.hudi.layout import KeptLayout, LayoutChoice, Waiting, choose, read_layout
@@ -125,7 +125,8 @@ class KeptLayouts:
     def _look(self, view: TableView, partition: str, files: Sequence[FileSlice]) -> None:
         if partition not in self._kept:
             kept = read_layout(view.location, partition, self._choice.to_json())
-            self._kept[partition] = kept if kept is not None and _fits(view, kept) else None
+            is_of = kept is not None and kept.is_of(view.table_schema.columns)
+            self._kept[partition] = kept if is_of else None
         kept = self._kept[partition]
         if kept is None:
             return
@@ -139,25 +140,12 @@ def _waiting(seen: Look, rows_per_file: int) -> Waiting:
     return Waiting(sum(seen.regions) / rows_per_file, [one / rows_per_file for one in seen.regions])
 
 
-def _columns(view: TableView, names: Sequence[str]) -> pa.Schema:
-    return plain_schema(pa.schema([view.table_schema.columns.field(name) for name in names]))
-
-
-def _fits(view: TableView, kept: KeptLayout) -> bool:
-    """Return whether a layout is still of the table's columns, none of which has another type."""
-    columns = _columns(view, kept.layout.by)
-    return all(
-        one.field.type == column.type
-        for one, column in zip(kept.layout.columns, columns, strict=True)
-    )
-
-
 def _look(view: TableView, kept: KeptLayout, file: FileSlice) -> Look:
     placed = kept.files.get(file.group.file_id)
     bounds = [] if placed is None else [one for one in (placed.after, placed.last) if one]
     counts = np.zeros(len(kept.ends) + 1, np.int64)
     is_in_place = placed is not None
-    wanted = _columns(view, kept.layout.by)
+    wanted = kept.layout.schema
     for batch in plain_batches(SliceRows(view.location, file, wanted, threads=True), wanted):
         if batch.num_rows:
             positions = kept.layout.positions(batch)

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import pyarrow as pa
 
 from lookupstore.hudi.clustering.incremental import Continuation
-from lookupstore.hudi.layout import KeptLayout, Layout, LayoutChoice, PlacedFile, cell_ends
+from lookupstore.hudi.layout import MOST_ROWS, KeptLayout, Layout, LayoutChoice, cell_ends
 from lookupstore.hudi.timeline.commit import WriteStat
 from lookupstore.sorting.ranges import ends_of
-
-# Files end where halves of halves do: they have between two thirds of that many rows and all.
-_MOST_ROWS = 4 / 3
 
 
 @dataclass(frozen=True)
@@ -50,11 +46,11 @@ class Order:
             per_file: rows that a file is to have.
             files: of all rows.
         """
-        # Of each region some of all new rows make a file, and few files more than these of old
-        # ones are put in order with them: about as many of the one as of the other.
-        regions = 1 << max(0, files.bit_length() // 2 - 1)
-        most = _MOST_ROWS * len(positions) / regions
-        ends = tuple(cell_ends(positions, most, is_curve=_is_curve(layout)))
+        # Up to the root of the number of files: with more of them, files of few new rows would be
+        # too small to be in one; with fewer, more old rows are put in order with new ones.
+        regions = 1 << (files // 2).bit_length() // 2
+        most = MOST_ROWS * len(positions) / regions
+        ends = tuple(cell_ends(positions, most, is_curve=layout.is_curve))
         kept = KeptLayout(choice.to_json(), layout, ends, per_file, {})
         return cls(layout, per_file, Continuation(kept, (None,) * (len(ends) + 1)))
 
@@ -68,9 +64,7 @@ class Order:
         """
         if self.continuation is None:
             return ends_of(positions, files)
-        most = _MOST_ROWS * self.rows_per_file * len(positions) / rows
-        ends = self.continuation.kept.ends
-        return cell_ends(positions, most, is_curve=_is_curve(self.layout), within=ends)
+        return self.continuation.kept.ends_of_files(positions, rows)
 
     def kept(
         self, ends: Sequence[bytes], width: int, stats: Sequence[Sequence[WriteStat]], time: str
@@ -84,17 +78,5 @@ class Order:
             time: of the instant.
         """
         assert self.continuation is not None
-        before, runs = self.continuation.kept, self.continuation.runs
-        files = {}
-        bounds = [b"", *ends, b"\xff" * width]
-        for (after, last), some in zip(pairwise(bounds), stats, strict=True):
-            run = runs[before.region(last)] or time
-            for stat in some:
-                name = (stat.path or "").rpartition("/")[2]
-                rows = stat.num_writes or 0
-                files[stat.file_id or ""] = PlacedFile(name, run, after, last, rows)
-        return KeptLayout(before.choice, self.layout, before.ends, self.rows_per_file, files)
-
-
-def _is_curve(layout: Layout) -> bool:
-    return layout.curve != "linear" and len(layout.by) > 1
+        runs = [run or time for run in self.continuation.runs]
+        return self.continuation.kept.with_files(ends, width, stats, runs)

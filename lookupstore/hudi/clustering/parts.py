@@ -14,7 +14,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lookupstore.hudi.clustering.rows import plain_batches, plain_schema
-from lookupstore.hudi.clustering.sample import SAMPLE_ROWS, Sample
 from lookupstore.hudi.file_group.encoding import FileFormat
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.merging import RowCounts, row_schema
@@ -23,6 +22,7 @@ from lookupstore.hudi.file_group.writer import BaseFileWriter, NewFile
 from lookupstore.hudi.keys.table_schema import TableSchema
 from lookupstore.hudi.layout.choice import LayoutChoice
 from lookupstore.hudi.layout.curves.layout import Layout
+from lookupstore.hudi.layout.sample import SAMPLE_ROWS, Sample
 from lookupstore.hudi.timeline.commit import WriteStat
 from lookupstore.hudi.write.files import stat_of
 from lookupstore.sorting.ranges import EvenRanges

@@ -19,12 +19,12 @@ from lookupstore.errors import CorruptionError
 from lookupstore.hudi.clustering.order import Order
 from lookupstore.hudi.clustering.plan import PartitionPlan
 from lookupstore.hudi.clustering.rows import plain_batches, plain_schema, stored_batches
-from lookupstore.hudi.clustering.sample import Sample
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.merging import RowCounts, row_schema
 from lookupstore.hudi.file_group.reader import SliceRows
 from lookupstore.hudi.file_group.writer import BaseFileWriter, NewFile
 from lookupstore.hudi.layout import KeptLayout, Layout, LayoutChoice
+from lookupstore.hudi.layout.sample import Sample
 from lookupstore.hudi.timeline.commit import WriteStat
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.files import stat_of

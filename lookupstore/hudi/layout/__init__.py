@@ -16,9 +16,12 @@ from lookupstore.hudi.layout.health.known_bounds import known_bounds
 from lookupstore.hudi.layout.health.layout_health import LayoutHealth, layout_health
 from lookupstore.hudi.layout.health.picture import LayoutPicture, layout_picture
 from lookupstore.hudi.layout.kept.kept_layout import (
+    LAYOUTS_FOLDER,
+    MOST_ROWS,
     KeptLayout,
     PlacedFile,
     keep_layout,
+    place_files,
     read_layout,
 )
 from lookupstore.hudi.layout.kept.overlap import Waiting, choose
@@ -44,6 +47,8 @@ from lookupstore.hudi.layout.statistics.versions import (
 )
 
 __all__ = [
+    "LAYOUTS_FOLDER",
+    "MOST_ROWS",
     "STATISTICS_FOLDER",
     "TARGET_FILE_SIZE",
     "Curve",
@@ -72,6 +77,7 @@ __all__ = [
     "names_of",
     "new_statistics",
     "pending_writes",
+    "place_files",
     "predicate_of",
     "quarantine",
     "quarantined",

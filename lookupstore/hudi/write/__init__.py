@@ -10,7 +10,7 @@ caller may choose, `hoodie_options` how Java's writers call it, `result` what it
 """
 
 from lookupstore.hudi.write.conflict import SAMPLE
-from lookupstore.hudi.write.files import BulkInsert, FilePlan, FileRows, FileWrites
+from lookupstore.hudi.write.files import BulkInsert, FilePlan, FileRows, FileWrites, Stretch
 from lookupstore.hudi.write.hoodie_options import (
     GivenOptions,
     cluster_arguments,
@@ -38,7 +38,7 @@ from lookupstore.hudi.write.rows.sorted import bulk_order
 from lookupstore.hudi.write.rows.staged import RowFile, StagedRows
 from lookupstore.hudi.write.staged_files import name_staged_files
 from lookupstore.hudi.write.steps import Steps
-from lookupstore.hudi.write.transaction import Transaction
+from lookupstore.hudi.write.transaction import Outcome, Transaction
 
 __all__ = [
     "BULK_INSERT",
@@ -58,6 +58,7 @@ __all__ = [
     "GivenOptions",
     "Load",
     "OnError",
+    "Outcome",
     "Packing",
     "Pipeline",
     "PlacedRows",
@@ -67,6 +68,7 @@ __all__ = [
     "SortMode",
     "StagedRows",
     "Steps",
+    "Stretch",
     "Transaction",
     "WritePlan",
     "WrittenFile",

@@ -225,6 +225,19 @@ class FileWrites:
         return concat(self._incoming.keys.take(pa.array(rows)).chunks, pa.string())
 
 
+@dataclass(frozen=True, eq=False)
+class Stretch:
+    """Rows of a bulk insert whose files get no others.
+
+    Attributes:
+        rows: none of which deletes.
+        most_rows: that a file may have; None: files are as large as the options of the write say.
+    """
+
+    rows: Iterable[Incoming]
+    most_rows: int | None = None
+
+
 class BulkInsert:
     """A writer of rows as they come, to files of their partitions of at most some size.
 
@@ -252,23 +265,24 @@ class BulkInsert:
         self._by_partition = by_partition
         self._open: dict[str, tuple[ExitStack, BaseFileWriter]] = {}
         self._stats: list[WriteStat] = []
+        self._most_rows: int | None = None
         self._files = 0
 
-    def write(self, stretches: Iterable[Iterable[Incoming]]) -> list[WriteStat]:
-        """Write rows, none of which delete, and return what is said of each file.
-
-        Args:
-            stretches: rows, those of each to files that get no others.
-        """
+    def write(self, stretches: Iterable[Stretch]) -> list[list[WriteStat]]:
+        """Write rows, and return what is said of the files of each stretch."""
+        found = []
         try:
             for stretch in stretches:
-                self._add_all(stretch)
+                self._stats = []
+                self._most_rows = stretch.most_rows
+                self._add_all(stretch.rows)
+                found.append(self._stats)
         except BaseException:
             with ExitStack() as rest:  # each file is closed, whatever comes of the others
                 for stack, _ in self._open.values():
                     rest.push(stack)
                 raise
-        return self._stats
+        return found
 
     def _add_all(self, batches: Iterable[Incoming]) -> None:
         for incoming in batches:
@@ -293,8 +307,13 @@ class BulkInsert:
             writer = self._writer(partition)
             for batch, keys in zip(part.rows.to_batches(), part.keys.chunks, strict=True):
                 write_inserts(Inserts(keys, batch), writer)
-            if writer.expected_bytes >= self._options.sizing.max_file_size:
+            if self._is_full(writer):
                 self._close(partition)
+
+    def _is_full(self, writer: BaseFileWriter) -> bool:
+        if self._most_rows is None:
+            return writer.expected_bytes >= self._options.sizing.max_file_size
+        return writer.rows >= self._most_rows
 
     def _writer(self, partition: str) -> BaseFileWriter:
         if partition not in self._open:

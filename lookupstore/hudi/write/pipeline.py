@@ -162,22 +162,19 @@ class Pipeline:
             changed = ChangedFiles(rewritten, replaced.slices, self.files)
             return self._complete(transaction, outcome, changed)
 
-    def run_unplanned(
-        self, schema: TableSchema, write: Callable[[Transaction], Sequence[WriteStat]]
-    ) -> WriteResult:
+    def run_unplanned(self, write: Callable[[Transaction], Outcome]) -> WriteResult:
         """Write the rows of a bulk insert, whose files nobody plans, and commit.
 
         Args:
-            schema: of the table, after they are written.
-            write: writes them to new files, and returns what is said of each.
+            write: writes them to new files.
 
         Raises: what `begun` and `Transaction.complete` do.
         """
         profile = CommitMetadata(operation=BULK_INSERT)
         with begun(self._view, BULK_INSERT, profile, replaces=False) as transaction:
             with self.step("write"):
-                stats = write(transaction)
-            return self._complete(transaction, Outcome(stats, schema.avro), ChangedFiles())
+                outcome = write(transaction)
+            return self._complete(transaction, outcome, ChangedFiles())
 
     def _complete(
         self, transaction: Transaction, outcome: Outcome, changed: ChangedFiles

@@ -11,13 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from lookupstore.errors import CommitConflictError, CommitUnknownError, LookupStoreError
 from lookupstore.hudi.file_group.groups import FileSlice, parse_base_file
 from lookupstore.hudi.file_group.partition_metadata import mark_partition
-from lookupstore.hudi.layout import TableStatistics, keep_statistics, new_statistics
+from lookupstore.hudi.layout import (
+    KeptLayout,
+    TableStatistics,
+    keep_statistics,
+    new_statistics,
+    place_files,
+)
 from lookupstore.hudi.locking.heartbeat import Heartbeat, Heartbeats
 from lookupstore.hudi.locking.lock import table_lock
 from lookupstore.hudi.metadata.maintain import metadata_table
@@ -81,6 +87,7 @@ class Outcome:
         touched: keys, as an example, of each file group that has a new slice.
         inserted: keys that must not be in the table; None: none.
         overwritten: paths of the partitions all of whose rows are replaced; None: of all.
+        placed: by partition, the layout that is kept of it, with the new files that follow it.
     """
 
     stats: Sequence[WriteStat]
@@ -89,6 +96,7 @@ class Outcome:
     touched: Mapping[GroupId, Sequence[str]] | None = None
     inserted: KeysToInsert | None = None
     overwritten: Collection[str] | None = ()
+    placed: Mapping[str, KeptLayout] = field(default_factory=dict)
 
 
 class Transaction:
@@ -172,6 +180,8 @@ class Transaction:
                 listed.add(self.time, outcome.stats, lock)
             if statistics is not None:
                 keep_statistics(now, self.time, statistics, outcome.replaced)
+            for partition, layout in outcome.placed.items():
+                place_files(self._view.location, partition, layout)
             try:
                 return self._view.folder.complete(self._instant, content, lock.check)
             except FileExistsError:

@@ -8,7 +8,7 @@ SparkInsertOverwriteCommitActionExecutor, SparkDeletePartitionCommitActionExecut
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from itertools import chain
@@ -30,10 +30,9 @@ from lookupstore.hudi.keys.incoming import (
     ordering_of,
     precombine_of,
 )
-from lookupstore.hudi.timeline.commit import WriteStat
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.conflict import SAMPLE
-from lookupstore.hudi.write.files import BulkInsert
+from lookupstore.hudi.write.files import BulkInsert, Stretch
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.pipeline import Pipeline
 from lookupstore.hudi.write.placing import place_rows
@@ -50,11 +49,12 @@ from lookupstore.hudi.write.plan import (
 )
 from lookupstore.hudi.write.result import WriteResult
 from lookupstore.hudi.write.rows.combined import combined
+from lookupstore.hudi.write.rows.in_layout import LayoutOrder
 from lookupstore.hudi.write.rows.in_memory import MemoryRows, Places
 from lookupstore.hudi.write.rows.parts import Counted, held, let_go, numbered, pieces
 from lookupstore.hudi.write.rows.sorted import RowOrder, bulk_order
 from lookupstore.hudi.write.rows.spilled import SpilledRows
-from lookupstore.hudi.write.transaction import Transaction
+from lookupstore.hudi.write.transaction import Outcome, Transaction
 from lookupstore.sorting.runs import MIN_MEMORY
 
 #: Rows that are found, and where they are.
@@ -111,12 +111,12 @@ class Write:
     def bulk_insert(self, given: Any) -> WriteResult:
         """Insert rows as they come, or in an order, without a look at the keys."""
         rows = self._incoming(given, BULK_INSERT)
-        order = bulk_order(rows.schema.columns, self._options)
+        order = bulk_order(self._view, rows.schema.columns, self._options)
         if self._dry_run:
             with self._found(BULK_INSERT, rows, self._new, ()) as found:
                 return self._run(BULK_INSERT, found)
 
-        def write(transaction: Transaction) -> list[WriteStat]:
+        def write(transaction: Transaction) -> Outcome:
             def new_file(partition: str, number: int) -> NewFile:
                 transaction.open_partition(partition)
                 return NewFile(partition, self._options.new_file_id(), number, transaction.time)
@@ -128,9 +128,10 @@ class Write:
                 stats = insert.write(stretches)
             counts = self._pipeline.given
             counts.count(rows.read, rows.read - counts.errors.count)
-            return stats
+            placed = order.files(stats, transaction.time) if isinstance(order, LayoutOrder) else {}
+            return Outcome(list(chain(*stats)), rows.schema.avro, placed=placed)
 
-        return self._pipeline.run_unplanned(rows.schema, write)
+        return self._pipeline.run_unplanned(write)
 
     def overwrite(self, given: Any, *, whole_table: bool) -> WriteResult:
         """Put rows in the place of all rows of their partitions, or of the table."""
@@ -160,12 +161,12 @@ class Write:
         return self._done(plan, rows)
 
     def _stretches(
-        self, rows: IncomingRows, order: RowOrder | None
-    ) -> Generator[Iterable[Incoming], None, None]:
+        self, rows: IncomingRows, order: RowOrder | LayoutOrder | None
+    ) -> Generator[Stretch, None, None]:
         """Yield the rows of a bulk insert as they are written."""
         given = (incoming.without_deleted() for incoming in rows.batches())
         if order is None:
-            yield given
+            yield Stretch(given)
         else:
             folder = self._options.spill_folder or self._view.location.spill_folder()
             yield from order.sorted(given, folder)

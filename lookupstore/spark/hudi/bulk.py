@@ -14,6 +14,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +24,14 @@ from lookupstore.hudi import WriteOptions, WriteResult
 from lookupstore.hudi.file_group import NewFile
 from lookupstore.hudi.keys import Incoming
 from lookupstore.hudi.timeline import WriteStat, from_record, staging_folder, to_record
-from lookupstore.hudi.write import BulkInsert, Pipeline, Transaction, new_file_id
+from lookupstore.hudi.write import (
+    BulkInsert,
+    Outcome,
+    Pipeline,
+    Stretch,
+    Transaction,
+    new_file_id,
+)
 from lookupstore.spark.hudi.files import attempt_of, name_files, this_task
 from lookupstore.spark.hudi.keys import RowTask, with_row_keys
 from lookupstore.spark.hudi.tag import keyed_schema, numbered_rows
@@ -62,15 +70,15 @@ def bulk_insert(
     """
     rows = _ordered(df, task, options)
 
-    def write(transaction: Transaction) -> list[WriteStat]:
+    def write(transaction: Transaction) -> Outcome:
         # Nobody looks for a key: what is known of current files stays here.
         insert = BulkTask(replace(task, slices=()), options, transaction.time, done)
         found = rows.mapInArrow(partial(insert_rows, insert), _STATS).collect()
         stats = [from_record(WriteStat, json.loads(row.stat)) for row in found]
         name_files(task.view, stats, transaction)
-        return stats
+        return Outcome(stats, task.schema.avro)
 
-    return pipeline.run_unplanned(task.schema, write)
+    return pipeline.run_unplanned(write)
 
 
 def _ordered(df: DataFrame, task: RowTask, options: WriteOptions) -> DataFrame:
@@ -122,7 +130,7 @@ def insert_rows(task: BulkTask, batches: Iterable[pa.RecordBatch]) -> Iterator[p
         new_file,
         by_partition=task.options.sort_mode != "none",
     )
-    for stat in insert.write([given()]):
+    for stat in chain(*insert.write([Stretch(given())])):
         yield pa.RecordBatch.from_pydict({"stat": [json.dumps(to_record(stat))]})
 
 

@@ -227,7 +227,7 @@ def _write_rows(
     task = _row_task(view, columns, operation, options)
     pipeline = Pipeline(view, options)
     if operation == BULK_INSERT:
-        bulk_order(task.schema.columns, options)
+        bulk_order(view, task.schema.columns, options)
         if not dry_run:
             return bulk_insert(df, task, pipeline, options, done)
     else:

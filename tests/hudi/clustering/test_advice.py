@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 
 from lookupstore.hudi import HudiTable
-from lookupstore.hudi.clustering import SimulatedOrder, sample
+from lookupstore.hudi.clustering import SimulatedOrder
 from lookupstore.hudi.clustering.simulation import NumberedColumn
+from lookupstore.hudi.layout import sample
 
 pytest.importorskip("sqlglot")
 

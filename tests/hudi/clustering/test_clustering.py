@@ -23,7 +23,7 @@ from lookupstore.errors import CommitConflictError, CorruptionError
 from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.hudi.clustering import ClusterResult
 from lookupstore.hudi.clustering.rewrite import Rewrite
-from lookupstore.hudi.clustering.sample import Sample
+from lookupstore.hudi.layout.sample import Sample
 from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.options import SORT_COLUMNS
 from lookupstore.hudi.timeline.avro_file import read_record

@@ -99,6 +99,16 @@ class Layout:
             learned = OnCurve.fit(columns, plain, curve == "hilbert", mapping == "sample")
         return cls(columns, curve, mapping, learned)
 
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the columns, with their types."""
+        return pa.schema([(one.field.name, one.field.type) for one in self.columns])
+
+    @property
+    def is_curve(self) -> bool:
+        """Return whether a stretch of it is a box in all columns, and not a range of the first."""
+        return not _is_linear(self.by, self.curve)
+
     def positions(self, rows: pa.RecordBatch | pa.Table) -> pa.Array:
         """Return the position of each row: bytes whose order is that of the layout.
 
@@ -122,13 +132,12 @@ class Layout:
 
     def to_json(self) -> str:
         """Return the layout as JSON text."""
-        schema = pa.schema([(one.field.name, one.field.type) for one in self.columns])
         return json.dumps(
             {
                 "version": FORMAT_VERSION,
                 "curve": self.curve,
                 "mapping": self.mapping,
-                **schema_to_json(schema, self.by),
+                **schema_to_json(self.schema, self.by),
                 "learned": self.learned.to_json(),
             }
         )

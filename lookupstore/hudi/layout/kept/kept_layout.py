@@ -13,21 +13,32 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
+import pyarrow as pa
+
 from lookupstore.errors import CorruptionError
+from lookupstore.hudi.layout.curves.cells import cell_ends
 from lookupstore.hudi.layout.curves.layout import MOST_BYTES, Layout
 from lookupstore.hudi.layout.sealed import HEAD, seal, unseal
 from lookupstore.hudi.options import META_FOLDER
+from lookupstore.hudi.timeline.commit import WriteStat
 from lookupstore.hudi.timeline.names import GroupId
+from lookupstore.sorting._sort import argsort, upper_bound
 from lookupstore.storage.json_text import parse_json
 from lookupstore.storage.location import Location
 
 #: Of all kept layouts of a table.
 LAYOUTS_FOLDER = f"{META_FOLDER}/.lookupstore/layouts"
+#: Files end where halves of halves do: they have between two thirds of the rows that a file is to
+#: have and this many times these.
+MOST_ROWS = 4 / 3
+#: What a file of new rows is to have at least, in times of these, to be in one region alone.
+LEAST_ROWS = 1 / 2
 _MAGIC = b"LSLAYOT1"
 # What JSON may be beside the layout, of which a line for each file is most.
 _MOST_BYTES = MOST_BYTES + (512 << 20)
@@ -70,6 +81,72 @@ class KeptLayout:
     ends: tuple[bytes, ...]
     rows_per_file: int
     files: Mapping[str, PlacedFile]
+
+    def is_of(self, columns: pa.Schema) -> bool:
+        """Return whether it is still of these columns, none of which has another type."""
+        for one in self.layout.schema:
+            at = columns.get_field_index(one.name)
+            kind = None if at < 0 else columns.field(at).type
+            if isinstance(kind, pa.DictionaryType):
+                kind = kind.value_type
+            if kind != one.type:
+                return False
+        return True
+
+    def ends_of_files(self, positions: pa.Array, rows: int) -> list[bytes]:
+        """Return the last position of each file but the last one, no file being in two regions.
+
+        Args:
+            positions: of a sample of the rows.
+            rows: that there are.
+        """
+        most = MOST_ROWS * self.rows_per_file * len(positions) / rows
+        return cell_ends(positions, most, is_curve=self.layout.is_curve, within=self.ends)
+
+    def ends_of_new_files(self, positions: pa.Array, rows: int) -> list[bytes]:
+        """Return ends as `ends_of_files` does, but of files that have enough rows.
+
+        Few rows make few files, though these may be in several regions.
+        """
+        ends = self.ends_of_files(positions, rows)
+        ascending = positions.take(pa.array(argsort(positions)))
+        least = LEAST_ROWS * self.rows_per_file * len(positions) / rows
+        found: list[bytes] = []
+        start = 0
+        for end in ends:
+            until = int(upper_bound(ascending, end))
+            if until - start >= least:
+                found.append(end)
+                start = until
+        if found and len(ascending) - start < least:
+            found.pop()
+        return found
+
+    def with_files(
+        self,
+        ends: Sequence[bytes],
+        width: int,
+        stats: Sequence[Sequence[WriteStat]],
+        runs: Sequence[str],
+    ) -> KeptLayout:
+        """Return the layout with these files alone, but for those that are in two regions.
+
+        Args:
+            ends: of files, but the last one.
+            width: of positions, in bytes.
+            stats: what is said of the files up to each end, and after the last one.
+            runs: for each region, the one that they are part of.
+        """
+        files = {}
+        for (after, last), some in zip(pairwise([b"", *ends, b"\xff" * width]), stats, strict=True):
+            region = self.region(last)
+            if region != bisect_right(self.ends, after):
+                continue
+            for stat in some:
+                name = (stat.path or "").rpartition("/")[2]
+                rows = stat.num_writes or 0
+                files[stat.file_id or ""] = PlacedFile(name, runs[region], after, last, rows)
+        return replace(self, files=files)
 
     def region(self, position: bytes) -> int:
         """Return the number of the region that a position is in."""
@@ -125,7 +202,7 @@ class KeptLayout:
         return cls(str(said["choice"]), Layout.from_json(said["layout"], path), ends, rows, files)
 
 
-def read_layout(location: Location, partition: str, choice: str) -> KeptLayout | None:
+def read_layout(location: Location, partition: str, choice: str | None = None) -> KeptLayout | None:
     """Return the layout that is kept of a partition; None: there is none by this choice.
 
     One that is damaged is none: a warning says so.
@@ -133,7 +210,7 @@ def read_layout(location: Location, partition: str, choice: str) -> KeptLayout |
     Args:
         location: of the table.
         partition: its path.
-        choice: by which it is to be made, as JSON.
+        choice: by which it is to be made, as JSON; None: by any.
 
     Raises:
         OSError: it could not be read.
@@ -146,11 +223,11 @@ def read_layout(location: Location, partition: str, choice: str) -> KeptLayout |
     except CorruptionError as error:
         warnings.warn(
             f"{location.uri}: the layout of the partition {partition!r} cannot be read, so that "
-            f"all of it is put in order anew: {error}",
+            f"all of it is put in order anew when it is clustered next: {error}",
             stacklevel=2,
         )
         return None
-    return found if found.choice == choice else None
+    return found if choice is None or found.choice == choice else None
 
 
 def keep_layout(
@@ -179,6 +256,26 @@ def keep_layout(
     )
     location.make_folder(LAYOUTS_FOLDER)
     location.replace(_name(partition), merged.encode())
+
+
+def place_files(location: Location, partition: str, kept: KeptLayout) -> None:
+    """Add new files to the layout of a partition, if it still is the one that they follow.
+
+    The caller holds the lock of the table.
+
+    Args:
+        location: of the table.
+        partition: its path.
+        kept: the layout, with the files that are new.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    before = read_layout(location, partition, kept.choice)
+    if before is None or before.layout.to_json() != kept.layout.to_json():
+        return
+    with_new = replace(before, files={**before.files, **kept.files})
+    location.replace(_name(partition), with_new.encode())
 
 
 def _name(partition: str) -> str:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 _SHARE = 0.01
 #: What may be read: so many times what an ideal grid would, and one file. By less, far more would
 #: be written: see the decision 0031.
-MOST, MORE = 1.52, 1.0
+MOST, MORE = 1.4, 1.0
 #: Of that, for files that wait: a query by all columns reads these, and few others.
 MOST_WAITING = 2.0
 

@@ -8,12 +8,15 @@ PartitionSortPartitionerWithRows, RDDCustomColumnsSortPartitioner).
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 
 import pyarrow as pa
 
 from lookupstore.hudi.keys.incoming import Incoming
+from lookupstore.hudi.view import TableView
+from lookupstore.hudi.write.files import Stretch
 from lookupstore.hudi.write.options import WriteOptions
+from lookupstore.hudi.write.rows.in_layout import LayoutOrder, keeps_layouts
 from lookupstore.hudi.write.rows.packing import (
     KEY_FIELDS,
     NUMBER,
@@ -25,8 +28,15 @@ from lookupstore.hudi.write.rows.parts import numbered
 from lookupstore.sorting.runs import RunSorter
 
 
-def bulk_order(columns: pa.Schema, options: WriteOptions) -> RowOrder | None:
+def bulk_order(
+    view: TableView, columns: pa.Schema, options: WriteOptions
+) -> RowOrder | LayoutOrder | None:
     """Return the order of the rows of a bulk insert; None: as they come.
+
+    Args:
+        view: of the table.
+        columns: of it, after the rows are written.
+        options: of the write.
 
     Raises:
         ValueError: rows are to be combined.
@@ -36,7 +46,9 @@ def bulk_order(columns: pa.Schema, options: WriteOptions) -> RowOrder | None:
         raise ValueError(
             "combine=True: a bulk insert does not compare rows; insert them, or leave it out"
         )
-    return None if options.sort_mode == "none" else RowOrder(columns, options)
+    if options.sort_mode != "none":
+        return RowOrder(columns, options)
+    return LayoutOrder(view, columns, options.memory) if keeps_layouts(view) else None
 
 
 class RowOrder:
@@ -72,9 +84,7 @@ class RowOrder:
             raise TypeError(f"sort_by: {error}") from None
         self._columns = columns
 
-    def sorted(
-        self, batches: Iterable[Incoming], folder: str
-    ) -> Generator[Iterator[Incoming], None, None]:
+    def sorted(self, batches: Iterable[Incoming], folder: str) -> Generator[Stretch, None, None]:
         """Yield stretches of rows, each in order.
 
         Args:
@@ -95,4 +105,4 @@ class RowOrder:
                     sorter.add(piece)
                     piece = next(pieces, None)
                 for_files = self._packing.unpacked(sorter.sorted_batches(0))
-                yield (incoming_of(batch, self._columns) for batch in for_files)
+                yield Stretch(incoming_of(batch, self._columns) for batch in for_files)

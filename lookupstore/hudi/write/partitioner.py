@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -224,6 +225,13 @@ def pack(
     return Packing(buckets, {path: tuple(numbers) for path, numbers in targets.items()})
 
 
+class NumbersOfRows(Protocol):
+    """What knows the buckets of rows by what is in their columns."""
+
+    def numbers(self, rows: pa.Table) -> npt.NDArray[np.int32]:
+        """Return the bucket of each row; -1: it goes by its key."""
+
+
 @dataclass(frozen=True)
 class Packing:
     """The files of an upsert, and which one each row goes to.
@@ -231,16 +239,19 @@ class Packing:
     Attributes:
         buckets: the files.
         targets: for each partition with rows to insert, the numbers of the buckets that take them.
+        boxes: of partitions in which rows to insert go by what they have in other columns.
     """
 
     buckets: tuple[Bucket, ...]
     targets: Mapping[str, tuple[int, ...]]
+    boxes: Mapping[str, NumbersOfRows] = field(default_factory=dict)
 
     def assign(
         self,
         partitions: pa.DictionaryArray,
         file_ids: pa.Array,
         keys: pa.Array | pa.ChunkedArray,
+        rows: pa.Table | None = None,
     ) -> npt.NDArray[np.int32]:
         """Return the number of the bucket of each row, int32.
 
@@ -251,6 +262,7 @@ class Packing:
             partitions: the path of each row.
             file_ids: the file group that has the row now, null for a new row.
             keys: record keys, no nulls.
+            rows: their columns; None: no partition has boxes.
 
         Raises:
             KeyError: no bucket was planned for a row.
@@ -265,30 +277,36 @@ class Packing:
             raise ValueError(f"keys has {len(keys)} rows, partitions {len(partitions)}")
         if keys.null_count:
             raise ValueError("keys contains a null; a record key is a string")
-        groups, rows = _groups(partitions, file_ids)
+        groups, of_rows = _groups(partitions, file_ids)
         numbers = {(bucket.partition, bucket.file_id): bucket.number for bucket in self.buckets}
         bucket_of = np.full(len(groups), -1, np.int32)
         inserting = np.zeros(len(groups), bool)
         for i, (path, file_id) in enumerate(groups):
             if file_id is None:
                 inserting[i] = True
-                if path not in self.targets:
+                if path not in self.targets and path not in self.boxes:
                     raise KeyError(f"no bucket was planned for inserts into {path!r}")
             elif (path, file_id) not in numbers:
                 raise KeyError(f"no bucket was planned for the file {file_id!r} of {path!r}")
             else:
                 bucket_of[i] = numbers[path, file_id]
-        assigned = bucket_of[rows]
+        assigned = bucket_of[of_rows]
         if not inserting.any():
             return assigned
-        new = np.flatnonzero(inserting[rows])
-        column = keys if len(new) == len(rows) else keys.take(pa.array(new))
+        new = np.flatnonzero(inserting[of_rows])
+        column = keys if len(new) == len(of_rows) else keys.take(pa.array(new))
         hashes = md5_numbers(BinaryColumn(column))
-        by_group = np.argsort(rows[new], kind="stable")
-        cuts = np.flatnonzero(np.diff(rows[new][by_group])) + 1
+        by_group = np.argsort(of_rows[new], kind="stable")
+        cuts = np.flatnonzero(np.diff(of_rows[new][by_group])) + 1
         for part in np.split(by_group, cuts):
-            path = groups[int(rows[new[part[0]]])][0]
-            assigned[new[part]] = self._insert_buckets(path, hashes[part])
+            path = groups[int(of_rows[new[part[0]]])][0]
+            boxes = self.boxes.get(path)
+            if boxes is not None and rows is not None:
+                there = boxes.numbers(rows.take(pa.array(new[part])))
+                assigned[new[part]] = there
+                part = part[there < 0]
+            if len(part):
+                assigned[new[part]] = self._insert_buckets(path, hashes[part])
         return assigned
 
     def _insert_buckets(self, path: str, hashes: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:

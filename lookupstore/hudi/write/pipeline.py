@@ -14,11 +14,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.keys.table_schema import TableSchema
+from lookupstore.hudi.layout import KeptLayout
 from lookupstore.hudi.services.never_completed import check_completed
 from lookupstore.hudi.timeline.commit import CommitMetadata, WriteStat
 from lookupstore.hudi.view import TableView
+from lookupstore.hudi.write.boxes import NewRows, layouts_of
 from lookupstore.hudi.write.conflict import check_not_clustered
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.partitioner import Load, Packing
@@ -67,6 +71,14 @@ class FoundRows(ABC):
     @abstractmethod
     def known_keys(self) -> Sequence[str]:
         """Return a few keys that the table has."""
+
+    def new_positions(self, layouts: Mapping[str, KeptLayout]) -> Mapping[str, pa.Array]:
+        """Return the positions of new rows, or of a sample of them, by partition path.
+
+        Args:
+            layouts: of partitions; where executors have the rows, none is followed.
+        """
+        return {}
 
     @abstractmethod
     def assign(self, packing: Packing) -> Sequence[int]:
@@ -128,10 +140,23 @@ class Pipeline:
         if operation == INSERT and found:
             raise _keys_are_there_error(found, rows.known_keys())
         with self.step("plan"):
-            packing = plan_files(self._view, rows.loads, rows.slices, self._options.sizing)
-            buckets = [packing.buckets[number] for number in rows.assign(packing)]
+            sizing = self._options.sizing
+            new_rows = self._new_rows(rows)
+            packing, boxes = plan_files(self._view, rows.loads, rows.slices, sizing, new_rows)
+            numbers = rows.assign(packing)
+            buckets = [packing.buckets[number] for number in numbers]
             files = planned_files(buckets, rows.slices, self._options.new_file_id)
-        return WritePlan(operation, files, rows.loads, replaced)
+        return WritePlan(operation, files, rows.loads, replaced, boxes, numbers)
+
+    def _new_rows(self, rows: FoundRows) -> dict[str, NewRows]:
+        """Return the new rows of partitions that keep a layout."""
+        into = [path for path, load in rows.loads.items() if load.inserts]
+        layouts = layouts_of(self._view, into, rows.schema.columns)
+        positions = rows.new_positions(layouts) if layouts else {}
+        return {
+            path: NewRows(layouts[path], found, rows.loads[path].inserts)
+            for path, found in positions.items()
+        }
 
     def run(self, plan: WritePlan, rows: FoundRows) -> WriteResult:
         """Write the files of a plan, and commit.
@@ -156,6 +181,7 @@ class Pipeline:
                 {one.file.group: one.keys for one in written},
                 rows.keys_to_insert() if are_new else None,
                 replaced.partitions,
+                _placed(plan, written, transaction.time),
             )
             current = [one.file.current for one in written]
             rewritten = [one for one in current if one is not None]
@@ -190,6 +216,13 @@ class Pipeline:
             instant = transaction.complete(outcome, self._options.extra_metadata)
         operation = transaction.operation
         return WriteResult.of(instant, operation, self.given, outcome.stats, changed, self.seconds)
+
+
+def _placed(plan: WritePlan, written: Sequence[WrittenFile], time: str) -> dict[str, KeptLayout]:
+    """Return layouts of partitions with the new files that follow them."""
+    number_of = {file.file_id: at for file, at in zip(plan.files, plan.numbers, strict=True)}
+    stats = {number_of[one.file.file_id]: one.stat for one in written}
+    return {path: boxes.placed(stats, time) for path, boxes in plan.boxes.items() if boxes.new}
 
 
 def _keys_are_there_error(count: int, keys: Sequence[str]) -> ValueError:

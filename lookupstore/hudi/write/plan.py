@@ -6,13 +6,14 @@ Plans are made of numbers of rows; nothing is read of the rows themselves.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.timeline.commit import CommitMetadata, WriteStat
 from lookupstore.hudi.timeline.names import GroupId
 from lookupstore.hudi.timeline.timeline import COMMIT
 from lookupstore.hudi.view import TableView
+from lookupstore.hudi.write.boxes import Boxes, NewRows
 from lookupstore.hudi.write.conflict import pending_clustering
 from lookupstore.hudi.write.partitioner import (
     Bucket,
@@ -77,12 +78,16 @@ class WritePlan:
         files: that it writes; their numbers are those of its tasks.
         loads: rows to insert and to update, by partition path.
         replaced: what goes with it; None: it only changes and inserts rows.
+        boxes: by partition, where rows go that follow a layout.
+        numbers: of the files, by which `boxes` has them.
     """
 
     operation: str
     files: tuple[PlannedFile, ...]
     loads: Mapping[str, Load]
     replaced: Replaced | None = None
+    boxes: Mapping[str, Boxes] = field(default_factory=dict)
+    numbers: Sequence[int] = ()
 
     @property
     def rewritten(self) -> list[FileSlice]:
@@ -107,7 +112,8 @@ def plan_files(
     loads: Mapping[str, Load],
     slices: Sequence[FileSlice],
     sizing: FileSizing,
-) -> Packing:
+    new_rows: Mapping[str, NewRows],
+) -> tuple[Packing, dict[str, Boxes]]:
     """Plan the files of a write from the numbers of its rows.
 
     Args:
@@ -115,6 +121,10 @@ def plan_files(
         loads: rows to insert and to update, by partition path.
         slices: current base files, which rows to insert may fill up.
         sizing: of files.
+        new_rows: of the partitions that keep a layout.
+
+    Returns:
+        the files, and where rows go that follow a layout.
     """
     sizes: dict[str, list[FileSize]] = {}
     for one in slices:
@@ -128,7 +138,40 @@ def plan_files(
             pending.setdefault(group.partition, set()).add(group.file_id)
     inserts = any(load.inserts for load in loads.values())
     record_size = average_record_size(_written(view), sizing) if inserts else sizing.record_size
-    return pack(loads, sizes, record_size, sizing, pending=pending)
+    if not new_rows:
+        return pack(loads, sizes, record_size, sizing, pending=pending), {}
+    loads, changed, in_order = dict(loads), {}, {}
+    for path, rows in new_rows.items():
+        files = [one for one in slices if one.group.partition == path]
+        changed[path] = rows.boxes(loads[path], files)
+        rest = rows.beside(placed for placed, _ in changed[path].values())
+        # What comes of a sample is not quite right: there always is a place for other rows.
+        rest = replace(rest, count=max(1, rest.count))
+        sizes[path] = [one for one in sizes.get(path, ()) if one.file_id not in rows.kept.files]
+        fits = sum(
+            max(0, (sizing.max_file_size - one.size) // record_size)
+            for one in sizes[path]
+            if one.size < sizing.small_file_limit and one.file_id not in pending.get(path, ())
+        )
+        if rest.count > fits:
+            in_order[path] = rest
+        loads[path] = replace(loads[path], inserts=0 if path in in_order else rest.count)
+    packing = pack(loads, sizes, record_size, sizing, pending=pending)
+    buckets, boxes = list(packing.buckets), {}
+    for path, rows in new_rows.items():
+        numbers = {one.file_id: one.number for one in packing.buckets if one.partition == path}
+        for file_id, (_, count) in changed[path].items():
+            number = numbers[file_id]
+            buckets[number] = replace(buckets[number], inserts=count)
+        cells, new = [], range(0)
+        if path in in_order:
+            cells = in_order[path].cells()
+            new = range(len(buckets), len(buckets) + len(cells) + 1)
+            each = -(-in_order[path].count // len(new))
+            buckets += (Bucket(number, path, None, 0, each) for number in new)
+        placed = {numbers[file_id]: one for file_id, (one, _) in changed[path].items()}
+        boxes[path] = Boxes.of(rows, placed, cells, new)
+    return Packing(tuple(buckets), packing.targets, boxes), boxes
 
 
 def planned_files(

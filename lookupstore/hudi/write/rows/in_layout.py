@@ -14,11 +14,12 @@ import pyarrow as pa
 
 from lookupstore.arrow.types import concat
 from lookupstore.hudi.keys.incoming import Incoming
-from lookupstore.hudi.layout import LAYOUTS_FOLDER, MOST_ROWS, KeptLayout, read_layout
+from lookupstore.hudi.layout import MOST_ROWS, KeptLayout
 from lookupstore.hudi.layout.sample import Sample
 from lookupstore.hudi.meta_columns import PARTITION_PATH
 from lookupstore.hudi.timeline.commit import WriteStat
 from lookupstore.hudi.view import TableView
+from lookupstore.hudi.write.boxes import layouts_of, positions_in
 from lookupstore.hudi.write.files import Stretch
 from lookupstore.hudi.write.rows.packing import (
     KEY_FIELDS,
@@ -36,11 +37,6 @@ _PLACE = pa.field("#place", pa.binary())
 _SAMPLE = pa.schema([_PLACE])
 # A file has no more rows than so many times what the sample let expect.
 _MOST = 1.5
-
-
-def keeps_layouts(view: TableView) -> bool:
-    """Return whether a table keeps the layout of some partition."""
-    return any(True for _ in view.location.files(LAYOUTS_FOLDER))
 
 
 class LayoutOrder:
@@ -135,14 +131,11 @@ class LayoutOrder:
 
     def _places(self, path: str, rows: pa.RecordBatch) -> pa.Array:
         if path not in self._layouts:
-            kept = read_layout(self._view.location, path)
-            self._layouts[path] = kept if kept and kept.is_of(self._columns) else None
+            self._layouts[path] = layouts_of(self._view, [path], self._columns).get(path)
         layout = self._layouts[path]
         if layout is None:
             return pa.repeat(pa.scalar(b"", _PLACE.type), rows.num_rows)
-        columns = [_without_dictionary(rows.column(name)) for name in layout.layout.by]
-        of_layout = pa.RecordBatch.from_arrays(columns, names=list(layout.layout.by))
-        positions = layout.layout.positions(of_layout)
+        positions = positions_in(layout, rows)
         places = positions.cast(_PLACE.type)
         if path not in self._samples:
             self._samples[path] = Sample(_SAMPLE, self._memory // 16)
@@ -175,7 +168,3 @@ class LayoutOrder:
     def _most_rows(self, path: str) -> int | None:
         layout = self._layouts[path]
         return None if layout is None else int(_MOST * MOST_ROWS * layout.rows_per_file) + 1
-
-
-def _without_dictionary(column: pa.Array) -> pa.Array:
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column

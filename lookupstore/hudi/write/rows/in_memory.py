@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,9 @@ from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.index.names import index_of
 from lookupstore.hudi.keys.incoming import Incoming
 from lookupstore.hudi.keys.table_schema import TableSchema
+from lookupstore.hudi.layout import KeptLayout
 from lookupstore.hudi.view import TableView
+from lookupstore.hudi.write.boxes import positions_in
 from lookupstore.hudi.write.conflict import SAMPLE
 from lookupstore.hudi.write.files import FilePlan, FileRows, FileWrites
 from lookupstore.hudi.write.inserted_keys import InsertedKeys
@@ -102,9 +104,22 @@ class MemoryRows(FoundRows):
         there = np.flatnonzero(self._places.numbers >= 0)
         return self._keys(there[:SAMPLE])
 
+    def new_positions(self, layouts: Mapping[str, KeptLayout]) -> dict[str, pa.Array]:
+        """Return the positions of new rows, by partition path."""
+        paths = self._incoming.partitions
+        known = paths.dictionary.to_pylist()
+        is_new = self._places.numbers < 0
+        found = {}
+        for path, kept in layouts.items():
+            here = is_new & (paths.indices.to_numpy() == known.index(path))
+            own = self._incoming.rows.select(list(kept.layout.by)).filter(pa.array(here))
+            found[path] = positions_in(kept, own)
+        return found
+
     def assign(self, packing: Packing) -> Sequence[int]:
         """Give each row to a bucket, and return the numbers of those that got some."""
-        assigned = packing.assign(self._incoming.partitions, self._file_ids, self._incoming.keys)
+        incoming = self._incoming
+        assigned = packing.assign(incoming.partitions, self._file_ids, incoming.keys, incoming.rows)
         self._assigned = [
             (bucket, self._file_rows(bucket, rows))
             for bucket, rows in zip(packing.buckets, _by_bucket(packing, assigned), strict=True)

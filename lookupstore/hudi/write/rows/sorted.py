@@ -14,9 +14,10 @@ import pyarrow as pa
 
 from lookupstore.hudi.keys.incoming import Incoming
 from lookupstore.hudi.view import TableView
+from lookupstore.hudi.write.boxes import keeps_layouts
 from lookupstore.hudi.write.files import Stretch
 from lookupstore.hudi.write.options import WriteOptions
-from lookupstore.hudi.write.rows.in_layout import LayoutOrder, keeps_layouts
+from lookupstore.hudi.write.rows.in_layout import LayoutOrder
 from lookupstore.hudi.write.rows.packing import (
     KEY_FIELDS,
     NUMBER,

@@ -3,12 +3,12 @@
 They are found a piece at a time, counted, and wait in a file without a name until it is known which
 file each goes to. Then they are sorted by that, and by their place in it, and each file is written
 as its rows come. What is written is what would have been from memory, row for row; only row groups
-may end elsewhere.
+may end elsewhere, and new files of a partition that keeps a layout, if a sample said where.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from types import TracebackType
 
@@ -23,8 +23,11 @@ from lookupstore.hudi.file_group.merging import Changes, Inserts
 from lookupstore.hudi.index.names import index_of
 from lookupstore.hudi.keys.incoming import Incoming, ordering_of
 from lookupstore.hudi.keys.table_schema import TableSchema
+from lookupstore.hudi.layout import KeptLayout
+from lookupstore.hudi.layout.sample import Sample
 from lookupstore.hudi.meta_columns import PARTITION_PATH, RECORD_KEY
 from lookupstore.hudi.view import TableView
+from lookupstore.hudi.write.boxes import positions_in
 from lookupstore.hudi.write.conflict import SAMPLE
 from lookupstore.hudi.write.files import NewSlices, changed_twice_error
 from lookupstore.hudi.write.inserted_keys import InsertedKeys
@@ -53,6 +56,8 @@ _POSITION = pa.field("#position", pa.int64())
 _BUCKET = pa.field("#bucket", pa.int32())
 _PLACE = pa.field("#place", pa.int64())
 _LAST = np.iinfo(np.int64).max
+# What a sample of positions may take, however little the memory is.
+_SAMPLE_BYTES = 1 << 20
 
 
 class SpilledRows(FoundRows):
@@ -122,6 +127,25 @@ class SpilledRows(FoundRows):
         """Return a few keys that the table has."""
         return self._known
 
+    def new_positions(self, layouts: Mapping[str, KeptLayout]) -> dict[str, pa.Array]:
+        """Return the positions of a sample of the new rows, by partition path."""
+        samples: dict[str, Sample] = {}
+        for batch in self._waiting():
+            new = batch.filter(pc.less(batch.column(_FILE.name), 0))
+            for path, kept in layouts.items():
+                own = new.filter(pc.equal(new.column(PARTITION_PATH), path))
+                if own.num_rows:
+                    positions = positions_in(kept, own)
+                    schema = pa.schema([pa.field("position", positions.type)])
+                    if path not in samples:
+                        samples[path] = Sample(schema, max(_SAMPLE_BYTES, self._memory // 4))
+                    samples[path].add(pa.RecordBatch.from_arrays([positions], schema=schema))
+        return {
+            path: concat(rows.column(0).chunks, rows.column(0).type)
+            for path, sample in samples.items()
+            if (rows := sample.rows()).num_rows
+        }
+
     def assign(self, packing: Packing) -> Sequence[int]:
         """Give each row to a bucket, and return the numbers of those that got some."""
         counts = np.zeros((3, len(packing.buckets)), np.int64)  # changes, inserts, deletions
@@ -130,7 +154,7 @@ class SpilledRows(FoundRows):
         for batch in self._waiting():
             files = self._file_ids(batch.column(_FILE.name))
             incoming = incoming_of(batch, self._columns)
-            buckets = packing.assign(incoming.partitions, files, incoming.keys)
+            buckets = packing.assign(incoming.partitions, files, incoming.keys, incoming.rows)
             is_new = batch.column(_FILE.name).to_numpy() < 0
             flags = np.zeros(len(is_new), bool) if incoming.deleted is None else incoming.deleted
             for number, which in enumerate((~is_new, is_new, flags)):

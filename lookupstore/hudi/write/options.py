@@ -48,7 +48,8 @@ class WriteOptions:
         combine: whether of rows of one write with one key only one is written; None: what Hudi
             does unless told otherwise, which is to combine, but where an insert allows duplicates.
             False: the caller knows that there are none.
-        sort_mode: of `bulk_insert`: `none`: rows keep their order; `global_sort`: all are sorted by
+        sort_mode: of `bulk_insert`: `none`: rows keep their order, or follow the layout that
+            `cluster(incremental=True)` keeps of their partition; `global_sort`: all are sorted by
             partition and record key, so that each file has a range of its own; `partition_sort`:
             those that fit into memory are, again and again, which spills nothing.
         sort_by: columns by which rows are sorted within a partition, or the name of one; empty: by

@@ -93,7 +93,7 @@ def test_many_rows_make_files_in_their_order(
 ) -> None:
     chance = random.Random(seed)
     first = some(range(3000), chance)
-    table = made(tmp_path / "t", first, curve, version)
+    made(tmp_path / "t", first, curve, version)
     more = some(range(3000, 6000), chance)
     written = {}
     for memory in (1 << 16, 512 << 20):
@@ -146,7 +146,7 @@ def test_files_that_change_take_what_is_in_their_boxes(
     now = places(table)
     assert {one for one, (name, _) in was.items() if now[one][0] != name} >= changed.keys()
     taken = 0
-    for file_id, (name, own) in now.items():
+    for file_id, (_, own) in now.items():
         if file_id in was:
             placed = before[file_id]
             assert placed.after < own[0] <= own[-1] <= placed.last

@@ -210,6 +210,13 @@ ACTIONS = {
     "upsert_that_moves": Action(_move, dict.fromkeys(range(4), "new")),
     "insert": Action(_insert("insert"), {**OLD, 5: "new", 6: "new"}),
     "bulk_insert": Action(_insert("bulk_insert"), {**OLD, 5: "new", 6: "new"}),
+    # Into a partition that keeps a layout, which is to have the new files.
+    "bulk_insert_in_order": Action(
+        _insert("bulk_insert"), {**OLD, 5: "new", 6: "new"}, prepare=_cluster_incrementally
+    ),
+    "insert_in_order": Action(
+        _insert("insert"), {**OLD, 5: "new", 6: "new"}, prepare=_cluster_incrementally
+    ),
     "delete": Action(lambda table: table.delete([0, 1], options=ONE), {2: "old"}),
     "insert_overwrite": Action(
         lambda table: table.insert_overwrite(rows(range(4, 5), "new"), options=ONE),

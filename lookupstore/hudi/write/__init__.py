@@ -9,6 +9,7 @@ caller may choose, `hoodie_options` how Java's writers call it, `result` what it
 `steps` how long it took.
 """
 
+from lookupstore.hudi.write.boxes import positions_in
 from lookupstore.hudi.write.conflict import SAMPLE
 from lookupstore.hudi.write.files import BulkInsert, FilePlan, FileRows, FileWrites, Stretch
 from lookupstore.hudi.write.hoodie_options import (
@@ -79,5 +80,6 @@ __all__ = [
     "new_file_id",
     "operation_in",
     "place_rows",
+    "positions_in",
     "told_apart",
 ]

@@ -72,13 +72,13 @@ class FoundRows(ABC):
     def known_keys(self) -> Sequence[str]:
         """Return a few keys that the table has."""
 
+    @abstractmethod
     def new_positions(self, layouts: Mapping[str, KeptLayout]) -> Mapping[str, pa.Array]:
         """Return the positions of new rows, or of a sample of them, by partition path.
 
         Args:
-            layouts: of partitions; where executors have the rows, none is followed.
+            layouts: of partitions.
         """
-        return {}
 
     @abstractmethod
     def assign(self, packing: Packing) -> Sequence[int]:

@@ -15,12 +15,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from lookupstore.arrow.types import concat
 from lookupstore.hudi import WriteOptions
 from lookupstore.hudi.file_group import FileFormat
 from lookupstore.hudi.keys import Incoming
+from lookupstore.hudi.layout import KeptLayout
 from lookupstore.hudi.timeline import WriteStat, from_record, staging_folder, to_record
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write import (
@@ -33,6 +35,7 @@ from lookupstore.hudi.write import (
     PlannedFile,
     Transaction,
     name_staged_files,
+    positions_in,
 )
 from lookupstore.spark.buckets import by_bucket
 from lookupstore.spark.hudi.keys import RowTask
@@ -90,22 +93,50 @@ class WrittenBucket:
     keys: tuple[str, ...]
 
 
+def positions_of(
+    task: RowTask, layouts: Mapping[str, KeptLayout], shares: Mapping[str, float], batches: Batches
+) -> Iterator[pa.RecordBatch]:
+    """Yield the positions of some new rows in the layouts of their partitions.
+
+    Args:
+        task: what is known of the rows.
+        layouts: by partition path.
+        shares: of the rows of each of these, how many are wanted.
+        batches: new rows.
+    """
+    reader = task.row_reader()
+    chance = np.random.default_rng(this_task().partitionId())
+    for batch in batches:
+        for path, kept in layouts.items():
+            here = pc.equal(batch.column("partition"), path).to_numpy(zero_copy_only=False)
+            taken = np.flatnonzero(here & (chance.random(batch.num_rows) < shares[path]))
+            if len(taken):
+                rows = reader.incoming(task.rows(batch.take(pa.array(taken)))).rows
+                places = positions_in(kept, rows).cast(pa.binary())
+                yield pa.RecordBatch.from_arrays(
+                    [pa.repeat(path, len(places)), places], names=["partition", "place"]
+                )
+
+
 def with_buckets(
-    packing: Packing, file_ids: Mapping[int, str], batches: Batches
+    task: RowTask, packing: Packing, file_ids: Mapping[int, str], batches: Batches
 ) -> Iterator[pa.RecordBatch]:
     """Put the number of the bucket that each row goes to first.
 
     Args:
+        task: what is known of the rows.
         packing: the plan.
         file_ids: of the current base files that have keys of rows, by their numbers.
         batches: rows with their places.
     """
+    reader = task.row_reader() if packing.boxes else None
     for batch in batches:
+        rows = None if reader is None else reader.incoming(task.rows(batch)).rows
         coded = batch.column("slice").dictionary_encode()
         ids = pa.array([file_ids[number] for number in coded.dictionary.to_pylist()], pa.string())
         groups = pa.DictionaryArray.from_arrays(coded.indices, ids)
         partitions = batch.column("partition").dictionary_encode()
-        buckets = pa.array(packing.assign(partitions, groups, batch.column("key")))
+        buckets = pa.array(packing.assign(partitions, groups, batch.column("key"), rows))
         yield pa.RecordBatch.from_arrays(
             [buckets, *batch.columns], names=["bucket", *batch.schema.names]
         )

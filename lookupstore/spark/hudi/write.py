@@ -35,6 +35,7 @@ from lookupstore.hudi import FileSlice, HudiTable, WriteOptions, WriteResult
 from lookupstore.hudi.file_group import FileFormat
 from lookupstore.hudi.index import index_of, partitions_of, written_name
 from lookupstore.hudi.keys import IS_DELETED, IncomingRows, read_keys
+from lookupstore.hudi.layout import KeptLayout
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write import (
     BULK_INSERT,
@@ -64,6 +65,7 @@ from lookupstore.spark.hudi.files import (
     FileTask,
     WrittenBucket,
     name_files,
+    positions_of,
     with_buckets,
     write_files,
     written_bucket,
@@ -109,6 +111,8 @@ _FOUND = StructType(
 )
 # Writes that may look for keys, and fill files up.
 _FINDS = (UPSERT, INSERT, DELETE)
+# Positions that the driver takes of each partition that keeps a layout.
+_SAMPLE = 1 << 16
 # What fails in these is what a caller has to know, as it was raised.
 _STEPS = (
     partitions_in,
@@ -117,6 +121,7 @@ _STEPS = (
     keys_to_delete,
     rows_to_write,
     rows_to_add,
+    positions_of,
     with_buckets,
     write_files,
     keys_in_files,
@@ -326,6 +331,16 @@ class _SparkRows(FoundRows):
         known = self._rows.where("slice IS NOT NULL").select("key").limit(SAMPLE).collect()
         return [row.key for row in known]
 
+    def new_positions(self, layouts: Mapping[str, KeptLayout]) -> dict[str, pa.Array]:
+        """Return the positions of a sample of the new rows, by partition path."""
+        shares = {path: _SAMPLE / self.loads[path].inserts for path in layouts}
+        new = self._rows.where("slice IS NULL")
+        run = partial(positions_of, self._task, dict(layouts), shares)
+        found: dict[str, list[bytes]] = {}
+        for path, place in new.mapInArrow(run, "partition string, place binary").collect():
+            found.setdefault(path, []).append(bytes(place))
+        return {path: pa.array(some, pa.binary(len(some[0]))) for path, some in found.items()}
+
     def assign(self, packing: Packing) -> Sequence[int]:
         """Return all buckets: tasks give each row to one, and some may get none."""
         self._packing = packing
@@ -434,7 +449,7 @@ def _assigned(
     ids = {file: number for number, file in enumerate(task.slices)}
     file_ids = {ids[file.current]: file.file_id for file in files if file.current is not None}
     schema = StructType([StructField("bucket", IntegerType()), *rows.schema.fields])
-    return rows.mapInArrow(partial(with_buckets, packing, file_ids), schema)
+    return rows.mapInArrow(partial(with_buckets, task, packing, file_ids), schema)
 
 
 def _check_counts(

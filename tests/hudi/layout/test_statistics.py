@@ -19,6 +19,7 @@ from support.hudi.small_tables import SCHEMA, SmallTable, row
 
 from lookupstore.errors import CorruptionError
 from lookupstore.hudi import HudiTable, WriteOptions
+from lookupstore.hudi.clustering.rewrite import Rewrite
 from lookupstore.hudi.file_group.encoding import FileFormat
 from lookupstore.hudi.layout import (
     TableStatistics,
@@ -212,6 +213,40 @@ def test_a_version_of_a_pending_write_does_not_count(
     dead = HudiTable.open(tmp_path / "dead")
     assert dead.explain_scan(("id", "=", 99)).statistics.count == 0
     assert dead.scan(filter=("id", ">=", 0)).num_rows == 5
+
+
+def test_writes_that_end_in_another_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a clustering, during which rows are inserted: it begins first, and ends last."""
+    table = made(tmp_path / "t")
+    table.collect_statistics()
+    table.bulk_insert(rows(0, 400))
+    write_all = Rewrite.write_all
+
+    def while_others_insert(rewrite: Rewrite, plans: Any) -> Any:
+        HudiTable.open(tmp_path / "t").bulk_insert(rows(400, 500))
+        return write_all(rewrite, plans)
+
+    monkeypatch.setattr(Rewrite, "write_all", while_others_insert)
+    assert table.cluster("x", target_file_size=3000).files_after > 1
+    inserted, clustered = sorted(table.view().timeline.writes(), key=lambda one: one.position)[-2:]
+    assert clustered.time < inserted.time
+
+    def check(expected: int) -> None:
+        funnel = table.explain_scan("id = 450")
+        assert funnel.without_statistics.count == 0
+        # One file has it, and the file that was filled since may.
+        assert funnel.statistics.count <= 1 + expected - 500
+        assert table.scan(filter="id = 450").num_rows == 1
+        assert set(read(table).table["path"].to_pylist()) == {
+            group.current.path for group in table.file_groups()
+        }
+        assert len(kept(tmp_path / "t")) == 2
+        assert table.scan().num_rows == expected
+
+    check(500)
+    table.upsert(rows(500, 501))
+    check(501)
+    assert table.verify().findings == ()
 
 
 def test_a_write_does_not_fail_for_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -678,11 +678,11 @@ class HudiTable:
 
     def advise_clustering(
         self,
-        queries: Sequence[Filter] = (),
+        queries: str | pc.Expression | Sequence[Filter] = (),
         *,
         columns: str | Sequence[str] | None = None,
         weights: Sequence[float] | None = None,
-        target_file_sizes: Sequence[int | str] = ("30MiB", TARGET_FILE_SIZE, "480MiB"),
+        target_file_sizes: int | str | Sequence[int | str] = ("30MiB", TARGET_FILE_SIZE, "480MiB"),
     ) -> ClusterAdvice:
         """Try orders of a sample of the rows, and return which let queries read least.
 
@@ -690,22 +690,29 @@ class HudiTable:
         least cost is first: bytes that are read, and 4 MiB for each file that is opened.
 
         Args:
-            queries: filters as of `scan`, as they are asked of the table.
+            queries: filters as of `scan`, as they are asked of the table; or one, as SQL or as an
+                expression.
             columns: that may be ordered by, or the name of one; None: those of the queries. Without
                 queries, for one value and for 1 % of the rows by each of these.
             weights: how often each query is asked, against the others; None: all alike.
-            target_file_sizes: that are tried; bytes, or texts such as `"120MiB"`.
+            target_file_sizes: that are tried, or the only one; bytes, or texts such as `"120MiB"`.
 
         Raises:
             KeyError: the table does not have a column.
             TypeError: the values of a column have no order, or a query is none.
-            ValueError: there is neither a query nor a column, or a query does not fit the columns.
+            ValueError: there is neither a query nor a column, a query does not fit the columns, or
+                a size is out of range.
             CorruptionError: the timeline or a base file is damaged.
             StaleStoreError: a clean removed files while they were read.
         """
         names = [columns] if isinstance(columns, str) else columns
-        sizes = [bytes_of(one, "target_file_sizes", least=1) for one in target_file_sizes]
-        return advise(self.view(), queries, names, weights, sizes)
+        asked = [queries] if isinstance(queries, (str, pc.Expression)) else queries
+        given = target_file_sizes
+        given = [given] if isinstance(given, (int, str)) else given
+        if not given:
+            raise ValueError("target_file_sizes is empty; give at least one size of files to try")
+        sizes = [bytes_of(one, "target_file_sizes", least=1) for one in given]
+        return advise(self.view(), asked, names, weights, sizes)
 
     def layout_picture(self, x: str, y: str) -> LayoutPicture:
         """Return a picture of the files as boxes in two columns, which a notebook shows.

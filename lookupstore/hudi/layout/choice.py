@@ -32,6 +32,7 @@ class LayoutChoice:
         small_file_limit: files of at least so many bytes stay as they are; None: none does.
 
     Raises:
+        TypeError: `by` has no names of columns.
         ValueError: no column, one twice, an unknown word, or a size out of range.
 
     >>> LayoutChoice("day").by
@@ -45,7 +46,10 @@ class LayoutChoice:
     small_file_limit: int | None = None
 
     def __post_init__(self) -> None:
-        by = (self.by,) if isinstance(self.by, str) else tuple(self.by)
+        by = (self.by,) if isinstance(self.by, str) else self.by
+        if not isinstance(by, Sequence) or not all(isinstance(one, str) for one in by):
+            raise TypeError(f"by is {self.by!r}; give names of columns, or the name of one")
+        by = tuple(by)
         if not by or len(set(by)) < len(by):
             raise ValueError(f"by is {self.by!r}; give the columns to order rows by, each once")
         object.__setattr__(self, "by", by)

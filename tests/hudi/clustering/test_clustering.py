@@ -287,6 +287,9 @@ def test_an_empty_table(tmp_path: Path) -> None:
     [
         ({"by": "b"}, KeyError, r"no column 'b'; it has 'id', 'p', 'a', 's'"),
         ({"by": []}, ValueError, "give the columns"),
+        ({"by": 5}, TypeError, "by is 5; give names of columns"),
+        ({"by": None}, TypeError, "by is None; give names of columns"),
+        ({"by": [5]}, TypeError, r"by is \[5\]; give names of columns"),
         ({"by": ["a", "a"]}, ValueError, "each once"),
         ({"by": "a", "curve": "peano"}, ValueError, "curve is 'peano'; give one of 'grid', "),
         ({"by": "a", "mapping": "rank"}, ValueError, "mapping is 'rank'; give one of 'sample'"),

@@ -591,7 +591,7 @@ class HudiTable:
         small_file_limit: int | None = None,
         incremental: bool = False,
         partitions: str | Sequence[str] | None = None,
-        where: pc.Expression | None = None,
+        where: Filter | None = None,
         options: GivenOptions | None = None,
         dry_run: bool = False,
     ) -> ClusterResult:
@@ -614,8 +614,8 @@ class HudiTable:
                 puts everything in order. Not by a grid, which is for one number of files.
             partitions: paths of the partitions whose rows are put in order, as `file_groups()`
                 shows them, or one path; None: all.
-            where: the same by an expression on partition columns: partitions that it leaves out
-                stay as they are.
+            where: the same by a filter on partition columns, as of `scan`: partitions that it
+                leaves out stay as they are.
             options: how it is done: memory, threads, a metadata table and so on; under Hudi's
                 names also what is done, if the arguments do not say that.
             dry_run: change nothing, and return what would be done: partitions, files, bytes.
@@ -646,8 +646,7 @@ class HudiTable:
         partitions = [partitions] if isinstance(partitions, str) else partitions
         view = self.writable(chosen, dry_run=dry_run)
         if where is not None:
-            left = partitions_of(view, where)
-            partitions = [one for one in left if partitions is None or one in partitions]
+            partitions = partitions_of(view, where, partitions)
         return cluster(view, choice, partitions, chosen, incremental=incremental, dry_run=dry_run)
 
     def layout_health(

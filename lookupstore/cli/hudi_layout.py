@@ -29,8 +29,8 @@ from lookupstore.storage.uris import shown_uri
 @click.option("--by", required=True, metavar="A,B",
               help="Columns to order rows by, those first by which most is asked.")  # fmt: skip
 @click.option("--curve", type=click.Choice(get_args(Curve)),
-              help="How several columns become one order (default: grid, with --incremental "
-              "hilbert).")  # fmt: skip
+              help="How several columns become one order (default: grid; hilbert with "
+              "--incremental, or by value).")  # fmt: skip
 @click.option("--mapping", type=click.Choice(get_args(CurveMapping)), default="sample",
               show_default=True, help="Whether values count by their ranks in a sample, or by "
               "themselves.")  # fmt: skip

@@ -604,7 +604,7 @@ class HudiTable:
         Args:
             by: the columns, or the name of one, those first by which most is asked.
             curve: `grid`, `hilbert`, `zorder` or `linear`; as of `LayoutChoice`, as the next three.
-                None: `grid`, or `hilbert` if it is incremental.
+                None: `grid`, or `hilbert` if it is incremental or by value.
             mapping: `sample` or `value`.
             target_file_size: bytes of a file, about; also a text such as `"120MiB"`.
             small_file_limit: files of at least so many bytes stay as they are; None: none does.
@@ -639,7 +639,8 @@ class HudiTable:
         if options is not None and not isinstance(options, WriteOptions):
             arguments = cluster_arguments(options, arguments)
         if arguments["curve"] is None:
-            arguments["curve"] = "hilbert" if incremental else "grid"
+            by_value = arguments["mapping"] == "value"
+            arguments["curve"] = "hilbert" if incremental or by_value else "grid"
         choice = LayoutChoice(**arguments)
         if incremental:
             choice.check_incremental()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal, get_args
 
+from lookupstore.hudi.layout.curves.layout import check_together
 from lookupstore.quantities import bytes_of
 
 #: In which order rows of several columns are put.
@@ -33,7 +34,8 @@ class LayoutChoice:
 
     Raises:
         TypeError: `by` has no names of columns.
-        ValueError: no column, one twice, an unknown word, or a size out of range.
+        ValueError: no column, one twice, more than a curve takes, an unknown word, a grid by value,
+            or a size out of range.
 
     >>> LayoutChoice("day").by
     ('day',)
@@ -61,6 +63,7 @@ class LayoutChoice:
             size = getattr(self, name)
             if size is not None:
                 object.__setattr__(self, name, bytes_of(size, name, least=1))
+        check_together(by, self.curve, self.mapping)
 
     def check_incremental(self) -> None:
         """Check that a later clustering can go on with the order.

@@ -101,7 +101,7 @@ def cluster_table(
         spark: any session.
         table: a table, or the path or URI of one, which the driver and all executors see.
         by: as of `HudiTable.cluster`, as all that follows.
-        curve: how several columns become one order; None: `grid`.
+        curve: how several columns become one order; None: `grid`, or `hilbert` by value.
         mapping: how values become places in it.
         target_file_size: bytes of a file, about.
         small_file_limit: files of at least so many bytes stay as they are.
@@ -133,7 +133,7 @@ def cluster_table(
     if options is not None and not isinstance(options, WriteOptions):
         arguments = cluster_arguments(options, arguments)
     if arguments["curve"] is None:
-        arguments["curve"] = "grid"
+        arguments["curve"] = "hilbert" if arguments["mapping"] == "value" else "grid"
     choice = LayoutChoice(**arguments)
     partitions = [partitions] if isinstance(partitions, str) else partitions
     view = table.writable(chosen, dry_run=dry_run)

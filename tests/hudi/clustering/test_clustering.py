@@ -262,6 +262,16 @@ def test_only_some_files(tmp_path: Path) -> None:
     assert clustered(table, small_file_limit=size + 1).files_before == 1
 
 
+def test_by_value_it_is_no_grid(tmp_path: Path) -> None:
+    table = made(tmp_path / "t")
+    size = 20_000
+    first = table.cluster(["a", "id"], mapping="value", target_file_size=size)
+    assert first.partitions == 3
+    # That is what it was.
+    again = table.cluster(["a", "id"], curve="hilbert", mapping="value", target_file_size=size)
+    assert again.instant is None
+
+
 def test_what_is_in_order_stays(tmp_path: Path) -> None:
     table = made(tmp_path / "t")
     assert clustered(table).partitions == 3
@@ -300,6 +310,8 @@ def test_an_empty_table(tmp_path: Path) -> None:
         ({"by": ["a", "a"]}, ValueError, "each once"),
         ({"by": "a", "curve": "peano"}, ValueError, "curve is 'peano'; give one of 'grid', "),
         ({"by": "a", "mapping": "rank"}, ValueError, "mapping is 'rank'; give one of 'sample'"),
+        ({"by": "a", "curve": "grid", "mapping": "value"}, ValueError, "a grid is cut by sample"),
+        ({"by": list("abcdefghi"), "curve": "zorder"}, ValueError, "9 columns; give at most 8"),
         ({"by": "a", "target_file_size": 0}, ValueError, "target_file_size"),
         ({"by": "a", "small_file_limit": "x"}, ValueError, "small_file_limit"),
         ({"by": "a", "partitions": "p9"}, KeyError, r"no partition 'p9'; it has 'p0'"),

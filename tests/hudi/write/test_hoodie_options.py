@@ -270,6 +270,15 @@ def test_what_is_wrong_is_named_and_nothing_is_written(table: HudiTable, what: s
     assert table.timeline() == []
 
 
+def test_a_mapping_without_a_curve(table: HudiTable) -> None:
+    """The curve that is the default otherwise, a grid, is not by value."""
+    table.upsert(TRIPS)
+    direct = {"hoodie.layout.optimize.curve.build.method": "direct"}
+    assert table.cluster(["ts", "city"], options=direct).instant is not None
+    same = table.cluster(["ts", "city"], curve="hilbert", mapping="value", dry_run=True)
+    assert same.files_before == 0
+
+
 def test_a_new_table_and_its_arguments(tmp_path: Path) -> None:
     said = {**GUIDE, GENERATOR: "org.apache.hudi.keygen.SimpleKeyGenerator"}
     made = HudiTable.create(tmp_path / "a", TRIPS, record_key="uuid", options=said)

@@ -356,6 +356,31 @@ def lie(table: HudiTable, column: str, **change: Any) -> None:
     table.location.replace(name, wrong.encode())
 
 
+@pytest.mark.parametrize("damage", [b"", b"[]", b"{", b"\xff", b'{"path": "x", "problem": "y"}'])
+def test_a_damaged_mark_of_wrong_statistics(tmp_path: Path, damage: bytes) -> None:
+    """The statistics are as wrong as before, and all others are used."""
+    table = made(tmp_path / "t")
+    table.collect_statistics()
+    table.bulk_insert(rows(0, 5))
+    lie(table, "id", greatest=pa.scalar(1))
+    table.bulk_insert(rows(5, 10))
+    assert not table.verify().is_ok
+    (mark,) = (tmp_path / "t" / FOLDER / "wrong").iterdir()
+    mark.write_bytes(damage)
+    funnel = table.explain_scan(("id", "=", 3))
+    assert (funnel.unreadable, funnel.statistics.count, funnel.without_statistics.count) == (
+        None, 1, 1,
+    )  # fmt: skip
+    assert table.scan(filter=("id", "=", 3)).num_rows == 1
+    assert table.collect_statistics() == 2
+    assert table.verify().is_ok
+    assert mark.exists()
+    table.insert_overwrite_table(rows(0, 3))
+    table.clean(retain_versions=1)
+    table.collect_statistics()
+    assert not mark.exists()
+
+
 def test_an_audit_finds_rows_that_were_missed(tmp_path: Path) -> None:
     table = made(tmp_path / "t")
     table.collect_statistics()

@@ -4,7 +4,8 @@ They are in a folder of ours, which no other program lists. `columns.json` says 
 kept, and of which columns; a version has a number, above those before it, and the request time of
 the write that it came with, since writes complete in another order than that in which they began.
 It is there before the write completes: that of a pending one does not count, and the next writer
-deletes it. A file whose statistics were found wrong is named in the folder `wrong`, for good.
+deletes it. A file whose statistics were found wrong has a mark in the folder `wrong`, for good: a
+file that is called by what its path comes to, so that it says enough whatever became of its bytes.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ _WRONG = f"{STATISTICS_FOLDER}/wrong"
 _VERSION = re.compile(
     rf"{re.escape(STATISTICS_FOLDER)}/(?P<number>[0-9]{{12}})_(?P<time>[0-9]+)\.stats"
 )
+_MARK = re.compile(rf"{re.escape(_WRONG)}/[0-9a-f]{{32}}\.json")
 # How often versions are listed while writers replace them.
 _TRIES = 3
 
@@ -90,12 +92,13 @@ def read_statistics(location: Location, pending: Collection[str]) -> TableStatis
         version = _newest(names, pending)
         if version is None:
             return None
-        wrong = [one for one in names if one.startswith(f"{_WRONG}/")]
+        marks = {one for one in names if one.startswith(f"{_WRONG}/")}
         with suppress(FileNotFoundError):  # another writer has replaced it
             content = location.read(version)
-            paths = [_wrong_path(location, one) for one in wrong]
             found = TableStatistics.decode(content, location.show(version))
-            return found.without(paths) if paths else found
+            paths = found.table["path"].to_pylist() if marks else []
+            wrong = [one for one in paths if _mark(one) in marks]
+            return found.without(wrong) if wrong else found
     return None
 
 
@@ -136,14 +139,17 @@ def delete_version(location: Location, time: str) -> None:
 
 def quarantine(location: Location, path: str, problem: str) -> None:
     """Let nobody use statistics of a file any more, which are wrong."""
-    name = hashlib.blake2b(path.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
     text = json.dumps({"path": path, "problem": problem})
     location.make_folder(_WRONG)
-    location.replace(f"{_WRONG}/{name}.json", text.encode())
+    location.replace(_mark(path), text.encode())
 
 
 def quarantined(location: Location) -> dict[str, str]:
-    """Return the files whose statistics were found wrong, by path, with what was wrong."""
+    """Return the files whose statistics were found wrong, by path, with what was wrong.
+
+    Raises:
+        CorruptionError: a mark is damaged; the statistics are not used all the same.
+    """
     found = {}
     for file in location.files(_WRONG):
         with suppress(FileNotFoundError):
@@ -159,8 +165,9 @@ def release(location: Location, paths: Collection[str]) -> None:
         location: of the table.
         paths: of the files that are there.
     """
+    there = set(map(_mark, paths))
     for file in location.files(_WRONG):
-        if _wrong_path(location, file.name) not in paths:
+        if _MARK.fullmatch(file.name) and file.name not in there:
             location.delete(file.name)
 
 
@@ -175,8 +182,10 @@ def _number(name: str) -> int:
     return 0 if found is None else int(found["number"])
 
 
-def _wrong_path(location: Location, name: str) -> str:
-    return _said(location, name)["path"]
+def _mark(path: str) -> str:
+    """Return the name of what says that statistics of a file are wrong."""
+    name = hashlib.blake2b(path.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+    return f"{_WRONG}/{name}.json"
 
 
 def _said(location: Location, name: str) -> dict[str, str]:

@@ -171,6 +171,27 @@ def test_every_write_keeps_them_current(tmp_path: Path) -> None:
     assert table.verify().findings == ()
 
 
+def test_columns_that_are_named_wrongly(tmp_path: Path) -> None:
+    table = made(tmp_path / "t")
+    table.bulk_insert(rows(0, 5))
+    for given in (5, 0.5):
+        with pytest.raises(TypeError, match=f"columns is {given}; give names of columns"):
+            table.collect_statistics(given)  # type: ignore[arg-type]
+    with pytest.raises(KeyError, match="no column 'y'"):
+        table.collect_statistics(["x", "y"])
+    assert table.collect_statistics(["x", "x"]) == 1  # once is enough
+    assert read(table).columns.names == ["x"]
+
+
+def test_the_funnel_shows_texts_as_texts(tmp_path: Path) -> None:
+    table = made(tmp_path / "t")
+    table.bulk_insert(rows(0, 5))
+    table.collect_statistics()
+    funnel = table.explain_scan(("s", ">", "a\nb"))
+    assert funnel.parts == (("s > 'a\\nb'", 0),)
+    assert len(str(funnel).split("\n")) == 5
+
+
 def test_a_table_without_statistics_is_read(tmp_path: Path) -> None:
     table = made(tmp_path / "t")
     table.bulk_insert(rows(0, 5))

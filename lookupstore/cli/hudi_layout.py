@@ -29,8 +29,8 @@ from lookupstore.storage.uris import shown_uri
 @click.option("--by", required=True, metavar="A,B",
               help="Columns to order rows by, those first by which most is asked.")  # fmt: skip
 @click.option("--curve", type=click.Choice(get_args(Curve)),
-              help="How several columns become one order (default: grid, with --incremental "
-              "hilbert).")  # fmt: skip
+              help="How several columns become one order (default: grid; hilbert with "
+              "--incremental, or by value).")  # fmt: skip
 @click.option("--mapping", type=click.Choice(get_args(CurveMapping)), default="sample",
               show_default=True, help="Whether values count by their ranks in a sample, or by "
               "themselves.")  # fmt: skip
@@ -43,6 +43,9 @@ from lookupstore.storage.uris import shown_uri
               "overlap too much.")  # fmt: skip
 @click.option("--partition", "partitions", multiple=True, metavar="PATH",
               help="Only rows of this partition (see 'files'); repeatable.")  # fmt: skip
+@click.option("--where", metavar="SQL",
+              help="Only rows of partitions for whose columns this holds, such as \"day >= "
+              "'2026-03-01'\".")  # fmt: skip
 @click.option("--memory", metavar="SIZE", default="512MiB", show_default=True,
               help="Rows to keep in memory; what is more is spilled.")  # fmt: skip
 @metadata_option
@@ -58,6 +61,7 @@ def cluster(
     small_file_limit: str | None,
     incremental: bool,
     partitions: tuple[str, ...],
+    where: str | None,
     memory: str,
     metadata: str,
     lock: str,
@@ -77,6 +81,7 @@ def cluster(
         small_file_limit=limit,
         incremental=incremental,
         partitions=partitions or None,
+        where=where,
         options=WriteOptions(memory=bytes_of(memory, "--memory"), metadata=metadata, lock=lock),
         dry_run=dry_run,
     )

@@ -591,7 +591,7 @@ class HudiTable:
         small_file_limit: int | None = None,
         incremental: bool = False,
         partitions: str | Sequence[str] | None = None,
-        where: pc.Expression | None = None,
+        where: Filter | None = None,
         options: GivenOptions | None = None,
         dry_run: bool = False,
     ) -> ClusterResult:
@@ -604,7 +604,7 @@ class HudiTable:
         Args:
             by: the columns, or the name of one, those first by which most is asked.
             curve: `grid`, `hilbert`, `zorder` or `linear`; as of `LayoutChoice`, as the next three.
-                None: `grid`, or `hilbert` if it is incremental.
+                None: `grid`, or `hilbert` if it is incremental or by value.
             mapping: `sample` or `value`.
             target_file_size: bytes of a file, about; also a text such as `"120MiB"`.
             small_file_limit: files of at least so many bytes stay as they are; None: none does.
@@ -614,8 +614,8 @@ class HudiTable:
                 puts everything in order. Not by a grid, which is for one number of files.
             partitions: paths of the partitions whose rows are put in order, as `file_groups()`
                 shows them, or one path; None: all.
-            where: the same by an expression on partition columns: partitions that it leaves out
-                stay as they are.
+            where: the same by a filter on partition columns, as of `scan`: partitions that it
+                leaves out stay as they are.
             options: how it is done: memory, threads, a metadata table and so on; under Hudi's
                 names also what is done, if the arguments do not say that.
             dry_run: change nothing, and return what would be done: partitions, files, bytes.
@@ -639,15 +639,15 @@ class HudiTable:
         if options is not None and not isinstance(options, WriteOptions):
             arguments = cluster_arguments(options, arguments)
         if arguments["curve"] is None:
-            arguments["curve"] = "hilbert" if incremental else "grid"
+            by_value = arguments["mapping"] == "value"
+            arguments["curve"] = "hilbert" if incremental or by_value else "grid"
         choice = LayoutChoice(**arguments)
         if incremental:
             choice.check_incremental()
         partitions = [partitions] if isinstance(partitions, str) else partitions
         view = self.writable(chosen, dry_run=dry_run)
         if where is not None:
-            left = partitions_of(view, where)
-            partitions = [one for one in left if partitions is None or one in partitions]
+            partitions = partitions_of(view, where, partitions)
         return cluster(view, choice, partitions, chosen, incremental=incremental, dry_run=dry_run)
 
     def layout_health(
@@ -678,11 +678,11 @@ class HudiTable:
 
     def advise_clustering(
         self,
-        queries: Sequence[Filter] = (),
+        queries: str | pc.Expression | Sequence[Filter] = (),
         *,
         columns: str | Sequence[str] | None = None,
         weights: Sequence[float] | None = None,
-        target_file_sizes: Sequence[int | str] = ("30MiB", TARGET_FILE_SIZE, "480MiB"),
+        target_file_sizes: int | str | Sequence[int | str] = ("30MiB", TARGET_FILE_SIZE, "480MiB"),
     ) -> ClusterAdvice:
         """Try orders of a sample of the rows, and return which let queries read least.
 
@@ -690,22 +690,29 @@ class HudiTable:
         least cost is first: bytes that are read, and 4 MiB for each file that is opened.
 
         Args:
-            queries: filters as of `scan`, as they are asked of the table.
+            queries: filters as of `scan`, as they are asked of the table; or one, as SQL or as an
+                expression.
             columns: that may be ordered by, or the name of one; None: those of the queries. Without
                 queries, for one value and for 1 % of the rows by each of these.
             weights: how often each query is asked, against the others; None: all alike.
-            target_file_sizes: that are tried; bytes, or texts such as `"120MiB"`.
+            target_file_sizes: that are tried, or the only one; bytes, or texts such as `"120MiB"`.
 
         Raises:
             KeyError: the table does not have a column.
             TypeError: the values of a column have no order, or a query is none.
-            ValueError: there is neither a query nor a column, or a query does not fit the columns.
+            ValueError: there is neither a query nor a column, a query does not fit the columns, or
+                a size is out of range.
             CorruptionError: the timeline or a base file is damaged.
             StaleStoreError: a clean removed files while they were read.
         """
         names = [columns] if isinstance(columns, str) else columns
-        sizes = [bytes_of(one, "target_file_sizes", least=1) for one in target_file_sizes]
-        return advise(self.view(), queries, names, weights, sizes)
+        asked = [queries] if isinstance(queries, (str, pc.Expression)) else queries
+        given = target_file_sizes
+        given = [given] if isinstance(given, (int, str)) else given
+        if not given:
+            raise ValueError("target_file_sizes is empty; give at least one size of files to try")
+        sizes = [bytes_of(one, "target_file_sizes", least=1) for one in given]
+        return advise(self.view(), asked, names, weights, sizes)
 
     def layout_picture(self, x: str, y: str) -> LayoutPicture:
         """Return a picture of the files as boxes in two columns, which a notebook shows.

@@ -125,11 +125,15 @@ class TableView:
         """Return the names of the columns that are wanted; None: of all.
 
         Raises:
+            TypeError: these are no names.
             KeyError: there is no such column.
         """
         if columns is None:
             return list(self.schema.names)
-        names = [columns] if isinstance(columns, str) else list(columns)
+        try:
+            names = [columns] if isinstance(columns, str) else list(columns)
+        except TypeError:
+            raise TypeError(f"columns is {columns!r}; give names of columns, in a list") from None
         for name in names:
             if name not in self.schema.names:
                 known = ", ".join(map(repr, self.schema.names))

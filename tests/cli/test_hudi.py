@@ -548,6 +548,11 @@ def test_cluster(table: Path, tmp_path: Path) -> None:
     assert "1 row, 1 file become 1, 1 partition, replacecommit 2" in run(*by_page).stdout
     assert "nothing to do\n" in run(*by_page, "--target-file-size", "120M").stdout
     assert pages(table) == before
+    some = "cluster", table, "--by", "id", "--dry-run", "--where"
+    assert printed(*some, "region = 'us'")["partitions"] == 1
+    assert printed(*some, "region > 'us'")["partitions"] == 0
+    wrong = run(*some, "id = 1")
+    assert (wrong.exit_code, "where: id is no column; the table has" in wrong.output) == (2, True)
     wrong = run("cluster", table, "--by", "x")
     assert (wrong.exit_code, "no column 'x'" in wrong.output) == (2, True)
     assert run(*by_page, "--target-file-size", "much").exit_code == 2

@@ -109,9 +109,9 @@ class ClusterAdvice:
     def _title(self) -> str:
         of = f"{self.partitions_sampled:,} of {self.partitions:,} partitions"
         return (
-            f"{self.rows_sampled:,} of {self.rows:,} rows sampled, in {of}. What queries would "
-            "read, the least cost\nfirst: bytes that are read, and 4 MiB for each file that is "
-            "opened; 1 is what that is now. 'sampled' are rows per file."
+            f"{self.rows_sampled:,} of {self.rows:,} rows sampled, in {of}.\n"
+            "What queries would read, the least cost first: bytes that are read, and 4 MiB\n"
+            "for each file that is opened; 1 is what that is now. 'sampled' are rows of it."
         )
 
     def _rows(self) -> Iterator[tuple[str, ...]]:

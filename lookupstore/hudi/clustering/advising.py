@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -19,6 +20,7 @@ from lookupstore.hudi.clustering.simulation import (
 )
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.reader import SliceRows
+from lookupstore.hudi.file_group.scan import BaseFiles
 from lookupstore.hudi.layout import Filter, filter_expression, known_bounds, predicate_of, shown
 from lookupstore.hudi.layout.choice import Curve
 from lookupstore.hudi.layout.filters.predicates import And, Column, Compare, Predicate, columns_of
@@ -98,6 +100,7 @@ def advise(
     slices = [group.current for group in view.groups(None)]
     sampled = _sample(view, slices, known)
     if not asked:
+        # None of a column without values.
         asked = [one for name in names for one in _made_up(name, sampled.columns[name])]
         weight_of = dict.fromkeys(names, 1.0)
     # Those first that are asked for most: it matters where rows are sorted plainly.
@@ -125,15 +128,26 @@ def advise(
 def _given(
     view: TableView, queries: Sequence[Filter], weights: Sequence[float] | None
 ) -> list[_Query]:
-    if weights is not None and (len(weights) != len(queries) or not all(w > 0 for w in weights)):
-        raise ValueError("weights are not one for each query, above 0; give as many, or none")
+    if weights is not None and not _are_weights(weights, len(queries)):
+        raise ValueError(
+            "weights are not one for each query, a number above 0; give as many, or none"
+        )
     found = []
     for one, weight in zip(queries, weights or [1.0] * len(queries), strict=True):
         where = filter_expression(one, view.schema)
+        # Says what is wrong with it.
+        BaseFiles(view.location, [], view.schema).table([], where)
         predicate = predicate_of(where)
         text = one if isinstance(one, str) else shown(predicate)
         found.append(_Query(text, (predicate,), weight))
     return found
+
+
+def _are_weights(given: Sequence[float], count: int) -> bool:
+    try:
+        return len(given) == count and all(0 < one < math.inf for one in given)
+    except TypeError:  # what is no number
+        return False
 
 
 def _made_up(name: str, column: NumberedColumn) -> Iterator[_Query]:
@@ -293,6 +307,8 @@ def _shares(
 
 
 def _mean(queries: Sequence[tuple[float, float]], asked: Sequence[_Query]) -> tuple[float, float]:
+    if not queries:
+        return 0.0, 0.0
     weights = np.array([one.weight for one in asked])
     files, nbytes = np.average(np.array(queries), axis=0, weights=weights)
     return float(files), float(nbytes)

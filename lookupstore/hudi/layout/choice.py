@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal, get_args
 
+from lookupstore.hudi.layout.curves.layout import check_together
 from lookupstore.quantities import bytes_of
 
 #: In which order rows of several columns are put.
@@ -32,7 +33,9 @@ class LayoutChoice:
         small_file_limit: files of at least so many bytes stay as they are; None: none does.
 
     Raises:
-        ValueError: no column, one twice, an unknown word, or a size out of range.
+        TypeError: `by` has no names of columns.
+        ValueError: no column, one twice, more than a curve takes, an unknown word, a grid by value,
+            or a size out of range.
 
     >>> LayoutChoice("day").by
     ('day',)
@@ -45,7 +48,10 @@ class LayoutChoice:
     small_file_limit: int | None = None
 
     def __post_init__(self) -> None:
-        by = (self.by,) if isinstance(self.by, str) else tuple(self.by)
+        by = (self.by,) if isinstance(self.by, str) else self.by
+        if not isinstance(by, Sequence) or not all(isinstance(one, str) for one in by):
+            raise TypeError(f"by is {self.by!r}; give names of columns, or the name of one")
+        by = tuple(by)
         if not by or len(set(by)) < len(by):
             raise ValueError(f"by is {self.by!r}; give the columns to order rows by, each once")
         object.__setattr__(self, "by", by)
@@ -57,6 +63,7 @@ class LayoutChoice:
             size = getattr(self, name)
             if size is not None:
                 object.__setattr__(self, name, bytes_of(size, name, least=1))
+        check_together(by, self.curve, self.mapping)
 
     def check_incremental(self) -> None:
         """Check that a later clustering can go on with the order.

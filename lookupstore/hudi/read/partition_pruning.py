@@ -6,7 +6,7 @@ have, its files are read. What follows from the values that are certain, Arrow w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import date
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ import pyarrow.dataset as ds
 from pyarrow import fs
 
 from lookupstore.hudi.keys.key_generator import DEFAULT_PARTITION, folder_texts
+from lookupstore.hudi.layout import Filter, filter_expression
 from lookupstore.hudi.meta_columns import PARTITION_PATH
 from lookupstore.hudi.options import TableOptions
 from lookupstore.hudi.view import TableView
@@ -57,22 +58,35 @@ def partitions_left(
         return set(known)
 
 
-def partitions_of(view: TableView, where: pc.Expression) -> list[str]:
+def partitions_of(
+    view: TableView, given: Filter, partitions: Sequence[str] | None = None
+) -> list[str]:
     """Return the partitions of a table that can have rows of a filter on partition columns.
 
+    Args:
+        view: of the table.
+        given: the filter.
+        partitions: paths of those that are asked about; None: all. Those that the table does not
+            have are returned, for who looks for them.
+
     Raises:
-        ValueError: the filter does not fit these columns, or is on others.
+        ValueError: the filter does not fit these columns, is on others, or is none.
+        ImportError: it is SQL, and what parses that is not installed.
     """
     names = [PARTITION_PATH, *view.options.partition_by]
     columns = pa.schema([one for one in view.schema if one.name in names])
     try:
+        where = filter_expression(given, columns)
         ds.dataset(columns.empty_table()).scanner(filter=where)
-    except (pa.ArrowException, TypeError) as error:
+    except (pa.ArrowException, TypeError, ValueError) as error:
         known = ", ".join(map(repr, columns.names))
-        raise ValueError(f"where: {error}; give an expression on {known}") from None
+        said = str(error).removeprefix("filter: ")
+        raise ValueError(f"where: {said}; give a filter on {known}") from None
     paths = sorted({group.id.partition for group in view.groups(None)})
     left = partitions_left(paths, where, view.schema, view.options)
-    return [path for path in paths if path in left]
+    if partitions is None:
+        return [path for path in paths if path in left]
+    return [path for path in partitions if path in left or path not in paths]
 
 
 def known_of(path: str, schema: pa.Schema, options: TableOptions) -> pc.Expression | None:

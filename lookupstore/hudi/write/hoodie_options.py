@@ -204,6 +204,7 @@ _COMBINE = {
     )
 }
 _OPERATION = f"{_WRITE}operation"
+_CLUSTERING = "org.apache.hudi.client.clustering."
 # What is done here in one way: the only values that ask for that.
 _FIXED: Mapping[str, Collection[str]] = {
     "hoodie.table.type": ("copy_on_write",),
@@ -216,6 +217,15 @@ _FIXED: Mapping[str, Collection[str]] = {
     "hoodie.clustering.preserve.commit.metadata": ("true",),
     "hoodie.clustering.rollback.pending.replacecommit.on.conflict": ("false",),
     "hoodie.clustering.plan.partition.filter.mode": ("none",),
+    "hoodie.clustering.plan.strategy.class": (
+        f"{_CLUSTERING}plan.strategy.SparkSizeBasedClusteringPlanStrategy",
+    ),
+    "hoodie.clustering.execution.strategy.class": (
+        f"{_CLUSTERING}run.strategy.SparkSortAndSizeExecutionStrategy",
+    ),
+    "hoodie.clustering.updates.strategy": (
+        f"{_CLUSTERING}update.strategy.SparkRejectUpdateStrategy",
+    ),
     "hoodie.write.markers.type": ("direct",),
     "hoodie.rollback.using.markers": ("true", "false"),
     "hoodie.datasource.hive_sync.enable": ("false",),
@@ -431,7 +441,7 @@ def _checked(given: Mapping[str, Any]) -> dict[str, str]:
             continue
         texts[name] = text
         only = _FIXED.get(name)
-        if only is not None and text.lower() not in only:
+        if only is not None and text.lower() not in map(str.lower, only):
             raise ValueError(f"options: {name} is {text!r}; supported: {' or '.join(only)}")
     if unknown:
         raise ValueError(f"options: not known here: {', '.join(unknown)}")

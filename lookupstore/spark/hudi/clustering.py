@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
@@ -41,6 +40,7 @@ from lookupstore.hudi.layout import (
     TARGET_FILE_SIZE,
     Curve,
     CurveMapping,
+    Filter,
     KeptLayout,
     LayoutChoice,
 )
@@ -88,7 +88,7 @@ def cluster_table(
     target_file_size: int = TARGET_FILE_SIZE,
     small_file_limit: int | None = None,
     partitions: str | Sequence[str] | None = None,
-    where: pc.Expression | None = None,
+    where: Filter | None = None,
     options: GivenOptions | None = None,
     dry_run: bool = False,
 ) -> ClusterResult:
@@ -101,12 +101,12 @@ def cluster_table(
         spark: any session.
         table: a table, or the path or URI of one, which the driver and all executors see.
         by: as of `HudiTable.cluster`, as all that follows.
-        curve: how several columns become one order; None: `grid`.
+        curve: how several columns become one order; None: `grid`, or `hilbert` by value.
         mapping: how values become places in it.
         target_file_size: bytes of a file, about.
         small_file_limit: files of at least so many bytes stay as they are.
         partitions: paths of the partitions whose rows are put in order.
-        where: the same, by an expression on partition columns.
+        where: the same, by a filter on partition columns.
         options: `threads`, `memory` and `spill_folder` do not apply: Spark sorts, and spills.
         dry_run: change nothing, and return what would be done, which is planned without Spark.
 
@@ -133,13 +133,12 @@ def cluster_table(
     if options is not None and not isinstance(options, WriteOptions):
         arguments = cluster_arguments(options, arguments)
     if arguments["curve"] is None:
-        arguments["curve"] = "grid"
+        arguments["curve"] = "hilbert" if arguments["mapping"] == "value" else "grid"
     choice = LayoutChoice(**arguments)
     partitions = [partitions] if isinstance(partitions, str) else partitions
     view = table.writable(chosen, dry_run=dry_run)
     if where is not None:
-        left = partitions_of(view, where)
-        partitions = [one for one in left if partitions is None or one in partitions]
+        partitions = partitions_of(view, where, partitions)
     uri = table.location.uri
     try:
         with watched_jobs(spark, f"lookupstore: cluster {uri}", "Clustering") as done:

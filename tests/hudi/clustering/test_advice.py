@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from lookupstore.hudi import HudiTable
@@ -160,6 +161,7 @@ def test_of_many_partitions_some_stand_for_all(tmp_path: Path) -> None:
 
 
 def test_what_is_asked_wrongly_is_said(tmp_path: Path) -> None:
+    nan, inf = float("nan"), float("inf")
     rows = pa.table({"id": [1, 2], "list": [[1], [2]]})
     table = HudiTable.create(tmp_path / "t", rows, record_key="id")
     table.bulk_insert(rows)
@@ -170,12 +172,46 @@ def test_what_is_asked_wrongly_is_said(tmp_path: Path) -> None:
         ({"queries": ["x = 1"]}, ValueError, "x is no column"),
         ({"queries": ["id = 1"], "weights": []}, ValueError, "weights are not one for each"),
         ({"queries": ["id = 1"], "weights": [0]}, ValueError, "weights are not one for each"),
+        ({"queries": ["id = 1"], "weights": ["a"]}, ValueError, "for each query, a number above 0"),
+        ({"queries": ["id = 1"], "weights": [nan]}, ValueError, "for each query, a number above 0"),
+        ({"queries": ["id = 1", "id = 2"], "weights": [inf, 1]}, ValueError, "a number above 0"),
+        ({"queries": [pc.field("x") > 1]}, ValueError, "No match for FieldRef.Name.x"),
+        ({"queries": [pc.field("id") > "a"]}, ValueError, "no kernel"),
+        ({"queries": ["id = 1"], "target_file_sizes": []}, ValueError, "sizes is empty; give"),
+        ({"queries": ["id = 1"], "target_file_sizes": "0"}, ValueError, "sizes is '0'; give"),
     ):
         with pytest.raises(kind, match=said):
             table.advise_clustering(**arguments)  # type: ignore[arg-type]
     empty = HudiTable.create(tmp_path / "empty", rows, record_key="id")
     assert empty.advise_clustering(["id = 1"]).best is None
     assert table.advise_clustering(["id is null"]).now.read_files == 0
+
+
+def test_a_column_without_values(tmp_path: Path) -> None:
+    rows = pa.table({"id": [1, 2], "a": pa.nulls(2, pa.int64())})
+    table = HudiTable.create(tmp_path / "t", rows, record_key="id")
+    for _ in range(2):  # nor has a table without rows any
+        advice = table.advise_clustering(columns="a")
+        assert (advice.best, advice.queries, advice.now.read_files) == (None, (), 0)
+        assert [name for name, _ in advice.useless] == ["a"]
+        assert "No order that was tried costs less" in str(advice)
+        table.bulk_insert(rows)
+    both = table.advise_clustering(columns=["a", "id"])
+    assert both.queries == ("id: one value", "id: 1 % of rows")
+
+
+def test_one_query_and_one_size(tmp_path: Path) -> None:
+    rng = np.random.default_rng(SEED)
+    rows = pa.table({"id": range(400), "km": rng.integers(0, 10**6, 400)})
+    table = HudiTable.create(tmp_path / "t", rows, record_key="id")
+    table.bulk_insert(rows)
+    advice = table.advise_clustering(["km < 10000"], target_file_sizes=["1KiB"])
+    assert advice.orders
+    for one in ("km < 10000", pc.field("km") < 10000):
+        for size in ("1KiB", 1024):
+            again = table.advise_clustering(one, target_file_sizes=size)
+            assert [two.files for two in again.orders] == [two.files for two in advice.orders]
+            assert len(again.queries) == 1
 
 
 def test_bounds_of_a_few_sampled_rows_are_as_wide_as_those_of_all() -> None:

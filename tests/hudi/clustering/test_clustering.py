@@ -249,10 +249,27 @@ def test_only_some_files(tmp_path: Path) -> None:
     assert groups("p0") == before["p0"]
     assert not groups("p2") & before["p2"]
     assert clustered(table, where=pc.field("p") > "p5").instant is None
+    before = {path: groups(path) for path in ("p0", "p1", "p2")}
+    for number, where in enumerate(("p >= 'p1'", ("p", ">=", "p1"), pc.field("p") >= "p1")):
+        # By other columns each time: what is in order stays.
+        again = {"by": ["a", "id", "s"][number], "where": where, "partitions": ["p0", "p2"]}
+        assert clustered(table, **again).partitions == 1
+        assert (groups("p0"), groups("p1")) == (before["p0"], before["p1"])
+        assert groups("p2") != before["p2"]
     # Only those that are small enough; of each partition, what is new since the last time.
     size = min(one.current.bytes for one in table.file_groups() if one.id.partition == "p0")
     assert clustered(table, small_file_limit=size, dry_run=True).files_before == 0
     assert clustered(table, small_file_limit=size + 1).files_before == 1
+
+
+def test_by_value_it_is_no_grid(tmp_path: Path) -> None:
+    table = made(tmp_path / "t")
+    size = 20_000
+    first = table.cluster(["a", "id"], mapping="value", target_file_size=size)
+    assert first.partitions == 3
+    # That is what it was.
+    again = table.cluster(["a", "id"], curve="hilbert", mapping="value", target_file_size=size)
+    assert again.instant is None
 
 
 def test_what_is_in_order_stays(tmp_path: Path) -> None:
@@ -287,13 +304,21 @@ def test_an_empty_table(tmp_path: Path) -> None:
     [
         ({"by": "b"}, KeyError, r"no column 'b'; it has 'id', 'p', 'a', 's'"),
         ({"by": []}, ValueError, "give the columns"),
+        ({"by": 5}, TypeError, "by is 5; give names of columns"),
+        ({"by": None}, TypeError, "by is None; give names of columns"),
+        ({"by": [5]}, TypeError, r"by is \[5\]; give names of columns"),
         ({"by": ["a", "a"]}, ValueError, "each once"),
         ({"by": "a", "curve": "peano"}, ValueError, "curve is 'peano'; give one of 'grid', "),
         ({"by": "a", "mapping": "rank"}, ValueError, "mapping is 'rank'; give one of 'sample'"),
+        ({"by": "a", "curve": "grid", "mapping": "value"}, ValueError, "a grid is cut by sample"),
+        ({"by": list("abcdefghi"), "curve": "zorder"}, ValueError, "9 columns; give at most 8"),
         ({"by": "a", "target_file_size": 0}, ValueError, "target_file_size"),
         ({"by": "a", "small_file_limit": "x"}, ValueError, "small_file_limit"),
         ({"by": "a", "partitions": "p9"}, KeyError, r"no partition 'p9'; it has 'p0'"),
-        ({"by": "a", "where": pc.field("a") > 1}, ValueError, "expression on '_hoodie_part.*'p'"),
+        ({"by": "a", "where": pc.field("a") > 1}, ValueError, "filter on '_hoodie_part.*'p'"),
+        ({"by": "a", "where": "a > 1"}, ValueError, "^where: a is no column; the table has.*'p'"),
+        ({"by": "a", "where": 5}, ValueError, "^where: 5 is no filter"),
+        ({"by": "a", "where": "p = 'p0'", "partitions": "p9"}, KeyError, "no partition 'p9'"),
     ],
 )
 def test_what_is_asked_for_wrongly(

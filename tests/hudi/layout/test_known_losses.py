@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,10 @@ def test_hudi_10389_columns_that_came_later(tmp_path: Path) -> None:
         (("a", "~", 1), "no operator that is known"),
         (("a",), "no operator that is known"),
         (("a", "in", "x"), "other operands"),
+        (("a", "in", b"x"), "other operands"),
+        (("a", "not in", 5), "other operands"),
+        (("b", "like", 5), "other operands than 'like' takes; give a text"),
+        (("b", "starts_with", 5), "other operands than 'starts_with' takes; give a text"),
         (("a", "between", 1), "other operands"),
     ],
 )
@@ -153,6 +158,31 @@ def test_filters_that_are_none(given: Any, problem: str) -> None:
     for other in ([], 3, ()):
         with pytest.raises(TypeError):
             filter_expression(other, COLUMNS)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        list,
+        iter,
+        tuple,
+        pa.array,
+        lambda values: pa.chunked_array([values[:1], values[1:]], pa.int64()),
+    ],
+    ids=["list", "iterator", "tuple", "array", "chunked array"],
+)
+def test_nulls_in_lists_of_each_kind(made: Callable[[list[int | None]], Any]) -> None:
+    rows = pa.table({"a": pa.array([1, 2, None], pa.int64())})
+
+    def left(word: str, values: list[int | None]) -> list[int | None]:
+        found: list[int | None] = rows.filter(
+            filter_expression(("a", word, made(values)), rows.schema)
+        )["a"].to_pylist()
+        return found
+
+    assert left("in", [1, 3]) == left("in", [1, None]) == [1]
+    assert left("not in", [1, 3]) == [2]
+    assert left("not in", [1, None]) == []
 
 
 def test_lists_of_filters() -> None:

@@ -316,7 +316,7 @@ def test_what_a_text_is_in_arrow(text: str, expected: pc.Expression) -> None:
         ("id = '1.5'", "write the number without quotes"),
         ("day = 'x'", "is no date; write it as '2026-03-07'"),
         ("day = '2026-02-30'", "is no date"),
-        ("day = 20260307", "write DATE '2026-03-07"),
+        ("day = 20260307", "date32[day]; write DATE '2026-03-07'"),
         ("local = '2026-03-07 12:00:00Z'", "leave out the zone"),
         ("at = '2026-03-07 25:00:00'", "is no timestamp"),
         ("at = local", "compares timestamp[us, tz=UTC] with timestamp[us]"),
@@ -350,6 +350,17 @@ def test_what_is_not_understood_is_named(text: str, said: str) -> None:
         filter_expression(text, SCHEMA)
     assert said in str(error.value)
     assert len(str(error.value)) < 600
+
+
+def test_the_remedy_can_be_typed() -> None:
+    for text, said in (
+        ("day = 7", "write DATE '2026-03-07'"),
+        ("at = 7", "'2026-03-07 12:30:00.5'"),
+    ):
+        with pytest.raises(ValueError, match=r"; write .*'2026-03-07") as error:
+            filter_expression(text, SCHEMA)
+        assert said in str(error.value)
+        assert "..." not in str(error.value)
 
 
 def test_long_filters_are_read(tmp_path: Path) -> None:

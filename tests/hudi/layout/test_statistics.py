@@ -19,6 +19,7 @@ from support.hudi.small_tables import SCHEMA, SmallTable, row
 
 from lookupstore.errors import CorruptionError
 from lookupstore.hudi import HudiTable, WriteOptions
+from lookupstore.hudi.clustering.rewrite import Rewrite
 from lookupstore.hudi.file_group.encoding import FileFormat
 from lookupstore.hudi.layout import (
     TableStatistics,
@@ -184,6 +185,27 @@ def test_every_write_keeps_them_current(tmp_path: Path) -> None:
     assert table.verify().findings == ()
 
 
+def test_columns_that_are_named_wrongly(tmp_path: Path) -> None:
+    table = made(tmp_path / "t")
+    table.bulk_insert(rows(0, 5))
+    for given in (5, 0.5):
+        with pytest.raises(TypeError, match=f"columns is {given}; give names of columns"):
+            table.collect_statistics(given)  # type: ignore[arg-type]
+    with pytest.raises(KeyError, match="no column 'y'"):
+        table.collect_statistics(["x", "y"])
+    assert table.collect_statistics(["x", "x"]) == 1  # once is enough
+    assert read(table).columns.names == ["x"]
+
+
+def test_the_funnel_shows_texts_as_texts(tmp_path: Path) -> None:
+    table = made(tmp_path / "t")
+    table.bulk_insert(rows(0, 5))
+    table.collect_statistics()
+    funnel = table.explain_scan(("s", ">", "a\nb"))
+    assert funnel.parts == (("s > 'a\\nb'", 0),)
+    assert len(str(funnel).split("\n")) == 5
+
+
 def test_a_table_without_statistics_is_read(tmp_path: Path) -> None:
     table = made(tmp_path / "t")
     table.bulk_insert(rows(0, 5))
@@ -226,6 +248,40 @@ def test_a_version_of_a_pending_write_does_not_count(
     dead = HudiTable.open(tmp_path / "dead")
     assert dead.explain_scan(("id", "=", 99)).statistics.count == 0
     assert dead.scan(filter=("id", ">=", 0)).num_rows == 5
+
+
+def test_writes_that_end_in_another_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a clustering, during which rows are inserted: it begins first, and ends last."""
+    table = made(tmp_path / "t")
+    table.collect_statistics()
+    table.bulk_insert(rows(0, 400))
+    write_all = Rewrite.write_all
+
+    def while_others_insert(rewrite: Rewrite, plans: Any) -> Any:
+        HudiTable.open(tmp_path / "t").bulk_insert(rows(400, 500))
+        return write_all(rewrite, plans)
+
+    monkeypatch.setattr(Rewrite, "write_all", while_others_insert)
+    assert table.cluster("x", target_file_size=3000).files_after > 1
+    inserted, clustered = sorted(table.view().timeline.writes(), key=lambda one: one.position)[-2:]
+    assert clustered.time < inserted.time
+
+    def check(expected: int) -> None:
+        funnel = table.explain_scan("id = 450")
+        assert funnel.without_statistics.count == 0
+        # One file has it, and the file that was filled since may.
+        assert funnel.statistics.count <= 1 + expected - 500
+        assert table.scan(filter="id = 450").num_rows == 1
+        assert set(read(table).table["path"].to_pylist()) == {
+            group.current.path for group in table.file_groups()
+        }
+        assert len(kept(tmp_path / "t")) == 2
+        assert table.scan().num_rows == expected
+
+    check(500)
+    table.upsert(rows(500, 501))
+    check(501)
+    assert table.verify().findings == ()
 
 
 def test_a_write_does_not_fail_for_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -333,6 +389,31 @@ def lie(table: HudiTable, column: str, **change: Any) -> None:
     )
     name = f"{FOLDER}/{kept(Path(table.location.uri))[-1]}"
     table.location.replace(name, wrong.encode())
+
+
+@pytest.mark.parametrize("damage", [b"", b"[]", b"{", b"\xff", b'{"path": "x", "problem": "y"}'])
+def test_a_damaged_mark_of_wrong_statistics(tmp_path: Path, damage: bytes) -> None:
+    """The statistics are as wrong as before, and all others are used."""
+    table = made(tmp_path / "t")
+    table.collect_statistics()
+    table.bulk_insert(rows(0, 5))
+    lie(table, "id", greatest=pa.scalar(1))
+    table.bulk_insert(rows(5, 10))
+    assert not table.verify().is_ok
+    (mark,) = (tmp_path / "t" / FOLDER / "wrong").iterdir()
+    mark.write_bytes(damage)
+    funnel = table.explain_scan(("id", "=", 3))
+    assert (funnel.unreadable, funnel.statistics.count, funnel.without_statistics.count) == (
+        None, 1, 1,
+    )  # fmt: skip
+    assert table.scan(filter=("id", "=", 3)).num_rows == 1
+    assert table.collect_statistics() == 2
+    assert table.verify().is_ok
+    assert mark.exists()
+    table.insert_overwrite_table(rows(0, 3))
+    table.clean(retain_versions=1)
+    table.collect_statistics()
+    assert not mark.exists()
 
 
 def test_an_audit_finds_rows_that_were_missed(tmp_path: Path) -> None:

@@ -230,6 +230,10 @@ WRONG: dict[str, tuple[Mapping[str, Any], str]] = {
     "index": ({"hoodie.index.type": "BUCKET"}, "is 'BUCKET'; give bloom or simple or inmemory"),
     "no flag": ({"hoodie.bloom.index.update.partition.path": "no"}, "give true or false"),
     "fixed": ({"hoodie.clustering.async.enabled": "true"}, "is 'true'; supported: false"),
+    "strategy": (
+        {"hoodie.clustering.execution.strategy.class": "x.SortStrategy"},
+        "supported: org.apache.hudi.client.clustering.run.strategy.SparkSortAndSizeExecution",
+    ),
     "no columns": ({"hoodie.clustering.inline": "true"}, "name the columns in hoodie.clustering.p"),
     "commits": (CLUSTERED | {"hoodie.clustering.inline.max.commits": 0}, "cluster_commits is 0"),
     "curve": (
@@ -268,6 +272,31 @@ def test_what_is_wrong_is_named_and_nothing_is_written(table: HudiTable, what: s
     with pytest.raises(ValueError, match=message):
         table.upsert(TRIPS, options=given)
     assert table.timeline() == []
+
+
+def test_a_mapping_without_a_curve(table: HudiTable) -> None:
+    """The curve that is the default otherwise, a grid, is not by value."""
+    table.upsert(TRIPS)
+    direct = {"hoodie.layout.optimize.curve.build.method": "direct"}
+    assert table.cluster(["ts", "city"], options=direct).instant is not None
+    same = table.cluster(["ts", "city"], curve="hilbert", mapping="value", dry_run=True)
+    assert same.files_before == 0
+
+
+def test_strategies_of_clustering_that_are_the_default(table: HudiTable) -> None:
+    package = "org.apache.hudi.client.clustering"
+    given = CLUSTERED | {
+        "hoodie.clustering.inline.max.commits": 1,
+        "hoodie.clustering.plan.strategy.class": f"{package}.plan.strategy."
+        "SparkSizeBasedClusteringPlanStrategy",
+        "hoodie.clustering.execution.strategy.class": f"{package}.run.strategy."
+        "SparkSortAndSizeExecutionStrategy",
+        "hoodie.clustering.updates.strategy": f"{package}.update.strategy."
+        "SparkRejectUpdateStrategy",
+    }
+    assert table.upsert(TRIPS, options=given).clustering is not None
+    del given["hoodie.clustering.inline"], given["hoodie.clustering.inline.max.commits"]
+    assert table.cluster(options=given | {"hoodie.layout.optimize.strategy": "hilbert"}).instant
 
 
 def test_a_new_table_and_its_arguments(tmp_path: Path) -> None:

@@ -202,6 +202,15 @@ def _check(by: Sequence[str], curve: str, mapping: str) -> None:
         raise ValueError(f"curve is {curve!r}; give one of {', '.join(CURVES)}")
     if mapping not in MAPPINGS:
         raise ValueError(f"mapping is {mapping!r}; give one of {', '.join(MAPPINGS)}")
+    check_together(by, curve, mapping)
+
+
+def check_together(by: Sequence[str], curve: str, mapping: str) -> None:
+    """Check that rows can be laid out so, each of these being known.
+
+    Raises:
+        ValueError: they cannot.
+    """
     if curve == "grid" and mapping == "value":
         raise ValueError("a grid is cut by sample; give mapping='sample', or another curve")
     if curve != "linear" and len(by) > MOST_COLUMNS:

@@ -24,6 +24,7 @@ _COMPARISONS: Mapping[str, Callable[[pc.Expression, Any], pc.Expression]] = {
     "like": pc.match_like,
     "starts_with": pc.starts_with,
 }
+_OF_TEXT = ("like", "starts_with")
 _OPERATORS = (*_COMPARISONS, "in", "not in", "between", "is null", "is not null")
 
 
@@ -88,20 +89,34 @@ def _of_tuple(given: tuple[Any, ...]) -> pc.Expression:
     field, values = pc.field(name), rest[1:]
     if word in ("is null", "is not null") and not values:
         return field.is_null() if word == "is null" else field.is_valid()
+    if word in _OF_TEXT and not all(isinstance(one, (str, bytes, type(None))) for one in values):
+        raise ValueError(f"filter: {given!r} has other operands than {word!r} takes; give a text")
     if word in _COMPARISONS and len(values) == 1:
         return _compared(word, field, values[0])
     if word == "between" and len(values) == 2:
         return _compared(">=", field, values[0]) & _compared("<=", field, values[1])
-    if word in ("in", "not in") and len(values) == 1 and not isinstance(values[0], str):
+    if word in ("in", "not in") and len(values) == 1 and (some := _listed(values[0])) is not None:
         # As SQL has it: a null is in no list, and also not outside of one.
-        one_of = field.isin([one for one in values[0] if one is not None])
+        one_of = field.isin([one for one in some if one is not None])
         if word == "in":
             return one_of
-        return ~one_of & field.is_valid() & _scalar(all(one is not None for one in values[0]))
+        return ~one_of & field.is_valid() & _scalar(all(one is not None for one in some))
     if word in _OPERATORS:
         raise ValueError(f"filter: {given!r} has other operands than {word!r} takes")
     known = ", ".join(map(repr, _OPERATORS))
     raise ValueError(f"filter: {given!r} has no operator that is known; give one of {known}")
+
+
+def _listed(values: Any) -> list[Any] | None:
+    """Return the values of a list, an array, or whatever gives some; None: it gives none."""
+    if isinstance(values, (str, bytes)):
+        return None
+    try:
+        # Nulls of Arrow are not None.
+        is_arrow = isinstance(values, (pa.Array, pa.ChunkedArray))
+        return list(values.to_pylist() if is_arrow else values)
+    except TypeError:
+        return None
 
 
 def _compared(word: str, field: pc.Expression, value: Any) -> pc.Expression:

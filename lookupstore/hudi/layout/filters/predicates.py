@@ -205,6 +205,8 @@ def shown(predicate: Predicate) -> str:
 
 
 def _shown_value(value: pa.Scalar) -> str:
+    if isinstance(value, pa.BinaryScalar):  # texts, too
+        return repr(value.as_py())
     try:
         return str(value)
     except (OverflowError, ValueError):  # a time that Python does not have

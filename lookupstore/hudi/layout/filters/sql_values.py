@@ -290,7 +290,7 @@ def _measure(kind: pa.DataType, value: Value) -> Fraction:
         value = moment_of(value.value, wanted)
     is_fit = isinstance(value, Moment) and (value.kind == "time") == (wanted == "time")
     if not is_fit or not isinstance(value, Moment):
-        raise _mismatch_error(kind, value, f"write {wanted.upper()} {_EXAMPLES[wanted][:12]}...'")
+        raise _mismatch_error(kind, value, f"write {wanted.upper()} {_EXAMPLES[wanted]}")
     if value.has_zone and not (types.is_timestamp(kind) and kind.tz is not None):
         raise _mismatch_error(kind, value, "leave out the zone")
     return value.seconds

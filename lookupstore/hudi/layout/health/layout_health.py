@@ -77,8 +77,8 @@ class LayoutHealth:
         """Return a line for each kind of query.
 
         >>> print(LayoutHealth(9, 900, (ColumnHealth("a", "one value", 1, 1, 1 / 9, 1 / 3, 0),)))
-        9 files, 900 bytes. In percent, what queries read: files and bytes as they are; and files
-        if rows were sorted by the column alone, or an ideal grid by all of the columns.
+        9 files, 900 bytes. In percent, what queries read: files and bytes
+        as they are, and files if sorted by the column alone, or a grid by all of them.
         column  query        files    bytes   sorted     grid  unknown
         a       one value    100.0    100.0     11.1     33.3        0
         """
@@ -107,8 +107,7 @@ class LayoutHealth:
     def _title(self) -> str:
         return (
             f"{self.files:,} files, {self.bytes:,} bytes. In percent, what queries read: files and "
-            "bytes as they are; and files\nif rows were sorted by the column alone, or an ideal "
-            "grid by all of the columns."
+            "bytes\nas they are, and files if sorted by the column alone, or a grid by all of them."
         )
 
     @property

@@ -129,7 +129,7 @@ def collect(view: TableView, names: Sequence[str] | None) -> TableStatistics:
         CorruptionError, StaleStoreError, FormatError, OSError: as of `file_statistics`.
     """
     if names is not None:
-        names = view.names(names)
+        names = list(dict.fromkeys(view.names(names)))
     columns = _wanted(view.table_schema.columns, names)
     return statistics_of(view.location, [one.current for one in view.groups(None)], columns)
 

@@ -1,15 +1,18 @@
 """Where a table keeps statistics of its columns: a version per completed write, and the last two.
 
 They are in a folder of ours, which no other program lists. `columns.json` says that statistics are
-kept, and of which columns; a version has the request time of the write that it came with. It is
-there before the write completes: that of a pending one does not count, and the next writer deletes
-it. A file whose statistics were found wrong is named in the folder `wrong`, for good.
+kept, and of which columns; a version has a number, above those before it, and the request time of
+the write that it came with, since writes complete in another order than that in which they began.
+It is there before the write completes: that of a pending one does not count, and the next writer
+deletes it. A file whose statistics were found wrong has a mark in the folder `wrong`, for good: a
+file that is called by what its path comes to, so that it says enough whatever became of its bytes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,7 +27,10 @@ from lookupstore.storage.location import Location
 STATISTICS_FOLDER = f"{META_FOLDER}/.lookupstore/statistics"
 _COLUMNS = f"{STATISTICS_FOLDER}/columns.json"
 _WRONG = f"{STATISTICS_FOLDER}/wrong"
-_SUFFIX = ".stats"
+_VERSION = re.compile(
+    rf"{re.escape(STATISTICS_FOLDER)}/(?P<number>[0-9]{{12}})_(?P<time>[0-9]+)\.stats"
+)
+_MARK = re.compile(rf"{re.escape(_WRONG)}/[0-9a-f]{{32}}\.json")
 # How often versions are listed while writers replace them.
 _TRIES = 3
 
@@ -86,12 +92,13 @@ def read_statistics(location: Location, pending: Collection[str]) -> TableStatis
         version = _newest(names, pending)
         if version is None:
             return None
-        wrong = [one for one in names if one.startswith(f"{_WRONG}/")]
+        marks = {one for one in names if one.startswith(f"{_WRONG}/")}
         with suppress(FileNotFoundError):  # another writer has replaced it
             content = location.read(version)
-            paths = [_wrong_path(location, one) for one in wrong]
             found = TableStatistics.decode(content, location.show(version))
-            return found.without(paths) if paths else found
+            paths = found.table["path"].to_pylist() if marks else []
+            wrong = [one for one in paths if _mark(one) in marks]
+            return found.without(wrong) if wrong else found
     return None
 
 
@@ -110,36 +117,39 @@ def write_version(
     """
     names = [one.name for one in location.files(STATISTICS_FOLDER)]
     before = _newest(names, pending)
-    name = f"{STATISTICS_FOLDER}/{time}{_SUFFIX}"
-    location.replace(name, statistics.encode())
+    number = max(map(_number, names), default=0) + 1
+    location.replace(f"{STATISTICS_FOLDER}/{number:012}_{time}.stats", statistics.encode())
     for one in names:
-        if version_time(one) is not None and one not in (before, name):
+        if version_time(one) is not None and one != before:
             location.delete(one)
 
 
 def version_time(name: str) -> str | None:
     """Return the request time of the write that a file is the version of; None: it is none."""
-    folder, _, base = name.rpartition("/")
-    time = base.removesuffix(_SUFFIX)
-    is_version = folder == STATISTICS_FOLDER and base.endswith(_SUFFIX) and is_time(time)
-    return time if is_version else None
+    found = _VERSION.fullmatch(name)
+    return found["time"] if found is not None and is_time(found["time"]) else None
 
 
 def delete_version(location: Location, time: str) -> None:
     """Delete the version of an instant that is taken back."""
-    location.delete(f"{STATISTICS_FOLDER}/{time}{_SUFFIX}")
+    for one in location.files(STATISTICS_FOLDER):
+        if version_time(one.name) == time:
+            location.delete(one.name)
 
 
 def quarantine(location: Location, path: str, problem: str) -> None:
     """Let nobody use statistics of a file any more, which are wrong."""
-    name = hashlib.blake2b(path.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
     text = json.dumps({"path": path, "problem": problem})
     location.make_folder(_WRONG)
-    location.replace(f"{_WRONG}/{name}.json", text.encode())
+    location.replace(_mark(path), text.encode())
 
 
 def quarantined(location: Location) -> dict[str, str]:
-    """Return the files whose statistics were found wrong, by path, with what was wrong."""
+    """Return the files whose statistics were found wrong, by path, with what was wrong.
+
+    Raises:
+        CorruptionError: a mark is damaged; the statistics are not used all the same.
+    """
     found = {}
     for file in location.files(_WRONG):
         with suppress(FileNotFoundError):
@@ -155,19 +165,27 @@ def release(location: Location, paths: Collection[str]) -> None:
         location: of the table.
         paths: of the files that are there.
     """
+    there = set(map(_mark, paths))
     for file in location.files(_WRONG):
-        if _wrong_path(location, file.name) not in paths:
+        if _MARK.fullmatch(file.name) and file.name not in there:
             location.delete(file.name)
 
 
 def _newest(names: Collection[str], pending: Collection[str]) -> str | None:
-    times = {time: name for name in names if (time := version_time(name)) is not None}
-    newest = max((time for time in times if time not in pending), default=None)
-    return None if newest is None else times[newest]
+    some = [one for one in names if (time := version_time(one)) is not None and time not in pending]
+    return max(some, key=_number, default=None)
 
 
-def _wrong_path(location: Location, name: str) -> str:
-    return _said(location, name)["path"]
+def _number(name: str) -> int:
+    """Return which version a file is, in the order in which they were written; 0: none."""
+    found = _VERSION.fullmatch(name)
+    return 0 if found is None else int(found["number"])
+
+
+def _mark(path: str) -> str:
+    """Return the name of what says that statistics of a file are wrong."""
+    name = hashlib.blake2b(path.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+    return f"{_WRONG}/{name}.json"
 
 
 def _said(location: Location, name: str) -> dict[str, str]:

@@ -201,8 +201,8 @@ static void run(const file *opened, const ls_column *column, int filtered, doubl
         at[1] = now();
         ls_batch_route(&opened->fences, opened->ready, column, items, &count);
         at[2] = now();
-        ls_batch_search(opened->ready, LS_ORDER_BYTES, column, items, count, start, answers, &left,
-                        &bad_block);
+        ls_batch_search(opened->ready, LS_ORDER_BYTES, column, items, count, start, NULL, answers,
+                        &left, &bad_block);
         at[3] = now();
         size_t needed = (size_t)offsets[start] + ls_batch_size(answers, end - start);
         if (needed > room_for) {

@@ -41,10 +41,18 @@ ls_status ls_batch_filter(const ls_filter *filter, ls_order order, const ls_colu
             }
         }
         ls_filter_test_many(filter, keys, places, start, end, hashes, maybe);
-        for (size_t i = start; i < end; i++) {
-            items[kept].hash = hashes[i - start];
-            items[kept].index = (uint32_t)index_at(places, i);
-            kept += maybe[i - start];
+        for (size_t i = start; i < end;) {
+            size_t stop = end - i < sizeof(uint64_t) ? end : i + sizeof(uint64_t);
+            uint64_t some = 1;
+            if (stop - i == sizeof some)
+                memcpy(&some, maybe + (i - start), sizeof some);
+            if (some == 0) /* the filter of a run of changes rules nearly all keys out */
+                i = stop;
+            for (; i < stop; i++) {
+                items[kept].hash = hashes[i - start];
+                items[kept].index = (uint32_t)index_at(places, i);
+                kept += maybe[i - start];
+            }
         }
     }
     if (keys->validity != NULL) {
@@ -113,9 +121,46 @@ static inline void prefetch_record(const ls_ready *ready, uint32_t offset) {
     LS_PREFETCH(record + size - 1);
 }
 
+void ls_batch_drop_answered(ls_batch_item *items, size_t *count, size_t first,
+                            const ls_slice *answers) {
+    size_t kept = 0;
+    for (size_t i = 0; i < *count; i++) {
+        items[kept] = items[i];
+        kept += (size_t)(answers[items[i].index - first].data == NULL);
+    }
+    *count = kept;
+}
+
+void ls_batch_forget_deleted(const uint32_t *places, size_t from, size_t to, size_t first,
+                             const uint8_t *deleted, ls_slice *answers) {
+    for (size_t i = from; i < to; i++) {
+        ls_slice *answer = &answers[index_at(places, i) - first];
+        if (answer->data == deleted)
+            answer->data = NULL;
+    }
+}
+
+/* Turns a value of a run of changes, which has been found, into the answer. */
+static inline ls_status of_kind(ls_slice *answer, const uint8_t *deleted) {
+    if (answer->data == NULL)
+        return LS_OK;
+    if (answer->size == 0)
+        return LS_BAD_RECORD;
+    if (answer->data[0] == LS_KIND_ROW) {
+        answer->data++;
+        answer->size--;
+        return LS_OK;
+    }
+    if (answer->data[0] != LS_KIND_TOMBSTONE || answer->size != 1)
+        return LS_BAD_RECORD;
+    answer->data = deleted;
+    answer->size = 0;
+    return LS_OK;
+}
+
 ls_status ls_batch_search(const ls_ready *ready, ls_order order, const ls_column *keys,
-                          ls_batch_item *items, size_t count, size_t first, ls_slice *answers,
-                          size_t *left, uint32_t *bad) {
+                          ls_batch_item *items, size_t count, size_t first, const uint8_t *deleted,
+                          ls_slice *answers, size_t *left, uint32_t *bad) {
     ls_ready blocks[PASS]; /* of items to look for; data NULL: done, or not ready */
     uint32_t slots[PASS]; /* LS_NO_SLOT: look again, with care */
     *left = 0;
@@ -163,6 +208,8 @@ ls_status ls_batch_search(const ls_ready *ready, ls_order order, const ls_column
                 status = ls_ready_record(block, slots[i] & block->mask, key, &same, answer);
             if (status == LS_OK && !same)
                 status = ls_ready_get(block, order, key, piece[i].hash, answer);
+            if (status == LS_OK && deleted != NULL)
+                status = of_kind(answer, deleted);
             if (status != LS_OK) {
                 *bad = piece[i].block & ~LS_SEARCHED;
                 return status;
@@ -181,11 +228,11 @@ size_t ls_batch_stage_size(const ls_batch_item *items, size_t count, size_t firs
     return size;
 }
 
-void ls_batch_stage(const ls_batch_item *items, size_t count, size_t first, ls_slice *answers,
-                    uint8_t *arena) {
+void ls_batch_stage(const ls_batch_item *items, size_t count, size_t first, const uint8_t *deleted,
+                    ls_slice *answers, uint8_t *arena) {
     for (size_t i = 0; i < count; i++) {
         ls_slice *answer = &answers[items[i].index - first];
-        if (!(items[i].block & LS_SEARCHED) || answer->data == NULL)
+        if (!(items[i].block & LS_SEARCHED) || answer->data == NULL || answer->data == deleted)
             continue;
         if (answer->size > 0)
             memcpy(arena, answer->data, answer->size);

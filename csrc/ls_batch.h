@@ -37,21 +37,36 @@ void ls_batch_unpin(uint32_t *pins, const ls_batch_item *items, size_t count);
 void ls_batch_missing(const ls_ready *ready, const ls_batch_item *items, size_t count,
                       uint8_t *bitmap);
 
+/* The first byte of a value in a run of changes. */
+#define LS_KIND_ROW 0
+#define LS_KIND_TOMBSTONE 1
+
+/* Takes out the items that have an answer already, of a newer file. */
+void ls_batch_drop_answered(ls_batch_item *items, size_t *count, size_t first,
+                            const ls_slice *answers);
+
+/* Makes the answers at tombstones, no bytes at `deleted`, those of missing keys: of the keys [from, to)
+ * or, with `places`, of those at places[from .. to). */
+void ls_batch_forget_deleted(const uint32_t *places, size_t from, size_t to, size_t first,
+                             const uint8_t *deleted, ls_slice *answers);
+
 /* Looks for every item that has not been searched and whose block is ready; *left: how many have not
- * been searched then. answers[item.index - first] becomes the value, or stays as it is. Failures: of
- * block *bad. */
+ * been searched then. answers[item.index - first] becomes the value, or stays as it is. With
+ * `deleted`, the file is a run of changes: the answer is the row behind the kind of its value, and at
+ * a tombstone it is no bytes at `deleted`. Failures: of block *bad; LS_BAD_RECORD: a value without a
+ * kind. */
 ls_status ls_batch_search(const ls_ready *ready, ls_order order, const ls_column *keys,
-                          ls_batch_item *items, size_t count, size_t first, ls_slice *answers,
-                          size_t *left, uint32_t *bad);
+                          ls_batch_item *items, size_t count, size_t first, const uint8_t *deleted,
+                          ls_slice *answers, size_t *left, uint32_t *bad);
 
 /* Bytes of the answers of searched items. */
 size_t ls_batch_stage_size(const ls_batch_item *items, size_t count, size_t first,
                            const ls_slice *answers);
 
 /* Copies the answers of searched items to `arena` and points them there, so that their blocks may
- * go. */
-void ls_batch_stage(const ls_batch_item *items, size_t count, size_t first, ls_slice *answers,
-                    uint8_t *arena);
+ * go; not those at `deleted`. */
+void ls_batch_stage(const ls_batch_item *items, size_t count, size_t first, const uint8_t *deleted,
+                    ls_slice *answers, uint8_t *arena);
 
 /* Takes the searched items out, and their pins (NULL: there are none); returns how many are left. */
 size_t ls_batch_drop_searched(uint32_t *pins, ls_batch_item *items, size_t count);

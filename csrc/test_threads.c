@@ -199,7 +199,7 @@ static void batch(uint64_t *state) {
     dawdle();
     for (int more = 0;;) {
         uint32_t bad;
-        if (ls_batch_search(ready, LS_ORDER_BYTES, &column, items, count, 0, answers, &left,
+        if (ls_batch_search(ready, LS_ORDER_BYTES, &column, items, count, 0, NULL, answers, &left,
                             &bad) != LS_OK)
             fail("a search that fails");
         if (left == 0)
@@ -207,7 +207,7 @@ static void batch(uint64_t *state) {
         if (more && arena_count < 64) { /* what was found moves, and its blocks may go */
             uint8_t *arena = room(ls_batch_stage_size(items, count, 0, answers) + 1);
             arenas[arena_count++] = arena;
-            ls_batch_stage(items, count, 0, answers, arena);
+            ls_batch_stage(items, count, 0, NULL, answers, arena);
             count = ls_batch_drop_searched(pins, items, count);
         }
         pthread_mutex_lock(&gil);

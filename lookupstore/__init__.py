@@ -21,7 +21,7 @@ from lookupstore.errors import (
 from lookupstore.storage.location import Location
 from lookupstore.store.expiry import Expired, expire
 from lookupstore.store.publishing import publish
-from lookupstore.store.store import LookupStore
+from lookupstore.store.store import LookupStore, upsert
 from lookupstore.store.store import open as open
 from lookupstore.store.version_files import VersionInfo, versions
 
@@ -48,5 +48,6 @@ __all__ = [
     "build",
     "expire",
     "publish",
+    "upsert",
     "versions",
 ]

@@ -141,8 +141,8 @@ static size_t search_piece(made_file *file, const ls_column *keys, ls_batch_item
     for (;;) {
         size_t left = 99999, expected = 0;
         uint32_t bad = 99999;
-        CHECK(ls_batch_search(file->ready, file->order, keys, items, *count, first, answers, &left,
-                              &bad) == LS_OK);
+        CHECK(ls_batch_search(file->ready, file->order, keys, items, *count, first, NULL, answers,
+                              &left, &bad) == LS_OK);
         CHECK(bad == 99999);
         uint8_t *missing = calloc(file->blocks / 8 + 1, 1), *wanted = calloc(file->blocks + 1, 1);
         for (size_t i = 0; i < *count; i++) {
@@ -168,7 +168,7 @@ static size_t search_piece(made_file *file, const ls_column *keys, ls_batch_item
                     bytes += answers[items[i].index - first].size;
             CHECK(ls_batch_stage_size(items, *count, first, answers) == bytes);
             arenas[arena_count] = room(bytes);
-            ls_batch_stage(items, *count, first, answers, arenas[arena_count]);
+            ls_batch_stage(items, *count, first, NULL, answers, arenas[arena_count]);
             arena_count++;
             *count = ls_batch_drop_searched(file->pins, items, *count);
             CHECK(*count == left && searched + left >= *count);
@@ -423,9 +423,77 @@ void test_batch_failures(void) {
     CHECK(ls_batch_route(&file.fences, file.ready, &made.column, all, &count) == LS_OK);
     CHECK(count == file.set.count);
     ls_status status = ls_batch_search(file.ready, LS_ORDER_BYTES, &made.column, all, count, 0,
-                                       answers, &left, &number);
+                                       NULL, answers, &left, &number);
     CHECK((status == LS_BAD_VARINT || status == LS_TRUNCATED) && number == broken);
     free(all);
+    free(answers);
+    free_column(&made);
+    free_file(&file);
+}
+
+/* In a run of changes a value begins with its kind, and what a newer file answers stays. */
+void test_batches_of_runs(void) {
+    made_file file = make_file(LS_ORDER_BYTES, COUNTED_KEYS, 200, 0);
+    make_fences(&file.fences, &file.index, LS_ORDER_BYTES);
+    for (size_t i = 0; i < file.blocks; i++)
+        make_ready(&file, i);
+    made_column made = make_column(file.set.keys, file.set.count, 0);
+    size_t total = file.set.count, count = 0, bad, left;
+    ls_batch_item *routed = room(total * sizeof *routed);
+    ls_slice *answers = calloc(total, sizeof *answers);
+    uint32_t block = 0;
+    const uint8_t deleted = 0;
+    ls_filter filter = {.kind = LS_FILTER_NONE};
+    CHECK(ls_batch_filter(&filter, LS_ORDER_BYTES, &made.column, NULL, 0, total, routed, &count,
+                          &bad) == LS_OK);
+    CHECK(ls_batch_route(&file.fences, file.ready, &made.column, routed, &count) == LS_OK);
+    ls_batch_item *items = copy(routed, count * sizeof *items);
+    CHECK(ls_batch_search(file.ready, LS_ORDER_BYTES, &made.column, items, count, 0, NULL, answers,
+                          &left, &block) == LS_OK);
+    free(items);
+    for (size_t i = 0; i < total; i++) {
+        ls_slice value = answers[i], one[1] = {{NULL, 0}};
+        CHECK(routed[i].index == i && value.data != NULL);
+        if (value.size > 0)
+            *(uint8_t *)value.data = (uint8_t)below(3);
+        ls_batch_item item = routed[i];
+        ls_status status = ls_batch_search(file.ready, LS_ORDER_BYTES, &made.column, &item, 1, i,
+                                           &deleted, one, &left, &block);
+        if (value.size > 0 && value.data[0] == LS_KIND_ROW) {
+            CHECK(status == LS_OK && one->data == value.data + 1 && one->size == value.size - 1);
+        } else if (value.size == 1 && value.data[0] == LS_KIND_TOMBSTONE) {
+            CHECK(status == LS_OK && one->data == &deleted && one->size == 0);
+            uint8_t arena;
+            CHECK(ls_batch_stage_size(&item, 1, i, one) == 0);
+            ls_batch_stage(&item, 1, i, &deleted, one, &arena);
+            CHECK(one->data == &deleted);
+            ls_batch_forget_deleted(NULL, i, i + 1, i, &deleted, one);
+            CHECK(one->data == NULL);
+        } else {
+            CHECK(status == LS_BAD_RECORD && block == routed[i].block);
+        }
+    }
+    /* Items whose keys have an answer drop out, also where those of all files are looked at. */
+    uint32_t *places = room(total * sizeof *places);
+    size_t kept = 0, expected = 0;
+    items = copy(routed, count * sizeof *items);
+    for (size_t i = 0; i < total; i++) {
+        places[i] = (uint32_t)i;
+        answers[i] = below(2) ? (ls_slice){NULL, 0} : (ls_slice){&deleted, 0};
+        expected += answers[i].data == NULL;
+    }
+    kept = count;
+    ls_batch_drop_answered(items, &kept, 0, answers);
+    CHECK(kept == expected);
+    for (size_t i = 0; i < kept; i++)
+        CHECK(answers[items[i].index].data == NULL &&
+              (i == 0 || items[i].index > items[i - 1].index));
+    ls_batch_forget_deleted(places, 0, total, 0, &deleted, answers);
+    for (size_t i = 0; i < total; i++)
+        CHECK(answers[i].data == NULL);
+    free(places);
+    free(items);
+    free(routed);
     free(answers);
     free_column(&made);
     free_file(&file);
@@ -474,7 +542,7 @@ void test_batches_beside_a_cache(void) {
         size_t left = count;
         uint32_t block;
         while (left > 0)
-            CHECK(ls_batch_search(file.ready, LS_ORDER_BYTES, &made.column, items, count, 0,
+            CHECK(ls_batch_search(file.ready, LS_ORDER_BYTES, &made.column, items, count, 0, NULL,
                                   answers, &left, &block) == LS_OK);
         for (size_t i = 0; i < count; i++)
             CHECK(answers[i].data != NULL && same(answers[i], file.values[i]));

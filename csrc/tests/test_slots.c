@@ -166,8 +166,8 @@ void test_full_buckets(void) {
         size_t left;
         for (size_t i = 0; i < count; i++)
             items[i] = (ls_batch_item){ls_hash(keys[i]), (uint32_t)i, 0};
-        CHECK(ls_batch_search(&ready, LS_ORDER_BYTES, &made.column, items, count, 0, answers, &left,
-                              &bad) == LS_OK);
+        CHECK(ls_batch_search(&ready, LS_ORDER_BYTES, &made.column, items, count, 0, NULL, answers,
+                              &left, &bad) == LS_OK);
         for (size_t i = 0; i < count; i++) {
             ls_slice answer = get(&ready, LS_ORDER_BYTES, keys[i]);
             CHECK(answers[i].data == answer.data && answers[i].size == answer.size);

@@ -1,30 +1,17 @@
-"""The data files of a build: how they are written, and what the manifest says of them."""
+"""The options of a build's data files, and what the manifest says of them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
-
-import pyarrow as pa
 
 from lookupstore.builder.plan import BuildPlan
 from lookupstore.sst import Writer
-from lookupstore.storage.local import file_hash
 from lookupstore.storage.location import Location
+from lookupstore.store.data_files import FileOptions
 from lookupstore.store.manifest import DATA_FOLDER, WRITER, DataFile, Manifest
-from lookupstore.store.statistics import RowStatistics
-
-
-@dataclass(frozen=True)
-class FileOptions:
-    """How the data files of a store are written; see `lookupstore.sst.Writer`."""
-
-    compression: str = "none"
-    level: int | None = None
-    block_size: int = 65536
-    bloom_fpp: float = 0.05
 
 
 def file_options(
@@ -50,71 +37,6 @@ def file_options(
     if compression is None:
         compression = location.default_compression
     return FileOptions(compression, level, block_size, bloom_fpp)
-
-
-def write_bucket(
-    folder: str,
-    name: str,
-    bucket: int,
-    batches: Iterable[pa.RecordBatch],
-    *,
-    plan: BuildPlan,
-    options: FileOptions,
-    rows_at_most: int | None = None,
-    advance: Callable[[int], object] | None = None,
-    threads: int = 1,
-) -> DataFile | None:
-    """Stream the sorted rows of one bucket into a data file and describe it for the manifest.
-
-    The bytes follow from rows, schemas and options alone, so that equal buckets are equal files:
-    what the store is built from, and when, is in the manifest.
-
-    Args:
-        folder: local folder; its data folder exists.
-        name: file name without extension; it has to be new.
-        bucket: number of the bucket.
-        batches: `key` and `value` columns, keys strictly ascending over all batches.
-        plan: gives the schemas that the file records.
-        options: how the file is written.
-        rows_at_most: makes the filter for that many; without it, it takes memory by the row.
-        advance: told the number of rows after each batch.
-        threads: how many compress and write, the caller's among them.
-
-    Returns:
-        The manifest's entry, or None if there are no rows: an empty bucket has no file.
-
-    Raises:
-        FileExistsError: the file is there already.
-        ValueError: keys out of order.
-    """
-    rows = (batch for batch in batches if batch.num_rows)
-    batch = next(rows, None)
-    if batch is None:
-        return None
-    relative = f"{DATA_FOLDER}/{name}.sst"
-    path = os.path.join(folder, DATA_FOLDER, f"{name}.sst")
-    statistics = RowStatistics()
-    with Writer(
-        path,
-        key_schema=plan.key_schema.schema,
-        value_schema=plan.row_schema.schema,
-        expected_entries=rows_at_most,
-        threads=threads,
-        **asdict(options),
-    ) as writer:
-        while batch is not None:
-            writer.put_many(batch.column("key"), batch.column("value"))
-            statistics.add(batch)
-            if advance is not None:
-                advance(batch.num_rows)
-            batch = next(rows, None)
-    return DataFile(
-        name=relative,
-        bucket=bucket,
-        bytes=os.path.getsize(path),
-        xxh64=file_hash(path),
-        **statistics.fields(),
-    )
 
 
 def new_manifest(

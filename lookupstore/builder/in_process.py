@@ -17,12 +17,10 @@ from typing import Any
 import pyarrow as pa
 
 from lookupstore.builder.data_files import (
-    FileOptions,
     check_file_options,
     file_options,
     files_to_keep,
     new_manifest,
-    write_bucket,
 )
 from lookupstore.builder.plan import BuildPlan, OnDuplicate, plan_build
 from lookupstore.keys._codec import bucket_of
@@ -32,6 +30,7 @@ from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, RunSorter
 from lookupstore.source.source import Source, open_source
 from lookupstore.storage.home import expanded
 from lookupstore.storage.location import Location
+from lookupstore.store.data_files import FileOptions, write_bucket
 from lookupstore.store.expiry import HOUR
 from lookupstore.store.manifest import MAX_BUCKETS, WRITER, DataFile, Manifest
 from lookupstore.store.new_version import NewVersion, is_whole, settle
@@ -255,7 +254,7 @@ def _sort_and_write(
                 f"{new.id}-{bucket:05d}",
                 bucket,
                 sorter.sorted_batches(bucket),
-                plan=plan,
+                schemas=plan,
                 options=options,
                 rows_at_most=sorter.rows_at_most(bucket) or None,
                 advance=advance,

@@ -1,4 +1,4 @@
-"""The command line: ``lookupstore build | get | scan | info | versions | publish | ...``.
+"""The command line: ``lookupstore build | upsert | get | scan | info | versions | publish | ...``.
 
 Exit status: 0 success; 1 the operation failed (a key is missing, a file is damaged or of another
 kind, the disk is full, there is no Java); 2 usage error.
@@ -16,6 +16,8 @@ _COMMANDS = {
         "lookupstore.cli.stores",
         "Build a store from Parquet or ORC files, or a Hudi table.",
     ),
+    "upsert": ("lookupstore.cli.changing", "Change rows of a store, and delete keys."),
+    "compact": ("lookupstore.cli.changing", "Merge the changes of a store into its buckets."),
     "get": ("lookupstore.cli.lookups", "Print the rows with the given keys."),
     "scan": ("lookupstore.cli.lookups", "Print rows in key order."),
     "info": ("lookupstore.cli.reports", "Print the schema and properties of a store or file."),

@@ -124,6 +124,8 @@ def versions(path: str, output: str) -> None:
             "buckets": one.buckets,
             "files": one.files,
             "bytes": one.bytes,
+            "runs": one.runs,
+            "run_bytes": one.run_bytes,
             "source": one.source,
             "current": "*" if one.current else "",
         }

@@ -1,5 +1,5 @@
 from libc.stddef cimport size_t
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from lookupstore.arrow._binary cimport BinaryColumn, ls_slice, ls_status
 from lookupstore.sst._answers cimport Answers
@@ -64,6 +64,7 @@ cdef class Lookup:
     cdef readonly size_t blocks_read       # blocks that `load` was called for
     cdef readonly size_t block_uses        # keys that were looked for in a block
 
+    cdef bint stays(self)
     cdef int check_index(self, ls_status status) except -1
     cdef ReadyBlock ready_block(self, size_t number)
     cdef int check_file(self) except -1
@@ -82,7 +83,14 @@ cdef class Batch:
     cdef size_t length          # keys to find
     cdef size_t until           # so many before it waits
     cdef size_t start, end      # the piece
+    cdef bint begun             # the piece has its bounds
     cdef bint routed            # the piece has its items
+    cdef list newer             # batches of runs of changes, whose keys are not looked for here
+    cdef void **layers          # to these, for code without the GIL
+    cdef size_t layer_count
+    cdef size_t layer           # the one that the piece is looked for in
+    cdef const uint8_t *deleted  # of a run: where the answer at a tombstone points to
+    cdef size_t wanted          # keys of a piece that there was no room for
     cdef size_t room            # keys that the next two arrays hold
     cdef ls_batch_item *items   # of the piece: keys that may be there
     cdef ls_slice *answers      # one per key, of the piece or of all files
@@ -100,13 +108,21 @@ cdef class Batch:
     cdef Answers taker
 
     cdef int wait(self) except -1
+    cdef bint stays(self)
     cdef int find(self) except -1
+    cdef int check_files(self) except -1
+    cdef void unpin(self) noexcept nogil
     cdef Need go_on(self) noexcept nogil
     cdef Need go_on_to(self, size_t end) noexcept nogil
+    cdef Need find_piece(
+        self, size_t start, size_t end, size_t first, ls_slice *answers) noexcept nogil
+    cdef Need search(self) noexcept nogil
+    cdef bint begin_piece(self) noexcept nogil
     cdef Need route(self) noexcept nogil
     cdef bint take(self) noexcept nogil
     cdef int provide(self, Need need) except -1
     cdef int grow(self) except -1
+    cdef int make_room(self, size_t length) except -1
     cdef bint load_missing(self) except -1
     cdef int stage(self) except -1
     cdef int refuse(self) except -1

@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -46,10 +46,23 @@ class Lookup:
     def get(self, key: bytes, default: _D | None = None) -> bytes | _D | None: ...
     def values(self, keys: BinaryColumn) -> pa.LargeBinaryArray: ...
     def contains(self, keys: BinaryColumn) -> pa.BooleanArray: ...
-    def answer(self, keys: BinaryColumn, answers: Answers) -> None: ...
+    def answer(
+        self,
+        keys: BinaryColumn,
+        answers: Answers,
+        newer: Sequence[Lookup] = (),
+        is_run: bool = False,
+    ) -> None: ...
 
 @disjoint_base
 class Batch:
-    def __new__(cls, lookup: Lookup, keys: BinaryColumn, taker: Answers) -> Self: ...
+    def __new__(
+        cls,
+        lookup: Lookup,
+        keys: BinaryColumn,
+        taker: Answers,
+        newer: Sequence[Lookup] = (),
+        is_run: bool = False,
+    ) -> Self: ...
 
 __test__: dict[str, Any]

@@ -64,15 +64,21 @@ cdef extern from "ls_batch.h":
     void ls_batch_missing(
         const ls_ready *ready, const ls_batch_item *items, size_t count,
         uint8_t *bitmap) noexcept nogil
+    void ls_batch_drop_answered(
+        ls_batch_item *items, size_t *count, size_t first, const ls_slice *answers) noexcept nogil
+    void ls_batch_forget_deleted(
+        const uint32_t *places, size_t start, size_t end, size_t first, const uint8_t *deleted,
+        ls_slice *answers) noexcept nogil
     ls_status ls_batch_search(
         const ls_ready *ready, ls_order order, const ls_column *keys, ls_batch_item *items,
-        size_t count, size_t first, ls_slice *answers, size_t *left, uint32_t *bad) noexcept nogil
+        size_t count, size_t first, const uint8_t *deleted, ls_slice *answers, size_t *left,
+        uint32_t *bad) noexcept nogil
     size_t ls_batch_stage_size(
         const ls_batch_item *items, size_t count, size_t first,
         const ls_slice *answers) noexcept nogil
     void ls_batch_stage(
-        const ls_batch_item *items, size_t count, size_t first, ls_slice *answers,
-        uint8_t *arena) noexcept nogil
+        const ls_batch_item *items, size_t count, size_t first, const uint8_t *deleted,
+        ls_slice *answers, uint8_t *arena) noexcept nogil
     size_t ls_batch_drop_searched(
         uint32_t *pins, ls_batch_item *items, size_t count) noexcept nogil
 
@@ -83,6 +89,8 @@ GROUP_BYTES = 32 << 20
 
 cdef ls_filter NO_FILTER
 NO_FILTER.kind = LS_FILTER_NONE
+
+cdef uint8_t DELETED  # what stands for the answer at a tombstone, until all files are asked
 
 
 cdef class Lookup:
@@ -139,6 +147,10 @@ cdef class Lookup:
     def is_copy(self):
         """Whether the file is a local copy, which may still be coming."""
         return self.fill is not None
+
+    cdef bint stays(self):
+        """Whether what is found lies in a map that nobody waits for to be let go of."""
+        return self.table.pins == NULL and self.fill is None
 
     cdef ReadyBlock ready_block(self, size_t number):
         """Load a block and make it ready."""
@@ -207,25 +219,38 @@ cdef class Lookup:
         self.answer(keys, found)
         return found.array()
 
-    def answer(self, BinaryColumn keys not None, Answers answers not None):
-        """Find keys, and give what is at them to `answers`, which has room for as many."""
-        cdef Batch batch = Batch(self, keys, answers)
+    def answer(self, BinaryColumn keys not None, Answers answers not None, newer=(),
+               bint is_run=False):
+        """Find keys, and give what is at them to `answers`, which has room for as many.
+
+        `newer` are lookups of runs of changes, the newest first: what they have is not looked for
+        here. `is_run`: this file is one, too.
+        """
+        cdef Batch batch = Batch(self, keys, answers, newer, is_run)
         if answers.begin(batch):
             batch.find()
             self.count(batch)
 
     cdef int count(self, Batch batch) except -1:
         """Count what a batch has done, which ends here."""
+        cdef Batch run
         self.filter_negatives += batch.negatives
         self.block_uses += batch.routed_keys
+        for run in batch.newer:
+            run.lookup.count(run)
         return 0
 
 
 cdef class Batch:
-    """One batch of keys, looked up one piece after the other."""
+    """One batch of keys, looked up one piece after the other.
 
-    def __cinit__(self, Lookup lookup, BinaryColumn keys, Answers taker):
-        cdef size_t length = keys.column.length
+    Each piece is looked for in the runs of changes that are newer than the file, and what these do
+    not have in the file.
+    """
+
+    def __cinit__(
+            self, Lookup lookup, BinaryColumn keys, Answers taker, newer=(), bint is_run=False):
+        cdef size_t length = keys.column.length, i
         if length > 0xFFFFFFFF:
             raise ValueError(f"{length} keys in one call; give at most 4294967295")
         self.lookup = lookup
@@ -237,8 +262,16 @@ cdef class Batch:
         self.filter = self.file_filter = &lookup.filter.filter
         self.arenas = []
         taker.check_length(length)
-        if taker.places != NULL:
+        if taker.places != NULL or newer:
             keys.hash()
+        self.deleted = &DELETED if is_run else NULL
+        self.newer = [Batch(one, keys, taker, (), True) for one in newer]
+        self.layer_count = len(self.newer)
+        self.layers = <void **>malloc((self.layer_count + 1) * sizeof(void *))
+        if self.layers == NULL:
+            raise MemoryError()
+        for i in range(self.layer_count):
+            self.layers[i] = <void *>self.newer[i]
         self.taker = taker
         self.length = self.until = taker.length
 
@@ -247,11 +280,21 @@ cdef class Batch:
         self.until = 0
         return 0
 
+    cdef bint stays(self):
+        """Whether what is found lies in maps that nobody waits for to be let go of."""
+        cdef Batch run
+        for run in self.newer:
+            if not run.lookup.stays():
+                return False
+        return self.lookup.stays()
+
     def __dealloc__(self):
         free(self.items)
         free(self.own)
+        free(self.layers)
 
     cdef int find(self) except -1:
+        cdef Batch run
         cdef Need need
         try:
             while True:
@@ -261,32 +304,70 @@ cdef class Batch:
                     break
                 self.provide(need)
         finally:
-            if self.pinned > 0:
-                ls_batch_unpin(self.table.pins, self.items, self.pinned)
-            if self.table.cache is not None:
-                self.table.cache.trim()
-        self.lookup.check_file()
+            for run in [*self.newer, self]:
+                run.unpin()
+                if run.table.cache is not None:
+                    run.table.cache.trim()
+        self.check_files()
         return 0
+
+    cdef int check_files(self) except -1:
+        """Raise if one of the files is not what it was when it was opened."""
+        cdef Batch run
+        for run in self.newer:
+            run.lookup.check_file()
+        return self.lookup.check_file()
+
+    cdef void unpin(self) noexcept nogil:
+        if self.pinned > 0:
+            ls_batch_unpin(self.table.pins, self.items, self.pinned)
+            self.pinned = 0
 
     cdef Need go_on(self) noexcept nogil:
         """Find pieces until all are done, or Python is needed."""
-        cdef size_t left = 0
         cdef Need need
         while self.start < self.until:
+            if not self.begun and not self.begin_piece():
+                return MEMORY
+            while self.layer < self.layer_count:
+                need = (<Batch>self.layers[self.layer]).find_piece(
+                    self.start, self.end, self.first, self.answers)
+                if need != NOTHING:
+                    return need
+                self.layer += 1
             if not self.routed:
                 need = self.route()
                 if need != NOTHING:
                     return need
-            self.status = ls_batch_search(
-                self.table.ready, self.order, &self.keys.column, self.items,
-                self.count, self.first, self.answers, &left, &self.bad_block)
-            if self.status != LS_OK:
-                return BLOCK_ERROR
-            if left > 0:
-                return BLOCKS
+            need = self.search()
+            if need != NOTHING:
+                return need
             if not self.take():
                 return ANSWERS
         return NOTHING
+
+    cdef Need find_piece(
+            self, size_t start, size_t end, size_t first, ls_slice *answers) noexcept nogil:
+        """Find the keys of a piece of an older file, or say what Python is needed for."""
+        cdef Need need
+        if not self.routed:
+            self.start, self.end, self.first, self.answers = start, end, first, answers
+            if end - start > self.room:
+                return MEMORY
+            need = self.route()
+            if need != NOTHING:
+                return need
+        return self.search()
+
+    cdef Need search(self) noexcept nogil:
+        """Look for the items of a piece in the blocks that are ready."""
+        cdef size_t left = 0
+        self.status = ls_batch_search(
+            self.table.ready, self.order, &self.keys.column, self.items, self.count, self.first,
+            self.deleted, self.answers, &left, &self.bad_block)
+        if self.status != LS_OK:
+            return BLOCK_ERROR
+        return BLOCKS if left > 0 else NOTHING
 
     cdef Need go_on_to(self, size_t end) noexcept nogil:
         """Find the keys whose places are before `end`, or say what Python is needed for."""
@@ -294,16 +375,20 @@ cdef class Batch:
             self.until += 1
         return self.go_on()
 
-    cdef Need route(self) noexcept nogil:
-        """Start a piece: which of its keys may be there, and in which blocks."""
+    cdef bint begin_piece(self) noexcept nogil:
+        """Start a piece, none of whose keys has an answer yet; False: there is no memory for it."""
         cdef size_t rest = self.until - self.start
+        cdef bint evictable = self.evictable
+        cdef const uint32_t *places = self.taker.places
+        cdef size_t i, length
+        for i in range(self.layer_count):
+            evictable = evictable or (<Batch>self.layers[i]).evictable
         # Where blocks may go, each is looked at once for all its keys. A few keys that are left
         # over would wait for memory as long as many do.
-        cdef size_t length = rest if self.evictable or rest <= MOST_OF_PIECE else PIECE
-        cdef const uint32_t *places = self.taker.places
-        cdef size_t i
+        length = rest if evictable or rest <= MOST_OF_PIECE else PIECE
         if length > self.room:
-            return MEMORY
+            self.wanted = length
+            return False
         self.end = self.start + length
         if places == NULL:
             self.first = self.start
@@ -311,13 +396,21 @@ cdef class Batch:
         else:  # some may be of an earlier reader of the file
             for i in range(self.start, self.end):
                 memset(&self.answers[places[i]], 0, sizeof(ls_slice))
+        self.begun = True
+        self.layer = 0
+        return True
+
+    cdef Need route(self) noexcept nogil:
+        """Find out which keys of the piece may be there, and in which blocks."""
         self.status = ls_batch_filter(
-            self.filter, self.order, &self.keys.column, places, self.start, self.end,
+            self.filter, self.order, &self.keys.column, self.taker.places, self.start, self.end,
             self.items, &self.count, &self.bad_key)
         if self.status != LS_OK:
             return KEY_ERROR
         if self.filter != &NO_FILTER:
-            self.negatives += length - self.count
+            self.negatives += self.end - self.start - self.count
+        if self.layer_count > 0 or self.deleted != NULL:
+            ls_batch_drop_answered(self.items, &self.count, self.first, self.answers)
         self.status = ls_batch_route(
             self.fences, self.table.ready, &self.keys.column, self.items, &self.count)
         if self.status != LS_OK:
@@ -333,20 +426,32 @@ cdef class Batch:
     cdef bint take(self) noexcept nogil:
         """Have the answers of the piece taken, and let it go; False: they are not taken yet."""
         cdef size_t length = self.end - self.start, missing = self.taker.missing
+        cdef size_t i
+        if self.layer_count > 0 or self.deleted != NULL:
+            ls_batch_forget_deleted(
+                self.taker.places, self.start, self.end, self.first, &DELETED, self.answers)
         if not self.taker.take(self.answers, self.start, length):
             return False
         missing = self.taker.missing - missing
         # Where nearly all keys are there, to ask the filter costs more than it saves.
         self.filter = &NO_FILTER if 8 * missing < length else self.file_filter
-        if self.pinned > 0:
-            ls_batch_unpin(self.table.pins, self.items, self.pinned)
-            self.pinned = 0
-        self.routed = False
+        for i in range(self.layer_count):
+            (<Batch>self.layers[i]).unpin()
+            (<Batch>self.layers[i]).routed = False
+        self.unpin()
+        self.routed = self.begun = False
         self.start = self.end
         return True
 
     cdef int provide(self, Need need) except -1:
-        if need == MEMORY:
+        cdef Batch run
+        if self.begun and self.layer < self.layer_count:
+            run = self.newer[self.layer]
+            if need == MEMORY:
+                run.make_room(self.end - self.start)
+            else:
+                run.provide(need)
+        elif need == MEMORY:
             self.grow()
         elif need == BLOCKS:
             if self.more:
@@ -365,18 +470,29 @@ cdef class Batch:
         return 0
 
     cdef int grow(self) except -1:
-        """Make room for a piece."""
+        """Make room for a piece and its answers."""
         cdef size_t rest = self.length - self.start
-        cdef size_t length = rest if self.evictable else min(rest, MOST_OF_PIECE)
-        free(self.items)
+        cdef size_t length = max(self.wanted, min(rest, MOST_OF_PIECE))
+        if self.wanted > MOST_OF_PIECE:
+            length = rest
+        self.make_room(length)
         self.room = 0
-        self.items = <ls_batch_item *>malloc(length * sizeof(ls_batch_item))
         if self.taker.whole != NULL:
             self.answers = self.taker.whole
         else:
             free(self.own)
             self.answers = self.own = <ls_slice *>malloc(length * sizeof(ls_slice))
-        if self.items == NULL or self.answers == NULL:
+        if self.answers == NULL:
+            raise MemoryError()
+        self.room = length
+        return 0
+
+    cdef int make_room(self, size_t length) except -1:
+        """Make room for the items of a piece."""
+        free(self.items)
+        self.room = 0
+        self.items = <ls_batch_item *>malloc(length * sizeof(ls_batch_item))
+        if self.items == NULL:
             raise MemoryError()
         self.room = length
         return 0
@@ -416,7 +532,8 @@ cdef class Batch:
         self.arenas.append(arena)
         cdef uint8_t *bytes = <uint8_t *>buffer_data(arena)
         with nogil:
-            ls_batch_stage(self.items, self.count, self.first, self.answers, bytes)
+            ls_batch_stage(
+                self.items, self.count, self.first, self.deleted, self.answers, bytes)
             self.count = self.pinned = ls_batch_drop_searched(
                 self.table.pins, self.items, self.count)
         self.table.cache.trim()

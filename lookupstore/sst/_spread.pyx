@@ -8,7 +8,7 @@ from libc.string cimport memcpy, memset
 
 from lookupstore.arrow._binary cimport allocate, buffer_data, ls_slice
 from lookupstore.sst._answers cimport Answers
-from lookupstore.sst._batch cimport NOTHING, PIECE, Batch, Lookup, Need
+from lookupstore.sst._batch cimport NOTHING, PIECE, Batch, Need
 
 
 cdef extern from "ls_bytes.h":
@@ -95,7 +95,7 @@ cdef class Spread:
                     answers.prepare(self.answers + start, start, count)
         finally:
             for batch in self.batches:
-                batch.lookup.check_file()
+                batch.check_files()
         for batch in self.batches:
             batch.lookup.count(batch)
         self.batches = []
@@ -140,9 +140,8 @@ cdef class Part(Answers):
         return 0
 
     cdef bint begin(self, batch) except -1:
-        cdef Lookup lookup = (<Batch>batch).lookup
         # A local copy in use keeps its room from others: it is not kept until all have answered.
-        self.stay = lookup.in_place and not lookup.is_copy
+        self.stay = (<Batch>batch).stays()
         if self.stay:
             (<Batch>batch).wait()
             self.spread.batches.append(batch)

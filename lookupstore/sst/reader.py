@@ -6,7 +6,7 @@ The functions here are what the package itself asks of a reader, and users do no
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -523,6 +523,27 @@ def lookup_into(reader: Reader, keys: Any, answers: Answers) -> None:
     if not isinstance(keys, BinaryColumn):
         keys = BinaryColumn(keys, "keys")
     reader._search().answer(keys, answers)
+
+
+def lookup_layers(
+    readers: Sequence[Reader], keys: Any, answers: Answers, *, has_base: bool
+) -> None:
+    """Pass values to `answers` as `lookup_into` does, of files that may have the same keys.
+
+    The first file that has a key answers it, and those behind it are not asked.
+
+    Args:
+        readers: of runs of changes, the newest first, and of the base behind them.
+        keys: as for `Reader.lookup`.
+        answers: takes as many.
+        has_base: whether the last one is a base; else all are runs.
+
+    Raises: what `lookup_into` does.
+    """
+    if not isinstance(keys, BinaryColumn):
+        keys = BinaryColumn(keys, "keys")
+    lookups = [reader._search() for reader in readers]
+    lookups[-1].answer(keys, answers, lookups[:-1], not has_base)
 
 
 def scan_after(

@@ -1,5 +1,8 @@
 """What all buckets of a version answer: keys go to theirs, and answers come back in one.
 
+A bucket with runs of changes answers as one file: the newest of its files that has a key has its
+row, or says that it is gone.
+
 Keys are encoded and rows packed here; `store` knows what people call them.
 """
 
@@ -22,9 +25,17 @@ from lookupstore.sorting.runs import BATCH_BYTES, RepeatedKeyError, merge
 from lookupstore.sst import Reader
 from lookupstore.sst._answers import Answers, Found
 from lookupstore.sst._spread import Spread
-from lookupstore.sst.reader import hashed_keys, lookup_into, scan_after
+from lookupstore.sst.reader import hashed_keys, lookup_layers, scan_after
 from lookupstore.storage.location import Location
 from lookupstore.store.files import BucketFiles
+from lookupstore.store.kinds import (
+    ROW,
+    TOMBSTONE,
+    rows_as_layer,
+    run_as_layer,
+    split_kinds,
+    tombstones_of,
+)
 from lookupstore.store.manifest import DATA_FOLDER, Manifest
 
 #: Where some keys are in a call, ascending.
@@ -32,8 +43,12 @@ Positions: TypeAlias = "npt.NDArray[np.uint32]"
 #: What passes the values of some keys to answers, each where it lies.
 LookupInto: TypeAlias = "Callable[[Answers], None]"
 
+#: Gives records of a reader, from behind a key or from the first one.
+Records: TypeAlias = "Callable[[Reader, bytes | None], Iterator[pa.RecordBatch]]"
+
 A = TypeVar("A")
 
+_ROW, _TOMBSTONE = bytes([ROW]), bytes([TOMBSTONE])
 _ROWS = "rows of the store's value columns"
 
 
@@ -61,13 +76,29 @@ class BucketReads:
         bucket = xxhash.xxh64_intdigest(key) % buckets if buckets > 1 else 0
         if bucket not in self._files:
             return None
-        row = self._files.with_reader(bucket, lambda reader: reader.get(key))
+        row = self._row(bucket, key)
         if row is None:
             return None
         try:
             return self._manifest.row_schema.unpack(pa.array([row], pa.large_binary()), names)
         except FormatError as error:
             self._corrupt(bucket, _ROWS, error)
+
+    def _row(self, bucket: int, key: bytes) -> bytes | None:
+        """Return the row at a key of a bucket, from the newest of its files that has the key."""
+        for number in self._files.layers[bucket]:
+            value = self._files.with_reader(number, lambda reader: reader.get(key))
+            if value is None:
+                continue
+            if number < self._manifest.buckets:
+                return value
+            kind = value[:1]
+            if kind == _ROW:
+                return value[1:]
+            if value != _TOMBSTONE:
+                self._corrupt_file(number, "values that begin with their kind", value[:20].hex())
+            return None
+        return None
 
     def contains(self, keys: pa.Array) -> pa.BooleanArray:
         """Return for each of some encoded keys whether it is stored.
@@ -117,8 +148,8 @@ class BucketReads:
         """
         schema = self.schema(names)
         records = partial(scan_after, start=start, stop=stop, reverse=reverse)
-        runs = [self._files.scan(bucket, records) for bucket in self._files]
-        batches = runs[0] if len(runs) == 1 else merge(runs, "error", reverse=reverse)
+        buckets = [self._rows_of(bucket, records, reverse) for bucket in self._files]
+        batches = buckets[0] if len(buckets) == 1 else merge(buckets, "error", reverse=reverse)
         while True:
             try:
                 batch = next(batches, None)
@@ -131,12 +162,29 @@ class BucketReads:
                 return
             yield self._decoded(batch, schema, names)
 
+    def sorted_rows(self, bucket: int, newest: Reader | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one bucket in key order as they are stored: `key` and `value`.
+
+        Args:
+            bucket: its number.
+            newest: of a run that is newer than all files of the bucket.
+
+        Raises:
+            CorruptionError: the stored bytes are wrong.
+        """
+        layers = [self._layer(number, scan_after) for number in self._files.layers.get(bucket, ())]
+        if newest is not None:
+            layers.insert(0, (run_as_layer(batch) for batch in newest.scan()))
+        return self._without_tombstones(merge(layers, "first"))
+
     def bounds(self) -> dict[int, tuple[bytes, bytes]]:
-        """Return the least and the greatest encoded key of each bucket that has rows."""
-        return {
-            file.bucket: (bytes.fromhex(file.min_key), bytes.fromhex(file.max_key))
-            for file in self._manifest.files
-        }
+        """Return keys between which all encoded keys of each bucket are that has files."""
+        bounds: dict[int, tuple[bytes, bytes]] = {}
+        for file in self._manifest.data_files:
+            low, high = bytes.fromhex(file.min_key), bytes.fromhex(file.max_key)
+            known = bounds.get(file.bucket, (low, high))
+            bounds[file.bucket] = min(low, known[0]), max(high, known[1])
+        return {bucket: bounds[bucket] for bucket in sorted(bounds)}
 
     def scan_bucket(
         self,
@@ -161,7 +209,7 @@ class BucketReads:
         held: list[pa.RecordBatch] = []
         size = 0
         parts = (
-            self._files.scan(bucket, partial(scan_after, start=start, stop=stop))
+            self._rows_of(bucket, partial(scan_after, start=start, stop=stop), reverse=False)
             for start, stop in ranges
         )
         for batch in chain.from_iterable(parts):
@@ -187,20 +235,55 @@ class BucketReads:
 
         It is given what passes them to `sst` answers, and called again if a copy was damaged.
         """
+
+        def lookup(
+            bucket: int, own: pa.Array | BinaryColumn, answers: Answers, readers: Sequence[Reader]
+        ) -> None:
+            has_base = self._files.layers[bucket][-1] == bucket
+            lookup_layers(readers, own, answers, has_base=has_base)
+
         if self._manifest.buckets == 1 and 0 in self._files:
-            # The answers of one file are in the order of the keys: there is nothing to spread.
-            return self._files.with_reader(
-                0, lambda reader: take(partial(lookup_into, reader, keys))
+            # The answers of one bucket are in the order of the keys: there is nothing to spread.
+            return self._files.with_layers(
+                0, lambda readers: take(lambda answers: lookup(0, keys, answers, readers))
             )
         hashed = hashed_keys(keys)
         spread = Spread(len(keys), values)
 
-        def lookup(own: Positions, reader: Reader) -> None:
-            lookup_into(reader, hashed, spread.part(own))
+        def lookup_part(bucket: int, own: Positions, readers: Sequence[Reader]) -> None:
+            lookup(bucket, hashed, spread.part(own), readers)
 
         places = self._places(hashed)
-        self._files.with_readers({bucket: partial(lookup, own) for bucket, own in places.items()})
+        self._files.with_buckets(
+            {bucket: partial(lookup_part, bucket, own) for bucket, own in places.items()}
+        )
         return take(spread.answer)
+
+    def _rows_of(self, bucket: int, records: Records, reverse: bool) -> Iterator[pa.RecordBatch]:
+        """Yield what `records` gives of the layers of a bucket, merged, in key order."""
+        numbers = self._files.layers[bucket]
+        if numbers == (bucket,):
+            return self._files.scan(bucket, records)
+        layers = [self._layer(number, records) for number in numbers]
+        return self._without_tombstones(merge(layers, "first", reverse=reverse))
+
+    def _layer(self, number: int, records: Records) -> Iterator[pa.RecordBatch]:
+        as_layer = rows_as_layer if number < self._manifest.buckets else run_as_layer
+        for batch in self._files.scan(number, records):
+            try:
+                yield as_layer(batch)
+            except FormatError as error:
+                self._corrupt_file(number, "values that begin with their kind", error)
+
+    @staticmethod
+    def _without_tombstones(layers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for layer in layers:
+            batch = layer.select(["key", "value"])
+            gone = tombstones_of(layer)
+            if gone.any():
+                batch = batch.filter(pa.array(~gone))
+            if batch.num_rows:
+                yield batch
 
     def _places(self, keys: BinaryColumn | pa.Array) -> dict[int, Positions]:
         """Return where the keys of each bucket are that has a file."""
@@ -220,13 +303,30 @@ class BucketReads:
         for bucket, positions in places.items():
             own = keys.take(pa.array(positions))
             try:
-                self._files.with_reader(bucket, partial(self._check_rows, own, names))
+                self._check_rows(bucket, own, names)
             except FormatError as found:
                 self._corrupt(bucket, _ROWS, found)
         self._corrupt(min(places), _ROWS, error)
 
-    def _check_rows(self, keys: pa.Array, names: Sequence[str], reader: Reader) -> None:
-        self._manifest.row_schema.unpack(reader.lookup(keys), names)
+    def _check_rows(self, bucket: int, keys: pa.Array, names: Sequence[str]) -> None:
+        """Unpack the rows at some keys of a bucket, file by file.
+
+        Raises:
+            CorruptionError: those of a run do not fit the schema.
+            FormatError: those of the base do not.
+        """
+        rows = self._manifest.row_schema
+        for number in self._files.layers[bucket]:
+            found = self._files.with_reader(number, lambda reader: reader.lookup(keys))
+            if number < self._manifest.buckets:
+                rows.unpack(found, names)
+                continue
+            try:
+                kinds, values = split_kinds(found.drop_null())
+                stays = pa.array(np.frombuffer(kinds.buffers()[1], np.uint8) == ROW)
+                rows.unpack(values.filter(stays), names)
+            except FormatError as error:
+                self._corrupt_file(number, _ROWS, error)
 
     def _decoded(
         self, batch: pa.RecordBatch, schema: pa.Schema, names: Sequence[str]
@@ -244,8 +344,12 @@ class BucketReads:
         self._corrupt(int(held[0]), "keys and rows of the store's columns", bad)
 
     def _corrupt(self, bucket: int, expected: str, found: object) -> NoReturn:
-        file = next(file for file in self._manifest.files if file.bucket == bucket)
-        raise CorruptionError(self._location.show(file.name), 0, expected, found)
+        """Raise the error for a bucket: of its base, or of its only file."""
+        self._corrupt_file(self._files.layers[bucket][-1], expected, found)
+
+    def _corrupt_file(self, number: int, expected: str, found: object) -> NoReturn:
+        name = self._files.name(number)
+        raise CorruptionError(self._location.show(name), 0, expected, found)
 
 
 def _one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

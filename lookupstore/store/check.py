@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.keys._codec import bucket_of
 from lookupstore.sst import Reader
 from lookupstore.storage.location import Location
+from lookupstore.store.buckets import BucketReads
 from lookupstore.store.files import BucketFiles, missing_file_error, wrong_hash_error
-from lookupstore.store.manifest import DataFile, Manifest
+from lookupstore.store.kinds import run_as_layer, tombstones_of
+from lookupstore.store.manifest import ChangeRun, DataFile, Manifest
 from lookupstore.store.statistics import RowStatistics
 from lookupstore.store.version_files import gone_version_error, list_names, name_of, named_files
+
+#: The records of one data file, batch by batch.
+Records: TypeAlias = "Iterator[pa.RecordBatch]"
 
 
 @dataclass(frozen=True)
@@ -22,7 +30,7 @@ class StoreCheck:
     """What `LookupStore.verify` has read and found valid.
 
     Attributes:
-        files: number of data files.
+        files: number of data files, runs of changes among them.
         num_rows: number of rows.
         bytes: size of all data files.
         stray: files of the store that no version names: left by a build that was killed, or being
@@ -48,14 +56,23 @@ def check_store(location: Location, manifest: Manifest, files: BucketFiles) -> S
         StaleStoreError: the version is not there any more.
     """
     _check_is_there(location, manifest)
-    for file in manifest.files:
+    runs = dict(enumerate(manifest.runs, manifest.buckets))
+    numbered = {file.bucket: file for file in manifest.files}
+    numbered |= {number: run.file for number, run in runs.items()}
+    for number, file in numbered.items():
+        check = (
+            partial(_check_run, manifest, runs[number])
+            if number in runs
+            else partial(_check_base, manifest)
+        )
         try:
-            _check_file(location, manifest, file, files)
+            _check_file(location, manifest, file, files, number, check)
         except FileNotFoundError:
             raise missing_file_error(location, manifest, file) from None
+    _check_counts(location, manifest, files)
     named = named_files(location)
     return StoreCheck(
-        files=len(manifest.files),
+        files=len(manifest.data_files),
         num_rows=manifest.num_rows,
         bytes=manifest.bytes,
         stray=tuple(file.name for file in location.files(recursive=True) if file.name not in named),
@@ -67,18 +84,31 @@ def _check_is_there(location: Location, manifest: Manifest) -> None:
         raise gone_version_error(location, manifest.version, manifest.id)
 
 
-def _check_file(location: Location, manifest: Manifest, file: DataFile, files: BucketFiles) -> None:
+def _check_file(
+    location: Location,
+    manifest: Manifest,
+    file: DataFile,
+    files: BucketFiles,
+    number: int,
+    check: Callable[[Records], None],
+) -> None:
     path = location.show(file.name)
     found = location.hash(file.name)
-    with files.original(file.bucket, whole=found == file.xxh64) as reader:
+    with files.original(number, whole=found == file.xxh64) as reader:
         # Asked first: an error of the file itself knows the offset, the hash does not.
         reader.verify()
         if found != file.xxh64:
             raise wrong_hash_error(path, file, found)
-        _check_records(path, manifest, file, reader)
+        try:
+            check(_checked_records(path, manifest, file, reader))
+        except FormatError as error:
+            raise CorruptionError(path, 0, "rows of the store's schema", error) from error
 
 
-def _check_records(path: str, manifest: Manifest, file: DataFile, reader: Reader) -> None:
+def _checked_records(
+    path: str, manifest: Manifest, file: DataFile, reader: Reader
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a file, whose keys are those of its bucket and its statistics true."""
     statistics = RowStatistics()
     for batch in reader.scan():
         keys = batch.column("key")
@@ -89,11 +119,37 @@ def _check_records(path: str, manifest: Manifest, file: DataFile, reader: Reader
         if len(wrong):
             key = keys[int(wrong[0])].as_py().hex()
             raise CorruptionError(path, 0, f"keys of bucket {file.bucket}", f"the key {key}")
-        try:
-            manifest.decode(batch, manifest.row_schema.schema.names)
-        except FormatError as error:
-            raise CorruptionError(path, 0, "rows of the store's schema", error) from error
+        yield batch
     for name, found in statistics.fields().items():
         expected = getattr(file, name)
         if found != expected:
             raise CorruptionError(path, 0, f"{name} {expected}", found)
+
+
+def _check_base(manifest: Manifest, records: Records) -> None:
+    for batch in records:
+        manifest.decode(batch, manifest.row_schema.schema.names)
+
+
+def _check_run(manifest: Manifest, run: ChangeRun, records: Records) -> None:
+    tombstones = 0
+    for batch in records:
+        layer = run_as_layer(batch)
+        gone = tombstones_of(layer)
+        tombstones += int(gone.sum())
+        rows = layer.select(["key", "value"]).filter(pa.array(~gone))
+        manifest.decode(rows, manifest.row_schema.schema.names)
+    if tombstones != run.tombstones:
+        raise FormatError(f"{tombstones} tombstones, where the manifest has {run.tombstones}")
+
+
+def _check_counts(location: Location, manifest: Manifest, files: BucketFiles) -> None:
+    """Count the rows of buckets with runs again: what is in their base, and what runs change."""
+    reads = BucketReads(location, manifest, files)
+    rows = {file.bucket: file.num_records for file in manifest.files}
+    for bucket, runs in manifest.runs_by_bucket().items():
+        expected = rows.get(bucket, 0) + sum(run.new_rows for run in runs)
+        found = sum(batch.num_rows for batch in reads.sorted_rows(bucket))
+        if found != expected:
+            path = location.show(runs[0].file.name)
+            raise CorruptionError(path, 0, f"{expected} rows in bucket {bucket}", found)

@@ -1,5 +1,8 @@
 """The data files of one version of a store, by bucket, and their readers.
 
+A bucket has layers: its runs of changes, the newest first, and its base. Each file has a number: a
+base that of its bucket, and runs those that follow.
+
 Readers need a local file. For a local store the file is there already; of a remote one the host's
 `Residency` pins a local copy, which answers while it is still coming. Files of a local store are
 all opened at once, so that it goes on answering when it is replaced; files of a remote one when the
@@ -20,7 +23,7 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -58,12 +61,12 @@ A = TypeVar("A")
 
 @dataclass(eq=False)
 class _Open(descriptors.Holder):
-    """The reader of a bucket, the local copy that it reads, and what it had read before that."""
+    """The reader of a file, the local copy that it reads, and what it had read before that."""
 
     reader: Reader
     copy: PinnedCopy | None
     recoded: bool
-    bucket: int
+    number: int
     files: weakref.ref[BucketFiles]
     before: Counts = field(default_factory=Counts)
 
@@ -71,7 +74,7 @@ class _Open(descriptors.Holder):
         """Release the copy, which the next lookup pins again."""
         files = self.files()
         if files is not None:
-            files.release_bucket(self.bucket, self)
+            files.release_file(self.number, self)
 
     def counts(self) -> Counts:
         """Return what was read with the reader, and fetched since the copy was pinned."""
@@ -105,12 +108,23 @@ class BucketFiles(LocalFiles):
         self._cache = cache
         self._residency = residency
         self._entries = {file.bucket: file for file in manifest.files}
-        self._locks = {bucket: threading.Lock() for bucket in self._entries}
+        layers: dict[int, list[int]] = {}
+        for number, run in enumerate(manifest.runs, manifest.buckets):
+            self._entries[number] = run.file
+            layers.setdefault(run.file.bucket, []).append(number)
+        for file in manifest.files:
+            layers.setdefault(file.bucket, []).append(file.bucket)
+        #: The numbers of the files of each bucket that has some: runs, the newest first, then the
+        #: base, which is less than the number of buckets.
+        self.layers: dict[int, tuple[int, ...]] = {
+            bucket: tuple(layers[bucket]) for bucket in sorted(layers)
+        }
+        self._locks = {number: threading.Lock() for number in self._entries}
         self._counting = threading.Lock()  # over both of these
-        #: What is open of each bucket.
+        #: What is open of each file, by its number.
         self.opened: dict[int, _Open] = {}
         self._past = Counts()  # of the copies that were released
-        self._copied: set[int] = set()  # buckets whose local copies were needed
+        self._copied: set[int] = set()  # files whose local copies were needed
         self._closed = False
         #: Readers of the files of a local store.
         self.in_place: dict[int, Reader] = {}
@@ -118,20 +132,25 @@ class BucketFiles(LocalFiles):
         self._rents: dict[int, Rent] = {}
         if location.in_place:
             try:
-                for bucket, file in self._entries.items():
-                    self._open_in_place(bucket, file)
+                for number, file in self._entries.items():
+                    self._open_in_place(number, file)
             except BaseException:
                 self.close()
                 raise
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._entries)
+        """Yield the buckets that have files."""
+        return iter(self.layers)
 
     def __contains__(self, bucket: int) -> bool:
-        return bucket in self._entries
+        return bucket in self.layers
 
-    def with_reader(self, bucket: int, use: Callable[[Reader], A]) -> A:
-        """Return what `use` returns of the reader of a bucket, which must have a file.
+    def name(self, number: int) -> str:
+        """Return the name of the file with a number."""
+        return self._entries[number].name
+
+    def with_reader(self, number: int, use: Callable[[Reader], A]) -> A:
+        """Return what `use` returns of the reader of the file with a number.
 
         It is called again, with another reader, if a local copy turns out to be damaged.
 
@@ -142,48 +161,67 @@ class BucketFiles(LocalFiles):
             OSError: the object store does not give it.
         """
         try:
-            opened = self.ready(bucket)
+            opened = self.ready(number)
             try:
                 return use(opened.reader)
             except CorruptionError as error:
-                self._leave_damaged(bucket, opened, error)
-            return use(self.ready(bucket).reader)
+                self._leave_damaged(number, opened, error)
+            return use(self.ready(number).reader)
         except FileNotFoundError:
-            raise self._missing_error(bucket) from None
+            raise self._missing_error(number) from None
 
-    def with_readers(self, uses: Mapping[int, Callable[[Reader], None]]) -> None:
-        """Call what is to use the reader of each bucket, as `with_reader` does.
+    def with_layers(self, bucket: int, use: Callable[[Sequence[Reader]], A]) -> A:
+        """Return what `use` returns of the readers of the layers of a bucket, which has some.
+
+        It is called again as `with_reader` calls.
+        """
+        numbers = self.layers[bucket]
+
+        def with_more(readers: tuple[Reader, ...]) -> A:
+            if len(readers) == len(numbers):
+                return use(readers)
+            following = numbers[len(readers)]
+            return self.with_reader(following, lambda reader: with_more((*readers, reader)))
+
+        return with_more(())
+
+    def with_buckets(self, uses: Mapping[int, Callable[[Sequence[Reader]], None]]) -> None:
+        """Call what is to use the layers of each bucket, as `with_layers` does.
 
         What has to wait for an object store is called in threads.
         """
-        cold = [bucket for bucket in uses if not self._is_here(bucket)]
+        cold = [
+            bucket
+            for bucket in uses
+            if not all(self._is_here(number) for number in self.layers[bucket])
+        ]
         waited: set[int] = set()
         if len(cold) > 1:
             pool = ThreadPoolExecutor(min(AT_ONCE, len(cold)), "lookupstore-buckets")
             try:
-                for _ in pool.map(lambda bucket: self.with_reader(bucket, uses[bucket]), cold):
+                for _ in pool.map(lambda bucket: self.with_layers(bucket, uses[bucket]), cold):
                     continue
                 waited.update(cold)
             finally:
                 pool.shutdown(cancel_futures=True)
         for bucket, use in uses.items():
             if bucket not in waited:
-                self.with_reader(bucket, use)
+                self.with_layers(bucket, use)
 
     def scan(
-        self, bucket: int, records: Callable[[Reader, bytes | None], Iterator[pa.RecordBatch]]
+        self, number: int, records: Callable[[Reader, bytes | None], Iterator[pa.RecordBatch]]
     ) -> Iterator[pa.RecordBatch]:
-        """Yield records of a bucket batch by batch; raises what `with_reader` raises.
+        """Yield records of a file batch by batch; raises what `with_reader` raises.
 
         Args:
-            bucket: which must have a file.
+            number: of the file.
             records: gives those of a reader, keys first, from behind a key, or from the first one;
                 it is called again where another reader goes on.
         """
         last: bytes | None = None
         try:
             while True:
-                opened: _Open | None = self.ready(bucket)
+                opened: _Open | None = self.ready(number)
                 assert opened is not None
                 try:
                     for piece in records(opened.reader, last):
@@ -195,24 +233,24 @@ class BucketFiles(LocalFiles):
                         return
                 except CorruptionError as error:
                     # The other copy has the same records in the same order.
-                    self._leave_damaged(bucket, opened, error)
+                    self._leave_damaged(number, opened, error)
                     continue
                 opened = None  # while others are asked, it may give way
                 yield piece
         except FileNotFoundError:
-            raise self._missing_error(bucket) from None
+            raise self._missing_error(number) from None
 
     @property
     def _are_many(self) -> bool:
-        """Return whether this process may not have the local copies of all buckets open at once."""
+        """Return whether this process may not have the local copies of all files open at once."""
         return not self.in_place and 3 * len(self._entries) > descriptors.most()
 
     @contextmanager
-    def original(self, bucket: int, *, whole: bool) -> Iterator[Reader]:
+    def original(self, number: int, *, whole: bool) -> Iterator[Reader]:
         """Return a reader of a data file as stored; lookups may read a decompressed copy.
 
         Args:
-            bucket: which must have a file.
+            number: of the file.
             whole: whether all of a remote file is to be here before.
 
         Raises:
@@ -220,18 +258,18 @@ class BucketFiles(LocalFiles):
             DiskQuotaError: there is no room for its local copy.
             OSError: the object store does not give it.
         """
-        if bucket in self.in_place:
+        if number in self.in_place:
             self._check_not_closed()
-            yield self.in_place[bucket]
+            yield self.in_place[number]
             return
-        file = self._entries[bucket]
+        file = self._entries[number]
         with self._pin(file, recode=False) as copy:
             try:
                 if whole:
                     copy.wait()
                 reader = _checked(Reader(copy.path, cache=self._cache, fill=copy.fill), file)
             except FileNotFoundError:
-                raise self._missing_error(bucket) from None
+                raise self._missing_error(number) from None
             with reader:
                 yield reader
 
@@ -248,81 +286,81 @@ class BucketFiles(LocalFiles):
 
     def release(self) -> None:
         """Release the local copies; the next lookup pins them again."""
-        for bucket in self._locks:
-            opened = self.opened.get(bucket)
+        for number in self._locks:
+            opened = self.opened.get(number)
             if opened is not None and opened.copy is not None:
-                self.release_bucket(bucket, opened)
+                self.release_file(number, opened)
 
-    def release_bucket(self, bucket: int, opened: _Open) -> None:
-        """Release one local copy unless somebody is opening that bucket, who needs it."""
-        lock = self._locks[bucket]
+    def release_file(self, number: int, opened: _Open) -> None:
+        """Release one local copy unless somebody is opening that file, who needs it."""
+        lock = self._locks[number]
         if lock.acquire(blocking=False):
             try:
-                if self.opened.get(bucket) is opened:
-                    self._drop(bucket)
+                if self.opened.get(number) is opened:
+                    self._drop(number)
             finally:
                 lock.release()
 
     def close(self) -> None:
         """Close all files, and release their local copies."""
         self._closed = True
-        for bucket, lock in self._locks.items():
+        for number, lock in self._locks.items():
             with lock:
-                opened = self._drop(bucket)
+                opened = self._drop(number)
                 if opened is not None:
                     opened.reader.close()
-                if bucket in self.in_place:
-                    self.in_place[bucket].close()
+                if number in self.in_place:
+                    self.in_place[number].close()
 
     def _check_not_closed(self) -> None:
         if self._closed:
             raise ClosedError(f"{self._location.uri}: the store is closed; open it again")
 
-    def _is_here(self, bucket: int) -> bool:
-        """Return whether a bucket answers without an object store."""
-        opened = self.opened.get(bucket)
+    def _is_here(self, number: int) -> bool:
+        """Return whether a file answers without an object store."""
+        opened = self.opened.get(number)
         if opened is None or opened.copy is None:
-            return bucket in self.in_place
+            return number in self.in_place
         try:
             return opened.copy.complete
         except ClosedError:  # released in this moment
             return False
 
-    def ready(self, bucket: int) -> _Open:
-        """Return what is open of a bucket, or open it."""
-        opened = self.opened.get(bucket)
+    def ready(self, number: int) -> _Open:
+        """Return what is open of a file, or open it."""
+        opened = self.opened.get(number)
         if opened is None:
-            return self._open(bucket)
+            return self._open(number)
         copy = opened.copy
         if copy is None:
-            better = self._rents and self._has_better(bucket, opened)
-            return self._open(bucket) if better else opened
+            better = self._rents and self._has_better(number, opened)
+            return self._open(number) if better else opened
         try:
             error, outdated = copy.error, copy.outdated
         except ClosedError:  # released in this moment
-            return self._open(bucket)
+            return self._open(number)
         if isinstance(error, CorruptionError):
             # What was answered before may have been of another file: it must not go on.
             raise CorruptionError(*error.args)
         descriptors.used(opened)
-        return self._open(bucket) if outdated else opened
+        return self._open(number) if outdated else opened
 
-    def _open(self, bucket: int) -> _Open:
-        with self._locks[bucket]:
-            opened = self.opened.get(bucket)
-            if opened is not None and self._has_better(bucket, opened):
-                self._drop(bucket)
+    def _open(self, number: int) -> _Open:
+        with self._locks[number]:
+            opened = self.opened.get(number)
+            if opened is not None and self._has_better(number, opened):
+                self._drop(number)
                 opened = None
             if opened is None:
                 self._check_not_closed()
-                opened = self._open_file(self._entries[bucket])
+                opened = self._open_file(number, self._entries[number])
                 with self._counting:
-                    self.opened[bucket] = opened
+                    self.opened[number] = opened
                 if opened.copy is not None:
                     descriptors.took(opened, opened.copy.descriptors)
         return opened
 
-    def _open_in_place(self, bucket: int, file: DataFile) -> None:
+    def _open_in_place(self, number: int, file: DataFile) -> None:
         """Open a file of a local store."""
         _, path = self._location.resolve(file.name)
         try:
@@ -331,19 +369,19 @@ class BucketFiles(LocalFiles):
                 raise wrong_size_error(path, file, size)
             reader = _checked(Reader(path, cache=self._cache), file)
         except FileNotFoundError:
-            raise self._missing_error(bucket) from None
-        self.in_place[bucket] = reader
+            raise self._missing_error(number) from None
+        self.in_place[number] = reader
         if plain_size(reader.info()) is not None:
-            self._rents[bucket] = Rent(reader.info().data_blocks)
+            self._rents[number] = Rent(reader.info().data_blocks)
 
-    def _has_better(self, bucket: int, opened: _Open) -> bool:
+    def _has_better(self, number: int, opened: _Open) -> bool:
         """Return whether there is a plain copy in place of what is open; begin one that pays."""
         if opened.copy is not None:
             return opened.copy.outdated
-        rent = self._rents.get(bucket)
+        rent = self._rents.get(number)
         if rent is None or not rent.is_paid(paid := reads_of(opened.reader).blocks_read):
             return False
-        file = self._entries[bucket]
+        file = self._entries[number]
         try:
             if self._residency.has_plain(nbytes=file.bytes, xxh64=file.xxh64):
                 return True
@@ -360,30 +398,30 @@ class BucketFiles(LocalFiles):
             self._rents.clear()
         return False
 
-    def _open_file(self, file: DataFile) -> _Open:
-        if file.bucket in self.in_place:
-            opened = self._open_plain(file) if file.bucket in self._rents else None
+    def _open_file(self, number: int, file: DataFile) -> _Open:
+        if number in self.in_place:
+            opened = self._open_plain(number, file) if number in self._rents else None
             if opened is None:
-                reader = self.in_place[file.bucket]
+                reader = self.in_place[number]
                 before = read_with(reader)
-                opened = _Open(reader, None, False, file.bucket, weakref.ref(self), before)
+                opened = _Open(reader, None, False, number, weakref.ref(self), before)
             return opened
         recode = self._manifest.options.get("compression") != "none"
-        self._check_room(file)
+        self._check_room(number)
         copy = self._pin(file, recode=recode)
         recoded = copy.recoded
         try:
-            return self._open_copy(file, copy)
+            return self._open_copy(number, file, copy)
         except (CorruptionError, FormatError):
             if not recoded:
                 raise
-        return self._open_copy(file, self._pin(file, recode=recode))
+        return self._open_copy(number, file, self._pin(file, recode=recode))
 
-    def _check_room(self, file: DataFile) -> None:
+    def _check_room(self, number: int) -> None:
         """Say it, once, if the local copies that lookups need cannot be there at one time."""
         with self._counting:
-            self._copied.add(file.bucket)
-            needed = sum(self._entries[bucket].bytes for bucket in self._copied)
+            self._copied.add(number)
+            needed = sum(self._entries[each].bytes for each in self._copied)
         quota = self._residency.quota
         if needed > quota:
             warn_slow(
@@ -392,7 +430,7 @@ class BucketFiles(LocalFiles):
                 f"{needed:,} or more; set LOOKUPSTORE_CACHE_BYTES to more",
             )
 
-    def _open_plain(self, file: DataFile) -> _Open | None:
+    def _open_plain(self, number: int, file: DataFile) -> _Open | None:
         """Open the plain copy of a compressed file of a local store, if there is a good one."""
         filesystem, path = self._location.resolve(file.name)
         shown = self._location.show(file.name)
@@ -400,16 +438,16 @@ class BucketFiles(LocalFiles):
             copy = self._residency.pin_plain(
                 filesystem, path, nbytes=file.bytes, xxh64=file.xxh64, uri=shown
             )
-            return None if copy is None else self._open_copy(file, copy)
+            return None if copy is None else self._open_copy(number, file, copy)
         except (CorruptionError, FormatError) as error:  # it is removed now
             _log.warning("%s: its plain copy is damaged: %s", shown, error)
         except OSError as error:
             # What is wrong with the folder of copies is nothing that is wrong with the store.
             _log.warning("%s: its plain copy cannot be used: %s", shown, error)
-            del self._rents[file.bucket]
+            del self._rents[number]
         return None
 
-    def _open_copy(self, file: DataFile, copy: PinnedCopy) -> _Open:
+    def _open_copy(self, number: int, file: DataFile, copy: PinnedCopy) -> _Open:
         try:
             reader = _checked(Reader(copy.path, cache=self._cache, fill=copy.fill), file)
         except BaseException as error:
@@ -417,7 +455,7 @@ class BucketFiles(LocalFiles):
                 copy.discard()
             copy.close()
             raise
-        return _Open(reader, copy, copy.recoded, file.bucket, weakref.ref(self))
+        return _Open(reader, copy, copy.recoded, number, weakref.ref(self))
 
     def _pin(self, file: DataFile, *, recode: bool) -> PinnedCopy:
         """Pin the local copy of a file; others are released where they use its room."""
@@ -434,20 +472,20 @@ class BucketFiles(LocalFiles):
             )
         )
 
-    def _leave_damaged(self, bucket: int, opened: _Open, error: CorruptionError) -> None:
+    def _leave_damaged(self, number: int, opened: _Open, error: CorruptionError) -> None:
         """Give up a recoded copy, which cannot be repaired; raise the error of any other file."""
         if not opened.recoded:
             raise error
-        with self._locks[bucket]:
-            if self.opened.get(bucket) is opened:
+        with self._locks[number]:
+            if self.opened.get(number) is opened:
                 assert opened.copy is not None
                 opened.copy.discard()
-                self._drop(bucket)
+                self._drop(number)
 
-    def _drop(self, bucket: int) -> _Open | None:
-        """Forget a file if it is open, and return it; the lock of the bucket is held."""
+    def _drop(self, number: int) -> _Open | None:
+        """Forget a file if it is open, and return it; its lock is held."""
         with self._counting:
-            opened = self.opened.pop(bucket, None)
+            opened = self.opened.pop(number, None)
             if opened is not None:
                 self._past += opened.counts()
                 if opened.copy is not None:
@@ -455,8 +493,8 @@ class BucketFiles(LocalFiles):
                     descriptors.gave(opened)
         return opened
 
-    def _missing_error(self, bucket: int) -> LookupStoreError:
-        return missing_file_error(self._location, self._manifest, self._entries[bucket])
+    def _missing_error(self, number: int) -> LookupStoreError:
+        return missing_file_error(self._location, self._manifest, self._entries[number])
 
 
 def missing_file_error(location: Location, manifest: Manifest, file: DataFile) -> LookupStoreError:

@@ -23,7 +23,11 @@ from lookupstore.rows.schema import RowSchema
 from lookupstore.storage.json_text import parse_json
 
 DATA_FOLDER = "data"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+#: The format version of a manifest without runs and parent, which older releases read, too.
+PLAIN_FORMAT_VERSION = 2
+#: Runs of changes that one bucket may have: a lookup may ask each of them.
+MAX_RUNS = 64
 #: Buckets of a store, at most: a batch of lookups takes some bytes for each.
 MAX_BUCKETS = 1 << 16
 BUCKET_FUNCTION = "xxh64"
@@ -41,12 +45,12 @@ _FINGERPRINT = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True)
 class DataFile:
-    """One data file of a store.
+    """One data file of a store: the base of a bucket, or a run of changes to it.
 
     Attributes:
         name: path inside the store's folder, with `/`.
-        bucket: the bucket that it holds; a bucket has at most one file.
-        num_records: number of keys, at least 1.
+        bucket: the bucket of its keys.
+        num_records: number of keys, at least 1; those of tombstones are among them.
         bytes: size of the file.
         xxh64: hash of the whole file, 16 hexadecimal digits.
         min_key: smallest encoded key, hexadecimal.
@@ -63,6 +67,21 @@ class DataFile:
 
 
 @dataclass(frozen=True)
+class ChangeRun:
+    """One sorted run of changes to a bucket: whole rows that take the place of older ones.
+
+    Attributes:
+        file: its data file, in which each value begins with its kind: a row, or a tombstone.
+        tombstones: number of its records that say that a key is gone.
+        new_rows: keys that it has added to the bucket, less those that it has taken away.
+    """
+
+    file: DataFile
+    tombstones: int
+    new_rows: int
+
+
+@dataclass(frozen=True)
 class Manifest:
     """A version of a store: its schemas, its buckets and its data files.
 
@@ -74,14 +93,16 @@ class Manifest:
         key_schema: the key columns.
         row_schema: the value columns.
         buckets: number of buckets; a key is in bucket XXH64(encoded key) mod buckets.
-        num_rows: number of keys in all files.
+        num_rows: number of keys.
         source: what the store was built from, as text.
         source_fingerprint: hash of the names, sizes and times of the files that it was built from;
             None if the source was not files, or one of them had just been written.
         options: how it was built: plain JSON values by option name.
         rewritten_buckets: number of data files that are new in this version; the others are those
             of the version before.
-        files: the data files, by ascending bucket; an empty bucket has none.
+        files: the bases of the buckets, by ascending bucket; an empty bucket has none.
+        runs: the runs of changes, by ascending bucket, and the newest of a bucket first.
+        parent: identity of the version that this one is a change of; None if it was built.
     """
 
     version: int
@@ -97,6 +118,25 @@ class Manifest:
     options: Mapping[str, Any]
     rewritten_buckets: int
     files: tuple[DataFile, ...]
+    runs: tuple[ChangeRun, ...] = ()
+    parent: str | None = None
+
+    @property
+    def data_files(self) -> tuple[DataFile, ...]:
+        """Return all data files: the bases, then those of runs."""
+        return (*self.files, *(run.file for run in self.runs))
+
+    @property
+    def run_bytes(self) -> int:
+        """Return the size of all runs."""
+        return sum(run.file.bytes for run in self.runs)
+
+    def runs_by_bucket(self) -> dict[int, tuple[ChangeRun, ...]]:
+        """Return the runs of each bucket that has some, the newest first."""
+        held: dict[int, tuple[ChangeRun, ...]] = {}
+        for run in self.runs:
+            held[run.file.bucket] = (*held.get(run.file.bucket, ()), run)
+        return held
 
     @property
     def created_at(self) -> datetime:
@@ -106,7 +146,7 @@ class Manifest:
     @property
     def bytes(self) -> int:
         """Return the size of all data files."""
-        return sum(file.bytes for file in self.files)
+        return sum(file.bytes for file in self.data_files)
 
     def decode(self, batch: pa.RecordBatch, names: Sequence[str]) -> list[pa.Array]:
         """Turn stored keys and rows into columns: those of the key, then the named values.
@@ -121,8 +161,9 @@ class Manifest:
 
     def to_json(self) -> dict[str, Any]:
         """Return the manifest as plain JSON values, with the hash of the rest as its last field."""
+        is_plain = not self.runs and self.parent is None
         fields = {
-            "format_version": FORMAT_VERSION,
+            "format_version": PLAIN_FORMAT_VERSION if is_plain else FORMAT_VERSION,
             "version": self.version,
             "id": self.id,
             "created": self.created,
@@ -138,6 +179,9 @@ class Manifest:
             "rewritten_buckets": self.rewritten_buckets,
             "files": [asdict(file) for file in self.files],
         }
+        if not is_plain:
+            fields["runs"] = [asdict(run) for run in self.runs]
+            fields["parent"] = self.parent
         return {**fields, "xxh64": fields_hash(fields)}
 
 
@@ -210,17 +254,15 @@ class _Fields:
     def end(self) -> None:
         if self.fields:
             name = min(self.fields)
-            raise self.wrong_error(
-                name, f"not in format version {FORMAT_VERSION}", self.fields[name]
-            )
+            raise self.wrong_error(name, "no such field in its format version", self.fields[name])
 
 
 def _parse(fields: _Fields) -> Manifest:
     version = fields.take("format_version", int, "an integer")
-    if version != FORMAT_VERSION:
+    if version not in (PLAIN_FORMAT_VERSION, FORMAT_VERSION):
         raise FormatError(
             f"{fields.path}: field format_version is {version}; this lookupstore reads "
-            f"{FORMAT_VERSION}: upgrade it, or build the store again"
+            f"{PLAIN_FORMAT_VERSION} and {FORMAT_VERSION}: upgrade it, or build the store again"
         )
     expected = fields.pattern("xxh64", _HASH, "16 hexadecimal digits")
     found = fields_hash({"format_version": version, **fields.fields})
@@ -234,6 +276,14 @@ def _parse(fields: _Fields) -> Manifest:
         _parse_file(_Fields(fields.path, f"files[{i}].", file), buckets)
         for i, file in enumerate(fields.take("files", list, "a list"))
     )
+    runs: tuple[ChangeRun, ...] = ()
+    parent = None
+    if version == FORMAT_VERSION:
+        runs = tuple(
+            _parse_run(_Fields(fields.path, f"runs[{i}].", run), buckets)
+            for i, run in enumerate(fields.take("runs", list, "a list"))
+        )
+        parent = _parse_fingerprint(fields, "parent")
     manifest = Manifest(
         version=fields.number("version", 1),
         id=fields.pattern("id", re.compile(r"[0-9a-f]{32}"), "32 hexadecimal digits"),
@@ -246,19 +296,38 @@ def _parse(fields: _Fields) -> Manifest:
         source=fields.text("source"),
         source_fingerprint=_parse_fingerprint(fields, "source_fingerprint"),
         options=fields.take("options", dict, "an object"),
-        rewritten_buckets=fields.number("rewritten_buckets", 0, buckets),
+        rewritten_buckets=fields.number("rewritten_buckets", 0, buckets + len(runs)),
         files=files,
+        runs=runs,
+        parent=parent,
     )
     fields.end()
     held = [file.bucket for file in manifest.files]
     if held != sorted(set(held)):
         raise fields.wrong_error("files", "ascending buckets, one file each", held)
-    records = sum(file.num_records for file in manifest.files)
-    if records != manifest.num_rows:
-        raise fields.wrong_error(
-            "num_rows", f"{records}, the records of all files", manifest.num_rows
-        )
+    _check_runs(fields, manifest)
     return manifest
+
+
+def _check_runs(fields: _Fields, manifest: Manifest) -> None:
+    """Check that runs are in order, and that the rows of each bucket are those of its files."""
+    rows = {file.bucket: file.num_records for file in manifest.files}
+    held = [run.file.bucket for run in manifest.runs]
+    if held != sorted(held):
+        raise fields.wrong_error("runs", "ascending buckets", held)
+    for run in manifest.runs:
+        bucket = run.file.bucket
+        rows[bucket] = rows.get(bucket, 0) + run.new_rows
+    for bucket, other in zip(held, held[MAX_RUNS:], strict=False):
+        if bucket == other:
+            raise fields.wrong_error("runs", f"at most {MAX_RUNS} of a bucket", held.count(bucket))
+    for bucket, count in rows.items():
+        if count < 0:
+            raise fields.wrong_error("runs", f"bucket {bucket} with no less than 0 rows", count)
+    if sum(rows.values()) != manifest.num_rows:
+        raise fields.wrong_error(
+            "num_rows", f"{sum(rows.values())}, the rows of all files", manifest.num_rows
+        )
 
 
 def _parse_time(fields: _Fields, name: str) -> str:
@@ -287,6 +356,23 @@ def _parse_schema(fields: _Fields, name: str, kind: Any) -> Any:
     except Exception as error:
         found = f"{type(error).__name__}: {error}"
         raise fields.wrong_error(name, f"a {kind.__name__}", found) from error
+
+
+def _parse_run(fields: _Fields, buckets: int) -> ChangeRun:
+    file = fields.take("file", dict, "an object")
+    parsed = _parse_file(_Fields(fields.path, f"{fields.prefix}file.", file), buckets)
+    records = parsed.num_records
+    run = ChangeRun(
+        file=parsed,
+        tombstones=fields.number("tombstones", 0, records),
+        new_rows=fields.number("new_rows", -records, records),
+    )
+    fields.end()
+    if not -run.tombstones <= run.new_rows <= records - run.tombstones:
+        raise fields.wrong_error(
+            "new_rows", f"from -{run.tombstones} to {records - run.tombstones}", run.new_rows
+        )
+    return run
 
 
 def _parse_file(fields: _Fields, buckets: int) -> DataFile:

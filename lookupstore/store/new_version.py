@@ -22,6 +22,7 @@ from lookupstore.store.manifest import DATA_FOLDER, DataFile, Manifest
 from lookupstore.store.version_files import (
     LOOKS,
     VERSIONS_FOLDER,
+    VersionName,
     cleaned_up_error,
     files_of,
     list_names,
@@ -164,8 +165,12 @@ class NewVersion:
             _log.warning("%s: the version being replaced is damaged: %s", self.location.uri, error)
             return None
 
-    def publish(self, manifest: Manifest) -> Manifest:
+    def publish(self, manifest: Manifest, *, replaces: VersionName | None = None) -> Manifest:
         """Publish the version, and remove those that it has made too old.
+
+        Args:
+            manifest: the version.
+            replaces: the only version that it may replace; None: any, or none.
 
         Returns:
             The manifest as it was published.
@@ -173,13 +178,16 @@ class NewVersion:
         Raises:
             ValueError: it has no rows, the version before has some, and `allow_empty` is False.
             FileExistsError: there is a version already and `overwrite` is False.
-            CommitConflictError: another publisher was faster.
+            CommitConflictError: another publisher was faster, or the current version is not the
+                one that it may replace.
             CommitUnknownError: nobody knows whether it is published; its files stay.
         """
         if manifest.num_rows == 0 and not self._allow_empty:
             self._check_empty()
         self._tried = True
-        published = publish_version(self.location, manifest, overwrite=self._overwrite)
+        published = publish_version(
+            self.location, manifest, overwrite=self._overwrite, replaces=replaces
+        )
         self._published = True
         if self._overwrite:
             with suppress(OSError):  # a mark that stays holds back others for a day

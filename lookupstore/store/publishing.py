@@ -88,8 +88,11 @@ def publish(
         # With the mark there, files that versions name stay; any other may be about to go.
         there = _named_by_content(target)
         files = []
-        for file in manifest.files:
-            name = f"{DATA_FOLDER}/{new.id}-{file.bucket:05d}.sst"
+        for i, file in enumerate(manifest.data_files):
+            # Runs have the numbers behind those of buckets.
+            after = i - len(manifest.files)
+            number = file.bucket if after < 0 else manifest.buckets + after
+            name = f"{DATA_FOLDER}/{new.id}-{number:05d}.sst"
             copy = there.get(_content(file)) or replace(file, name=name)
             if copy.name == name or not is_whole(target, copy):
                 if copy.name != name:
@@ -98,7 +101,16 @@ def publish(
                 target.write(copy.name, _checked(source, manifest, file))
                 target.check_size(copy.name, copy.bytes)
             files.append(copy)
-        new.publish(replace(manifest, files=tuple(files), rewritten_buckets=len(new.written)))
+        bases, of_runs = files[: len(manifest.files)], files[len(manifest.files) :]
+        runs = [replace(run, file=file) for run, file in zip(manifest.runs, of_runs, strict=True)]
+        new.publish(
+            replace(
+                manifest,
+                files=tuple(bases),
+                runs=tuple(runs),
+                rewritten_buckets=len(new.written),
+            )
+        )
     return LookupStore(target)
 
 
@@ -107,7 +119,7 @@ def _named_by_content(location: Location) -> dict[tuple[int, int, str], DataFile
     if not list_names(location):
         return {}
     manifests = read_versions(location)
-    return {_content(file): file for manifest in manifests for file in manifest.files}
+    return {_content(file): file for manifest in manifests for file in manifest.data_files}
 
 
 def _content(file: DataFile) -> tuple[int, int, str]:

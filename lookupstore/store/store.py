@@ -15,16 +15,21 @@ from lookupstore.errors import ClosedError, StaleStoreError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.schema import KeySchema
-from lookupstore.quantities import Size, bytes_of
+from lookupstore.quantities import Duration, Size, bytes_of
+from lookupstore.sorting.runs import MIN_MEMORY
 from lookupstore.sst.cache import BlockCache
 from lookupstore.storage.location import Location
 from lookupstore.store.buckets import BucketReads
+from lookupstore.store.changing import CompactionRule, compact_version, upsert_version
 from lookupstore.store.check import StoreCheck, check_store
+from lookupstore.store.expiry import HOUR
 from lookupstore.store.files import BucketFiles
 from lookupstore.store.local_files import LocalLookups
 from lookupstore.store.manifest import Manifest
+from lookupstore.store.rules import Rule
 from lookupstore.store.version_files import (
     LOOKS,
+    Place,
     find_version,
     gone_version_error,
     list_names,
@@ -51,8 +56,10 @@ class StoreInfo:
         values: Arrow type of each value column, by name.
         num_rows: number of keys.
         buckets: number of buckets.
-        files: number of data files.
+        files: number of data files, runs of changes among them.
         bytes: size of all data files.
+        runs: number of runs of changes, which `LookupStore.compact` merges into their buckets.
+        run_bytes: size of these.
         rewritten_buckets: number of data files that are new in this version; the others are those
             of the version before.
         options: how it was built.
@@ -70,6 +77,8 @@ class StoreInfo:
     buckets: int
     files: int
     bytes: int
+    runs: int
+    run_bytes: int
     rewritten_buckets: int
     options: Mapping[str, Any]
 
@@ -106,6 +115,91 @@ def open(
     (1, {'name': 'seven'})
     """
     return LookupStore(path, version=version, cache_bytes=cache_bytes)
+
+
+def upsert(
+    path: Place,
+    changes: Any = None,
+    *,
+    deletes: Any = None,
+    rule: Rule = "replace",
+    sequence: str | None = None,
+    max_runs: int = 8,
+    max_run_share: float = 0.25,
+    memory: Size = 512 << 20,
+    threads: int = 1,
+    retain: Duration = HOUR,
+    temp_dir: str | os.PathLike[str] | None = None,
+) -> LookupStore:
+    """Change rows of a store and open it at the next version, which costs what the changes do.
+
+    Each bucket with changes gets a run of them, one more file to look in; other files stay. If
+    nothing changes, no version is published. If another writer publishes meanwhile, the changes
+    are made to its version: of two upserts at once, both are in the store.
+
+    Args:
+        path: the store's folder, URI or location, or the store itself; its current version is
+            changed.
+        changes: rows with the key columns and the value columns of the store, in any form that
+            `lookupstore.build` takes; None: there are none. Columns are cast to the types of the
+            store; others are left out. One may be missing if its rule leaves nulls out.
+        deletes: keys to delete, in any of the forms of `lookupstore.keys.arguments`; a key that
+            is not there is not an error.
+        rule: what becomes of a key that is stored, or comes more than once, for all value columns
+            or by column, in a dict whose other columns have `"replace"`: `"replace"` takes the
+            newest value, `"first"` the oldest, `"partial"` the newest that is not null; `"sum"`,
+            `"min"` and `"max"` leave nulls out (NaN is greatest).
+        sequence: the value column that says which of two rows with one key is the newer: the one
+            with the greater value (null is least), of equal ones the one that came later. None: the
+            one that came later. Deletes do not look at it.
+        max_runs: most runs of a bucket; one that has more is compacted at once. 0 compacts every
+            bucket with changes, 64 is the most.
+        max_run_share: most bytes of the runs of a bucket, as a share of those of its base; one with
+            more is compacted at once.
+        memory: budget for changes in memory, in bytes or as a text such as `"1GB"`; what does not
+            fit is spilled.
+        threads: how many threads compress and write, the caller's among them.
+        retain: how long replaced versions stay; see `lookupstore.expire`.
+        temp_dir: where to spill, and where files of a remote store are written first; None is
+            beside a local store, and the system's temporary folder for a remote one.
+
+    Raises:
+        KeyError: a column that the changes or the store do not have.
+        ValueError: a null key, a null or a sum that its column cannot hold, a key that is to be
+            upserted and deleted, or an argument out of range.
+        TypeError: a column that cannot be cast to its type in the store, or a rule that its type
+            does not know.
+        FileNotFoundError: there is no such store, or the source names no files.
+        FormatError: the folder is not a store.
+        CorruptionError: a file of the store or of the source is damaged.
+        CommitConflictError: other writers were faster again and again; nothing is changed.
+        CommitUnknownError: the version may or may not be published; nothing was deleted.
+
+    >>> import tempfile, lookupstore
+    >>> folder = tempfile.mkdtemp()
+    >>> table = pa.table({"id": [1, 2, 3], "name": ["one", "two", "three"], "hits": [5, 5, 5]})
+    >>> lookupstore.build(table, folder, key="id").close()
+    >>> changes = pa.table({"id": [2, 4], "name": ["zwei", None], "hits": [1, 1]})
+    >>> store = upsert(folder, changes, deletes=[3], rule={"name": "partial", "hits": "sum"})
+    >>> store.version, len(store), store.get(3)
+    (2, 3, None)
+    >>> store.get(2), store.get(4)
+    ({'name': 'zwei', 'hits': 6}, {'name': None, 'hits': 1})
+    """
+    location = located(path)
+    upsert_version(
+        location,
+        changes,
+        deletes,
+        rule=rule,
+        sequence=sequence,
+        compaction=CompactionRule(max_runs, max_run_share),
+        memory=bytes_of(memory, "memory", least=MIN_MEMORY),
+        threads=threads,
+        retain=retain,
+        temp_dir=temp_dir,
+    )
+    return LookupStore(location)
 
 
 class LookupStore(LocalLookups):
@@ -194,13 +288,89 @@ class LookupStore(LocalLookups):
         # A version that is not listed any more was expired, or withdrawn for one of its number.
         if own in names[-1:] or not names or names[-1].number < own.number:
             return self
-        opened = LookupStore(
-            self._location, cache_bytes=self._cache_bytes, residency=self._residency
-        )
+        opened = self._opened_again()
         if opened.version < own.number:
             opened.close()
             return self
         return opened
+
+    def upsert(
+        self,
+        changes: Any = None,
+        *,
+        deletes: Any = None,
+        rule: Rule = "replace",
+        sequence: str | None = None,
+        max_runs: int = 8,
+        max_run_share: float = 0.25,
+        memory: Size = 512 << 20,
+        threads: int = 1,
+        retain: Duration = HOUR,
+        temp_dir: str | os.PathLike[str] | None = None,
+    ) -> LookupStore:
+        """Change rows of the store's current version and open it at the next one.
+
+        This store stays open and answers as before. `lookupstore.upsert` says what the arguments
+        are and what it raises.
+
+        >>> import tempfile, lookupstore
+        >>> table = pa.table({"id": [1, 2], "name": ["one", "two"]})
+        >>> store = lookupstore.build(table, tempfile.mkdtemp(), key="id")
+        >>> newer = store.upsert(pa.table({"id": [1], "name": ["eins"]}), deletes=[2])
+        >>> newer.get(1), 2 in newer, store.get(1)
+        ({'name': 'eins'}, False, {'name': 'one'})
+        """
+        self._check_open()
+        upsert(
+            self._location,
+            changes,
+            deletes=deletes,
+            rule=rule,
+            sequence=sequence,
+            max_runs=max_runs,
+            max_run_share=max_run_share,
+            memory=memory,
+            threads=threads,
+            retain=retain,
+            temp_dir=temp_dir,
+        ).close()
+        return self._opened_again()
+
+    def compact(
+        self,
+        *,
+        threads: int = 1,
+        retain: Duration = HOUR,
+        temp_dir: str | os.PathLike[str] | None = None,
+    ) -> LookupStore:
+        """Merge the runs of the current version into their buckets, and open the next one.
+
+        The files of these buckets are, byte for byte, those that a build of the same rows writes.
+        Without runs no version is published.
+
+        Args:
+            threads: how many threads compress and write, the caller's among them.
+            retain: how long replaced versions stay; see `lookupstore.expire`.
+            temp_dir: where files of a remote store are written first; None is the system's
+                temporary folder.
+
+        Raises:
+            CorruptionError: a file of the store is damaged.
+            CommitConflictError: other writers were faster again and again; nothing is changed.
+            CommitUnknownError: the version may or may not be published; nothing was deleted.
+
+        >>> import tempfile, lookupstore
+        >>> store = lookupstore.build(pa.table({"id": [1, 2]}), tempfile.mkdtemp(), key="id")
+        >>> store = store.upsert(pa.table({"id": [3]}), max_run_share=10)
+        >>> store.info().runs, store.compact().info().runs
+        (1, 0)
+        """
+        self._check_open()
+        compact_version(self._location, threads=threads, retain=retain, temp_dir=temp_dir)
+        return self._opened_again()
+
+    def _opened_again(self) -> LookupStore:
+        return LookupStore(self._location, cache_bytes=self._cache_bytes, residency=self._residency)
 
     @property
     def id(self) -> str:
@@ -267,8 +437,10 @@ class LookupStore(LocalLookups):
             values={field.name: str(field.type) for field in manifest.row_schema.schema},
             num_rows=manifest.num_rows,
             buckets=manifest.buckets,
-            files=len(manifest.files),
+            files=len(manifest.data_files),
             bytes=manifest.bytes,
+            runs=len(manifest.runs),
+            run_bytes=manifest.run_bytes,
             rewritten_buckets=manifest.rewritten_buckets,
             options=dict(manifest.options),
         )

@@ -23,6 +23,7 @@ from lookupstore.errors import (
     CommitUnknownError,
     CorruptionError,
     FormatError,
+    LookupStoreError,
     StaleStoreError,
 )
 from lookupstore.source.table_folders import TableSearch
@@ -62,8 +63,10 @@ class VersionInfo:
         created: when it was published, UTC.
         num_rows: number of keys.
         buckets: number of buckets.
-        files: number of data files.
+        files: number of data files, runs of changes among them.
         bytes: size of all its data files, also those that other versions share.
+        runs: number of runs of changes, which `LookupStore.compact` merges into their buckets.
+        run_bytes: size of these.
         source: what it was built from.
         current: whether it is the one that `lookupstore.open` opens.
     """
@@ -75,6 +78,8 @@ class VersionInfo:
     buckets: int
     files: int
     bytes: int
+    runs: int
+    run_bytes: int
     source: str
     current: bool
 
@@ -123,8 +128,10 @@ def versions(path: Place) -> list[VersionInfo]:
             created=manifest.created_at,
             num_rows=manifest.num_rows,
             buckets=manifest.buckets,
-            files=len(manifest.files),
+            files=len(manifest.data_files),
             bytes=manifest.bytes,
+            runs=len(manifest.runs),
+            run_bytes=manifest.run_bytes,
             source=manifest.source,
             current=manifest is manifests[-1],
         )
@@ -231,7 +238,7 @@ def files_of(manifests: Iterable[Manifest]) -> set[str]:
     names = set()
     for manifest in manifests:
         names.add(name_of(manifest).file)
-        names.update(file.name for file in manifest.files)
+        names.update(file.name for file in manifest.data_files)
     return names
 
 
@@ -251,7 +258,13 @@ def find_version(location: Location, number: int) -> VersionName:
     return found[-1]
 
 
-def publish_version(location: Location, manifest: Manifest, *, overwrite: bool) -> Manifest:
+def publish_version(
+    location: Location,
+    manifest: Manifest,
+    *,
+    overwrite: bool,
+    replaces: VersionName | None = None,
+) -> Manifest:
     """Make a new version the current one, in one step and to last when this returns.
 
     The data files must be complete and synced, and the mark of the build must be there: until it is
@@ -260,6 +273,12 @@ def publish_version(location: Location, manifest: Manifest, *, overwrite: bool) 
     current at that moment; who finds a greater number, or an equal one with a greater id, is not.
 
     An error before or after the step leaves the location as it was.
+
+    Args:
+        location: where the store is.
+        manifest: the version.
+        overwrite: whether it may replace any version.
+        replaces: the only version that it may replace, because it is a change of that one.
 
     Returns:
         The manifest as it was published.
@@ -274,6 +293,8 @@ def publish_version(location: Location, manifest: Manifest, *, overwrite: bool) 
     held = list_names(location)
     if held and not overwrite:
         raise store_exists_error(location)
+    if replaces is not None and (not held or held[-1] != replaces):
+        raise changed_meanwhile_error(location, replaces)
     if not held:
         first = numbered(manifest, 1)
         try:
@@ -284,7 +305,7 @@ def publish_version(location: Location, manifest: Manifest, *, overwrite: bool) 
             if held and not overwrite:
                 raise store_exists_error(location) from None
     new = numbered(manifest, held[-1].number + 1 if held else 1)
-    _step(location, new, held, overwrite=overwrite)
+    _step(location, new, held, overwrite=overwrite, replaces=replaces)
     return new
 
 
@@ -292,6 +313,14 @@ def store_exists_error(location: Location) -> FileExistsError:
     """Return the error for a location that already has a store."""
     return FileExistsError(
         f"{location.uri}: there is already a store; pass overwrite=True to replace it"
+    )
+
+
+def changed_meanwhile_error(location: Location, replaces: VersionName) -> CommitConflictError:
+    """Return the error for a change of a version that is not the current one any more."""
+    return CommitConflictError(
+        f"{location.uri}: version {replaces.number} (id {replaces.id}) was replaced while changes "
+        "to it were being written; nothing was published: retry, which takes the current version"
     )
 
 
@@ -327,7 +356,12 @@ def _write_first(location: Location, manifest: Manifest) -> bool:
 
 
 def _step(
-    location: Location, manifest: Manifest, held: list[VersionName], *, overwrite: bool
+    location: Location,
+    manifest: Manifest,
+    held: list[VersionName],
+    *,
+    overwrite: bool,
+    replaces: VersionName | None,
 ) -> None:
     """Write the file of a version that comes after others, and look for rivals."""
     ours = name_of(manifest)
@@ -342,7 +376,10 @@ def _step(
     try:
         # Who stood still since `created` has replaced others now, and not before.
         location.date(ours.file, _now())
-        rival = find_rival(location, ours, held, overwrite=overwrite)
+        if replaces is not None:
+            rival = find_sibling(location, ours, replaces)
+        else:
+            rival = find_rival(location, ours, held, overwrite=overwrite)
     except BaseException:
         withdraw(location, manifest, held)
         raise
@@ -375,7 +412,7 @@ def find_rival(
         names = list_names(location)
         others = [name for name in names if name != ours]
         if others and (others[-1] > ours or not overwrite):
-            return others[-1]
+            return None if _changes(location, ours, others) else others[-1]
         if ours not in names:
             continue
         if others:
@@ -389,6 +426,43 @@ def find_rival(
         f"{location.uri}: another version was published at the same time as version {ours.number} "
         f"(id {ours.id}), which was withdrawn; refresh and retry"
     )
+
+
+def find_sibling(
+    location: Location, ours: VersionName, replaces: VersionName
+) -> VersionName | None:
+    """Return another version that replaces the one of which ours is a change; None: there is none.
+
+    Two that see each other both give way: neither can know whether the other has looked already.
+    The version that ours replaces stays as long as ours has its mark, unless its own publisher has
+    withdrawn it, or there are newer ones.
+
+    Raises:
+        CommitConflictError: the replaced version was withdrawn, and so is ours.
+        CommitUnknownError: ours is not there any more: newer versions may have it in them.
+    """
+    for _ in range(LOOKS):
+        names = list_names(location)
+        others = [name for name in names if name != ours and name > replaces]
+        if others:
+            return None if _changes(location, ours, others) else others[-1]
+        if ours in names and replaces in names:
+            return None
+    if location.size(ours.file) is None:
+        raise CommitUnknownError(
+            f"{location.show(ours.file)}: removed by others right after it was written; what it "
+            "changed may be in newer versions: look before you repeat it"
+        )
+    raise changed_meanwhile_error(location, replaces)
+
+
+def _changes(location: Location, ours: VersionName, others: list[VersionName]) -> bool:
+    """Return whether one of some versions is a change of ours, which was current when it came."""
+    for name in others:
+        with suppress(FileNotFoundError, LookupStoreError):
+            if read_version(location, name).parent == ours.id:
+                return True
+    return False
 
 
 def _conflict_error(

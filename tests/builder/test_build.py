@@ -41,7 +41,7 @@ from lookupstore.store.version_files import read_newest
 
 # The package gives the function under the module's name.
 build_module = importlib.import_module("lookupstore.builder.in_process")
-data_files_module = importlib.import_module("lookupstore.builder.data_files")
+data_files_module = importlib.import_module("lookupstore.store.data_files")
 local_module = importlib.import_module("lookupstore.storage.local")
 new_version_module = importlib.import_module("lookupstore.store.new_version")
 
@@ -851,12 +851,12 @@ def test_of_builds_that_overwrite_at_once_the_last_is_the_store(tmp_path, monkey
     real = new_version_module.publish_version
     first = names_in(tmp_path / "s")
 
-    def overtaken(location, manifest, *, overwrite):
+    def overtaken(location, manifest, *, overwrite, replaces):
         monkeypatch.setattr(new_version_module, "publish_version", real)
         with build(TABLE[:2], tmp_path / "s", key="id", overwrite=True, retain=0) as inner:
             assert len(inner) == 2
             assert set(first) < set(inner.verify().stray)
-        return real(location, manifest, overwrite=overwrite)
+        return real(location, manifest, overwrite=overwrite, replaces=replaces)
 
     monkeypatch.setattr(new_version_module, "publish_version", overtaken)
     with build(TABLE[:4], tmp_path / "s", key="id", overwrite=True, retain=0) as store:

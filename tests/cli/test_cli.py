@@ -907,3 +907,41 @@ def test_a_hudi_table_by_its_record_key(tmp_path: Path) -> None:
         refused = run(verb, tmp_path / "t")
         assert refused.exit_code == 2
         assert f"see 'lookupstore hudi {verb} {tmp_path}/t'" in refused.stderr
+
+
+def test_upsert_compact_and_what_versions_say(tmp_path, monkeypatch):
+    """Changes by files, rules by column, keys that go, and the runs that they leave."""
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(
+        pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"], "n": [1, 1, 1]}), "s.parquet"
+    )
+    pq.write_table(pa.table({"id": [2, 9], "name": [None, "z"], "n": [4, 5]}), "c.parquet")
+    pq.write_table(pa.table({"id": [3], "why": ["old"]}), "d.parquet")
+
+    def run(*words: str, status: int = 0) -> object:
+        done = click.testing.CliRunner().invoke(main, list(words))
+        assert done.exit_code == status, done.output
+        return json.loads(done.stdout) if status == 0 else done.stderr
+
+    run("build", "s.parquet", "s", "--key", "id", "--output", "json")
+    told = run(
+        "upsert", "s", "c.parquet", "--deletes", "d.parquet", "--rule", "n:sum",
+        "--rule", "name:partial", "--max-run-share", "99", "--output", "json",
+    )  # fmt: skip
+    assert (told["version"], told["num_rows"], told["runs"]) == (2, 3, 1)
+    rows = {"id": [1, 2, 9], "name": ["a", "b", "z"], "n": [1, 5, 5]}
+    assert lookupstore.open("s").scan().read_all().to_pydict() == rows
+    listed = run("versions", "s", "--output", "json")
+    assert [one["runs"] for one in listed] == [0, 1]
+    assert listed[1]["run_bytes"] == told["run_bytes"] > 0
+    assert "run_bytes" in click.testing.CliRunner().invoke(main, ["versions", "s"]).stdout
+    told = run("compact", "s", "--output", "json")
+    assert (told["version"], told["runs"], told["num_rows"]) == (3, 0, 3)
+    assert lookupstore.open("s").scan().read_all().to_pydict() == rows
+    assert "give a SOURCE, --deletes FILE" in run("upsert", "s", status=2)
+    assert "give one of replace" in run("upsert", "s", "c.parquet", "--rule", "n:last", status=2)
+    assert "give it alone" in run(
+        "upsert", "s", "c.parquet", "--rule", "first", "--rule", "n:sum", status=2
+    )
+    pq.write_table(pa.table({"x": [1]}), "e.parquet")
+    assert "no key column 'id'" in run("upsert", "s", "--deletes", "e.parquet", status=2)

@@ -305,9 +305,11 @@ OWN_PLACES = {
     "sst.stored": "opens the file whose path it is given",
     "sst.hex": "opens the file whose path it is given",
     "hudi.layout.health.picture": "opens the file whose path it is given",
-    "builder.data_files": (
+    "store.data_files": (
         "the data folder of a store, in which `Location` put the mark before; its own names"
     ),
+    "builder.data_files": "the same",
+    "store.changing": "the same",
     "store.new_version": "the same",
     "spark.format.sink": "a temporary folder, or the same; names of tasks of the same job",
     "storage.lock_file": "the path that `Location.resolve` gave it",

@@ -743,8 +743,8 @@ def test_a_manifest_that_was_changed(small):
 
 
 def test_a_manifest_of_another_format(small):
-    rewrite(small, setting("format_version", value=3))
-    with pytest.raises(FormatError, match="format_version is 3; this lookupstore reads 2"):
+    rewrite(small, setting("format_version", value=4))
+    with pytest.raises(FormatError, match="format_version is 4; this lookupstore reads 2 and 3"):
         LookupStore(small)
     for text, match in [("[]", "an object"), ("{", "JSON"), ("", "JSON"), ("\x80", "JSON")]:
         manifest_of(small).write_text(text)

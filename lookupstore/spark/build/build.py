@@ -20,7 +20,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from lookupstore.builder.data_files import FileOptions, file_options, files_to_keep, new_manifest
+from lookupstore.builder.data_files import file_options, files_to_keep, new_manifest
 from lookupstore.builder.plan import BuildPlan, OnDuplicate, plan_build
 from lookupstore.quantities import Duration, Size, bytes_of
 from lookupstore.source.search import FORMATS, FoundTable, find_source
@@ -36,6 +36,7 @@ from lookupstore.spark.unread import naming_files
 from lookupstore.storage.home import expanded
 from lookupstore.storage.location import Location
 from lookupstore.storage.uris import shown_uri
+from lookupstore.store.data_files import FileOptions
 from lookupstore.store.expiry import HOUR, delete_unneeded, mark_name
 from lookupstore.store.manifest import DATA_FOLDER, MAX_BUCKETS, DataFile
 from lookupstore.store.new_version import NewVersion

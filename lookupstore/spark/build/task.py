@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookupstore.builder.data_files import FileOptions, write_bucket
 from lookupstore.builder.in_process import spill_folder
 from lookupstore.builder.plan import BuildPlan
 from lookupstore.keys._codec import bucket_of
@@ -27,6 +26,7 @@ from lookupstore.sorting.runs import RepeatedKeyError, RunSorter
 from lookupstore.spark.buckets import BUCKET, by_bucket
 from lookupstore.spark.build.packs import pack, pack_names, unpack
 from lookupstore.storage.location import Location
+from lookupstore.store.data_files import FileOptions, write_bucket
 from lookupstore.store.manifest import DATA_FOLDER, DataFile
 from lookupstore.store.new_version import settle
 
@@ -170,7 +170,7 @@ def write_batches(task: BuildTask, batches: Batches) -> Batches:
                     name,
                     bucket,
                     sorter.sorted_batches(0),
-                    plan=task.plan,
+                    schemas=task.plan,
                     options=task.options,
                 )
                 if written is None:

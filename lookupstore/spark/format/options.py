@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lookupstore.builder.data_files import FileOptions, file_options
+from lookupstore.builder.data_files import file_options
 from lookupstore.builder.plan import OnDuplicate
 from lookupstore.quantities import bytes_of, seconds_of
 from lookupstore.spark.options import given_names, given_number
 from lookupstore.storage.location import Location
+from lookupstore.store.data_files import FileOptions
 from lookupstore.store.expiry import HOUR
 from lookupstore.store.manifest import MAX_BUCKETS
 

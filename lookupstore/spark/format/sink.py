@@ -23,7 +23,7 @@ import pyarrow as pa
 from pyspark.sql import datasource
 from pyspark.sql.types import StructType
 
-from lookupstore.builder.data_files import check_file_options, write_bucket
+from lookupstore.builder.data_files import check_file_options
 from lookupstore.builder.in_process import spill_folder
 from lookupstore.builder.plan import plan_build
 from lookupstore.keys._codec import bucket_of
@@ -33,6 +33,7 @@ from lookupstore.spark.build.task import BuildTask
 from lookupstore.spark.format.options import sink_options
 from lookupstore.spark.types import arrow_schema
 from lookupstore.storage.location import Location
+from lookupstore.store.data_files import write_bucket
 from lookupstore.store.expiry import mark_name
 from lookupstore.store.manifest import DATA_FOLDER, DataFile
 from lookupstore.store.new_version import NewVersion, settle
@@ -237,7 +238,7 @@ class StoreWriter(datasource.DataSourceArrowWriter):
                 f"{task.store_id}-{bucket:05d}",
                 bucket,
                 merge([_read(folder, run, bucket, stack) for run in own], task.plan.keep),
-                plan=task.plan,
+                schemas=task.plan,
                 options=task.options,
                 rows_at_most=sum(run.parts[bucket].rows for run in own) or None,
                 threads=min(4, os.cpu_count() or 1),

@@ -395,7 +395,7 @@ def _codec(store: LookupStore) -> str:
 
 
 def _files(store: LookupStore) -> tuple[DataFile, ...]:
-    return read_version(store.location, VersionName(store.version, store.id)).files
+    return read_version(store.location, VersionName(store.version, store.id)).data_files
 
 
 def _plain_size(location: Location, file: DataFile) -> int:

@@ -24,13 +24,13 @@ from pyspark.sql import types as sql_types
 
 import lookupstore
 from lookupstore import CorruptionError
-from lookupstore.builder.data_files import FileOptions
 from lookupstore.builder.plan import plan_build
 from lookupstore.spark import build_store
 from lookupstore.spark.build import build as spark_build
 from lookupstore.spark.build.packs import unpack
 from lookupstore.spark.types import TIME_SETTING, arrow_schema
 from lookupstore.storage.location import Location
+from lookupstore.store.data_files import FileOptions
 from lookupstore.store.store import LookupStore
 from lookupstore.store.version_files import read_newest
 

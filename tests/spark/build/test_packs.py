@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lookupstore.builder.data_files import FileOptions
 from lookupstore.builder.plan import plan_build
 from lookupstore.spark.build import build
 from lookupstore.spark.build import task as build_task
 from lookupstore.spark.build.packs import PACK_BYTES, pack, unpack
 from lookupstore.storage.location import Location
+from lookupstore.store.data_files import FileOptions
 from lookupstore.store.manifest import DataFile
 from lookupstore.store.new_version import NewVersion
 from lookupstore.store.store import LookupStore

@@ -25,7 +25,7 @@ from pyspark.sql import types as sql
 from support.object_store import SECRET, Proxy, has_server, object_store
 
 import lookupstore
-from lookupstore.spark import build_store, register
+from lookupstore.spark import build_store, lookup_join, register
 from lookupstore.spark import session as any_session
 from lookupstore.spark.types import arrow_schema
 
@@ -514,6 +514,27 @@ def test_a_dataframe_stays_on_its_version(spark: SparkSession, tmp_path) -> None
     assert load(spark, path, version=1).count() == 1
     with pytest.raises(AnalysisException, match="no version 3; the store has 1, 2"):
         load(spark, path, version=3)
+
+
+def test_a_store_with_runs_of_changes(spark: SparkSession, tmp_path) -> None:
+    """Read as a format, with filters, and joined: changed rows are, and deleted ones are not."""
+    stored = pa.table({"id": range(200), "name": [f"n{i}" for i in range(200)]})
+    lookupstore.build(stored, tmp_path / "s", key="id", buckets=3).close()
+    changes = pa.table({"id": range(150, 260), "name": ["new"] * 110})
+    limits = {"max_runs": 64, "max_run_share": 100}
+    with lookupstore.upsert(tmp_path / "s", changes, deletes=[3, 4], **limits) as store:
+        assert store.info().runs == 3
+        expected = {row["id"]: row["name"] for row in store.scan().read_all().to_pylist()}
+    assert len(expected) == 258
+    df = load(spark, tmp_path / "s")
+    assert {row["id"]: row["name"] for row in df.collect()} == expected
+    some = df.where("id in (3, 5, 170, 259, 300)").collect()
+    assert {row["id"]: row["name"] for row in some} == {5: "n5", 170: "new", 259: "new"}
+    facts = spark.range(0, 300)
+    joined = lookup_join(facts, str(tmp_path / "s"), on="id", strategy="bucketed").collect()
+    assert {row["id"]: row["name"] for row in joined} == {
+        key: expected.get(key) for key in range(300)
+    }
 
 
 def test_a_dataframe_without_its_version_is_stale(spark: SparkSession, tmp_path) -> None:

@@ -1,0 +1,135 @@
+"""``lookupstore upsert | compact``: stores are changed, and their changes merged."""
+
+from __future__ import annotations
+
+import click
+import pyarrow as pa
+
+from lookupstore.cli.opened import write_info
+from lookupstore.cli.options import output_option, retain_option
+from lookupstore.quantities import bytes_of, seconds_of
+from lookupstore.source.source import open_source
+from lookupstore.store.rules import RULES, ColumnRule, Rule
+from lookupstore.store.store import open as open_store
+from lookupstore.store.store import upsert as upsert_store
+
+threads_option = click.option(
+    "--threads", type=click.IntRange(1, 64), default=1, show_default=True, metavar="N",
+    help="Threads that compress and write.",
+)  # fmt: skip
+temp_dir_option = click.option(
+    "--temp-dir",
+    metavar="FOLDER",
+    help="Folder for spilled rows and for files on their way to a URI (default: next to a local "
+    "store, otherwise the system's temporary folder).",
+)
+
+
+@click.command()
+@click.argument("path", metavar="STORE")
+@click.argument("sources", nargs=-1, metavar="[SOURCE...]")
+@click.option("--deletes", multiple=True, metavar="FILE",
+              help="Parquet or ORC with the keys to delete; repeatable.")  # fmt: skip
+@click.option("--rule", "rules", multiple=True, metavar="[COLUMN:]RULE",
+              help=f"What becomes of a key that is stored: {', '.join(RULES)} (default: replace), "
+              "for all value columns or for one; repeatable.")  # fmt: skip
+@click.option("--sequence", metavar="COLUMN",
+              help="Value column that says which row is newer (default: the one that came "
+              "later).")  # fmt: skip
+@click.option("--max-runs", type=click.IntRange(0, 64), default=8, show_default=True, metavar="N",
+              help="Compact a bucket that has more runs of changes.")  # fmt: skip
+@click.option("--max-run-share", type=click.FloatRange(0), default=0.25, show_default=True,
+              metavar="X", help="Compact a bucket whose runs have more than X times the bytes of "
+              "its base.")  # fmt: skip
+@click.option("--memory", default="512MiB", show_default=True, metavar="SIZE",
+              help="Memory for changes; the rest is spilled to disk.")  # fmt: skip
+@temp_dir_option
+@threads_option
+@retain_option
+@output_option("table", "json")
+def upsert(
+    path: str,
+    sources: tuple[str, ...],
+    deletes: tuple[str, ...],
+    rules: tuple[str, ...],
+    sequence: str | None,
+    max_runs: int,
+    max_run_share: float,
+    memory: str,
+    temp_dir: str | None,
+    threads: int,
+    retain: str,
+    output: str,
+) -> None:
+    """Change rows of a store by those of Parquet or ORC files, and delete keys.
+
+    SOURCE... are files, folders, globs or URIs, or the folder of a Hudi table. The next version has
+    a run of changes for each bucket that they touch; other files stay.
+    """
+    if not sources and not deletes:
+        raise click.UsageError("give a SOURCE, --deletes FILE, or both")
+    rule = _rule(rules)
+    budget, kept_for = bytes_of(memory, "--memory"), seconds_of(retain, "--retain")
+    with open_store(path) as store:
+        keys = store.key
+    gone = None if not deletes else _keys(deletes, keys)
+    changed = upsert_store(
+        path,
+        open_source(list(sources)) if sources else None,
+        deletes=gone,
+        rule=rule,
+        sequence=sequence,
+        max_runs=max_runs,
+        max_run_share=max_run_share,
+        memory=budget,
+        threads=threads,
+        retain=kept_for,
+        temp_dir=temp_dir,
+    )
+    with changed:
+        write_info(changed, output)
+
+
+@click.command()
+@click.argument("path", metavar="STORE")
+@temp_dir_option
+@threads_option
+@retain_option
+@output_option("table", "json")
+def compact(path: str, temp_dir: str | None, threads: int, retain: str, output: str) -> None:
+    """Merge the runs of changes of a store into its buckets.
+
+    The files are those that a build of the same rows writes.
+    """
+    kept_for = seconds_of(retain, "--retain")
+    with (
+        open_store(path) as store,
+        store.compact(threads=threads, retain=kept_for, temp_dir=temp_dir) as compacted,
+    ):
+        write_info(compacted, output)
+
+
+def _keys(files: tuple[str, ...], names: tuple[str, ...]) -> pa.Table:
+    source = open_source(list(files))
+    for name in names:
+        if name not in source.schema.names:
+            raise click.UsageError(
+                f"--deletes: no key column {name!r}; the files have {source.schema.names}"
+            )
+    schema = pa.schema([source.schema.field(name) for name in names])
+    return pa.Table.from_batches(source.batches(names), schema=schema)
+
+
+def _rule(rules: tuple[str, ...]) -> Rule:
+    by_column: dict[str, ColumnRule] = {}
+    for text in rules:
+        column, colon, name = text.rpartition(":")
+        known = next((rule for rule in RULES if rule == name), None)
+        if known is None:
+            raise click.UsageError(f"--rule {text}: give one of {', '.join(RULES)}")
+        if not colon:
+            if len(rules) > 1:
+                raise click.UsageError(f"--rule {text}: give it alone, or COLUMN:{text}")
+            return known
+        by_column[column] = known
+    return by_column or "replace"

@@ -1,0 +1,134 @@
+"""Values of runs of changes: each begins with its kind, that of a row or of a tombstone.
+
+All rows of a batch are turned at once: the kinds are put before them, or taken off. csrc/ls_batch.h
+has the same numbers for lookups.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lookupstore.errors import FormatError
+
+ROW = 0
+TOMBSTONE = 1
+
+#: Records of layers while they are merged: `kind` is a row's where the value has none of its own.
+LAYER_SCHEMA = pa.schema(
+    [("key", pa.large_binary()), ("kind", pa.binary(1)), ("value", pa.large_binary())]
+)
+
+_Offsets = npt.NDArray[np.int64]
+
+
+def with_kinds(rows: pa.Array, is_tombstone: npt.NDArray[np.bool_]) -> pa.Array:
+    """Return values of a run: each row behind its kind.
+
+    Args:
+        rows: binary array of n rows, fixed_size_binary or large_binary; those of tombstones are
+            left out.
+        is_tombstone: which of the n are tombstones.
+
+    Returns:
+        large_binary array of n values.
+
+    >>> with_kinds(pa.array([b"ab", b""], pa.large_binary()), np.array([False, True])).to_pylist()
+    [b'\\x00ab', b'\\x01']
+    """
+    offsets, data = _plain(rows)
+    sizes = np.where(is_tombstone, 0, np.diff(offsets))
+    ends = np.concatenate([[0], np.cumsum(sizes + 1)]).astype(np.int64)
+    values = np.empty(int(ends[-1]), np.uint8)
+    kinds = ends[:-1]
+    of_rows = np.ones(len(values), np.bool_)
+    of_rows[kinds] = False
+    values[kinds] = np.where(is_tombstone, TOMBSTONE, ROW)
+    values[of_rows] = data[np.repeat(~is_tombstone, np.diff(offsets))]
+    return _large_binary(ends, values)
+
+
+def split_kinds(values: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Return the kinds and the rows of values of a run, those of tombstones without bytes.
+
+    Args:
+        values: large_binary array of n values.
+
+    Returns:
+        fixed_size_binary(1) and large_binary arrays of length n.
+
+    Raises:
+        FormatError: a value without a kind, or a tombstone with a row.
+
+    >>> kinds, rows = split_kinds(pa.array([b"\\x00ab", b"\\x01"], pa.large_binary()))
+    >>> kinds.to_pylist(), rows.to_pylist()
+    ([b'\\x00', b'\\x01'], [b'ab', b''])
+    """
+    offsets, data = _plain(values)
+    sizes = np.diff(offsets)
+    if len(sizes) and sizes.min() == 0:
+        raise FormatError(f"value {int(np.argmin(sizes))} of a run has no kind")
+    kinds = data[offsets[:-1]]
+    wrong = (kinds > TOMBSTONE) | ((kinds == TOMBSTONE) & (sizes > 1))
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise FormatError(f"value {at} of a run has the kind {kinds[at]} and {sizes[at]} bytes")
+    of_rows = np.ones(len(data), np.bool_)
+    of_rows[offsets[:-1]] = False
+    ends = offsets - np.arange(len(offsets))
+    kind_array = pa.Array.from_buffers(pa.binary(1), len(kinds), [None, pa.py_buffer(kinds)])
+    return kind_array, _large_binary(ends, data[of_rows])
+
+
+def rows_as_layer(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return records of a base, `key` and `value`, as those of a layer."""
+    kinds = pa.py_buffer(bytes(batch.num_rows))
+    kind = pa.Array.from_buffers(pa.binary(1), batch.num_rows, [None, kinds])
+    return pa.RecordBatch.from_arrays(
+        [batch.column("key"), kind, batch.column("value")], schema=LAYER_SCHEMA
+    )
+
+
+def run_as_layer(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return records of a run, `key` and `value`, as those of a layer.
+
+    Raises:
+        FormatError: what `split_kinds` raises.
+    """
+    kind, rows = split_kinds(batch.column("value"))
+    return pa.RecordBatch.from_arrays([batch.column("key"), kind, rows], schema=LAYER_SCHEMA)
+
+
+def tombstones_of(layer: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    """Return which records of a layer are tombstones."""
+    kind = layer.column("kind")
+    kinds = np.frombuffer(kind.buffers()[1], np.uint8)
+    gone: npt.NDArray[np.bool_] = kinds[kind.offset : kind.offset + len(kind)] == TOMBSTONE
+    return gone
+
+
+def _plain(values: pa.Array) -> tuple[_Offsets, npt.NDArray[np.uint8]]:
+    """Return where the values of a binary array begin and end, from 0, and their bytes."""
+    count = len(values)
+    if pa.types.is_fixed_size_binary(values.type):
+        width = values.type.byte_width
+        offsets = np.arange(count + 1, dtype=np.int64) * width
+        first, last = values.offset * width, (values.offset + count) * width
+    else:
+        stored = values.buffers()[1]
+        if stored is None or not count:
+            return np.zeros(count + 1, np.int64), np.empty(0, np.uint8)
+        kind = np.int64 if pa.types.is_large_binary(values.type) else np.int32
+        found = np.frombuffer(stored, kind)[values.offset : values.offset + count + 1]
+        first, last = int(found[0]), int(found[-1])
+        offsets = found.astype(np.int64) - first
+    data = values.buffers()[-1]
+    if data is None:
+        return offsets, np.empty(0, np.uint8)
+    return offsets, np.frombuffer(data, np.uint8)[first:last]
+
+
+def _large_binary(offsets: _Offsets, data: npt.NDArray[np.uint8]) -> pa.Array:
+    buffers = [None, pa.py_buffer(offsets.astype(np.int64)), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers, 0)

@@ -5,6 +5,7 @@ VENV ?= .venv
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 BENCH_CORE_ARGS ?=
+BENCH_PAIMON_ARGS ?=
 BENCH_SPARK_ARGS ?=
 BENCH_TPCH_ARGS ?=
 SOAK_ARGS ?=
@@ -272,6 +273,10 @@ bench-imports: $(VENV)/.built  ## Time `import lookupstore` and `lookupstore --v
 .PHONY: bench-core
 bench-core: $(VENV)/.built  ## Time the core against its bars: 10,000,000 records
 	$(BIN)/python bench/core.py $(BENCH_CORE_ARGS)
+
+.PHONY: bench-paimon
+bench-paimon: $(VENV)/.built  ## Time Paimon's typed lookup files beside the native dialect
+	$(BIN)/python bench/paimon.py $(BENCH_PAIMON_ARGS)
 
 .PHONY: bench-hudi
 bench-hudi: $(VENV)/.built  ## Time tags, upserts and scans of a Hudi table: 10,000,000 rows

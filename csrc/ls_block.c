@@ -153,6 +153,8 @@ ls_status ls_block_add_column(ls_block_builder *builder, ls_order order, int rep
                               const ls_column *keys, const ls_column *values, size_t *row,
                               size_t end, ls_slice *previous, size_t block_size) {
     int plain = order == LS_ORDER_BYTES && keys->validity == NULL && values->validity == NULL;
+    int is_row = ls_order_rows(order) != NULL;
+    uint64_t before = UINT64_MAX; /* the prefix of the row before, which nearly always decides */
     for (; *row < end; (*row)++) {
         ls_slice key, value;
         if (plain && previous->data != NULL &&
@@ -168,7 +170,8 @@ ls_status ls_block_add_column(ls_block_builder *builder, ls_order order, int rep
             return LS_BAD_COLUMN;
         if (ls_check_key(order, key) != LS_OK)
             return LS_BAD_KEY;
-        if (previous->data != NULL) {
+        uint64_t prefix = is_row ? ls_key_prefix(order, key) : 0;
+        if (previous->data != NULL && prefix <= before) {
             int compared = ls_compare(order, *previous, key);
             if (compared > 0)
                 return LS_OUT_OF_ORDER;
@@ -178,6 +181,7 @@ ls_status ls_block_add_column(ls_block_builder *builder, ls_order order, int rep
         ls_status status = ls_block_add(builder, key, value);
         if (status != LS_OK)
             return status;
+        before = is_row ? prefix : UINT64_MAX;
         *previous = key;
         if (previous->data == NULL) /* an empty key of an empty buffer is still a key */
             previous->data = builder->data;

@@ -60,7 +60,7 @@ typedef struct {
 
 /* Reads rows that fill their values up to the tails. A null is a row of nulls. LS_BAD_ROW: the bytes
  * are no such row. LS_TOO_LARGE: a timestamp does not fit, or a column is beyond 2^31 - 1 bytes or
- * values. `copy`: cells have buffers for what was counted; else length, bytes and nulls are set. */
+ * values. `copy`: cells have buffers for what was counted, and nulls are set; else length and bytes are. */
 ls_status ls_compacted_read(ls_cell *cells, const ls_column *rows, const ls_tail *tails,
                             size_t tail_count, int copy, ls_compacted_fault *fault);
 

@@ -6,6 +6,9 @@
 /* Entries of `starts` for a node: from one to two a fence, where that is not too many. */
 #define MOST_START_BITS 16
 
+/* Of a row, bytes that sort: those of a batch are on the stack. Longer keys are compared as they are. */
+#define MOST_SORTABLE 128
+
 /* The index may lie in a mapped file, whose bytes are not ours: what has been validated can have
  * changed, from one look to the next and from the first pass to the second. */
 static ls_status key_at(const ls_fences *fences, uint32_t i, ls_slice *key) {
@@ -267,7 +270,7 @@ static inline ls_status settle(const ls_fences *fences, ls_slice key, ls_route *
     return LS_OK;
 }
 
-ls_status ls_fences_route(const ls_fences *fences, ls_slice key, uint32_t *block) {
+static ls_status route_bytes(const ls_fences *fences, ls_slice key, uint32_t *block) {
     ls_route route = {.node = 0};
     int found;
     *block = 0;
@@ -285,12 +288,12 @@ ls_status ls_fences_route(const ls_fences *fences, ls_slice key, uint32_t *block
     return LS_OK;
 }
 
-ls_status ls_fences_route_many(const ls_fences *fences, const ls_slice *keys, size_t count,
-                               uint32_t *blocks) {
+static ls_status route_many_bytes(const ls_fences *fences, const ls_slice *keys, size_t count,
+                                  uint32_t *blocks) {
     ls_route routes[LS_ROUTES];
     if (fences->node_count == 0 || fences->repeats) {
         for (size_t i = 0; i < count; i++) {
-            ls_status status = ls_fences_route(fences, keys[i], &blocks[i]);
+            ls_status status = route_bytes(fences, keys[i], &blocks[i]);
             if (status != LS_OK)
                 return status;
         }
@@ -319,4 +322,62 @@ ls_status ls_fences_route_many(const ls_fences *fences, const ls_slice *keys, si
         }
     }
     return LS_OK;
+}
+
+/* Finds the block of a row whose bytes that sort do not fit. */
+static ls_status route_long(const ls_fences *fences, ls_slice key, uint32_t *block) {
+    int found;
+    if (fences->repeats)
+        return ls_block_seek(fences->rows, fences->row_order, key, block, &found);
+    return ls_block_lower_bound(fences->rows, fences->row_order, key, 0, block, &found);
+}
+
+/* Makes the bytes that sort; *fits: all of them. */
+static inline ls_status sortable(const ls_fences *fences, ls_slice key, uint8_t *bytes,
+                                 ls_slice *made, int *fits) {
+    made->data = bytes;
+    ls_status status =
+        ls_row_sortable(ls_order_rows(fences->row_order), key, bytes, MOST_SORTABLE, &made->size);
+    *fits = status == LS_OK && made->size <= MOST_SORTABLE;
+    return status;
+}
+
+ls_status ls_fences_route(const ls_fences *fences, ls_slice key, uint32_t *block) {
+    uint8_t bytes[MOST_SORTABLE];
+    ls_slice made;
+    int fits;
+    if (fences->rows == NULL)
+        return route_bytes(fences, key, block);
+    ls_status status = sortable(fences, key, bytes, &made, &fits);
+    if (status != LS_OK)
+        return status;
+    return fits ? route_bytes(fences, made, block) : route_long(fences, key, block);
+}
+
+static ls_status route_many_rows(const ls_fences *fences, const ls_slice *keys, size_t count,
+                                 uint32_t *blocks) {
+    uint8_t bytes[LS_ROUTES][MOST_SORTABLE];
+    ls_slice some[LS_ROUTES] = {{NULL, 0}};
+    uint32_t places[LS_ROUTES], found[LS_ROUTES];
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        int fits;
+        ls_status status = sortable(fences, keys[i], bytes[kept], &some[kept], &fits);
+        if (status == LS_OK && !fits)
+            status = route_long(fences, keys[i], &blocks[i]);
+        if (status != LS_OK)
+            return status;
+        places[kept] = (uint32_t)i;
+        kept += (size_t)fits;
+    }
+    ls_status status = route_many_bytes(fences, some, kept, found);
+    for (size_t i = 0; i < kept && status == LS_OK; i++)
+        blocks[places[i]] = found[i];
+    return status;
+}
+
+ls_status ls_fences_route_many(const ls_fences *fences, const ls_slice *keys, size_t count,
+                               uint32_t *blocks) {
+    return fences->rows == NULL ? route_many_bytes(fences, keys, count, blocks)
+                                : route_many_rows(fences, keys, count, blocks);
 }

@@ -39,16 +39,21 @@ typedef struct {
     size_t fence_room;
     size_t start_room;
     int repeats; /* the index repeats a key: only Java's search says which block */
+    /* The index of a file whose keys are rows, in their order, where the keys of `index` are what
+     * ls_row_sortable makes of its keys, and `order` is that of bytes; else NULL. */
+    const ls_block *rows;
+    ls_order row_order;
 } ls_fences;
 
 /* Makes fences of an index that has been validated. With arrays that are NULL it only counts what
  * they need; with arrays of these sizes it fills them. An index that has changed since, as the bytes
  * of a mapped file may, fails or is read wrongly, within its bounds and theirs.
- * REQUIRES: index and order are set, the rest is zero or such arrays and their sizes. */
+ * REQUIRES: index and order are set, or rows and row_order as well; the rest is zero or such arrays
+ * and their sizes. */
 ls_status ls_fences_build(ls_fences *fences);
 
 /* Sets *block to the first block whose last key is not smaller: the number of blocks if there is
- * none. REQUIRES: ls_check_key is LS_OK. */
+ * none. REQUIRES: ls_check_key is LS_OK, in row_order where there are rows. */
 ls_status ls_fences_route(const ls_fences *fences, ls_slice key, uint32_t *block);
 
 /* The same for many keys, level by level, so that the memory that one waits for comes while the

@@ -104,12 +104,17 @@ static inline ls_status read_field(ls_field_kind kind, const uint8_t **cursor, c
     return LS_OK;
 }
 
-ls_status ls_row_check(const ls_row_order *order, ls_slice key) {
-    size_t header = ls_row_header(order->count);
+/* LS_BAD_KEY: a key does not begin as such rows do. */
+static inline ls_status check_header(const ls_row_order *order, ls_slice key, size_t header) {
     if (key.size < header || key.data[0] != 0)
         return LS_BAD_KEY;
     unsigned used = (8 + order->count) & 7; /* bits of the last byte of the header; 0: all */
-    if (used != 0 && key.data[header - 1] >> used != 0)
+    return used != 0 && key.data[header - 1] >> used != 0 ? LS_BAD_KEY : LS_OK;
+}
+
+ls_status ls_row_check(const ls_row_order *order, ls_slice key) {
+    size_t header = ls_row_header(order->count);
+    if (check_header(order, key, header) != LS_OK)
         return LS_BAD_KEY;
     const uint8_t *p = key.data + header, *end = key.data + key.size;
     for (uint32_t i = 0; i < order->count; i++) {
@@ -169,4 +174,111 @@ int ls_row_compare(const ls_row_order *order, ls_slice a, ls_slice b) {
         }
     }
     return 0;
+}
+
+int ls_row_is_number(const ls_row_order *order) {
+    return order->count == 1 && order->kinds[0] < LS_FIELD_BYTES;
+}
+
+/* Bytes that are counted, and written as far as there is room. */
+typedef struct {
+    uint8_t *out;
+    size_t room;
+    size_t size;
+} sink;
+
+static inline void put(sink *to, const uint8_t *bytes, size_t size) {
+    if (size > 0 && to->size <= to->room && size <= to->room - to->size)
+        memcpy(to->out + to->size, bytes, size);
+    to->size += size;
+}
+
+/* The first `width` bytes of a number, big-endian. */
+static inline void put_number(sink *to, uint64_t number, size_t width) {
+    uint8_t bytes[8];
+    for (size_t i = 0; i < 8; i++)
+        bytes[i] = (uint8_t)(number >> (56 - 8 * i));
+    put(to, bytes, width);
+}
+
+static void put_escaped(sink *to, ls_slice value) {
+    static const uint8_t zero[] = {0x00, 0xff}, last[] = {0x00, 0x00};
+    const uint8_t *p = value.data, *end = value.data + value.size;
+    while (p < end) {
+        const uint8_t *found = memchr(p, 0, (size_t)(end - p));
+        size_t run = (size_t)((found == NULL ? end : found) - p);
+        put(to, p, run);
+        p += run;
+        if (found != NULL) {
+            put(to, zero, 2);
+            p++;
+        }
+    }
+    put(to, last, 2);
+}
+
+ls_status ls_row_sortable(const ls_row_order *order, ls_slice key, uint8_t *out, size_t room,
+                          size_t *size) {
+    static const uint8_t widths[] = {1, 1, 2, 4, 8, 4, 8, 0, 8, 8}; /* of `number` */
+    static const uint8_t is_null[] = {0}, is_there[] = {1};
+    size_t header = ls_row_header(order->count);
+    sink to = {out, room, 0};
+    if (check_header(order, key, header) != LS_OK)
+        return LS_BAD_KEY;
+    const uint8_t *p = key.data + header, *end = key.data + key.size;
+    for (uint32_t i = 0; i < order->count; i++) {
+        ls_field_kind kind = (ls_field_kind)order->kinds[i];
+        field found;
+        if (ls_row_is_null(key.data, i)) {
+            put(&to, is_null, 1);
+            continue;
+        }
+        if (read_field(kind, &p, end, &found) != LS_OK)
+            return LS_BAD_KEY;
+        put(&to, is_there, 1);
+        if (kind != LS_FIELD_BYTES)
+            put_number(&to, found.number, widths[kind]);
+        else if (i + 1 == order->count)
+            put(&to, found.bytes.data, found.bytes.size);
+        else
+            put_escaped(&to, found.bytes);
+        if (kind == LS_FIELD_DECIMAL)
+            put_number(&to, found.low, 8);
+        else if (kind == LS_FIELD_TIMESTAMP)
+            put_number(&to, found.low << 32, 4);
+    }
+    *size = to.size;
+    return p == end ? LS_OK : LS_BAD_KEY;
+}
+
+ls_status ls_row_sortable_sizes(const ls_row_order *order, const ls_column *keys, int64_t *ends,
+                                size_t *bad) {
+    ends[0] = 0;
+    for (size_t i = 0; i < keys->length; i++) {
+        ls_slice key;
+        size_t size = 0;
+        *bad = i;
+        if (!ls_column_is_valid(keys, i))
+            return LS_NULL;
+        ls_status status = ls_column_get(keys, i, &key);
+        if (status == LS_OK)
+            status = ls_row_sortable(order, key, NULL, 0, &size);
+        if (status != LS_OK)
+            return status;
+        ends[i + 1] = ends[i] + (int64_t)size;
+    }
+    return LS_OK;
+}
+
+ls_status ls_row_sortable_write(const ls_row_order *order, const ls_column *keys,
+                                const int64_t *ends, uint8_t *out, size_t *bad) {
+    for (size_t i = 0; i < keys->length; i++) {
+        ls_slice key = {NULL, 0};
+        size_t room = (size_t)(ends[i + 1] - ends[i]), size;
+        *bad = i;
+        (void)ls_column_get(keys, i, &key);
+        if (ls_row_sortable(order, key, out + ends[i], room, &size) != LS_OK || size != room)
+            return LS_BAD_KEY;
+    }
+    return LS_OK;
 }

@@ -6,7 +6,7 @@
 #ifndef LS_ROW_ORDER_H
 #define LS_ROW_ORDER_H
 
-#include "ls_bytes.h"
+#include "ls_column.h"
 
 #define LS_MOST_KEY_FIELDS 120
 
@@ -47,5 +47,24 @@ uint64_t ls_row_prefix(const ls_row_order *order, ls_slice key);
 
 /* As memcmp. REQUIRES: both keys were checked; bytes that have changed since give some order. */
 int ls_row_compare(const ls_row_order *order, ls_slice a, ls_slice b);
+
+/* Whether ls_row_prefix tells any two keys apart, but a null from the least number. */
+int ls_row_is_number(const ls_row_order *order);
+
+/* Makes bytes that memcmp orders, a prefix first, as ls_row_compare orders the keys, and that are the
+ * same where it says 0. Each field is 00 if it is null, or 01 and itself: numbers big-endian with
+ * their sign turned, bytes as they are in the last field, else with 00 FF for each 00 and 00 00 at
+ * their end. *size is how many there are; if that is more than `room`, not all have been written.
+ * LS_BAD_KEY: the key is not such a row. */
+ls_status ls_row_sortable(const ls_row_order *order, ls_slice key, uint8_t *out, size_t room,
+                          size_t *size);
+
+/* The same of a column: sets ends[0] to 0 and ends[1..] to where the bytes of each key end. LS_NULL,
+ * LS_BAD_KEY, LS_BAD_COLUMN: of key *bad. */
+ls_status ls_row_sortable_sizes(const ls_row_order *order, const ls_column *keys, int64_t *ends,
+                                size_t *bad);
+/* LS_BAD_KEY: the bytes of key *bad have changed since. REQUIRES: out has room for all. */
+ls_status ls_row_sortable_write(const ls_row_order *order, const ls_column *keys,
+                                const int64_t *ends, uint8_t *out, size_t *bad);
 
 #endif

@@ -60,6 +60,7 @@ int main(int argc, char **argv) {
     test_ranks();
     test_compacted_rows();
     test_row_orders();
+    test_row_fences();
     printf("csrc: %zu checks hold, seed %llu\n", checks, (unsigned long long)seed);
     return 0;
 }

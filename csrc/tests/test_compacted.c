@@ -1,4 +1,5 @@
-/* Tests of ls_compacted.h and ls_row_order.h. */
+/* Tests of ls_compacted.h, of ls_row_order.h, and of fences of keys that are rows. */
+#include "blocks.h"
 #include "ls_compacted.h"
 #include "ls_row_order.h"
 #include "made.h"
@@ -223,6 +224,89 @@ static int64_t some_number(size_t field) {
     return below(2) ? number : -number;
 }
 
+/* The bytes that sort, in a buffer of their exact size that the caller frees. */
+static ls_slice sortable(const ls_row_order *order, ls_slice key) {
+    size_t size = 99999, again;
+    CHECK(ls_row_sortable(order, key, NULL, 0, &size) == LS_OK);
+    uint8_t *bytes = room(size);
+    CHECK(ls_row_sortable(order, key, bytes, size, &again) == LS_OK && again == size);
+    size_t less = below(size + 1);
+    uint8_t *part = room(less);
+    CHECK(ls_row_sortable(order, key, part, less, &again) == LS_OK && again == size);
+    free(part);
+    return (ls_slice){bytes, size};
+}
+
+/* Rows whose fields agree with those of other rows more often than not, some of them long. */
+static numbers some_row(const numbers *like) {
+    numbers row;
+    for (size_t i = 0; i < 4; i++)
+        row.fields[i] = below(4) ? like->fields[i] : some_number(i);
+    return row;
+}
+
+void test_row_fences(void) {
+    static const ls_row_order rows = {
+        4, {LS_FIELD_INT32, LS_FIELD_BYTES, LS_FIELD_DECIMAL, LS_FIELD_TIMESTAMP}};
+    ls_order order = (ls_order)&rows;
+    enum { MOST = 300, ASKED = 400 };
+    for (size_t round = 0; round < 60; round++) {
+        size_t count = 0, drawn = below(MOST), size, sorted_size;
+        int repeats = below(4) == 0;
+        uint8_t bytes[400];
+        numbers last = {{1, 100, 5, 7}};
+        ls_slice *keys = room(MOST * sizeof *keys), *sorted = room(MOST * sizeof *sorted);
+        for (size_t i = 0; i < drawn; i++) {
+            last = some_row(&last);
+            ls_slice key = row_key(&last, bytes);
+            keys[i] = (ls_slice){copy(bytes, key.size), key.size};
+        }
+        sort_slices(order, keys, drawn);
+        for (size_t i = 0; i < drawn; i++)
+            if (count == 0 || repeats || !same(keys[count - 1], keys[i]))
+                keys[count++] = keys[i];
+            else
+                free((void *)(uintptr_t)keys[i].data);
+        for (size_t i = 0; i < count; i++)
+            sorted[i] = sortable(&rows, keys[i]);
+        ls_block index, bytes_index;
+        uint8_t *data = make_index(keys, count, &index, &size);
+        uint8_t *sorted_data = make_index(sorted, count, &bytes_index, &sorted_size);
+        ls_fences fences;
+        make_fences(&fences, &bytes_index, LS_ORDER_BYTES);
+        fences.rows = &index;
+        fences.row_order = order;
+        ls_slice asked[LS_ROUTES];
+        uint32_t blocks[LS_ROUTES], alone;
+        for (size_t n = 0; n < ASKED; n += LS_ROUTES) {
+            for (size_t i = 0; i < LS_ROUTES; i++) {
+                last = some_row(&last);
+                ls_slice key =
+                    count > 0 && below(3) == 0 ? keys[below(count)] : row_key(&last, bytes);
+                asked[i] = (ls_slice){copy(key.data, key.size), key.size};
+            }
+            CHECK(ls_fences_route_many(&fences, asked, LS_ROUTES, blocks) == LS_OK);
+            for (size_t i = 0; i < LS_ROUTES; i++) {
+                int found;
+                size_t expected = fences.repeats ? halve(order, keys, count, asked[i], &found)
+                                                 : walk(order, keys, count, asked[i], &found);
+                CHECK(blocks[i] == expected);
+                CHECK(ls_fences_route(&fences, asked[i], &alone) == LS_OK && alone == expected);
+                free((void *)(uintptr_t)asked[i].data);
+            }
+        }
+        free_fences(&fences);
+        free(data);
+        free(sorted_data);
+        for (size_t i = 0; i < count; i++) {
+            free((void *)(uintptr_t)keys[i].data);
+            free((void *)(uintptr_t)sorted[i].data);
+        }
+        free(keys);
+        free(sorted);
+    }
+}
+
 void test_row_orders(void) {
     static const ls_row_order order = {
         4, {LS_FIELD_INT32, LS_FIELD_BYTES, LS_FIELD_DECIMAL, LS_FIELD_TIMESTAMP}};
@@ -245,6 +329,11 @@ void test_row_orders(void) {
         int compared = ls_row_compare(&order, x, y);
         CHECK((compared > 0) - (compared < 0) == expected);
         CHECK((expected == 0) == same(x, y));
+        ls_slice x_sorts = sortable(&order, x), y_sorts = sortable(&order, y);
+        compared = ls_compare_bytes(x_sorts, y_sorts);
+        CHECK((compared > 0) - (compared < 0) == expected);
+        free((void *)(uintptr_t)x_sorts.data);
+        free((void *)(uintptr_t)y_sorts.data);
         uint64_t x_prefix = ls_row_prefix(&order, x), y_prefix = ls_row_prefix(&order, y);
         CHECK(expected < 0 ? x_prefix <= y_prefix
                            : (expected > 0 ? x_prefix >= y_prefix : x_prefix == y_prefix));
@@ -253,11 +342,15 @@ void test_row_orders(void) {
         CHECK(ls_row_check(&order, part) == LS_BAD_KEY);
         (void)ls_row_compare(&order, part, y);
         (void)ls_row_prefix(&order, part);
+        size_t sorts;
+        CHECK(ls_row_sortable(&order, part, NULL, 0, &sorts) == LS_BAD_KEY);
         free((void *)(uintptr_t)part.data);
         x_bytes[below(x.size)] = (uint8_t)any();
         (void)ls_row_check(&order, x);
         (void)ls_row_compare(&order, x, y);
         (void)ls_row_prefix(&order, x);
+        CHECK((ls_row_sortable(&order, x, NULL, 0, &sorts) == LS_OK) ==
+              (ls_row_check(&order, x) == LS_OK));
         free(x_bytes);
         free(y_bytes);
     }
@@ -289,5 +382,21 @@ void test_row_orders(void) {
             ls_store64(y + 2, ascending[j]);
             int compared = ls_row_compare(&number, (ls_slice){x, 10}, (ls_slice){y, 10});
             CHECK((compared > 0) - (compared < 0) == (i > j) - (i < j));
+            uint8_t x_sorts[9], y_sorts[9];
+            size_t size;
+            CHECK(ls_row_sortable(&number, (ls_slice){x, 10}, x_sorts, 9, &size) == LS_OK);
+            CHECK(ls_row_sortable(&number, (ls_slice){y, 10}, y_sorts, 9, &size) == LS_OK);
+            compared = memcmp(x_sorts, y_sorts, 9);
+            CHECK((compared > 0) - (compared < 0) == (i > j) - (i < j));
         }
+
+    /* What sorts, byte for byte: an earlier text is escaped, the last one is not. */
+    static const ls_row_order texts = {3, {LS_FIELD_BYTES, LS_FIELD_INT8, LS_FIELD_BYTES}};
+    static const uint8_t three[] = {0, 2, 3, 'a', 0, 'b', 2, 0, 'c'};
+    static const uint8_t sorts[] = {1, 'a', 0, 0xff, 'b', 0, 0, 0, 1, 0, 'c'};
+    uint8_t out[32];
+    size_t size;
+    CHECK(ls_row_sortable(&texts, (ls_slice){three, 9}, out, 32, &size) == LS_OK);
+    CHECK(size == sizeof sorts && memcmp(out, sorts, size) == 0);
+    CHECK(ls_row_is_number(&number) && !ls_row_is_number(&text) && !ls_row_is_number(&texts));
 }

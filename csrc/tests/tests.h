@@ -52,3 +52,4 @@ void test_curves(void);
 void test_ranks(void);
 void test_compacted_rows(void);
 void test_row_orders(void);
+void test_row_fences(void);

@@ -28,6 +28,10 @@ _COMMANDS = {
         "lookupstore.cli.columnar",
         "Build lookup files next to Parquet or ORC files.",
     ),
+    "paimon-lookup-files": (
+        "lookupstore.cli.columnar",
+        "Build the lookup files that Apache Paimon would make.",
+    ),
     "stats": ("lookupstore.cli.reports", "Show the lookup joins on this host in the last week."),
     "dump": ("lookupstore.cli.reports", "Print every region of a sorted file."),
     "verify": ("lookupstore.cli.reports", "Read every byte of a store or file and check it."),

@@ -41,6 +41,8 @@ _SPOKEN = {
         "give --lock external"
     ),
     r"\btimeline\(\) lists": "'lookupstore hudi timeline' lists",
+    r"(sequence|kind)= (?=takes)": r"--\1 ",
+    r"in types=": "in --schema",
     r"temp_dir(=|(?=:))": "--temp-dir",
     r"prefix=\(([^)]*?),?\), (?=starts_with=)": r"--prefix \1 ",
     r"prefix= ": "--prefix ",

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
+from lookupstore.builder.data_files import FileOptions
 from lookupstore.columnar.evolution import common_schema
 from lookupstore.columnar.file_lookup import FileLookup
 from lookupstore.columnar.lookup_file import (
@@ -23,6 +24,7 @@ from lookupstore.columnar.lookup_file import (
     plan_lookup_file,
 )
 from lookupstore.columnar.many_lookups import AskedFiles, ManyLookups
+from lookupstore.columnar.paimon_files import plan_paimon_file, write_paimon_file
 from lookupstore.columnar.published import (
     PublishedFile,
     forget_old,
@@ -32,6 +34,7 @@ from lookupstore.columnar.published import (
 )
 from lookupstore.columnar.rent import BUILDS, Build
 from lookupstore.columnar.source_file import source_files
+from lookupstore.compacted.schema import Types, arrow_schema
 from lookupstore.errors import CorruptionError, DuplicateKeyError, FormatError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.keys.arguments import encode_keys
@@ -43,6 +46,7 @@ from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, merge
 from lookupstore.source.reading import fitted
 from lookupstore.source.search import FoundTable, find_source
 from lookupstore.source.table_readers import table_reader
+from lookupstore.sst.typed import KIND, SEQUENCE
 from lookupstore.storage.location import Location
 from lookupstore.storage.uris import shown_uri
 
@@ -157,6 +161,7 @@ class ColumnarFiles(ManyLookups):
             rule=on_duplicate,
             key=KeySchema(pa.schema([schema.field(name).with_nullable(False) for name in names])),
             values=_value_fields(schema, names, values, mode),
+            columns=None if values is None else list(values),
             plans=plans,
             published={} if is_table else _published(plans),
             is_table=is_table,
@@ -173,6 +178,7 @@ class ColumnarFiles(ManyLookups):
         rule: Rule,
         key: KeySchema,
         values: pa.Schema,
+        columns: list[str] | None,
         plans: Sequence[LookupFilePlan],
         published: dict[str, PublishedFile],
         is_table: bool,
@@ -185,6 +191,7 @@ class ColumnarFiles(ManyLookups):
         self._rule = rule
         self._key = key
         self._values = values
+        self._columns = columns
         self._plans = plans
         self._published = published
         self._is_table = is_table
@@ -205,6 +212,7 @@ class ColumnarFiles(ManyLookups):
             "rule": self._rule,
             "key": self._key,
             "values": self._values,
+            "columns": self._columns,
             "plans": self._plans,
             "published": self._published,
             "is_table": self._is_table,
@@ -430,6 +438,103 @@ class ColumnarFiles(ManyLookups):
         for location, below in sources.items():
             forget_old(location, below, [plan.name for plan in self._plans])
         return len(published)
+
+    def write_paimon_files(
+        self,
+        folder: str | os.PathLike[str] | Location,
+        *,
+        types: Types | None = None,
+        sequence: str | int = SEQUENCE,
+        kind: str | int = KIND,
+        compression: str = "zstd",
+        level: int | None = None,
+        block_size: Size = 65536,
+        bloom_fpp: float = 0.05,
+        overwrite: bool = False,
+        threads: int = 1,
+        progress: bool | None = None,
+    ) -> list[str]:
+        """Write the lookup file that Apache Paimon would make of each columnar file.
+
+        It is called ``DATAFILE.BYTES.MODE.v1.lookup``, as Paimon looks for it beside the data file;
+        `lookupstore.sst.Reader` opens it with the same types. Rows are sorted if they are not in
+        the order of Paimon's keys, nulls first, within `memory`. Values are whole rows, with the
+        key columns in them, or those of `columns`. Modes are, in Paimon's words: `value`;
+        `position`; `value_and_position`: ``position-and-value``; `presence`: ``empty``.
+
+        Args:
+            folder: folder or URI of the files; a folder is made if it is missing.
+            types: of the table's columns, as an Arrow schema or as the fields in a schema file of
+                Paimon's; None takes the types that the files have, and the order of their columns.
+                A key column ``_KEY_x`` has the type of ``x``.
+            sequence: column of the sequence numbers, or one number for all rows.
+            kind: column of the row kinds (0 +I, 1 -U, 2 +U, 3 -D), or one for all rows.
+            compression: as of `lookupstore.sst.Writer`, as are the next three; Paimon's default is
+                zstd of level 1.
+            level: of the compression.
+            block_size: bytes of a block before compression.
+            bloom_fpp: rate of false positives of the filter; 0 for none.
+            overwrite: replace files that were made of the same columnar files.
+            threads: how many files are made at the same time, each with `memory` for its rows.
+            progress: show a progress bar; None shows it if standard error is a terminal.
+
+        Returns:
+            the names of the files in the folder, in the order of the columnar files' paths.
+
+        Raises:
+            KeyError: a column that a file, or `types`, does not have.
+            TypeError: a column has a type that Paimon's rows do not have.
+            ValueError: a value that its type cannot hold, a null where none may be, or a key that
+                comes twice under the rule `error`.
+            FileExistsError: a file is there, and `overwrite` is False.
+            StaleStoreError: a columnar file has been written again, or is gone.
+            CorruptionError: a columnar file is damaged.
+
+        Source: LookupLevels and RemoteLookupFileManager of Apache Paimon.
+
+        >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq
+        >>> from lookupstore.sst import Reader
+        >>> folder = tempfile.mkdtemp()
+        >>> rows = {"id": [2, 1], "name": ["b", "a"], "_SEQUENCE_NUMBER": [5, 9]}
+        >>> pq.write_table(pa.table(rows), f"{folder}/data-1.parquet")
+        >>> with ColumnarFiles(f"{folder}/data-1.parquet", key="id") as files:
+        ...     (name,) = files.write_paimon_files(folder, kind=0)
+        >>> keys = pa.schema([("_KEY_id", pa.int64())])
+        >>> values = pa.schema([("id", pa.int64()), ("name", pa.string())])
+        >>> Reader(f"{folder}/{name}", key_types=keys, value_types=values).get(2)
+        {'id': 2, 'name': 'b', '_SEQUENCE_NUMBER': 5, '_VALUE_KIND': 0}
+        """
+        for argument, given, most in (("sequence", sequence, (1 << 63) - 1), ("kind", kind, 3)):
+            if not isinstance(given, str) and not 0 <= given <= most:
+                raise ValueError(
+                    f"{argument} is {given}; give a column, or a number from 0 to {most}"
+                )
+        schema = None if types is None else arrow_schema(types)
+        plans = {
+            lookup: plan_paimon_file(
+                lookup.plan.source, self.key, self._columns, schema, self.mode, sequence, kind,
+                self._rule,
+            )
+            for lookup in self._lookups
+        }  # fmt: skip
+        bases = [os.path.basename(plan.source.path) for plan in plans.values()]
+        for base in bases:
+            if bases.count(base) > 1:
+                raise ValueError(
+                    f"source: {bases.count(base)} files are called {base}; write those of each "
+                    "folder into a folder of their own"
+                )
+        location = folder if isinstance(folder, Location) else Location(folder)
+        options = FileOptions(compression, level, bytes_of(block_size, "block_size"), bloom_fpp)
+        location.make_folder("")
+        written: dict[FileLookup, str] = {}
+
+        def one(lookup: FileLookup) -> None:
+            plan = plans[lookup]
+            written[lookup] = write_paimon_file(plan, location, options, self._memory, overwrite)
+
+        self._each(one, threads, progress, "Writing Paimon's lookup files")
+        return [written[lookup] for lookup in self._lookups]
 
     def _each(
         self,

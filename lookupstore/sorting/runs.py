@@ -1,9 +1,10 @@
 """Sorted runs: sort batches of byte keys within a memory budget, merge them, resolve repeats.
 
-This module knows bytes only. A batch has the column `key`, the column `value`, and for the rule
-`max` the column `rank`, byte strings whose order says which of two equal keys wins. A run is a
-sequence of batches in which keys ascend strictly: repeats are resolved before a run is stored, so
-a key is at most once in a run, and a merge never has to look past the batches in its hands.
+This module knows bytes only. A batch has the column `key`, for the rule `max` the column `rank`,
+byte strings whose order says which of two equal keys wins, and columns of byte strings that go
+with their key, such as `value`. A run is a sequence of batches in which keys ascend strictly:
+repeats are resolved before a run is stored, so a key is at most once in a run, and a merge never
+has to look past the batches in its hands.
 
 Source order decides between repeats: batches are added in source order, the sort is stable, and
 runs are merged in the order in which they were made.

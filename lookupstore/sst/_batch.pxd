@@ -24,6 +24,8 @@ cdef extern from "ls_fences.h":
         size_t fence_count
         size_t start_count
         int repeats
+        const ls_block *rows
+        ls_order row_order
 
 
 cdef extern from "ls_batch.h":
@@ -53,6 +55,7 @@ cdef enum Need:
 
 cdef class Lookup:
     cdef readonly Block index
+    cdef Block sortable  # None: `index` is searched itself
     cdef readonly Filter filter
     cdef readonly BlockTable table
     cdef object load

@@ -113,6 +113,10 @@ cdef class Lookup:
         self.fill = fill
         self.fences.index = &index.block
         self.fences.order = index.order
+        self.sortable = index.sortable()
+        if self.sortable is not None:
+            self.fences.rows, self.fences.row_order = self.fences.index, self.fences.order
+            self.fences.index, self.fences.order = &self.sortable.block, LS_ORDER_BYTES
         with nogil:
             status = ls_fences_build(&self.fences)
         self.check_index(status)

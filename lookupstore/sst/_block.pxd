@@ -48,6 +48,7 @@ cdef class Block:
     cdef ls_order order
     cdef ls_block block
     cdef int fail(self, ls_status status, str what) except -1
+    cdef Block sortable(self)
 
 
 cdef ls_order order_of(str name) except? LS_ORDER_BYTES

@@ -25,6 +25,7 @@ from lookupstore.arrow._binary cimport (
     LS_TOO_LARGE,
     LS_TRUNCATED,
     BinaryColumn,
+    allocate,
     buffer_data,
     bytes_of,
     ls_column_get,
@@ -68,7 +69,16 @@ cdef extern from "ls_row_order.h":
     ctypedef struct ls_row_order:
         uint32_t count
         uint8_t kinds[120]
+    int ls_row_is_number(const ls_row_order *order) noexcept nogil
+    ls_status ls_row_sortable_sizes(
+        const ls_row_order *order, const ls_column *keys, int64_t *ends, size_t *bad) noexcept nogil
+    ls_status ls_row_sortable_write(
+        const ls_row_order *order, const ls_column *keys, const int64_t *ends, uint8_t *out,
+        size_t *bad) noexcept nogil
 
+
+cdef enum:
+    MOST_OF_BLOCK = 0x7FFFFFFF
 
 # As ls_field_kind.
 cdef tuple FIELD_KINDS = (
@@ -150,6 +160,41 @@ cdef int check_key(ls_order order, ls_slice key, str name) except -1:
             f"{<int>order} bytes"
         )
     return 0
+
+
+def sortable_keys(str name not None, BinaryColumn keys not None):
+    """Return bytes that sort as keys that are rows do in the order of this name, as large_binary.
+
+    They are equal where the order says that keys are. Raises ValueError of a null, and of a key
+    that is not such a row.
+    """
+    cdef ls_order order = order_of(name)
+    if order <= LS_ORDER_INT64:
+        raise ValueError(f"order is {name!r}; give one of rows")
+    return sortable_rows(order, keys)
+
+
+cdef object sortable_rows(ls_order order, BinaryColumn keys):
+    cdef const ls_row_order *rows = <const ls_row_order *>order
+    cdef size_t length = keys.column.length, bad = 0
+    cdef ls_status status
+    offsets = allocate(8 * (length + 1))
+    cdef int64_t *ends = <int64_t *>buffer_data(offsets)
+    cdef uint8_t *out
+    with nogil:
+        status = ls_row_sortable_sizes(rows, &keys.column, ends, &bad)
+    if status == LS_OK:
+        data = allocate(ends[length])
+        out = <uint8_t *>buffer_data(data)
+        with nogil:
+            status = ls_row_sortable_write(rows, &keys.column, ends, out, &bad)
+    if status == LS_NULL:
+        raise ValueError(f"keys[{bad}] is null; a file has no null keys")
+    if status == LS_BAD_COLUMN:
+        raise ValueError(f"keys[{bad}]: the Arrow offsets point outside their data buffer")
+    if status != LS_OK:
+        raise ValueError(f"keys[{bad}] is not a row of the fields that the key order names")
+    return pa.Array.from_buffers(pa.large_binary(), length, [None, offsets, data])
 
 
 cdef ls_slice slice_of(bytes value) noexcept:
@@ -401,6 +446,25 @@ cdef class Block:
         with nogil:
             status = ls_block_validate(&self.block, self.order, repeats, &bad)
         self.fail(status, f"record {bad} of the block")
+
+    cdef Block sortable(self):
+        """Return a block with a record for each, whose key is the bytes that sort as its key does.
+
+        It has the order of bytes. None: the order is that of bytes or numbers as it is.
+        """
+        if self.order <= LS_ORDER_INT64 or ls_row_is_number(<const ls_row_order *>self.order):
+            return None
+        cdef uint32_t count = self.block.count
+        builder = BlockBuilder("bytes", True, MOST_OF_BLOCK)
+        keys, _ = self.to_arrow(0, count)
+        try:
+            made = BinaryColumn(sortable_rows(self.order, BinaryColumn(keys)))
+            values = BinaryColumn(pa.repeat(pa.scalar(b"", pa.large_binary()), count))
+            if builder.add_many(made, values, 0) < count:
+                raise ValueError("more than a block holds")
+        except ValueError as error:
+            raise CorruptionError(self.path, self.offset, "keys of the block", error) from None
+        return Block(builder.finish(), self.path, self.offset)
 
     def to_arrow(self, uint32_t start, uint32_t end, bint reverse=False):
         """Return keys and values of records [start, end) as two large_binary arrays."""

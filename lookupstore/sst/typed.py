@@ -12,6 +12,7 @@ from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.compacted._codec import BadCellError, BadRowError, read_positions, write_positions
 from lookupstore.compacted.rows import CompactedRows
 from lookupstore.compacted.schema import Types, arrow_schema
+from lookupstore.sst._block import sortable_keys
 
 #: Columns that a mode adds, named as Paimon names them where it has a name for them.
 SEQUENCE, KIND, POSITION = "_SEQUENCE_NUMBER", "_VALUE_KIND", "_POSITION"
@@ -95,6 +96,10 @@ class TypedRecords:
     def key_rows(self, keys: Any) -> BinaryColumn:
         """Return keys to write as bytes: columns in a table or dict, or the only one."""
         return BinaryColumn(self._keys.encode(_columns(keys, self.key_schema, "keys")), "keys")
+
+    def sort_keys(self, rows: pa.Array) -> pa.LargeBinaryArray:
+        """Return bytes that sort as keys do, and are equal where Paimon says that keys are."""
+        return sortable_keys(self.order, BinaryColumn(rows, "keys"))
 
     def key(self, key: Any) -> bytes:
         """Return one key as bytes: a value, or one for each field as tuple or mapping."""

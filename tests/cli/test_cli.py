@@ -25,7 +25,7 @@ from lookupstore.cli.output import TABLE_ROWS, limited
 from lookupstore.hostcache import stats
 from lookupstore.hostcache.counts import Counts
 from lookupstore.hudi import HudiTable
-from lookupstore.sst import Writer
+from lookupstore.sst import Reader, Writer
 
 PEOPLE = pa.table(
     {
@@ -852,6 +852,36 @@ def test_a_field_of_several_lines(tmp_path: Path) -> None:
 def ids_of(result: click.testing.Result) -> list[int]:
     assert result.exit_code == 0, result.stderr
     return [json.loads(line)["b"] for line in result.stdout.splitlines()]
+
+
+def test_paimons_lookup_files(tmp_path: Path) -> None:
+    rows = {"id": [3, 1], "name": ["c", None], "_SEQUENCE_NUMBER": [5, 6]}
+    source = tmp_path / "data.parquet"
+    pq.write_table(pa.table(rows), source)
+    fields = [{"id": 0, "name": "id", "type": "INT NOT NULL"}, {"name": "name", "type": "STRING"}]
+    (tmp_path / "schema-0").write_text(json.dumps({"version": 3, "id": 0, "fields": fields}))
+    command = ("paimon-lookup-files", source, tmp_path / "out", "--key", "id", "--kind", 0)
+    made = run(*command, "--schema", tmp_path / "schema-0")
+    assert made.exit_code == 0, made.stderr
+    (name,) = os.listdir(tmp_path / "out")
+    assert made.stdout == f"{tmp_path / 'out' / name}\n"
+    reader = Reader(
+        tmp_path / "out" / name, key_types=pa.schema([("_KEY_id", pa.int32())]), value_types=fields
+    )
+    assert [row for _, row in reader.items()] == [
+        {"id": 1, "name": None, "_SEQUENCE_NUMBER": 6, "_VALUE_KIND": 0},
+        {"id": 3, "name": "c", "_SEQUENCE_NUMBER": 5, "_VALUE_KIND": 0},
+    ]
+    again = run(*command, "--schema", tmp_path / "schema-0")
+    assert (again.exit_code, "exists; pass --overwrite" in again.stderr) == (2, True), again.stderr
+    other = run(*command, "--mode", "presence", "--overwrite", "--output", "json")
+    (written,) = json.loads(other.stdout)["written"]
+    assert Path(written).name.endswith(".empty.v1.lookup")
+    lacking = run("paimon-lookup-files", source, tmp_path / "out", "--key", "id", "--overwrite")
+    assert (lacking.exit_code, "--kind takes a column" in lacking.stderr) == (2, True)
+    (tmp_path / "schema-1").write_text('{"fields": [{"name": "id"}]}')
+    wrong = run(*command, "--schema", tmp_path / "schema-1")
+    assert (wrong.exit_code, "no list `fields`" in wrong.stderr) == (2, True)
 
 
 def test_columnar_files_as_they_are(tmp_path: Path) -> None:

@@ -453,6 +453,41 @@ def test_bars_of_known_measurements(bars: ModuleType) -> None:
     ]
 
 
+@pytest.fixture
+def paimon(bench_modules: None) -> ModuleType:
+    """Give the topic of Paimon's typed files."""
+    return importlib.import_module("paimon")
+
+
+def test_every_bar_of_typed_files_is_measured(tmp_path: Path, paimon: ModuleType) -> None:
+    lines = tmp_path / "paimon.jsonl"
+    options = ("--rounds", "1", "--before", str(Path(lookupstore.__file__).parents[1]))
+    shown = python(tmp_path, str(BENCH / "paimon.py"), *SIZES, *options, "--json-lines", str(lines))
+    measured, outcomes = read_lines(lines)
+    assert [(one["workload"], one["bar"]) for one in outcomes] == [
+        (one.workload, one.name) for one in (*paimon.BARS, *paimon.BEFORE_BARS)
+    ]
+    assert all(one["verdict"] in ("met", "NOT MET") for one in outcomes)
+    assert all(f"{one['workload']}  {one['bar']} " in shown for one in outcomes)
+    assert {one["verb"] for one in measured} == {*paimon.TABLE, *paimon.BYTES}
+
+
+def test_a_wrong_typed_row_cannot_win(tmp_path: Path, paimon: ModuleType) -> None:
+    workload = importlib.import_module("workloads").w2(500, 100)
+    for contender in (paimon.Paimon(), paimon.Native()):
+        folder = tmp_path / contender.name
+        folder.mkdir()
+        contender.build(folder, workload, "none")
+        contender.check(folder, workload)
+        with contender.open(folder, workload) as handle:
+            for verb, method in (("lookup", "lookup"), ("lookup 10,000", "lookup")):
+                paimon.ANSWERS[verb](handle, workload).run()
+                with pytest.raises(AssertionError):
+                    paimon.ANSWERS[verb](Liar(handle, method), workload)
+            with pytest.raises((AssertionError, TypeError)):
+                paimon.ANSWERS["get row"](Liar(handle, "get"), workload)
+
+
 def test_tagging(tmp_path: Path) -> None:
     pytest.importorskip("fastavro")
     sizes = ("--rows", "8000", "--files", "4", "--keys", "2000", "--rounds", "1")

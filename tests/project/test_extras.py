@@ -199,6 +199,7 @@ def test_stores_and_files_work_with_any(extra: str, tmp_path: Path) -> None:
         ["expire", "store"],
         ["publish", "store", "third"],
         ["publish-lookup-files", "rows.parquet", "--key", "id"],
+        ["paimon-lookup-files", "rows.parquet", "fourth", "--key", "id", "--mode", "presence"],
         ["verify", "store"],
         ["stats"],
         *([one, "--help"] for one in main.lazy),  # type: ignore[attr-defined]

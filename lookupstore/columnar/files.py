@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from lookupstore.builder.data_files import FileOptions
 from lookupstore.columnar.evolution import common_schema
 from lookupstore.columnar.file_lookup import FileLookup
 from lookupstore.columnar.lookup_file import (
@@ -49,6 +48,7 @@ from lookupstore.source.table_readers import table_reader
 from lookupstore.sst.typed import KIND, SEQUENCE
 from lookupstore.storage.location import Location
 from lookupstore.storage.uris import shown_uri
+from lookupstore.store.data_files import FileOptions
 
 #: Column of the file that a row is in, after Iceberg's metadata column of that name.
 FILE = "_file"

@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.arrow.types import plain_type
-from lookupstore.builder.data_files import FileOptions
 from lookupstore.columnar.source_file import SourceFile, source_files
 from lookupstore.compacted.schema import TYPE
 from lookupstore.errors import DuplicateKeyError, StaleStoreError
@@ -30,6 +29,7 @@ from lookupstore.sst.writer import Writer
 from lookupstore.storage.local import file_chunks
 from lookupstore.storage.location import Location
 from lookupstore.storage.naming import temporary_name
+from lookupstore.store.data_files import FileOptions
 
 #: Before the names of key columns, where values have columns of the same names.
 KEY_PREFIX = "_KEY_"

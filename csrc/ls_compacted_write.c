@@ -186,7 +186,7 @@ static inline uint8_t *put_number(const ls_cell *cell, size_t i, uint8_t *out) {
     }
 }
 
-static inline uint8_t *put_field(const ls_cell *cell, size_t i, uint8_t *out) {
+static uint8_t *put_field(const ls_cell *cell, size_t i, uint8_t *out) {
     uint8_t number[16];
     uint32_t nanos;
     size_t size;
@@ -240,19 +240,28 @@ static void put_header(const ls_cell *cell, size_t i, uint8_t *out) {
     }
 }
 
-static uint8_t *put_row(const ls_cell *cell, size_t i, uint8_t *out) {
+/* Writes a compacted row. `plain`: it has no null and no row kind of its own. */
+static inline __attribute__((always_inline)) uint8_t *put_fields(const ls_cell *cell, size_t i,
+                                                                 uint8_t *out, int plain) {
     size_t header = ls_row_header(cell->fields);
     const ls_cell *child = cell + 1;
     if (header == 2) /* a store, not a call */
         out[0] = out[1] = 0;
     else
         memset(out, 0, header);
-    put_header(cell, i, out);
+    if (!plain)
+        put_header(cell, i, out);
     out += header;
     for (uint32_t k = 0; k < cell->children; k++, child += child->size)
-        if (child->type != LS_CELL_KIND && is_valid(child, i))
-            out = put_field(child, i, out);
+        if (plain || (child->type != LS_CELL_KIND && is_valid(child, i)))
+            out = child->type == LS_CELL_NUMBER || child->type == LS_CELL_FLOAT
+                      ? put_number(child, i, out)
+                      : put_field(child, i, out);
     return out;
+}
+
+static uint8_t *put_row(const ls_cell *cell, size_t i, uint8_t *out) {
+    return put_fields(cell, i, out, 0);
 }
 
 static inline size_t slot_width(const ls_cell *cell) {
@@ -448,6 +457,9 @@ static inline ls_status add_size(const ls_cell *cell, size_t i, size_t *size) {
     case LS_CELL_FLOAT: /* all of them can */
         *size += cell->width;
         return LS_OK;
+    case LS_CELL_TIMESTAMP:
+        *size += field_size(cell, i);
+        return LS_OK;
     case LS_CELL_KIND:
         return check_value(cell, i);
     default:
@@ -491,9 +503,18 @@ ls_status ls_compacted_sizes(const ls_cell *cells, size_t count, size_t tails, i
 
 void ls_compacted_write(const ls_cell *cells, size_t count, const ls_tail *tails, size_t tail_count,
                         const int64_t *ends, uint8_t *out) {
+    const ls_cell *child = cells + 1;
+    int plain = 1;
+    for (uint32_t k = 0; k < cells->children; k++, child += child->size)
+        plain &= child->type != LS_CELL_KIND && child->validity == NULL;
     for (size_t i = 0; i < count; i++) {
-        uint8_t *p = put_row(cells, i, out + ends[i]);
-        for (size_t k = 0; k < tail_count; p += tails[k++].width)
-            ls_copy(p, tails[k].data + i * tails[k].width, tails[k].width);
+        uint8_t *p = out + ends[i];
+        p = plain ? put_fields(cells, i, p, 1) : put_row(cells, i, p);
+        for (size_t k = 0; k < tail_count; p += tails[k++].width) {
+            if (tails[k].width == 8)
+                memcpy(p, tails[k].data + 8 * i, 8);
+            else
+                *p = tails[k].data[i];
+        }
     }
 }

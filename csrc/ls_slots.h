@@ -78,9 +78,15 @@ static inline ls_status ls_ready_record(const ls_ready *ready, uint32_t offset, 
         return LS_TRUNCATED;
     if (length != key.size)
         return LS_OK;
-    if (length == 8 ? memcmp(p, key.data, 8) != 0 /* a load and a compare, not a call */
-                    : length != 0 && memcmp(p, key.data, length) != 0)
+    if (length == 8) { /* a load and a compare, not a call */
+        if (memcmp(p, key.data, 8) != 0)
+            return LS_OK;
+    } else if (length > 8 && length <= 16) { /* two of each */
+        if (memcmp(p, key.data, 8) != 0 || memcmp(p + length - 8, key.data + length - 8, 8) != 0)
+            return LS_OK;
+    } else if (length != 0 && memcmp(p, key.data, length) != 0) {
         return LS_OK;
+    }
     p += length;
     status = ls_get_varint32(&p, end, &length);
     if (status != LS_OK)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -54,8 +54,7 @@ class TypedReader(Reader):
         row = super().get(asked)
         if row is None:
             return default
-        values, keys = (pa.array([one], pa.large_binary()) for one in (row, asked))
-        columns = self._values(values, keys)
+        columns = self._values(pa.array([row], pa.large_binary()), lambda _: asked)
         names = self._types.value_schema.names
         return {name: one[0].as_py() for name, one in zip(names, columns, strict=True)}
 
@@ -72,7 +71,7 @@ class TypedReader(Reader):
             `contains` tells these from rows of nulls.
         """
         column = self._types.asked_keys(keys)
-        columns = self._values(super().lookup(column), column.array)
+        columns = self._values(super().lookup(column), lambda i: column.array[i].as_py())
         if not columns:
             return _without_columns(len(column))
         return pa.RecordBatch.from_arrays(columns, schema=self._types.answer_schema)
@@ -139,12 +138,12 @@ class TypedReader(Reader):
         """Return the columns of a scan: those of keys, then those of values."""
         return self._types.scan_schema
 
-    def _values(self, values: pa.Array, keys: pa.Array) -> list[pa.Array]:
-        """Return the columns of the values that a lookup has found at keys."""
+    def _values(self, values: pa.Array, key_at: Callable[[int], bytes]) -> list[pa.Array]:
+        """Return the columns of the values that a lookup has found; `key_at` says at which keys."""
         try:
             return self._types.values_of(values)
         except BadRowError as error:
-            key = keys[error.args[0]].as_py()
+            key = key_at(error.args[0])
             offset = self._handles[self._index.lower_bound(key)][0]
             raise self._damage(offset, "value", key) from None
 

@@ -25,6 +25,9 @@ from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.partitioner import Load
 from lookupstore.sorting._sort import argsort, upper_bound
 
+#: Positions that say where files are to end, of the new rows of each partition.
+SAMPLE_ROWS = 1 << 16
+
 
 def layouts_of(
     view: TableView, partitions: Iterable[str], columns: pa.Schema

@@ -19,7 +19,7 @@ from lookupstore.hudi.layout.sample import Sample
 from lookupstore.hudi.meta_columns import PARTITION_PATH
 from lookupstore.hudi.timeline.commit import WriteStat
 from lookupstore.hudi.view import TableView
-from lookupstore.hudi.write.boxes import layouts_of, positions_in
+from lookupstore.hudi.write.boxes import SAMPLE_ROWS, layouts_of, positions_in
 from lookupstore.hudi.write.files import Stretch
 from lookupstore.hudi.write.rows.packing import (
     KEY_FIELDS,
@@ -138,7 +138,7 @@ class LayoutOrder:
         positions = positions_in(layout, rows)
         places = positions.cast(_PLACE.type)
         if path not in self._samples:
-            self._samples[path] = Sample(_SAMPLE, self._memory // 16)
+            self._samples[path] = Sample(_SAMPLE, self._memory // 16, SAMPLE_ROWS)
             self._types[path] = positions.type
         self._samples[path].add(pa.RecordBatch.from_arrays([places], schema=_SAMPLE))
         self._rows[path] = self._rows.get(path, 0) + len(places)

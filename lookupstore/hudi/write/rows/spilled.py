@@ -27,7 +27,7 @@ from lookupstore.hudi.layout import KeptLayout
 from lookupstore.hudi.layout.sample import Sample
 from lookupstore.hudi.meta_columns import PARTITION_PATH, RECORD_KEY
 from lookupstore.hudi.view import TableView
-from lookupstore.hudi.write.boxes import positions_in
+from lookupstore.hudi.write.boxes import SAMPLE_ROWS, positions_in
 from lookupstore.hudi.write.conflict import SAMPLE
 from lookupstore.hudi.write.files import NewSlices, changed_twice_error
 from lookupstore.hudi.write.inserted_keys import InsertedKeys
@@ -56,7 +56,7 @@ _POSITION = pa.field("#position", pa.int64())
 _BUCKET = pa.field("#bucket", pa.int32())
 _PLACE = pa.field("#place", pa.int64())
 _LAST = np.iinfo(np.int64).max
-# What a sample of positions may take, however little the memory is.
+# What the sample of positions of a partition may take, however little the memory is.
 _SAMPLE_BYTES = 1 << 20
 
 
@@ -138,7 +138,7 @@ class SpilledRows(FoundRows):
                     positions = positions_in(kept, own)
                     schema = pa.schema([pa.field("position", positions.type)])
                     if path not in samples:
-                        samples[path] = Sample(schema, max(_SAMPLE_BYTES, self._memory // 4))
+                        samples[path] = Sample(schema, _SAMPLE_BYTES, SAMPLE_ROWS)
                     samples[path].add(pa.RecordBatch.from_arrays([positions], schema=schema))
         return {
             path: concat(rows.column(0).chunks, rows.column(0).type)

@@ -143,7 +143,7 @@ def _cell(field: pa.Field, name: str, in_array: bool, depth: int) -> Cell:
     if pa.types.is_map(kind):
         pair = (kind.key_field, kind.item_field)
         return Cell("map", kind, children=tuple(_field(one, name, True, depth + 1) for one in pair))
-    raise TypeError(f"{name} is {kind}, which is no type of Paimon's rows")
+    raise TypeError(f"{name} is {kind}, which Paimon's rows do not have")
 
 
 def order_of(cell: Cell, name: str) -> str:

@@ -126,7 +126,7 @@ def simulated_bounds(
 ) -> tuple[dict[str, ColumnBounds], int]:
     """Return what would be known of files of as many rows each; and how many there are.
 
-    There are fewer if the sample has not two rows for each.
+    There are fewer if the sample does not have two rows for each.
 
     Args:
         rows: of the sample, in order.

@@ -333,9 +333,9 @@ def test_damaged_layouts_are_corruption(curve: Any, mapping: Any, seed: int) -> 
     ("curve", "mapping", "path", "value", "why"),
     [
         ("hilbert", "sample", (0, "boundaries", 0), 99, "'i' do not ascend"),
-        ("hilbert", "sample", (0, "boundaries", 0), 2**15, "32768 is no value of the column 'i'"),
-        ("hilbert", "sample", (1, "boundaries", 0), "%zz", "'%zz' is no value of the column 't'"),
-        ("hilbert", "sample", (1, "boundaries", 0), "é", "'é' is no value of the column 't'"),
+        ("hilbert", "sample", (0, "boundaries", 0), 2**15, "32768 is not a value of the column 'i'"),
+        ("hilbert", "sample", (1, "boundaries", 0), "%zz", "'%zz' is not a value of the column 't'"),
+        ("hilbert", "sample", (1, "boundaries", 0), "é", "'é' is not a value of the column 't'"),
         ("hilbert", "sample", (0, "coordinates", 1), 65535, "'i' do not ascend"),
         ("hilbert", "sample", (0, "coordinates", 1), 65536, "'i' have other bits"),
         ("hilbert", "sample", (0, "coordinates"), [0], "a coordinate per interval"),

@@ -42,7 +42,7 @@ def from_json(field: KeyField, value: object) -> bytes:
     """
     found = _from_json(field, value)
     if found is None or to_json(field, found) != value:
-        raise ValueError(f"{value!r} is no value of the column {field.name!r}, {field.type}")
+        raise ValueError(f"{value!r} is not a value of the column {field.name!r}, {field.type}")
     return found
 
 

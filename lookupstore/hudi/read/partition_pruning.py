@@ -80,7 +80,7 @@ def partitions_of(
         ds.dataset(columns.empty_table()).scanner(filter=where)
     except (pa.ArrowException, TypeError, ValueError) as error:
         known = ", ".join(map(repr, columns.names))
-        said = str(error).removeprefix("filter: ")
+        said = " ".join(str(error).removeprefix("filter: ").split())
         raise ValueError(f"where: {said}; give a filter on {known}") from None
     paths = sorted({group.id.partition for group in view.groups(None)})
     left = partitions_left(paths, where, view.schema, view.options)

@@ -333,8 +333,8 @@ def test_damaged_layouts_are_corruption(curve: Any, mapping: Any, seed: int) -> 
     ("curve", "mapping", "path", "value", "why"),
     [
         ("hilbert", "sample", (0, "boundaries", 0), 99, "'i' do not ascend"),
-        ("hilbert", "sample", (0, "boundaries", 0), 2**15, "32768 is not a value of the column 'i'"),
-        ("hilbert", "sample", (1, "boundaries", 0), "%zz", "'%zz' is not a value of the column 't'"),
+        ("hilbert", "sample", (0, "boundaries", 0), 2**15, "32768 is not a value of the column"),
+        ("hilbert", "sample", (1, "boundaries", 0), "%zz", "'%zz' is not a value of the column"),
         ("hilbert", "sample", (1, "boundaries", 0), "é", "'é' is not a value of the column 't'"),
         ("hilbert", "sample", (0, "coordinates", 1), 65535, "'i' do not ascend"),
         ("hilbert", "sample", (0, "coordinates", 1), 65536, "'i' have other bits"),
@@ -344,7 +344,7 @@ def test_damaged_layouts_are_corruption(curve: Any, mapping: Any, seed: int) -> 
         ("hilbert", "value", (2, "low"), 0, "not between finite floats"),
         ("linear", "sample", (0,), {"boundaries": []}, "nothing is learned of the column 'i'"),
         ("grid", "sample", ("slabs", "inner"), [], "slabs by 'i' need slabs in each"),
-        ("grid", "sample", ("slabs", "cuts", 0), 1.5, "1.5 is no value"),
+        ("grid", "sample", ("slabs", "cuts", 0), 1.5, "1.5 is not a value"),
         ("grid", "sample", ("last",), [], "nothing is learned of the column 'f'"),
     ],
 )

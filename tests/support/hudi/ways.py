@@ -371,7 +371,7 @@ WAYS = [
             "page", curve="linear", where=pc.field("page") == "/a"
         ),
         ValueError,
-        "give an expression on '_hoodie_partition_path', 'day'",
+        "give a filter on '_hoodie_partition_path', 'day'",
         lambda folder: table(folder).cluster("page", curve="linear", where=pc.field("day") == "mo"),
     ),
     Way(

@@ -542,8 +542,8 @@ def lookup_layers(
     """
     if not isinstance(keys, BinaryColumn):
         keys = BinaryColumn(keys, "keys")
-    lookups = [reader._search() for reader in readers]
-    lookups[-1].answer(keys, answers, lookups[:-1], not has_base)
+    newer = [reader._search() for reader in readers[:-1]]
+    readers[-1]._search().answer(keys, answers, newer, not has_base)
 
 
 def scan_after(

@@ -176,6 +176,8 @@ class BucketFiles(LocalFiles):
         It is called again as `with_reader` calls.
         """
         numbers = self.layers[bucket]
+        if len(numbers) == 1:  # most have no runs, and small lookups feel each call
+            return self.with_reader(numbers[0], lambda reader: use((reader,)))
 
         def with_more(readers: tuple[Reader, ...]) -> A:
             if len(readers) == len(numbers):
@@ -190,11 +192,9 @@ class BucketFiles(LocalFiles):
 
         What has to wait for an object store is called in threads.
         """
-        cold = [
-            bucket
-            for bucket in uses
-            if not all(self._is_here(number) for number in self.layers[bucket])
-        ]
+        layers, is_here = self.layers, self._is_here
+        cold = [bucket for bucket in uses for number in layers[bucket] if not is_here(number)]
+        cold = list(dict.fromkeys(cold))
         waited: set[int] = set()
         if len(cold) > 1:
             pool = ThreadPoolExecutor(min(AT_ONCE, len(cold)), "lookupstore-buckets")

@@ -359,7 +359,7 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1], "u": pa.array([1], pa.uint8())}), source)
     with (
         ColumnarFiles(source, key="id") as files,
-        pytest.raises(TypeError, match=r"value_types\.u is uint8, which is no type"),
+        pytest.raises(TypeError, match=r"value_types\.u is uint8, which Paimon's rows do not"),
     ):
         files.write_paimon_files(out, sequence=0, kind=0)
 

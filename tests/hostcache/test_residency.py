@@ -191,6 +191,10 @@ def test_what_is_here_is_told_without_a_copy(
     assert "BlockingIOError" in other.stderr
     copy.fill.chunks.give_back([3])
     assert copy.wait(60)
+    # The map goes a moment after its last chunk came.
+    end = time.monotonic() + 30
+    while os.path.exists(path) and time.monotonic() < end:
+        time.sleep(0.01)
     assert residency.coverage(nbytes=nbytes, xxh64=xxh64) == (True, nbytes)
 
 

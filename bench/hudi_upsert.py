@@ -125,7 +125,7 @@ class Bench:
         return found
 
     def _once(self, verb: str, contender: str, table: Path, rows: str) -> Found:
-        os.sync()  # what is left of the round before is no part of this one
+        os.sync()  # so that this round does not pay for the one before
         # Lookup files of the round before would be of a table that is not there any more.
         cache = str(self.folder / "cache")
         arguments = (verb, contender, str(table), self._path(rows))

@@ -241,7 +241,7 @@ class Bench:
             )
             with pa.OSFile(str(asked), "wb") as file, pa.ipc.new_file(file, settings.schema) as to:
                 to.write_table(settings)
-            os.sync()  # what is left of the round before is no part of this one
+            os.sync()  # so that this round does not pay for the one before
             name = OURS if is_ours else DELTA
             arguments = (CLUSTER, name, str(copy), str(asked))
             cache = str(self.folder / "cache")

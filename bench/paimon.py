@@ -235,7 +235,8 @@ ANSWERS: dict[str, Verb] = {
 PHASES = (("build none",), tuple(ANSWERS))
 TABLE = ("build none", *ANSWERS)
 
-#: What typed files may cost, and what they must not cost who has bytes: a tenth is the machine's.
+#: What typed files may cost, and by how much files of bytes may differ between two commits: a
+#: tenth is noise of the machine.
 BARS: tuple[Bar, ...] = tuple(
     one
     for verb in TABLE

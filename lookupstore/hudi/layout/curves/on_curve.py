@@ -117,7 +117,7 @@ class Ranks:
         counts = np.bincount(boundaries.intervals(values), minlength=len(boundaries) + 1)
         before = ordered.null_count + np.cumsum(counts) - counts
         found = before * (share * 2**cls.bits / max(len(ordered), 1))
-        # Behind nothing but nulls there is no row that a value could be before.
+        # Where all rows before are nulls, no value can be before one of them.
         return cls(column, boundaries, np.minimum(found, 2**cls.bits - 1).astype(np.uint32))
 
     def coordinates(self, plain: pa.Array, out: Coordinates) -> None:

@@ -120,7 +120,7 @@ def _parsed(text: str) -> Any:
                 raise _error(text, f"has more than {_MOST_DEPTH} levels", _REMEDY)
         return sqlglot.parse_one(text, read="duckdb", into=exp.Condition)
     except UnicodeEncodeError:
-        raise _error(text, "is no text that UTF-8 has", "leave out lone surrogates") from None
+        raise _error(text, "cannot be written in UTF-8", "leave out lone surrogates") from None
     except ParseError as error:
         said = error.errors[0] if error.errors else {}
         where = said.get("highlight") or ""
@@ -424,7 +424,7 @@ class _Reader:
                 return Number(-value.value, value.is_double)
             if type(node) is exp.Cast:
                 return _cast_value(node, value, self._type(node))
-        raise _refused(node, "is no value that is read")
+        raise _refused(node, "is not a value of a kind that filters have")
 
     def _type(self, node: exp.Expression) -> pa.DataType:
         given = node.args["to"]

@@ -28,7 +28,7 @@ MOST_WAITING = 2.0
 
 @dataclass(frozen=True)
 class Waiting:
-    """A file that is no part of a run.
+    """A file outside all runs.
 
     Attributes:
         files: that its rows would be.

@@ -31,27 +31,30 @@ ls_status ls_slots_build(const ls_block *block, size_t size, ls_order order, uin
         if (ready->slots == NULL) /* a repeat has been seen: only check the other records */
             continue;
         uint64_t hash = ls_hash(key);
-        uint32_t *bucket = slots + (ls_slots_bucket(ready, hash) - ready->slots);
-        uint32_t slot = 0;
-        while (bucket[slot] != LS_NO_SLOT) {
-            int same = 0;
-            if (((bucket[slot] ^ (uint32_t)hash) & ~mask) == 0 &&
-                ls_ready_record(ready, bucket[slot] & mask, key, &same, &value) == LS_OK && same)
-                break;
-            if (++slot == LS_BUCKET) {
-                slot = 0;
-                bucket += LS_BUCKET;
-                if (bucket == slots + (size_t)buckets * LS_BUCKET)
-                    bucket = slots;
+        uint32_t *bucket = slots + (ls_slots_bucket(ready, hash) - ready->slots), empty;
+        int same = 0;
+        for (;;) {
+            empty = ls_slots_match(bucket, 0, LS_NO_SLOT);
+            uint32_t found = ls_slots_match(bucket, mask, hash) & ~empty;
+            for (; found != 0 && !same; found &= found - 1) {
+                uint32_t offset = bucket[__builtin_ctz(found)] & mask;
+                if (ls_ready_record(ready, offset, key, &same, &value) != LS_OK)
+                    same = 0;
             }
+            if (empty != 0 || same)
+                break;
+            bucket += LS_BUCKET;
+            if (bucket == slots + (size_t)buckets * LS_BUCKET)
+                bucket = slots;
         }
-        if (bucket[slot] != LS_NO_SLOT) {
+        if (same) {
             ready->slots = NULL;
             continue;
         }
-        bucket[slot] = ((uint32_t)hash & ~mask) |
-                       (block->positions == NULL ? i * block->record_size
-                                                 : ls_load32(block->positions + 4 * (size_t)i));
+        bucket[__builtin_ctz(empty)] =
+            ((uint32_t)hash & ~mask) | (block->positions == NULL
+                                            ? i * block->record_size
+                                            : ls_load32(block->positions + 4 * (size_t)i));
     }
     return LS_OK;
 }

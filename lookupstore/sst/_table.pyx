@@ -1,5 +1,8 @@
 """The blocks of one file that are ready for lookups, where C finds them without a lock.
 
+All readers of one file in a process share a table, so that the next version of a store begins with
+what the one before has read.
+
 A block that lies in the map of its file stays ready. One that was decompressed is counted by a
 cache, which may take it away again: not while a lookup has it pinned. Blocks come and go with the
 GIL held; pins come and go without it. A lookup pins a block and then looks whether it is there; the
@@ -163,9 +166,10 @@ cdef class BlockTable:
         return True
 
     def forget(self):
-        """Let go of all blocks, whoever has pinned them."""
+        """Let go of all blocks that may go, whoever has pinned them."""
+        if self.cache is None:
+            return
         memset(self.ready, 0, self.count * sizeof(ls_ready))
-        if self.pins != NULL:
-            memset(self.pins, 0, self.count * sizeof(uint32_t))
+        memset(self.pins, 0, self.count * sizeof(uint32_t))
         self.blocks = [None] * self.count
         self.chunk = None

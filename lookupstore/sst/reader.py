@@ -252,12 +252,9 @@ class Reader:
         # Paimon's files do not say how their blocks are stored.
         plain = file.map is not None and not set(self._info.codecs or {"": 0}) - {"none"}
         count = len(self._handles)
-        table = (
-            BlockTable(count)
-            if plain
-            else self._cache.table(
-                (file.identity, self._order), lambda: BlockTable(count, self._cache)
-            )
+        cache = None if plain else self._cache
+        table = self._cache.table(
+            (file.identity, self._order, plain), lambda: BlockTable(count, cache)
         )
         handles, order = self._handles, self._order
 

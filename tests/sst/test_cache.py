@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.sst_files import written
 
+from lookupstore.errors import CorruptionError
 from lookupstore.sst import Reader
 from lookupstore.sst.cache import LOOKS, BlockCache
-from lookupstore.sst.reader import shared_cache
+from lookupstore.sst.reader import reads_of, shared_cache
 
 
 class Blocks:
@@ -109,6 +110,38 @@ def test_readers_share_a_cache(tmp_path: Path) -> None:
     assert second.get(b"0000") == RECORDS[0][1]
     assert cache.misses == 1
     assert first.cache is second.cache is cache
+
+
+def test_readers_share_blocks_that_lie_in_maps(tmp_path: Path) -> None:
+    """What one has read and checked is ready for others, also when that one is closed."""
+    path = written(tmp_path / "a.sst", RECORDS, block_size=1000, compression="none")
+    an_hour_ago = time.time() - 3600
+    os.utime(path, (an_hour_ago, an_hour_ago))
+    keys, values = (list(column) for column in zip(*RECORDS, strict=True))
+    first, second = Reader(path), Reader(path)
+    assert first.lookup(keys).to_pylist() == values
+    assert reads_of(first).blocks_read == first.info().data_blocks
+    first.close()
+    assert second.lookup(keys).to_pylist() == values
+    assert second.get(keys[7]) == values[7]
+    assert reads_of(second).blocks_read == 0
+    second.close()
+    with Reader(path) as third:  # nobody was left who had them
+        assert third.lookup(keys).to_pylist() == values
+        assert reads_of(third).blocks_read == third.info().data_blocks
+
+
+def test_a_cut_file_is_told_to_all_who_share_its_blocks(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.sst", RECORDS, block_size=1000, compression="none")
+    an_hour_ago = time.time() - 3600
+    os.utime(path, (an_hour_ago, an_hour_ago))
+    keys = [key for key, _ in RECORDS]
+    first, second = Reader(path), Reader(path)
+    assert first.lookup(keys) == second.lookup(keys)
+    os.truncate(path, 10_000)
+    for reader in (second, first):
+        with pytest.raises(CorruptionError, match="a file of"):
+            reader.lookup(keys)
 
 
 def test_a_file_rewritten_within_one_tick_of_the_clock_is_another_file(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ MODULES = {
     "lookupstore.arrow._binary": ["ls_hash"],
     "lookupstore.compacted._codec": ["ls_compacted_read", "ls_compacted_write"],
     "lookupstore.sst._block": ["ls_block", "ls_order", "ls_row_order"],
-    "lookupstore.sst._filter": ["ls_filter", "ls_hash"],
+    "lookupstore.sst._filter": ["ls_filter", "ls_hash", "ls_block", "ls_order", "ls_row_order"],
     "lookupstore.sst._map": [],
     "lookupstore.sst._table": ["ls_slots", "ls_hash", "ls_block", "ls_order", "ls_row_order"],
     "lookupstore.storage._writeback": [],

@@ -197,7 +197,7 @@ static void run(const file *opened, const ls_column *column, int filtered, doubl
         at[0] = now();
         memset(answers, 0, sizeof answers);
         ls_batch_filter(filtered ? &opened->filter : &none, LS_ORDER_BYTES, column, NULL, start,
-                        end, items, &count, &bad);
+                        end, NULL, items, &count, &bad);
         at[1] = now();
         ls_batch_route(&opened->fences, opened->ready, column, items, &count);
         at[2] = now();

@@ -13,21 +13,24 @@ static inline size_t index_at(const uint32_t *places, size_t i) {
 }
 
 ls_status ls_batch_filter(const ls_filter *filter, ls_order order, const ls_column *keys,
-                          const uint32_t *places, size_t from, size_t to, ls_batch_item *items,
-                          size_t *count, size_t *bad) {
-    uint64_t hashes[PASS];
+                          const uint32_t *places, size_t from, size_t to, const uint64_t *hashes,
+                          ls_batch_item *items, size_t *count, size_t *bad) {
+    uint64_t made[PASS];
     uint8_t maybe[PASS];
     size_t kept = 0;
     *count = 0;
     for (size_t start = from; start < to; start += PASS) {
         size_t end = start + PASS < to ? start + PASS : to;
-        if (places == NULL) {
-            ls_status status = ls_hash_column(keys, start, end, hashes, bad);
+        const uint64_t *some = made; /* of these keys */
+        if (places != NULL) {
+            for (size_t i = start; i < end; i++)
+                made[i - start] = keys->hashes[places[i]];
+        } else if (hashes != NULL) {
+            some = hashes + (start - from);
+        } else {
+            ls_status status = ls_hash_column(keys, start, end, made, bad);
             if (status != LS_OK)
                 return status;
-        } else {
-            for (size_t i = start; i < end; i++)
-                hashes[i - start] = keys->hashes[places[i]];
         }
         if (order != LS_ORDER_BYTES) { /* a key of a wrong size is refused whatever its hash says */
             for (size_t i = start; i < end; i++) {
@@ -40,16 +43,16 @@ ls_status ls_batch_filter(const ls_filter *filter, ls_order order, const ls_colu
                 }
             }
         }
-        ls_filter_test_many(filter, keys, places, start, end, hashes, maybe);
+        ls_filter_test_many(filter, keys, places, start, end, some, maybe);
         for (size_t i = start; i < end;) {
             size_t stop = end - i < sizeof(uint64_t) ? end : i + sizeof(uint64_t);
-            uint64_t some = 1;
-            if (stop - i == sizeof some)
-                memcpy(&some, maybe + (i - start), sizeof some);
-            if (some == 0) /* the filter of a run of changes rules nearly all keys out */
+            uint64_t any = 1;
+            if (stop - i == sizeof any)
+                memcpy(&any, maybe + (i - start), sizeof any);
+            if (any == 0) /* the filter of a run of changes rules nearly all keys out */
                 i = stop;
             for (; i < stop; i++) {
-                items[kept].hash = hashes[i - start];
+                items[kept].hash = some[i - start];
                 items[kept].index = (uint32_t)index_at(places, i);
                 kept += maybe[i - start];
             }
@@ -65,6 +68,81 @@ ls_status ls_batch_filter(const ls_filter *filter, ls_order order, const ls_colu
     }
     *count = kept;
     return LS_OK;
+}
+
+size_t ls_batch_key_bytes(const ls_column *keys, const ls_batch_item *items, size_t count) {
+    size_t size = 0;
+    if (keys->offset_width == 0)
+        return count * keys->width;
+    for (size_t i = 0; i < count; i++) {
+        ls_slice key = {NULL, 0};
+        (void)ls_column_get(keys, items[i].index, &key);
+        size += key.size;
+    }
+    return size;
+}
+
+void ls_batch_take_keys(const ls_column *keys, ls_batch_item *items, size_t count, uint8_t *data,
+                        int64_t *offsets, uint32_t *origins, ls_column *taken) {
+    size_t size = 0;
+    for (size_t i = 0; i < count; i++) {
+        ls_slice key = {NULL, 0};
+        (void)ls_column_get(keys, items[i].index, &key);
+        if (offsets != NULL)
+            offsets[i] = (int64_t)size;
+        if (key.size > 0)
+            memcpy(data + size, key.data, key.size);
+        size += key.size;
+        origins[i] = items[i].index;
+        items[i].index = (uint32_t)i;
+    }
+    *taken = (ls_column){.data = data, .data_size = size, .width = keys->width, .length = count};
+    if (offsets != NULL) {
+        offsets[count] = (int64_t)size;
+        taken->offsets = offsets;
+        taken->offset_width = 8;
+    }
+}
+
+size_t ls_batch_put_answers(const uint32_t *origins, const ls_slice *found, size_t count,
+                            size_t *next, size_t limit, size_t first, const uint8_t *deleted,
+                            ls_slice *answers, int *gone) {
+    size_t put = 0, i = *next;
+    *gone = 0;
+    for (; i < count && origins[i] < limit; i++) {
+        if (found[i].data == NULL)
+            continue;
+        answers[origins[i] - first] = found[i];
+        if (found[i].size > 0) { /* it was found long before it is taken */
+            LS_PREFETCH(found[i].data);
+            LS_PREFETCH(found[i].data + found[i].size - 1);
+        }
+        *gone |= found[i].data == deleted;
+        put++;
+    }
+    *next = i;
+    return put;
+}
+
+void ls_batch_filter_items(const ls_filter *filter, const ls_column *keys, ls_batch_item *items,
+                           size_t *count) {
+    uint64_t hashes[PASS];
+    uint32_t places[PASS];
+    uint8_t maybe[PASS];
+    size_t kept = 0;
+    for (size_t start = 0; start < *count; start += PASS) {
+        size_t size = *count - start < PASS ? *count - start : PASS;
+        for (size_t i = 0; i < size; i++) {
+            hashes[i] = items[start + i].hash;
+            places[i] = items[start + i].index;
+        }
+        ls_filter_test_many(filter, keys, places, 0, size, hashes, maybe);
+        for (size_t i = 0; i < size; i++) {
+            items[kept] = items[start + i];
+            kept += maybe[i];
+        }
+    }
+    *count = kept;
 }
 
 ls_status ls_batch_route(const ls_fences *fences, const ls_ready *ready, const ls_column *keys,

@@ -18,11 +18,24 @@ typedef struct {
 #define LS_SEARCHED UINT32_C(0x80000000)
 
 /* Makes items of the keys [from, to) that are not null and that the filter lets pass. With `places`
- * these are the keys at places[from .. to) of the column, which are within it and have their hashes.
+ * these are the keys at places[from .. to) of the column, which are within it and have their hashes;
+ * else `hashes` has those of the keys [from, to), or is NULL.
  * LS_BAD_KEY, LS_BAD_COLUMN: of key *bad. REQUIRES: room for to - from items. */
 ls_status ls_batch_filter(const ls_filter *filter, ls_order order, const ls_column *keys,
-                          const uint32_t *places, size_t from, size_t to, ls_batch_item *items,
-                          size_t *count, size_t *bad);
+                          const uint32_t *places, size_t from, size_t to, const uint64_t *hashes,
+                          ls_batch_item *items, size_t *count, size_t *bad);
+
+/* Bytes of the keys of items. */
+size_t ls_batch_key_bytes(const ls_column *keys, const ls_batch_item *items, size_t count);
+
+/* Makes a column of the keys of items, which then number it; origins[i] is what item i numbered before.
+ * REQUIRES: room for the bytes of the keys, and for count + 1 offsets unless they have one width. */
+void ls_batch_take_keys(const ls_column *keys, ls_batch_item *items, size_t count, uint8_t *data,
+                        int64_t *offsets, uint32_t *origins, ls_column *taken);
+
+/* Takes out the items that the filter does not let pass. */
+void ls_batch_filter_items(const ls_filter *filter, const ls_column *keys, ls_batch_item *items,
+                           size_t *count);
 
 /* Sets the block of each item; items beyond the last block drop out. */
 ls_status ls_batch_route(const ls_fences *fences, const ls_ready *ready, const ls_column *keys,
@@ -44,6 +57,12 @@ void ls_batch_missing(const ls_ready *ready, const ls_batch_item *items, size_t 
 /* Takes out the items that have an answer already, of a newer file. */
 void ls_batch_drop_answered(ls_batch_item *items, size_t *count, size_t first,
                             const ls_slice *answers);
+
+/* Makes what was found for the keys *next and following that come before key `limit` their answers,
+ * and moves *next behind them. Returns how many have one; *gone: whether one is at `deleted`. */
+size_t ls_batch_put_answers(const uint32_t *origins, const ls_slice *found, size_t count,
+                            size_t *next, size_t limit, size_t first, const uint8_t *deleted,
+                            ls_slice *answers, int *gone);
 
 /* Makes the answers at tombstones, no bytes at `deleted`, those of missing keys: of the keys [from, to)
  * or, with `places`, of those at places[from .. to). */

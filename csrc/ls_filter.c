@@ -134,6 +134,26 @@ int ls_paimon_filter_test(const uint8_t *bits, uint32_t size, uint32_t hashes, u
     return 1;
 }
 
+/* The upper half of the hash picks the word, and the lower one its bits. */
+static inline size_t word_at(uint64_t count, uint64_t hash) {
+    return (size_t)(((hash >> 32) * count) >> 32);
+}
+
+static inline uint64_t word_bits(uint64_t hash) {
+    return UINT64_C(1) << (hash & 63) | UINT64_C(1) << (hash >> 6 & 63) |
+           UINT64_C(1) << (hash >> 12 & 63) | UINT64_C(1) << (hash >> 18 & 63);
+}
+
+void ls_word_filter_add_many(uint64_t *words, uint64_t count, const uint64_t *hashes, size_t keys) {
+    for (size_t i = 0; i < keys; i++)
+        words[word_at(count, hashes[i])] |= word_bits(hashes[i]);
+}
+
+static inline int word_test(const uint8_t *words, uint64_t count, uint64_t hash) {
+    uint64_t bits = word_bits(hash);
+    return (ls_load64(words + 8 * word_at(count, hash)) & bits) == bits;
+}
+
 int ls_filter_test_hashed(const ls_filter *filter, ls_slice key, uint64_t hash) {
     switch (filter->kind) {
     case LS_FILTER_SPLIT_BLOCK:
@@ -141,6 +161,8 @@ int ls_filter_test_hashed(const ls_filter *filter, ls_slice key, uint64_t hash) 
     case LS_FILTER_PAIMON:
         return ls_paimon_filter_test(filter->bits, (uint32_t)filter->size, filter->hashes,
                                      ls_paimon_hash(key));
+    case LS_FILTER_WORDS:
+        return word_test(filter->bits, filter->size / 8, hash);
     case LS_FILTER_NONE:
         break;
     }
@@ -171,6 +193,38 @@ __attribute__((target("avx2"))) static void test_blocks_avx2(const uint8_t *bits
 }
 #endif
 
+static void test_words(const uint8_t *words, uint64_t count, const uint64_t *hashes, size_t keys,
+                       uint8_t *maybe) {
+    for (size_t i = 0; i < keys; i++)
+        maybe[i] = (uint8_t)word_test(words, count, hashes[i]);
+}
+
+#ifdef HAS_AVX2
+/* Four keys at once. REQUIRES: count < 2^32. */
+__attribute__((target("avx2"))) static void test_words_avx2(const uint8_t *words, uint64_t count,
+                                                            const uint64_t *hashes, size_t keys,
+                                                            uint8_t *maybe) {
+    const __m256i one = _mm256_set1_epi64x(1), low = _mm256_set1_epi64x(63);
+    const __m256i counts = _mm256_set1_epi64x((long long)count);
+    size_t i = 0;
+    for (; i + 4 <= keys; i += 4) {
+        __m256i hash = _mm256_loadu_si256((const __m256i *)(const void *)(hashes + i));
+        __m256i at = _mm256_srli_epi64(_mm256_mul_epu32(_mm256_srli_epi64(hash, 32), counts), 32);
+        __m256i word = _mm256_i64gather_epi64((const long long *)(const void *)words, at, 8);
+        __m256i bits = _mm256_sllv_epi64(one, _mm256_and_si256(hash, low));
+        for (int shift = 6; shift < 24; shift += 6) {
+            __m256i bit = _mm256_and_si256(_mm256_srli_epi64(hash, shift), low);
+            bits = _mm256_or_si256(bits, _mm256_sllv_epi64(one, bit));
+        }
+        __m256i all = _mm256_cmpeq_epi64(_mm256_and_si256(word, bits), bits);
+        uint32_t found = (uint32_t)_mm256_movemask_pd(_mm256_castsi256_pd(all));
+        /* One bit each to one byte each. */
+        ls_store32(maybe + i, (found * 0x00204081U) & 0x01010101U);
+    }
+    test_words(words, count, hashes + i, keys - i, maybe + i);
+}
+#endif
+
 void ls_filter_test_many(const ls_filter *filter, const ls_column *keys, const uint32_t *places,
                          size_t from, size_t to, const uint64_t *hashes, uint8_t *maybe) {
     size_t count = to - from;
@@ -197,6 +251,15 @@ void ls_filter_test_many(const ls_filter *filter, const ls_column *keys, const u
             (void)ls_column_get(keys, places == NULL ? from + i : places[from + i], &key);
             maybe[i] = (uint8_t)ls_filter_test_hashed(filter, key, hashes[i]);
         }
+        return;
+    case LS_FILTER_WORDS: /* each test is one load, which the next ones do not wait for */
+#ifdef HAS_AVX2
+        if (__builtin_cpu_supports("avx2") && filter->size / 8 <= UINT32_MAX) {
+            test_words_avx2(filter->bits, filter->size / 8, hashes, count, maybe);
+            return;
+        }
+#endif
+        test_words(filter->bits, filter->size / 8, hashes, count, maybe);
         return;
     case LS_FILTER_NONE:
         break;

@@ -33,9 +33,20 @@ uint32_t ls_paimon_filter_hashes(uint32_t size, uint64_t entries);
 void ls_paimon_filter_add(uint8_t *bits, uint32_t size, uint32_t hashes, uint32_t hash);
 int ls_paimon_filter_test(const uint8_t *bits, uint32_t size, uint32_t hashes, uint32_t hash);
 
-/* ---- One name for both. */
+/* ---- A filter that is made in memory and never stored, smaller and quicker than a split-block filter
+ * and wrong more often: four bits of one word of 64 for every key. */
 
-typedef enum { LS_FILTER_NONE, LS_FILTER_SPLIT_BLOCK, LS_FILTER_PAIMON } ls_filter_kind;
+/* REQUIRES: count > 0 words at `words`. */
+void ls_word_filter_add_many(uint64_t *words, uint64_t count, const uint64_t *hashes, size_t keys);
+
+/* ---- One name for all. */
+
+typedef enum {
+    LS_FILTER_NONE,
+    LS_FILTER_SPLIT_BLOCK,
+    LS_FILTER_PAIMON,
+    LS_FILTER_WORDS
+} ls_filter_kind;
 
 typedef struct {
     ls_filter_kind kind;

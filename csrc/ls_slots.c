@@ -52,9 +52,9 @@ ls_status ls_slots_build(const ls_block *block, size_t size, ls_order order, uin
             continue;
         }
         bucket[__builtin_ctz(empty)] =
-            ((uint32_t)hash & ~mask) | (block->positions == NULL
-                                            ? i * block->record_size
-                                            : ls_load32(block->positions + 4 * (size_t)i));
+            ((uint32_t)hash & ~mask) |
+            (block->positions == NULL ? i * block->record_size
+                                      : ls_load32(block->positions + 4 * (size_t)i));
     }
     return LS_OK;
 }

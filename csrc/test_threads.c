@@ -191,7 +191,7 @@ static void batch(uint64_t *state) {
         put_key(keys + KEY * i, asked[i]);
     }
     ls_column column = {.data = keys, .data_size = KEY * length, .width = KEY, .length = length};
-    if (ls_batch_filter(&no_filter, LS_ORDER_BYTES, &column, NULL, 0, length, items, &count,
+    if (ls_batch_filter(&no_filter, LS_ORDER_BYTES, &column, NULL, 0, length, NULL, items, &count,
                         &bad_key) != LS_OK ||
         ls_batch_route(&fences, ready, &column, items, &count) != LS_OK)
         fail("keys that are refused");

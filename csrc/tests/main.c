@@ -36,6 +36,7 @@ int main(int argc, char **argv) {
     test_batches_of_places();
     test_batch_failures();
     test_batches_of_runs();
+    test_batches_of_candidates();
     test_batches_beside_a_cache();
     test_keys();
     test_rows();

@@ -202,7 +202,7 @@ static size_t answer_piece(made_file *file, const ls_filter *filter, const ls_co
     size_t count = 99999, bad = 99999, expected = 0, arena_count;
     uint8_t *arenas[10000];
     int pinned = (int)below(2);
-    CHECK(ls_batch_filter(filter, file->order, keys, NULL, start, end, items, &count, &bad) ==
+    CHECK(ls_batch_filter(filter, file->order, keys, NULL, start, end, NULL, items, &count, &bad) ==
           LS_OK);
     CHECK(bad == 99999);
     for (size_t i = start; i < end; i++) {
@@ -362,8 +362,8 @@ void test_batches_of_places(void) {
                 places[chosen++] = (uint32_t)i;
         ls_batch_item *items = room((chosen + 1) * sizeof *items);
         size_t from = below(chosen + 1);
-        CHECK(ls_batch_filter(&filter, LS_ORDER_BYTES, &made.column, places, from, chosen, items,
-                              &count, &bad) == LS_OK);
+        CHECK(ls_batch_filter(&filter, LS_ORDER_BYTES, &made.column, places, from, chosen, NULL,
+                              items, &count, &bad) == LS_OK);
         kept = 0;
         for (size_t i = from; i < chosen; i++)
             if (ls_filter_test(&filter, file.set.keys[places[i]])) {
@@ -387,17 +387,17 @@ void test_batch_failures(void) {
     ls_filter filter = {.kind = LS_FILTER_NONE};
     size_t count, bad = 99;
     made_column made = make_column(asked, 3, 4);
-    CHECK(ls_batch_filter(&filter, LS_ORDER_INT32, &made.column, NULL, 0, 3, items, &count, &bad) ==
-          LS_BAD_KEY);
+    CHECK(ls_batch_filter(&filter, LS_ORDER_INT32, &made.column, NULL, 0, 3, NULL, items, &count,
+                          &bad) == LS_BAD_KEY);
     CHECK(bad == 1);
     made.column.validity = made.validity = copy("\x05", 1);
-    CHECK(ls_batch_filter(&filter, LS_ORDER_INT32, &made.column, NULL, 0, 3, items, &count, &bad) ==
-          LS_OK);
+    CHECK(ls_batch_filter(&filter, LS_ORDER_INT32, &made.column, NULL, 0, 3, NULL, items, &count,
+                          &bad) == LS_OK);
     CHECK(count == 2 && items[0].index == 0 && items[1].index == 2);
     /* Offsets that leave the data are, under a null too: what is there is hashed. */
     ((int32_t *)made.offsets)[2] = -1;
-    CHECK(ls_batch_filter(&filter, LS_ORDER_BYTES, &made.column, NULL, 0, 3, items, &count, &bad) ==
-          LS_BAD_COLUMN);
+    CHECK(ls_batch_filter(&filter, LS_ORDER_BYTES, &made.column, NULL, 0, 3, NULL, items, &count,
+                          &bad) == LS_BAD_COLUMN);
     CHECK(bad == 1);
     free_column(&made);
 
@@ -418,7 +418,7 @@ void test_batch_failures(void) {
     CHECK(ls_block_record(&block, block.count - 1, &key, &value) == LS_OK);
     memset((uint8_t *)key.data + key.size, 0x80,
            (size_t)(data + file.sizes[broken] - key.data) - 8);
-    CHECK(ls_batch_filter(&filter, LS_ORDER_BYTES, &made.column, NULL, 0, file.set.count, all,
+    CHECK(ls_batch_filter(&filter, LS_ORDER_BYTES, &made.column, NULL, 0, file.set.count, NULL, all,
                           &count, &bad) == LS_OK);
     CHECK(ls_batch_route(&file.fences, file.ready, &made.column, all, &count) == LS_OK);
     CHECK(count == file.set.count);
@@ -444,8 +444,8 @@ void test_batches_of_runs(void) {
     uint32_t block = 0;
     const uint8_t deleted = 0;
     ls_filter filter = {.kind = LS_FILTER_NONE};
-    CHECK(ls_batch_filter(&filter, LS_ORDER_BYTES, &made.column, NULL, 0, total, routed, &count,
-                          &bad) == LS_OK);
+    CHECK(ls_batch_filter(&filter, LS_ORDER_BYTES, &made.column, NULL, 0, total, NULL, routed,
+                          &count, &bad) == LS_OK);
     CHECK(ls_batch_route(&file.fences, file.ready, &made.column, routed, &count) == LS_OK);
     ls_batch_item *items = copy(routed, count * sizeof *items);
     CHECK(ls_batch_search(file.ready, LS_ORDER_BYTES, &made.column, items, count, 0, NULL, answers,
@@ -499,6 +499,106 @@ void test_batches_of_runs(void) {
     free_file(&file);
 }
 
+/* Keys that may be in a run become a column of their own, and what it finds comes back to theirs. */
+void test_batches_of_candidates(void) {
+    for (size_t round = 0; round < 90; round++) {
+        static const int widths[] = {0, 4, 8};
+        int width = widths[round % 3]; /* of offsets; 0: all keys have one size */
+        made_file file = make_file(LS_ORDER_BYTES, COUNTED_KEYS, 1 + below(400), 0);
+        size_t total = file.set.count, bad = 99, count = 0, size = 0;
+        static uint8_t fixed[8 * 1024];
+        ls_slice *keys = copy(file.set.keys, total * sizeof *keys);
+        if (width == 0 && total > 1024)
+            total = 1024;
+        for (size_t i = 0; i < total && width == 0; i++) {
+            for (size_t k = 0; k < 8; k++)
+                fixed[8 * i + k] = (uint8_t)any();
+            keys[i] = (ls_slice){fixed + 8 * i, 8};
+        }
+        made_column made = make_column(keys, total, width);
+        uint64_t *hashes = room(8 * total);
+        CHECK(ls_hash_column(&made.column, 0, total, hashes, &bad) == LS_OK);
+        uint64_t words[16] = {0};
+        ls_filter above = {.kind = LS_FILTER_WORDS, .bits = (uint8_t *)words, .size = sizeof words};
+        size_t stored = below(60);
+        ls_word_filter_add_many(words, 16, hashes, stored < total ? stored : total);
+
+        /* The items of all keys and those of the ones that the filter lets pass, in either way. */
+        ls_filter none = {.kind = LS_FILTER_NONE};
+        size_t from = below(total);
+        ls_batch_item *items = room(total * sizeof *items), *all = room(total * sizeof *all);
+        CHECK(ls_batch_filter(&above, LS_ORDER_BYTES, &made.column, NULL, from, total,
+                              hashes + from, items, &count, &bad) == LS_OK);
+        size_t rest = 0;
+        CHECK(ls_batch_filter(&none, LS_ORDER_BYTES, &made.column, NULL, from, total, NULL, all,
+                              &rest, &bad) == LS_OK);
+        CHECK(rest == total - from);
+        ls_batch_filter_items(&above, &made.column, all, &rest);
+        CHECK(rest == count);
+        for (size_t i = 0; i < count; i++) {
+            CHECK(items[i].index == all[i].index && items[i].hash == all[i].hash);
+            CHECK(items[i].hash == hashes[items[i].index]);
+            CHECK(ls_filter_test(&above, keys[items[i].index]));
+        }
+
+        for (size_t i = 0; i < count; i++)
+            size += keys[items[i].index].size;
+        CHECK(ls_batch_key_bytes(&made.column, items, count) == size);
+        uint8_t *data = room(size);
+        int64_t *offsets = width == 0 ? NULL : room((count + 1) * sizeof *offsets);
+        uint32_t *origins = room(count * sizeof *origins);
+        ls_column taken;
+        ls_batch_take_keys(&made.column, items, count, data, offsets, origins, &taken);
+        CHECK(taken.length == count && taken.data_size == size);
+        for (size_t i = 0; i < count; i++) {
+            ls_slice key;
+            CHECK(items[i].index == i && origins[i] == all[i].index);
+            CHECK(ls_column_get(&taken, i, &key) == LS_OK && same(key, keys[origins[i]]));
+        }
+
+        /* Answers are put piece by piece: those of a piece, and no others. */
+        const uint8_t deleted = 0;
+        ls_slice *found = calloc(count + 1, sizeof *found);
+        for (size_t i = 0; i < count; i++)
+            if (below(3) != 0)
+                found[i] = below(4) == 0 ? (ls_slice){&deleted, 0} : keys[origins[i]];
+        size_t next = 0, put = 0, expected = 0;
+        for (size_t start = from; start < total;) {
+            size_t end = start + 1 + below(50);
+            end = end < total ? end : total;
+            ls_slice *answers = calloc(end - start, sizeof *answers);
+            int gone = -1, is_gone = 0;
+            put += ls_batch_put_answers(origins, found, count, &next, end, start, &deleted, answers,
+                                        &gone);
+            for (size_t i = 0; i < count; i++)
+                if (origins[i] >= start && origins[i] < end) {
+                    CHECK(answers[origins[i] - start].data == found[i].data);
+                    CHECK(answers[origins[i] - start].size == found[i].size);
+                    is_gone |= found[i].data == &deleted;
+                    answers[origins[i] - start].data = NULL;
+                }
+            CHECK(gone == is_gone);
+            for (size_t i = 0; i < end - start; i++)
+                CHECK(answers[i].data == NULL);
+            free(answers);
+            start = end;
+        }
+        for (size_t i = 0; i < count; i++)
+            expected += found[i].data != NULL;
+        CHECK(put == expected && next == count);
+        free(found);
+        free(origins);
+        free(offsets);
+        free(data);
+        free(items);
+        free(all);
+        free(hashes);
+        free(keys);
+        free_column(&made);
+        free_file(&file);
+    }
+}
+
 /* A cache that looks whether a block is in use takes it away for a moment, and puts it back because
  * of the pins, again and again. */
 typedef struct {
@@ -526,8 +626,8 @@ void test_batches_beside_a_cache(void) {
     size_t count = 0, bad;
     ls_batch_item *routed = room(file.set.count * sizeof *routed);
     ls_filter filter = {.kind = LS_FILTER_NONE};
-    CHECK(ls_batch_filter(&filter, LS_ORDER_BYTES, &made.column, NULL, 0, file.set.count, routed,
-                          &count, &bad) == LS_OK);
+    CHECK(ls_batch_filter(&filter, LS_ORDER_BYTES, &made.column, NULL, 0, file.set.count, NULL,
+                          routed, &count, &bad) == LS_OK);
     CHECK(ls_batch_route(&file.fences, file.ready, &made.column, routed, &count) == LS_OK);
     CHECK(count == file.set.count);
     for (size_t i = 0; i < file.blocks; i++)

@@ -28,6 +28,7 @@ void test_batches(void);
 void test_batches_of_places(void);
 void test_batch_failures(void);
 void test_batches_of_runs(void);
+void test_batches_of_candidates(void);
 void test_batches_beside_a_cache(void);
 void test_keys(void);
 void test_rows(void);

@@ -1,7 +1,7 @@
 from libc.stddef cimport size_t
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from lookupstore.arrow._binary cimport BinaryColumn, ls_slice, ls_status
+from lookupstore.arrow._binary cimport BinaryColumn, ls_column, ls_slice, ls_status
 from lookupstore.sst._answers cimport Answers
 from lookupstore.sst._block cimport Block, ls_block, ls_order
 from lookupstore.sst._filter cimport Filter, ls_filter
@@ -40,12 +40,17 @@ cdef enum:
     # in the processor's caches when it is copied. A multiple of 8, the bits of a byte of a bitmap.
     PIECE = 1024
     MOST_OF_PIECE = 1536
+    # Keys that are looked for in runs of changes at one time. Few are there, so that it takes many
+    # for what memory takes to overlap; without a filter for all runs each takes room.
+    STRETCH = 1 << 18
+    STRETCH_UNFILTERED = 1 << 14
 
 
 # What a batch needs from Python before it can go on.
 cdef enum Need:
     NOTHING
     MEMORY      # for the keys of a piece
+    NO_MEMORY   # there is none
     KEY_ERROR   # to refuse a key
     INDEX_ERROR
     BLOCK_ERROR
@@ -79,6 +84,7 @@ cdef class Batch:
     cdef BlockTable table
     cdef bint evictable         # some block was, when this batch last had the GIL
     cdef BinaryColumn keys
+    cdef ls_column column       # all of them, or for a run the candidates of a stretch
     cdef ls_order order
     cdef const ls_fences *fences
     cdef const ls_filter *file_filter
@@ -91,9 +97,26 @@ cdef class Batch:
     cdef list newer             # batches of runs of changes, whose keys are not looked for here
     cdef void **layers          # to these, for code without the GIL
     cdef size_t layer_count
-    cdef size_t layer           # the one that the piece is looked for in
+    cdef size_t layer           # the one that the stretch is looked for in
+    cdef bint asking            # that one is what Python is needed for
+    cdef size_t stretch         # where the stretch ends
+    cdef Filter above_filter    # None, or the owner of the next one
+    cdef const ls_filter *above  # lets the keys of all runs pass; NULL: there is none
+    cdef ls_batch_item *candidates  # of the stretch: keys that may be in a run
+    cdef size_t candidate_count
+    cdef uint64_t *hashes       # of the keys of the stretch
+    cdef size_t hash_room       # that there is room for
+    cdef size_t stretch_start
+    cdef ls_column candidate_keys
+    cdef uint8_t *candidate_data
+    cdef int64_t *candidate_offsets
+    cdef uint32_t *origins      # where each candidate is among all keys
+    cdef ls_slice *found        # for each candidate, in a run
+    cdef size_t next            # candidate whose answer has not been put to those of a piece
+    cdef bint overlaid          # the piece has answers of runs
+    cdef int gone               # some of them are at tombstones
     cdef const uint8_t *deleted  # of a run: where the answer at a tombstone points to
-    cdef size_t wanted          # keys of a piece that there was no room for
+    cdef size_t wanted          # keys that there was no room for
     cdef size_t room            # keys that the next two arrays hold
     cdef ls_batch_item *items   # of the piece: keys that may be there
     cdef ls_slice *answers      # one per key, of the piece or of all files
@@ -117,10 +140,15 @@ cdef class Batch:
     cdef void unpin(self) noexcept nogil
     cdef Need go_on(self) noexcept nogil
     cdef Need go_on_to(self, size_t end) noexcept nogil
-    cdef Need find_piece(
-        self, size_t start, size_t end, size_t first, ls_slice *answers) noexcept nogil
+    cdef Need ask_runs(self) noexcept nogil
+    cdef Need begin_stretch(self) noexcept nogil
+    cdef bint take_candidates(self) noexcept nogil
+    cdef void drop_candidates(self) noexcept nogil
+    cdef Need find_in_run(self, Batch older) noexcept nogil
     cdef Need search(self) noexcept nogil
     cdef bint begin_piece(self) noexcept nogil
+    cdef bint any_evictable(self) noexcept nogil
+    cdef Need filter_piece(self) noexcept nogil
     cdef Need route(self) noexcept nogil
     cdef bint take(self) noexcept nogil
     cdef int provide(self, Need need) except -1

@@ -51,6 +51,7 @@ class Lookup:
         keys: BinaryColumn,
         answers: Answers,
         newer: Sequence[Lookup] = (),
+        above: Filter | None = None,
         is_run: bool = False,
     ) -> None: ...
 
@@ -62,6 +63,7 @@ class Batch:
         keys: BinaryColumn,
         taker: Answers,
         newer: Sequence[Lookup] = (),
+        above: Filter | None = None,
         is_run: bool = False,
     ) -> Self: ...
 

@@ -5,9 +5,9 @@ for blocks that are not ready, and for memory.
 """
 
 from libc.stddef cimport size_t
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from lookupstore.sst._answers import Found, Values
 
@@ -43,6 +43,9 @@ from lookupstore.sst._table cimport (
 
 cdef extern from "ls_hash.h":
     uint64_t ls_hash(ls_slice key) noexcept nogil
+    ls_status ls_hash_column(
+        const ls_column *keys, size_t start, size_t end, uint64_t *hashes,
+        size_t *bad) noexcept nogil
 
 
 cdef extern from "ls_fences.h":
@@ -54,7 +57,19 @@ cdef extern from "ls_fences.h":
 cdef extern from "ls_batch.h":
     ls_status ls_batch_filter(
         const ls_filter *filter, ls_order order, const ls_column *keys, const uint32_t *places,
-        size_t start, size_t end, ls_batch_item *items, size_t *count, size_t *bad) noexcept nogil
+        size_t start, size_t end, const uint64_t *hashes, ls_batch_item *items, size_t *count,
+        size_t *bad) noexcept nogil
+    size_t ls_batch_key_bytes(
+        const ls_column *keys, const ls_batch_item *items, size_t count) noexcept nogil
+    void ls_batch_take_keys(
+        const ls_column *keys, ls_batch_item *items, size_t count, uint8_t *data,
+        int64_t *offsets, uint32_t *origins, ls_column *taken) noexcept nogil
+    size_t ls_batch_put_answers(
+        const uint32_t *origins, const ls_slice *found, size_t count, size_t *next, size_t limit,
+        size_t first, const uint8_t *deleted, ls_slice *answers, int *gone) noexcept nogil
+    void ls_batch_filter_items(
+        const ls_filter *filter, const ls_column *keys, ls_batch_item *items,
+        size_t *count) noexcept nogil
     ls_status ls_batch_route(
         const ls_fences *fences, const ls_ready *ready, const ls_column *keys,
         ls_batch_item *items, size_t *count) noexcept nogil
@@ -224,13 +239,14 @@ cdef class Lookup:
         return found.array()
 
     def answer(self, BinaryColumn keys not None, Answers answers not None, newer=(),
-               bint is_run=False):
+               Filter above=None, bint is_run=False):
         """Find keys, and give what is at them to `answers`, which has room for as many.
 
         `newer` are lookups of runs of changes, the newest first: what they have is not looked for
-        here. `is_run`: this file is one, too.
+        here. `above` lets the keys of all of them pass (None: there is no such filter). `is_run`:
+        this file is one, too.
         """
-        cdef Batch batch = Batch(self, keys, answers, newer, is_run)
+        cdef Batch batch = Batch(self, keys, answers, newer, above, is_run)
         if answers.begin(batch):
             batch.find()
             self.count(batch)
@@ -248,29 +264,33 @@ cdef class Lookup:
 cdef class Batch:
     """One batch of keys, looked up one piece after the other.
 
-    Each piece is looked for in the runs of changes that are newer than the file, and what these do
-    not have in the file.
+    With runs of changes that are newer than the file, those keys of a stretch of pieces that may be
+    in one are looked for there first, all at once, and what no run has in the file.
     """
 
     def __cinit__(
-            self, Lookup lookup, BinaryColumn keys, Answers taker, newer=(), bint is_run=False):
+            self, Lookup lookup, BinaryColumn keys, Answers taker, newer=(), Filter above=None,
+            bint is_run=False):
         cdef size_t length = keys.column.length, i
         if length > 0xFFFFFFFF:
             raise ValueError(f"{length} keys in one call; give at most 4294967295")
         self.lookup = lookup
         self.table = lookup.table
         self.evictable = self.table.evictable
-        self.keys = keys
         self.order = lookup.index.order
         self.fences = &lookup.fences
         self.filter = self.file_filter = &lookup.filter.filter
         self.arenas = []
         taker.check_length(length)
-        if taker.places != NULL or newer:
+        if taker.places != NULL:
             keys.hash()
+        self.keys = keys
+        self.column = keys.column
         self.deleted = &DELETED if is_run else NULL
-        self.newer = [Batch(one, keys, taker, (), True) for one in newer]
-        self.layer_count = len(self.newer)
+        self.newer = [Batch(one, keys, taker, (), None, True) for one in newer]
+        self.above_filter = above
+        self.above = NULL if above is None else &above.filter
+        self.layer_count = self.layer = len(self.newer)
         self.layers = <void **>malloc((self.layer_count + 1) * sizeof(void *))
         if self.layers == NULL:
             raise MemoryError()
@@ -296,6 +316,8 @@ cdef class Batch:
         free(self.items)
         free(self.own)
         free(self.layers)
+        self.drop_candidates()
+        free(self.hashes)
 
     cdef int find(self) except -1:
         cdef Batch run
@@ -331,16 +353,16 @@ cdef class Batch:
         """Find pieces until all are done, or Python is needed."""
         cdef Need need
         while self.start < self.until:
-            if not self.begun and not self.begin_piece():
-                return MEMORY
-            while self.layer < self.layer_count:
-                need = (<Batch>self.layers[self.layer]).find_piece(
-                    self.start, self.end, self.first, self.answers)
+            if self.layer_count > 0:
+                need = self.ask_runs()
                 if need != NOTHING:
                     return need
-                self.layer += 1
+            if not self.begun and not self.begin_piece():
+                return MEMORY
             if not self.routed:
-                need = self.route()
+                need = self.filter_piece()
+                if need == NOTHING:
+                    need = self.route()
                 if need != NOTHING:
                     return need
             need = self.search()
@@ -350,14 +372,98 @@ cdef class Batch:
                 return ANSWERS
         return NOTHING
 
-    cdef Need find_piece(
-            self, size_t start, size_t end, size_t first, ls_slice *answers) noexcept nogil:
-        """Find the keys of a piece of an older file, or say what Python is needed for."""
+    cdef Need ask_runs(self) noexcept nogil:
+        """Find the keys of a stretch in the runs of changes, the newest first."""
+        cdef Need need
+        if self.start == self.stretch:
+            need = self.begin_stretch()
+            if need != NOTHING:
+                return need
+        while self.layer < self.layer_count:
+            need = (<Batch>self.layers[self.layer]).find_in_run(self)
+            self.asking = need != NOTHING
+            if self.asking:
+                return need
+            self.layer += 1
+        return NOTHING
+
+    cdef Need begin_stretch(self) noexcept nogil:
+        """Start a stretch, none of whose keys has been looked for in a run."""
+        cdef const ls_filter *above = &NO_FILTER if self.above == NULL else self.above
+        cdef size_t most = STRETCH_UNFILTERED if self.above == NULL else STRETCH
+        cdef size_t length = self.length - self.start
+        # Where blocks may go, each is looked at once for all its keys.
+        if length > most and not self.any_evictable():
+            length = most
+        self.drop_candidates()
+        self.candidates = <ls_batch_item *>malloc(length * sizeof(ls_batch_item))
+        if self.candidates == NULL:
+            return NO_MEMORY
+        if self.taker.places == NULL:
+            if length > self.hash_room:
+                free(self.hashes)
+                self.hashes = <uint64_t *>malloc(length * sizeof(uint64_t))
+                self.hash_room = length if self.hashes != NULL else 0
+                if self.hashes == NULL:
+                    return NO_MEMORY
+            self.status = ls_hash_column(
+                &self.column, self.start, self.start + length, self.hashes, &self.bad_key)
+            if self.status != LS_OK:
+                return KEY_ERROR
+        self.status = ls_batch_filter(
+            above, self.order, &self.column, self.taker.places, self.start, self.start + length,
+            self.hashes, self.candidates, &self.candidate_count, &self.bad_key)
+        if self.status != LS_OK:
+            return KEY_ERROR
+        if not self.take_candidates():
+            return NO_MEMORY
+        self.stretch_start, self.stretch = self.start, self.start + length
+        self.layer = self.next = 0
+        return NOTHING
+
+    cdef bint take_candidates(self) noexcept nogil:
+        """Copy the keys that may be in a run, and make room for what they find; False: no room."""
+        cdef size_t count = self.candidate_count
+        cdef size_t size = ls_batch_key_bytes(&self.column, self.candidates, count)
+        self.candidate_data = <uint8_t *>malloc(size + 1)
+        self.origins = <uint32_t *>malloc((count + 1) * sizeof(uint32_t))
+        self.found = <ls_slice *>calloc(count + 1, sizeof(ls_slice))
+        if self.candidate_data == NULL or self.origins == NULL or self.found == NULL:
+            return False
+        if self.column.offset_width != 0:
+            self.candidate_offsets = <int64_t *>malloc((count + 1) * sizeof(int64_t))
+            if self.candidate_offsets == NULL:
+                return False
+        ls_batch_take_keys(
+            &self.column, self.candidates, count, self.candidate_data, self.candidate_offsets,
+            self.origins, &self.candidate_keys)
+        return True
+
+    cdef void drop_candidates(self) noexcept nogil:
+        free(self.candidates)
+        free(self.candidate_data)
+        free(self.candidate_offsets)
+        free(self.origins)
+        free(self.found)
+        self.candidates = NULL
+        self.candidate_data = NULL
+        self.candidate_offsets = NULL
+        self.origins = NULL
+        self.found = NULL
+
+    cdef Need find_in_run(self, Batch older) noexcept nogil:
+        """Find those keys of a stretch of an older file that no newer run has."""
         cdef Need need
         if not self.routed:
-            self.start, self.end, self.first, self.answers = start, end, first, answers
-            if end - start > self.room:
+            if older.candidate_count > self.room:
+                self.wanted = older.candidate_count
                 return MEMORY
+            self.column, self.answers = older.candidate_keys, older.found
+            self.count = older.candidate_count
+            memcpy(self.items, older.candidates, self.count * sizeof(ls_batch_item))
+            ls_batch_filter_items(self.filter, &self.column, self.items, &self.count)
+            self.negatives += older.stretch - older.start - self.count
+            ls_batch_drop_answered(self.items, &self.count, self.first, self.answers)
             need = self.route()
             if need != NOTHING:
                 return need
@@ -367,7 +473,7 @@ cdef class Batch:
         """Look for the items of a piece in the blocks that are ready."""
         cdef size_t left = 0
         self.status = ls_batch_search(
-            self.table.ready, self.order, &self.keys.column, self.items, self.count, self.first,
+            self.table.ready, self.order, &self.column, self.items, self.count, self.first,
             self.deleted, self.answers, &left, &self.bad_block)
         if self.status != LS_OK:
             return BLOCK_ERROR
@@ -379,17 +485,24 @@ cdef class Batch:
             self.until += 1
         return self.go_on()
 
-    cdef bint begin_piece(self) noexcept nogil:
-        """Start a piece, none of whose keys has an answer yet; False: there is no memory for it."""
-        cdef size_t rest = self.until - self.start
+    cdef bint any_evictable(self) noexcept nogil:
+        """Whether a block of one of the files may go."""
+        cdef size_t i
         cdef bint evictable = self.evictable
-        cdef const uint32_t *places = self.taker.places
-        cdef size_t i, length
         for i in range(self.layer_count):
             evictable = evictable or (<Batch>self.layers[i]).evictable
+        return evictable
+
+    cdef bint begin_piece(self) noexcept nogil:
+        """Start a piece, whose keys have the answers of runs; False: there is no memory for it."""
+        cdef size_t rest = self.until - self.start
+        cdef const uint32_t *places = self.taker.places
+        cdef size_t i, length, limit
+        if self.layer_count > 0 and rest > self.stretch - self.start:
+            rest = self.stretch - self.start
         # Where blocks may go, each is looked at once for all its keys. A few keys that are left
         # over would wait for memory as long as many do.
-        length = rest if evictable or rest <= MOST_OF_PIECE else PIECE
+        length = rest if self.any_evictable() or rest <= MOST_OF_PIECE else PIECE
         if length > self.room:
             self.wanted = length
             return False
@@ -400,23 +513,32 @@ cdef class Batch:
         else:  # some may be of an earlier reader of the file
             for i in range(self.start, self.end):
                 memset(&self.answers[places[i]], 0, sizeof(ls_slice))
+        if self.layer_count > 0:
+            limit = self.end if places == NULL else <size_t>places[self.end - 1] + 1
+            self.overlaid = ls_batch_put_answers(
+                self.origins, self.found, self.candidate_count, &self.next, limit, self.first,
+                &DELETED, self.answers, &self.gone) > 0
         self.begun = True
-        self.layer = 0
         return True
 
-    cdef Need route(self) noexcept nogil:
-        """Find out which keys of the piece may be there, and in which blocks."""
+    cdef Need filter_piece(self) noexcept nogil:
+        """Find out which keys of the piece may be there."""
         self.status = ls_batch_filter(
-            self.filter, self.order, &self.keys.column, self.taker.places, self.start, self.end,
+            self.filter, self.order, &self.column, self.taker.places, self.start, self.end,
+            NULL if self.hashes == NULL else self.hashes + (self.start - self.stretch_start),
             self.items, &self.count, &self.bad_key)
         if self.status != LS_OK:
             return KEY_ERROR
         if self.filter != &NO_FILTER:
             self.negatives += self.end - self.start - self.count
-        if self.layer_count > 0 or self.deleted != NULL:
+        if self.overlaid:
             ls_batch_drop_answered(self.items, &self.count, self.first, self.answers)
+        return NOTHING
+
+    cdef Need route(self) noexcept nogil:
+        """Find out in which blocks the items are."""
         self.status = ls_batch_route(
-            self.fences, self.table.ready, &self.keys.column, self.items, &self.count)
+            self.fences, self.table.ready, &self.column, self.items, &self.count)
         if self.status != LS_OK:
             return INDEX_ERROR
         if self.table.pins != NULL:
@@ -431,7 +553,7 @@ cdef class Batch:
         """Have the answers of the piece taken, and let it go; False: they are not taken yet."""
         cdef size_t length = self.end - self.start, missing = self.taker.missing
         cdef size_t i
-        if self.layer_count > 0 or self.deleted != NULL:
+        if self.gone or self.deleted != NULL:
             ls_batch_forget_deleted(
                 self.taker.places, self.start, self.end, self.first, &DELETED, self.answers)
         if not self.taker.take(self.answers, self.start, length):
@@ -439,24 +561,27 @@ cdef class Batch:
         missing = self.taker.missing - missing
         # Where nearly all keys are there, to ask the filter costs more than it saves.
         self.filter = &NO_FILTER if 8 * missing < length else self.file_filter
-        for i in range(self.layer_count):
-            (<Batch>self.layers[i]).unpin()
-            (<Batch>self.layers[i]).routed = False
         self.unpin()
         self.routed = self.begun = False
         self.start = self.end
+        if self.start == self.stretch:
+            for i in range(self.layer_count):
+                (<Batch>self.layers[i]).unpin()
+                (<Batch>self.layers[i]).routed = False
         return True
 
     cdef int provide(self, Need need) except -1:
         cdef Batch run
-        if self.begun and self.layer < self.layer_count:
+        if self.asking:
             run = self.newer[self.layer]
             if need == MEMORY:
-                run.make_room(self.end - self.start)
+                run.make_room(run.wanted)
             else:
                 run.provide(need)
         elif need == MEMORY:
             self.grow()
+        elif need == NO_MEMORY:
+            raise MemoryError()
         elif need == BLOCKS:
             if self.more:
                 self.stage()

@@ -9,6 +9,7 @@ cdef extern from "ls_filter.h":
         LS_FILTER_NONE
         LS_FILTER_SPLIT_BLOCK
         LS_FILTER_PAIMON
+        LS_FILTER_WORDS
     ctypedef struct ls_filter:
         ls_filter_kind kind
         const uint8_t *bits

@@ -1,9 +1,10 @@
-"""The two Bloom filters: build one from keys, ask one."""
+"""The two Bloom filters of files, and one of memory: build one from keys, ask one."""
 
 from libc.math cimport ceil, exp, pow
 from libc.stdlib cimport free, realloc
 
 from lookupstore.arrow._binary cimport LS_OK, BinaryColumn, bytes_of, ls_column_get
+from lookupstore.sst._block cimport Block, ls_block_record
 
 
 cdef extern from "ls_hash.h":
@@ -13,6 +14,8 @@ cdef extern from "ls_hash.h":
 cdef extern from "ls_filter.h":
     void ls_split_block_add_many(
         uint8_t *bits, uint64_t blocks, const uint64_t *hashes, size_t count) noexcept nogil
+    void ls_word_filter_add_many(
+        uint64_t *words, uint64_t count, const uint64_t *hashes, size_t keys) noexcept nogil
     uint32_t ls_paimon_hash(ls_slice key) noexcept nogil
     uint32_t ls_paimon_filter_size(uint64_t entries, double fpp) noexcept nogil
     uint32_t ls_paimon_filter_hashes(uint32_t size, uint64_t entries) noexcept nogil
@@ -109,8 +112,8 @@ cdef class FilterBuilder:
         free(self.hashes)
 
     cdef int start(self, size_t size, uint64_t entries) except -1:
-        if size == 0 or size % 32 != 0 and self.kind == LS_FILTER_SPLIT_BLOCK:
-            raise ValueError(f"size={size}; a split-block filter is a multiple of 32 bytes")
+        if size == 0 or size % 32 != 0 and self.kind != LS_FILTER_PAIMON:
+            raise ValueError(f"size={size}; a filter of blocks is a multiple of 32 bytes")
         self.filter = bytes(size)
         if self.kind == LS_FILTER_PAIMON:
             self.positions = ls_paimon_filter_hashes(size, entries)
@@ -137,6 +140,8 @@ cdef class FilterBuilder:
                 for i in range(self.count):
                     ls_paimon_filter_add(
                         bits, <uint32_t>size, self.positions, <uint32_t>self.hashes[i])
+            elif self.kind == LS_FILTER_WORDS:
+                ls_word_filter_add_many(<uint64_t *>bits, size // 8, self.hashes, self.count)
             else:
                 ls_split_block_add_many(bits, size // 32, self.hashes, self.count)
         self.count = 0
@@ -167,6 +172,23 @@ cdef class FilterBuilder:
         if self.filter is not None:
             self.insert()
 
+    def add_block(self, Block block not None):
+        """Add the keys of a block, for a filter that is not Paimon's."""
+        cdef uint32_t i
+        cdef ls_slice key, value
+        cdef ls_status status = LS_OK
+        self.grow(block.block.count)
+        with nogil:
+            for i in range(block.block.count):
+                status = ls_block_record(&block.block, i, &key, &value)
+                if status != LS_OK:
+                    break
+                self.hashes[self.count] = ls_hash(key)
+                self.count += 1
+        block.fail(status, "records of the block")
+        if self.filter is not None:
+            self.insert()
+
     def finish(self, size_t size, uint64_t entries):
         """Return the filter's bytes; `size` and `entries` are those of the start, if it had any."""
         if self.filter is None:
@@ -188,7 +210,7 @@ cdef class Filter:
         cdef ls_slice bytes = bytes_of(data)
         self.filter.bits = bytes.data
         self.filter.size = bytes.size
-        if self.filter.kind == LS_FILTER_SPLIT_BLOCK:
+        if self.filter.kind in (LS_FILTER_SPLIT_BLOCK, LS_FILTER_WORDS):
             if len(data) == 0 or len(data) % 32 != 0:
                 raise ValueError(f"{len(data)} bytes, which is not a multiple of 32")
         elif self.filter.kind == LS_FILTER_PAIMON:
@@ -232,4 +254,6 @@ cdef ls_filter_kind kind_of(str kind) except? LS_FILTER_NONE:
         return LS_FILTER_SPLIT_BLOCK
     if kind == "paimon-murmur3":
         return LS_FILTER_PAIMON
+    if kind == "words":
+        return LS_FILTER_WORDS
     raise ValueError(f"kind={kind!r} is not a kind of filter")

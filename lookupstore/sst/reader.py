@@ -5,6 +5,7 @@ The functions here are what the package itself asks of a reader, and users do no
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -15,12 +16,12 @@ import pyarrow as pa
 
 from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.compacted.schema import Types
-from lookupstore.errors import ClosedError, CorruptionError
+from lookupstore.errors import ClosedError, CorruptionError, LookupStoreError
 from lookupstore.keywords import keyword_only, shows_init
 from lookupstore.sst._answers import Answers
 from lookupstore.sst._batch import Lookup
 from lookupstore.sst._block import Block, check_order
-from lookupstore.sst._filter import Filter
+from lookupstore.sst._filter import Filter, FilterBuilder
 from lookupstore.sst._table import BlockTable
 from lookupstore.sst.cache import BlockCache
 from lookupstore.sst.format import (
@@ -42,6 +43,12 @@ if TYPE_CHECKING:
 #: Decoded blocks of all readers that were given no cache of their own.
 shared_cache: BlockCache = BlockCache()
 
+
+# Bytes for 32 keys of several runs of changes in the filter for all of them. With more it would be
+# larger than the processor's second cache sooner; with these it lets two keys of a hundred pass.
+ABOVE_BYTES = 40
+
+_log = logging.getLogger(__name__)
 
 SCAN_SCHEMA = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
 
@@ -159,6 +166,7 @@ class Reader:
         file.plain_bytes = self._info.plain_bytes
         self._file: StoredFile | None = file
         self._lookup: Lookup | None = self._start_lookup(file)
+        self._above: RunsAbove | None = None  # what lookups have asked before this file
 
     # -- opening
 
@@ -247,6 +255,13 @@ class Reader:
         if block is None:
             block = file.data_block(self._handles[number], number, self._order)
         return block
+
+    def _add_keys(self, builder: FilterBuilder) -> None:
+        """Add all keys to a filter."""
+        file = self._check_open()
+        for number in range(len(self._handles)):
+            builder.add_block(self._block(file, number))
+        file.check_whole()  # keys may have been read where the file was cut meanwhile
 
     def _start_lookup(self, file: StoredFile) -> Lookup:
         # Paimon's files do not say how their blocks are stored.
@@ -475,7 +490,7 @@ class Reader:
 
         Calls that other threads are in finish first.
         """
-        self._file = self._lookup = None
+        self._file = self._lookup = self._above = None
 
     def __enter__(self) -> Reader:
         self._check_open()
@@ -539,8 +554,49 @@ def lookup_layers(
     """
     if not isinstance(keys, BinaryColumn):
         keys = BinaryColumn(keys, "keys")
-    newer = [reader._search() for reader in readers[:-1]]
-    readers[-1]._search().answer(keys, answers, newer, not has_base)
+    *newer, last = readers
+    above = last._above
+    if above is None or above.runs != newer:
+        above = last._above = RunsAbove(newer)
+    lookups = [reader._search() for reader in newer]
+    last._search().answer(keys, answers, lookups, above.filter_for(len(keys)), not has_base)
+
+
+class RunsAbove:
+    """Runs of changes that lookups ask before a file, and a filter over the keys of all of them.
+
+    Most keys are in no run. To ask the filter of each takes longer, the more runs there are, so
+    that one for all is made when lookups have paid for it.
+
+    Args:
+        runs: their readers, the newest first.
+    """
+
+    def __init__(self, runs: Sequence[Reader]) -> None:
+        self.runs = list(runs)
+        self._keys = sum(len(run) for run in self.runs)
+        self._asked = 0
+        self._filter: Filter | None = None
+        if len(self.runs) == 1:
+            self._filter = self.runs[0]._filter
+        #: Whether the filter is yet to be made.
+        self._is_due = len(self.runs) > 1
+
+    def filter_for(self, count: int) -> Filter | None:
+        """Return a filter for so many more keys, which lets all keys of the runs pass, if any."""
+        self._asked += count * len(self.runs)
+        if self._is_due and self._asked >= self._keys:
+            self._is_due = False  # whatever comes of it
+            builder = FilterBuilder("words", 32 * (ABOVE_BYTES * self._keys // 32**2 + 1))
+            try:
+                for run in self.runs:
+                    run._add_keys(builder)
+            except (LookupStoreError, OSError) as error:
+                # Those of other keys need not know; who needs what is damaged is told.
+                _log.info("lookups ask each run of changes: %s", error)
+            else:
+                self._filter = Filter("words", builder.finish(0, 0))
+        return self._filter
 
 
 def scan_after(

@@ -26,6 +26,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from support.changelog import check_changes
 from support.remote import KINDS, FaultyDisk, Killed, Remote
 
 import lookupstore
@@ -161,11 +162,11 @@ def data_of(place: Any) -> dict[int, tuple[str, int]]:
     return {file.bucket: (file.xxh64, file.bytes) for file in manifest.files}
 
 
-# --- a machine of upserts, deletes, compactions, expiry and reopening
+# --- a machine of upserts, deletes, compactions, expiry, publishing, reopening and kills
 
 
 class Changes(RuleBasedStateMachine):
-    """A store and a dict that are changed alike."""
+    """A store and a dict that are changed alike; of each version there is a dict."""
 
     keys = st.integers(0, 60)
     numbers = st.one_of(st.none(), st.integers(-5, 5))
@@ -182,6 +183,21 @@ class Changes(RuleBasedStateMachine):
         self.options = {"key": "id", "buckets": buckets, "compression": compression,
                         "block_size": block_size}  # fmt: skip
         self.store = build(table_of(self.model), f"{self.folder}/s", **self.options)
+        self.models = {1: self.model}
+        self.published: dict[int, Model] = {}
+
+    def changed(self, model: Model) -> None:
+        """Take the version that is open now as one with these rows."""
+        self.model = model
+        self.models[self.store.version] = model
+        if not self.store.info().runs:
+            self.check_files()
+
+    def check_files(self) -> None:
+        """Compare the files of a compacted version with those of a fresh build."""
+        other = tempfile.mkdtemp(dir=self.folder)
+        with build(table_of(self.model), other, **self.options) as fresh:
+            assert data_of(fresh.location) == data_of(self.store.location)
 
     @rule(
         rows=st.lists(st.tuples(keys, numbers, st.sampled_from(["b", "", None]), numbers)),
@@ -207,7 +223,38 @@ class Changes(RuleBasedStateMachine):
         )
         assert before.version <= self.store.version <= before.version + 1
         before.close()
-        apply(self.model, rows, deletes, rules, 2 if sequence else None, names)
+        model = dict(self.model)
+        apply(model, rows, deletes, rules, 2 if sequence else None, names)
+        self.changed(model)
+
+    @rule(
+        rows=st.lists(st.tuples(keys, numbers, st.just("c"), numbers), min_size=1),
+        deletes=st.lists(keys, max_size=4),
+        limits=st.sampled_from([KEEP, {"max_runs": 0}]),
+        at=st.integers(0, 24),
+        kill=st.booleans(),
+    )
+    def fail(self, rows: list[Row], deletes: list[int], limits: Any, at: int, kill: bool) -> None:
+        """Fail, or die, at one of the operations on files: old or new, and never half."""
+        taken = {row[0] for row in rows}
+        deletes = [key for key in deletes if key not in taken]
+        disk = FaultyDisk(at, kill=kill)
+        with pytest.MonkeyPatch.context() as patch:
+            for module in os_modules:
+                patch.setattr(module, "os", disk)
+            raised = outcome(
+                lambda: upsert(
+                    f"{self.folder}/s", table(rows), deletes=deletes, rule="partial", **limits
+                ).close()
+            )
+        assert isinstance(raised, (Killed, OSError, lookupstore.LookupStoreError, type(None)))
+        before = self.store.version
+        self.reopen()
+        assert raised is not None or self.store.version == before + 1
+        if self.store.version > before:
+            model = dict(self.model)
+            apply(model, rows, deletes, "partial", None, ["n", "s", "at"])
+            self.changed(model)
 
     @rule()
     def compact(self) -> None:
@@ -215,13 +262,32 @@ class Changes(RuleBasedStateMachine):
         self.store = before.compact()
         before.close()
         assert self.store.info().runs == 0
-        other = tempfile.mkdtemp(dir=self.folder)
-        with build(table_of(self.model), other, **self.options) as fresh:
-            assert data_of(fresh.location) == data_of(self.store.location)
+        self.changed(self.model)
 
     @rule(retain=st.sampled_from([0, 3600]))
     def expire(self, retain: int) -> None:
         expire(self.store, retain=retain)
+        known = {one.number for one in lookupstore.versions(self.store)}
+        assert known <= set(self.models)
+        self.models = {number: self.models[number] for number in known}
+
+    @rule(data=st.data())
+    def changes(self, data: Any) -> None:
+        self.check_replay(self.store, self.models, data)
+
+    def check_replay(self, store: LookupStore, models: dict[int, Model], data: Any) -> None:
+        """Compare the changelog between two versions with theirs, and replay it."""
+        first, last = sorted(data.draw(st.tuples(*[st.sampled_from([0, *models])] * 2)))
+        if last:
+            changes = store.changes(first or None, last)
+            check_changes(changes, models.get(first, {}), models[last])
+
+    @rule(data=st.data())
+    def publish(self, data: Any) -> None:
+        with publish(self.store, f"{self.folder}/there", overwrite=True, allow_empty=True) as copy:
+            check(copy, self.model, list(range(0, 60, 7)))
+            self.published[copy.version] = self.model
+            self.check_replay(copy, self.published, data)
 
     @rule()
     def reopen(self) -> None:
@@ -243,7 +309,10 @@ class Changes(RuleBasedStateMachine):
 
 
 TestChanges = Changes.TestCase
-TestChanges.settings = settings(max_examples=30, stateful_step_count=10, deadline=None)
+# A tenth of a second each, and there are many of them under the profile `thorough`.
+TestChanges.settings = settings(
+    max_examples=settings().max_examples * 3 // 10, stateful_step_count=15, deadline=None
+)
 
 
 # --- larger ones, with every kind of value

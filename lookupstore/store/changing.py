@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from typing import Any
 
 import pyarrow as pa
@@ -32,7 +33,7 @@ from lookupstore.store.manifest import MAX_RUNS, WRITER, ChangeRun, DataFile, Ma
 from lookupstore.store.new_version import NewVersion, settle
 from lookupstore.store.resolving import ResolvedRun
 from lookupstore.store.rules import MergeRules, Rule, merge_rules
-from lookupstore.store.version_files import name_of, read_newest
+from lookupstore.store.version_files import name_of, read_newest, time_text
 
 #: How often changes are made to the version that another writer has published meanwhile.
 ATTEMPTS = 8
@@ -50,10 +51,12 @@ class CompactionRule:
     Attributes:
         max_runs: most runs that a bucket has.
         max_share: most bytes that its runs have, as a share of those of its base.
+        max_seconds: age at which its oldest run is merged; None: at no age.
     """
 
     max_runs: int
     max_share: float
+    max_seconds: float | None = None
 
     def __post_init__(self) -> None:
         runs, share = self.max_runs, self.max_share
@@ -62,11 +65,16 @@ class CompactionRule:
         if not isinstance(share, (int, float)) or isinstance(share, bool) or not share >= 0:
             raise ValueError(f"max_run_share is {share!r}; give a number that is not negative")
 
-    def is_due(self, base: DataFile | None, runs: tuple[ChangeRun, ...]) -> bool:
-        """Return whether a bucket with these files is to be compacted."""
+    def is_due(self, base: DataFile | None, runs: tuple[ChangeRun, ...], now: datetime) -> bool:
+        """Return whether a bucket with these files, the newest run first, is to be compacted."""
         run_bytes = sum(run.file.bytes for run in runs)
         base_bytes = 0 if base is None else base.bytes
-        return len(runs) > self.max_runs or run_bytes > self.max_share * base_bytes
+        if len(runs) > self.max_runs or run_bytes > self.max_share * base_bytes:
+            return True
+        if self.max_seconds is None or not runs:
+            return False
+        age = now - datetime.fromisoformat(runs[-1].created)
+        return age.total_seconds() >= self.max_seconds
 
 
 def upsert_version(
@@ -203,7 +211,9 @@ class _ChangedVersion:
         self._options = options_of(manifest)
         self._bases = {file.bucket: file for file in manifest.files}
         self._runs = manifest.runs_by_bucket()
+        self._applied: list[ChangeRun] = []
         self._written = 0
+        self._now = datetime.now(timezone.utc)
 
     def add_run(
         self,
@@ -212,7 +222,10 @@ class _ChangedVersion:
         incoming: IncomingChanges,
         compaction: CompactionRule,
     ) -> None:
-        """Write the changes to a bucket, as a run or, if that is due, with the rows it has."""
+        """Write the changes to a bucket as a run, and if that is due merge it into the base.
+
+        A run that is merged stays beside the base: it says what has changed.
+        """
         resolved = ResolvedRun(self.manifest, self._reads, rules, incoming, bucket)
         file = write_bucket(
             self._new.folder,
@@ -225,17 +238,17 @@ class _ChangedVersion:
         )
         if file is None:
             return
-        run = ChangeRun(file, resolved.deleted, resolved.inserted - resolved.deleted)
+        new_rows = resolved.inserted - resolved.deleted
+        run = ChangeRun(file, resolved.deleted, new_rows, time_text(self._now))
         runs = (run, *self._runs.get(bucket, ()))
-        if not compaction.is_due(self._bases.get(bucket), runs):
-            settle(self._new.location, self._new.folder, file, {})
+        if compaction.is_due(self._bases.get(bucket), runs, self._now):
+            with Reader(os.path.join(self._new.folder, file.name)) as reader:
+                self.compact(bucket, newest=reader, new_rows=new_rows)
+            self._applied.append(run)
+        else:
             self._runs[bucket] = runs
             self._written += 1
-            return
-        path = os.path.join(self._new.folder, file.name)
-        with Reader(path) as reader:
-            self.compact(bucket, newest=reader, new_rows=run.new_rows)
-        os.unlink(path)
+        settle(self._new.location, self._new.folder, file, {})
 
     def compact(self, bucket: int, newest: Reader | None = None, new_rows: int = 0) -> None:
         """Write the rows of a bucket as one base, those of one more run among them."""
@@ -279,4 +292,5 @@ class _ChangedVersion:
             files=bases,
             runs=runs,
             parent=self.manifest.id,
+            applied=tuple(self._applied),
         )

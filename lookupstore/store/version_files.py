@@ -67,6 +67,7 @@ class VersionInfo:
         bytes: size of all its data files, also those that other versions share.
         runs: number of runs of changes, which `LookupStore.compact` merges into their buckets.
         run_bytes: size of these.
+        applied_bytes: size of the runs that it merged at once, and keeps for `LookupStore.changes`.
         source: what it was built from.
         current: whether it is the one that `lookupstore.open` opens.
     """
@@ -80,6 +81,7 @@ class VersionInfo:
     bytes: int
     runs: int
     run_bytes: int
+    applied_bytes: int
     source: str
     current: bool
 
@@ -96,6 +98,8 @@ class HasLocation(Protocol):
         """Where it is."""
 
 
+#: A version of a store: its number, or a time at which it was the current one.
+Moment: TypeAlias = "int | str | datetime"
 #: Where a store is: a path, a URI, a location, or a store that is open.
 Place: TypeAlias = "str | os.PathLike[str] | Location | HasLocation"
 
@@ -132,6 +136,7 @@ def versions(path: Place) -> list[VersionInfo]:
             bytes=manifest.bytes,
             runs=len(manifest.runs),
             run_bytes=manifest.run_bytes,
+            applied_bytes=manifest.applied_bytes,
             source=manifest.source,
             current=manifest is manifests[-1],
         )
@@ -238,7 +243,7 @@ def files_of(manifests: Iterable[Manifest]) -> set[str]:
     names = set()
     for manifest in manifests:
         names.add(name_of(manifest).file)
-        names.update(file.name for file in manifest.data_files)
+        names.update(file.name for file in manifest.named_files)
     return names
 
 
@@ -256,6 +261,61 @@ def find_version(location: Location, number: int) -> VersionName:
         shown = ", ".join(str(name.number) for name in names)
         raise FileNotFoundError(f"{location.uri}: no version {number}; the store has {shown}")
     return found[-1]
+
+
+def version_at(location: Location, moment: Moment, argument: str) -> VersionName | None:
+    """Return the name of the version with a number, or that was current at a time.
+
+    Args:
+        location: of the store.
+        moment: number of a version; or a time, as a datetime with its zone, or as text in ISO 8601,
+            in UTC if it has no zone.
+        argument: what to call it in errors.
+
+    Returns:
+        The name; None if the store did not have a version yet.
+
+    Raises:
+        TypeError: `moment` is nothing of these.
+        ValueError: a text that is no time, or a datetime without a zone.
+        FileNotFoundError: there is no such version, or not any more.
+    """
+    if isinstance(moment, int) and not isinstance(moment, bool):
+        return find_version(location, moment)
+    time = _time_of(moment, argument)
+    names = _names_of_store(location)
+    for name in reversed(names):
+        with suppress(FileNotFoundError):  # expired meanwhile
+            if read_version(location, name).created_at <= time:
+                return name
+    if names[0].number == 1:
+        return None
+    raise FileNotFoundError(
+        f"{location.uri}: {argument} is {time_text(time)}, and versions of that time have been "
+        f"removed; the oldest that is left is {names[0].number}"
+    )
+
+
+def _time_of(moment: object, argument: str) -> datetime:
+    if isinstance(moment, str):
+        try:
+            # Python 3.10 does not read a Z.
+            time = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", moment.strip()))
+        except ValueError:
+            raise ValueError(
+                f"{argument} is {moment!r}; give the number of a version, or a time such as "
+                "2026-11-22 or 2026-11-22T07:30:00Z"
+            ) from None
+        return time if time.tzinfo is not None else time.replace(tzinfo=timezone.utc)
+    if not isinstance(moment, datetime):
+        raise TypeError(
+            f"{argument} is {moment!r}; give the number of a version, a datetime, or a time as text"
+        )
+    if moment.utcoffset() is None:
+        raise ValueError(
+            f"{argument} is {moment!r}, without a zone; give one with tzinfo=timezone.utc"
+        )
+    return moment
 
 
 def publish_version(
@@ -334,7 +394,16 @@ def cleaned_up_error(location: Location, name: str) -> CommitConflictError:
 
 def numbered(manifest: Manifest, number: int) -> Manifest:
     """Return a manifest as that of a version that is published now."""
-    return replace(manifest, version=number, created=_now().isoformat(timespec="milliseconds"))
+    return replace(manifest, version=number, created=time_text(_now()))
+
+
+def time_text(moment: datetime) -> str:
+    """Return a moment as manifests have it: ISO 8601 with milliseconds.
+
+    >>> time_text(datetime(2026, 11, 22, 7, 30, tzinfo=timezone.utc))
+    '2026-11-22T07:30:00.000+00:00'
+    """
+    return moment.isoformat(timespec="milliseconds")
 
 
 def _now() -> datetime:

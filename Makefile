@@ -278,6 +278,10 @@ bench-imports: $(VENV)/.built  ## Time `import lookupstore` and `lookupstore --v
 bench-core: $(VENV)/.built  ## Time the core against its bars: 10,000,000 records
 	$(BIN)/python bench/core.py $(BENCH_CORE_ARGS)
 
+.PHONY: bench-changes
+bench-changes: $(VENV)/.built  ## Time a store that changes by batches: 20,000,000 rows
+	$(BIN)/python bench/changes.py $(BENCH_CHANGES_ARGS)
+
 .PHONY: bench-paimon
 bench-paimon: $(VENV)/.built  ## Time Paimon's typed lookup files beside the native dialect
 	$(BIN)/python bench/paimon.py $(BENCH_PAIMON_ARGS)

@@ -46,6 +46,7 @@ SIZES = {
     "rows": "in the table",
     "files": "that they are in",
     "commits": "of the table",
+    "changes": "in a batch",
     "keys": "to look for, or to upsert",
 }
 

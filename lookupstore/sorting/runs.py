@@ -109,6 +109,35 @@ def merge(
         yield from head.run
 
 
+def joined(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
+    """Join batches to some of at least that many bytes, but for the last one.
+
+    A merge takes as many steps as its runs have batches.
+
+    >>> batches = [pa.record_batch({"n": [i]}) for i in range(5)]
+    >>> [batch["n"].to_pylist() for batch in joined(batches, 16)]
+    [[0, 1], [2, 3], [4]]
+    """
+    held: list[pa.RecordBatch] = []
+    nbytes = 0
+    for batch in batches:
+        held.append(batch)
+        nbytes += batch.nbytes
+        if nbytes >= size:
+            yield one_batch(held)
+            held, nbytes = [], 0
+    if held:
+        yield one_batch(held)
+
+
+def one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return the rows of some batches as one."""
+    if len(batches) == 1:
+        return batches[0]
+    columns = [pa.concat_arrays(parts) for parts in zip(*(b.columns for b in batches), strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)
+
+
 def aligned(
     one: Iterable[pa.RecordBatch], other: Iterable[pa.RecordBatch]
 ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:

@@ -42,7 +42,7 @@ cdef enum:
     MOST_OF_PIECE = 1536
     # Keys that are looked for in runs of changes at one time. Few are there, so that it takes many
     # for what memory takes to overlap; without a filter for all runs each takes room.
-    STRETCH = 1 << 18
+    STRETCH = 1 << 16
     STRETCH_UNFILTERED = 1 << 14
 
 

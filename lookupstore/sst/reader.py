@@ -47,6 +47,9 @@ shared_cache: BlockCache = BlockCache()
 # Bytes for 32 keys of several runs of changes in the filter for all of them. With more it would be
 # larger than the processor's second cache sooner; with these it lets two keys of a hundred pass.
 ABOVE_BYTES = 40
+# Tests of filters for each key of the runs, when that one is made: a test takes two nanoseconds,
+# and to read a key some ten.
+ABOVE_PAYS = 4
 
 _log = logging.getLogger(__name__)
 
@@ -585,7 +588,7 @@ class RunsAbove:
     def filter_for(self, count: int) -> Filter | None:
         """Return a filter for so many more keys, which lets all keys of the runs pass, if any."""
         self._asked += count * len(self.runs)
-        if self._is_due and self._asked >= self._keys:
+        if self._is_due and self._asked >= ABOVE_PAYS * self._keys:
             self._is_due = False  # whatever comes of it
             builder = FilterBuilder("words", 32 * (ABOVE_BYTES * self._keys // 32**2 + 1))
             try:

@@ -21,7 +21,7 @@ import xxhash
 from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.keys._codec import bucket_of, by_bucket
-from lookupstore.sorting.runs import BATCH_BYTES, RepeatedKeyError, merge
+from lookupstore.sorting.runs import BATCH_BYTES, RepeatedKeyError, joined, merge
 from lookupstore.sst import Reader
 from lookupstore.sst._answers import Answers, Found, Values
 from lookupstore.sst._spread import Spread
@@ -218,10 +218,12 @@ class BucketReads:
         Raises:
             CorruptionError: the stored bytes are wrong.
         """
-        layers = [self._layer(number, scan_after) for number in self._files.layers.get(bucket, ())]
+        numbers = self._files.layers.get(bucket, ())
+        runs = [self._layer(number, scan_after) for number in numbers if number != bucket]
         if newest is not None:
-            layers.insert(0, (run_as_layer(batch) for batch in newest.scan()))
-        return self._without_tombstones(merge(layers, "first"))
+            runs.insert(0, (run_as_layer(batch) for batch in newest.scan()))
+        base = self._layer(bucket, scan_after) if bucket in numbers else iter(())
+        return self._merged(runs, base)
 
     def bounds(self) -> dict[int, tuple[bytes, bytes]]:
         """Return keys between which all encoded keys of each bucket are that has files."""
@@ -252,20 +254,12 @@ class BucketReads:
         if bucket not in self._files:
             return
         schema = self.schema(names)
-        held: list[pa.RecordBatch] = []
-        size = 0
         parts = (
             self._rows_of(bucket, partial(scan_after, start=start, stop=stop), reverse=False)
             for start, stop in ranges
         )
-        for batch in chain.from_iterable(parts):
-            held.append(batch)
-            size += batch.nbytes
-            if size >= BATCH_BYTES:
-                yield self._decoded(_one_batch(held), schema, names)
-                held, size = [], 0
-        if held:
-            yield self._decoded(_one_batch(held), schema, names)
+        for batch in joined(chain.from_iterable(parts), BATCH_BYTES):
+            yield self._decoded(batch, schema, names)
 
     def schema(self, names: Sequence[str]) -> pa.Schema:
         """Return the key columns, then some value columns."""
@@ -315,8 +309,9 @@ class BucketReads:
         numbers = self._files.layers[bucket]
         if numbers == (bucket,):
             return self._files.scan(bucket, records)
-        layers = [self._layer(number, records) for number in numbers]
-        return self._without_tombstones(merge(layers, "first", reverse=reverse))
+        runs = [self._layer(number, records) for number in numbers if number != bucket]
+        base = self._layer(bucket, records) if bucket in numbers else iter(())
+        return self._merged(runs, base, reverse=reverse)
 
     def _layer(self, number: int, records: Records) -> Iterator[pa.RecordBatch]:
         as_layer = rows_as_layer if number < self._manifest.buckets else run_as_layer
@@ -325,6 +320,19 @@ class BucketReads:
                 yield as_layer(batch)
             except FormatError as error:
                 self._corrupt_file(number, "values that begin with their kind", error)
+
+    def _merged(
+        self,
+        runs: Sequence[Iterator[pa.RecordBatch]],
+        base: Iterator[pa.RecordBatch],
+        *,
+        reverse: bool = False,
+    ) -> Iterator[pa.RecordBatch]:
+        # Runs have few records between those of a block of the base: they are merged first, and
+        # then large pieces of both.
+        newer = merge(runs, "first", reverse=reverse)
+        layers = [joined(newer, BATCH_BYTES), joined(base, BATCH_BYTES)]
+        return self._without_tombstones(merge(layers, "first", reverse=reverse))
 
     @staticmethod
     def _without_tombstones(layers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -401,8 +409,3 @@ class BucketReads:
     def _corrupt_file(self, number: int, expected: str, found: object) -> NoReturn:
         name = self._files.name(number)
         raise CorruptionError(self._location.show(name), 0, expected, found)
-
-
-def _one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    columns = [pa.concat_arrays(parts) for parts in zip(*(b.columns for b in batches), strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)

@@ -20,7 +20,7 @@ from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.schema import KeySchema
 from lookupstore.rows.schema import RowSchema
 from lookupstore.sorting._sort import sort_keys
-from lookupstore.sorting.runs import RunSorter
+from lookupstore.sorting.runs import RunSorter, one_batch
 from lookupstore.source.source import Source
 from lookupstore.store.manifest import Manifest
 from lookupstore.store.rules import MergeRules
@@ -170,7 +170,7 @@ class IncomingChanges:
         held: list[pa.RecordBatch] = []
         for batch in self._sorter.sorted_batches(bucket):
             held.append(self._decoded(batch))
-            together = _joined(held)
+            together = one_batch(held)
             starts = _starts(together.column("key"))
             # The last key may go on in the next batch.
             last = int(starts[-1])
@@ -178,7 +178,7 @@ class IncomingChanges:
                 yield self._changed(together.slice(0, last), starts[:-1])
             held = [together.slice(last)]
         if held:
-            together = _joined(held)
+            together = one_batch(held)
             yield self._changed(together, _starts(together.column("key")))
 
     def _decoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -210,13 +210,6 @@ def _starts(keys: pa.Array) -> npt.NDArray[np.int64]:
     _, same = sort_keys(keys)
     count = len(keys)
     return np.arange(count) if same is None else np.flatnonzero(~same)
-
-
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(batches) == 1:
-        return batches[0]
-    columns = [pa.concat_arrays(parts) for parts in zip(*(b.columns for b in batches), strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)
 
 
 def _large(rows: pa.Array) -> pa.Array:

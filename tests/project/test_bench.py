@@ -488,6 +488,22 @@ def test_a_wrong_typed_row_cannot_win(tmp_path: Path, paimon: ModuleType) -> Non
                 paimon.ANSWERS["get row"](Liar(handle, "get"), workload)
 
 
+def test_changes(tmp_path: Path, bench_modules: None) -> None:
+    lines = tmp_path / "changes.jsonl"
+    sizes = ("--records", "20000", "--changes", "400", "--queries", "1000", "--rounds", "1")
+    shown = python(tmp_path, str(BENCH / "changes.py"), *sizes, "--json-lines", str(lines))
+    found = [json.loads(line) for line in lines.read_text().splitlines()]
+    outcomes = [one for one in found if "bar" in one]
+    bars = importlib.import_module("changes").BARS
+    assert [one["bar"] for one in outcomes] == [one.name for one in bars]
+    for one in outcomes:
+        assert one["verdict"] in ("met", "NOT MET") or "not installed" in one["verdict"], shown
+        if one["verb"] in ("bytes written", "bytes of files"):  # which are counted, not timed
+            assert one["found"] < (30 if one["rival"] is None else 2), shown
+    measured = {one["verb"] for one in found if "rounds" in one}
+    assert measured == {one.verb for one in bars}
+
+
 def test_tagging(tmp_path: Path) -> None:
     pytest.importorskip("fastavro")
     sizes = ("--rows", "8000", "--files", "4", "--keys", "2000", "--rounds", "1")

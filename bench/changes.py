@@ -122,7 +122,7 @@ def bytes_of(rows: pa.Table) -> tuple[list[bytes], list[bytes]]:
 
 @dataclass(frozen=True)
 class Batch:
-    """Changes that come together.
+    """A batch of changes.
 
     Attributes:
         rows: to upsert.

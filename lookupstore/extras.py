@@ -7,7 +7,7 @@ import importlib.util
 #: The packages without which a feature does not work, by the extra that brings them.
 PACKAGES: dict[str, tuple[str, ...]] = {
     "spark": ("pyspark",),
-    "hudi": ("fastavro", "isal", "pybase64"),
+    "hudi": ("fastavro", "pybase64"),
     "s3": ("obstore",),
     "lzo": ("lzallright",),
 }

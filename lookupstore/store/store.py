@@ -20,7 +20,8 @@ from lookupstore.sorting.runs import MIN_MEMORY
 from lookupstore.sst.cache import BlockCache
 from lookupstore.storage.location import Location
 from lookupstore.store.buckets import BucketReads
-from lookupstore.store.changing import CompactionRule, compact_version, upsert_version
+from lookupstore.store.changed_bucket import CompactionRule
+from lookupstore.store.changing import compact_version, upsert_version
 from lookupstore.store.check import StoreCheck, check_store
 from lookupstore.store.expiry import HOUR
 from lookupstore.store.files import BucketFiles

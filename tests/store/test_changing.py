@@ -49,7 +49,7 @@ changing = importlib.import_module("lookupstore.store.changing")
 version_files = importlib.import_module("lookupstore.store.version_files")
 os_modules = [
     importlib.import_module(f"lookupstore.{name}")
-    for name in ("storage.local", "storage.naming", "store.new_version", "store.changing")
+    for name in ("storage.local", "storage.naming", "store.new_version", "store.changed_bucket")
 ]
 
 SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64()), ("s", pa.string()), ("at", pa.int32())])

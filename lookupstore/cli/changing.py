@@ -41,6 +41,9 @@ temp_dir_option = click.option(
 @click.option("--max-run-share", type=click.FloatRange(0), default=0.25, show_default=True,
               metavar="X", help="Compact a bucket whose runs have more than X times the bytes of "
               "its base.")  # fmt: skip
+@click.option("--max-run-age", metavar="TIME",
+              help="Compact a bucket whose oldest run is that old, such as 1h (default: at no "
+              "age).")  # fmt: skip
 @click.option("--memory", default="512MiB", show_default=True, metavar="SIZE",
               help="Memory for changes; the rest is spilled to disk.")  # fmt: skip
 @temp_dir_option
@@ -55,6 +58,7 @@ def upsert(
     sequence: str | None,
     max_runs: int,
     max_run_share: float,
+    max_run_age: str | None,
     memory: str,
     temp_dir: str | None,
     threads: int,
@@ -70,6 +74,7 @@ def upsert(
         raise click.UsageError("give a SOURCE, --deletes FILE, or both")
     rule = _rule(rules)
     budget, kept_for = bytes_of(memory, "--memory"), seconds_of(retain, "--retain")
+    oldest = None if max_run_age is None else seconds_of(max_run_age, "--max-run-age")
     with open_store(path) as store:
         keys = store.key
     gone = None if not deletes else _keys(deletes, keys)
@@ -81,6 +86,7 @@ def upsert(
         sequence=sequence,
         max_runs=max_runs,
         max_run_share=max_run_share,
+        max_run_age=oldest,
         memory=budget,
         threads=threads,
         retain=kept_for,

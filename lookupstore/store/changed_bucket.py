@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 
 from lookupstore.sst import Reader
 from lookupstore.storage.location import Location
@@ -20,6 +21,7 @@ from lookupstore.store.manifest import MAX_RUNS, WRITER, ChangeRun, DataFile, Ma
 from lookupstore.store.new_version import settle
 from lookupstore.store.resolving import ResolvedRun
 from lookupstore.store.rules import MergeRules
+from lookupstore.store.version_files import time_text
 
 # Each key that is looked up passes the filters of all runs: a wrong answer costs a search.
 RUN_FPP = 0.001
@@ -32,10 +34,12 @@ class CompactionRule:
     Attributes:
         max_runs: most runs that a bucket has.
         max_share: most bytes that its runs have, as a share of those of its base.
+        max_seconds: age at which its oldest run is merged; None: at no age.
     """
 
     max_runs: int
     max_share: float
+    max_seconds: float | None = None
 
     def __post_init__(self) -> None:
         runs, share = self.max_runs, self.max_share
@@ -44,11 +48,16 @@ class CompactionRule:
         if not isinstance(share, (int, float)) or isinstance(share, bool) or not share >= 0:
             raise ValueError(f"max_run_share is {share!r}; give a number that is not negative")
 
-    def is_due(self, base: DataFile | None, runs: tuple[ChangeRun, ...]) -> bool:
-        """Return whether a bucket with these files is to be compacted."""
+    def is_due(self, base: DataFile | None, runs: tuple[ChangeRun, ...], now: datetime) -> bool:
+        """Return whether a bucket with these files, the newest run first, is to be compacted."""
         run_bytes = sum(run.file.bytes for run in runs)
         base_bytes = 0 if base is None else base.bytes
-        return len(runs) > self.max_runs or run_bytes > self.max_share * base_bytes
+        if len(runs) > self.max_runs or run_bytes > self.max_share * base_bytes:
+            return True
+        if self.max_seconds is None or not runs:
+            return False
+        age = now - datetime.fromisoformat(runs[-1].created)
+        return age.total_seconds() >= self.max_seconds
 
 
 @dataclass(frozen=True)
@@ -59,11 +68,13 @@ class ChangedBucket:
         base: its base; None if it has none.
         runs: its runs, the newest first.
         written: how many of these files are new.
+        applied: the run that was merged into the base at once; None: none was.
     """
 
     base: DataFile | None
     runs: tuple[ChangeRun, ...]
     written: int
+    applied: ChangeRun | None = None
 
 
 class BucketChanger:
@@ -100,11 +111,14 @@ class BucketChanger:
         self._options = options_of(manifest)
         self._bases = {file.bucket: file for file in manifest.files}
         self._runs = manifest.runs_by_bucket()
+        self._now = datetime.now(timezone.utc)
 
     def upsert(
         self, bucket: int, rules: MergeRules, incoming: IncomingChanges, compaction: CompactionRule
     ) -> ChangedBucket | None:
-        """Write the changes to a bucket, as a run or, if that is due, with the rows it has.
+        """Write the changes to a bucket as a run, and if that is due merge it into the base.
+
+        A run that is merged stays beside the base: it says what has changed.
 
         Returns:
             The files that it has then; None if nothing changes.
@@ -123,16 +137,17 @@ class BucketChanger:
         )
         if file is None:
             return None
-        run = ChangeRun(file, resolved.deleted, resolved.inserted - resolved.deleted)
+        new_rows = resolved.inserted - resolved.deleted
+        run = ChangeRun(file, resolved.deleted, new_rows, time_text(self._now))
         base = self._bases.get(bucket)
         runs = (run, *self._runs.get(bucket, ()))
-        if not compaction.is_due(base, runs):
-            settle(self._location, self._folder, file, {})
-            return ChangedBucket(base, runs, 1)
-        path = os.path.join(self._folder, file.name)
-        with Reader(path) as reader:
-            changed = self.compact(bucket, newest=reader, new_rows=run.new_rows)
-        os.unlink(path)
+        if compaction.is_due(base, runs, self._now):
+            with Reader(os.path.join(self._folder, file.name)) as reader:
+                changed = self.compact(bucket, newest=reader, new_rows=new_rows)
+            changed = replace(changed, applied=run)
+        else:
+            changed = ChangedBucket(base, runs, 1)
+        settle(self._location, self._folder, file, {})
         return changed
 
     def compact(
@@ -201,5 +216,8 @@ def changed_manifest(
         files=tuple(bases[bucket] for bucket in sorted(bases)),
         runs=all_runs,
         parent=manifest.id,
+        applied=tuple(
+            run for bucket in sorted(changed) if (run := changed[bucket].applied) is not None
+        ),
         batches=manifest.batches if batches is None else batches,
     )

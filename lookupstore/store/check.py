@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -30,9 +31,9 @@ class StoreCheck:
     """What `LookupStore.verify` has read and found valid.
 
     Attributes:
-        files: number of data files, runs of changes among them.
+        files: number of files, all runs of changes among them.
         num_rows: number of rows.
-        bytes: size of all data files.
+        bytes: size of all files.
         stray: files of the store that no version names: left by a build that was killed, or being
             written by one that runs now. No reader looks at them; `lookupstore.expire` removes
             them.
@@ -56,25 +57,18 @@ def check_store(location: Location, manifest: Manifest, files: BucketFiles) -> S
         StaleStoreError: the version is not there any more.
     """
     _check_is_there(location, manifest)
-    runs = dict(enumerate(manifest.runs, manifest.buckets))
-    numbered = {file.bucket: file for file in manifest.files}
-    numbered |= {number: run.file for number, run in runs.items()}
-    for number, file in numbered.items():
-        check = (
-            partial(_check_run, manifest, runs[number])
-            if number in runs
-            else partial(_check_base, manifest)
-        )
-        try:
-            _check_file(location, manifest, file, files, number, check)
-        except FileNotFoundError:
-            raise missing_file_error(location, manifest, file) from None
+    for file in manifest.files:
+        check = partial(_check_base, manifest)
+        _check_file(location, manifest, file, files, file.bucket, check)
+    _check_runs(location, manifest, manifest.runs, files)
+    with closing(files.of_runs(manifest.applied)) as merged:
+        _check_runs(location, manifest, manifest.applied, merged)
     _check_counts(location, manifest, files)
     named = named_files(location)
     return StoreCheck(
-        files=len(manifest.data_files),
+        files=len(manifest.named_files),
         num_rows=manifest.num_rows,
-        bytes=manifest.bytes,
+        bytes=sum(file.bytes for file in manifest.named_files),
         stray=tuple(file.name for file in location.files(recursive=True) if file.name not in named),
     )
 
@@ -84,7 +78,28 @@ def _check_is_there(location: Location, manifest: Manifest) -> None:
         raise gone_version_error(location, manifest.version, manifest.id)
 
 
+def _check_runs(
+    location: Location, manifest: Manifest, runs: Sequence[ChangeRun], files: BucketFiles
+) -> None:
+    for number, run in enumerate(runs, manifest.buckets):
+        _check_file(location, manifest, run.file, files, number, partial(_check_run, manifest, run))
+
+
 def _check_file(
+    location: Location,
+    manifest: Manifest,
+    file: DataFile,
+    files: BucketFiles,
+    number: int,
+    check: Callable[[Records], None],
+) -> None:
+    try:
+        _check_records(location, manifest, file, files, number, check)
+    except FileNotFoundError:
+        raise missing_file_error(location, manifest, file) from None
+
+
+def _check_records(
     location: Location,
     manifest: Manifest,
     file: DataFile,

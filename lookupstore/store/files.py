@@ -26,7 +26,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import pyarrow as pa
@@ -48,7 +48,7 @@ from lookupstore.sst.reader import reads_of
 from lookupstore.storage import descriptors
 from lookupstore.storage.location import Location
 from lookupstore.store.local_files import LocalFiles
-from lookupstore.store.manifest import DataFile, Manifest
+from lookupstore.store.manifest import ChangeRun, DataFile, Manifest
 from lookupstore.store.version_files import gone_version_error, list_names, name_of
 
 #: Buckets that are asked at one time, where the answer waits for an object store.
@@ -144,6 +144,11 @@ class BucketFiles(LocalFiles):
 
     def __contains__(self, bucket: int) -> bool:
         return bucket in self.layers
+
+    def of_runs(self, runs: Sequence[ChangeRun]) -> BucketFiles:
+        """Return the files of some runs alone, by ascending bucket, opened as these are."""
+        alone = replace(self._manifest, files=(), runs=tuple(runs))
+        return BucketFiles(self._location, alone, self._cache, self._residency)
 
     def name(self, number: int) -> str:
         """Return the name of the file with a number."""

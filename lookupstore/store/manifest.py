@@ -76,11 +76,13 @@ class ChangeRun:
         file: its data file, in which each value begins with its kind: a row, or a tombstone.
         tombstones: number of its records that say that a key is gone.
         new_rows: keys that it has added to the bucket, less those that it has taken away.
+        created: UTC time at which it was written, ISO 8601 with milliseconds.
     """
 
     file: DataFile
     tombstones: int
     new_rows: int
+    created: str
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,8 @@ class Manifest:
         files: the bases of the buckets, by ascending bucket; an empty bucket has none.
         runs: the runs of changes, by ascending bucket, and the newest of a bucket first.
         parent: identity of the version that this one is a change of; None if it was built.
+        applied: runs of changes that this version merged into their buckets at once, by ascending
+            bucket, one of each. Its bases have their rows; the runs say which those are.
         batches: the last batch of each stream whose changes are in it, by the name of the stream;
             the one that came last is the last.
     """
@@ -124,17 +128,28 @@ class Manifest:
     files: tuple[DataFile, ...]
     runs: tuple[ChangeRun, ...] = ()
     parent: str | None = None
+    applied: tuple[ChangeRun, ...] = ()
     batches: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def data_files(self) -> tuple[DataFile, ...]:
-        """Return all data files: the bases, then those of runs."""
+        """Return the data files that have its rows: the bases, then those of runs."""
         return (*self.files, *(run.file for run in self.runs))
+
+    @property
+    def named_files(self) -> tuple[DataFile, ...]:
+        """Return all files that it names: the data files, then those of applied runs."""
+        return (*self.data_files, *(run.file for run in self.applied))
 
     @property
     def run_bytes(self) -> int:
         """Return the size of all runs."""
         return sum(run.file.bytes for run in self.runs)
+
+    @property
+    def applied_bytes(self) -> int:
+        """Return the size of all applied runs."""
+        return sum(run.file.bytes for run in self.applied)
 
     def runs_by_bucket(self) -> dict[int, tuple[ChangeRun, ...]]:
         """Return the runs of each bucket that has some, the newest first."""
@@ -187,6 +202,7 @@ class Manifest:
         if not is_plain:
             fields["runs"] = [asdict(run) for run in self.runs]
             fields["parent"] = self.parent
+            fields["applied"] = [asdict(run) for run in self.applied]
             fields["batches"] = [[stream, last] for stream, last in self.batches.items()]
         return {**fields, "xxh64": fields_hash(fields)}
 
@@ -283,14 +299,13 @@ def _parse(fields: _Fields) -> Manifest:
         for i, file in enumerate(fields.take("files", list, "a list"))
     )
     runs: tuple[ChangeRun, ...] = ()
+    applied: tuple[ChangeRun, ...] = ()
     parent = None
     batches: dict[str, int] = {}
     if version == FORMAT_VERSION:
-        runs = tuple(
-            _parse_run(_Fields(fields.path, f"runs[{i}].", run), buckets)
-            for i, run in enumerate(fields.take("runs", list, "a list"))
-        )
+        runs = _parse_runs(fields, "runs", buckets)
         parent = _parse_fingerprint(fields, "parent")
+        applied = _parse_runs(fields, "applied", buckets)
         batches = _parse_batches(fields)
     manifest = Manifest(
         version=fields.number("version", 1),
@@ -308,6 +323,7 @@ def _parse(fields: _Fields) -> Manifest:
         files=files,
         runs=runs,
         parent=parent,
+        applied=applied,
         batches=batches,
     )
     fields.end()
@@ -333,6 +349,11 @@ def _check_runs(fields: _Fields, manifest: Manifest) -> None:
     for bucket, count in rows.items():
         if count < 0:
             raise fields.wrong_error("runs", f"bucket {bucket} with no less than 0 rows", count)
+    merged = [run.file.bucket for run in manifest.applied]
+    if merged != sorted(set(merged)):
+        raise fields.wrong_error("applied", "ascending buckets, one run each", merged)
+    if both := sorted(set(merged) & set(held)):
+        raise fields.wrong_error("applied", "buckets without other runs", both)
     if sum(rows.values()) != manifest.num_rows:
         raise fields.wrong_error(
             "num_rows", f"{sum(rows.values())}, the rows of all files", manifest.num_rows
@@ -384,6 +405,13 @@ def _parse_schema(fields: _Fields, name: str, kind: Any) -> Any:
         raise fields.wrong_error(name, f"a {kind.__name__}", found) from error
 
 
+def _parse_runs(fields: _Fields, name: str, buckets: int) -> tuple[ChangeRun, ...]:
+    return tuple(
+        _parse_run(_Fields(fields.path, f"{name}[{i}].", run), buckets)
+        for i, run in enumerate(fields.take(name, list, "a list"))
+    )
+
+
 def _parse_run(fields: _Fields, buckets: int) -> ChangeRun:
     file = fields.take("file", dict, "an object")
     parsed = _parse_file(_Fields(fields.path, f"{fields.prefix}file.", file), buckets)
@@ -392,6 +420,7 @@ def _parse_run(fields: _Fields, buckets: int) -> ChangeRun:
         file=parsed,
         tombstones=fields.number("tombstones", 0, records),
         new_rows=fields.number("new_rows", -records, records),
+        created=_parse_time(fields, "created"),
     )
     fields.end()
     if not -run.tombstones <= run.new_rows <= records - run.tombstones:

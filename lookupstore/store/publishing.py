@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 
 import xxhash
 
@@ -88,8 +89,8 @@ def publish(
         # With the mark there, files that versions name stay; any other may be about to go.
         there = _named_by_content(target)
         files = []
-        for i, file in enumerate(manifest.data_files):
-            # Runs have the numbers behind those of buckets.
+        for i, file in enumerate(manifest.named_files):
+            # Runs have the numbers behind those of buckets, and applied ones those behind these.
             after = i - len(manifest.files)
             number = file.bucket if after < 0 else manifest.buckets + after
             name = f"{DATA_FOLDER}/{new.id}-{number:05d}.sst"
@@ -101,16 +102,13 @@ def publish(
                 target.write(copy.name, _checked(source, manifest, file))
                 target.check_size(copy.name, copy.bytes)
             files.append(copy)
-        bases, of_runs = files[: len(manifest.files)], files[len(manifest.files) :]
-        runs = [replace(run, file=file) for run, file in zip(manifest.runs, of_runs, strict=True)]
-        new.publish(
-            replace(
-                manifest,
-                files=tuple(bases),
-                runs=tuple(runs),
-                rewritten_buckets=len(new.written),
-            )
-        )
+        copies = iter(files)
+        bases = tuple(islice(copies, len(manifest.files)))
+        runs = tuple(replace(run, file=next(copies)) for run in manifest.runs)
+        applied = tuple(replace(run, file=next(copies)) for run in manifest.applied)
+        copied = replace(manifest, files=bases, runs=runs, applied=applied)
+        written = [file for file in copied.data_files if file.name in new.written]
+        new.publish(replace(copied, rewritten_buckets=len(written)))
     return LookupStore(target)
 
 
@@ -119,7 +117,7 @@ def _named_by_content(location: Location) -> dict[tuple[int, int, str], DataFile
     if not list_names(location):
         return {}
     manifests = read_versions(location)
-    return {_content(file): file for manifest in manifests for file in manifest.data_files}
+    return {_content(file): file for manifest in manifests for file in manifest.named_files}
 
 
 def _content(file: DataFile) -> tuple[int, int, str]:

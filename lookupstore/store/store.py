@@ -15,7 +15,7 @@ from lookupstore.errors import ClosedError, StaleStoreError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.schema import KeySchema
-from lookupstore.quantities import Duration, Size, bytes_of
+from lookupstore.quantities import Duration, Size, bytes_of, seconds_of
 from lookupstore.sorting.runs import MIN_MEMORY
 from lookupstore.sst.cache import BlockCache
 from lookupstore.storage.location import Location
@@ -61,6 +61,8 @@ class StoreInfo:
         bytes: size of all data files.
         runs: number of runs of changes, which `LookupStore.compact` merges into their buckets.
         run_bytes: size of these.
+        applied_bytes: size of the runs that the version merged at once, and keeps for
+            `LookupStore.changes`; no lookup reads them.
         rewritten_buckets: number of data files that are new in this version; the others are those
             of the version before.
         options: how it was built.
@@ -80,6 +82,7 @@ class StoreInfo:
     bytes: int
     runs: int
     run_bytes: int
+    applied_bytes: int
     rewritten_buckets: int
     options: Mapping[str, Any]
 
@@ -127,6 +130,7 @@ def upsert(
     sequence: str | None = None,
     max_runs: int = 8,
     max_run_share: float = 0.25,
+    max_run_age: Duration | None = None,
     memory: Size = 512 << 20,
     threads: int = 1,
     retain: Duration = HOUR,
@@ -157,6 +161,8 @@ def upsert(
             bucket with changes, 64 is the most.
         max_run_share: most bytes of the runs of a bucket, as a share of those of its base; one with
             more is compacted at once.
+        max_run_age: age of the oldest run of a bucket at which an upsert of it compacts it: a
+            timedelta, seconds, or a text such as `"1h"`; None: at no age.
         memory: budget for changes in memory, in bytes or as a text such as `"1GB"`; what does not
             fit is spilled.
         threads: how many threads compress and write, the caller's among them.
@@ -194,7 +200,11 @@ def upsert(
         deletes,
         rule=rule,
         sequence=sequence,
-        compaction=CompactionRule(max_runs, max_run_share),
+        compaction=CompactionRule(
+            max_runs,
+            max_run_share,
+            None if max_run_age is None else seconds_of(max_run_age, "max_run_age"),
+        ),
         memory=bytes_of(memory, "memory", least=MIN_MEMORY),
         threads=threads,
         retain=retain,
@@ -304,6 +314,7 @@ class LookupStore(LocalLookups):
         sequence: str | None = None,
         max_runs: int = 8,
         max_run_share: float = 0.25,
+        max_run_age: Duration | None = None,
         memory: Size = 512 << 20,
         threads: int = 1,
         retain: Duration = HOUR,
@@ -330,6 +341,7 @@ class LookupStore(LocalLookups):
             sequence=sequence,
             max_runs=max_runs,
             max_run_share=max_run_share,
+            max_run_age=max_run_age,
             memory=memory,
             threads=threads,
             retain=retain,
@@ -442,6 +454,7 @@ class LookupStore(LocalLookups):
             bytes=manifest.bytes,
             runs=len(manifest.runs),
             run_bytes=manifest.run_bytes,
+            applied_bytes=manifest.applied_bytes,
             rewritten_buckets=manifest.rewritten_buckets,
             options=dict(manifest.options),
         )

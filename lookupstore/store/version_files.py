@@ -67,6 +67,7 @@ class VersionInfo:
         bytes: size of all its data files, also those that other versions share.
         runs: number of runs of changes, which `LookupStore.compact` merges into their buckets.
         run_bytes: size of these.
+        applied_bytes: size of the runs that it merged at once, and keeps for `LookupStore.changes`.
         source: what it was built from.
         current: whether it is the one that `lookupstore.open` opens.
     """
@@ -80,6 +81,7 @@ class VersionInfo:
     bytes: int
     runs: int
     run_bytes: int
+    applied_bytes: int
     source: str
     current: bool
 
@@ -132,6 +134,7 @@ def versions(path: Place) -> list[VersionInfo]:
             bytes=manifest.bytes,
             runs=len(manifest.runs),
             run_bytes=manifest.run_bytes,
+            applied_bytes=manifest.applied_bytes,
             source=manifest.source,
             current=manifest is manifests[-1],
         )
@@ -238,7 +241,7 @@ def files_of(manifests: Iterable[Manifest]) -> set[str]:
     names = set()
     for manifest in manifests:
         names.add(name_of(manifest).file)
-        names.update(file.name for file in manifest.data_files)
+        names.update(file.name for file in manifest.named_files)
     return names
 
 
@@ -334,7 +337,16 @@ def cleaned_up_error(location: Location, name: str) -> CommitConflictError:
 
 def numbered(manifest: Manifest, number: int) -> Manifest:
     """Return a manifest as that of a version that is published now."""
-    return replace(manifest, version=number, created=_now().isoformat(timespec="milliseconds"))
+    return replace(manifest, version=number, created=time_text(_now()))
+
+
+def time_text(moment: datetime) -> str:
+    """Return a moment as manifests have it: ISO 8601 with milliseconds.
+
+    >>> time_text(datetime(2026, 11, 22, 7, 30, tzinfo=timezone.utc))
+    '2026-11-22T07:30:00.000+00:00'
+    """
+    return moment.isoformat(timespec="milliseconds")
 
 
 def _now() -> datetime:

@@ -956,7 +956,8 @@ def test_upsert_compact_and_what_versions_say(tmp_path, monkeypatch):
     run("build", "s.parquet", "s", "--key", "id", "--output", "json")
     told = run(
         "upsert", "s", "c.parquet", "--deletes", "d.parquet", "--rule", "n:sum",
-        "--rule", "name:partial", "--max-run-share", "99", "--output", "json",
+        "--rule", "name:partial", "--max-run-share", "99", "--max-run-age", "1h",
+        "--output", "json",
     )  # fmt: skip
     assert (told["version"], told["num_rows"], told["runs"]) == (2, 3, 1)
     rows = {"id": [1, 2, 9], "name": ["a", "b", "z"], "n": [1, 5, 5]}

@@ -40,6 +40,8 @@ from lookupstore import (
     publish,
     upsert,
 )
+from lookupstore.keys._codec import bucket_of
+from lookupstore.keys.schema import KeySchema
 from lookupstore.store.expiry import MARK_AGE
 from lookupstore.store.kinds import split_kinds, with_kinds
 from lookupstore.store.manifest import fields_hash
@@ -145,6 +147,11 @@ def check(store: LookupStore, model: Model, asked: list[int]) -> None:
     backwards = store.scan(start=low, stop=high, reverse=True, columns=names[:1]).read_all()
     inside = [key for key in sorted(model, reverse=True) if low <= key < high]
     assert backwards["id"].to_pylist() == inside
+
+
+def bucket_of_key(key: int, buckets: int = 2) -> int:
+    encoded = KeySchema(pa.schema([SCHEMA.field("id")])).encode([pa.array([key])])
+    return int(bucket_of(encoded, buckets)[0])
 
 
 def data_of(place: Any) -> dict[int, tuple[str, int]]:
@@ -539,6 +546,11 @@ def test_the_format_of_a_manifest_says_whether_there_are_runs(tmp_path, with_run
         (lambda f: f["runs"].extend([f["runs"][-1]] * 70), "at most 64"),
         (lambda f: f.update(parent="x"), "parent"),
         (lambda f: f.update(runs={}), "runs"),
+        (lambda f: f["runs"][0].update(created="yesterday"), "runs.*created"),
+        (lambda f: f.pop("applied"), "applied"),
+        (lambda f: f.update(applied=f["runs"][:1]), "applied.*without other runs"),
+        (lambda f: f.update(applied=f["runs"][:1] * 2), "applied.*one run each"),
+        (lambda f: f.update(applied=[{**f["runs"][0], "new_rows": 10**6}]), "applied.*new_rows"),
     ],
 )
 def test_a_manifest_whose_runs_contradict_it(with_runs, change, said):
@@ -644,6 +656,93 @@ def test_files_go_when_no_version_names_them(tmp_path, with_runs):
     data = {f.name for f in with_runs.location.files("data") if not f.name.startswith("data/.")}
     assert data == named
     assert len(named) == 2
+
+
+def test_a_run_that_was_merged_at_once_stays_as_long_as_its_version(tmp_path, with_runs):
+    changes = pa.table({"id": [1, *range(1000, 1009)], "v": [1] * 10})
+    compacted = with_runs.upsert(changes, max_runs=0)
+    manifest = read_newest(compacted.location)
+    assert not manifest.runs
+    assert [run.file.bucket for run in manifest.applied] == [0, 1]
+    assert sum(run.new_rows for run in manifest.applied) == 9 + (1 not in with_runs)
+    assert {file.bucket for file in manifest.files} == {0, 1}
+    info = compacted.info()
+    assert info.applied_bytes == sum(run.file.bytes for run in manifest.applied) > 0
+    assert (info.files, info.bytes) == (2, sum(file.bytes for file in manifest.files))
+    expire(compacted, retain=0)
+    assert compacted.verify().files == 2 + len(manifest.applied)
+    assert compacted.verify().stray == ()
+    there = tmp_path / "there"
+    with publish(compacted, there) as copy:
+        assert copy.info().rewritten_buckets == 2
+        assert copy.verify().bytes == info.bytes + info.applied_bytes
+    path = Path(there, read_newest(Location(there)).applied[0].file.name)
+    damaged = bytearray(path.read_bytes())
+    damaged[len(damaged) // 3] ^= 1
+    path.unlink()
+    with lookupstore.open(there) as copy:
+        with pytest.raises(CorruptionError, match="no file"):
+            copy.verify()
+        path.write_bytes(damaged)
+        with pytest.raises(CorruptionError, match=path.name):
+            copy.verify()
+    # A version that nothing was changed in names no such runs.
+    assert compacted.upsert(pa.table({"id": [1], "v": [2]}), **KEEP).info().applied_bytes == 0
+    expire(there, retain=0)
+    named = {file.name for file in read_newest(compacted.location).named_files}
+    expire(compacted, retain=0)
+    data = {f.name for f in compacted.location.files("data") if not f.name.startswith("data/.")}
+    assert data == named
+
+
+def test_hosts_do_not_fetch_runs_that_were_merged(tmp_path):
+    remote = Remote(tmp_path, "s3")
+    rows = pa.table({"id": range(500), "v": range(500)})
+    store = build(rows, remote.location(), key="id", buckets=2, block_size=200)
+    store = store.upsert(pa.table({"id": range(5, 600, 7), "v": [0] * 85}), max_runs=0)
+    merged = {run.file.name.rpartition("/")[2] for run in read_newest(store.location).applied}
+    assert len(merged) == 2
+    store.close()
+    remote.restart()
+    with lookupstore.open(remote.location()) as store:
+        assert store.lookup(list(range(700)))["v"].null_count == 700 - len(store)
+        assert store.scan().read_all().num_rows == len(store)
+        read = {path.rpartition("/")[2] for _, path in remote.done}
+        assert read
+        assert not read & merged
+        store.verify()
+        assert merged <= {path.rpartition("/")[2] for _, path in remote.done}
+
+
+def test_a_bucket_whose_oldest_run_is_old_is_compacted(tmp_path):
+    def made_older(store: LookupStore, seconds: float) -> None:
+        def change(fields: dict[str, Any]) -> None:
+            for run in fields["runs"]:
+                created = datetime.datetime.fromisoformat(run["created"])
+                run["created"] = (created - datetime.timedelta(seconds=seconds)).isoformat()
+
+        rewritten(store, change)
+
+    rows = pa.table({"id": range(100), "v": [0] * 100})
+    store = build(rows, tmp_path / "s", key="id", buckets=2)
+    one, other = (
+        next(key for key in range(100) if bucket_of_key(key) == bucket) for bucket in (0, 1)
+    )
+    store = store.upsert(pa.table({"id": [one, other], "v": [1, 1]}), max_run_age="1h", **KEEP)
+    store = store.upsert(pa.table({"id": [one], "v": [2]}), max_run_age="1h", **KEEP)
+    assert store.info().runs == 3
+    made_older(store, 3600)
+    store = store.upsert(pa.table({"id": [one], "v": [3]}), **KEEP)
+    assert store.info().runs == 4
+    # Of the bucket that changes; the other one waits for a change.
+    store = store.upsert(pa.table({"id": [one], "v": [4]}), max_run_age=3600, **KEEP)
+    assert [run.file.bucket for run in read_newest(store.location).runs] == [1]
+    assert store.get(one) == {"v": 4}
+    store = store.upsert(pa.table({"id": [other], "v": [5]}), max_run_age=0, **KEEP)
+    assert store.info().runs == 0
+    assert store.get(other) == {"v": 5}
+    with pytest.raises(ValueError, match="max_run_age is 'soon'; give seconds, or a time such as"):
+        store.upsert(rows, max_run_age="soon")
 
 
 def test_a_version_with_runs_is_published_by_its_new_files(tmp_path, with_runs):

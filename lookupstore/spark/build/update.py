@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BooleanType
 
-from lookupstore.quantities import Duration
+from lookupstore.quantities import Duration, seconds_of
 from lookupstore.spark.buckets import BUCKET, has_a_task_each, in_buckets
 from lookupstore.spark.build.build import DATAFRAME, check_seen, delete_unlisted
 from lookupstore.spark.build.update_task import (
@@ -55,6 +55,7 @@ def update_store(
     batch: int | tuple[str, int] | None = None,
     max_runs: int = 8,
     max_run_share: float = 0.25,
+    max_run_age: Duration | None = None,
     retain: Duration = HOUR,
 ) -> LookupStore:
     """Change rows of a store with Spark and open it on the driver at the next version.
@@ -84,6 +85,8 @@ def update_store(
         max_runs: most runs of a bucket; one that has more is compacted at once.
         max_run_share: most bytes of the runs of a bucket, as a share of those of its base; one with
             more is compacted at once.
+        max_run_age: age of the oldest run of a bucket at which an update of it compacts it: a
+            timedelta, seconds, or a text such as `"1h"`; None: at no age.
         retain: how long replaced versions stay, a timedelta, seconds, or a text such as `"1h"`; see
             `lookupstore.expire`.
 
@@ -110,7 +113,11 @@ def update_store(
     if not isinstance(df, DataFrame):
         raise TypeError(f"df is {type(df).__name__}; give a Spark DataFrame")
     location = located(path)
-    compaction = CompactionRule(max_runs, max_run_share)
+    compaction = CompactionRule(
+        max_runs,
+        max_run_share,
+        None if max_run_age is None else seconds_of(max_run_age, "max_run_age"),
+    )
     streamed = _stream_batch(df, batch)
     current = read_newest(location)
     if streamed is not None and _is_done(location, streamed, current):
@@ -178,7 +185,7 @@ def _publish(
             source=f"changes: {DATAFRAME}",
             batches=None if streamed is None else streamed.added_to(manifest),
         )
-        names = [one.name for one in next_version.data_files if f"{new.id}-" in one.name]
+        names = [one.name for one in next_version.named_files if f"{new.id}-" in one.name]
         check_seen(location, names)
         delete_unlisted(location, new.id, names)
         new.publish(next_version, replaces=name_of(manifest))

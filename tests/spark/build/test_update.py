@@ -74,8 +74,10 @@ def content(store: LookupStore) -> list[dict[str, Any]]:
 def files_of(location: Location) -> list[tuple[int, str, int, int]]:
     """Return what the files of a version are, a bucket after the other, the newest first."""
     manifest = read_newest(location)
-    runs = [(run.file.bucket, run.file.xxh64, run.tombstones, run.new_rows)
-            for run in manifest.runs]  # fmt: skip
+    runs = [
+        (run.file.bucket, run.file.xxh64, run.tombstones, run.new_rows)
+        for run in (*manifest.runs, *manifest.applied)
+    ]
     return runs + [(file.bucket, file.xxh64, 0, file.num_records) for file in manifest.files]
 
 

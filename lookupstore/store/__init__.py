@@ -7,5 +7,6 @@ the files of one bucket, `stream_batches` knows changes that come again, and `ki
 run from tombstones. `data_files` writes the file of a bucket.
 `manifest` is what a version says of itself. `version_files` lists and reads versions,
 `new_version` makes one and publishes it, `publishing` copies one to another place, `expiry`
-removes old ones, and `check` reads every byte of one. `path_kind` says what a path stands for.
+removes old ones, `refreshing` fetches newer ones, and `check` reads every byte of one. `path_kind`
+says what a path stands for.
 """

@@ -213,6 +213,10 @@ skipping: $(VENV)/.built  ## Ask 20,000 random filters of Hudi tables with colum
 	    $(BIN)/pytest -n 2 -rP tests/hudi/layout/test_skipping_cases.py \
 	    tests/hudi/layout/test_sql_filters.py
 
+.PHONY: store-changes
+store-changes: $(VENV)/.built  ## Change stores in 600 random orders, failures and kills among them, beside a dict
+	LOOKUPSTORE_TEST_PROFILE=thorough $(BIN)/pytest -n 2 -rP -k TestChanges tests/store/test_changing.py
+
 .PHONY: hudi-kills
 hudi-kills: $(VENV)/.built  ## Kill every action on Hudi tables of each version at every file operation
 	LOOKUPSTORE_EVERY_KILL=1 $(BIN)/pytest -n 2 -rP -k kill tests/hudi

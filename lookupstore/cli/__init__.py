@@ -18,6 +18,7 @@ _COMMANDS = {
     ),
     "upsert": ("lookupstore.cli.changing", "Change rows of a store, and delete keys."),
     "compact": ("lookupstore.cli.changing", "Merge the changes of a store into its buckets."),
+    "changes": ("lookupstore.cli.changing", "Print what became of rows between two versions."),
     "get": ("lookupstore.cli.lookups", "Print the rows with the given keys."),
     "scan": ("lookupstore.cli.lookups", "Print rows in key order."),
     "info": ("lookupstore.cli.reports", "Print the schema and properties of a store or file."),

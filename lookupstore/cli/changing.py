@@ -1,17 +1,21 @@
-"""``lookupstore upsert | compact``: stores are changed, and their changes merged."""
+"""``lookupstore upsert | compact | changes``: stores are changed, and tell of it."""
 
 from __future__ import annotations
+
+import re
 
 import click
 import pyarrow as pa
 
 from lookupstore.cli.opened import write_info
-from lookupstore.cli.options import output_option, retain_option
+from lookupstore.cli.options import names_of, output_option, retain_option
+from lookupstore.cli.output import write_first_rows
 from lookupstore.quantities import bytes_of, seconds_of
 from lookupstore.source.source import open_source
 from lookupstore.store.rules import RULES, ColumnRule, Rule
 from lookupstore.store.store import open as open_store
 from lookupstore.store.store import upsert as upsert_store
+from lookupstore.store.version_files import Moment
 
 threads_option = click.option(
     "--threads", type=click.IntRange(1, 64), default=1, show_default=True, metavar="N",
@@ -113,6 +117,42 @@ def compact(path: str, temp_dir: str | None, threads: int, retain: str, output: 
         store.compact(threads=threads, retain=kept_for, temp_dir=temp_dir) as compacted,
     ):
         write_info(compacted, output)
+
+
+@click.command()
+@click.argument("path", metavar="STORE")
+@click.option("--since", metavar="VERSION|TIME",
+              help="Version at the beginning, or a time at which it was the current one, such as "
+              "2026-11-22T07:30:00Z (default: from nothing).")  # fmt: skip
+@click.option("--until", metavar="VERSION|TIME",
+              help="The same of the version at the end (default: the current one).")  # fmt: skip
+@click.option("--columns", metavar="A,B", help="Value columns, in this order (default: all).")
+@click.option("--ignore", metavar="A,B", help="Value columns in which a change does not count.")
+@click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N rows.")
+@output_option("table", "json", "csv", "arrow")
+def changes(
+    path: str,
+    since: str | None,
+    until: str | None,
+    columns: str | None,
+    ignore: str | None,
+    limit: int | None,
+    output: str,
+) -> None:
+    """Print what became of each row between two versions, and what it was before."""
+    with open_store(path) as store:
+        found = store.changes(
+            _moment(since),
+            _moment(until),
+            columns=None if columns is None else names_of(columns),
+            ignore=() if ignore is None else names_of(ignore),
+        )
+        write_first_rows(found.schema, found, output, limit)
+
+
+def _moment(text: str | None) -> Moment | None:
+    """Return the number of a version if a text is one, else the text, which is to be a time."""
+    return int(text) if text is not None and re.fullmatch("[0-9]{1,10}", text) else text
 
 
 def _keys(files: tuple[str, ...], names: tuple[str, ...]) -> pa.Table:

@@ -126,6 +126,7 @@ def versions(path: str, output: str) -> None:
             "bytes": one.bytes,
             "runs": one.runs,
             "run_bytes": one.run_bytes,
+            "applied_bytes": one.applied_bytes,
             "source": one.source,
             "current": "*" if one.current else "",
         }

@@ -109,6 +109,40 @@ def merge(
         yield from head.run
 
 
+def aligned(
+    one: Iterable[pa.RecordBatch], other: Iterable[pa.RecordBatch]
+) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+    """Yield the rows of two runs side by side, holding one batch of each.
+
+    Both have all their rows of the same range of keys; one may have none. The ranges ascend.
+
+    Args:
+        one: a run, whose keys ascend strictly.
+        other: another one, with the same columns.
+
+    >>> one = [pa.record_batch({"key": [b"a", b"c"]})]
+    >>> other = [pa.record_batch({"key": [b"a"]}), pa.record_batch({"key": [b"b", b"d"]})]
+    >>> for pair in aligned(one, other):
+    ...     print([batch["key"].to_pylist() for batch in pair])
+    [[b'a'], [b'a']]
+    [[b'c'], [b'b']]
+    [[], [b'd']]
+    """
+    left, right = (_Head(iter(run), False) for run in (one, other))
+    has_left, has_right = left.load(), right.load()
+    while has_left and has_right:
+        bound = min(left.edge, right.edge)
+        yield left.take_to(bound), right.take_to(bound)
+        has_left = left.batch.num_rows > 0 or left.load()
+        has_right = right.batch.num_rows > 0 or right.load()
+    while has_left:
+        yield left.batch, left.batch.slice(0, 0)
+        has_left = left.load()
+    while has_right:
+        yield right.batch.slice(0, 0), right.batch
+        has_right = right.load()
+
+
 class RunSorter:
     """A sorter of any number of rows by key, within a memory budget and by partition.
 

@@ -23,7 +23,7 @@ from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.keys._codec import bucket_of, by_bucket
 from lookupstore.sorting.runs import BATCH_BYTES, RepeatedKeyError, merge
 from lookupstore.sst import Reader
-from lookupstore.sst._answers import Answers, Found
+from lookupstore.sst._answers import Answers, Found, Values
 from lookupstore.sst._spread import Spread
 from lookupstore.sst.reader import hashed_keys, lookup_layers, scan_after
 from lookupstore.storage.location import Location
@@ -127,6 +127,52 @@ class BucketReads:
             return self._answered(keys, lambda lookup: rows.read(len(keys), names, lookup))
         except FormatError as error:
             self._raise_for_bucket(keys, names, error)
+
+    def stored_rows(self, bucket: int, keys: pa.Array) -> pa.Array:
+        """Return the rows at encoded keys of one bucket as they are stored, null where none is.
+
+        Raises:
+            CorruptionError: the stored bytes are wrong.
+        """
+        if bucket not in self._files:
+            return pa.nulls(len(keys), pa.large_binary())
+
+        def rows(readers: Sequence[Reader]) -> pa.Array:
+            values = Values(len(keys))
+            self._lookup_in(bucket, keys, values, readers)
+            return values.array()
+
+        return self._files.with_layers(bucket, rows)
+
+    def unpacked(self, keys: pa.Array, rows: pa.Array, names: Sequence[str]) -> pa.RecordBatch:
+        """Return columns of rows that `stored_rows` or `sorted_rows` gave.
+
+        Args:
+            keys: theirs.
+            rows: as many, without nulls.
+            names: value columns.
+
+        Raises:
+            CorruptionError: they do not fit the schema.
+        """
+        try:
+            return self._manifest.row_schema.unpack(rows, names)
+        except FormatError as error:
+            self._raise_for_bucket(keys, names, error)
+
+    def run_keys(self, bucket: int) -> Iterator[pa.Array]:
+        """Yield the encoded keys of the runs of a bucket, also those that are gone, in key order.
+
+        Raises:
+            CorruptionError: the stored bytes are wrong.
+        """
+        numbers = self._files.layers.get(bucket, ())
+        runs = [
+            (batch.select(["key"]) for batch in self._files.scan(number, scan_after))
+            for number in numbers
+            if number >= self._manifest.buckets
+        ]
+        return (batch.column("key") for batch in merge(runs, "first"))
 
     def scan(
         self,
@@ -236,12 +282,7 @@ class BucketReads:
         It is given what passes them to `sst` answers, and called again if a copy was damaged.
         """
 
-        def lookup(
-            bucket: int, own: pa.Array | BinaryColumn, answers: Answers, readers: Sequence[Reader]
-        ) -> None:
-            has_base = self._files.layers[bucket][-1] == bucket
-            lookup_layers(readers, own, answers, has_base=has_base)
-
+        lookup = self._lookup_in
         if self._manifest.buckets == 1 and 0 in self._files:
             # The answers of one bucket are in the order of the keys: there is nothing to spread.
             return self._files.with_layers(
@@ -258,6 +299,16 @@ class BucketReads:
             {bucket: partial(lookup_part, bucket, own) for bucket, own in places.items()}
         )
         return take(spread.answer)
+
+    def _lookup_in(
+        self,
+        bucket: int,
+        keys: pa.Array | BinaryColumn,
+        answers: Answers,
+        readers: Sequence[Reader],
+    ) -> None:
+        has_base = self._files.layers[bucket][-1] == bucket
+        lookup_layers(readers, keys, answers, has_base=has_base)
 
     def _rows_of(self, bucket: int, records: Records, reverse: bool) -> Iterator[pa.RecordBatch]:
         """Yield what `records` gives of the layers of a bucket, merged, in key order."""

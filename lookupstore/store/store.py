@@ -6,6 +6,7 @@ import html
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -15,6 +16,7 @@ import pyarrow as pa
 from lookupstore.errors import ClosedError, StaleStoreError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.keys.arguments import encode_keys
+from lookupstore.keys.lookups import value_columns
 from lookupstore.keys.schema import KeySchema
 from lookupstore.quantities import Duration, Size, bytes_of, seconds_of
 from lookupstore.sorting.runs import MIN_MEMORY
@@ -22,6 +24,7 @@ from lookupstore.sst.cache import BlockCache
 from lookupstore.storage.location import Location
 from lookupstore.store.buckets import BucketReads
 from lookupstore.store.changed_bucket import CompactionRule
+from lookupstore.store.changelog import Changelog, OpenVersion
 from lookupstore.store.changing import compact_version, upsert_version
 from lookupstore.store.check import StoreCheck, check_store
 from lookupstore.store.expiry import HOUR
@@ -32,7 +35,9 @@ from lookupstore.store.refreshing import Refresh
 from lookupstore.store.rules import Rule
 from lookupstore.store.version_files import (
     LOOKS,
+    Moment,
     Place,
+    VersionName,
     find_version,
     gone_version_error,
     list_names,
@@ -41,6 +46,7 @@ from lookupstore.store.version_files import (
     read_newest,
     read_version,
     replaced_meanwhile_error,
+    version_at,
 )
 
 
@@ -432,6 +438,90 @@ class LookupStore(LocalLookups):
         self._check_open()
         compact_version(self._location, threads=threads, retain=retain, temp_dir=temp_dir)
         return self._opened_again()
+
+    def changes(
+        self,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        ignore: Sequence[str] = (),
+    ) -> pa.RecordBatchReader:
+        """Return what became of each row between two versions, with what it was before.
+
+        The first column, `change`, is `insert`, `delete`, or `update_before` and then, in the next
+        row, `update_after`; the key columns and value columns follow. Whoever applies the rows from
+        the first to the last comes from the one version to the other. A key has at most one change,
+        and none if its row has the same values in both; NaNs are equal, and so are 0.0 and -0.0.
+        Rows come bucket by bucket, in key order in each.
+
+        Only the rows that upserts in between wrote are looked up, in both versions. If a version in
+        between was removed, or was built, all rows of each bucket whose files differ are compared.
+
+        Args:
+            since: number of the version at the beginning, or a time at which it was the current
+                one: a datetime with its zone, or ISO 8601 text (UTC if it has no zone). None: from
+                nothing, so that all rows are inserts.
+            until: the version at the end, likewise; None: the one that is open.
+            columns: value columns, in this order; None: all.
+            ignore: value columns in which a change does not count.
+
+        Raises:
+            KeyError: a value column that the store does not have.
+            ValueError: `until` is before `since`; a text that is no time; a wanted column is called
+                `change`; or the two versions have other columns.
+            TypeError: `since` or `until` is neither a number nor a time.
+            FileNotFoundError: there is no such version, or not any more.
+            StaleStoreError: a version was removed while it was read.
+            CorruptionError: the stored bytes are wrong.
+
+        >>> import tempfile, lookupstore
+        >>> table = pa.table({"id": [1, 2, 3], "name": ["one", "two", "three"]})
+        >>> store = lookupstore.build(table, tempfile.mkdtemp(), key="id")
+        >>> store = store.upsert(pa.table({"id": [2, 4], "name": ["zwei", "four"]}), deletes=[3])
+        >>> for row in store.changes(1).read_all().to_pylist():
+        ...     print(row)
+        {'change': 'update_before', 'id': 2, 'name': 'two'}
+        {'change': 'update_after', 'id': 2, 'name': 'zwei'}
+        {'change': 'delete', 'id': 3, 'name': 'three'}
+        {'change': 'insert', 'id': 4, 'name': 'four'}
+        """
+        self._check_open()
+        names, ignored = value_columns(self, columns), value_columns(self, ignore)
+        own = name_of(self._manifest)
+        last = own if until is None else version_at(self._location, until, "until")
+        first = None if since is None else version_at(self._location, since, "since")
+        if last is None:
+            raise FileNotFoundError(f"{self.path}: until is {until!r}; no version is as old")
+        if first is not None and last.number < first.number:
+            shown = f"the open version, {own.number}" if until is None else repr(until)
+            raise ValueError(
+                f"until is {shown}, before since, {since!r}; give them the other way round"
+            )
+        stack = ExitStack()
+        try:
+            after = self._version(last, stack)
+            before = None if first is None else self._version(first, stack)
+            changelog = Changelog(self._location, before, after, names, ignored)
+        except BaseException:
+            stack.close()
+            raise
+        stack.enter_context(closing(changelog))
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            with stack:
+                yield from self._while_open(changelog.batches())
+
+        return pa.RecordBatchReader.from_batches(changelog.schema, batches())
+
+    def _version(self, name: VersionName, stack: ExitStack) -> OpenVersion:
+        """Return a version of the store, open: its own, or one that `stack` closes."""
+        if name == name_of(self._manifest):
+            return OpenVersion(self._manifest, self._files, self._buckets)
+        residency = Residency() if self._residency is None else self._residency
+        manifest, files = open_files(self._location, name.number, None, residency)
+        stack.enter_context(closing(files))
+        return OpenVersion(manifest, files, BucketReads(self._location, manifest, files))
 
     def _opened_again(self) -> LookupStore:
         return LookupStore(self._location, cache_bytes=self._cache_bytes, residency=self._residency)

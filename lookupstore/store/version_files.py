@@ -98,6 +98,8 @@ class HasLocation(Protocol):
         """Where it is."""
 
 
+#: A version of a store: its number, or a time at which it was the current one.
+Moment: TypeAlias = "int | str | datetime"
 #: Where a store is: a path, a URI, a location, or a store that is open.
 Place: TypeAlias = "str | os.PathLike[str] | Location | HasLocation"
 
@@ -259,6 +261,61 @@ def find_version(location: Location, number: int) -> VersionName:
         shown = ", ".join(str(name.number) for name in names)
         raise FileNotFoundError(f"{location.uri}: no version {number}; the store has {shown}")
     return found[-1]
+
+
+def version_at(location: Location, moment: Moment, argument: str) -> VersionName | None:
+    """Return the name of the version with a number, or that was current at a time.
+
+    Args:
+        location: of the store.
+        moment: number of a version; or a time, as a datetime with its zone, or as text in ISO 8601,
+            in UTC if it has no zone.
+        argument: what to call it in errors.
+
+    Returns:
+        The name; None if the store did not have a version yet.
+
+    Raises:
+        TypeError: `moment` is nothing of these.
+        ValueError: a text that is no time, or a datetime without a zone.
+        FileNotFoundError: there is no such version, or not any more.
+    """
+    if isinstance(moment, int) and not isinstance(moment, bool):
+        return find_version(location, moment)
+    time = _time_of(moment, argument)
+    names = _names_of_store(location)
+    for name in reversed(names):
+        with suppress(FileNotFoundError):  # expired meanwhile
+            if read_version(location, name).created_at <= time:
+                return name
+    if names[0].number == 1:
+        return None
+    raise FileNotFoundError(
+        f"{location.uri}: {argument} is {time_text(time)}, and versions of that time have been "
+        f"removed; the oldest that is left is {names[0].number}"
+    )
+
+
+def _time_of(moment: object, argument: str) -> datetime:
+    if isinstance(moment, str):
+        try:
+            # Python 3.10 does not read a Z.
+            time = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", moment.strip()))
+        except ValueError:
+            raise ValueError(
+                f"{argument} is {moment!r}; give the number of a version, or a time such as "
+                "2026-11-22 or 2026-11-22T07:30:00Z"
+            ) from None
+        return time if time.tzinfo is not None else time.replace(tzinfo=timezone.utc)
+    if not isinstance(moment, datetime):
+        raise TypeError(
+            f"{argument} is {moment!r}; give the number of a version, a datetime, or a time as text"
+        )
+    if moment.utcoffset() is None:
+        raise ValueError(
+            f"{argument} is {moment!r}, without a zone; give one with tzinfo=timezone.utc"
+        )
+    return moment
 
 
 def publish_version(

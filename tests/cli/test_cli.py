@@ -968,6 +968,27 @@ def test_upsert_compact_and_what_versions_say(tmp_path, monkeypatch):
     assert "run_bytes" in click.testing.CliRunner().invoke(main, ["versions", "s"]).stdout
     told = run("compact", "s", "--output", "json")
     assert (told["version"], told["runs"], told["num_rows"]) == (3, 0, 3)
+
+    def changes(*words: str) -> list[dict[str, object]]:
+        done = click.testing.CliRunner().invoke(main, ["changes", "s", *words, "--output", "json"])
+        assert done.exit_code == 0, done.output
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    assert changes("--since", "1") == [
+        {"change": "update_before", "id": 2, "name": "b", "n": 1},
+        {"change": "update_after", "id": 2, "name": "b", "n": 5},
+        {"change": "delete", "id": 3, "name": "c", "n": 1},
+        {"change": "insert", "id": 9, "name": "z", "n": 5},
+    ]
+    assert changes("--since", "1", "--until", "2", "--ignore", "n", "--columns", "name") == [
+        {"change": "delete", "id": 3, "name": "c"},
+        {"change": "insert", "id": 9, "name": "z"},
+    ]
+    assert changes("--since", "2") == []
+    assert changes("--since", listed[1]["created"]) == []
+    assert len(changes("--since", "2020-01-01", "--limit", "2")) == 2
+    assert "no version 7" in run("changes", "s", "--since", "7", status=2)
+    assert "since is 'x'" in run("changes", "s", "--since", "x", status=2)
     assert lookupstore.open("s").scan().read_all().to_pydict() == rows
     assert "give a SOURCE, --deletes FILE" in run("upsert", "s", status=2)
     assert "give one of replace" in run("upsert", "s", "c.parquet", "--rule", "n:last", status=2)

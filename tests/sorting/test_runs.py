@@ -11,7 +11,7 @@ import pytest
 
 from lookupstore.sorting import runs
 from lookupstore.sorting._sort import is_ascending
-from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, RunSorter, merge
+from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, RunSorter, aligned, merge
 
 SEEDS = range(4)
 
@@ -173,6 +173,36 @@ def test_merge_of_runs_that_share_a_key(reverse):
     assert drained(merge(sources, "last", reverse=reverse)) == [(b"a", b"2")]
     with pytest.raises(RepeatedKeyError):
         drained(merge(sources, "error", reverse=reverse))
+
+
+@pytest.mark.parametrize("most", [0, 3, 200])
+def test_two_runs_side_by_side(seed, most):
+    """Each row comes once, in the range of its key; ranges ascend, and are not shared."""
+    rng = random.Random(seed)
+
+    def run() -> list[pa.RecordBatch]:
+        rows = sorted(
+            {row[0]: row for row in random_rows(rng, rng.randint(0, most), 300, False)}.values()
+        )
+        batches = []
+        while rows:
+            count = rng.choice([0, 1, 2, 40])
+            batches.append(batch_of(rows[:count]))
+            rows = rows[count:]
+        return batches
+
+    sides = run(), run()
+    found: tuple[list[bytes], list[bytes]] = ([], [])
+    end = None
+    for pair in aligned(*sides):
+        keys = [batch["key"].to_pylist() for batch in pair]
+        both = sorted(keys[0] + keys[1])
+        assert end is None or both[0] > end
+        end = both[-1]
+        for side, some in zip(found, keys, strict=True):
+            side.extend(some)
+    for side, some in zip(found, sides, strict=True):
+        assert side == [key for batch in some for key in batch["key"].to_pylist()]
 
 
 def test_ascending_is_strict_and_unsigned():

@@ -10,6 +10,7 @@ import decimal
 import importlib
 import json
 import math
+import multiprocessing
 import os
 import random
 import shutil
@@ -17,6 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from support.changelog import applied, check_changes
+from support.in_processes import add_often
 from support.remote import KINDS, FaultyDisk, Killed, Remote
 
 import lookupstore
@@ -161,11 +165,11 @@ def data_of(place: Any) -> dict[int, tuple[str, int]]:
     return {file.bucket: (file.xxh64, file.bytes) for file in manifest.files}
 
 
-# --- a machine of upserts, deletes, compactions, expiry and reopening
+# --- a machine of upserts, deletes, compactions, expiry, publishing, reopening and kills
 
 
 class Changes(RuleBasedStateMachine):
-    """A store and a dict that are changed alike."""
+    """A store and a dict that are changed alike; of each version there is a dict."""
 
     keys = st.integers(0, 60)
     numbers = st.one_of(st.none(), st.integers(-5, 5))
@@ -182,6 +186,21 @@ class Changes(RuleBasedStateMachine):
         self.options = {"key": "id", "buckets": buckets, "compression": compression,
                         "block_size": block_size}  # fmt: skip
         self.store = build(table_of(self.model), f"{self.folder}/s", **self.options)
+        self.models = {1: self.model}
+        self.published: dict[int, Model] = {}
+
+    def changed(self, model: Model) -> None:
+        """Take the version that is open now as one with these rows."""
+        self.model = model
+        self.models[self.store.version] = model
+        if not self.store.info().runs:
+            self.check_files()
+
+    def check_files(self) -> None:
+        """Compare the files of a compacted version with those of a fresh build."""
+        other = tempfile.mkdtemp(dir=self.folder)
+        with build(table_of(self.model), other, **self.options) as fresh:
+            assert data_of(fresh.location) == data_of(self.store.location)
 
     @rule(
         rows=st.lists(st.tuples(keys, numbers, st.sampled_from(["b", "", None]), numbers)),
@@ -207,7 +226,38 @@ class Changes(RuleBasedStateMachine):
         )
         assert before.version <= self.store.version <= before.version + 1
         before.close()
-        apply(self.model, rows, deletes, rules, 2 if sequence else None, names)
+        model = dict(self.model)
+        apply(model, rows, deletes, rules, 2 if sequence else None, names)
+        self.changed(model)
+
+    @rule(
+        rows=st.lists(st.tuples(keys, numbers, st.just("c"), numbers), min_size=1),
+        deletes=st.lists(keys, max_size=4),
+        limits=st.sampled_from([KEEP, {"max_runs": 0}]),
+        at=st.integers(0, 24),
+        kill=st.booleans(),
+    )
+    def fail(self, rows: list[Row], deletes: list[int], limits: Any, at: int, kill: bool) -> None:
+        """Fail, or die, at one of the operations on files: old or new, and never half."""
+        taken = {row[0] for row in rows}
+        deletes = [key for key in deletes if key not in taken]
+        disk = FaultyDisk(at, kill=kill)
+        with pytest.MonkeyPatch.context() as patch:
+            for module in os_modules:
+                patch.setattr(module, "os", disk)
+            raised = outcome(
+                lambda: upsert(
+                    f"{self.folder}/s", table(rows), deletes=deletes, rule="partial", **limits
+                ).close()
+            )
+        assert isinstance(raised, (Killed, OSError, lookupstore.LookupStoreError, type(None)))
+        before = self.store.version
+        self.reopen()
+        assert raised is not None or self.store.version == before + 1
+        if self.store.version > before:
+            model = dict(self.model)
+            apply(model, rows, deletes, "partial", None, ["n", "s", "at"])
+            self.changed(model)
 
     @rule()
     def compact(self) -> None:
@@ -215,13 +265,32 @@ class Changes(RuleBasedStateMachine):
         self.store = before.compact()
         before.close()
         assert self.store.info().runs == 0
-        other = tempfile.mkdtemp(dir=self.folder)
-        with build(table_of(self.model), other, **self.options) as fresh:
-            assert data_of(fresh.location) == data_of(self.store.location)
+        self.changed(self.model)
 
     @rule(retain=st.sampled_from([0, 3600]))
     def expire(self, retain: int) -> None:
         expire(self.store, retain=retain)
+        known = {one.number for one in lookupstore.versions(self.store)}
+        assert known <= set(self.models)
+        self.models = {number: self.models[number] for number in known}
+
+    @rule(data=st.data())
+    def changes(self, data: Any) -> None:
+        self.check_replay(self.store, self.models, data)
+
+    def check_replay(self, store: LookupStore, models: dict[int, Model], data: Any) -> None:
+        """Compare the changelog between two versions with theirs, and replay it."""
+        first, last = sorted(data.draw(st.tuples(*[st.sampled_from([0, *models])] * 2)))
+        if last:
+            changes = store.changes(first or None, last)
+            check_changes(changes, models.get(first, {}), models[last])
+
+    @rule(data=st.data())
+    def publish(self, data: Any) -> None:
+        with publish(self.store, f"{self.folder}/there", overwrite=True, allow_empty=True) as copy:
+            check(copy, self.model, list(range(0, 60, 7)))
+            self.published[copy.version] = self.model
+            self.check_replay(copy, self.published, data)
 
     @rule()
     def reopen(self) -> None:
@@ -243,7 +312,10 @@ class Changes(RuleBasedStateMachine):
 
 
 TestChanges = Changes.TestCase
-TestChanges.settings = settings(max_examples=30, stateful_step_count=10, deadline=None)
+# A tenth of a second each, and there are many of them under the profile `thorough`.
+TestChanges.settings = settings(
+    max_examples=settings().max_examples * 3 // 10, stateful_step_count=15, deadline=None
+)
 
 
 # --- larger ones, with every kind of value
@@ -818,21 +890,23 @@ def models(verb: str) -> list[dict[int, int]]:
     return [new] if verb == "compact" else [old, new]
 
 
-def check_after_fault(place: Location, folder: Path, verb: str, raised: object) -> None:
+def check_after_fault(
+    place: Location, folder: Path, known: list[dict[int, int]], again: Any, raised: object
+) -> None:
     """Old or new, whole; what is left can be removed, and the verb be done again."""
     with lookupstore.open(place) as store:
         found = {row["id"]: row["v"] for row in store.scan().read_all().to_pylist()}
-        assert found in (models(verb) if raised is not None else models(verb)[-1:])
+        assert found in (known if raised is not None else known[-1:])
         assert len(store) == len(found) == store.verify().num_rows
         assert store.lookup(list(found))["v"].to_pylist() == list(found.values())
     past = time.time() - MARK_AGE.total_seconds() - 10
     for path in folder.rglob("*"):
         if path.is_file():
             os.utime(path, (past, past))
-    run_verb(place, verb)
+    again()
     with lookupstore.open(place) as store:
         found = {row["id"]: row["v"] for row in store.scan().read_all().to_pylist()}
-        assert found == models(verb)[-1]
+        assert found == known[-1]
     expire(place, retain=0)
     named = version_files.named_files(place)
     assert {file.name for file in place.files(recursive=True)} == named
@@ -868,7 +942,8 @@ def test_every_remote_operation_fails_once(tmp_path, verb, kill):
         assert isinstance(raised, (Killed, OSError, lookupstore.LookupStoreError, type(None)))
         remote.restart()
         print(at, clean.done[at], raised)
-        check_after_fault(remote.location(), folder, verb, raised)
+        place = remote.location()
+        check_after_fault(place, folder, models(verb), partial(run_verb, place, verb), raised)
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["fail", "kill"])
@@ -890,7 +965,142 @@ def test_every_local_operation_fails_once(tmp_path, verb, kill):
         raised = outcome(lambda folder=folder, at=at: run(folder, FaultyDisk(at, kill=kill)))
         assert isinstance(raised, (Killed, OSError, lookupstore.LookupStoreError, type(None)))
         print(at, operation, raised)
-        check_after_fault(Location(folder / "store"), folder, verb, raised)
+        place = Location(folder / "store")
+        check_after_fault(place, folder, models(verb), partial(run_verb, place, verb), raised)
+
+
+@pytest.fixture
+def source(tmp_path) -> LookupStore:
+    """A store whose current version has a run, and one that was merged at once."""
+    store = build(BEFORE, tmp_path / "source", key="id", buckets=2)
+    some = [key for key in range(30, 90) if bucket_of_key(key) == 0]
+    first = [key for key in range(30, 90) if key != some[0]]
+    store = store.upsert(pa.table({"id": first, "v": [2] * len(first)}), deletes=[0], **KEEP)
+    limits = {**KEEP, "max_runs": 1}
+    store = store.upsert(pa.table({"id": some, "v": [2] * len(some)}), **limits)
+    manifest = read_newest(store.location)
+    assert len(manifest.runs) == len(manifest.applied) == 1
+    return store
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["fail", "kill"])
+@pytest.mark.parametrize("kind", ["s3", "hdfs", "local"])
+def test_every_operation_of_publishing_fails_once(tmp_path, source, kind, kill):
+    """Of a version with runs, over one that shares files with it."""
+
+    def start(folder: Path) -> tuple[Location, Remote]:
+        folder.mkdir()
+        remote = Remote(folder, "s3" if kind == "local" else kind)
+        place = Location(folder / "store") if kind == "local" else remote.location()
+        with lookupstore.open(source.path, version=1) as first:
+            publish(first, place).close()
+        remote.restart()
+        return place, remote
+
+    def run(place: Location) -> None:
+        publish(source, place, overwrite=True, retain=0).close()
+
+    def steps(place: Location, remote: Remote, at: int | None) -> tuple[Any, list[Any]]:
+        disk = FaultyDisk(at, kill=kill)
+        remote.restart(at, kill=kill)
+        with pytest.MonkeyPatch.context() as patch:
+            for module in os_modules if kind == "local" else ():
+                patch.setattr(module, "os", disk)
+            raised = outcome(lambda: run(place))
+        done = disk.done if kind == "local" else list(remote.done)
+        remote.restart()
+        return raised, done
+
+    raised, operations = steps(*start(tmp_path / "clean"), None)
+    assert raised is None
+    assert len(operations) > 12
+    for at, operation in enumerate(operations):
+        folder = tmp_path / str(at)
+        place, remote = start(folder)
+        raised, _ = steps(place, remote, at)
+        assert isinstance(raised, (Killed, OSError, lookupstore.LookupStoreError, type(None)))
+        print(at, operation, raised)
+        check_after_fault(place, folder, models("upsert"), partial(run, place), raised)
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["fail", "kill"])
+def test_every_operation_of_a_refresh_fails_once(tmp_path, monkeypatch, kill):
+    """A host that has the version before: the old store answers on, and a new one when asked."""
+    remote = Remote(tmp_path, "s3")
+    prepare(remote.location(), "compact")
+    asked = list(range(100))
+    old, new = ([one.get(key) for key in asked] for one in models("upsert"))
+
+    def refreshed(at: int | None) -> int:
+        monkeypatch.setenv("LOOKUPSTORE_CACHE", str(tmp_path / f"copies-{at}"))
+        remote.restart()
+        with lookupstore.open(remote.location(), version=1) as store:
+            assert store.lookup(asked)["v"].to_pylist() == old
+            remote.restart(at, kill=kill)
+            newer = None
+            try:
+                newer = store.newest()
+                assert newer.lookup(asked)["v"].to_pylist() == new
+            except (Killed, OSError, lookupstore.LookupStoreError) as error:
+                print(at, remote.done[at or 0 :], error)
+            done = len(remote.done)
+            remote.restart()
+            assert store.lookup(asked)["v"].to_pylist() == old
+            for one in (store.newest(), newer):
+                if one is not None:
+                    assert one.version == 2
+                    assert one.lookup(asked)["v"].to_pylist() == new
+                    one.close()
+        return done
+
+    count = refreshed(None)
+    assert count > 3
+    for at in range(count):
+        refreshed(at)
+
+
+def test_processes_at_once_and_one_is_killed(tmp_path, seed):
+    """Two add to all rows, again and again: each upsert is there once, whole, or not at all."""
+    rng = random.Random(seed)
+    ids = list(range(20))
+    build(pa.table({"id": ids, "n": [0] * 20}), tmp_path / "s", key="id", buckets=3).close()
+    told = [tmp_path / "one", tmp_path / "other"]
+    context = multiprocessing.get_context("spawn")
+    processes = [
+        context.Process(target=add_often, args=(str(tmp_path / "s"), ids, 10**6 * at + 1 - at, one))
+        for at, one in enumerate(told)
+    ]
+    for process in processes:
+        process.start()
+
+    def wait_for(one: Path, count: int) -> None:
+        end = time.monotonic() + 120
+        while not one.exists() or len(one.read_text().splitlines()) < count:
+            assert time.monotonic() < end, "nothing was published for two minutes"
+            time.sleep(0.01)
+
+    try:
+        for one in told:
+            wait_for(one, 2)
+        time.sleep(rng.random() / 4)
+        processes[0].kill()
+        processes[0].join()
+        # The other one goes on, whatever is left.
+        wait_for(told[1], len(told[1].read_text().splitlines()) + 2)
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()
+    with lookupstore.open(tmp_path / "s") as store:
+        (total,) = set(store.lookup(ids)["n"].to_pylist())
+        store.verify()
+        replayed = [applied({}, store.changes(None, one.number))
+                    for one in lookupstore.versions(store)]  # fmt: skip
+        assert replayed[-1] == {key: (total,) for key in ids}
+    for found, one in zip((total % 10**6, total // 10**6), told, strict=True):
+        said = len(one.read_text().splitlines())
+        # Who is killed has published, and did not come to say so.
+        assert found in (said, said + 1)
 
 
 def test_writers_at_once_all_apply(tmp_path):

@@ -9,10 +9,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
+from lookupstore.arrow.changelog import CHANGE
 from lookupstore.hudi import FileSlice
 from lookupstore.hudi.layout import Filter
 from lookupstore.hudi.read import (
-    CHANGE,
     ChangePlan,
     ScanPlan,
     plan_changes,

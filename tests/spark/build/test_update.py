@@ -136,6 +136,7 @@ def test_versions_are_those_of_one_process(spark: SparkSession, tmp_path: Path, 
             assert content(there) == content(here)
             assert files_of(there.location) == files_of(here.location)
             assert there.verify().num_rows == len(here)
+            assert there.changes(1).read_all().equals(here.changes(1).read_all())
     clean(Location(tmp_path / "spark"))
 
 

@@ -1,0 +1,390 @@
+"""What became of each row between two versions of a store: its changelog.
+
+Buckets are told one after the other. One with the same files in both versions has no change. Else
+the keys that may have changed are those of the runs that came in between, whether they still lie
+over the base or were merged into it by the upsert that wrote them; both versions are asked for the
+rows at these keys. Where the versions in between are gone, or one of them was built, all rows of
+the bucket are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import chain
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookupstore.arrow.changelog import (
+    AFTER,
+    BEFORE,
+    CHANGE,
+    DELETE,
+    INSERT,
+    KINDS,
+    changelog_schema,
+    said_changes,
+)
+from lookupstore.arrow.differences import differing
+from lookupstore.errors import CorruptionError
+from lookupstore.sorting._sort import sort_keys
+from lookupstore.sorting.runs import aligned, merge
+from lookupstore.storage.location import Location
+from lookupstore.store.buckets import BucketReads
+from lookupstore.store.files import BucketFiles
+from lookupstore.store.manifest import ChangeRun, DataFile, Manifest
+from lookupstore.store.version_files import (
+    VersionName,
+    gone_version_error,
+    list_names,
+    read_version,
+)
+
+# Keys that are asked for at one time, and about the bytes of their rows.
+_KEYS = 1 << 16
+_BYTES = 8 << 20
+
+#: What a data file has in it: its size and hash. Copies have other names.
+_Content: TypeAlias = "tuple[int, str]"
+_Flags: TypeAlias = "npt.NDArray[np.bool_]"
+_Places: TypeAlias = "npt.NDArray[np.int64]"
+
+_INSERT, _BEFORE, _AFTER, _DELETE = (KINDS.index(kind) for kind in (INSERT, BEFORE, AFTER, DELETE))
+
+
+class OpenVersion(NamedTuple):
+    """A version of a store whose files are open."""
+
+    manifest: Manifest
+    files: BucketFiles
+    reads: BucketReads
+
+
+class _Rows(NamedTuple):
+    """What is at some keys, as it is stored, in both versions; null where nothing is."""
+
+    keys: pa.Array
+    before: pa.Array
+    after: pa.Array
+
+
+class _Layers:
+    """The files of each bucket of a version: runs, the newest first, and the base behind them."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._runs = manifest.runs_by_bucket()
+        self._bases = {file.bucket: file for file in manifest.files}
+        self._applied = {run.file.bucket: run for run in manifest.applied}
+
+    def files(self, bucket: int) -> list[DataFile]:
+        """Return the files of a bucket."""
+        files = [run.file for run in self._runs.get(bucket, ())]
+        return [*files, self._bases[bucket]] if bucket in self._bases else files
+
+    def newer_runs(self, before: _Layers, bucket: int) -> tuple[ChangeRun, ...] | None:
+        """Return the runs over the files that a bucket had; None: those are not there any more."""
+        old, new = (list(map(_content, one.files(bucket))) for one in (before, self))
+        count = len(new) - len(old)
+        runs = self._runs.get(bucket, ())
+        if not 0 <= count <= len(runs) or new[count:] != old:
+            return None
+        return runs[:count]
+
+    def step_runs(self, before: _Layers, bucket: int) -> tuple[ChangeRun, ...]:
+        """Return the runs by which this version changed a bucket of the one that it is a change of.
+
+        If its files were merged, no row changed but by the run that was applied.
+        """
+        newer = self.newer_runs(before, bucket)
+        if newer is not None:
+            return newer
+        return (self._applied[bucket],) if bucket in self._applied else ()
+
+
+class _Between:
+    """The runs that came between two versions with as many buckets, whose files are open.
+
+    Args:
+        location: of the store.
+        before: the version at the beginning.
+        after: the version at the end.
+
+    Raises:
+        StaleStoreError: a version was removed right now.
+        CorruptionError: the files of one are not what it says.
+    """
+
+    def __init__(self, location: Location, before: OpenVersion, after: OpenVersion) -> None:
+        self._location = location
+        self._ends = before.manifest, after.manifest
+        self._layers = _Layers(before.manifest), _Layers(after.manifest)
+        #: By bucket, the runs with all keys that may have changed; None: nobody knows them.
+        self.runs: dict[int, tuple[ChangeRun, ...] | None] = {
+            bucket: self._runs_of(bucket) for bucket in sorted({*before.files, *after.files})
+        }
+        runs = chain.from_iterable(runs for runs in self.runs.values() if runs)
+        try:
+            self._files = after.files.of_runs(tuple(runs))
+        except CorruptionError:
+            self._check_steps()
+            raise
+        self._reads = BucketReads(location, after.manifest, self._files)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._files.close()
+
+    def keys(self, bucket: int) -> Iterator[pa.Array]:
+        """Yield the keys of a bucket that may have changed, in key order, some at a time.
+
+        Raises: as of the class.
+        """
+        runs = [run.file for run in self.runs[bucket] or ()]
+        at_once = _keys_at_once(runs, *(layers.files(bucket) for layers in self._layers))
+        try:
+            yield from _gathered(self._reads.run_keys(bucket), at_once)
+        except CorruptionError:
+            self._check_steps()
+            raise
+
+    def _runs_of(self, bucket: int) -> tuple[ChangeRun, ...] | None:
+        before, after = self._layers
+        newer = after.newer_runs(before, bucket)
+        if newer is not None or self._steps is None:
+            return newer
+        layers = [after, *(layers for _, layers in self._steps)]
+        return tuple(
+            chain.from_iterable(
+                one.step_runs(older, bucket) for older, one in zip(layers[1:], layers, strict=False)
+            )
+        )
+
+    @cached_property
+    def _steps(self) -> list[tuple[VersionName, _Layers]] | None:
+        """Return the versions before the last one, each changed by the one before it in the list.
+
+        None: one of them is gone, or was built.
+        """
+        names = {name.id: name for name in list_names(self._location)}
+        first, one = self._ends
+        steps = []
+        while one.id != first.id:
+            name = None if one.parent is None else names.pop(one.parent, None)
+            if name is None:
+                return None
+            try:
+                one = read_version(self._location, name)
+            except FileNotFoundError:  # expired meanwhile
+                return None
+            steps.append((name, _Layers(one)))
+        return steps
+
+    def _check_steps(self) -> None:
+        """Check that the versions in between are still there, whose files are not without them."""
+        names = list_names(self._location)
+        for name, _ in self._steps or ():
+            if name not in names:
+                raise gone_version_error(self._location, name.number, name.id)
+
+
+class Changelog:
+    """What became of each row between two versions of a store.
+
+    Args:
+        location: of the store.
+        before: the version at the beginning; None: there was none, so that all rows are inserts.
+        after: the version at the end, with the same columns.
+        columns: names of the value columns that are wanted.
+        ignored: names of those in which a change does not count.
+
+    Raises:
+        ValueError: the versions have other columns, or one is called as that which says the change.
+        StaleStoreError: a version in between was removed right now.
+        CorruptionError: a file of one is not what it says.
+    """
+
+    def __init__(
+        self,
+        location: Location,
+        before: OpenVersion | None,
+        after: OpenVersion,
+        columns: Sequence[str],
+        ignored: Sequence[str],
+    ) -> None:
+        self._location = location
+        self._before = before
+        self._after = after
+        self._columns = list(columns)
+        manifest = after.manifest
+        if before is not None:
+            _check_same_columns(location, before.manifest, manifest)
+        names = manifest.row_schema.schema.names
+        self._compared = [name for name in names if name not in ignored]
+        #: The column that says the change, the key columns, and the wanted value columns.
+        self.schema: pa.Schema = changelog_schema(after.reads.schema(columns))
+        if self.schema.names.count(CHANGE) > 1:
+            raise ValueError(
+                f"the store has a column {CHANGE!r}, as the result has; name other columns, or "
+                "build it with another name"
+            )
+        self._between: _Between | None = None
+        if before is not None and before.manifest.buckets == manifest.buckets:
+            self._between = _Between(location, before, after)
+
+    def close(self) -> None:
+        """Close the files of what came in between."""
+        if self._between is not None:
+            self._between.close()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield what changed, bucket by bucket and by ascending key.
+
+        In memory are some rows of one bucket, and a block of each of its files.
+
+        Raises:
+            CorruptionError: the stored bytes are wrong.
+            StaleStoreError: a file of a remote version is gone, and so is the version.
+        """
+        before, after = self._before, self._after
+        if before is None:
+            for bucket in after.files:
+                for batch in after.reads.sorted_rows(bucket):
+                    nothing = pa.nulls(batch.num_rows, pa.large_binary())
+                    rows = _Rows(batch.column("key"), nothing, batch.column("value"))
+                    yield from self._told(rows)
+            return
+        if self._between is None:
+            yield from self._compared_rows(*map(_all_rows, (before, after)))
+            return
+        for bucket, runs in self._between.runs.items():
+            if runs is None:
+                sides = (one.reads.sorted_rows(bucket) for one in (before, after))
+                yield from self._compared_rows(*sides)
+                continue
+            for keys in self._between.keys(bucket) if runs else ():
+                found = (one.reads.stored_rows(bucket, keys) for one in (before, after))
+                yield from self._told(_Rows(keys, *found))
+
+    def _compared_rows(
+        self, before: Iterator[pa.RecordBatch], after: Iterator[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the changes between rows in key order."""
+        for old, new in aligned(before, after):
+            if not old.equals(new):
+                yield from self._told(_side_by_side(old, new))
+
+    def _told(self, rows: _Rows) -> Iterator[pa.RecordBatch]:
+        """Yield what became of rows; those with equal values are left out."""
+        # Equal bytes are equal values; others may be, too: 0.0 and -0.0, and NaNs.
+        unequal = pc.fill_null(pc.not_equal(rows.before, rows.after), True)
+        unequal = pc.and_(unequal, pc.or_(rows.before.is_valid(), rows.after.is_valid()))
+        rows = _Rows(*(column.filter(unequal) for column in rows))
+        if not len(rows.keys):
+            return
+        was, is_there = (_flags(rows.before.is_valid()), _flags(rows.after.is_valid()))
+        names = list(dict.fromkeys([*self._columns, *self._compared]))
+        before, after = self._before or self._after, self._after
+        old_keys, new_keys = (rows.keys.filter(pa.array(one)) for one in (was, is_there))
+        old = before.reads.unpacked(old_keys, rows.before.drop_null(), names)
+        new = after.reads.unpacked(new_keys, rows.after.drop_null(), names)
+        # Where each row is among the old ones, and among the new ones.
+        old_places, new_places = np.cumsum(was) - 1, np.cumsum(is_there) - 1
+        both = was & is_there
+        changed = ~both
+        changed[both] = self._differing(old, old_places[both], new, new_places[both])
+        kept = np.flatnonzero(changed)
+        if not len(kept):
+            return
+        # Each changed row comes as what it was, as what it is, or as both.
+        turns = np.repeat(kept, both[kept] + 1)
+        is_old = was[turns]
+        is_old[1:] &= turns[1:] != turns[:-1]
+        places = np.where(is_old, old_places[turns], old.num_rows + new_places[turns])
+        kinds = np.where(
+            both[turns],
+            np.where(is_old, _BEFORE, _AFTER),
+            np.where(is_old, _DELETE, _INSERT),
+        ).astype(np.int8)
+        keys = after.manifest.key_schema.decode(rows.keys.take(pa.array(turns)))
+        values = [
+            pa.concat_arrays([old.column(name), new.column(name)]).take(pa.array(places))
+            for name in self._columns
+        ]
+        columns = [said_changes(kinds), *keys.columns, *values]
+        yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _differing(
+        self, old: pa.RecordBatch, old_places: _Places, new: pa.RecordBatch, new_places: _Places
+    ) -> _Flags:
+        """Return which pairs of rows have other values in a column that counts."""
+        found: _Flags = np.zeros(len(old_places), np.bool_)
+        for name in self._compared:
+            one = old.column(name).take(pa.array(old_places))
+            other = new.column(name).take(pa.array(new_places))
+            found |= differing(one, other)
+        return found
+
+
+def _check_same_columns(location: Location, before: Manifest, after: Manifest) -> None:
+    for what, old, new in (
+        ("key", before.key_schema, after.key_schema),
+        ("value columns", before.row_schema, after.row_schema),
+    ):
+        if old != new:
+            raise ValueError(
+                f"{location.uri}: the {what} of version {before.version} is not that of version "
+                f"{after.version}: it was {old} and is {new}; ask for changes since a version with "
+                "the same columns"
+            )
+
+
+def _content(file: DataFile) -> _Content:
+    return file.bytes, file.xxh64
+
+
+def _keys_at_once(*files: Sequence[DataFile]) -> int:
+    """Return how many keys have rows of about `_BYTES` in each of some files."""
+    largest = max(file.bytes // file.num_records for file in chain.from_iterable(files))
+    return min(_KEYS, max(1, _BYTES // max(1, largest)))
+
+
+def _gathered(keys: Iterator[pa.Array], count: int) -> Iterator[pa.Array]:
+    """Yield keys in arrays of about some number of them."""
+    held: list[pa.Array] = []
+    for some in keys:
+        for start in range(0, len(some), count):
+            held.append(some.slice(start, count))
+            if sum(map(len, held)) >= count:
+                yield pa.concat_arrays(held)
+                held = []
+    if held:
+        yield pa.concat_arrays(held)
+
+
+def _all_rows(version: OpenVersion) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of all buckets of a version in key order, as they are stored."""
+    return merge([version.reads.sorted_rows(bucket) for bucket in version.files], "error")
+
+
+def _side_by_side(old: pa.RecordBatch, new: pa.RecordBatch) -> _Rows:
+    """Return all keys of two batches, whose keys ascend, with the rows of each."""
+    keys = pa.concat_arrays([old.column("key"), new.column("key")])
+    order, same = sort_keys(keys)
+    first = np.ones(len(keys), np.bool_) if same is None else ~same
+    groups = np.cumsum(first) - 1
+    is_old = order < old.num_rows
+    sides = []
+    for batch, own, start in ((old, is_old, 0), (new, ~is_old, old.num_rows)):
+        places = np.full(int(first.sum()), -1, np.int64)
+        places[groups[own]] = order[own].astype(np.int64) - start
+        sides.append(batch.column("value").take(pa.array(places, mask=places < 0)))
+    return _Rows(keys.take(pa.array(order[first])), *sides)
+
+
+def _flags(answers: pa.Array) -> _Flags:
+    found: _Flags = answers.to_numpy(zero_copy_only=False)
+    return found

@@ -786,6 +786,23 @@ def test_hosts_do_not_fetch_runs_that_were_merged(tmp_path):
         assert merged <= {path.rpartition("/")[2] for _, path in remote.done}
 
 
+def test_a_bucket_has_as_many_runs_as_it_may(tmp_path):
+    rows = pa.table({"id": range(1000), "v": [0] * 1000})
+    store = build(rows, tmp_path / "s", key="id")
+    one = pa.table({"id": [1], "v": [1]})
+    found = []
+    for _ in range(5):
+        store = store.upsert(one, max_runs=2, max_run_share=math.inf)
+        found.append(store.info().runs)
+    assert found == [1, 2, 0, 1, 2]
+    store = store.upsert(one, max_runs=64, max_run_share=math.inf)
+    run, base = store.info().run_bytes, store.info().bytes - store.info().run_bytes
+    # Four runs, one after the next upsert, which all have the same bytes.
+    four = (run // 3 * 4 + 0.5) / base
+    assert store.upsert(one, max_runs=64, max_run_share=four).info().runs == 4
+    assert store.upsert(one, max_runs=64, max_run_share=four).info().runs == 0
+
+
 def test_a_bucket_whose_oldest_run_is_old_is_compacted(tmp_path):
     def made_older(store: LookupStore, seconds: float) -> None:
         def change(fields: dict[str, Any]) -> None:

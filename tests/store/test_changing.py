@@ -786,6 +786,18 @@ def test_hosts_do_not_fetch_runs_that_were_merged(tmp_path):
         assert merged <= {path.rpartition("/")[2] for _, path in remote.done}
 
 
+def test_an_upsert_that_compacts_writes_what_a_build_writes(tmp_path):
+    """Of so many more, or fewer, rows that the filter has another size."""
+    rows = pa.table({"id": range(3000), "v": range(3000)})
+    store = build(rows.slice(0, 200), tmp_path / "s", key="id", buckets=2)
+    for deletes, left in ((None, rows), (list(range(100, 3000)), rows.slice(0, 100))):
+        changes = rows if deletes is None else None
+        store = store.upsert(changes, deletes=deletes, max_runs=0)
+        other = tmp_path / f"{left.num_rows}"
+        build(left, other, key="id", buckets=2).close()
+        assert data_of(store.location) == data_of(other)
+
+
 def test_a_bucket_has_as_many_runs_as_it_may(tmp_path):
     rows = pa.table({"id": range(1000), "v": [0] * 1000})
     store = build(rows, tmp_path / "s", key="id")

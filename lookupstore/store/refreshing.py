@@ -52,7 +52,7 @@ class Refresh(Generic[S]):
         return self._is_here
 
     def cancel(self) -> None:
-        """Stop fetching, and wait until that has ended."""
+        """Stop fetching, and wait until the request that runs has ended."""
         self._stop.set()
         if self._thread is not threading.current_thread():
             self._thread.join()

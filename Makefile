@@ -311,6 +311,10 @@ bench-hudi-guards: $(VENV)/.built  ## Time markers, locks and the metadata table
 bench-spark: java $(VENV)/.built  ## Time lookup joins in Spark against their bars: 20,000,000 records
 	$(BIN)/python bench/joins.py $(BENCH_SPARK_ARGS)
 
+.PHONY: bench-spark-refresh
+bench-spark-refresh: java $(VENV)/.built  ## Time a join in Spark right after its store has changed: 2,000,000 records
+	$(BIN)/python bench/spark_refresh.py $(BENCH_SPARK_REFRESH_ARGS)
+
 .PHONY: bench-tpch
 bench-tpch: java $(VENV)/.built  ## Join TPC-H's tables by lookup and by Spark's own joins: scale 10
 	$(BIN)/python bench/tpch.py $(BENCH_TPCH_ARGS)

@@ -106,7 +106,7 @@ def read(
 
     Args:
         folder: the host's cache folder; without a table in it there are none.
-        limit: most queries.
+        limit: most queries; -1 is all.
         store: path of a store, or its URI without credentials, to which they are restricted.
 
     Raises:
@@ -140,6 +140,28 @@ def read(
         QueryStats(application, query, store, version, last, Counts(*sums))
         for application, query, store, version, last, *sums in found
     ]
+
+
+def fetched(folder: str | os.PathLike[str], store: str, version: int) -> int:
+    """Return how many bytes the tasks of this host have fetched of one version of a store.
+
+    Args:
+        folder: the host's cache folder; without a table in it there are none.
+        store: path of the store, or its URI without credentials.
+        version: number of the version.
+
+    Raises:
+        OSError: the table cannot be read.
+
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> for version in (3, 4, 4):
+    ...     add(folder, "app", "execution 1", "/stores/u", version, Counts(bytes_fetched=700))
+    >>> fetched(folder, "/stores/u", 4), fetched(folder, "/stores/u", 5)
+    (1400, 0)
+    """
+    counts = [one.counts for one in read(folder, -1, store) if one.version == version]
+    return sum(one.bytes_fetched for one in counts)
 
 
 @contextmanager

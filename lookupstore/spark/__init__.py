@@ -1,7 +1,8 @@
 """Build stores, read them and join with them in Spark.
 
 `session` gives a session that runs on this machine, `build_store` turns a DataFrame or files into
-a store, `lookup_join` joins a DataFrame with a store, and `explain_join` says how it would.
+a store, `update_store` changes one by the rows of a DataFrame or of a stream, `lookup_join` joins a
+DataFrame with a store, and `explain_join` says how it would.
 `read_table` reads a Hudi table, `tag_location` finds keys in one, `upsert` writes to one,
 `hudi_sink` does for a stream, and `cluster_table` puts the rows of one in order. `register` gives
 any session the formats `lookupstore`, for `spark.read` and `df.write`, and `lookupstore.hudi`. This
@@ -17,6 +18,7 @@ from lookupstore.extras import require as _require
 _require("spark", "lookupstore.spark")
 
 from lookupstore.spark.build.build import build_store
+from lookupstore.spark.build.update import update_store
 from lookupstore.spark.join.explain import HostResidency, JoinExplanation, explain_join
 from lookupstore.spark.join.join import lookup_join
 from lookupstore.spark.join.metrics import LookupMetrics
@@ -47,6 +49,7 @@ __all__ = [
     "lookup_join",
     "register",
     "session",
+    "update_store",
 ]
 
 

@@ -127,6 +127,15 @@ def _context(spark: SparkSession) -> SparkContext | None:
         return None
 
 
+def streaming_query(spark: SparkSession) -> str | None:
+    """Return the id of the streaming query whose batch this thread works on; None: nobody knows.
+
+    Over Spark Connect there is no context to ask.
+    """
+    context = _context(spark)
+    return None if context is None else context.getLocalProperty("sql.streaming.queryId") or None
+
+
 def _set(context: SparkContext, properties: dict[str, str | None]) -> None:
     for name, value in properties.items():
         context.setLocalProperty(name, value)  # type: ignore[arg-type]

@@ -9,7 +9,10 @@ the bucket are compared.
 
 from __future__ import annotations
 
+import os
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from itertools import chain
 from typing import NamedTuple, TypeAlias
@@ -44,9 +47,10 @@ from lookupstore.store.version_files import (
     read_version,
 )
 
-# Keys that are asked for at one time, and about the bytes of their rows.
-_KEYS = 1 << 16
+# Keys that a thread asks for at one time, and about the bytes of their rows.
+_KEYS = 1 << 15
 _BYTES = 8 << 20
+_THREADS = min(4, os.cpu_count() or 1)
 
 #: What a data file has in it: its size and hash. Copies have other names.
 _Content: TypeAlias = "tuple[int, str]"
@@ -243,7 +247,7 @@ class Changelog:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield what changed, bucket by bucket and by ascending key.
 
-        In memory are some rows of one bucket, and a block of each of its files.
+        In memory are some rows for each thread, and a block of each file of a bucket.
 
         Raises:
             CorruptionError: the stored bytes are wrong.
@@ -260,14 +264,33 @@ class Changelog:
         if self._between is None:
             yield from self._compared_rows(*map(_all_rows, (before, after)))
             return
+        yield from self._looked_up_rows(self._between)
         for bucket, runs in self._between.runs.items():
             if runs is None:
                 sides = (one.reads.sorted_rows(bucket) for one in (before, after))
                 yield from self._compared_rows(*sides)
-                continue
-            for keys in self._between.keys(bucket) if runs else ():
-                found = (one.reads.stored_rows(bucket, keys) for one in (before, after))
-                yield from self._told(_Rows(keys, *found))
+
+    def _looked_up_rows(self, between: _Between) -> Iterator[pa.RecordBatch]:
+        """Yield the changes of the buckets whose keys are known; some keys in each thread."""
+        ahead: deque[Future[list[pa.RecordBatch]]] = deque()
+        with ThreadPoolExecutor(_THREADS, "lookupstore-changes") as pool:
+            try:
+                for bucket, runs in between.runs.items():
+                    for keys in between.keys(bucket) if runs else ():
+                        ahead.append(pool.submit(self._at_keys, bucket, keys))
+                        if len(ahead) > _THREADS:
+                            yield from ahead.popleft().result()
+                while ahead:
+                    yield from ahead.popleft().result()
+            finally:
+                for one in ahead:
+                    one.cancel()
+
+    def _at_keys(self, bucket: int, keys: pa.Array) -> list[pa.RecordBatch]:
+        """Return the changes at some keys of a bucket."""
+        assert self._before is not None
+        found = (one.reads.stored_rows(bucket, keys) for one in (self._before, self._after))
+        return list(self._told(_Rows(keys, *found)))
 
     def _compared_rows(
         self, before: Iterator[pa.RecordBatch], after: Iterator[pa.RecordBatch]

@@ -53,6 +53,8 @@ from lookupstore.store.version_files import gone_version_error, list_names, name
 
 #: Buckets that are asked at one time, where the answer waits for an object store.
 AT_ONCE = 8
+# How long a fetch in the background waits until it looks whether it is to stop.
+_LOOK_SECONDS = 0.1
 
 _log = logging.getLogger(__name__)
 
@@ -277,6 +279,37 @@ class BucketFiles(LocalFiles):
                 raise self._missing_error(number) from None
             with reader:
                 yield reader
+
+    @property
+    def asked(self) -> set[int]:
+        """Return the buckets of which a file is open."""
+        opened = [*self.in_place, *self.opened]
+        return {self._entries[number].bucket for number in opened}
+
+    def fetch(self, buckets: set[int], stop: threading.Event) -> None:
+        """Bring all files of some buckets to this host, unless told to stop.
+
+        Raises: what `with_reader` raises.
+        """
+        for bucket in sorted(buckets & set(self.layers)):
+            for number in self.layers[bucket]:
+                try:
+                    while not stop.is_set():
+                        copy = self.ready(number).copy
+                        if copy is None or copy.wait(_LOOK_SECONDS):
+                            break
+                except FileNotFoundError:
+                    raise self._missing_error(number) from None
+
+    @property
+    def bytes_here(self) -> int:
+        """Return how many bytes of the files this host has."""
+        if self.in_place:
+            return sum(file.bytes for file in self._entries.values())
+        return sum(
+            self._residency.coverage(nbytes=file.bytes, xxh64=file.xxh64)[1]
+            for file in self._entries.values()
+        )
 
     def counts(self) -> Counts:
         """Return what this process has read of the files, and fetched for them."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -28,6 +28,8 @@ FORMAT_VERSION = 3
 PLAIN_FORMAT_VERSION = 2
 #: Runs of changes that one bucket may have: a lookup may ask each of them.
 MAX_RUNS = 64
+#: Streams whose last batches a version knows; of more, the one that came last longest ago goes.
+MAX_STREAMS = 256
 #: Buckets of a store, at most: a batch of lookups takes some bytes for each.
 MAX_BUCKETS = 1 << 16
 BUCKET_FUNCTION = "xxh64"
@@ -107,6 +109,8 @@ class Manifest:
         parent: identity of the version that this one is a change of; None if it was built.
         applied: runs of changes that this version merged into their buckets at once, by ascending
             bucket, one of each. Its bases have their rows; the runs say which those are.
+        batches: the last batch of each stream whose changes are in it, by the name of the stream;
+            the one that came last is the last.
     """
 
     version: int
@@ -125,6 +129,7 @@ class Manifest:
     runs: tuple[ChangeRun, ...] = ()
     parent: str | None = None
     applied: tuple[ChangeRun, ...] = ()
+    batches: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def data_files(self) -> tuple[DataFile, ...]:
@@ -176,7 +181,7 @@ class Manifest:
 
     def to_json(self) -> dict[str, Any]:
         """Return the manifest as plain JSON values, with the hash of the rest as its last field."""
-        is_plain = not self.runs and self.parent is None
+        is_plain = not self.runs and self.parent is None and not self.batches
         fields = {
             "format_version": PLAIN_FORMAT_VERSION if is_plain else FORMAT_VERSION,
             "version": self.version,
@@ -198,6 +203,7 @@ class Manifest:
             fields["runs"] = [asdict(run) for run in self.runs]
             fields["parent"] = self.parent
             fields["applied"] = [asdict(run) for run in self.applied]
+            fields["batches"] = [[stream, last] for stream, last in self.batches.items()]
         return {**fields, "xxh64": fields_hash(fields)}
 
 
@@ -295,10 +301,12 @@ def _parse(fields: _Fields) -> Manifest:
     runs: tuple[ChangeRun, ...] = ()
     applied: tuple[ChangeRun, ...] = ()
     parent = None
+    batches: dict[str, int] = {}
     if version == FORMAT_VERSION:
         runs = _parse_runs(fields, "runs", buckets)
         parent = _parse_fingerprint(fields, "parent")
         applied = _parse_runs(fields, "applied", buckets)
+        batches = _parse_batches(fields)
     manifest = Manifest(
         version=fields.number("version", 1),
         id=fields.pattern("id", re.compile(r"[0-9a-f]{32}"), "32 hexadecimal digits"),
@@ -316,6 +324,7 @@ def _parse(fields: _Fields) -> Manifest:
         runs=runs,
         parent=parent,
         applied=applied,
+        batches=batches,
     )
     fields.end()
     held = [file.bucket for file in manifest.files]
@@ -367,6 +376,23 @@ def _parse_fingerprint(fields: _Fields, name: str) -> str | None:
         del fields.fields[name]
         return None
     return fields.pattern(name, _FINGERPRINT, "32 hexadecimal digits, or null")
+
+
+def _parse_batches(fields: _Fields) -> dict[str, int]:
+    expected = f"a list of at most {MAX_STREAMS} pairs of a text and a number"
+    listed = fields.take("batches", list, expected)
+    batches: dict[str, int] = {}
+    for pair in listed:
+        if not isinstance(pair, list) or len(pair) != 2:
+            raise fields.wrong_error("batches", expected, pair)
+        stream, last = pair
+        is_number = isinstance(last, int) and not isinstance(last, bool)
+        if not isinstance(stream, str) or not is_number or not 0 <= last <= _MOST_NUMBER:
+            raise fields.wrong_error("batches", expected, pair)
+        batches[stream] = last
+    if len(batches) != len(listed) or len(batches) > MAX_STREAMS:
+        raise fields.wrong_error("batches", expected, f"{len(listed)} pairs")
+    return batches
 
 
 def _parse_schema(fields: _Fields, name: str, kind: Any) -> Any:

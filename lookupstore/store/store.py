@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import os
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
@@ -22,13 +23,15 @@ from lookupstore.sorting.runs import MIN_MEMORY
 from lookupstore.sst.cache import BlockCache
 from lookupstore.storage.location import Location
 from lookupstore.store.buckets import BucketReads
+from lookupstore.store.changed_bucket import CompactionRule
 from lookupstore.store.changelog import Changelog, OpenVersion
-from lookupstore.store.changing import CompactionRule, compact_version, upsert_version
+from lookupstore.store.changing import compact_version, upsert_version
 from lookupstore.store.check import StoreCheck, check_store
 from lookupstore.store.expiry import HOUR
 from lookupstore.store.files import BucketFiles
 from lookupstore.store.local_files import LocalLookups
 from lookupstore.store.manifest import Manifest
+from lookupstore.store.refreshing import Refresh
 from lookupstore.store.rules import Rule
 from lookupstore.store.version_files import (
     LOOKS,
@@ -66,6 +69,9 @@ class StoreInfo:
         bytes: size of all data files.
         runs: number of runs of changes, which `LookupStore.compact` merges into their buckets.
         run_bytes: size of these.
+        bytes_here: how many of its bytes this host has, in the folder of the store or as local
+            copies; what is missing, lookups or `LookupStore.refresh` have to fetch.
+        bytes_fetched: bytes that this process has fetched for the open store.
         applied_bytes: size of the runs that the version merged at once, and keeps for
             `LookupStore.changes`; no lookup reads them.
         rewritten_buckets: number of data files that are new in this version; the others are those
@@ -87,6 +93,8 @@ class StoreInfo:
     bytes: int
     runs: int
     run_bytes: int
+    bytes_here: int
+    bytes_fetched: int
     applied_bytes: int
     rewritten_buckets: int
     options: Mapping[str, Any]
@@ -265,6 +273,8 @@ class LookupStore(LocalLookups):
         # None is the host's, and in a pickle that of the host where it is opened.
         self._residency = residency
         self._closed = False
+        self._refreshing = threading.Lock()
+        self._refresh: Refresh[LookupStore] | None = None
         cache: BlockCache | None = (
             None if self._cache_bytes is None else BlockCache(self._cache_bytes)
         )
@@ -309,6 +319,48 @@ class LookupStore(LocalLookups):
             opened.close()
             return self
         return opened
+
+    def refresh(self) -> LookupStore:
+        """Return the store at a newer version whose files are on this host, else itself.
+
+        A call that finds a newer version begins to fetch it, in a thread: the files that this host
+        does not have, of the buckets that were asked. This store goes on to answer, and a later
+        call returns the newer one, when all of them are here. A store in a folder needs no fetch.
+        What fails is logged, and tried again by a later call. A newer store is opened for the
+        caller, who closes both; closing this one ends a fetch.
+
+        Raises:
+            StaleStoreError: each newer version was gone before it was open.
+            CorruptionError: the newer version is damaged.
+
+        >>> import tempfile, lookupstore
+        >>> store = lookupstore.build(pa.table({"id": [1, 2]}), tempfile.mkdtemp(), key="id")
+        >>> store.refresh() is store
+        True
+        >>> lookupstore.upsert(store, pa.table({"id": [3]})).close()
+        >>> store.refresh().version
+        2
+        """
+        self._check_open()
+        with self._refreshing:
+            under_way = self._refresh
+            if under_way is not None:
+                if not under_way.ended:
+                    return self
+                self._refresh = None
+                if under_way.is_here:
+                    return under_way.newer
+                under_way.newer.close()
+            newer = self.newest()
+            if newer is self or self._location.in_place:
+                return newer
+            asked, files = self._files.asked, newer._files
+            self._refresh = Refresh(
+                newer,
+                f"{self.path}: version {newer.version}",
+                lambda stop: files.fetch(asked, stop),
+            )
+            return self
 
     def upsert(
         self,
@@ -543,6 +595,8 @@ class LookupStore(LocalLookups):
             bytes=manifest.bytes,
             runs=len(manifest.runs),
             run_bytes=manifest.run_bytes,
+            bytes_here=self._files.bytes_here,
+            bytes_fetched=self._files.counts().bytes_fetched,
             applied_bytes=manifest.applied_bytes,
             rewritten_buckets=manifest.rewritten_buckets,
             options=dict(manifest.options),
@@ -562,6 +616,11 @@ class LookupStore(LocalLookups):
         """Close the files; lookups raise `ClosedError` from then on. Closing again does nothing."""
         if not self._closed:
             self._closed = True
+            with self._refreshing:
+                under_way, self._refresh = self._refresh, None
+            if under_way is not None:
+                under_way.cancel()
+                under_way.newer.close()
             self._files.close()
 
     def __enter__(self) -> LookupStore:

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from support.object_store import has_server
 
 import lookupstore
 
@@ -272,6 +273,23 @@ def test_every_bar_of_the_joins_is_measured(tmp_path: Path) -> None:
     assert all(
         one["verdict"] in ("met", "NOT MET") or one["verdict"].endswith(missing) for one in outcomes
     )
+
+
+@pytest.mark.spark
+def test_a_join_right_after_a_change_is_measured(tmp_path: Path) -> None:
+    if not has_server():
+        pytest.skip("rclone is not installed")
+    small = ("--records", "2000", "--few", "100", "--rounds", "1")
+    ran = subprocess.run(
+        [sys.executable, str(BENCH / "spark_refresh.py"), *small],
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    # One that is slow says so, and ends with 1.
+    assert ran.returncode in (0, 1), ran.stdout + ran.stderr
+    assert [line.split("  ")[0] for line in ran.stdout.splitlines()[-4:]] == [
+        "warm batch, no new version", "warm batch, a new version", "longer by",
+        "fetched, of the new runs",
+    ]  # fmt: skip
 
 
 @pytest.mark.spark

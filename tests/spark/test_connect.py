@@ -32,7 +32,7 @@ SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 CLIENT = """
 import json, sys
 from pyspark.sql import SparkSession
-from lookupstore.spark import build_store, explain_join, lookup_join
+from lookupstore.spark import build_store, explain_join, lookup_join, update_store
 
 address, store, facts, built = sys.argv[1:]
 spark = SparkSession.builder.remote(address).getOrCreate()
@@ -47,6 +47,14 @@ filtered = lookup_join(rows, store, {"k": "id"}).where("name > 'n5' AND n < 100"
 found["filtered"] = [row.n for row in filtered.select("n", "name").orderBy("n").collect()]
 made = build_store(rows.dropna().dropDuplicates(["k"]), built, key="k")
 found["built"] = made.num_rows
+for batch in (0, 1, 1):
+    count = spark.sql("SELECT -1L AS k, 1 AS n")
+    updated = update_store(count, built, rule={"n": "sum"}, batch=("connect", batch))
+found["updated"] = [updated.version, updated.get(-1)]
+try:
+    update_store(count, built, batch=7)
+except ValueError as error:
+    found["refused"] = str(error)
 found["explained"] = explain_join(rows, store, {"k": "id"}).to_json()
 print(json.dumps(found))
 """
@@ -185,6 +193,8 @@ def test_joins_and_builds_over_connect(server: str, tmp_path: Path, seed: int) -
     (host,) = found["explained"]["hosts"]
     assert (host["host"], host["sees_store"]) == (socket.gethostname(), True)
     assert host["files"] == found["explained"]["files"] == 3
+    assert found["updated"] == [3, {"n": 2}]
+    assert "cannot tell which streaming query" in found["refused"]
     with lookupstore.open(tmp_path / "built") as built:
         assert built.info().buckets == 2
 

@@ -309,7 +309,7 @@ OWN_PLACES = {
         "the data folder of a store, in which `Location` put the mark before; its own names"
     ),
     "builder.data_files": "the same",
-    "store.changing": "the same",
+    "store.changed_bucket": "the same",
     "store.new_version": "the same",
     "spark.format.sink": "a temporary folder, or the same; names of tasks of the same job",
     "storage.lock_file": "the path that `Location.resolve` gave it",

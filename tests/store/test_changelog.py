@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from support.changelog import Model, applied, check_changes
+from support.object_store import writable_object_store
 from support.remote import KINDS, Remote
 
 import lookupstore
@@ -76,6 +77,7 @@ class History:
                             **FOREVER)  # fmt: skip
             else:
                 changes = random_model(rng, rng.choice([0, 1, 60]), 900)
+                changes[rng.randrange(900)] = (version, "always one")
                 # Some rows are as they are, some are deleted, of these some that are not there.
                 changes |= {
                     key: model[key] for key in rng.sample(sorted(model), min(9, len(model)))
@@ -135,6 +137,25 @@ def test_changes_of_a_remote_store(tmp_path, monkeypatch, seed, kind):
     for verb in ("upsert", "upsert and compact", "compact", "upsert"):
         history.step(verb)
     history.check()
+
+
+def test_changes_of_a_store_at_a_uri(tmp_path, monkeypatch, seed):
+    """At a server of S3's protocol, and published from there to a folder."""
+    monkeypatch.setenv("LOOKUPSTORE_CACHE", str(tmp_path / "copies"))
+    with writable_object_store() as server:
+        uri = server.uri("store")
+        history = History(uri, random.Random(seed), buckets=3, block_size=500)
+        for verb in ("upsert", "upsert and compact", "upsert"):
+            history.step(verb)
+        with lookupstore.open(uri) as store:
+            last = store.version
+            for since in (1, last - 1):
+                check_changes(store.changes(since), history.models[since], history.models[last])
+            for number in (1, last):
+                with lookupstore.open(uri, version=number) as one:
+                    publish(one, tmp_path / "here", overwrite=True, allow_empty=True).close()
+        with lookupstore.open(tmp_path / "here") as copy:
+            check_changes(copy.changes(1), history.models[1], history.models[last])
 
 
 def test_changes_of_a_published_store(tmp_path, seed):

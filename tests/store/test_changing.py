@@ -55,7 +55,7 @@ changing = importlib.import_module("lookupstore.store.changing")
 version_files = importlib.import_module("lookupstore.store.version_files")
 os_modules = [
     importlib.import_module(f"lookupstore.{name}")
-    for name in ("storage.local", "storage.naming", "store.new_version", "store.changing")
+    for name in ("storage.local", "storage.naming", "store.new_version", "store.changed_bucket")
 ]
 
 SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64()), ("s", pa.string()), ("at", pa.int32())])
@@ -784,6 +784,35 @@ def test_hosts_do_not_fetch_runs_that_were_merged(tmp_path):
         assert not read & merged
         store.verify()
         assert merged <= {path.rpartition("/")[2] for _, path in remote.done}
+
+
+def test_an_upsert_that_compacts_writes_what_a_build_writes(tmp_path):
+    """Of so many more, or fewer, rows that the filter has another size."""
+    rows = pa.table({"id": range(3000), "v": range(3000)})
+    store = build(rows.slice(0, 200), tmp_path / "s", key="id", buckets=2)
+    for deletes, left in ((None, rows), (list(range(100, 3000)), rows.slice(0, 100))):
+        changes = rows if deletes is None else None
+        store = store.upsert(changes, deletes=deletes, max_runs=0)
+        other = tmp_path / f"{left.num_rows}"
+        build(left, other, key="id", buckets=2).close()
+        assert data_of(store.location) == data_of(other)
+
+
+def test_a_bucket_has_as_many_runs_as_it_may(tmp_path):
+    rows = pa.table({"id": range(1000), "v": [0] * 1000})
+    store = build(rows, tmp_path / "s", key="id")
+    one = pa.table({"id": [1], "v": [1]})
+    found = []
+    for _ in range(5):
+        store = store.upsert(one, max_runs=2, max_run_share=math.inf)
+        found.append(store.info().runs)
+    assert found == [1, 2, 0, 1, 2]
+    store = store.upsert(one, max_runs=64, max_run_share=math.inf)
+    run, base = store.info().run_bytes, store.info().bytes - store.info().run_bytes
+    # Four runs, one after the next upsert, which all have the same bytes.
+    four = (run // 3 * 4 + 0.5) / base
+    assert store.upsert(one, max_runs=64, max_run_share=four).info().runs == 4
+    assert store.upsert(one, max_runs=64, max_run_share=four).info().runs == 0
 
 
 def test_a_bucket_whose_oldest_run_is_old_is_compacted(tmp_path):

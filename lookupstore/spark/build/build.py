@@ -221,10 +221,7 @@ def publish_files(new: NewVersion, task: BuildTask, files: Sequence[DataFile], s
     buckets = [file.bucket for file in files]
     if len(set(buckets)) != len(buckets):
         raise RuntimeError(f"{task.location.uri}: Spark wrote a bucket twice: {sorted(buckets)}")
-    listed = {file.name for file in files} | {mark_name(task.store_id)}
-    for found in task.location.files(DATA_FOLDER):
-        if f"{task.store_id}-" in found.name and found.name not in listed:
-            delete_unneeded(task.location, found.name)
+    delete_unlisted(task.location, task.store_id, [file.name for file in files])
     manifest = new_manifest(
         task.plan,
         files,
@@ -241,6 +238,14 @@ def publish_files(new: NewVersion, task: BuildTask, files: Sequence[DataFile], s
         len(files),
         manifest.bytes,
     )
+
+
+def delete_unlisted(location: Location, version_id: str, names: Sequence[str]) -> None:
+    """Delete the files of a version to be that are not among those that it will name."""
+    listed = {*names, mark_name(version_id)}
+    for found in location.files(DATA_FOLDER):
+        if f"{version_id}-" in found.name and found.name not in listed:
+            delete_unneeded(location, found.name)
 
 
 def _packed_rows(df: DataFrame, task: BuildTask) -> DataFrame:

@@ -8,14 +8,22 @@ cuts offsets and copies no value, and the packs of a batch are unpacked as one.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from lookupstore.sorting._sort import Gather
+from lookupstore.spark.buckets import BUCKET
 
 Positions = npt.NDArray[np.int64]
 
 # What a pack should hold, in bytes: Spark puts 10,000 of its rows into one batch for Python.
 PACK_BYTES = 1 << 13
+#: What is put into packs at a time, in bytes: with some hundred buckets, packs are still full.
+PACKED_BYTES = 8 << 20
 
 _LENGTH = np.dtype("<i4")
 
@@ -23,6 +31,52 @@ _LENGTH = np.dtype("<i4")
 def pack_names(name: str) -> tuple[str, str]:
     """Return the names of the two columns that a column becomes in packs."""
     return name, f"{name} lengths"
+
+
+def packs_schema(names: Sequence[str]) -> str:
+    """Return Spark's schema of packs of columns, each pack with the bucket that it is of."""
+    columns = (one for name in names for one in pack_names(name))
+    return ", ".join([f"{BUCKET} int", *(f"`{name}` binary" for name in columns)])
+
+
+def in_packs(
+    rows: Iterable[pa.RecordBatch], buckets_of: Callable[[pa.Array], npt.NDArray[Any]]
+) -> Iterator[pa.RecordBatch]:
+    """Put rows into packs of one bucket each.
+
+    Args:
+        rows: columns of large_binary without nulls, of which one is `key`.
+        buckets_of: gives the bucket of each key, less than 65,536.
+    """
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in rows:
+        held.append(batch)
+        size += batch.nbytes
+        if size >= PACKED_BYTES:
+            yield _packed(held, buckets_of)
+            held, size = [], 0
+    if held:
+        yield _packed(held, buckets_of)
+
+
+def _packed(
+    held: Sequence[pa.RecordBatch], buckets_of: Callable[[pa.Array], npt.NDArray[Any]]
+) -> pa.RecordBatch:
+    """Return rows in packs, those of a bucket in their order."""
+    keys = pa.concat_arrays([batch.column("key") for batch in held])
+    # Sixteen bits hold every bucket (MAX_BUCKETS), and NumPy sorts them by digits.
+    of_rows = buckets_of(keys).astype(np.uint16)
+    by_bucket = np.argsort(of_rows, kind="stable")
+    names = held[0].schema.names
+    rows = pa.RecordBatch.from_arrays(
+        [Gather([batch.column(name) for batch in held]).take(by_bucket) for name in names],
+        names=names,
+    )
+    packs, buckets = pack(rows, np.bincount(of_rows))
+    return pa.RecordBatch.from_arrays(
+        [pa.array(buckets.astype(np.int32)), *packs.columns], names=[BUCKET, *packs.schema.names]
+    )
 
 
 def pack(rows: pa.RecordBatch, counts: npt.NDArray[np.int64]) -> tuple[pa.RecordBatch, Positions]:

@@ -7,13 +7,13 @@ and streams them into one data file.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,10 +21,9 @@ from lookupstore.builder.in_process import spill_folder
 from lookupstore.builder.plan import BuildPlan
 from lookupstore.keys._codec import bucket_of
 from lookupstore.keys.schema import KeySchema
-from lookupstore.sorting._sort import Gather
 from lookupstore.sorting.runs import RepeatedKeyError, RunSorter
-from lookupstore.spark.buckets import BUCKET, by_bucket
-from lookupstore.spark.build.packs import pack, pack_names, unpack
+from lookupstore.spark.buckets import by_bucket
+from lookupstore.spark.build.packs import in_packs, packs_schema, unpack
 from lookupstore.storage.location import Location
 from lookupstore.store.data_files import FileOptions, write_bucket
 from lookupstore.store.manifest import DATA_FOLDER, DataFile
@@ -42,8 +41,6 @@ _ENTRY_TYPES = pa.schema([(one.name, _TYPES[str(one.type)][1]) for one in fields
 # Where a row was in the source: the file by its place in the list of files, where its split begins
 # in the file, and the row in the order in which Spark reads. Only the last for a DataFrame.
 _ORDER = ("file", "split", "row")
-#: What is put into packs at a time, in bytes: with some hundred buckets, packs are still full.
-PACKED_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -87,8 +84,7 @@ class BuildTask:
     @property
     def packs(self) -> str:
         """Return Spark's schema of packs."""
-        names = (name for column in self.packed for name in pack_names(column))
-        return ", ".join([f"{BUCKET} int", *(f"`{name}` binary" for name in names)])
+        return packs_schema(self.packed)
 
     def encode(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
         """Turn the columns of `schema`, as Spark gives them, into bytes; see `BuildPlan.encode`."""
@@ -134,16 +130,8 @@ class BuildTask:
 
 def encode_batches(task: BuildTask, batches: Batches) -> Batches:
     """Turn record batches of source columns into packs of rows of one bucket each."""
-    held: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        held.append(task.encode_ranked(batch.columns))
-        size += held[-1].nbytes
-        if size >= PACKED_BYTES:
-            yield _packs(task, held)
-            held, size = [], 0
-    if held:
-        yield _packs(task, held)
+    encoded = (task.encode_ranked(batch.columns) for batch in batches)
+    yield from in_packs(encoded, functools.partial(bucket_of, buckets=task.buckets))
 
 
 def write_batches(task: BuildTask, batches: Batches) -> Batches:
@@ -181,20 +169,3 @@ def write_batches(task: BuildTask, batches: Batches) -> Batches:
         if task.rows is not None:
             task.rows.add(entry.num_records)
         yield pa.RecordBatch.from_pylist([asdict(entry)], schema=_ENTRY_TYPES)
-
-
-def _packs(task: BuildTask, held: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return encoded rows in packs, those of a bucket in their order."""
-    keys = pa.concat_arrays([batch.column("key") for batch in held])
-    # Sixteen bits hold every bucket (MAX_BUCKETS), and NumPy sorts them by digits.
-    of_rows = bucket_of(keys, task.buckets).astype(np.uint16)
-    by_bucket = np.argsort(of_rows, kind="stable")
-    rows = pa.RecordBatch.from_arrays(
-        [Gather([batch.column(name) for batch in held]).take(by_bucket) for name in task.packed],
-        names=task.packed,
-    )
-    counts = np.bincount(of_rows)
-    packs, buckets = pack(rows, counts)
-    return pa.RecordBatch.from_arrays(
-        [pa.array(buckets.astype(np.int32)), *packs.columns], names=[BUCKET, *packs.schema.names]
-    )

@@ -1,9 +1,10 @@
 """What ``spark.readStream.format("lookupstore.hudi")`` reads: rows that changed, commit by commit.
 
+With the option `changes` they are what became of each row, deletes and both images of updates too.
 An offset is the position of the last commit whose rows were given, which a checkpoint keeps. Spark
 asks for offsets and partitions in one Python process of the driver, as long as the query runs, and
-reads partitions in workers of executors. A batch is what `HudiTable.incremental` gives between two
-offsets: it is the same when it is planned again.
+reads partitions in workers of executors. A batch is what `HudiTable.incremental`, or
+`HudiTable.changes`, gives between two offsets: it is the same when it is planned again.
 """
 
 from __future__ import annotations
@@ -16,11 +17,18 @@ import pyarrow as pa
 from pyspark.sql import datasource
 from pyspark.sql.types import StructType
 
+from lookupstore.arrow.changelog import CHANGE
 from lookupstore.errors import StaleStoreError
 from lookupstore.hudi import HudiTable
-from lookupstore.hudi.read import ScanPlan, plan_changes, positions_after
+from lookupstore.hudi.read import (
+    ChangePlan,
+    ScanPlan,
+    plan_changes,
+    plan_row_changes,
+    positions_after,
+)
 from lookupstore.hudi.view import TableView
-from lookupstore.spark.hudi.read import part_rows, spark_columns
+from lookupstore.spark.hudi.read import change_columns, change_rows, part_rows, spark_columns
 from lookupstore.spark.options import given_names, given_number
 from lookupstore.spark.types import arrow_schema
 
@@ -38,9 +46,9 @@ except ImportError:  # limits, and the trigger that needs them, came with Spark 
         """Nothing, where Spark does not ask for it."""
 
 
-STREAM_OPTIONS = ("path", "columns", "start", "max_commits")
+STREAM_OPTIONS = ("path", "columns", "start", "max_commits", "changes", "ignore")
 #: Those that only a stream has.
-ONLY_STREAM = ("start", "max_commits")
+ONLY_STREAM = ("start", "max_commits", "changes", "ignore")
 _EARLIEST, _LATEST = "earliest", "latest"
 _POSITION = "position"
 # Most bytes of files that one task reads, if they are several.
@@ -53,12 +61,18 @@ Offset = dict[str, Any]
 class ChangesPartition(datasource.InputPartition):
     """The files that one task reads, and what of them."""
 
-    plan: ScanPlan
+    plan: ScanPlan | ChangePlan
 
 
 def stream_columns(options: Mapping[str, str]) -> StructType:
     """Return the columns that a stream reads; raises what `changes_of` does."""
     view = _table(options).view()
+    if _wants_changes(options):
+        # Of the columns alone: from the last commit on there is nothing to plan.
+        positions = positions_after(view, None)
+        last = positions[-1] if positions else None
+        asked = given_names(options, "columns")
+        return change_columns(plan_row_changes(view, last, None, asked, _ignored(options)))
     names = view.names(given_names(options, "columns"))
     return spark_columns(pa.schema([view.schema.field(name) for name in names]))
 
@@ -83,7 +97,8 @@ def changes_of(options: Mapping[str, str], schema: StructType) -> ChangesReader:
             f"start is {start!r}; give earliest, latest, or the position of the last commit whose "
             "rows are known already"
         )
-    return ChangesReader(table, schema, start, most)
+    ignore = _ignored(options) if _wants_changes(options) else None
+    return ChangesReader(table, schema, start, most, ignore)
 
 
 class ChangesReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -94,15 +109,23 @@ class ChangesReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableN
         schema: columns as Spark takes them.
         start: `earliest`, `latest`, or the position after which a new query begins.
         max_commits: in one batch; None: all that there are.
+        ignore: columns in which a change does not count; None: rows in their newest state are
+            wanted, not what became of them.
     """
 
     def __init__(
-        self, table: HudiTable, schema: StructType, start: str, max_commits: int | None
+        self,
+        table: HudiTable,
+        schema: StructType,
+        start: str,
+        max_commits: int | None,
+        ignore: Sequence[str] | None,
     ) -> None:
         self._table = table
         self._schema = schema
         self._start = start
         self._most = max_commits
+        self._ignore = ignore
         self._last: str | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802  (the names are Spark's)
@@ -155,18 +178,27 @@ class ChangesReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableN
         if since == until:
             return []
         view = self._table.view()
+        plan: ScanPlan | ChangePlan
+        parts: Sequence[ScanPlan | ChangePlan]
         try:
-            plan = plan_changes(view, self._schema.names, since=since or None, until=until)
+            if self._ignore is None:
+                plan = plan_changes(view, self._schema.names, since=since or None, until=until)
+                columns = spark_columns(plan.wanted)
+                parts = [replace(plan, files=part) for part in plan.parts(_TASK_BYTES)]
+            else:
+                names = [name for name in self._schema.names if name != CHANGE]
+                plan = plan_row_changes(view, since or None, until, names, self._ignore)
+                columns, parts = change_columns(plan), plan.parts()
         except StaleStoreError as error:
             raise _behind_error(view, str(error)) from None
-        for given, now in zip(self._schema, spark_columns(plan.wanted), strict=True):
+        for given, now in zip(self._schema, columns, strict=True):
             if given.dataType != now.dataType:
                 raise TypeError(
                     f"the column {given.name!r} was {given.dataType.simpleString()} when the query "
                     f"started, and is {now.dataType.simpleString()}; start the query again, with "
                     "its checkpoint"
                 )
-        return [ChangesPartition(replace(plan, files=part)) for part in plan.parts(_TASK_BYTES)]
+        return [ChangesPartition(part) for part in parts]
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition.
@@ -177,11 +209,29 @@ class ChangesReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableN
         """
         if not isinstance(partition, ChangesPartition):
             return  # what Spark makes of no partitions
-        plan = partition.plan
+        plan, schema = partition.plan, arrow_schema(self._schema)
         try:
-            yield from part_rows(plan, plan.files, arrow_schema(self._schema))
+            if isinstance(plan, ChangePlan):
+                yield from change_rows(plan, schema)
+            else:
+                yield from part_rows(plan, plan.files, schema)
         except StaleStoreError as error:
             raise _behind_error(self._table.view(), str(error)) from None
+
+
+def _wants_changes(options: Mapping[str, str]) -> bool:
+    given = options.get("changes", "false").lower()
+    if given not in ("true", "false"):
+        raise ValueError(f"changes is {options['changes']!r}; give true or false")
+    if given == "false" and "ignore" in options:
+        raise ValueError(
+            "ignore is for option('changes', True), whose rows may have only changed there"
+        )
+    return given == "true"
+
+
+def _ignored(options: Mapping[str, str]) -> list[str]:
+    return given_names(options, "ignore") or []
 
 
 def _behind_error(view: TableView, why: str) -> StaleStoreError:

@@ -98,8 +98,7 @@ def read_table(
 
 
 def _changes(spark: SparkSession, plan: ChangePlan) -> DataFrame:
-    kind = pa.field(CHANGE, pa.string())
-    schema = spark_columns(pa.schema([kind, *(one for one in plan.schema if one.name != CHANGE)]))
+    schema = change_columns(plan)
     parts = plan.parts()
     numbers = spark.range(0, len(parts), 1, max(1, len(parts)))
     return numbers.mapInArrow(functools.partial(_changed, parts, arrow_schema(schema)), schema)
@@ -110,14 +109,25 @@ def _changed(
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            for found in parts[number].batches():
-                kinds, *values = found.columns
-                columns = [kinds.dictionary_decode(), *values]
-                fitted = [
-                    to_spark(column, field.type, field.name)
-                    for column, field in zip(columns, schema, strict=True)
-                ]
-                yield pa.RecordBatch.from_arrays(fitted, schema=schema)
+            yield from change_rows(parts[number], schema)
+
+
+def change_columns(plan: ChangePlan) -> StructType:
+    """Return what says the change, and the columns of a plan, in Spark's types."""
+    kind = pa.field(CHANGE, pa.string())
+    return spark_columns(pa.schema([kind, *(one for one in plan.schema if one.name != CHANGE)]))
+
+
+def change_rows(plan: ChangePlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield changes in the Arrow form of Spark's types; see `ChangePlan.batches`."""
+    for found in plan.batches():
+        kinds, *values = found.columns
+        columns = [kinds.dictionary_decode(), *values]
+        fitted = [
+            to_spark(column, field.type, field.name)
+            for column, field in zip(columns, schema, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(fitted, schema=schema)
 
 
 def planned_read(

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import json
 import logging
-from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from lookupstore.errors import CorruptionError
@@ -23,6 +21,7 @@ from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write import GivenOptions, given_options
 from lookupstore.spark.hudi.tables import Table, location_of
 from lookupstore.spark.hudi.write import Operation, upsert
+from lookupstore.spark.jobs import streaming_query
 
 #: In the extra metadata of a commit: the number of the batch, as text, by the query's identifier.
 CHECKPOINT = "_hudi_streaming_sink_checkpoint"
@@ -115,12 +114,10 @@ def committed_batch(view: TableView, query: str) -> int | None:
 
 
 def _query_of(df: DataFrame) -> str:
-    query = None
-    with suppress(PySparkException):  # there is no context over Spark Connect
-        query = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-    if not query:
+    query = streaming_query(df.sparkSession)
+    if query is None:
         raise ValueError(
             "query: cannot tell which streaming query this batch belongs to; pass query='a name' "
             "to hudi_sink"
         )
-    return str(query)
+    return query

@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from lookupstore.hostcache import stats
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hostcache.recode import plain_size
 from lookupstore.quantities import Duration
@@ -39,7 +40,7 @@ _TASKS_EACH = 2
 _STAY = 0.1
 _HOST = (
     "host string, cache string, quota bigint, used bigint, files int, bytes bigint, "
-    "plain_files int, coming_files int, coming_bytes bigint, sees_store boolean"
+    "plain_files int, coming_files int, coming_bytes bigint, fetched bigint, sees_store boolean"
 )
 _HOST_TYPES = pa.schema(
     [
@@ -52,6 +53,7 @@ _HOST_TYPES = pa.schema(
         ("plain_files", pa.int32()),
         ("coming_files", pa.int32()),
         ("coming_bytes", pa.int64()),
+        ("fetched", pa.int64()),
         ("sees_store", pa.bool_()),
     ]
 )
@@ -73,6 +75,8 @@ class HostResidency:
             complete and plain, or with a plain copy.
         coming_files: the store's data files of which a part has come.
         coming_bytes: how much has.
+        fetched: bytes that joins of the last week have fetched for this version: after a refresh,
+            those that it has cost here.
         sees_store: whether the host sees the folder of a local store; None: the store is remote.
     """
 
@@ -85,6 +89,7 @@ class HostResidency:
     plain_files: int
     coming_files: int
     coming_bytes: int
+    fetched: int
     sees_store: bool | None
 
 
@@ -201,6 +206,7 @@ class JoinExplanation:
                 f"{host.bytes:,} of {self.bytes:,}",
                 f"{host.plain_files:,} of {self.files:,}",
                 f"{host.coming_bytes:,} in {host.coming_files:,} files",
+                f"{host.fetched:,}",
                 {None: "remote", True: "seen", False: "NOT SEEN"}[host.sees_store],
             )
             for host in self.hosts or ()
@@ -215,6 +221,7 @@ _HEADS = (
     "bytes here",
     "plain",
     "coming",
+    "fetched",
     "store",
 )
 
@@ -267,7 +274,11 @@ def explain_join(
 
 
 def residents_of(
-    location: Location, files: Sequence[DataFile], codec: str, batches: Iterable[pa.RecordBatch]
+    location: Location,
+    version: int,
+    files: Sequence[DataFile],
+    codec: str,
+    batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """Yield what this host has of data files, in a task of which only the place counts."""
     for _ in batches:
@@ -290,6 +301,7 @@ def residents_of(
         plain_files=sum(plain),
         coming_files=len(coming),
         coming_bytes=sum(coming),
+        fetched=_fetched(residency.folder, location.uri, version),
         sees_store=_sees(location) if location.in_place else None,
     )
     yield pa.RecordBatch.from_pylist([asdict(host)], schema=_HOST_TYPES)
@@ -300,6 +312,13 @@ def _sees(location: Location) -> bool:
         return location.is_there()
     except OSError:  # who may not look does not see it
         return False
+
+
+def _fetched(folder: str, store: str, version: int) -> int:
+    try:
+        return stats.fetched(folder, store, version)
+    except OSError:  # whoever may not read it, or a table that is damaged: it only tells
+        return 0
 
 
 def _is_here(location: Location, file: DataFile, residency: Residency) -> tuple[bool, int]:
@@ -423,7 +442,7 @@ def hosts_of(spark: SparkSession, store: LookupStore) -> tuple[HostResidency, ..
     location = store.location
     files = _files(store)
     tasks = _TASKS_EACH * parallelism(spark)
-    ask = functools.partial(residents_of, location, files, _codec(store))
+    ask = functools.partial(residents_of, location, store.version, files, _codec(store))
     with named_jobs(spark, f"lookupstore: what hosts have of {location.uri}"):
         rows = spark.range(0, tasks, 1, tasks).mapInArrow(ask, _HOST).collect()
     found = {(row.host, row.cache): HostResidency(**row.asDict()) for row in rows}

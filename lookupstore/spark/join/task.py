@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
+import weakref
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -19,7 +20,7 @@ from lookupstore.hostcache.folder import default_folder
 from lookupstore.keys.schema import KeySchema
 from lookupstore.spark.join.freshness import Chosen, Freshness
 from lookupstore.storage.location import Location
-from lookupstore.store.local_files import files_of
+from lookupstore.store.local_files import LocalFiles, files_of
 from lookupstore.store.store import LookupStore
 
 if TYPE_CHECKING:  # joins with stores need nothing of Hudi
@@ -33,6 +34,10 @@ _STORES_KEPT = 16
 AsPlanned: TypeAlias = "ColumnarFiles | TableLookup"
 #: What answers the keys of a join.
 Dimension: TypeAlias = "LookupStore | AsPlanned"
+
+
+# What tasks of this process have reported of the files that they used.
+_reported: weakref.WeakKeyDictionary[LocalFiles, Counts] = weakref.WeakKeyDictionary()
 
 
 class Sum(Protocol):
@@ -162,7 +167,8 @@ class Task:
         if isinstance(dimension, LookupStore):
             self._check_columns(dimension)
         self._dimension = dimension
-        self._before = files_of(dimension).counts()
+        # What has come since the task before this one, in the background, counts here.
+        self._before = _reported.get(files_of(dimension), Counts())
 
     def _check_columns(self, store: LookupStore) -> None:
         lookup = self._lookup
@@ -177,7 +183,10 @@ class Task:
 
     def _settle_counts(self) -> None:
         if self._dimension is not None:
-            self._counts += files_of(self._dimension).counts() - self._before
+            files = files_of(self._dimension)
+            counts = files.counts()
+            self._counts += counts - self._before
+            self._before = _reported[files] = counts
 
     def __enter__(self) -> Task:
         self._started = time.perf_counter()

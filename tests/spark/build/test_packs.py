@@ -10,7 +10,9 @@ import pyarrow as pa
 import pytest
 
 from lookupstore.builder.plan import plan_build
+from lookupstore.spark.buckets import BUCKET
 from lookupstore.spark.build import build
+from lookupstore.spark.build import packs as build_packs
 from lookupstore.spark.build import task as build_task
 from lookupstore.spark.build.packs import PACK_BYTES, pack, unpack
 from lookupstore.storage.location import Location
@@ -94,7 +96,7 @@ def expected(rows: list[dict[str, Any]], rule: Any) -> dict[int, str]:
 def test_tasks_that_spill_keep_the_right_rows(tmp_path, monkeypatch, seed, rule, files):
     """Packs come to a task in any order, as a shuffle brings them, and do not fit its memory."""
     monkeypatch.setattr(build_task, "TASK_MEMORY", 1 << 16)
-    monkeypatch.setattr(build_task, "PACKED_BYTES", 1 << 15)
+    monkeypatch.setattr(build_packs, "PACKED_BYTES", 1 << 15)
     rng = random.Random(seed)
     schema = pa.schema({"id": pa.int64(), "name": pa.string(), "score": pa.int32()})
     rows = [
@@ -124,7 +126,7 @@ def test_tasks_that_spill_keep_the_right_rows(tmp_path, monkeypatch, seed, rule,
         given = [pa.RecordBatch.from_arrays(c, [f"c{i}" for i in range(len(c))]) for c in batches]
         packs = pa.Table.from_batches(build_task.encode_batches(task, iter(given)))
         packs = packs.take(pa.array(rng.sample(range(len(packs)), len(packs))))
-        packs = packs.sort_by(build_task.BUCKET).combine_chunks()
+        packs = packs.sort_by(BUCKET).combine_chunks()
         parts = packs.to_batches(max_chunksize=7)
         written = [
             DataFile(**e) for b in build_task.write_batches(task, parts) for e in b.to_pylist()

@@ -5,6 +5,7 @@ The oracles are what each commit was given, hudi-rs, and the table itself.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -265,3 +266,104 @@ def test_merge_on_read_tables_are_refused(tmp_path: Path) -> None:
     properties.write_text("".join(kept))
     with pytest.raises(FormatError, match="MERGE_ON_READ"):
         reader(path, start="latest")
+
+
+def became(before: dict[Any, Any], after: dict[Any, Any]) -> Counter[tuple[Any, ...]]:
+    """Compare two states of a table in full: what a batch of changes has to say."""
+    said: Counter[tuple[Any, ...]] = Counter()
+    for key in {*before, *after}:
+        if before.get(key) == after.get(key):
+            continue
+        if key not in before:
+            said[("insert", *key, *after[key])] += 1
+        elif key not in after:
+            said[("delete", *key, *before[key])] += 1
+        else:
+            said[("update_before", *key, *before[key])] += 1
+            said[("update_after", *key, *after[key])] += 1
+    return said
+
+
+@needs_limits
+@pytest.mark.parametrize("version", [6, 8, 9])
+def test_what_became_of_rows_comes_once(
+    spark: SparkSession, tmp_path: Path, version: int, seed: int
+) -> None:
+    """Each batch is a full comparison of the table at its two ends, also after a restart."""
+    rng = random.Random(seed)
+    path = tmp_path / "t"
+    table = make(path, ordering="ts", version=version)
+    states: list[dict[Any, Any]] = [{}]
+    taken: list[Counter[tuple[Any, ...]]] = []
+
+    def commit() -> None:
+        keys = rng.sample([(n, day) for n in range(30) for day in "ab"], 20)
+        rows = local_rows([(*key, float(rng.randrange(2)), f"{rng.randrange(3)}") for key in keys])
+        verb = rng.choice(["upsert", "upsert", "delete", "insert_overwrite"])
+        if verb == "delete" and not states[-1].keys() & set(keys):
+            verb = "upsert"  # what deletes nothing
+        getattr(table, verb)(rows)
+        states.append(values(path))
+
+    def follow_changes(take: Any, checkpoint: str, **options: Any) -> None:
+        stream = spark.readStream.format(FORMAT).option("changes", True).options(**options)
+        query = (
+            stream.load(str(path))
+            .writeStream.foreachBatch(take)
+            .option("checkpointLocation", f"file://{tmp_path}/{checkpoint}")
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(120)
+
+    def take(df: DataFrame, batch: int) -> None:
+        assert df.columns == ["change", *SCHEMA.names]
+        assert batch == len(taken)
+        taken.append(Counter(map(tuple, df.collect())))
+
+    def fail(df: DataFrame, batch: int) -> None:
+        seen.append(Counter(map(tuple, df.collect())))
+        raise RuntimeError("the query dies for a test")
+
+    for _ in range(4):
+        commit()
+    follow_changes(take, "one", max_commits=1)
+    seen: list[Counter[tuple[Any, ...]]] = []
+    for _ in range(3):
+        commit()
+    with pytest.raises(Exception, match="the query dies for a test"):
+        follow_changes(fail, "one", max_commits=2)
+    commit()  # what comes meanwhile is not in the batch that comes again
+    follow_changes(take, "one", max_commits=2)
+    ends = [0, 1, 2, 3, 4, 6, 8]
+    assert taken == [became(states[a], states[b]) for a, b in itertools.pairwise(ends)]
+    assert seen == [taken[4]]
+    whole: list[Counter[tuple[Any, ...]]] = []
+    follow_changes(lambda df, _: whole.append(Counter(map(tuple, df.collect()))), "all")
+    assert whole == [became({}, states[-1])]
+    # A column in which a change does not count, and columns by name.
+    start = table.timeline()[-2].position
+    few: list[Counter[tuple[Any, ...]]] = []
+    follow_changes(
+        lambda df, _: few.append(Counter(map(tuple, df.collect()))),
+        "few", start=start, columns="id,day", ignore="value",
+    )  # fmt: skip
+    told = table.changes(start, columns=["id", "day"], ignore=["value"]).read_all().to_pylist()
+    assert few == ([Counter(tuple(row.values()) for row in told)])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"changes": "maybe"}, "changes is 'maybe'; give true or false"),
+        ({"ignore": "value"}, "ignore is for option"),
+        ({"changes": True, "ignore": "none"}, "none"),
+        ({"changes": True, "columns": "none"}, "none"),
+    ],
+)
+def test_options_of_changes_that_are_refused(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    make(tmp_path / "t").insert(local_rows([(1, "a", 0.0, "x")]))
+    with pytest.raises((ValueError, KeyError), match=message):
+        reader(tmp_path / "t", **options)

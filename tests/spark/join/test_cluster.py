@@ -19,6 +19,7 @@ from typing import Any
 
 import psutil
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PythonException
@@ -37,7 +38,7 @@ from support.object_store import (
 import lookupstore
 from lookupstore import Location, LookupStore
 from lookupstore.hostcache.folder import default_folder
-from lookupstore.spark import build_store, lookup_join
+from lookupstore.spark import build_store, explain_join, lookup_join
 from lookupstore.spark.join.freshness import SETTLE_SECONDS
 from lookupstore.store.version_files import read_newest
 
@@ -354,3 +355,33 @@ def test_a_store_that_is_deleted_under_a_query(
     proxy.delay = 0.3
     with acting(proxy, lambda: shutil.rmtree(server.folder / "gone")):
         the_error(joined, "StaleStoreError", "CorruptionError")
+
+
+def test_of_a_change_workers_fetch_the_runs_only(
+    spark: SparkSession, server: ObjectStore, facts: DataFrame, seed: int
+) -> None:
+    """Executors that have a version fetch for the next one what is new, and say how much."""
+    put(server, "delta", seed, 60)
+    place = server.uri("delta")
+
+    def joined() -> Counter[Any]:
+        return counted(lookup_join(facts, place, "id", refresh="per_batch"))
+
+    assert joined() == by_spark(facts, rows_of(seed, 60))
+    before = explain_join(facts, place, "id", refresh="per_batch")
+    until = time.monotonic() + 30
+    while not before.warm:  # copies are completed in the background
+        assert time.monotonic() < until
+        time.sleep(0.1)
+        before = explain_join(facts, place, "id", refresh="per_batch")
+    # Changed in its folder: this process, whose copies executors share, must not fetch the runs.
+    keys = random.Random(seed).sample(range(KEYS), 100)
+    changes = pa.table({"id": keys, "v": [-1] * 100, "text": ["new"] * 100})
+    lookupstore.upsert(server.folder / "delta", changes, max_runs=64, max_run_share=100).close()
+    manifest = read_newest(Location(server.folder / "delta"))
+    time.sleep(SETTLE_SECONDS + 0.1)
+    table = rows_of(seed, 60).filter(pc.invert(pc.is_in(pc.field("id"), changes["id"])))
+    assert joined() == by_spark(facts, pa.concat_tables([table, changes]))
+    (host,) = explain_join(facts, place, "id", refresh="per_batch").hosts or ()
+    assert 0 < host.fetched <= 1.05 * manifest.run_bytes
+    assert host.bytes == manifest.bytes

@@ -126,7 +126,7 @@ def test_hosts_see_a_local_store(spark: SparkSession, store: lookupstore.LookupS
 def test_a_host_that_does_not_see_the_folder_says_so(
     store: lookupstore.LookupStore, tmp_path: Path
 ) -> None:
-    batches = residents_of(Location(tmp_path / "nowhere"), (), "none", iter(()))
+    batches = residents_of(Location(tmp_path / "nowhere"), 1, (), "none", iter(()))
     (found,) = pa.Table.from_batches(batches).to_pylist()
     assert (found["sees_store"], found["files"]) == (False, 0)
 

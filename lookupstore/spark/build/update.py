@@ -1,0 +1,251 @@
+"""Change a store with Spark: executors write runs of changes and compact; the driver publishes.
+
+What executors do is in `lookupstore.spark.build.update_task`. A task that is tried again, or runs
+twice, writes other files: the driver lists those that one of them told it, and deletes the others.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import pickle
+from dataclasses import replace
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import BooleanType
+
+from lookupstore.quantities import Duration, seconds_of
+from lookupstore.spark.buckets import BUCKET, has_a_task_each, in_buckets
+from lookupstore.spark.build.build import DATAFRAME, check_seen, delete_unlisted
+from lookupstore.spark.build.update_task import (
+    CHANGED,
+    PACKS,
+    UpdateTask,
+    change_buckets,
+    encode_changes,
+)
+from lookupstore.spark.jobs import streaming_query, watched_jobs
+from lookupstore.spark.raised import raised_in
+from lookupstore.spark.types import column_named
+from lookupstore.spark.unread import naming_files
+from lookupstore.storage.location import Location
+from lookupstore.store.changed_bucket import ChangedBucket, CompactionRule, changed_manifest
+from lookupstore.store.changing import check_same_store, retried
+from lookupstore.store.expiry import HOUR
+from lookupstore.store.incoming import ChangeEncoding
+from lookupstore.store.manifest import Manifest
+from lookupstore.store.new_version import NewVersion
+from lookupstore.store.rules import Rule, merge_rules
+from lookupstore.store.store import LookupStore
+from lookupstore.store.stream_batches import StreamBatch
+from lookupstore.store.version_files import Place, located, name_of, read_newest
+
+_log = logging.getLogger(__name__)
+
+
+def update_store(
+    df: DataFrame,
+    path: Place,
+    *,
+    deletes: Column | str | None = None,
+    rule: Rule = "replace",
+    sequence: str | None = None,
+    batch: int | tuple[str, int] | None = None,
+    max_runs: int = 8,
+    max_run_share: float = 0.25,
+    max_run_age: Duration | None = None,
+    retain: Duration = HOUR,
+) -> LookupStore:
+    """Change rows of a store with Spark and open it on the driver at the next version.
+
+    What a version is then, is what `lookupstore.upsert` says: each bucket with changes gets a run
+    of them, or is compacted where that is due, by one task; if nothing changes, no version is
+    published; if another writer publishes meanwhile, the changes are made to its version.
+
+    Args:
+        df: changes: rows with the key columns and the value columns of the store. Columns are cast
+            to the types of the store; others are left out. One may be missing if its rule leaves
+            nulls out.
+        path: the store's folder, on a file system that the driver and all executors share, its URI
+            or location, or the store itself; its current version is changed.
+        deletes: which rows of `df` are keys to delete: a condition as SQL text or a boolean column;
+            where it is null, a row is none. A key that is not there is not an error, and one that
+            is also in another row is. None: no row is. With `"true"` the key columns are enough.
+        rule: what becomes of a key that is stored, or comes more than once; as for
+            `lookupstore.upsert`. Rows come in the order of Spark's partitions, and in each as they
+            are: that is the order written only if nothing has shuffled them.
+        sequence: the value column that says which of two rows with one key is the newer; None: the
+            one that comes later.
+        batch: makes these changes once: the number of a micro-batch in `foreachBatch`, whose
+            streaming query is known by its id, which stays as long as its checkpoint; or a name and
+            a number, where the query is not known, as over Spark Connect. The version keeps the
+            last number of each stream; a batch that is not after it is passed over.
+        max_runs: most runs of a bucket; one that has more is compacted at once.
+        max_run_share: most bytes of the runs of a bucket, as a share of those of its base; one with
+            more is compacted at once.
+        max_run_age: age of the oldest run of a bucket at which an update of it compacts it: a
+            timedelta, seconds, or a text such as `"1h"`; None: at no age.
+        retain: how long replaced versions stay, a timedelta, seconds, or a text such as `"1h"`; see
+            `lookupstore.expire`.
+
+    Raises:
+        KeyError: a column that `df` or the store does not have.
+        ValueError: a null key, a null or a sum that its column cannot hold, a key that is to be
+            upserted and deleted, or an argument out of range.
+        TypeError: `df` is no DataFrame, a column that cannot be cast to its type in the store, or
+            a rule that its type does not know.
+        FileNotFoundError: there is no such store, or an executor did not write to the folder that
+            the driver sees.
+        FormatError: the folder is not a store.
+        CorruptionError: a file of the store is damaged.
+        CommitConflictError: other writers were faster again and again; nothing is changed.
+        CommitUnknownError: the version may or may not be published; nothing was deleted.
+
+    An error of an executor is raised with its own type. An update that fails removes what it wrote
+    and leaves the store as it was.
+
+    >>> def write(df, batch_id):  # doctest: +SKIP
+    ...     update_store(df, "s3://bucket/people", deletes="op = 'd'", batch=batch_id)
+    >>> changes.writeStream.foreachBatch(write).start()  # doctest: +SKIP
+    """
+    if not isinstance(df, DataFrame):
+        raise TypeError(f"df is {type(df).__name__}; give a Spark DataFrame")
+    location = located(path)
+    compaction = CompactionRule(
+        max_runs,
+        max_run_share,
+        None if max_run_age is None else seconds_of(max_run_age, "max_run_age"),
+    )
+    streamed = _stream_batch(df, batch)
+    current = read_newest(location)
+    if streamed is not None and _is_done(location, streamed, current):
+        return LookupStore(location)
+    rules = merge_rules(
+        rule,
+        current.row_schema.schema,
+        _given(df, current, has_deletes=deletes is not None),
+        sequence,
+    )
+    task = UpdateTask(
+        manifest=current,
+        rules=rules,
+        names=tuple(ChangeEncoding(current, rules).names(df.columns)),
+        has_deletes=deletes is not None,
+        compaction=compaction,
+        location=location,
+        version_id="",
+    )
+    changes = _numbered(df, task, deletes)
+    try:
+        with naming_files():
+            retried(lambda: _publish(changes, task, streamed, retain))
+    except PySparkException as error:
+        raised = raised_in(error, (encode_changes, change_buckets))
+        if raised is None:
+            raise
+        raise raised from None
+    return LookupStore(location)
+
+
+def _publish(
+    changes: DataFrame, planned: UpdateTask, streamed: StreamBatch | None, retain: Duration
+) -> None:
+    """Publish the current version with changes, as the next one; without changes nothing."""
+    location = planned.location
+    with (
+        # A version without rows is what was asked for, where all of them are deleted.
+        NewVersion(location, overwrite=True, allow_empty=True, retain=retain) as new,
+        watched_jobs(
+            changes.sparkSession, f"lookupstore: update {location.uri}", "Updating"
+        ) as written,
+    ):
+        # With the mark there, its files stay.
+        manifest = read_newest(location)
+        if streamed is not None and _is_done(location, streamed, manifest):
+            return
+        check_same_store(location, planned.manifest, manifest)
+        task = replace(planned, manifest=manifest, version_id=new.id, rows=written)
+        packs = changes.mapInArrow(functools.partial(encode_changes, task), PACKS)
+        moved = in_buckets(packs, manifest.buckets)
+        if not has_a_task_each(packs):
+            moved = moved.sortWithinPartitions(BUCKET)
+        rows = moved.mapInArrow(functools.partial(change_buckets, task), CHANGED).collect()
+        changed = {int(row[BUCKET]): _told(row["changed"]) for row in rows}
+        if len(changed) != len(rows):
+            raise RuntimeError(f"{location.uri}: Spark changed a bucket twice: {sorted(changed)}")
+        if not changed:
+            _log.info("%s: nothing to change in version %d", location.uri, manifest.version)
+            return
+        next_version = changed_manifest(
+            manifest,
+            changed,
+            version_id=new.id,
+            source=f"changes: {DATAFRAME}",
+            batches=None if streamed is None else streamed.added_to(manifest),
+        )
+        names = [one.name for one in next_version.named_files if f"{new.id}-" in one.name]
+        check_seen(location, names)
+        delete_unlisted(location, new.id, names)
+        new.publish(next_version, replaces=name_of(manifest))
+    _log.info("%s: %d of %d buckets changed", location.uri, len(changed), manifest.buckets)
+
+
+def _told(changed: bytes) -> ChangedBucket:
+    """Return what a task of ours has told of a bucket."""
+    told: ChangedBucket = pickle.loads(bytes(changed))
+    return told
+
+
+def _given(df: DataFrame, manifest: Manifest, *, has_deletes: bool) -> list[str]:
+    """Return the value columns that rules may count on: all of them, if no row needs any."""
+    values = manifest.row_schema.schema.names
+    given = [name for name in values if name in df.columns]
+    return given if given or not has_deletes else values
+
+
+def _numbered(df: DataFrame, task: UpdateTask, deletes: Column | str | None) -> DataFrame:
+    """Return the columns of changes, the number of each row, and whether it is a delete."""
+    columns = [column_named(name) for name in task.names]
+    columns.append(F.monotonically_increasing_id())
+    if deletes is not None:
+        columns.append(F.expr(deletes) if isinstance(deletes, str) else deletes)
+    changes = df.select(*(column.alias(f"c{i}") for i, column in enumerate(columns)))
+    # Asked here: executors would say which Arrow type it is.
+    kind = changes.schema[-1].dataType
+    if deletes is not None and not isinstance(kind, BooleanType):
+        raise TypeError(
+            f"deletes is a column of type {kind.simpleString()}; give a condition, such as "
+            "\"op = 'd'\""
+        )
+    return changes
+
+
+def _stream_batch(df: DataFrame, batch: int | tuple[str, int] | None) -> StreamBatch | None:
+    if batch is None:
+        return None
+    if isinstance(batch, tuple) and len(batch) == 2:
+        return StreamBatch(*batch)
+    if not isinstance(batch, int):
+        raise TypeError(f"batch is {batch!r}; give a number, or a name and a number")
+    query = streaming_query(df.sparkSession)
+    if query is None:
+        raise ValueError(
+            "batch: cannot tell which streaming query this batch belongs to; pass "
+            "batch=('a name', number)"
+        )
+    return StreamBatch(query, batch)
+
+
+def _is_done(location: Location, streamed: StreamBatch, manifest: Manifest) -> bool:
+    if not streamed.is_in(manifest):
+        return False
+    _log.info(
+        "%s: batch %d of %s is in version %d already; passed over",
+        location.uri,
+        streamed.number,
+        streamed.stream,
+        manifest.version,
+    )
+    return True

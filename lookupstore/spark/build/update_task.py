@@ -1,0 +1,168 @@
+"""What an update runs in the Python workers of executors: changes in, new files of buckets out.
+
+Changes become bytes where they are read, which say in which order they count, so that a shuffle may
+bring them in any. The task of a bucket sorts them within a memory budget and does what
+`lookupstore.upsert` does with a bucket.
+"""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from lookupstore.builder.in_process import spill_folder
+from lookupstore.hostcache.cache import Residency
+from lookupstore.keys.arguments import encode_keys
+from lookupstore.spark.buckets import BUCKET, by_bucket
+from lookupstore.spark.build.packs import in_packs, packs_schema, unpack
+from lookupstore.spark.build.task import TASK_MEMORY
+from lookupstore.storage.location import Location
+from lookupstore.store.buckets import BucketReads
+from lookupstore.store.changed_bucket import BucketChanger, ChangedBucket, CompactionRule
+from lookupstore.store.files import BucketFiles
+from lookupstore.store.incoming import ChangeEncoding, IncomingChanges
+from lookupstore.store.manifest import DATA_FOLDER, Manifest
+from lookupstore.store.rules import MergeRules
+
+Batches: TypeAlias = Iterator[pa.RecordBatch]
+
+PACKED = ["key", "value"]
+#: Spark's schema of encoded changes.
+PACKS = packs_schema(PACKED)
+#: Spark's schema of what tasks tell the driver.
+CHANGED = f"{BUCKET} int, changed binary"
+_CHANGED_TYPES = pa.schema([(BUCKET, pa.int32()), ("changed", pa.binary())])
+
+
+@dataclass(frozen=True)
+class UpdateTask:
+    """What an executor has to know about an update.
+
+    Attributes:
+        manifest: of the version that is changed.
+        rules: of the update.
+        names: the columns of the store that are given, before the number of the row.
+        has_deletes: whether a last column says which rows are deletes.
+        compaction: when a bucket is compacted.
+        location: where the store is.
+        version_id: identity of the version to be.
+        rows: takes how many changes were written; None: nobody asked.
+    """
+
+    manifest: Manifest
+    rules: MergeRules
+    names: tuple[str, ...]
+    has_deletes: bool
+    compaction: CompactionRule
+    location: Location
+    version_id: str
+    rows: Any = None
+
+    @property
+    def has_values(self) -> bool:
+        """Return whether rows may be upserted: they have more than a key, or need no more."""
+        keys = self.manifest.key_schema.names
+        return len(self.names) > len(keys) or not self.manifest.row_schema.schema.names
+
+    def encoded(self, encoding: ChangeEncoding, batch: pa.RecordBatch) -> Batches:
+        """Turn columns as Spark gives them into changes of `ChangeEncoding`, in large_binary.
+
+        Raises:
+            TypeError: a column that is no such column of the store.
+            ValueError: a null key, a value that the store cannot hold, or a row without values
+                that is not a delete.
+        """
+        count = len(self.names)
+        given = pa.RecordBatch.from_arrays(batch.columns[:count], names=list(self.names))
+        arrivals = batch.column(count)
+        if not self.has_deletes:
+            yield _large(encoding.rows(given, _numbers(arrivals)))
+            return
+        gone = batch.column(count + 1)
+        stays = pa.array(~np.asarray(gone.fill_null(False)))
+        if stays.true_count:
+            if not self.has_values:
+                raise ValueError(
+                    "df has the key columns alone, and rows that are not deletes; add the value "
+                    "columns, or pass deletes='true' if all of its rows are"
+                )
+            yield _large(encoding.rows(given.filter(stays), _numbers(arrivals.filter(stays))))
+        if stays.false_count:
+            goes = pa.array(~np.asarray(stays))
+            columns = tuple(given.column(name).filter(goes) for name in encoding.keys.names)
+            keys = encode_keys(columns, encoding.keys)
+            known = keys.is_valid()  # what no store can hold is not there
+            if known.true_count:
+                of_keys = _numbers(arrivals.filter(goes).filter(known))
+                yield _large(encoding.deletes(keys.drop_null(), of_keys))
+
+
+def encode_changes(task: UpdateTask, batches: Batches) -> Batches:
+    """Turn record batches of changes into packs of changes to one bucket each."""
+    encoding = ChangeEncoding(task.manifest, task.rules)
+    encoded = itertools.chain.from_iterable(task.encoded(encoding, batch) for batch in batches)
+    yield from in_packs(encoded, encoding.buckets_of)
+
+
+def change_buckets(task: UpdateTask, batches: Batches) -> Batches:
+    """Make the changes to some buckets, those of each one together.
+
+    Yields what became of each bucket that changes, once its new files are complete and on disk.
+    """
+    encoding = ChangeEncoding(task.manifest, task.rules)
+    for bucket, parts in itertools.groupby(by_bucket(batches), key=lambda part: part[0]):
+        incoming = IncomingChanges(
+            encoding,
+            memory=TASK_MEMORY,
+            folder=spill_folder(task.location),
+            buckets=task.manifest.buckets,
+        )
+        with closing(incoming):
+            for _, packs in parts:
+                incoming.put(unpack(packs, PACKED))
+            changed = _changed(task, bucket, incoming)
+        if changed is None:
+            continue
+        if task.rows is not None:
+            task.rows.add(incoming.num_rows)
+        yield pa.RecordBatch.from_pylist(
+            [{BUCKET: bucket, "changed": pickle.dumps(changed)}], schema=_CHANGED_TYPES
+        )
+
+
+def _changed(task: UpdateTask, bucket: int, incoming: IncomingChanges) -> ChangedBucket | None:
+    # Files of other buckets need not be opened.
+    own = replace(
+        task.manifest,
+        files=tuple(file for file in task.manifest.files if file.bucket == bucket),
+        runs=task.manifest.runs_by_bucket().get(bucket, ()),
+    )
+    files = BucketFiles(task.location, own, None, Residency())
+    with closing(files), task.location.work_folder(DATA_FOLDER) as folder:
+        changer = BucketChanger(
+            own,
+            BucketReads(task.location, own, files),
+            task.location,
+            folder,
+            task.version_id,
+            # No two attempts write the same file, whichever of them Spark believes.
+            attempt=f"-{uuid.uuid4().hex[:12]}",
+        )
+        return changer.upsert(bucket, task.rules, incoming, task.compaction)
+
+
+def _numbers(arrivals: pa.Array) -> Any:
+    return arrivals.to_numpy(zero_copy_only=False).astype(np.uint64)
+
+
+def _large(changes: pa.RecordBatch) -> pa.RecordBatch:
+    columns = [column.cast(pa.large_binary()) for column in changes.columns]
+    return pa.RecordBatch.from_arrays(columns, names=changes.schema.names)

@@ -1,0 +1,223 @@
+"""What becomes of a bucket that is changed: one more run, or one base of all rows that it has.
+
+The files of one bucket follow from the version that is changed and from the changes to that
+bucket, so that buckets may be changed by different processes. `changed_manifest` puts together what
+they have written.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+
+from lookupstore.sst import Reader
+from lookupstore.storage.location import Location
+from lookupstore.store.buckets import BucketReads
+from lookupstore.store.data_files import options_of, write_bucket
+from lookupstore.store.incoming import IncomingChanges
+from lookupstore.store.manifest import MAX_RUNS, WRITER, ChangeRun, DataFile, Manifest
+from lookupstore.store.new_version import settle
+from lookupstore.store.resolving import ResolvedRun
+from lookupstore.store.rules import MergeRules
+from lookupstore.store.version_files import time_text
+
+# Each key that is looked up passes the filters of all runs: a wrong answer costs a search.
+RUN_FPP = 0.001
+
+
+@dataclass(frozen=True)
+class CompactionRule:
+    """When an upsert merges the runs of a bucket into its base.
+
+    Attributes:
+        max_runs: most runs that a bucket has.
+        max_share: most bytes that its runs have, as a share of those of its base.
+        max_seconds: age at which its oldest run is merged; None: at no age.
+    """
+
+    max_runs: int
+    max_share: float
+    max_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        runs, share = self.max_runs, self.max_share
+        if not isinstance(runs, int) or isinstance(runs, bool) or not 0 <= runs <= MAX_RUNS:
+            raise ValueError(f"max_runs is {runs!r}; give a number from 0 to {MAX_RUNS}")
+        if not isinstance(share, (int, float)) or isinstance(share, bool) or not share >= 0:
+            raise ValueError(f"max_run_share is {share!r}; give a number that is not negative")
+
+    def is_due(self, base: DataFile | None, runs: tuple[ChangeRun, ...], now: datetime) -> bool:
+        """Return whether a bucket with these files, the newest run first, is to be compacted."""
+        run_bytes = sum(run.file.bytes for run in runs)
+        base_bytes = 0 if base is None else base.bytes
+        if len(runs) > self.max_runs or run_bytes > self.max_share * base_bytes:
+            return True
+        if self.max_seconds is None or not runs:
+            return False
+        age = now - datetime.fromisoformat(runs[-1].created)
+        return age.total_seconds() >= self.max_seconds
+
+
+@dataclass(frozen=True)
+class ChangedBucket:
+    """The files of a bucket in the version to be.
+
+    Attributes:
+        base: its base; None if it has none.
+        runs: its runs, the newest first.
+        written: how many of these files are new.
+        applied: the run that was merged into the base at once; None: none was.
+    """
+
+    base: DataFile | None
+    runs: tuple[ChangeRun, ...]
+    written: int
+    applied: ChangeRun | None = None
+
+
+class BucketChanger:
+    """A writer of the new files of buckets, each of which is changed once.
+
+    Args:
+        manifest: of the version that is changed; of its files, only those of the buckets that are
+            changed are asked for.
+        reads: of that version.
+        location: where the store is.
+        folder: local folder whose data folder takes the files that are written.
+        version_id: identity of the version to be, which begins the names of its files.
+        attempt: ends their names, where others write files of the same bucket and version.
+        threads: how many compress and write, the caller's among them.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        reads: BucketReads,
+        location: Location,
+        folder: str,
+        version_id: str,
+        *,
+        attempt: str = "",
+        threads: int = 1,
+    ) -> None:
+        self._manifest = manifest
+        self._reads = reads
+        self._location = location
+        self._folder = folder
+        self._name = f"{version_id}-{{:05d}}{attempt}"
+        self._threads = threads
+        self._options = options_of(manifest)
+        self._bases = {file.bucket: file for file in manifest.files}
+        self._runs = manifest.runs_by_bucket()
+        self._now = datetime.now(timezone.utc)
+
+    def upsert(
+        self, bucket: int, rules: MergeRules, incoming: IncomingChanges, compaction: CompactionRule
+    ) -> ChangedBucket | None:
+        """Write the changes to a bucket as a run, and if that is due merge it into the base.
+
+        A run that is merged stays beside the base: it says what has changed.
+
+        Returns:
+            The files that it has then; None if nothing changes.
+
+        Raises: what `ResolvedRun.batches` raises.
+        """
+        resolved = ResolvedRun(self._manifest, self._reads, rules, incoming, bucket)
+        file = write_bucket(
+            self._folder,
+            f"{self._name.format(bucket)}-run",
+            bucket,
+            resolved.batches(),
+            schemas=self._manifest,
+            options=replace(self._options, bloom_fpp=RUN_FPP),
+            threads=self._threads,
+        )
+        if file is None:
+            return None
+        new_rows = resolved.inserted - resolved.deleted
+        run = ChangeRun(file, resolved.deleted, new_rows, time_text(self._now))
+        base = self._bases.get(bucket)
+        runs = (run, *self._runs.get(bucket, ()))
+        if compaction.is_due(base, runs, self._now):
+            with Reader(os.path.join(self._folder, file.name)) as reader:
+                changed = self.compact(bucket, newest=reader, new_rows=new_rows)
+            changed = replace(changed, applied=run)
+        else:
+            changed = ChangedBucket(base, runs, 1)
+        settle(self._location, self._folder, file, {})
+        return changed
+
+    def compact(
+        self, bucket: int, newest: Reader | None = None, new_rows: int = 0
+    ) -> ChangedBucket:
+        """Write the rows of a bucket as one base, those of one more run among them.
+
+        Raises:
+            CorruptionError: the stored bytes are wrong.
+        """
+        base = self._bases.get(bucket)
+        count = new_rows + sum(run.new_rows for run in self._runs.get(bucket, ()))
+        if base is not None:
+            count += base.num_records
+        file = write_bucket(
+            self._folder,
+            self._name.format(bucket),
+            bucket,
+            self._reads.sorted_rows(bucket, newest),
+            schemas=self._manifest,
+            options=self._options,
+            rows_at_most=count or None,
+            threads=self._threads,
+        )
+        if file is not None:
+            settle(self._location, self._folder, file, {})
+        return ChangedBucket(file, (), 0 if file is None else 1)
+
+
+def changed_manifest(
+    manifest: Manifest,
+    changed: Mapping[int, ChangedBucket],
+    *,
+    version_id: str,
+    source: str | None = None,
+    batches: Mapping[str, int] | None = None,
+) -> Manifest:
+    """Return the manifest of a version in which some buckets are changed.
+
+    Args:
+        manifest: of the version before.
+        changed: what has become of buckets; the others stay as they are.
+        version_id: identity of the new version.
+        source: where the changes are from; None: the rows are those of the version before.
+        batches: of streams, see `Manifest`; None: those of the version before.
+    """
+    bases = {file.bucket: file for file in manifest.files if file.bucket not in changed}
+    runs = {b: own for b, own in manifest.runs_by_bucket().items() if b not in changed}
+    for bucket, files in changed.items():
+        if files.base is not None:
+            bases[bucket] = files.base
+        if files.runs:
+            runs[bucket] = files.runs
+    all_runs = tuple(run for bucket in sorted(runs) for run in runs[bucket])
+    rows = sum(file.num_records for file in bases.values())
+    return replace(
+        manifest,
+        version=0,
+        id=version_id,
+        created="",
+        writer=WRITER,
+        num_rows=rows + sum(run.new_rows for run in all_runs),
+        source=manifest.source if source is None else source,
+        source_fingerprint=None,
+        rewritten_buckets=sum(files.written for files in changed.values()),
+        files=tuple(bases[bucket] for bucket in sorted(bases)),
+        runs=all_runs,
+        parent=manifest.id,
+        applied=tuple(
+            run for bucket in sorted(changed) if (run := changed[bucket].applied) is not None
+        ),
+        batches=manifest.batches if batches is None else batches,
+    )

@@ -1,0 +1,47 @@
+"""Batches of streams, each of which changes a store once.
+
+A version knows the last batch of each stream whose changes are in it. Who publishes the next one
+writes its number in the same step, so that a batch that comes again is known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lookupstore.store.manifest import MAX_STREAMS, Manifest
+
+_MOST_NUMBER = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class StreamBatch:
+    """One batch of a stream, whose batches come in the order of their numbers.
+
+    Attributes:
+        stream: name of the stream.
+        number: of the batch, from 0.
+
+    Raises:
+        ValueError: no name, or no such number.
+    """
+
+    stream: str
+    number: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.stream, str) or not self.stream:
+            raise ValueError(f"batch: the stream is {self.stream!r}; give its name as text")
+        number = self.number
+        is_number = isinstance(number, int) and not isinstance(number, bool)
+        if not is_number or not 0 <= number <= _MOST_NUMBER:
+            raise ValueError(f"batch: the number is {number!r}; give a number from 0")
+
+    def is_in(self, manifest: Manifest) -> bool:
+        """Return whether a version has the changes of this batch."""
+        return manifest.batches.get(self.stream, -1) >= self.number
+
+    def added_to(self, manifest: Manifest) -> dict[str, int]:
+        """Return the last batches of all streams, this one the last of its own."""
+        others = {name: last for name, last in manifest.batches.items() if name != self.stream}
+        kept = list(others.items())[-(MAX_STREAMS - 1) :]
+        return {**dict(kept), self.stream: self.number}

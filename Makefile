@@ -5,6 +5,7 @@ VENV ?= .venv
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 BENCH_CORE_ARGS ?=
+BENCH_LEVELS_ARGS ?=
 BENCH_PAIMON_ARGS ?=
 BENCH_SPARK_ARGS ?=
 BENCH_TPCH_ARGS ?=
@@ -277,6 +278,10 @@ bench-core: $(VENV)/.built  ## Time the core against its bars: 10,000,000 record
 .PHONY: bench-paimon
 bench-paimon: $(VENV)/.built  ## Time Paimon's typed lookup files beside the native dialect
 	$(BIN)/python bench/paimon.py $(BENCH_PAIMON_ARGS)
+
+.PHONY: bench-levels
+bench-levels: $(VENV)/.built  ## Time lookup compaction of columnar levels beside full merges: 20,000,000 rows
+	$(BIN)/python bench/levels.py $(BENCH_LEVELS_ARGS)
 
 .PHONY: bench-hudi
 bench-hudi: $(VENV)/.built  ## Time tags, upserts and scans of a Hudi table: 10,000,000 rows

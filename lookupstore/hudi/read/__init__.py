@@ -7,7 +7,8 @@ plans and reads what became of rows, which `changed_rows` finds by their keys.
 and lookups in columnar files.
 """
 
-from lookupstore.hudi.read.changes import CHANGE, ChangePlan, plan_row_changes
+from lookupstore.arrow.changelog import CHANGE
+from lookupstore.hudi.read.changes import ChangePlan, plan_row_changes
 from lookupstore.hudi.read.following import positions_after
 from lookupstore.hudi.read.partition_pruning import partitions_of
 from lookupstore.hudi.read.scan_plan import ScanPlan, plan_changes, plan_scan

@@ -19,6 +19,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lookupstore.arrow.changelog import (
+    AFTER,
+    BEFORE,
+    CHANGE,
+    DELETE,
+    INSERT,
+    KINDS,
+    changelog_schema,
+    told,
+)
 from lookupstore.arrow.differences import differing
 from lookupstore.arrow.types import concat
 from lookupstore.errors import StaleStoreError
@@ -31,11 +41,6 @@ from lookupstore.hudi.timeline.timeline import RESTORE, ROLLBACK, given_time
 from lookupstore.hudi.view import TableView
 from lookupstore.storage.location import Location
 
-#: Column of the result that says what became of a row, and its values.
-CHANGE = "change"
-INSERT, BEFORE, AFTER, DELETE = "insert", "update_before", "update_after", "delete"
-_KINDS = [INSERT, BEFORE, AFTER, DELETE]
-_KIND = pa.dictionary(pa.int8(), pa.string())
 # Rows of a batch of the result, at most.
 _BATCH_ROWS = 1 << 16
 
@@ -64,8 +69,7 @@ class ChangePlan:
     @property
     def schema(self) -> pa.Schema:
         """Return the columns of the result."""
-        wanted = [self.stored.field(name) for name in self.columns]
-        return pa.schema([pa.field(CHANGE, _KIND, nullable=False), *wanted])
+        return changelog_schema(pa.schema([self.stored.field(name) for name in self.columns]))
 
     def parts(self) -> list[ChangePlan]:
         """Return a plan for each partition path, which others need not know of."""
@@ -125,19 +129,17 @@ class ChangePlan:
         both = [table.filter(chosen) for table in (before, after)]
         count = int(np.count_nonzero(differ))
         turns = np.arange(2 * count).reshape(2, count).T.ravel()
-        kinds = np.tile(np.array([_KINDS.index(BEFORE), _KINDS.index(AFTER)], np.int8), count)
+        kinds = np.tile(np.array([KINDS.index(BEFORE), KINDS.index(AFTER)], np.int8), count)
         values = pa.concat_tables(both).take(pa.array(turns))
         yield from self._batches(kinds, values.select(list(self.columns)))
 
     def _said(self, kind: str, file: FileSlice, rows: Rows) -> Iterator[pa.RecordBatch]:
-        kinds = np.full(len(rows), _KINDS.index(kind), np.int8)
+        kinds = np.full(len(rows), KINDS.index(kind), np.int8)
         return self._batches(kinds, self._values(file, rows, self.columns))
 
     def _batches(self, kinds: npt.NDArray[np.int8], values: pa.Table) -> Iterator[pa.RecordBatch]:
         if len(kinds):
-            said = pa.DictionaryArray.from_arrays(pa.array(kinds), pa.array(_KINDS))
-            found = pa.Table.from_arrays([said, *values.columns], schema=self.schema)
-            yield from found.combine_chunks().to_batches(_BATCH_ROWS)
+            yield from told(kinds, values).combine_chunks().to_batches(_BATCH_ROWS)
 
     def _values(self, file: FileSlice, rows: Rows, names: Sequence[str]) -> pa.Table:
         """Return columns of some rows of a file, which ascend."""

@@ -22,10 +22,13 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import statistics
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -218,9 +221,18 @@ def measure(run: Run, asked: argparse.Namespace, folder: Path) -> None:
         said[name] = changelog(out)
         assert said[name].equals(said[WARM]), f"{name}: another changelog"
     print(f"changelog: {len(said[WARM]):,} rows, the same by all", flush=True)
-    found = in_turns({name: clocked(one, set_up) for name, one in runs.items()}, asked.rounds)
-    for name, rounds in found.items():
+    spent: dict[str, list[float]] = {name: [] for name in runs}
+
+    def spending(name: str) -> None:
+        start = time.process_time()
+        runs[name]()
+        spent[name].append(time.process_time() - start)
+
+    clocks = {name: clocked(partial(spending, name), set_up) for name in runs}
+    for name, rounds in in_turns(clocks, asked.rounds).items():
         run.add(Measurement(Subject("levels", CHANGED, name), rounds, asked.keys))
+    every = (f"{name} {statistics.median(seconds):.2f}" for name, seconds in spent.items())
+    print(f"seconds of a processor: {'; '.join(every)}", flush=True)
 
     slower = None
     for number, share in enumerate(SHARES, 2):

@@ -5,6 +5,7 @@ VENV ?= .venv
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 BENCH_CORE_ARGS ?=
+BENCH_LEVELS_ARGS ?=
 BENCH_PAIMON_ARGS ?=
 BENCH_SPARK_ARGS ?=
 BENCH_TPCH_ARGS ?=
@@ -285,6 +286,10 @@ bench-changes: $(VENV)/.built  ## Time a store that changes by batches: 20,000,0
 .PHONY: bench-paimon
 bench-paimon: $(VENV)/.built  ## Time Paimon's typed lookup files beside the native dialect
 	$(BIN)/python bench/paimon.py $(BENCH_PAIMON_ARGS)
+
+.PHONY: bench-levels
+bench-levels: $(VENV)/.built  ## Time lookup compaction of columnar levels beside full merges: 20,000,000 rows
+	$(BIN)/python bench/levels.py $(BENCH_LEVELS_ARGS)
 
 .PHONY: bench-hudi
 bench-hudi: $(VENV)/.built  ## Time tags, upserts and scans of a Hudi table: 10,000,000 rows

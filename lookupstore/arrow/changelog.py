@@ -1,15 +1,20 @@
-"""The column that says what became of a row: its name, its words, and how it is told.
+"""A changelog in Arrow: rows that came, went or have other values, in an order to apply them in.
+
+Its first column says what became of a row: `insert`, `delete`, or `update_before` and right after
+it `update_after`. The others are those of the rows.
 
 Flink and Paimon have the same four kinds of rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from lookupstore.arrow.differences import differing
 
 #: Column of a changelog that says what became of a row, and its values.
 CHANGE = "change"
@@ -18,6 +23,7 @@ INSERT, BEFORE, AFTER, DELETE = "insert", "update_before", "update_after", "dele
 KINDS: tuple[str, ...] = (INSERT, BEFORE, AFTER, DELETE)
 
 _TYPE = pa.dictionary(pa.int8(), pa.string())
+_Flags = npt.NDArray[np.bool_]
 
 
 def changelog_schema(columns: Iterable[pa.Field]) -> pa.Schema:
@@ -36,3 +42,53 @@ def said_changes(kinds: npt.NDArray[np.int8]) -> pa.DictionaryArray:
     ['delete', 'insert']
     """
     return pa.DictionaryArray.from_arrays(pa.array(kinds), pa.array(KINDS))
+
+
+def told(kinds: npt.NDArray[np.int8], rows: pa.Table) -> pa.Table:
+    """Return rows of a changelog.
+
+    Args:
+        kinds: places in `KINDS`, one for each of n rows.
+        rows: the n rows.
+    """
+    columns = [said_changes(kinds), *rows.columns]
+    return pa.Table.from_arrays(columns, schema=changelog_schema(rows.schema))
+
+
+def changes_between(
+    before: pa.RecordBatch,
+    after: pa.RecordBatch,
+    was: _Flags,
+    stays: _Flags,
+    compared: Collection[str],
+) -> pa.Table:
+    """Return how rows changed, row by row; what did not change has no row.
+
+    Args:
+        before: n rows as they were, anything where there was none.
+        after: the same n rows as they are, anything where there is none.
+        was: which of the n rows were there, bool.
+        stays: which are there.
+        compared: names of the columns in which a change counts.
+
+    >>> before = pa.record_batch({"id": [1, 2, 3], "v": ["a", "b", None]})
+    >>> after = pa.record_batch({"id": [1, 2, 3], "v": ["a", "B", "c"]})
+    >>> was, stays = np.array([True, True, False]), np.array([True, True, True])
+    >>> changes_between(before, after, was, stays, ["v"]).to_pydict()
+    {'change': ['update_before', 'update_after', 'insert'], 'id': [2, 2, 3], 'v': ['b', 'B', 'c']}
+    """
+    count = len(was)
+    differs = np.zeros(count, bool)
+    for name in compared:
+        differs |= differing(before.column(name), after.column(name))
+    updates = was & stays & differs
+    kinds = np.empty((count, 2), np.int8)
+    kinds[:, 0] = np.where(updates, KINDS.index(BEFORE), KINDS.index(DELETE))
+    kinds[:, 1] = np.where(updates, KINDS.index(AFTER), KINDS.index(INSERT))
+    chosen = np.stack([updates | (was & ~stays), updates | (stays & ~was)], axis=1).ravel()
+    turns = np.arange(2 * count).reshape(2, count).T.ravel()[chosen]
+    both = [
+        pa.concat_arrays([one, other]).take(pa.array(turns))
+        for one, other in zip(before.columns, after.columns, strict=True)
+    ]
+    return told(kinds.ravel()[chosen], pa.Table.from_arrays(both, schema=after.schema))

@@ -16,6 +16,8 @@ from lookupstore.sorting.runs import KEEP_RULES, Keep
 
 OnDuplicate = Literal["error", "first", "last"] | tuple[Literal["max"], str]
 
+_REMEDY = "pass on_duplicate='first', 'last' or ('max', column) to choose the row to keep"
+
 
 @dataclass(frozen=True)
 class BuildPlan:
@@ -66,21 +68,17 @@ class BuildPlan:
         columns["value"] = self.row_schema.pack(batch.select(self.row_schema.schema.names))
         return pa.RecordBatch.from_pydict(columns)
 
-    def repeated_error(
-        self, key: bytes, rules: str = "'first', 'last' or ('max', column)"
-    ) -> DuplicateKeyError:
+    def repeated_error(self, key: bytes, remedy: str = _REMEDY) -> DuplicateKeyError:
         """Return the error for a key that comes more than once, with the key as its columns.
 
         Args:
             key: its bytes.
-            rules: what `on_duplicate` may be where it is given.
+            remedy: what to do about it.
         """
         values = self.key_schema.decode(pa.array([key], pa.large_binary())).to_pylist()[0]
         shown = ", ".join(f"{name}={value!r}" for name, value in values.items())
         return DuplicateKeyError(
-            f"the key {shown} occurs more than once in the source; pass on_duplicate={rules} to "
-            "choose the row to keep",
-            key=shown,
+            f"the key {shown} occurs more than once in the source; {remedy}", key=shown
         )
 
 

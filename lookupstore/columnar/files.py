@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import xxhash
 
 from lookupstore.columnar.evolution import common_schema
 from lookupstore.columnar.file_lookup import FileLookup
 from lookupstore.columnar.lookup_file import (
     MODES,
-    POSITION,
     LookupFilePlan,
     Mode,
     plan_lookup_file,
 )
-from lookupstore.columnar.many_lookups import AskedFiles, ManyLookups
 from lookupstore.columnar.paimon_files import plan_paimon_file, write_paimon_file
+from lookupstore.columnar.planned_files import (
+    Parts,
+    Places,
+    PlannedFiles,
+    given_paths,
+    value_fields,
+)
 from lookupstore.columnar.published import (
     PublishedFile,
     forget_old,
@@ -34,15 +37,13 @@ from lookupstore.columnar.published import (
 from lookupstore.columnar.rent import BUILDS, Build
 from lookupstore.columnar.source_file import source_files
 from lookupstore.compacted.schema import Types, arrow_schema
-from lookupstore.errors import CorruptionError, DuplicateKeyError, FormatError
+from lookupstore.errors import DuplicateKeyError, FormatError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.schema import KeySchema
-from lookupstore.progress import progress_bars
 from lookupstore.quantities import Size, bytes_of
 from lookupstore.rows.schema import RowSchema
 from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, merge
-from lookupstore.source.reading import fitted
 from lookupstore.source.search import FoundTable, find_source
 from lookupstore.source.table_readers import table_reader
 from lookupstore.sst.typed import KIND, SEQUENCE
@@ -50,15 +51,12 @@ from lookupstore.storage.location import Location
 from lookupstore.storage.uris import shown_uri
 from lookupstore.store.data_files import FileOptions
 
-#: Column of the file that a row is in, after Iceberg's metadata column of that name.
-FILE = "_file"
-
 Rule = Literal["error", "first", "last"]
 _RULES: tuple[Rule, ...] = ("error", "first", "last")
 _MEMORY = 128 << 20
 
 
-class ColumnarFiles(ManyLookups):
+class ColumnarFiles(PlannedFiles):
     """Lookups in Parquet or ORC files, each of which has a lookup file.
 
     Lookup files are made on the host that looks up, when they pay, within the quota of its cache;
@@ -135,7 +133,7 @@ class ColumnarFiles(ManyLookups):
         memory = bytes_of(memory, "memory", least=MIN_MEMORY)
         names = [key] if isinstance(key, str) else list(key)
         values = [columns] if isinstance(columns, str) else columns
-        paths = _paths(source)
+        paths = given_paths(source)
         wanted = [*names, *(values or ())]
         found = find_source(paths)
         if is_table := isinstance(found, FoundTable):
@@ -160,7 +158,7 @@ class ColumnarFiles(ManyLookups):
             mode=mode,
             rule=on_duplicate,
             key=KeySchema(pa.schema([schema.field(name).with_nullable(False) for name in names])),
-            values=_value_fields(schema, names, values, mode),
+            values=value_fields(schema, names, values, mode),
             columns=None if values is None else list(values),
             plans=plans,
             published={} if is_table else _published(plans),
@@ -187,21 +185,20 @@ class ColumnarFiles(ManyLookups):
         residency: Residency | None,
     ) -> None:
         self.path: str = uri
-        self.mode = mode
         self._rule = rule
-        self._key = key
-        self._values = values
         self._columns = columns
-        self._plans = plans
         self._published = published
         self._is_table = is_table
-        self._build = build
-        self._memory = memory
-        self._residency = residency = Residency() if residency is None else residency
-        self._lookups: list[FileLookup] = [
-            FileLookup(plan, published.get(plan.name), residency, build, memory) for plan in plans
-        ]
-        self._files = AskedFiles(self._every, residency)
+        self._set_up(
+            mode=mode,
+            key=key,
+            values=values,
+            plans=plans,
+            published=published,
+            build=build,
+            memory=memory,
+            residency=residency,
+        )
         names = "".join(plan.name for plan in plans)
         self.id: str = xxhash.xxh3_128_hexdigest(f"{names} {values} {mode} {rule} {build}".encode())
 
@@ -222,55 +219,10 @@ class ColumnarFiles(ManyLookups):
         }
         return _restored, (state,)
 
-    @property
-    def key_schema(self) -> KeySchema:
-        """Return the key columns, in types that hold the keys of all files."""
-        return self._key
-
-    @property
-    def value_schema(self) -> pa.Schema:
-        """Return the columns that a lookup gives."""
-        return self._values
-
-    @property
-    def num_files(self) -> int:
-        """Return the number of columnar files."""
-        return len(self._plans)
-
-    @property
-    def num_rows(self) -> int:
-        """Return the number of rows of all files."""
-        return sum(plan.source.num_rows for plan in self._plans)
-
-    @property
-    def nbytes(self) -> int:
-        """Return the size of all files."""
-        return sum(plan.source.nbytes for plan in self._plans)
-
-    def _lookup(self, keys: Any, names: Sequence[str]) -> tuple[pa.BooleanArray, pa.Table]:
-        places, parts = self._places(keys)
-        missing = places < 0
-        columns = [
-            self._gathered(self._values.field(name), parts, places, missing) for name in names
-        ]
-        return pa.array(~missing), pa.table(columns, names=list(names))
-
-    def contains(self, keys: Any) -> pa.BooleanArray:
-        """Return for each of many keys whether a file has it: Arrow booleans, never null.
-
-        Raises: what `lookup` does.
-        """
-        places, _ = self._places(keys)
-        return pa.array(places >= 0)
-
-    def _places(self, keys: Any) -> tuple[npt.NDArray[np.int64], list[tuple[int, pa.Array]]]:
-        """Return where the answer to each key is among those of all files; -1: nowhere.
-
-        The answers are the packed rows of each file, with its number.
-        """
+    def _places(self, keys: Any) -> tuple[Places, Parts]:
         encoded: dict[KeySchema, pa.Array] = {}
-        places: npt.NDArray[np.int64] | None = None
-        parts: list[tuple[int, pa.Array]] = []
+        places: Places | None = None
+        parts: Parts = []
         count = 0
         order = range(len(self._plans))
         for number in reversed(order) if self._rule == "last" else order:
@@ -307,45 +259,17 @@ class ColumnarFiles(ManyLookups):
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a range of encoded keys, by the lookup files, which are made."""
         rows = RowSchema(pa.schema([self._values.field(name) for name in names]))
-        schema = pa.schema([*self._key.schema, *rows.schema])
         runs = [
             self._records(number, rows, start, stop, reverse) for number in range(len(self._plans))
         ]
-        batches = merge(runs, self._rule, reverse=reverse)
         try:
-            for batch in batches:
-                keys = self._key.decode(batch.column("key"))
-                values = rows.unpack(batch.column("value")).columns if names else []
-                yield pa.RecordBatch.from_arrays([*keys.columns, *values], schema=schema)
+            yield from self._decoded(merge(runs, self._rule, reverse=reverse), rows)
         except RepeatedKeyError as error:
             self._places(self._key.decode(pa.array([error.key], pa.large_binary())))
             raise
 
-    def _records(
-        self, number: int, rows: RowSchema, start: bytes | None, stop: bytes | None, reverse: bool
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield `key` and `value` of a range of one file, as those of all files are."""
-        own = self._plans[number].build.key_schema
-        # Keys of another type have other bytes.
-        bounds = (start, stop) if own == self._key else (None, None)
-        for batch in self._lookups[number].scan(*bounds, reverse):
-            keys, packed = batch.column("key"), batch.column("value")
-            if own != self._key:
-                keys = self._key.encode(own.decode(keys).cast(self._key.schema))
-                keys = keys.cast(pa.large_binary())
-                inside = _are_between(keys, start, stop)
-                keys, packed = keys.filter(inside), packed.filter(inside)
-                if not len(keys):
-                    continue
-            columns = {"key": keys}
-            if len(rows.schema):  # a batch without columns has no rows
-                values = [self._column(field, number, packed) for field in rows.schema]
-                given = pa.RecordBatch.from_arrays(values, schema=rows.schema)
-                columns["value"] = rows.pack(given)
-            yield pa.RecordBatch.from_pydict(columns)
-
     def _in_two_files_error(
-        self, key: bytes, number: int, place: int, parts: Sequence[tuple[int, pa.Array]]
+        self, key: bytes, number: int, place: int, parts: Parts
     ) -> DuplicateKeyError:
         starts = np.cumsum([0, *(len(rows) for _, rows in parts)])
         first = parts[int(np.searchsorted(starts, place, "right")) - 1][0]
@@ -357,43 +281,6 @@ class ColumnarFiles(ManyLookups):
             "row to return",
             key=shown,
         )
-
-    def _gathered(
-        self,
-        field: pa.Field,
-        parts: Sequence[tuple[int, pa.Array]],
-        places: npt.NDArray[np.int64],
-        missing: npt.NDArray[np.bool_],
-    ) -> pa.Array:
-        """Return a value column at the places of all keys."""
-        columns = [self._column(field, number, rows) for number, rows in parts]
-        column = pa.concat_arrays(columns) if columns else pa.array([], field.type)
-        return column.take(pa.array(places, mask=missing))
-
-    def _column(self, field: pa.Field, number: int, rows: pa.Array) -> pa.Array:
-        """Return a value column of rows of one file, null if the file lacks it."""
-        plan = self._plans[number]
-        if field.name == FILE and self.mode in ("position", "value_and_position"):
-            return pa.repeat(pa.scalar(plan.source.uri, field.type), len(rows))
-        if field.name not in plan.build.row_schema.schema.names:
-            return pa.nulls(len(rows), field.type)
-        try:
-            column = plan.build.row_schema.unpack(rows, [field.name]).column(0)
-        except FormatError as error:
-            path = self._lookups[number].reader().path
-            raise CorruptionError(path, 0, "rows of the file's value columns", error) from None
-        return fitted(column, field, plan.source.uri, "in the other files")
-
-    def prepare(self, *, threads: int = 1, progress: bool | None = None) -> None:
-        """Make or fetch the lookup files of all columnar files on this host.
-
-        Args:
-            threads: how many are made at the same time.
-            progress: show a progress bar; None shows it if standard error is a terminal.
-
-        Raises: what `lookup` does.
-        """
-        self._each(lambda lookup: lookup.reader(), threads, progress, "Building lookup files")
 
     def publish(self, *, threads: int = 1, progress: bool | None = None) -> int:
         """Write the lookup files beside their columnar files, so that other hosts fetch them.
@@ -536,22 +423,6 @@ class ColumnarFiles(ManyLookups):
         self._each(one, threads, progress, "Writing Paimon's lookup files")
         return [written[lookup] for lookup in self._lookups]
 
-    def _each(
-        self,
-        step: Callable[[FileLookup], object],
-        threads: int,
-        progress: bool | None,
-        title: str,
-    ) -> None:
-        with progress_bars(progress) as bars, ThreadPoolExecutor(threads, "lookupstore") as pool:
-            advance = bars(title, self.num_rows) if bars else None
-            for lookup, _ in zip(self._lookups, pool.map(step, self._lookups), strict=True):
-                if advance:
-                    advance(lookup.plan.source.num_rows)
-
-    def _every(self) -> Sequence[FileLookup]:
-        return self._lookups
-
     def _options(self) -> dict[str, Any]:
         return {"mode": self.mode, "on_duplicate": self._rule, "build": self._build}
 
@@ -562,46 +433,10 @@ class ColumnarFiles(ManyLookups):
         )
 
 
-def _are_between(keys: pa.Array, start: bytes | None, stop: bytes | None) -> pa.BooleanArray:
-    """Return which encoded keys are in a range."""
-    inside = pa.repeat(True, len(keys))
-    if start is not None:
-        inside = pc.and_(inside, pc.greater_equal(keys, pa.scalar(start, keys.type)))
-    if stop is not None:
-        inside = pc.and_(inside, pc.less(keys, pa.scalar(stop, keys.type)))
-    return inside
-
-
 def _restored(state: dict[str, Any]) -> ColumnarFiles:
     files = ColumnarFiles.__new__(ColumnarFiles)
     files._start(**state)
     return files
-
-
-def _paths(source: object) -> list[str]:
-    if isinstance(source, (str, os.PathLike)):
-        return [os.fspath(source)]
-    paths = list(source) if isinstance(source, (list, tuple)) else []
-    if paths and all(isinstance(one, (str, os.PathLike)) for one in paths):
-        return [os.fspath(one) for one in paths]
-    raise TypeError(
-        f"source is {type(source).__name__}; give a path, URI, glob or folder of Parquet or ORC "
-        "files, or a list of these; for rows in memory, use lookupstore.build"
-    )
-
-
-def _value_fields(
-    schema: pa.Schema, key: Sequence[str], columns: Sequence[str] | None, mode: Mode
-) -> pa.Schema:
-    fields = []
-    if mode in ("value", "value_and_position"):
-        wanted = schema.names if columns is None else columns
-        fields = [schema.field(name) for name in wanted if name not in key]
-    elif columns is not None:
-        raise ValueError(f"columns is {list(columns)!r}; mode {mode!r} returns no value columns")
-    if mode in ("position", "value_and_position"):
-        fields += [pa.field(FILE, pa.string()), pa.field(POSITION, pa.int64())]
-    return pa.schema([field.with_nullable(True) for field in fields])
 
 
 def _published(plans: Sequence[LookupFilePlan]) -> dict[str, PublishedFile]:

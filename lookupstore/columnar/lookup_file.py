@@ -30,8 +30,8 @@ from lookupstore.sst import Reader, Writer
 
 Mode = Literal["value", "position", "value_and_position", "presence"]
 
-# Rules for repeated keys that need no column.
-_RULES = "'first' or 'last'"
+# What to do about repeated keys where rules choose a row.
+_REMEDY = "pass on_duplicate='first' or 'last' to choose the row to keep"
 MODES: tuple[Mode, ...] = ("value", "position", "value_and_position", "presence")
 #: Column of the row's position in its file, from 0, after Iceberg's metadata column of that name.
 POSITION = "_pos"
@@ -50,10 +50,12 @@ class LookupFilePlan:
     Attributes:
         source: the columnar file.
         build: gives keys and rows of it as bytes.
+        remedy: what to do about a key that comes more than once.
     """
 
     source: SourceFile
     build: BuildPlan
+    remedy: str = _REMEDY
 
     @property
     def name(self) -> str:
@@ -75,7 +77,7 @@ class LookupFilePlan:
 
     def repeated_error(self, key: bytes) -> DuplicateKeyError:
         """Return the error for a key that comes more than once in the file."""
-        error = self.build.repeated_error(key, _RULES)
+        error = self.build.repeated_error(key, self.remedy)
         return DuplicateKeyError(f"{self.source.uri}: {error}", key=error.key)
 
     def encoded(self) -> Iterator[pa.RecordBatch]:
@@ -105,6 +107,8 @@ def plan_lookup_file(
     columns: Sequence[str] | None,
     mode: Mode,
     on_duplicate: OnDuplicate,
+    *,
+    also: Sequence[str] = (),
 ) -> LookupFilePlan:
     """Plan the lookup file of a columnar file.
 
@@ -114,6 +118,7 @@ def plan_lookup_file(
         columns: value columns; those that the file lacks are not part of the plan. None: all.
         mode: what the lookup file holds beside keys.
         on_duplicate: what happens to a key that comes twice in the file.
+        also: columns that it holds in every mode, if the file has them.
 
     Raises:
         KeyError: the file lacks a key column.
@@ -129,6 +134,7 @@ def plan_lookup_file(
         wanted = source.schema.names if columns is None else columns
         values = [name for name in wanted if name in source.schema.names and name not in key]
     schema = source.schema
+    values += [name for name in also if name in schema.names and name not in values]
     if mode in ("position", "value_and_position"):
         if POSITION in schema.names:
             raise ValueError(

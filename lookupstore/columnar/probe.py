@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lookupstore.arrow.types import is_text
+from lookupstore.columnar.key_ranges import column_number
 from lookupstore.columnar.lookup_file import LookupFilePlan
 from lookupstore.columnar.parquet_filter import none_of, read_filter
 from lookupstore.errors import CorruptionError
@@ -130,19 +131,9 @@ class ParquetProbe:
         self._file.close()
 
     def _first_key_column(self) -> int | None:
-        """Return the number of the first key column, if what row groups say of it can be used.
-
-        Unsigned and floating numbers, times and decimals have statistics that depend on who wrote
-        them.
-        """
+        """Return the number of the first key column, if what row groups say of it can be used."""
         field = self._plan.build.key_schema.schema.field(0)
-        known = is_text(field.type) or pa.types.is_signed_integer(field.type)
-        # A dot may be of a name, or between the names of nested columns.
-        if "." in field.name or not (known or pa.types.is_date32(field.type)) or not self.groups:
-            return None
-        group = self._metadata.row_group(0)
-        paths = [group.column(i).path_in_schema for i in range(group.num_columns)]
-        return paths.index(field.name)
+        return column_number(self._metadata, field)
 
     def _in_statistics(self, number: int, wanted: pa.Array) -> bool:
         statistics = self._metadata.row_group(number).column(self._column).statistics

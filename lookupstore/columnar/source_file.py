@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import xxhash
 from pyarrow import fs, orc
 
+from lookupstore.columnar.key_ranges import Range, group_ranges
 from lookupstore.errors import CorruptionError, StaleStoreError
 from lookupstore.orc.footer import read_footer
 from lookupstore.parquet.footer import footer_of
@@ -47,6 +48,7 @@ class SourceFile:
         num_rows: number of its rows.
         schema: its columns, those that `name=value` folders give last.
         constants: the values of those, by name.
+        ranges: least and greatest value of one column in each row group; None: nobody knows.
     """
 
     filesystem: fs.FileSystem
@@ -58,6 +60,7 @@ class SourceFile:
     num_rows: int
     schema: pa.Schema
     constants: tuple[tuple[str, int | str | None], ...]
+    ranges: tuple[Range, ...] | None = None
 
     @property
     def address(self) -> FileAddress:
@@ -170,7 +173,10 @@ class _One(NamedTuple):
 
 
 def source_files(
-    found: Sequence[FoundFiles], *, latest_partition: str | None = None
+    found: Sequence[FoundFiles],
+    *,
+    latest_partition: str | None = None,
+    ranges_of: str | None = None,
 ) -> list[SourceFile]:
     """Read the footers of columnar files.
 
@@ -178,6 +184,7 @@ def source_files(
         found: the files.
         latest_partition: name of the `name=value` folders of which only the greatest value counts,
             by number if all values are numbers, else as text.
+        ranges_of: name of the column whose ranges are wanted.
 
     Raises:
         ValueError: there are no such folders.
@@ -197,7 +204,7 @@ def source_files(
         wanted = [one for one, value in zip(wanted, values, strict=True) if value == latest]
     kinds = _kinds([one.folders for one in wanted])
     with ThreadPoolExecutor(min(_THREADS, len(wanted)), "lookupstore-footer") as pool:
-        files = list(pool.map(lambda one: _read(one, kinds), wanted))
+        files = list(pool.map(lambda one: _read(one, kinds, ranges_of), wanted))
     # What is equal is one object, which is pickled once.
     schemas = {file.schema: file.schema for file in files}
     files = [replace(file, schema=schemas[file.schema]) for file in files]
@@ -310,8 +317,9 @@ def _kinds(folders: Sequence[dict[str, str | None]]) -> dict[str, pa.DataType]:
     return kinds
 
 
-def _read(one: _One, kinds: dict[str, pa.DataType]) -> SourceFile:
+def _read(one: _One, kinds: dict[str, pa.DataType], ranges_of: str | None) -> SourceFile:
     found, info, folders = one
+    ranges = None
     file_format = format_of(info.path)
     address = FileAddress.on(found.filesystem, info.path)
     with address.reading(f"the {file_format} footer"), address.open() as file:
@@ -320,6 +328,8 @@ def _read(one: _One, kinds: dict[str, pa.DataType]) -> SourceFile:
         if file_format == "parquet":
             schema, metadata = _parquet_footer(tail, info.path, nbytes)
             num_rows = metadata.num_rows
+            if ranges_of in schema.names and ranges_of not in folders:
+                ranges = group_ranges(metadata, schema.field(ranges_of))
         else:
             num_rows = read_footer(file, info.path).rows
             schema = orc.ORCFile(file).schema
@@ -340,6 +350,7 @@ def _read(one: _One, kinds: dict[str, pa.DataType]) -> SourceFile:
         num_rows=num_rows,
         schema=pa.schema(fields),
         constants=constants,
+        ranges=ranges,
     )
 
 

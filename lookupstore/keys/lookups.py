@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
@@ -106,13 +106,22 @@ class Lookups(ABC):
             StaleStoreError: a file is gone, or is another one by now.
             DiskQuotaError: what a lookup needs does not fit into the quota of the host.
         """
+        return self._answered(columns, found, lambda names: self._lookup(keys, names))
+
+    def _answered(
+        self,
+        columns: Sequence[str] | None,
+        found: bool | str,
+        look: Callable[[Sequence[str]], tuple[pa.BooleanArray, pa.Table]],
+    ) -> pa.Table:
+        """Return what `lookup` does, of an answer in the named value columns."""
         names = value_columns(self, columns)
         mark = found if isinstance(found, str) else "found"
         if found and mark in names:
             raise ValueError(
                 f"found={found!r}: there is a value column {mark!r}; give another name"
             )
-        present, table = self._lookup(keys, names)
+        present, table = look(names)
         if names:
             return table.append_column(mark, present) if found else table
         # An Arrow table knows its length by its columns, until the last one is deselected.

@@ -148,8 +148,9 @@ def is_ascending(values):
     return ascending
 
 
-def upper_bound(values, bytes key not None):
-    """Return how many of the sorted values are not greater than `key`."""
+cdef size_t bound(values, bytes key, int most) except? 0:
+    """Return how many of the sorted values compare with `key` as at most `most`: -1 less, 0 not
+    greater."""
     cdef BinaryColumn column = BinaryColumn(values, "values")
     cdef ls_slice wanted, value
     cdef size_t low = 0, high = column.column.length, middle
@@ -159,11 +160,21 @@ def upper_bound(values, bytes key not None):
         middle = low + (high - low) // 2
         if ls_column_get(&column.column, middle, &value) != LS_OK:
             raise ValueError(f"values[{middle}]: the Arrow offsets point outside their data buffer")
-        if ls_compare_bytes(value, wanted) <= 0:
+        if ls_compare_bytes(value, wanted) <= most:
             low = middle + 1
         else:
             high = middle
     return low
+
+
+def lower_bound(values, bytes key not None):
+    """Return how many of the sorted values are less than `key`."""
+    return bound(values, key, -1)
+
+
+def upper_bound(values, bytes key not None):
+    """Return how many of the sorted values are not greater than `key`."""
+    return bound(values, key, 0)
 
 
 cdef class Scatter:

@@ -322,6 +322,7 @@ class _Stream:
     def __init__(self, file: io.FileIO) -> None:
         self._file = file
         self._begun = 0
+        self.closed = False
 
     def write(self, data: Any) -> None:
         rest = memoryview(data).cast("B")
@@ -334,6 +335,12 @@ class _Stream:
 
     def tell(self) -> int:
         return self._file.tell()
+
+    def flush(self) -> None:
+        """Do nothing, for Arrow's writers: there is no buffer."""
+
+    def close(self) -> None:
+        """Do nothing: the file is named where the block ends that writes it."""
 
 
 def _sync_file(path: str) -> None:

@@ -540,6 +540,17 @@ def test_tagging(tmp_path: Path) -> None:
         assert found, printed
 
 
+def test_levels(tmp_path: Path) -> None:
+    pytest.importorskip("duckdb")
+    sizes = ("--rows", "8000", "--keys", "400", "--rounds", "1")
+    printed = python(tmp_path, str(BENCH / "levels.py"), *sizes)
+    assert re.search(r"^changelog: [1-9]\d* rows, the same by all$", printed, re.MULTILINE), printed
+    for share in (3, 10, 30):
+        assert re.search(rf"^ +{share}% of the rows changed: warm ", printed, re.MULTILINE), printed
+    for bar in ("warm / rewriting", "warm / reading", "cold / rewriting"):
+        assert re.search(rf"^levels +{bar} .*(met|NOT MET)$", printed, re.MULTILINE), printed
+
+
 def test_timelines(tmp_path: Path) -> None:
     pytest.importorskip("fastavro")
     sizes = ("--commits", "40", "--rounds", "1")

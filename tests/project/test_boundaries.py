@@ -26,7 +26,7 @@ storage           |                                                | obstore pya
 sorting           | arrow storage                                  | numpy pyarrow
 keys              | arrow                                          | numpy pyarrow
 compacted         | arrow                                          | pyarrow
-sst               | arrow compacted storage                   | crc32c isal lzallright pyarrow zstandard
+sst               | arrow compacted storage               | crc32c isal lzallright pyarrow zstandard
 rows              | sst                                            | numpy pyarrow
 parquet           | arrow                                          | isal pyarrow
 orc               | parquet                                        | pyarrow zstandard

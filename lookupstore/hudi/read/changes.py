@@ -27,7 +27,7 @@ from lookupstore.arrow.changelog import (
     INSERT,
     KINDS,
     changelog_schema,
-    said_changes,
+    told,
 )
 from lookupstore.arrow.differences import differing
 from lookupstore.arrow.types import concat
@@ -139,9 +139,7 @@ class ChangePlan:
 
     def _batches(self, kinds: npt.NDArray[np.int8], values: pa.Table) -> Iterator[pa.RecordBatch]:
         if len(kinds):
-            columns = [said_changes(kinds), *values.columns]
-            found = pa.Table.from_arrays(columns, schema=self.schema)
-            yield from found.combine_chunks().to_batches(_BATCH_ROWS)
+            yield from told(kinds, values).combine_chunks().to_batches(_BATCH_ROWS)
 
     def _values(self, file: FileSlice, rows: Rows, names: Sequence[str]) -> pa.Table:
         """Return columns of some rows of a file, which ascend."""

@@ -1,0 +1,82 @@
+"""Between which keys a Parquet file has all of its own, by what its row groups say of a column.
+
+Only statistics of signed integers, dates and text are used: those of unsigned and floating
+numbers, times and decimals depend on who wrote them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lookupstore.arrow.types import is_text
+from lookupstore.keys.schema import KeySchema
+
+#: Least and greatest value of a row group, as the footer has them; text may be cut.
+Range: TypeAlias = "tuple[int, int] | tuple[bytes, bytes]"
+#: First bytes of keys that are in a range, and first bytes behind it; None: no bound.
+KeyRange: TypeAlias = "tuple[bytes | None, bytes | None]"
+
+
+def column_number(metadata: pq.FileMetaData, field: pa.Field) -> int | None:
+    """Return the number of a column in row groups, if what they say of it can be used.
+
+    Args:
+        metadata: of the file.
+        field: the column, in Arrow's type.
+    """
+    kind = field.type
+    known = is_text(kind) or pa.types.is_signed_integer(kind) or pa.types.is_date32(kind)
+    # A dot may be of a name, or between the names of nested columns.
+    if "." in field.name or not known or not metadata.num_row_groups:
+        return None
+    group = metadata.row_group(0)
+    paths = [group.column(i).path_in_schema for i in range(group.num_columns)]
+    return paths.index(field.name)
+
+
+def group_ranges(metadata: pq.FileMetaData, field: pa.Field) -> tuple[Range, ...] | None:
+    """Return the range of a column in each row group; None if it is not known of one of them."""
+    number = column_number(metadata, field)
+    if number is None:
+        return None
+    ranges = []
+    for group in range(metadata.num_row_groups):
+        statistics = metadata.row_group(group).column(number).statistics
+        if statistics is None or not statistics.has_min_max:
+            return None
+        ranges.append((statistics.min_raw, statistics.max_raw))
+    return tuple(ranges)
+
+
+def key_range(ranges: Sequence[Range] | None, kind: pa.DataType, key: KeySchema) -> KeyRange:
+    """Return between which encoded keys a file has all of its own.
+
+    Args:
+        ranges: of its first key column in each row group; None: nobody knows.
+        kind: type of that column in the file.
+        key: encodes the keys; its first field may be wider.
+
+    >>> key_range([(1, 5), (7, 9)], pa.int8(), KeySchema(pa.schema({"id": pa.int8()})))
+    (b'\\x81', b'\\x89\\x00')
+    """
+    wanted = key.schema.field(0).type
+    is_number = pa.types.is_signed_integer(kind) and pa.types.is_signed_integer(wanted)
+    if not ranges or not (is_number or kind == wanted):
+        return None, None
+    least, greatest = min(low for low, _ in ranges), max(high for _, high in ranges)
+    try:
+        if isinstance(least, bytes) and isinstance(greatest, bytes):
+            # What is cut is the beginning of a value, or of one that is greater.
+            first = key.encode_prefix((), least.decode())
+            last = key.encode_prefix((), greatest.decode())
+        else:
+            values = pa.array([least, greatest], pa.int32() if kind == pa.date32() else pa.int64())
+            low, high = values.cast(kind).to_pylist()
+            first, last = key.encode_prefix((low,)), key.encode_prefix((high,))
+    except (ValueError, OverflowError):  # text that is cut within a character, a year beyond 9999
+        return None, None
+    return None if first is None else first[0], None if last is None else last[1]

@@ -1,0 +1,494 @@
+"""``Levels``: columnar files in levels, as an LSM tree has them, of which the newest row counts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import xxhash
+
+from lookupstore.arrow.types import concat
+from lookupstore.columnar.asked_keys import AskedKeys
+from lookupstore.columnar.evolution import common_schema
+from lookupstore.columnar.key_ranges import key_range
+from lookupstore.columnar.lookup_file import MODES, LookupFilePlan, Mode, plan_lookup_file
+from lookupstore.columnar.planned_files import (
+    Parts,
+    Places,
+    PlannedFiles,
+    given_paths,
+    value_fields,
+)
+from lookupstore.columnar.rent import BUILDS, Build
+from lookupstore.columnar.row_kinds import are_tombstones
+from lookupstore.columnar.source_file import SourceFile, source_files
+from lookupstore.errors import DuplicateKeyError, FormatError
+from lookupstore.hostcache.cache import Residency
+from lookupstore.keys.schema import KeySchema
+from lookupstore.quantities import Size, bytes_of
+from lookupstore.rows.schema import RowSchema
+from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, merge
+from lookupstore.source.search import FoundFiles, FoundTable, find_source
+from lookupstore.sst.typed import KIND
+from lookupstore.storage.uris import shown_uri
+
+#: A level, or a file of level 0, as it is given.
+Given = str | os.PathLike[str] | Sequence[str]
+
+_MEMORY = 128 << 20
+_REMEDY = "a key may be once in each file of a level"
+
+
+class Levels(PlannedFiles):
+    """Lookups in columnar files by level: the newest row of a key counts, or that it is deleted.
+
+    Level 0 is files whose keys may overlap, the newest first. Each level above is a sorted run:
+    files of which no two share keys, older than all levels before it. A search ends in the first
+    file that has the key. If its row there has the kind -D or -U, the key is deleted: not found.
+
+    Each file has a lookup file, as those of `ColumnarFiles` have: made on the host that looks up,
+    when it pays. Files whose row groups say that they have no key of a range are not asked.
+    Rows with a null in the key never match. Lookups see the files as they were when this object was
+    made.
+
+    Args:
+        level0: files of level 0, the newest first: paths or URIs of one Parquet or ORC file each.
+        levels: level 1 and those after it, the newest first: of each the path, URI, glob or folder
+            of its files, or a list of these; `[]` is a level without files.
+        key: the key columns, which every file has.
+        columns: the value columns; None takes all that are neither in the key nor the row kind.
+        mode: what a lookup returns, as of `ColumnarFiles`: `value`, `position`,
+            `value_and_position` or `presence`.
+        kind: column of the row kinds (0 +I, 1 -U, 2 +U, 3 -D); a file without it has no deletes.
+        build: when to make a lookup file, as of `ColumnarFiles`.
+        memory: budget for rows that are sorted, at least 64 KiB, in bytes or as a text such as
+            `"1GB"`.
+        residency: where lookup files of this host are; None takes that of the host.
+
+    Raises:
+        FileNotFoundError: a path names no file.
+        KeyError: a column does not exist, or a file lacks a key column.
+        TypeError: a key column whose type cannot be ordered, a value that cannot be stored, or row
+            kinds that are not integers.
+        ValueError: an argument out of range, a file that is given twice, or columns of several
+            files that do not agree.
+        FormatError: files of one level above 0 have keys of the same range, or one is not sorted by
+            its key, as far as row groups say it; or a path names a table.
+        CorruptionError: a footer is damaged.
+
+    Lookups of a key that two files of one level above 0 have, or that a file has twice, raise a
+    `DuplicateKeyError`.
+
+    Source: LookupLevels and Levels of Apache Paimon.
+
+    >>> import tempfile, pyarrow.parquet as pq
+    >>> folder = tempfile.mkdtemp()
+    >>> pq.write_table(pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]}), f"{folder}/1.parquet")
+    >>> new = pa.table({"id": [2, 3], "name": ["B", None], "_VALUE_KIND": [2, 3]})
+    >>> pq.write_table(new, f"{folder}/2.parquet")
+    >>> with Levels([f"{folder}/2.parquet"], [f"{folder}/1.parquet"], key="id") as levels:
+    ...     levels.lookup([1, 2, 3]).to_pydict()
+    ...     levels.lookup([1, 2, 3], start_level=1).to_pydict()
+    {'name': ['a', 'B', None]}
+    {'name': ['a', 'b', 'c']}
+    """
+
+    def __init__(
+        self,
+        level0: Given,
+        levels: Sequence[Given] = (),
+        *,
+        key: str | Sequence[str],
+        columns: str | Sequence[str] | None = None,
+        mode: Mode = "value",
+        kind: str = KIND,
+        build: Build = "auto",
+        memory: Size = _MEMORY,
+        residency: Residency | None = None,
+    ) -> None:
+        for argument, value, known in (("mode", mode, MODES), ("build", build, BUILDS)):
+            if value not in known:
+                raise ValueError(f"{argument} is {value!r}; give {', '.join(map(repr, known))}")
+        memory = bytes_of(memory, "memory", least=MIN_MEMORY)
+        names = [key] if isinstance(key, str) else list(key)
+        if not names:
+            raise ValueError("key is empty; name at least one column of the files")
+        if kind in names:
+            raise ValueError(f"kind is {kind!r}, a key column; name the column of the row kinds")
+        values = [columns] if isinstance(columns, str) else columns
+        uri, by_level = _files(level0, levels, names[0])
+        # Columns come as the oldest files have them.
+        sources = [file for files in reversed(by_level) for file in reversed(files)]
+        everything = values is None and mode in ("value", "value_and_position")
+        wanted = [*names, *(values or ())]
+        schema = common_schema(
+            ((file.uri, file.schema) for file in sources), None if everything else [*wanted, kind]
+        )
+        for name in wanted:
+            if name not in schema.names:
+                raise KeyError(
+                    f"the files have no column {name!r}; {sources[0].uri} has "
+                    f"{sources[0].schema.names}"
+                )
+        kinds = schema.field(kind) if kind in schema.names else None
+        if kinds is not None and not pa.types.is_integer(kinds.type):
+            raise TypeError(
+                f"kind: the column {kind!r} is {kinds.type}; row kinds are integers from 0 to 3"
+            )
+        if everything:
+            values = [name for name in schema.names if name not in (*names, kind)]
+        plans = [
+            replace(
+                plan_lookup_file(file, names, values, mode, "error", also=[kind]), remedy=_REMEDY
+            )
+            for files in by_level
+            for file in files
+        ]
+        encoding = KeySchema(pa.schema([schema.field(name).with_nullable(False) for name in names]))
+        for number, files in enumerate(by_level[1:], 1):
+            _check_run(number, files, len(names) == 1)
+        self._start(
+            uri=uri,
+            mode=mode,
+            key=encoding,
+            values=value_fields(schema, names, values, mode),
+            schema=schema,
+            kinds=kinds,
+            plans=plans,
+            counts=[len(files) for files in by_level],
+            build=build,
+            memory=memory,
+            residency=residency,
+        )
+
+    def _start(
+        self,
+        *,
+        uri: str,
+        mode: Mode,
+        key: KeySchema,
+        values: pa.Schema,
+        schema: pa.Schema,
+        kinds: pa.Field | None,
+        plans: Sequence[LookupFilePlan],
+        counts: Sequence[int],
+        build: Build,
+        memory: int,
+        residency: Residency | None,
+    ) -> None:
+        self.path: str = uri
+        self._file_schema = schema
+        self._kinds = kinds
+        self._counts = counts
+        ends = np.cumsum([0, *counts]).tolist()
+        self._by_level = [range(*pair) for pair in pairwise(ends)]
+        self._set_up(
+            mode=mode,
+            key=key,
+            values=values,
+            plans=plans,
+            published={},
+            build=build,
+            memory=memory,
+            residency=residency,
+        )
+        self._ranges = [
+            key_range(plan.source.ranges, plan.source.schema.field(key.names[0]).type, key)
+            for plan in plans
+        ]
+        said = ["levels", *(plan.name for plan in plans), str(counts), str(values), mode, build]
+        self.id: str = xxhash.xxh3_128_hexdigest("\n".join(said).encode())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        state = {
+            "uri": self.path,
+            "mode": self.mode,
+            "key": self._key,
+            "values": self._values,
+            "schema": self._file_schema,
+            "kinds": self._kinds,
+            "plans": self._plans,
+            "counts": self._counts,
+            "build": self._build,
+            "memory": self._memory,
+            "residency": None,
+        }
+        return _restored, (state,)
+
+    @property
+    def num_levels(self) -> int:
+        """Return the number of levels, level 0 and those without files among them."""
+        return len(self._by_level)
+
+    def lookup(
+        self,
+        keys: Any,
+        columns: Sequence[str] | None = None,
+        *,
+        found: bool | str = False,
+        start_level: int = 0,
+    ) -> pa.Table:
+        """Return the value columns at many keys: row i answers key i, nulls where it is missing.
+
+        Args:
+            keys: the keys, in any order, repeated or not, and in any of the forms of
+                `lookupstore.keys.arguments`.
+            columns: value columns to read, in this order; None reads all.
+            found: append a boolean column `found`, or of the name given, which tells a missing key
+                from stored nulls.
+            start_level: the first level that is asked; 1 leaves out the files of level 0.
+
+        Raises:
+            TypeError: keys of a wrong type or form; the error names the right one.
+            KeyError: a value column, or a key field in `keys`, that there is not.
+            ValueError: a value column has the name that `found` gives; there is no such level; or a
+                key is in two files of a level above 0, or twice in a file.
+            CorruptionError: the stored bytes are wrong, or a row kind is none of the four.
+            StaleStoreError: a file is gone, or is another one by now.
+            DiskQuotaError: what a lookup needs does not fit into the quota of the host.
+        """
+        return self._answered(
+            columns, found, lambda names: self._answers(names, *self._places(keys, start_level))
+        )
+
+    def contains(self, keys: Any, *, start_level: int = 0) -> pa.BooleanArray:
+        """Return for each of many keys whether a row is there: Arrow booleans, never null.
+
+        Raises: what `lookup` does.
+        """
+        places, _ = self._places(keys, start_level)
+        return pa.array(places >= 0)
+
+    def _places(self, keys: Any, start_level: int = 0) -> tuple[Places, Parts]:
+        if not 0 <= start_level <= len(self._by_level):
+            raise ValueError(
+                f"start_level is {start_level}; the levels are 0 to {len(self._by_level) - 1}"
+            )
+        asked = AskedKeys(keys, self._key)
+        places = np.full(asked.count, -1, np.int64)
+        parts: Parts = []
+        count = 0
+        for level in range(start_level, len(self._by_level)):
+            decided = np.full(len(asked.at), -1, np.int64)  # by which file of this level
+            for number in self._by_level[level]:
+                turns = asked.within(self._ranges[number])
+                if not len(turns):
+                    continue
+                wanted = asked.encoded(turns, self._plans[number].build.key_schema)
+                hits, rows = self._lookups[number].lookup(wanted)
+                if not len(hits):
+                    continue
+                hit = turns[hits]
+                if (decided[hit] >= 0).any():
+                    row = int(np.argmax(decided[hit] >= 0))
+                    raise self._in_two_files_error(
+                        wanted[int(hits[row])].as_py(), level, int(decided[hit[row]]), number
+                    )
+                decided[hit] = number
+                gone = self._are_gone(number, rows)
+                stays = np.ones(len(rows), np.bool_) if gone is None else ~gone
+                places[asked.at[hit[stays]]] = count + np.flatnonzero(stays)
+                parts.append((number, rows))
+                count += len(rows)
+                if level == 0:
+                    asked.decide(hit)
+            if level:
+                asked.decide(np.flatnonzero(decided >= 0))
+            if not asked.open:
+                break
+        return places, parts
+
+    def _are_gone(self, number: int, rows: pa.Array) -> npt.NDArray[np.bool_] | None:
+        """Return which rows of a file say that their key is deleted; None if none can."""
+        if self._kinds is None or self._kinds.name not in self._plans[number].source.schema.names:
+            return None
+        kinds = self._column(self._kinds, number, rows)
+        return are_tombstones(kinds, self._plans[number].source.uri)
+
+    def _in_two_files_error(
+        self, key: bytes, level: int, first: int, second: int
+    ) -> DuplicateKeyError:
+        values = self._plans[second].build.key_schema.decode(pa.array([key], pa.large_binary()))
+        shown = ", ".join(f"{name}={value!r}" for name, value in values.to_pylist()[0].items())
+        one, other = (self._plans[number].source.uri for number in (first, second))
+        return DuplicateKeyError(
+            f"the key {shown} is in {one} and in {other}, two files of level {level}; give files "
+            "whose keys overlap as level0, the newest first",
+            key=shown,
+        )
+
+    def _scan(
+        self, names: Sequence[str], start: bytes | None, stop: bytes | None, reverse: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a range of encoded keys, by the lookup files, which are made."""
+        rows = RowSchema(pa.schema([self._values.field(name) for name in names]))
+        runs: list[Iterator[pa.RecordBatch]] = []
+        for level, numbers in enumerate(self._by_level):
+            files = [self._records(number, rows, start, stop, reverse) for number in numbers]
+            runs += [merge(files, "error", reverse=reverse)] if level else files
+        try:
+            yield from self._decoded(map(_live, merge(runs, "first", reverse=reverse)), rows)
+        except RepeatedKeyError as error:
+            self._places(self._key.decode(pa.array([error.key], pa.large_binary())), 1)
+            raise
+
+    def _beside(self, number: int, packed: pa.Array) -> dict[str, pa.Array]:
+        """Return which records are tombstones, as bytes."""
+        gone = self._are_gone(number, packed)
+        marks = np.zeros(len(packed), np.uint8) if gone is None else gone.astype(np.uint8)
+        buffers = [None, pa.py_buffer(marks)]
+        return {"gone": pa.Array.from_buffers(pa.binary(1), len(packed), buffers)}
+
+    def _options(self) -> dict[str, Any]:
+        return {"mode": self.mode, "levels": list(self._counts), "build": self._build}
+
+    def __repr__(self) -> str:
+        return (
+            f"<Levels {self.path}: {', '.join(map(str, self._counts))} files by level, "
+            f"{self.num_rows:,} rows, key {', '.join(self.key)}>"
+        )
+
+
+def rows_below(levels: Levels, keys: pa.RecordBatch) -> tuple[pa.BooleanArray, pa.RecordBatch]:
+    """Return which keys have a row in level 1 or one after it, and the value columns of these.
+
+    Args:
+        keys: n rows of the key columns.
+
+    Returns:
+        n booleans, and n rows, null where there is none.
+    """
+    schema = levels.value_schema
+    found, rows = levels._answers(schema.names, *levels._places(keys, 1))
+    columns = [concat(column.chunks, column.type) for column in rows.columns]
+    return found, pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a compaction of levels asks of them.
+
+    Attributes:
+        schema: the columns of all files together, those of key and row kind among them.
+        kinds: the column of the row kinds; None: no file has it.
+        level0: plans of the files of level 0, the newest first.
+    """
+
+    schema: pa.Schema
+    kinds: pa.Field | None
+    level0: Sequence[LookupFilePlan]
+
+
+def shape_of(levels: Levels) -> Shape:
+    """Return the columns of levels, and the files of level 0."""
+    plans = [levels._plans[number] for number in levels._by_level[0]]
+    return Shape(levels._file_schema, levels._kinds, plans)
+
+
+def _live(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the records that are no tombstones."""
+    marks = batch.column("gone")
+    stored = np.frombuffer(marks.buffers()[1], np.uint8)
+    gone = stored[marks.offset : marks.offset + len(marks)] == 1
+    return batch.filter(pa.array(~gone)) if gone.any() else batch
+
+
+def _restored(state: dict[str, Any]) -> Levels:
+    levels = Levels.__new__(Levels)
+    levels._start(**state)
+    return levels
+
+
+def _files(
+    level0: Given, levels: Sequence[Given], column: str
+) -> tuple[str, list[list[SourceFile]]]:
+    """Return what people see of the first path, and the files of each level, from level 0 on.
+
+    Args:
+        level0: files, the newest first.
+        levels: files of each level after it.
+        column: the first key column.
+    """
+    if isinstance(levels, (str, os.PathLike)):
+        raise TypeError(
+            "levels is one path; give a list with the path, or a list of paths, of each level"
+        )
+    zero = [] if _is_empty(level0) else given_paths(level0, "level0")
+    above = [
+        [] if _is_empty(one) else given_paths(one, f"levels[{i}]") for i, one in enumerate(levels)
+    ]
+    paths = [*zero, *(path for one in above for path in one)]
+    if not paths:
+        raise ValueError("level0 and levels name no files; give at least one")
+    found: list[list[FoundFiles]] = []
+    alone = [_found([path], "level0") for path in zero]
+    for path, one in zip(zero, alone, strict=True):
+        count = sum(len(files.infos) for files in one)
+        if count != 1:
+            raise ValueError(
+                f"level0: {shown_uri(path)} names {count} files, and not which is newer; list "
+                "them, the newest first"
+            )
+    found.append([files for one in alone for files in one])
+    found += [_found(one, f"levels[{i}]") if one else [] for i, one in enumerate(above)]
+    sources = source_files([files for one in found for files in one], ranges_of=column)
+    by_path = {file.path: file for file in sources}
+    if len(by_path) < len(sources):
+        seen: set[str] = set()
+        twice = next(file for file in sources if file.path in seen or seen.add(file.path))  # type: ignore[func-returns-value]
+        raise ValueError(f"{twice.uri} is given twice; a file is in one level, and once")
+    by_level = [[by_path[info.path] for files in one for info in files.infos] for one in found]
+    return shown_uri(paths[0]), by_level
+
+
+def _is_empty(given: object) -> bool:
+    return isinstance(given, (list, tuple)) and not given
+
+
+def _found(paths: Sequence[str], argument: str) -> list[FoundFiles]:
+    found = find_source(paths)
+    if isinstance(found, FoundTable):
+        raise FormatError(
+            f"{argument}: {shown_uri(paths[0])} is a Hudi table, whose files are no level; look "
+            "keys up in it with ColumnarFiles"
+        )
+    return found
+
+
+def _check_run(level: int, files: Sequence[SourceFile], is_whole_key: bool) -> None:
+    """Check that files are a sorted run, as far as the ranges of their row groups say it.
+
+    Args:
+        level: number of the level.
+        files: of it.
+        is_whole_key: whether a range is of whole keys, and not of their first fields.
+
+    Raises:
+        FormatError: two of them overlap, or one is not sorted.
+    """
+    spans = []
+    for file in files:
+        # Of text, what a footer says may be cut, and overlap where the keys do not.
+        if not file.ranges or isinstance(file.ranges[0][0], bytes):
+            continue
+        for (_, last), (first, _) in pairwise(file.ranges):
+            if first < last or (is_whole_key and first == last):  # type: ignore[operator]
+                raise FormatError(
+                    f"levels: {file.uri} of level {level} is not sorted by its key: one row group "
+                    f"ends at {last!r}, and the next one begins at {first!r}"
+                )
+        spans.append((file.ranges[0][0], file.ranges[-1][1], file.uri))
+    spans.sort(key=lambda span: span[:2])
+    for (_, last, one), (first, _, other) in pairwise(spans):
+        if first < last or (is_whole_key and first == last):  # type: ignore[operator]
+            raise FormatError(
+                f"levels: {one} and {other} of level {level} overlap: one has keys up to {last!r}, "
+                f"the other from {first!r} on; give files whose keys overlap as level0, the newest "
+                "first"
+            )

@@ -1,0 +1,266 @@
+"""Lookups in files each of which has a plan of its lookup file: what they share, wherever keys are.
+
+Which file answers a key is for who inherits: `ColumnarFiles` asks all files, `Levels` the newest
+first.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookupstore.columnar.file_lookup import FileLookup
+from lookupstore.columnar.lookup_file import POSITION, LookupFilePlan, Mode
+from lookupstore.columnar.many_lookups import AskedFiles, ManyLookups
+from lookupstore.columnar.published import PublishedFile
+from lookupstore.columnar.rent import Build
+from lookupstore.errors import CorruptionError, FormatError
+from lookupstore.hostcache.cache import Residency
+from lookupstore.keys.schema import KeySchema
+from lookupstore.progress import progress_bars
+from lookupstore.rows.schema import RowSchema
+from lookupstore.source.reading import fitted
+
+#: Column of the file that a row is in, after Iceberg's metadata column of that name.
+FILE = "_file"
+
+#: Rows of files as bytes, each with the number of its file.
+Parts = list[tuple[int, pa.Array]]
+#: Where the answer to each key is among rows of several files; -1: nowhere.
+Places = npt.NDArray[np.int64]
+
+
+class PlannedFiles(ManyLookups):
+    """Lookups in files, each by its own lookup file.
+
+    Attributes:
+        mode: what a lookup returns.
+    """
+
+    mode: Mode
+
+    def _set_up(
+        self,
+        *,
+        mode: Mode,
+        key: KeySchema,
+        values: pa.Schema,
+        plans: Sequence[LookupFilePlan],
+        published: dict[str, PublishedFile],
+        build: Build,
+        memory: int,
+        residency: Residency | None,
+    ) -> None:
+        self.mode = mode
+        self._key = key
+        self._values = values
+        self._plans = plans
+        self._build = build
+        self._memory = memory
+        self._residency = residency = Residency() if residency is None else residency
+        self._lookups: list[FileLookup] = [
+            FileLookup(plan, published.get(plan.name), residency, build, memory) for plan in plans
+        ]
+        self._files = AskedFiles(self._every, residency)
+
+    @property
+    def key_schema(self) -> KeySchema:
+        """Return the key columns, in types that hold the keys of all files."""
+        return self._key
+
+    @property
+    def value_schema(self) -> pa.Schema:
+        """Return the columns that a lookup gives."""
+        return self._values
+
+    @property
+    def num_files(self) -> int:
+        """Return the number of columnar files."""
+        return len(self._plans)
+
+    @property
+    def num_rows(self) -> int:
+        """Return the number of rows of all files."""
+        return sum(plan.source.num_rows for plan in self._plans)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the size of all files."""
+        return sum(plan.source.nbytes for plan in self._plans)
+
+    def contains(self, keys: object) -> pa.BooleanArray:
+        """Return for each of many keys whether a file has it: Arrow booleans, never null.
+
+        Raises: what `lookup` does.
+        """
+        places, _ = self._places(keys)
+        return pa.array(places >= 0)
+
+    @abstractmethod
+    def _places(self, keys: object) -> tuple[Places, Parts]:
+        """Return where the answer to each key is among those of all files.
+
+        The answers are the packed rows of each file, with its number.
+        """
+
+    def _lookup(self, keys: object, names: Sequence[str]) -> tuple[pa.BooleanArray, pa.Table]:
+        return self._answers(names, *self._places(keys))
+
+    def _answers(
+        self, names: Sequence[str], places: Places, parts: Parts
+    ) -> tuple[pa.BooleanArray, pa.Table]:
+        """Return which keys have an answer, and value columns of these."""
+        missing = places < 0
+        columns = [
+            self._gathered(self._values.field(name), parts, places, missing) for name in names
+        ]
+        return pa.array(~missing), pa.table(columns, names=list(names))
+
+    def _gathered(
+        self,
+        field: pa.Field,
+        parts: Parts,
+        places: Places,
+        missing: npt.NDArray[np.bool_],
+    ) -> pa.Array:
+        """Return a value column at the places of all keys."""
+        columns = [self._column(field, number, rows) for number, rows in parts]
+        column = pa.concat_arrays(columns) if columns else pa.array([], field.type)
+        return column.take(pa.array(places, mask=missing))
+
+    def _column(self, field: pa.Field, number: int, rows: pa.Array) -> pa.Array:
+        """Return a value column of rows of one file, null if the file lacks it."""
+        plan = self._plans[number]
+        if field.name == FILE and self.mode in ("position", "value_and_position"):
+            return pa.repeat(pa.scalar(plan.source.uri, field.type), len(rows))
+        if field.name not in plan.build.row_schema.schema.names:
+            return pa.nulls(len(rows), field.type)
+        try:
+            column = plan.build.row_schema.unpack(rows, [field.name]).column(0)
+        except FormatError as error:
+            path = self._lookups[number].reader().path
+            raise CorruptionError(path, 0, "rows of the file's value columns", error) from None
+        return fitted(column, field, plan.source.uri, "in the other files")
+
+    def _records(
+        self, number: int, rows: RowSchema, start: bytes | None, stop: bytes | None, reverse: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield `key` and `value` of a range of one file, as those of all files are."""
+        own = self._plans[number].build.key_schema
+        # Keys of another type have other bytes.
+        bounds = (start, stop) if own == self._key else (None, None)
+        for batch in self._lookups[number].scan(*bounds, reverse):
+            keys, packed = batch.column("key"), batch.column("value")
+            if own != self._key:
+                keys = self._key.encode(own.decode(keys).cast(self._key.schema))
+                keys = keys.cast(pa.large_binary())
+                inside = _are_between(keys, start, stop)
+                keys, packed = keys.filter(inside), packed.filter(inside)
+                if not len(keys):
+                    continue
+            columns = {"key": keys, **self._beside(number, packed)}
+            if len(rows.schema):  # a batch without columns has no rows
+                values = [self._column(field, number, packed) for field in rows.schema]
+                given = pa.RecordBatch.from_arrays(values, schema=rows.schema)
+                columns["value"] = rows.pack(given)
+            yield pa.RecordBatch.from_pydict(columns)
+
+    def _beside(self, number: int, packed: pa.Array) -> dict[str, pa.Array]:
+        """Return columns of bytes that records of a scan have beside `key` and `value`."""
+        return {}
+
+    def _decoded(
+        self, batches: Iterator[pa.RecordBatch], rows: RowSchema
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield records of a scan as columns: the key columns, then those of `rows`."""
+        schema = pa.schema([*self._key.schema, *rows.schema])
+        for batch in batches:
+            keys = self._key.decode(batch.column("key"))
+            values = rows.unpack(batch.column("value")).columns if len(rows.schema) else []
+            yield pa.RecordBatch.from_arrays([*keys.columns, *values], schema=schema)
+
+    def prepare(self, *, threads: int = 1, progress: bool | None = None) -> None:
+        """Make or fetch the lookup files of all columnar files on this host.
+
+        Args:
+            threads: how many are made at the same time.
+            progress: show a progress bar; None shows it if standard error is a terminal.
+
+        Raises: what `lookup` does.
+        """
+        self._each(lambda lookup: lookup.reader(), threads, progress, "Building lookup files")
+
+    def _each(
+        self,
+        step: Callable[[FileLookup], object],
+        threads: int,
+        progress: bool | None,
+        title: str,
+    ) -> None:
+        with progress_bars(progress) as bars, ThreadPoolExecutor(threads, "lookupstore") as pool:
+            advance = bars(title, self.num_rows) if bars else None
+            for lookup, _ in zip(self._lookups, pool.map(step, self._lookups), strict=True):
+                if advance:
+                    advance(lookup.plan.source.num_rows)
+
+    def _every(self) -> Sequence[FileLookup]:
+        return self._lookups
+
+
+def given_paths(source: object, argument: str = "source") -> list[str]:
+    """Return the paths that an argument gives.
+
+    Raises:
+        TypeError: it is neither a path nor a list of paths.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        return [os.fspath(source)]
+    paths = list(source) if isinstance(source, (list, tuple)) else []
+    if paths and all(isinstance(one, (str, os.PathLike)) for one in paths):
+        return [os.fspath(one) for one in paths]
+    raise TypeError(
+        f"{argument} is {type(source).__name__}; give a path, URI, glob or folder of Parquet or "
+        "ORC files, or a list of these; for rows in memory, use lookupstore.build"
+    )
+
+
+def value_fields(
+    schema: pa.Schema, key: Sequence[str], columns: Sequence[str] | None, mode: Mode
+) -> pa.Schema:
+    """Return the columns that a lookup gives.
+
+    Args:
+        schema: the columns of all files together.
+        key: names of the key columns.
+        columns: names of the value columns; None: all.
+        mode: what a lookup returns.
+
+    Raises:
+        ValueError: value columns are named, and the mode has none.
+    """
+    fields = []
+    if mode in ("value", "value_and_position"):
+        wanted = schema.names if columns is None else columns
+        fields = [schema.field(name) for name in wanted if name not in key]
+    elif columns is not None:
+        raise ValueError(f"columns is {list(columns)!r}; mode {mode!r} returns no value columns")
+    if mode in ("position", "value_and_position"):
+        fields += [pa.field(FILE, pa.string()), pa.field(POSITION, pa.int64())]
+    return pa.schema([field.with_nullable(True) for field in fields])
+
+
+def _are_between(keys: pa.Array, start: bytes | None, stop: bytes | None) -> pa.BooleanArray:
+    """Return which encoded keys are in a range."""
+    inside = pa.repeat(True, len(keys))
+    if start is not None:
+        inside = pc.and_(inside, pc.greater_equal(keys, pa.scalar(start, keys.type)))
+    if stop is not None:
+        inside = pc.and_(inside, pc.less(keys, pa.scalar(stop, keys.type)))
+    return inside

@@ -280,8 +280,10 @@ bench-core: $(VENV)/.built  ## Time the core against its bars: 10,000,000 record
 	$(BIN)/python bench/core.py $(BENCH_CORE_ARGS)
 
 .PHONY: bench-changes
-bench-changes: $(VENV)/.built  ## Time a store that changes by batches: 20,000,000 rows
+bench-changes: java $(VENV)/.built  ## Time stores and levels that change by batches: 20,000,000 rows
 	$(BIN)/python bench/changes.py $(BENCH_CHANGES_ARGS)
+	$(BIN)/python bench/levels.py $(BENCH_LEVELS_ARGS)
+	$(BIN)/python bench/spark_refresh.py $(BENCH_SPARK_REFRESH_ARGS)
 
 .PHONY: bench-paimon
 bench-paimon: $(VENV)/.built  ## Time Paimon's typed lookup files beside the native dialect

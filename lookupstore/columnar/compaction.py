@@ -35,6 +35,7 @@ from lookupstore.sorting.runs import MIN_MEMORY
 from lookupstore.source.search import format_of
 from lookupstore.sst.typed import KIND
 from lookupstore.storage.location import Location
+from lookupstore.store.ahead import done_ahead
 from lookupstore.store.rules import MergeRules, Rule, merge_rules
 
 _MEMORY = 128 << 20
@@ -240,8 +241,7 @@ class _Compaction:
                 folder=self._folder,
             )
             with closing(changes):
-                for changed in changes.batches():
-                    one, gone, log_rows = self._compacted(changed)
+                for one, gone, log_rows in done_ahead(self._compacted, changes.batches()):
                     rows += one.num_rows
                     tombstones += gone
                     into.write(one.select(rows_schema.names).cast(rows_schema))

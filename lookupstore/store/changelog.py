@@ -9,10 +9,7 @@ the bucket are compared.
 
 from __future__ import annotations
 
-import os
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from itertools import chain
 from typing import NamedTuple, TypeAlias
@@ -37,6 +34,7 @@ from lookupstore.errors import CorruptionError
 from lookupstore.sorting._sort import sort_keys
 from lookupstore.sorting.runs import aligned, merge
 from lookupstore.storage.location import Location
+from lookupstore.store.ahead import done_ahead
 from lookupstore.store.buckets import BucketReads
 from lookupstore.store.files import BucketFiles
 from lookupstore.store.manifest import ChangeRun, DataFile, Manifest
@@ -50,7 +48,6 @@ from lookupstore.store.version_files import (
 # Keys that a thread asks for at one time, and about the bytes of their rows.
 _KEYS = 1 << 15
 _BYTES = 8 << 20
-_THREADS = min(4, os.cpu_count() or 1)
 
 #: What a data file has in it: its size and hash. Copies have other names.
 _Content: TypeAlias = "tuple[int, str]"
@@ -272,19 +269,13 @@ class Changelog:
 
     def _looked_up_rows(self, between: _Between) -> Iterator[pa.RecordBatch]:
         """Yield the changes of the buckets whose keys are known; some keys in each thread."""
-        ahead: deque[Future[list[pa.RecordBatch]]] = deque()
-        with ThreadPoolExecutor(_THREADS, "lookupstore-changes") as pool:
-            try:
-                for bucket, runs in between.runs.items():
-                    for keys in between.keys(bucket) if runs else ():
-                        ahead.append(pool.submit(self._at_keys, bucket, keys))
-                        if len(ahead) > _THREADS:
-                            yield from ahead.popleft().result()
-                while ahead:
-                    yield from ahead.popleft().result()
-            finally:
-                for one in ahead:
-                    one.cancel()
+        changed = (
+            (bucket, keys)
+            for bucket, runs in between.runs.items()
+            for keys in (between.keys(bucket) if runs else ())
+        )
+        for batches in done_ahead(lambda one: self._at_keys(*one), changed):
+            yield from batches
 
     def _at_keys(self, bucket: int, keys: pa.Array) -> list[pa.RecordBatch]:
         """Return the changes at some keys of a bucket."""

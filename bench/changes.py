@@ -5,7 +5,8 @@ upsert           a batch of changes is published: nine tenths are updates, the o
 upsert, cold     the same in a new process, from a Parquet file; its imports are not counted
 bytes written    of the store's bytes, for a batch
 lookup           the four columns at many typed keys in random order, in one call, of a store with
-                 four runs and of the same store compacted; RocksDB is given bytes, in lists
+                 four runs and of the same store compacted, each in a process of its own; RocksDB
+                 is given bytes, in lists
 changelog        the rows that one batch changed, before and after; DuckDB compares both tables
 batch            the same upserts as rows a second. RocksDB is given the same Arrow batch, which
                  becomes a sorted file that it ingests; `sorted bytes` is what it takes from there
@@ -23,7 +24,6 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -171,11 +171,6 @@ class Model:
             for at in range(0, len(ids), ROWS_AT_ONCE):
                 some = ids[at : at + ROWS_AT_ONCE]
                 writer.write_table(rows_of(some, self.versions[some]))
-
-    def check(self, store: LookupStore, ids: Ints) -> None:
-        """Compare rows of a store with those that are there."""
-        expected = rows_of(ids, self.versions[ids]).drop_columns("id")
-        assert pa.table(store.lookup(pa.array(ids))).equals(expected)
 
 
 # ---- rivals -------------------------------------------------------------------------------------
@@ -338,31 +333,32 @@ class Bench:
             pq.write_table(rows, self.folder / f"{name}.parquet")
         os.sync()
         names = [str(self.folder / f"{name}.parquet") for name in ("rows", "deletes")]
-        found = in_a_process("changes_once.py", str(copy), *names)
+        found = in_a_process("changes_once.py", "upsert", str(copy), *names)
         self.keep("upsert", COLD, found["seconds"])
         shutil.rmtree(copy)
 
     def lookups(self) -> None:
         """Time lookups with runs, without them, and of RocksDB."""
         ids = self.model.queries(self.queries)
-        keys = pa.array(ids)
-        with lookupstore.open(linked(self.path, self.folder / "copy")).compact() as compacted:
-            stores = {RUNS: self.store, COMPACTED: compacted}
-            for store in stores.values():
-                self.model.check(store, ids)
-                # Each pays once for what it reads first, and for the filter over its runs.
-                store.lookup(keys)
-            runs = {who: clocked(partial(store.lookup, keys)) for who, store in stores.items()}
-            if self.rocks is not None:
-                handle = RocksdictHandle(self.rocks.database)
-                listed, expected = bytes_of(rows_of(ids, self.model.versions[ids]))
-                assert handle.lookup(listed) == expected
-                runs[ROCKS] = clocked(lambda: handle.lookup(listed))
-            # The first one of two in each turn is not counted: it pays for what others threw out
-            # of the processor's caches.
-            twice = {who: clocked_second(run) for who, run in runs.items()}
-            for who, seconds in in_turns(twice, self.rounds, uncounted=1).items():
-                self.note("lookup", who, *seconds, operations=len(ids))
+        expected = rows_of(ids, self.model.versions[ids])
+        rows = self.folder / "asked.parquet"
+        pq.write_table(expected, rows)
+        copy = linked(self.path, self.folder / "copy")
+        with lookupstore.open(copy) as store:
+            store.compact().close()
+
+        def of(store: Path) -> Callable[[], float]:
+            paths = str(store), str(rows)
+            return lambda: float(in_a_process("changes_once.py", "lookup", *paths)["seconds"])
+
+        runs = {RUNS: of(self.path), COMPACTED: of(copy)}
+        if self.rocks is not None:
+            handle = RocksdictHandle(self.rocks.database)
+            listed, values = bytes_of(expected)
+            assert handle.lookup(listed) == values
+            runs[ROCKS] = clocked(lambda: handle.lookup(listed))
+        for who, seconds in in_turns(runs, self.rounds, to_and_fro=True).items():
+            self.note("lookup", who, *seconds, operations=len(ids))
 
     def changelog(self) -> None:
         """Time the changes that one more batch made."""
@@ -415,16 +411,6 @@ class Bench:
             assert files[0] == files[1]
             self.note("bytes of files", COMPACTED, compacted.info().bytes)
             self.note("bytes of files", BUILT, fresh.info().bytes)
-
-
-def clocked_second(run: Callable[[], float]) -> Callable[[], float]:
-    """Return what runs something twice, and says what the second time took."""
-
-    def second() -> float:
-        run()
-        return run()
-
-    return second
 
 
 def data_files(store: LookupStore) -> list[Path]:

@@ -50,12 +50,19 @@ cdef enum:
 cdef enum Need:
     NOTHING
     MEMORY      # for the keys of a piece
+    STRETCH_MEMORY  # for those of a stretch
     NO_MEMORY   # there is none
     KEY_ERROR   # to refuse a key
     INDEX_ERROR
     BLOCK_ERROR
     BLOCKS      # that are not ready
     ANSWERS     # to be prepared for the piece
+
+
+cdef class Scratch:
+    cdef size_t length          # keys
+    cdef ls_batch_item *candidates
+    cdef uint64_t *hashes
 
 
 cdef class Lookup:
@@ -105,7 +112,8 @@ cdef class Batch:
     cdef ls_batch_item *candidates  # of the stretch: keys that may be in a run
     cdef size_t candidate_count
     cdef uint64_t *hashes       # of the keys of the stretch
-    cdef size_t hash_room       # that there is room for
+    cdef size_t stretch_room    # keys of a stretch that there is room for
+    cdef Scratch scratch        # the owner of that room
     cdef size_t stretch_start
     cdef ls_column candidate_keys
     cdef uint8_t *candidate_data
@@ -153,6 +161,7 @@ cdef class Batch:
     cdef bint take(self) noexcept nogil
     cdef int provide(self, Need need) except -1
     cdef int grow(self) except -1
+    cdef int grow_stretch(self) except -1
     cdef int make_room(self, size_t length) except -1
     cdef bint load_missing(self) except -1
     cdef int stage(self) except -1

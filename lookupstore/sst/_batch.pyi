@@ -16,6 +16,10 @@ _D = TypeVar("_D")
 GROUP_BYTES: int
 
 @disjoint_base
+class Scratch:
+    def __new__(cls, length: int) -> Self: ...
+
+@disjoint_base
 class Lookup:
     def __new__(
         cls,

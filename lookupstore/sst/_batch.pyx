@@ -108,6 +108,27 @@ NO_FILTER.kind = LS_FILTER_NONE
 cdef uint8_t DELETED  # what stands for the answer at a tombstone, until all files are asked
 
 
+cdef class Scratch:
+    """Room for the keys of a stretch."""
+
+    def __cinit__(self, size_t length):
+        self.length = length
+        self.candidates = <ls_batch_item *>malloc(length * sizeof(ls_batch_item))
+        self.hashes = <uint64_t *>malloc(length * sizeof(uint64_t))
+        if self.candidates == NULL or self.hashes == NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        free(self.candidates)
+        free(self.hashes)
+
+
+# Of batches that have ended. The system takes memory of this size back and clears it again, which
+# would take as long as all else that runs of changes cost.
+cdef list SPARES = []
+cdef size_t MOST_SPARES = 2
+
+
 cdef class Lookup:
     """Lookups of keys in one file.
 
@@ -317,7 +338,9 @@ cdef class Batch:
         free(self.own)
         free(self.layers)
         self.drop_candidates()
-        free(self.hashes)
+        if (self.scratch is not None and self.scratch.length == <size_t>STRETCH
+                and len(SPARES) < MOST_SPARES):
+            SPARES.append(self.scratch)
 
     cdef int find(self) except -1:
         cdef Batch run
@@ -395,17 +418,11 @@ cdef class Batch:
         # Where blocks may go, each is looked at once for all its keys.
         if length > most and not self.any_evictable():
             length = most
+        if length > self.stretch_room:
+            self.wanted = length
+            return STRETCH_MEMORY
         self.drop_candidates()
-        self.candidates = <ls_batch_item *>malloc(length * sizeof(ls_batch_item))
-        if self.candidates == NULL:
-            return NO_MEMORY
         if self.taker.places == NULL:
-            if length > self.hash_room:
-                free(self.hashes)
-                self.hashes = <uint64_t *>malloc(length * sizeof(uint64_t))
-                self.hash_room = length if self.hashes != NULL else 0
-                if self.hashes == NULL:
-                    return NO_MEMORY
             self.status = ls_hash_column(
                 &self.column, self.start, self.start + length, self.hashes, &self.bad_key)
             if self.status != LS_OK:
@@ -440,12 +457,10 @@ cdef class Batch:
         return True
 
     cdef void drop_candidates(self) noexcept nogil:
-        free(self.candidates)
         free(self.candidate_data)
         free(self.candidate_offsets)
         free(self.origins)
         free(self.found)
-        self.candidates = NULL
         self.candidate_data = NULL
         self.candidate_offsets = NULL
         self.origins = NULL
@@ -580,6 +595,8 @@ cdef class Batch:
                 run.provide(need)
         elif need == MEMORY:
             self.grow()
+        elif need == STRETCH_MEMORY:
+            self.grow_stretch()
         elif need == NO_MEMORY:
             raise MemoryError()
         elif need == BLOCKS:
@@ -614,6 +631,19 @@ cdef class Batch:
         if self.answers == NULL:
             raise MemoryError()
         self.room = length
+        return 0
+
+    cdef int grow_stretch(self) except -1:
+        """Make room for the candidates of a stretch, and the hashes of its keys."""
+        cdef size_t length = max(self.wanted, <size_t>STRETCH)
+        self.stretch_room = 0
+        if length == <size_t>STRETCH and SPARES:
+            self.scratch = SPARES.pop()
+        else:
+            self.scratch = Scratch(length)
+        self.candidates = self.scratch.candidates
+        self.hashes = NULL if self.taker.places != NULL else self.scratch.hashes
+        self.stretch_room = length
         return 0
 
     cdef int make_room(self, size_t length) except -1:

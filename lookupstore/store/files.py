@@ -185,14 +185,23 @@ class BucketFiles(LocalFiles):
         numbers = self.layers[bucket]
         if len(numbers) == 1:  # most have no runs, and small lookups feel each call
             return self.with_reader(numbers[0], lambda reader: use((reader,)))
+        return self._with_more(numbers, (), use)
 
-        def with_more(readers: tuple[Reader, ...]) -> A:
-            if len(readers) == len(numbers):
-                return use(readers)
-            following = numbers[len(readers)]
-            return self.with_reader(following, lambda reader: with_more((*readers, reader)))
-
-        return with_more(())
+    def _with_more(
+        self,
+        numbers: Sequence[int],
+        readers: tuple[Reader, ...],
+        use: Callable[[Sequence[Reader]], A],
+    ) -> A:
+        """Call `use` with the readers of the files so far, and those of the others."""
+        # A function that calls itself would be a cycle, which keeps all that `use` holds: keys,
+        # megabytes of them, until the garbage is collected.
+        if len(readers) == len(numbers):
+            return use(readers)
+        following = numbers[len(readers)]
+        return self.with_reader(
+            following, lambda reader: self._with_more(numbers, (*readers, reader), use)
+        )
 
     def with_buckets(self, uses: Mapping[int, Callable[[Sequence[Reader]], None]]) -> None:
         """Call what is to use the layers of each bucket, as `with_layers` does.

@@ -23,7 +23,8 @@ from lookupstore.rows.schema import RowSchema
 from lookupstore.storage.json_text import parse_json
 
 DATA_FOLDER = "data"
-FORMAT_VERSION = 3
+#: 3 did not keep the runs that an upsert merged at once, without which a changelog would lack rows.
+FORMAT_VERSION = 4
 #: The format version of a manifest without runs and parent, which older releases read, too.
 PLAIN_FORMAT_VERSION = 2
 #: Runs of changes that one bucket may have: a lookup may ask each of them.

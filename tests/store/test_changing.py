@@ -597,9 +597,9 @@ def test_the_format_of_a_manifest_says_whether_there_are_runs(tmp_path, with_run
         (path,) = Path(tmp_path, "s", "versions").glob(f"{number:010d}-*.json")
         return int(json.loads(path.read_text())["format_version"])
 
-    assert [version_of(number) for number in (1, 2, 3)] == [2, 3, 3]
+    assert [version_of(number) for number in (1, 2, 3)] == [2, 4, 4]
     with_runs.compact().close()
-    assert version_of(4) == 3
+    assert version_of(4) == 4
     rows = pa.table({"id": range(3), "v": range(3)})
     build(rows, tmp_path / "s", key="id", overwrite=True).close()
     assert version_of(5) == 2

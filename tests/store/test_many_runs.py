@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,22 @@ def test_nulls_among_many_keys(tmp_path: Path, seed: int) -> None:
         assert store.lookup(pa.array(given, pa.string()))["n"].to_pylist() == [
             None if key is None else model.get(int(key[4:])) for key in given
         ]
+
+
+def test_lookups_leave_no_garbage(tmp_path: Path, seed: int) -> None:
+    """What a call has made goes with it, not when the garbage is collected."""
+    store, _ = changed(tmp_path / "s", np.random.default_rng(seed), 3, "int64")
+    keys = pa.array(np.arange(ROWS))
+    store.lookup(keys)
+    gc.collect()
+    gc.disable()
+    try:
+        before = pa.total_allocated_bytes()
+        for _ in range(5):
+            store.lookup(keys)
+        assert pa.total_allocated_bytes() - before < keys.nbytes
+    finally:
+        gc.enable()
 
 
 def test_a_damaged_run_fails_those_lookups_that_need_it(tmp_path: Path, seed: int) -> None:

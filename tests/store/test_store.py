@@ -743,9 +743,11 @@ def test_a_manifest_that_was_changed(small):
 
 
 def test_a_manifest_of_another_format(small):
-    rewrite(small, setting("format_version", value=4))
-    with pytest.raises(FormatError, match="format_version is 4; this lookupstore reads 2 and 3"):
-        LookupStore(small)
+    for version in (1, 3, 5):
+        rewrite(small, setting("format_version", value=version))
+        match = f"format_version is {version}; this lookupstore reads 2 and 4"
+        with pytest.raises(FormatError, match=match):
+            LookupStore(small)
     for text, match in [("[]", "an object"), ("{", "JSON"), ("", "JSON"), ("\x80", "JSON")]:
         manifest_of(small).write_text(text)
         with pytest.raises(CorruptionError, match=match):

@@ -21,12 +21,22 @@ from lookupstore import (
     CorruptionError,
     Location,
     LookupStore,
+    StaleStoreError,
     build,
     expire,
     publish,
     upsert,
 )
-from lookupstore.store.version_files import read_newest, read_versions
+from lookupstore.store.manifest import Manifest
+from lookupstore.store.version_files import (
+    VersionName,
+    list_names,
+    read_newest,
+    read_version,
+    read_versions,
+)
+
+changelog = importlib.import_module("lookupstore.store.changelog")
 
 SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64()), ("s", pa.string())])
 #: So that nothing is compacted unless a test says so.
@@ -452,6 +462,33 @@ def test_versions_that_go_while_changes_are_read(tmp_path, seed):
         check_changes(changes, history.models[1], history.models[last])
         check_changes(direct, history.models[last - 1], history.models[last])
         compacted.close()
+
+
+@pytest.mark.parametrize("kind", [None, *KINDS])
+def test_a_version_between_that_goes_while_its_run_is_wanted(tmp_path, monkeypatch, kind):
+    """Its run is gone with it: the version is missing then, and not damaged."""
+    monkeypatch.setenv("LOOKUPSTORE_CACHE", str(tmp_path / "copies"))
+    place = Location(tmp_path / "s") if kind is None else Remote(tmp_path, kind).location()
+    build(table_of({key: (key, "x") for key in range(50)}), place, key="id", **FOREVER).close()
+    for key in (1, 2):
+        upsert(place, table_of({key: (0, "b")}), max_runs=0, **FOREVER).close()
+    between = list_names(place)[1]
+    (run,) = read_version(place, between).applied
+    read = []
+
+    def read_and_removed(location: Location, name: VersionName) -> Manifest:
+        manifest = read_version(location, name)
+        read.append(name)
+        if name == between:
+            for file in (name.file, run.file.name):
+                location.delete(file)
+        return manifest
+
+    with lookupstore.open(place) as store:
+        monkeypatch.setattr(changelog, "read_version", read_and_removed)
+        with pytest.raises(StaleStoreError, match="version 2"):
+            store.changes(1).read_all()
+    assert between in read
 
 
 def test_a_damaged_run_is_an_error(tmp_path):

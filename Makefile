@@ -186,8 +186,8 @@ tsan: build/test_threads .venv-tsan/.built  ## Run the tests of threads under Th
 	    -k threads $(PYTEST_ARGS) $(ROOT)/tests/sst/test_threads.py $(ROOT)/tests/sst/test_processes.py
 
 # What the protocol of pins and evictions is made of.
-THREADED := $(addprefix csrc/,ls_batch.c ls_block.c ls_fences.c ls_filter.c ls_hash.c ls_order.c ls_row_order.c \
-    ls_slots.c)
+THREADED := $(addprefix csrc/,ls_batch.c ls_block.c ls_changes.c ls_fences.c ls_filter.c ls_hash.c ls_order.c \
+    ls_places.c ls_row_order.c ls_slots.c)
 
 build/test_threads: csrc/test_threads.c $(THREADED) $(HEADERS) $(VENV)/.built
 	@mkdir -p $(@D)
@@ -260,6 +260,22 @@ bench: $(VENV)/.built  ## Time every verb beside its rivals
 bench-store: $(VENV)/.built  ## Time a store as the README builds and asks it: 10,000,000 rows
 	$(BIN)/python bench/store.py --workload W1 $(BENCH_ARGS)
 
+.PHONY: bench-everyday
+bench-everyday: $(VENV)/.built  ## Time one key, and a few keys a call, beside SQLite, a dict and LMDB
+	$(BIN)/python bench/everyday.py $(BENCH_EVERYDAY_ARGS)
+
+.PHONY: bench-cold
+bench-cold: $(VENV)/.built  ## Count and time what a store at a URI fetches for its first keys
+	$(BIN)/python bench/cold.py $(BENCH_COLD_ARGS)
+
+.PHONY: bench-compressed
+bench-compressed: $(VENV)/.built  ## Time compressed files larger than the cache beside RocksDB with zstd
+	$(BIN)/python bench/compressed.py $(BENCH_COMPRESSED_ARGS)
+
+.PHONY: bench-builds
+bench-builds: $(VENV)/.built  ## Time builds of a store from 20,000,000 rows of unsorted Parquet
+	$(BIN)/python bench/builds.py $(BENCH_BUILDS_ARGS)
+
 .PHONY: bench-stages
 bench-stages: $(VENV)/.built  ## Time each stage of a batch of lookups beside what memory takes
 	$(CC) -std=c11 -O3 -DNDEBUG -Wall -Wextra -Werror -Icsrc \
@@ -317,6 +333,10 @@ bench-hudi-guards: $(VENV)/.built  ## Time markers, locks and the metadata table
 .PHONY: bench-spark
 bench-spark: java $(VENV)/.built  ## Time lookup joins in Spark against their bars: 20,000,000 records
 	$(BIN)/python bench/joins.py $(BENCH_SPARK_ARGS)
+
+.PHONY: bench-dimensions
+bench-dimensions: java $(VENV)/.built  ## Time four dimensions of the same facts in Spark beside one: 5,000,000 facts
+	$(BIN)/python bench/dimensions.py $(BENCH_DIMENSIONS_ARGS)
 
 .PHONY: bench-spark-refresh
 bench-spark-refresh: java $(VENV)/.built  ## Time a join in Spark right after its store has changed: 2,000,000 records

@@ -15,7 +15,8 @@ from report import aligned, rate_text, value_text
 
 OURS = "lookupstore"
 
-#: What the value of a verb is: seconds, bytes or percent; of all others, operations a second.
+#: What the value of a verb is: seconds, bytes, percent, or counts; of all others, operations a
+#: second.
 UNITS = {
     "open time": "s",
     "open memory": "B",
@@ -24,11 +25,14 @@ UNITS = {
     "size zstd": "B",
     "worker memory": "B",
     "cold keys": "s",
+    "dimensions": "s",
     "upsert": "s",
     "bytes written": "%",
     "changelog": "s",
     "compact": "s",
     "bytes of files": "B",
+    "build seconds": "s",
+    "build memory": "B",
     "upsert seconds": "s",
     "upsert memory": "B",
     "upsert cpu": "s",
@@ -57,6 +61,10 @@ UNITS = {
     "planning open": "s",
     "prune int64": "s",
     "prune text": "s",
+    "first answer": "trip",
+    "GETs": "GET",
+    "bytes": "KiB",
+    "1,000 keys": "s",
     "skip int64": "s",
     "skip text": "s",
 }

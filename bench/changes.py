@@ -7,6 +7,8 @@ bytes written    of the store's bytes, for a batch
 lookup           the four columns at many typed keys in random order, in one call, of a store with
                  four runs and of the same store compacted, each in a process of its own; RocksDB
                  is given bytes, in lists
+lookup, hot      the same of stores that have answered twenty such calls
+get              one key, in a Python loop, of these two stores
 changelog        the rows that one batch changed, before and after; DuckDB compares both tables
 batch            the same upserts as rows a second. RocksDB is given the same Arrow batch, which
                  becomes a sorted file that it ingests; `sorted bytes` is what it takes from there
@@ -34,6 +36,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from bars import OURS, Bar, Measurement, Subject
+from changes_once import GETS
 from harness import (
     Run,
     add_choice,
@@ -71,7 +74,15 @@ ROWS_AT_ONCE = 1 << 20
 
 def bar(name: str, verb: str, who: str, bound: float, rival: str | None = None) -> Bar:
     """Return a bar that must not be passed; those of rates have to be reached."""
-    return Bar(name, WORKLOAD, verb, who, bound, rival, at_most=verb not in ("lookup", "batch"))
+    return Bar(
+        name,
+        WORKLOAD,
+        verb,
+        who,
+        bound,
+        rival,
+        at_most=verb not in ("lookup", "lookup, hot", "get", "batch"),
+    )
 
 
 BARS = (
@@ -80,7 +91,9 @@ BARS = (
     bar("bytes written", "bytes written", OURS, 3),
     bar("batch / rocksdict", "batch", OURS, 1.0, ROCKS),
     bar("lookup, four runs / compacted", "lookup", RUNS, 0.85, COMPACTED),
+    bar("the same, hot", "lookup, hot", RUNS, 0.85, COMPACTED),
     bar("lookup, four runs / rocksdict", "lookup", RUNS, 35, ROCKS),
+    bar("get, four runs / compacted", "get", RUNS, 1 / (1 + SOME * 0.15), COMPACTED),
     bar("changelog", "changelog", OURS, 0.8),
     bar("changelog / duckdb", "changelog", OURS, 1 / 15, DUCKDB),
     bar("compact / build", "compact", OURS, 1.1, BUILT),
@@ -347,11 +360,17 @@ class Bench:
         with lookupstore.open(copy) as store:
             store.compact().close()
 
-        def of(store: Path) -> Callable[[], float]:
+        def of(verb: str, store: Path) -> Callable[[], float]:
             paths = str(store), str(rows)
-            return lambda: float(in_a_process("changes_once.py", "lookup", *paths)["seconds"])
+            return lambda: float(in_a_process("changes_once.py", verb, *paths)["seconds"])
 
-        runs = {RUNS: of(self.path), COMPACTED: of(copy)}
+        gets = {RUNS: of("get", self.path), COMPACTED: of("get", copy)}
+        for who, seconds in in_turns(gets, self.rounds, to_and_fro=True).items():
+            self.note("get", who, *seconds, operations=min(GETS, len(ids)))
+        hot = {RUNS: of("hot", self.path), COMPACTED: of("hot", copy)}
+        for who, seconds in in_turns(hot, self.rounds, to_and_fro=True).items():
+            self.note("lookup, hot", who, *seconds, operations=len(ids))
+        runs = {RUNS: of("lookup", self.path), COMPACTED: of("lookup", copy)}
         if self.rocks is not None:
             handle = RocksdictHandle(self.rocks.database)
             listed, values = bytes_of(expected)
@@ -461,7 +480,7 @@ def main(given: Sequence[str] | None = None) -> None:
             model.write_sorted(rows)
             bench.rocks = Rocks(Path(name), rows)
         bench.upserts(SOME, cold="upsert" in verbs)
-        if "lookup" in verbs:
+        if verbs & {"lookup", "lookup, hot", "get"}:
             bench.lookups()
         if "changelog" in verbs:
             bench.changelog()

@@ -43,9 +43,11 @@ class Handle(ABC):
 
     Attributes:
         get: returns the value or the row of one key, None if it is missing.
+        ramp: calls after which answers come as fast as they will.
     """
 
     get: Callable[[Any], Any]
+    ramp = 0
 
     def prepare(self, queries: Queries) -> Any:
         """Return the keys in the form that the library takes, before the clock starts."""
@@ -124,6 +126,8 @@ class Contender(ABC):
 
 
 class LookupstoreHandle(Handle):
+    ramp = 10
+
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
         self.get = reader.get

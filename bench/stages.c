@@ -26,6 +26,7 @@ typedef struct {
     ls_fences fences;
     ls_filter filter;
     ls_ready *ready;
+    ls_places places;
     size_t records;
 } file;
 
@@ -121,6 +122,26 @@ static void open_file(const char *path, file *opened) {
     }
 }
 
+/* Makes the table of all records, and says what that takes for each. */
+static void make_places(file *opened) {
+    ls_places *places = &opened->places;
+    ls_ready *moved = room(opened->index.count * sizeof *moved);
+    uint32_t next = 0;
+    double start = now();
+    places->count = ls_places_buckets(opened->records);
+    places->buckets = room(places->count * sizeof *places->buckets);
+    places->data = opened->data;
+    places->size = opened->size;
+    places->record = opened->ready[0].record;
+    places->complete = 1;
+    if (ls_places_move(places, &opened->index, opened->ready, moved, &next, UINT64_MAX) != LS_OK)
+        fail("no table of its records");
+    printf("%.1f MB of places, made in %.1f ns a record; ",
+           (double)(places->count * sizeof *places->buckets) / 1e6,
+           (now() - start) / (double)opened->records);
+    free(moved);
+}
+
 static int compare(const void *a, const void *b) {
     ls_slice x = *(const ls_slice *)a, y = *(const ls_slice *)b;
     return ls_compare_bytes(x, y);
@@ -181,14 +202,22 @@ static void choose(const file *opened, size_t count, int sorted, int missing, ke
 }
 
 /* The stages of one batch, as Batch in _batch.pyx runs them. */
-static void run(const file *opened, const ls_column *column, int filtered, double *times) {
+static void run(const file *opened, const ls_column *column, int filtered, int by_places,
+                double *times) {
     static ls_batch_item items[PIECE];
     static ls_slice answers[PIECE];
     static uint8_t *data;
     static size_t room_for;
     size_t length = column->length, bad, count, left;
-    uint32_t bad_block;
-    ls_filter none = {LS_FILTER_NONE, NULL, 0, 0};
+    const ls_filter *filter = &opened->filter;
+    const ls_batch_file file = {.fences = &opened->fences,
+                                .ready = opened->ready,
+                                .places = &opened->places,
+                                .blocks = (uint32_t)opened->fences.index->count};
+    const ls_batch_files files = {&file, 1, LS_ORDER_BYTES};
+    ls_batch_counts counts = {0};
+    uint64_t bad_record;
+    uint32_t bad_run;
     int64_t *offsets = room((length + 1) * sizeof *offsets);
     uint8_t *validity = room(length / 8 + 1);
     for (size_t start = 0; start < length; start += PIECE) {
@@ -196,13 +225,17 @@ static void run(const file *opened, const ls_column *column, int filtered, doubl
         double at[STAGES];
         at[0] = now();
         memset(answers, 0, sizeof answers);
-        ls_batch_filter(filtered ? &opened->filter : &none, LS_ORDER_BYTES, column, NULL, start,
-                        end, NULL, items, &count, &bad);
+        ls_batch_filter(filtered ? &filter : NULL, &files, column, NULL, start, end, NULL, items,
+                        &count, &counts, &bad);
         at[1] = now();
-        ls_batch_route(&opened->fences, opened->ready, column, items, &count);
+        if (!by_places)
+            ls_batch_route(&files, column, items, &count, &counts, &bad);
         at[2] = now();
-        ls_batch_search(opened->ready, LS_ORDER_BYTES, column, items, count, start, NULL, answers,
-                        &left, &bad_block);
+        if (by_places)
+            ls_batch_find(&files, column, items, &count, &counts, start, NULL, answers, &bad,
+                          &bad_run, &bad_record);
+        else
+            ls_batch_search(&files, column, items, count, start, NULL, answers, &left, &bad);
         at[3] = now();
         size_t needed = (size_t)offsets[start] + ls_batch_size(answers, end - start);
         if (needed > room_for) {
@@ -263,6 +296,7 @@ int main(int argc, char **argv) {
         fail("usage: stages file.sst queries");
     size_t count = strtoull(argv[2], NULL, 10);
     open_file(argv[1], &opened);
+    make_places(&opened);
     printf("%zu records, %u blocks, filter of %.1f MB, %zu queries in pieces of %d; ns per key\n\n",
            opened.records, opened.index.count, (double)opened.filter.size / 1e6, count, PIECE);
     printf("| stage |");
@@ -271,21 +305,23 @@ int main(int argc, char **argv) {
     printf("\n|---|---|---|---|---|---|\n");
     const char *const kinds[] = {"random hits", "sorted hits", "misses", "random hits, filtered"};
     for (int kind = 0; kind < 4; kind++) {
-        keys chosen;
-        double times[STAGES][ROUNDS] = {{0}};
-        choose(&opened, count, kind == 1, kind == 2, &chosen);
-        for (int round = -1; round < ROUNDS; round++) {
-            double taken[STAGES] = {0};
-            run(&opened, &chosen.column, kind >= 2, taken);
-            for (int stage = 0; stage < STAGES && round >= 0; stage++)
-                times[stage][round] = taken[stage] / (double)count;
+        for (int by_places = 0; by_places < 2; by_places++) {
+            keys chosen;
+            double times[STAGES][ROUNDS] = {{0}};
+            choose(&opened, count, kind == 1, kind == 2, &chosen);
+            for (int round = -1; round < ROUNDS; round++) {
+                double taken[STAGES] = {0};
+                run(&opened, &chosen.column, kind >= 2, by_places, taken);
+                for (int stage = 0; stage < STAGES && round >= 0; stage++)
+                    times[stage][round] = taken[stage] / (double)count;
+            }
+            printf("| %s%s |", kinds[kind], by_places ? ", by places" : "");
+            for (int stage = 0; stage < STAGES; stage++)
+                printf(" %.1f |", median(times[stage]));
+            printf("\n");
+            free(chosen.bytes);
+            free(chosen.offsets);
         }
-        printf("| %s |", kinds[kind]);
-        for (int stage = 0; stage < STAGES; stage++)
-            printf(" %.1f |", median(times[stage]));
-        printf("\n");
-        free(chosen.bytes);
-        free(chosen.offsets);
     }
     size_t mapped = opened.size < ((size_t)1 << 37) ? opened.size : (size_t)1 << 37;
     uint8_t *huge = room((size_t)64 << 20);

@@ -7,17 +7,35 @@
 /* Bytes of a record that are asked for ahead: for more the hardware sees a sequence. */
 #define MOST_AHEAD 256
 
+/* Answers that are asked for before one is copied: they are where their blocks were found. */
+#define GATHER_AHEAD 16
+
 /* Which key of its column the i-th one of a batch is. */
 static inline size_t index_at(const uint32_t *places, size_t i) {
     return places == NULL ? i : places[i];
 }
 
-ls_status ls_batch_filter(const ls_filter *filter, ls_order order, const ls_column *keys,
-                          const uint32_t *places, size_t from, size_t to, const uint64_t *hashes,
-                          ls_batch_item *items, size_t *count, size_t *bad) {
+/* The file that may have a key of that hash. */
+static inline uint32_t file_of(uint32_t files, uint64_t hash) {
+    /* Mostly their number is a power of two, which saves a division. */
+    return (uint32_t)((files & (files - 1)) == 0 ? hash & (files - 1) : hash % files);
+}
+
+static void count_ruled_out(const uint32_t *owners, const uint8_t *maybe, size_t count,
+                            ls_batch_counts *counts) {
+    for (size_t i = 0; i < count; i++)
+        counts[owners[i]].ruled_out += maybe[i] == 0;
+}
+
+ls_status ls_batch_filter(const ls_filter *const *filters, const ls_batch_files *files,
+                          const ls_column *keys, const uint32_t *places, size_t from, size_t to,
+                          const uint64_t *hashes, ls_batch_item *items, size_t *count,
+                          ls_batch_counts *counts, size_t *bad) {
     uint64_t made[PASS];
+    uint32_t owners[PASS] = {0}; /* the files of these keys */
     uint8_t maybe[PASS];
     size_t kept = 0;
+    ls_order order = files->order;
     *count = 0;
     for (size_t start = from; start < to; start += PASS) {
         size_t end = start + PASS < to ? start + PASS : to;
@@ -43,7 +61,19 @@ ls_status ls_batch_filter(const ls_filter *filter, ls_order order, const ls_colu
                 }
             }
         }
-        ls_filter_test_many(filter, keys, places, start, end, some, maybe);
+        if (files->count > 1)
+            for (size_t i = 0; i < end - start; i++) {
+                owners[i] = file_of(files->count, some[i]);
+                counts[owners[i]].asked = 1;
+            }
+        if (filters == NULL)
+            memset(maybe, 1, end - start);
+        else if (files->count == 1)
+            ls_filter_test_many(filters[0], keys, places, start, end, some, maybe);
+        else
+            ls_filter_test_each(filters, owners, keys, places, start, end, some, maybe);
+        if (filters != NULL && files->count > 1)
+            count_ruled_out(owners, maybe, end - start, counts);
         for (size_t i = start; i < end;) {
             size_t stop = end - i < sizeof(uint64_t) ? end : i + sizeof(uint64_t);
             uint64_t any = 1;
@@ -54,6 +84,7 @@ ls_status ls_batch_filter(const ls_filter *filter, ls_order order, const ls_colu
             for (; i < stop; i++) {
                 items[kept].hash = some[i - start];
                 items[kept].index = (uint32_t)index_at(places, i);
+                items[kept].file = owners[i - start];
                 kept += maybe[i - start];
             }
         }
@@ -61,10 +92,17 @@ ls_status ls_batch_filter(const ls_filter *filter, ls_order order, const ls_colu
     if (keys->validity != NULL) {
         size_t valid = 0;
         for (size_t i = 0; i < kept; i++) {
+            int is_valid = ls_column_is_valid(keys, items[i].index);
+            if (!is_valid && filters != NULL && files->count > 1)
+                counts[items[i].file].ruled_out++;
             items[valid] = items[i];
-            valid += (size_t)ls_column_is_valid(keys, items[i].index);
+            valid += (size_t)is_valid;
         }
         kept = valid;
+    }
+    if (files->count == 1) {
+        counts->asked = 1;
+        counts->ruled_out += filters == NULL ? 0 : to - from - kept;
     }
     *count = kept;
     return LS_OK;
@@ -124,10 +162,11 @@ size_t ls_batch_put_answers(const uint32_t *origins, const ls_slice *found, size
     return put;
 }
 
-void ls_batch_filter_items(const ls_filter *filter, const ls_column *keys, ls_batch_item *items,
-                           size_t *count) {
+void ls_batch_filter_items(const ls_filter *const *filters, const ls_batch_files *files,
+                           const ls_column *keys, ls_batch_item *items, size_t *count,
+                           ls_batch_counts *counts) {
     uint64_t hashes[PASS];
-    uint32_t places[PASS];
+    uint32_t places[PASS], owners[PASS];
     uint8_t maybe[PASS];
     size_t kept = 0;
     for (size_t start = 0; start < *count; start += PASS) {
@@ -135,8 +174,14 @@ void ls_batch_filter_items(const ls_filter *filter, const ls_column *keys, ls_ba
         for (size_t i = 0; i < size; i++) {
             hashes[i] = items[start + i].hash;
             places[i] = items[start + i].index;
+            owners[i] = items[start + i].file;
+            counts[owners[i]].asked = 1;
         }
-        ls_filter_test_many(filter, keys, places, 0, size, hashes, maybe);
+        if (files->count == 1)
+            ls_filter_test_many(filters[0], keys, places, 0, size, hashes, maybe);
+        else
+            ls_filter_test_each(filters, owners, keys, places, 0, size, hashes, maybe);
+        count_ruled_out(owners, maybe, size, counts);
         for (size_t i = 0; i < size; i++) {
             items[kept] = items[start + i];
             kept += maybe[i];
@@ -145,56 +190,106 @@ void ls_batch_filter_items(const ls_filter *filter, const ls_column *keys, ls_ba
     *count = kept;
 }
 
-ls_status ls_batch_route(const ls_fences *fences, const ls_ready *ready, const ls_column *keys,
-                         ls_batch_item *items, size_t *count) {
+ls_status ls_batch_route(const ls_batch_files *files, const ls_column *keys, ls_batch_item *items,
+                         size_t *count, ls_batch_counts *counts, size_t *bad) {
     ls_slice some[LS_ROUTES];
+    const ls_fences *fences[LS_ROUTES];
     uint32_t blocks[LS_ROUTES];
     size_t kept = 0;
     for (size_t start = 0; start < *count; start += LS_ROUTES) {
         size_t size = *count - start < LS_ROUTES ? *count - start : LS_ROUTES;
-        for (size_t i = 0; i < size; i++)
-            (void)ls_column_get(keys, items[start + i].index, &some[i]);
-        ls_status status = ls_fences_route_many(fences, some, size, blocks);
-        if (status != LS_OK)
-            return status;
         for (size_t i = 0; i < size; i++) {
+            (void)ls_column_get(keys, items[start + i].index, &some[i]);
+            fences[i] = files->files[items[start + i].file].fences;
+        }
+        ls_status status = files->count == 1 ? ls_fences_route_many(fences[0], some, size, blocks)
+                                             : ls_fences_route_each(fences, some, size, blocks);
+        if (status != LS_OK) {
+            size_t i = 0;
+            while (i + 1 < size && ls_fences_route(fences[i], some[i], &blocks[i]) == LS_OK)
+                i++;
+            *bad = start + i;
+            return status;
+        }
+        for (size_t i = 0; i < size; i++) {
+            const ls_batch_file *file = &files->files[items[start + i].file];
             items[kept] = items[start + i];
             items[kept].block = blocks[i];
-            if (blocks[i] < fences->index->count) {
-                LS_PREFETCH(&ready[blocks[i]]);
+            if (blocks[i] < file->blocks) {
+                LS_PREFETCH(&file->ready[blocks[i]]);
                 kept++;
             }
         }
     }
+    if (files->count == 1)
+        counts->routed += kept;
+    else
+        for (size_t i = 0; i < kept; i++)
+            counts[items[i].file].routed++;
     *count = kept;
     return LS_OK;
 }
 
-void ls_batch_pin(uint32_t *pins, uint8_t *used, const ls_batch_item *items, size_t count) {
+void ls_batch_pin(const ls_batch_files *files, const ls_batch_item *items, size_t count) {
     for (size_t i = 0; i < count; i++) {
-        __atomic_fetch_add(&pins[items[i].block], 1, __ATOMIC_SEQ_CST);
-        ls_ready_use(&used[items[i].block]);
+        const ls_batch_file *file = &files->files[items[i].file];
+        if (file->pins == NULL)
+            continue;
+        __atomic_fetch_add(&file->pins[items[i].block], 1, __ATOMIC_SEQ_CST);
+        ls_ready_use(&file->used[items[i].block]);
     }
 }
 
-void ls_batch_unpin(uint32_t *pins, const ls_batch_item *items, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        __atomic_fetch_sub(&pins[items[i].block & ~LS_SEARCHED], 1, __ATOMIC_SEQ_CST);
+void ls_batch_unpin(const ls_batch_files *files, const ls_batch_item *items, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        uint32_t *pins = files->files[items[i].file].pins;
+        if (pins != NULL)
+            __atomic_fetch_sub(&pins[items[i].block & ~LS_SEARCHED], 1, __ATOMIC_SEQ_CST);
+    }
 }
 
-void ls_batch_missing(const ls_ready *ready, const ls_batch_item *items, size_t count,
+void ls_batch_missing(const ls_batch_files *files, const ls_batch_item *items, size_t count,
                       uint8_t *bitmap) {
     for (size_t i = 0; i < count; i++) {
+        const ls_batch_file *file = &files->files[items[i].file];
         uint32_t block = items[i].block;
-        if (!(block & LS_SEARCHED) && ls_ready_data(&ready[block]) == NULL)
-            bitmap[block >> 3] |= (uint8_t)(1U << (block & 7));
+        if (!(block & LS_SEARCHED) && ls_ready_data(&file->ready[block]) == NULL) {
+            size_t number = file->first + block;
+            bitmap[number >> 3] |= (uint8_t)(1U << (number & 7));
+        }
     }
 }
 
-static inline void prefetch_record(const ls_ready *ready, uint32_t offset) {
-    const uint8_t *record = ready->data + offset;
-    uint32_t size = ready->record < MOST_AHEAD ? ready->record : MOST_AHEAD;
-    for (uint32_t at = 0; at < size; at += 64)
+size_t ls_batch_take_missing(const ls_batch_files *files, ls_batch_item *items, size_t *count,
+                             uint32_t *starts, size_t blocks, ls_batch_item *taken) {
+    size_t kept = 0, missing = 0;
+    /* Pins are given back here: each waits until all that was written has come to the cache, which
+     * takes long where items are moved. */
+    for (size_t i = 0; i < *count; i++)
+        if (!(items[i].block & LS_SEARCHED)) {
+            starts[files->files[items[i].file].first + items[i].block + 1]++;
+            ls_batch_unpin(files, &items[i], 1);
+        }
+    for (size_t i = 0; i < blocks; i++)
+        starts[i + 1] += starts[i];
+    for (size_t i = 0; i < *count; i++) {
+        ls_batch_item item = items[i];
+        if (item.block & LS_SEARCHED) {
+            items[kept++] = item;
+            continue;
+        }
+        taken[starts[files->files[item.file].first + item.block]++] = item;
+        missing++;
+    }
+    *count = kept;
+    return missing;
+}
+
+/* Asks for a record of that size, or about that. */
+static inline void prefetch_record(const uint8_t *record, size_t size) {
+    if (size > MOST_AHEAD)
+        size = MOST_AHEAD;
+    for (size_t at = 0; at < size; at += 64)
         LS_PREFETCH(record + at);
     LS_PREFETCH(record + size - 1);
 }
@@ -236,9 +331,169 @@ static inline ls_status of_kind(ls_slice *answer, const uint8_t *deleted) {
     return LS_OK;
 }
 
-ls_status ls_batch_search(const ls_ready *ready, ls_order order, const ls_column *keys,
-                          ls_batch_item *items, size_t count, size_t first, const uint8_t *deleted,
-                          ls_slice *answers, size_t *left, uint32_t *bad) {
+/* Finds out where the records of a pass may be, NULL where nothing tells, and asks for them. The few
+ * keys with no place of their mark in their bucket, or with several, are looked at again when all
+ * have been, so that nobody waits for one of them. Returns how many items are in `changed`: those that
+ * may be in a run of changes. */
+static inline size_t find_records(const ls_batch_files *files, const ls_batch_item *items,
+                                  size_t count, const uint8_t **records, uint32_t *changed) {
+    uint32_t odd[PASS], found[PASS];
+    size_t odds = 0, changes = 0;
+    for (size_t i = 0; i < count; i++) {
+        const ls_places *places = files->files[items[i].file].places;
+        if (places != NULL)
+            LS_PREFETCH(ls_places_bucket_of(places, items[i].hash));
+    }
+    for (size_t i = 0; i < count; i++) {
+        const ls_batch_file *file = &files->files[items[i].file];
+        const ls_places *places = file->places;
+        records[i] = NULL;
+        if (places == NULL)
+            continue;
+        const ls_places_bucket *bucket = ls_places_bucket_of(places, items[i].hash);
+        uint32_t match = ls_places_match(bucket, ls_places_mark(items[i].hash));
+        odd[odds] = (uint32_t)i;
+        found[odds] = match;
+        odds += (size_t)(match == 0 || (match & (match - 1)) != 0);
+        size_t is_changed = (file->changes != NULL) &
+                            ((ls_places_high(bucket) & ls_places_changed(items[i].hash)) != 0);
+        changed[changes] = (uint32_t)i;
+        changes += is_changed;
+        if (match != 0) {
+            records[i] = ls_places_record(places, bucket, match);
+            if (!is_changed)
+                prefetch_record(records[i], places->record);
+        }
+    }
+    for (size_t n = 0; n < changes; n++) {
+        const ls_batch_item *item = &items[changed[n]];
+        LS_PREFETCH(ls_places_bucket_of(&files->files[item->file].changes->table, item->hash));
+    }
+    for (size_t n = 0; n < odds; n++) {
+        const ls_places *places = files->files[items[odd[n]].file].places;
+        const ls_places_bucket *bucket = ls_places_bucket_of(places, items[odd[n]].hash);
+        if (found[n] == 0)
+            LS_PREFETCH(ls_places_next(places, bucket));
+        else
+            prefetch_record(ls_places_record(places, bucket, found[n] & (found[n] - 1)),
+                            places->record);
+    }
+    for (size_t n = 0; n < odds; n++) {
+        const ls_places *places = files->files[items[odd[n]].file].places;
+        const ls_places_bucket *bucket = ls_places_bucket_of(places, items[odd[n]].hash);
+        if (found[n] != 0 || !(ls_places_high(bucket) & LS_PLACES_GO_ON))
+            continue;
+        bucket = ls_places_next(places, bucket);
+        uint32_t match = ls_places_match(bucket, ls_places_mark(items[odd[n]].hash));
+        if (match != 0) {
+            records[odd[n]] = ls_places_record(places, bucket, match);
+            prefetch_record(records[odd[n]], places->record);
+        }
+    }
+    for (size_t n = 0; n < changes; n++) {
+        const ls_batch_item *item = &items[changed[n]];
+        const ls_changes *all = files->files[item->file].changes;
+        const ls_places_bucket *bucket = ls_places_bucket_of(&all->table, item->hash);
+        uint32_t match = ls_places_match(bucket, ls_places_mark(item->hash)), run;
+        if (match != 0)
+            prefetch_record(ls_changes_record(all, ls_places_at(bucket, match), &run),
+                            all->table.record);
+        else if (records[changed[n]] != NULL)
+            prefetch_record(records[changed[n]], files->files[item->file].places->record);
+    }
+    return changes;
+}
+
+/* Finds an item in the places of its file. `record`: where it may be, or NULL. */
+static inline ls_status find_in_places(const ls_batch_file *file, ls_slice key, uint64_t hash,
+                                       const uint8_t *record, const uint8_t *deleted,
+                                       ls_slice *answer, uint64_t *at) {
+    const ls_places *places = file->places;
+    ls_status status = LS_OK;
+    int same = 0;
+    if (record != NULL) {
+        *at = (uint64_t)(record - places->data);
+        status = ls_record_at(record, places->data + places->size, key, &same, answer);
+    }
+    if (status == LS_OK && !same)
+        status = ls_places_get(places, key, hash, answer, at);
+    if (status == LS_OK && deleted != NULL && file->is_run)
+        status = of_kind(answer, deleted);
+    return status;
+}
+
+/* Finds an item in the changes above its file; *done: whether one of them has its key. */
+static inline ls_status find_in_changes(const ls_changes *changes, ls_slice key, uint64_t hash,
+                                        ls_slice *answer, int *done, uint32_t *run, uint64_t *at) {
+    ls_status status = ls_changes_get(changes, key, hash, answer, run, at);
+    *done = answer->data != NULL;
+    return status == LS_OK ? of_kind(answer, NULL) : status;
+}
+
+ls_status ls_batch_find(const ls_batch_files *files, const ls_column *keys, ls_batch_item *items,
+                        size_t *count, ls_batch_counts *counts, size_t first,
+                        const uint8_t *deleted, ls_slice *answers, size_t *bad, uint32_t *run,
+                        uint64_t *at) {
+    const uint8_t *records[PASS];
+    uint32_t changed[PASS + 1];
+    size_t kept = 0;
+    for (size_t start = 0; start < *count; start += PASS) {
+        size_t size = *count - start < PASS ? *count - start : PASS;
+        const ls_batch_item *piece = items + start;
+        size_t changes = find_records(files, piece, size, records, changed), n = 0;
+        changed[changes] = PASS;
+        for (size_t i = 0; i < size; i++) {
+            const ls_batch_item item = piece[i];
+            const ls_batch_file *file = &files->files[item.file];
+            ls_slice key = {NULL, 0}, *answer = &answers[item.index - first];
+            ls_status status = LS_OK;
+            int done = 0;
+            if (file->places == NULL) {
+                items[kept++] = item;
+                continue;
+            }
+            (void)ls_column_get(keys, item.index, &key);
+            if (changed[n] == i) {
+                n++;
+                counts[item.file].changed++;
+                status = find_in_changes(file->changes, key, item.hash, answer, &done, run, at);
+            }
+            if (status == LS_OK && !done) {
+                *run = LS_CHANGES_RUNS;
+                status = find_in_places(file, key, item.hash, records[i], deleted, answer, at);
+                done = answer->data != NULL || file->places->complete;
+                counts[item.file].routed += (uint64_t)(answer->data != NULL);
+            }
+            if (status != LS_OK) {
+                *bad = start + i;
+                return status;
+            }
+            items[kept] = item;
+            kept += (size_t)!done;
+        }
+    }
+    *count = kept;
+    return LS_OK;
+}
+
+/* Asks for a key, or for where it is, of items that are in another order than their keys. */
+static inline void prefetch_key(const ls_column *keys, size_t index) {
+    if (keys->offset_width == 0)
+        LS_PREFETCH(keys->data + index * keys->width);
+    else
+        LS_PREFETCH((const uint8_t *)keys->offsets + index * (size_t)keys->offset_width);
+}
+
+/* Asks for a key when it has come where it is. */
+static inline void prefetch_key_bytes(const ls_column *keys, size_t index) {
+    ls_slice key;
+    if (ls_column_get(keys, index, &key) == LS_OK)
+        LS_PREFETCH(key.data);
+}
+
+ls_status ls_batch_search(const ls_batch_files *files, const ls_column *keys, ls_batch_item *items,
+                          size_t count, size_t first, const uint8_t *deleted, ls_slice *answers,
+                          size_t *left, size_t *bad) {
     ls_ready blocks[PASS]; /* of items to look for; data NULL: done, or not ready */
     uint32_t slots[PASS]; /* LS_NO_SLOT: look again, with care */
     *left = 0;
@@ -250,7 +505,9 @@ ls_status ls_batch_search(const ls_ready *ready, ls_order order, const ls_column
                 blocks[i].data = NULL;
                 continue;
             }
-            blocks[i] = ls_ready_seen(&ready[piece[i].block]);
+            prefetch_key(keys, piece[i].index);
+            LS_PREFETCH(&answers[piece[i].index - first]);
+            blocks[i] = ls_ready_seen(&files->files[piece[i].file].ready[piece[i].block]);
             if (blocks[i].data == NULL)
                 ++*left;
             else if (blocks[i].slots != NULL)
@@ -262,6 +519,8 @@ ls_status ls_batch_search(const ls_ready *ready, ls_order order, const ls_column
             if (block->data == NULL)
                 continue;
             piece[i].block |= LS_SEARCHED;
+            if (keys->offset_width != 0)
+                prefetch_key_bytes(keys, piece[i].index);
             if (block->slots == NULL)
                 continue;
             const uint32_t *bucket = ls_slots_bucket(block, piece[i].hash);
@@ -269,7 +528,7 @@ ls_status ls_batch_search(const ls_ready *ready, ls_order order, const ls_column
             if (match != 0) {
                 slots[i] = bucket[__builtin_ctz(match)];
                 if (slots[i] != LS_NO_SLOT)
-                    prefetch_record(block, slots[i] & block->mask);
+                    prefetch_record(block->data + (slots[i] & block->mask), block->record);
             } else if (!ls_slots_full(bucket)) {
                 blocks[i].data = NULL;
             }
@@ -285,11 +544,11 @@ ls_status ls_batch_search(const ls_ready *ready, ls_order order, const ls_column
             if (slots[i] != LS_NO_SLOT)
                 status = ls_ready_record(block, slots[i] & block->mask, key, &same, answer);
             if (status == LS_OK && !same)
-                status = ls_ready_get(block, order, key, piece[i].hash, answer);
-            if (status == LS_OK && deleted != NULL)
+                status = ls_ready_get(block, files->order, key, piece[i].hash, answer);
+            if (status == LS_OK && deleted != NULL && files->files[piece[i].file].is_run)
                 status = of_kind(answer, deleted);
             if (status != LS_OK) {
-                *bad = piece[i].block & ~LS_SEARCHED;
+                *bad = start + i;
                 return status;
             }
         }
@@ -319,18 +578,6 @@ void ls_batch_stage(const ls_batch_item *items, size_t count, size_t first, cons
     }
 }
 
-size_t ls_batch_drop_searched(uint32_t *pins, ls_batch_item *items, size_t count) {
-    size_t left = 0;
-    for (size_t i = 0; i < count; i++) {
-        ls_batch_item item = items[i];
-        if (!(item.block & LS_SEARCHED))
-            items[left++] = item;
-        else if (pins != NULL)
-            ls_batch_unpin(pins, &item, 1);
-    }
-    return left;
-}
-
 size_t ls_batch_size(const ls_slice *answers, size_t count) {
     size_t size = 0;
     for (size_t i = 0; i < count; i++)
@@ -343,6 +590,8 @@ size_t ls_batch_gather(const ls_slice *answers, size_t count, int64_t *offsets, 
     int64_t end = offsets[0];
     size_t missing = 0;
     for (size_t i = 0; i < count; i++) {
+        if (i + GATHER_AHEAD < count && answers[i + GATHER_AHEAD].size > 0)
+            prefetch_record(answers[i + GATHER_AHEAD].data, answers[i + GATHER_AHEAD].size);
         if (answers[i].data == NULL) {
             missing++;
         } else {

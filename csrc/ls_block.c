@@ -72,12 +72,14 @@ static inline int compare_neighbours(ls_slice a, ls_slice b) {
     }
 }
 
-/* Adds rows of columns without nulls, in the order of bytes, as long as nothing about them needs
- * care: ample space in the buffers, and no row that ls_block_add_column refuses. Inlined once for
- * fixed widths, which the compiler then takes out of the loop. */
-static inline __attribute__((always_inline)) ls_status add_plain_rows(
-    ls_block_builder *builder, int repeats, const ls_column *keys, const ls_column *values,
-    size_t *row, size_t end, ls_slice *previous, size_t block_size) {
+/* Adds rows of columns without nulls, in the order of bytes or of keys that are rows, as long as
+ * nothing about them needs care: ample space in the buffers, no row that ls_block_add_column refuses,
+ * and of keys that are rows a greater prefix than that of the row before. Inlined once for fixed
+ * widths, and once for keys that are rows, which the compiler then takes out of the loop. */
+static inline __attribute__((always_inline)) ls_status
+add_plain_rows(ls_block_builder *builder, ls_order order, int repeats, const ls_column *keys,
+               const ls_column *values, size_t *row, size_t end, ls_slice *previous,
+               uint64_t *prefix, size_t block_size) {
     /* In locals: the compiler must take every byte stored for a change of *builder. */
     uint8_t *data = builder->data;
     uint32_t *positions = builder->positions;
@@ -100,9 +102,18 @@ static inline __attribute__((always_inline)) ls_status add_plain_rows(
         if (size + record + 2 * STEP + 4 * (count + 1) + LS_BLOCK_TAIL > capacity ||
             count >= builder->positions_capacity)
             break;
-        int compared = compare_neighbours(before, key);
-        if (compared > 0 || (compared == 0 && !repeats))
-            break;
+        if (order != LS_ORDER_BYTES) {
+            if (ls_check_key(order, key) != LS_OK)
+                break;
+            uint64_t next = ls_key_prefix(order, key);
+            if (next <= *prefix)
+                break;
+            *prefix = next;
+        } else {
+            int compared = compare_neighbours(before, key);
+            if (compared > 0 || (compared == 0 && !repeats))
+                break;
+        }
         uint8_t *p = ls_put_varint(data + size, key.size);
         last_key = (size_t)(p - data);
         copy_steps(p, key.data, key.size);
@@ -135,31 +146,36 @@ static inline __attribute__((always_inline)) ls_status add_plain_rows(
     return status;
 }
 
-static ls_status add_plain(ls_block_builder *builder, int repeats, const ls_column *keys,
-                           const ls_column *values, size_t *row, size_t end, ls_slice *previous,
-                           size_t block_size) {
+static ls_status add_plain(ls_block_builder *builder, ls_order order, int repeats,
+                           const ls_column *keys, const ls_column *values, size_t *row, size_t end,
+                           ls_slice *previous, uint64_t *prefix, size_t block_size) {
+    if (order != LS_ORDER_BYTES)
+        return add_plain_rows(builder, order, repeats, keys, values, row, end, previous, prefix,
+                              block_size);
     if (keys->offset_width == 0 && values->offset_width == 0) {
         ls_column fixed_keys = {.data = keys->data, .data_size = keys->data_size};
         ls_column fixed_values = {.data = values->data, .data_size = values->data_size};
         fixed_keys.width = keys->width;
         fixed_values.width = values->width;
-        return add_plain_rows(builder, repeats, &fixed_keys, &fixed_values, row, end, previous,
-                              block_size);
+        return add_plain_rows(builder, LS_ORDER_BYTES, repeats, &fixed_keys, &fixed_values, row,
+                              end, previous, prefix, block_size);
     }
-    return add_plain_rows(builder, repeats, keys, values, row, end, previous, block_size);
+    return add_plain_rows(builder, LS_ORDER_BYTES, repeats, keys, values, row, end, previous,
+                          prefix, block_size);
 }
 
 ls_status ls_block_add_column(ls_block_builder *builder, ls_order order, int repeats,
                               const ls_column *keys, const ls_column *values, size_t *row,
                               size_t end, ls_slice *previous, size_t block_size) {
-    int plain = order == LS_ORDER_BYTES && keys->validity == NULL && values->validity == NULL;
     int is_row = ls_order_rows(order) != NULL;
+    int plain =
+        (order == LS_ORDER_BYTES || is_row) && keys->validity == NULL && values->validity == NULL;
     uint64_t before = UINT64_MAX; /* the prefix of the row before, which nearly always decides */
     for (; *row < end; (*row)++) {
         ls_slice key, value;
         if (plain && previous->data != NULL &&
-            add_plain(builder, repeats, keys, values, row, end, previous, block_size) ==
-                LS_BLOCK_FULL)
+            add_plain(builder, order, repeats, keys, values, row, end, previous, &before,
+                      block_size) == LS_BLOCK_FULL)
             return LS_BLOCK_FULL;
         if (*row == end)
             break;

@@ -68,6 +68,37 @@ ls_status ls_block_open(ls_block *block, const uint8_t *data, size_t size);
 /* REQUIRES: i < block->count. */
 ls_status ls_block_record(const ls_block *block, uint32_t i, ls_slice *key, ls_slice *value);
 
+/* Where record i of a block starts that has been checked. REQUIRES: i < block->count. */
+static inline uint32_t ls_block_at(const ls_block *block, uint32_t i) {
+    return block->positions == NULL ? i * block->record_size
+                                    : ls_load32(block->positions + 4 * (size_t)i);
+}
+
+/* Reads the record at p: *value is set if its key is the one, with *same = 1. Stored lengths are
+ * checked whenever they are read, because the bytes of a mapped file are not ours. */
+static inline ls_status ls_record_at(const uint8_t *p, const uint8_t *end, ls_slice key, int *same,
+                                     ls_slice *value) {
+    uint32_t length;
+    *same = 0;
+    ls_status status = ls_get_varint32(&p, end, &length);
+    if (status != LS_OK)
+        return status;
+    if (length > (size_t)(end - p))
+        return LS_TRUNCATED;
+    if (length != key.size || !ls_same_bytes(p, key.data, length))
+        return LS_OK;
+    p += length;
+    status = ls_get_varint32(&p, end, &length);
+    if (status != LS_OK)
+        return status;
+    if (length > (size_t)(end - p))
+        return LS_TRUNCATED;
+    *same = 1;
+    value->data = p;
+    value->size = length;
+    return LS_OK;
+}
+
 /* Reads every record: they tile the block and their keys are in order. *bad: the first wrong one. */
 ls_status ls_block_validate(const ls_block *block, ls_order order, int repeats, uint32_t *bad);
 

@@ -27,6 +27,17 @@ static inline void ls_copy(uint8_t *to, const uint8_t *from, size_t size) {
         memcpy(to, from, size);
 }
 
+/* Whether bytes are the same: few of them by loads and compares, not by a call. */
+static inline int ls_same_bytes(const uint8_t *a, const uint8_t *b, size_t size) {
+    if (size == 8)
+        return memcmp(a, b, 8) == 0;
+    if (size > 8 && size <= 16)
+        return memcmp(a, b, 8) == 0 && memcmp(a + size - 8, b + size - 8, 8) == 0;
+    if (size > 16 && size <= 32)
+        return memcmp(a, b, 16) == 0 && memcmp(a + size - 16, b + size - 16, 16) == 0;
+    return size == 0 || memcmp(a, b, size) == 0;
+}
+
 static inline uint32_t ls_load32(const uint8_t *p) {
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }

@@ -240,28 +240,16 @@ static void put_header(const ls_cell *cell, size_t i, uint8_t *out) {
     }
 }
 
-/* Writes a compacted row. `plain`: it has no null and no row kind of its own. */
-static inline __attribute__((always_inline)) uint8_t *put_fields(const ls_cell *cell, size_t i,
-                                                                 uint8_t *out, int plain) {
+static uint8_t *put_row(const ls_cell *cell, size_t i, uint8_t *out) {
     size_t header = ls_row_header(cell->fields);
     const ls_cell *child = cell + 1;
-    if (header == 2) /* a store, not a call */
-        out[0] = out[1] = 0;
-    else
-        memset(out, 0, header);
-    if (!plain)
-        put_header(cell, i, out);
+    memset(out, 0, header);
+    put_header(cell, i, out);
     out += header;
     for (uint32_t k = 0; k < cell->children; k++, child += child->size)
-        if (plain || (child->type != LS_CELL_KIND && is_valid(child, i)))
-            out = child->type == LS_CELL_NUMBER || child->type == LS_CELL_FLOAT
-                      ? put_number(child, i, out)
-                      : put_field(child, i, out);
+        if (child->type != LS_CELL_KIND && is_valid(child, i))
+            out = put_field(child, i, out);
     return out;
-}
-
-static uint8_t *put_row(const ls_cell *cell, size_t i, uint8_t *out) {
-    return put_fields(cell, i, out, 0);
 }
 
 static inline size_t slot_width(const ls_cell *cell) {
@@ -470,6 +458,9 @@ static inline ls_status add_size(const ls_cell *cell, size_t i, size_t *size) {
     }
 }
 
+/* Rows that are written column by column: few enough to stay in the first cache. */
+#define STRETCH 256
+
 /* Whether each value of a cell is there, can be written, and takes `width` bytes. */
 static inline int is_constant(const ls_cell *cell) {
     return cell->validity == NULL && (cell->type == LS_CELL_NUMBER || cell->type == LS_CELL_FLOAT);
@@ -482,39 +473,104 @@ ls_status ls_compacted_sizes(const ls_cell *cells, size_t count, size_t tails, i
     for (uint32_t k = 0; k < cells->children; k++, child += child->size)
         constant += is_constant(child) ? child->width : 0;
     ends[0] = 0;
-    for (size_t i = 0; i < count; i++) {
-        size_t size = constant;
+    for (size_t from = 0, to; from < count; from = to) {
+        size_t sizes[STRETCH];
+        to = count - from < STRETCH ? count : from + STRETCH;
+        for (size_t i = from; i < to; i++)
+            sizes[i - from] = constant;
         child = cells + 1;
-        fault->row = i;
         for (uint32_t k = 0; k < cells->children; k++, child += child->size) {
             if (is_constant(child))
                 continue;
-            ls_status status = add_size(child, i, &size);
-            fault->column = k;
-            if (status != LS_OK)
-                return status;
+            for (size_t i = from; i < to; i++) {
+                ls_status status = add_size(child, i, &sizes[i - from]);
+                if (status != LS_OK) {
+                    *fault = (ls_compacted_fault){.row = i, .column = k};
+                    return status;
+                }
+            }
         }
-        if (size > INT32_MAX)
-            return LS_TOO_LARGE;
-        ends[i + 1] = ends[i] + (int64_t)size;
+        for (size_t i = from; i < to; i++) {
+            if (sizes[i - from] > INT32_MAX) {
+                *fault = (ls_compacted_fault){.row = i};
+                return LS_TOO_LARGE;
+            }
+            ends[i + 1] = ends[i] + (int64_t)sizes[i - from];
+        }
     }
     return LS_OK;
+}
+
+/* Writes the values of one width of a cell behind what was written of their rows. */
+static inline __attribute__((always_inline)) void put_fixed(const uint8_t *values, size_t width,
+                                                            uint8_t **rows, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        memcpy(rows[i], values + i * width, width);
+        rows[i] += width;
+    }
+}
+
+/* The same of any width that numbers have, which the compiler then knows. */
+static void put_numbers(const uint8_t *values, size_t width, uint8_t **rows, size_t count) {
+    switch (width) {
+    case 1:
+        put_fixed(values, 1, rows, count);
+        return;
+    case 2:
+        put_fixed(values, 2, rows, count);
+        return;
+    case 4:
+        put_fixed(values, 4, rows, count);
+        return;
+    default:
+        put_fixed(values, 8, rows, count);
+    }
+}
+
+/* Writes the rows of [from, from + count) to where `rows` point, and moves these behind them. */
+static void put_stretch(const ls_cell *cells, size_t from, size_t count, int plain,
+                        uint8_t **rows) {
+    size_t header = ls_row_header(cells->fields);
+    const ls_cell *child = cells + 1;
+    for (size_t i = 0; i < count; i++) {
+        if (header == 2) /* a store, not a call */
+            rows[i][0] = rows[i][1] = 0;
+        else
+            memset(rows[i], 0, header);
+        if (!plain)
+            put_header(cells, from + i, rows[i]);
+        rows[i] += header;
+    }
+    for (uint32_t k = 0; k < cells->children; k++, child += child->size) {
+        if (is_constant(child)) {
+            put_numbers(fixed_at(child, from), child->width, rows, count);
+        } else if (child->type == LS_CELL_TIMESTAMP && child->validity == NULL) {
+            for (size_t i = 0; i < count; i++) {
+                uint32_t nanos;
+                ls_store64(rows[i], (uint64_t)millis_of(child, from + i, &nanos));
+                rows[i] = ls_put_varint(rows[i] + 8, nanos);
+            }
+        } else if (child->type != LS_CELL_KIND) {
+            for (size_t i = 0; i < count; i++)
+                if (is_valid(child, from + i))
+                    rows[i] = put_field(child, from + i, rows[i]);
+        }
+    }
 }
 
 void ls_compacted_write(const ls_cell *cells, size_t count, const ls_tail *tails, size_t tail_count,
                         const int64_t *ends, uint8_t *out) {
     const ls_cell *child = cells + 1;
-    int plain = 1;
+    uint8_t *rows[STRETCH];
+    int plain = 1; /* no row has a null, or a row kind of its own */
     for (uint32_t k = 0; k < cells->children; k++, child += child->size)
         plain &= child->type != LS_CELL_KIND && child->validity == NULL;
-    for (size_t i = 0; i < count; i++) {
-        uint8_t *p = out + ends[i];
-        p = plain ? put_fields(cells, i, p, 1) : put_row(cells, i, p);
-        for (size_t k = 0; k < tail_count; p += tails[k++].width) {
-            if (tails[k].width == 8)
-                memcpy(p, tails[k].data + 8 * i, 8);
-            else
-                *p = tails[k].data[i];
-        }
+    for (size_t from = 0, length; from < count; from += length) {
+        length = count - from < STRETCH ? count - from : STRETCH;
+        for (size_t i = 0; i < length; i++)
+            rows[i] = out + ends[from + i];
+        put_stretch(cells, from, length, plain, rows);
+        for (size_t k = 0; k < tail_count; k++)
+            put_numbers(tails[k].data + tails[k].width * from, tails[k].width, rows, length);
     }
 }

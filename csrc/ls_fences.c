@@ -288,6 +288,36 @@ static ls_status route_bytes(const ls_fences *fences, ls_slice key, uint32_t *bl
     return LS_OK;
 }
 
+/* Takes `left` keys on their way to the end, level by level. `fences` is for all of them; NULL: key
+ * i is among each[i]. The compiler makes one function for either. */
+__attribute__((always_inline)) static inline ls_status
+go_down(const ls_fences *fences, const ls_fences *const *each, const ls_slice *keys, size_t count,
+        ls_route *routes, size_t left, uint32_t *blocks) {
+    while (left > 0) {
+        for (size_t i = 0; i < count; i++) {
+            if (routes[i].node == LS_NO_NODE)
+                continue;
+            const ls_fences *own = fences != NULL ? fences : each[i];
+            ls_status status = narrow(own, keys[i], &routes[i], &blocks[i]);
+            if (status != LS_OK)
+                return status;
+            if (routes[i].node != LS_NO_NODE) /* its middle is looked at first */
+                __builtin_prefetch(routes[i].fence + routes[i].count / 2);
+            left -= routes[i].node == LS_NO_NODE;
+        }
+        for (size_t i = 0; i < count; i++) {
+            if (routes[i].node == LS_NO_NODE)
+                continue;
+            const ls_fences *own = fences != NULL ? fences : each[i];
+            ls_status status = settle(own, keys[i], &routes[i], &blocks[i]);
+            if (status != LS_OK)
+                return status;
+            left -= routes[i].node == LS_NO_NODE;
+        }
+    }
+    return LS_OK;
+}
+
 static ls_status route_many_bytes(const ls_fences *fences, const ls_slice *keys, size_t count,
                                   uint32_t *blocks) {
     ls_route routes[LS_ROUTES];
@@ -301,27 +331,7 @@ static ls_status route_many_bytes(const ls_fences *fences, const ls_slice *keys,
     }
     for (size_t i = 0; i < count; i++)
         routes[i].node = 0;
-    for (size_t left = count; left > 0;) {
-        for (size_t i = 0; i < count; i++) {
-            if (routes[i].node == LS_NO_NODE)
-                continue;
-            ls_status status = narrow(fences, keys[i], &routes[i], &blocks[i]);
-            if (status != LS_OK)
-                return status;
-            if (routes[i].node != LS_NO_NODE) /* its middle is looked at first */
-                __builtin_prefetch(routes[i].fence + routes[i].count / 2);
-            left -= routes[i].node == LS_NO_NODE;
-        }
-        for (size_t i = 0; i < count; i++) {
-            if (routes[i].node == LS_NO_NODE)
-                continue;
-            ls_status status = settle(fences, keys[i], &routes[i], &blocks[i]);
-            if (status != LS_OK)
-                return status;
-            left -= routes[i].node == LS_NO_NODE;
-        }
-    }
-    return LS_OK;
+    return go_down(fences, NULL, keys, count, routes, count, blocks);
 }
 
 /* Finds the block of a row whose bytes that sort do not fit. */
@@ -380,4 +390,22 @@ ls_status ls_fences_route_many(const ls_fences *fences, const ls_slice *keys, si
                                uint32_t *blocks) {
     return fences->rows == NULL ? route_many_bytes(fences, keys, count, blocks)
                                 : route_many_rows(fences, keys, count, blocks);
+}
+
+ls_status ls_fences_route_each(const ls_fences *const *fences, const ls_slice *keys, size_t count,
+                               uint32_t *blocks) {
+    ls_route routes[LS_ROUTES];
+    size_t left = count;
+    for (size_t i = 0; i < count; i++) {
+        const ls_fences *own = fences[i];
+        routes[i].node = 0;
+        if (own->rows == NULL && own->node_count > 0 && !own->repeats)
+            continue;
+        ls_status status = ls_fences_route(own, keys[i], &blocks[i]);
+        if (status != LS_OK)
+            return status;
+        routes[i].node = LS_NO_NODE;
+        left--;
+    }
+    return go_down(NULL, fences, keys, count, routes, left, blocks);
 }

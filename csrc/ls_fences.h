@@ -62,4 +62,8 @@ ls_status ls_fences_route(const ls_fences *fences, ls_slice key, uint32_t *block
 ls_status ls_fences_route_many(const ls_fences *fences, const ls_slice *keys, size_t count,
                                uint32_t *blocks);
 
+/* The same for keys of several files: key i among fences[i]. */
+ls_status ls_fences_route_each(const ls_fences *const *fences, const ls_slice *keys, size_t count,
+                               uint32_t *blocks);
+
 #endif

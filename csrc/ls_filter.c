@@ -111,11 +111,13 @@ uint32_t ls_paimon_filter_hashes(uint32_t size, uint64_t entries) {
     return hashes < 1 ? 1 : hashes > INT32_MAX ? INT32_MAX : (uint32_t)hashes;
 }
 
-static inline uint32_t paimon_position(uint32_t hash, uint32_t step, uint32_t i, uint32_t bits) {
+static inline uint32_t paimon_combined(uint32_t hash, uint32_t step, uint32_t i) {
     uint32_t combined = hash + i * step;
-    if (combined > INT32_MAX) /* negative in Java */
-        combined = ~combined;
-    return combined % bits;
+    return combined > INT32_MAX ? ~combined : combined; /* negative in Java */
+}
+
+static inline uint32_t paimon_position(uint32_t hash, uint32_t step, uint32_t i, uint32_t bits) {
+    return paimon_combined(hash, step, i) % bits;
 }
 
 void ls_paimon_filter_add(uint8_t *bits, uint32_t size, uint32_t hashes, uint32_t hash) {
@@ -132,6 +134,44 @@ int ls_paimon_filter_test(const uint8_t *bits, uint32_t size, uint32_t hashes, u
             return 0;
     }
     return 1;
+}
+
+/* Keys that Paimon's filter is asked for at one time. */
+#define TOGETHER 128
+
+/* One bit after the other, each for all keys that had the ones before: what a test waits for has been
+ * asked for, and which keys are left is not guessed. */
+static void test_paimon(const ls_filter *filter, const ls_column *keys, const uint32_t *places,
+                        size_t from, size_t count, uint8_t *maybe) {
+    uint32_t hash[TOGETHER], at[TOGETHER], bits = (uint32_t)filter->size * 8;
+    uint8_t left[TOGETHER]; /* which keys these are of */
+    /* The remainder of n < 2^32 is what (inverse * n mod 2^64) * bits has above its 64 lower bits. */
+    uint64_t inverse = UINT64_MAX / bits + 1;
+    size_t kept = count;
+    for (size_t i = 0; i < count; i++) {
+        ls_slice key = {NULL, 0};
+        (void)ls_column_get(keys, places == NULL ? from + i : places[from + i], &key);
+        hash[i] = ls_paimon_hash(key);
+        left[i] = (uint8_t)i;
+    }
+    memset(maybe, 0, count);
+    for (uint32_t n = 1; n <= filter->hashes && kept > 0; n++) {
+        size_t had = kept;
+        for (size_t i = 0; i < had; i++) {
+            uint32_t combined = paimon_combined(hash[i], hash[i] >> 16, n);
+            uint64_t part = inverse * combined;
+            at[i] = (uint32_t)(((part >> 32) * bits + ((part & UINT32_MAX) * bits >> 32)) >> 32);
+            LS_PREFETCH(filter->bits + (at[i] >> 3));
+        }
+        kept = 0;
+        for (size_t i = 0; i < had; i++) {
+            hash[kept] = hash[i];
+            left[kept] = left[i];
+            kept += filter->bits[at[i] >> 3] >> (at[i] & 7) & 1;
+        }
+    }
+    for (size_t i = 0; i < kept; i++)
+        maybe[left[i]] = 1;
 }
 
 /* The upper half of the hash picks the word, and the lower one its bits. */
@@ -180,18 +220,36 @@ static void test_blocks(const uint8_t *bits, uint64_t blocks, const uint64_t *ha
 }
 
 #ifdef HAS_AVX2
+__attribute__((target("avx2"))) static inline uint8_t test_block_avx2(const uint8_t *block,
+                                                                      uint64_t hash) {
+    words8 salt, words, one = {1, 1, 1, 1, 1, 1, 1, 1};
+    memcpy(&salt, SALT, sizeof salt);
+    memcpy(&words, block, sizeof words);
+    words8 mask = one << ((uint32_t)hash * salt >> 27);
+    return (uint8_t)_mm256_testc_si256((__m256i)words, (__m256i)mask);
+}
+
 __attribute__((target("avx2"))) static void test_blocks_avx2(const uint8_t *bits, uint64_t blocks,
                                                              const uint64_t *hashes, size_t count,
                                                              uint8_t *maybe) {
-    words8 salt, one = {1, 1, 1, 1, 1, 1, 1, 1};
-    memcpy(&salt, SALT, sizeof salt);
-    for (size_t i = 0; i < count; i++) {
-        words8 words, mask = one << ((uint32_t)hashes[i] * salt >> 27);
-        memcpy(&words, bits + split_block_at(blocks, hashes[i]), sizeof words);
-        maybe[i] = (uint8_t)_mm256_testc_si256((__m256i)words, (__m256i)mask);
-    }
+    for (size_t i = 0; i < count; i++)
+        maybe[i] = test_block_avx2(bits + split_block_at(blocks, hashes[i]), hashes[i]);
+}
+
+__attribute__((target("avx2"))) static void
+test_each_avx2(const uint8_t *const *blocks, const uint64_t *hashes, size_t count, uint8_t *maybe) {
+    for (size_t i = 0; i < count; i++)
+        if (blocks[i] != NULL)
+            maybe[i] = test_block_avx2(blocks[i], hashes[i]);
 }
 #endif
+
+static void test_each(const uint8_t *const *blocks, const uint64_t *hashes, size_t count,
+                      uint8_t *maybe) {
+    for (size_t i = 0; i < count; i++)
+        if (blocks[i] != NULL)
+            maybe[i] = (uint8_t)ls_split_block_test(blocks[i], 1, hashes[i]);
+}
 
 static void test_words(const uint8_t *words, uint64_t count, const uint64_t *hashes, size_t keys,
                        uint8_t *maybe) {
@@ -246,11 +304,9 @@ void ls_filter_test_many(const ls_filter *filter, const ls_column *keys, const u
         test_blocks(filter->bits, blocks, hashes, count, maybe);
         return;
     case LS_FILTER_PAIMON:
-        for (size_t i = 0; i < count; i++) {
-            ls_slice key = {NULL, 0};
-            (void)ls_column_get(keys, places == NULL ? from + i : places[from + i], &key);
-            maybe[i] = (uint8_t)ls_filter_test_hashed(filter, key, hashes[i]);
-        }
+        for (size_t i = 0; i < count; i += TOGETHER)
+            test_paimon(filter, keys, places, from + i, count - i < TOGETHER ? count - i : TOGETHER,
+                        maybe + i);
         return;
     case LS_FILTER_WORDS: /* each test is one load, which the next ones do not wait for */
 #ifdef HAS_AVX2
@@ -265,6 +321,40 @@ void ls_filter_test_many(const ls_filter *filter, const ls_column *keys, const u
         break;
     }
     memset(maybe, 1, count);
+}
+
+/* Keys that are asked of their filters at one time. */
+#define EACH 128
+
+void ls_filter_test_each(const ls_filter *const *filters, const uint32_t *owners,
+                         const ls_column *keys, const uint32_t *places, size_t from, size_t to,
+                         const uint64_t *hashes, uint8_t *maybe) {
+    const uint8_t *blocks[EACH]; /* of split-block filters; NULL: the answer is known */
+    for (size_t start = from; start < to; start += EACH) {
+        size_t count = to - start < EACH ? to - start : EACH, at = start - from;
+        for (size_t i = 0; i < count; i++) {
+            const ls_filter *filter = filters[owners[at + i]];
+            blocks[i] = NULL;
+            if (filter->kind == LS_FILTER_SPLIT_BLOCK) {
+                uint64_t size = filter->size / LS_SPLIT_BLOCK;
+                blocks[i] = filter->bits + split_block_at(size, hashes[at + i]);
+                LS_PREFETCH(blocks[i]);
+                LS_PREFETCH(blocks[i] + LS_SPLIT_BLOCK - 1);
+                continue;
+            }
+            ls_slice key = {NULL, 0};
+            if (filter->kind == LS_FILTER_PAIMON)
+                (void)ls_column_get(keys, places == NULL ? start + i : places[start + i], &key);
+            maybe[at + i] = (uint8_t)ls_filter_test_hashed(filter, key, hashes[at + i]);
+        }
+#ifdef HAS_AVX2
+        if (__builtin_cpu_supports("avx2")) {
+            test_each_avx2(blocks, hashes + at, count, maybe + at);
+            continue;
+        }
+#endif
+        test_each(blocks, hashes + at, count, maybe + at);
+    }
 }
 
 void ls_filter_hash(ls_filter_kind kind, const ls_column *keys, size_t from, size_t to,

@@ -66,6 +66,11 @@ int ls_filter_test_hashed(const ls_filter *filter, ls_slice key, uint64_t hash);
 void ls_filter_test_many(const ls_filter *filter, const ls_column *keys, const uint32_t *places,
                          size_t from, size_t to, const uint64_t *hashes, uint8_t *maybe);
 
+/* The same, where key i is one of the filter filters[owners[i - from]]. */
+void ls_filter_test_each(const ls_filter *const *filters, const uint32_t *owners,
+                         const ls_column *keys, const uint32_t *places, size_t from, size_t to,
+                         const uint64_t *hashes, uint8_t *maybe);
+
 /* Hashes keys [from, to) of a column, as 64-bit numbers for either kind.
  * REQUIRES: ls_column_get is LS_OK for each. */
 void ls_filter_hash(ls_filter_kind kind, const ls_column *keys, size_t from, size_t to,

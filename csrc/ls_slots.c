@@ -51,10 +51,7 @@ ls_status ls_slots_build(const ls_block *block, size_t size, ls_order order, uin
             ready->slots = NULL;
             continue;
         }
-        bucket[__builtin_ctz(empty)] =
-            ((uint32_t)hash & ~mask) |
-            (block->positions == NULL ? i * block->record_size
-                                      : ls_load32(block->positions + 4 * (size_t)i));
+        bucket[__builtin_ctz(empty)] = ((uint32_t)hash & ~mask) | ls_block_at(block, i);
     }
     return LS_OK;
 }

@@ -62,41 +62,13 @@ static inline int ls_slots_full(const uint32_t *bucket) {
     return bucket[LS_BUCKET - 1] != LS_NO_SLOT;
 }
 
-/* Reads the record at an offset: *value is set if its key is the one, with *same = 1. Stored lengths
- * are checked once more, because the bytes of a mapped file are not ours. */
+/* Reads the record at an offset: *value is set if its key is the one, with *same = 1. */
 static inline ls_status ls_ready_record(const ls_ready *ready, uint32_t offset, ls_slice key,
                                         int *same, ls_slice *value) {
-    uint32_t length;
     *same = 0;
     if (offset > ready->size)
         return LS_TRUNCATED;
-    const uint8_t *p = ready->data + offset, *end = ready->data + ready->size;
-    ls_status status = ls_get_varint32(&p, end, &length);
-    if (status != LS_OK)
-        return status;
-    if (length > (size_t)(end - p))
-        return LS_TRUNCATED;
-    if (length != key.size)
-        return LS_OK;
-    if (length == 8) { /* a load and a compare, not a call */
-        if (memcmp(p, key.data, 8) != 0)
-            return LS_OK;
-    } else if (length > 8 && length <= 16) { /* two of each */
-        if (memcmp(p, key.data, 8) != 0 || memcmp(p + length - 8, key.data + length - 8, 8) != 0)
-            return LS_OK;
-    } else if (length != 0 && memcmp(p, key.data, length) != 0) {
-        return LS_OK;
-    }
-    p += length;
-    status = ls_get_varint32(&p, end, &length);
-    if (status != LS_OK)
-        return status;
-    if (length > (size_t)(end - p))
-        return LS_TRUNCATED;
-    *same = 1;
-    value->data = p;
-    value->size = length;
-    return LS_OK;
+    return ls_record_at(ready->data + offset, ready->data + ready->size, key, same, value);
 }
 
 /* Finds a key of that hash in a ready block. *value stays as it is where the key is not there. */

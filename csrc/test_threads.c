@@ -177,12 +177,15 @@ static void check(unsigned n, ls_slice answer) {
 static ls_fences fences;
 
 static void batch(uint64_t *state) {
-    static const ls_filter no_filter = {.kind = LS_FILTER_NONE};
     unsigned asked[BATCH];
     uint8_t keys[BATCH * KEY];
     ls_batch_item items[BATCH];
     ls_slice answers[BATCH] = {{NULL, 0}};
-    size_t length = 1 + any(state) % BATCH, count = 0, left = 0, bad_key;
+    size_t length = 1 + any(state) % BATCH, count = 0, left = 0, bad;
+    const ls_batch_file file = {
+        .fences = &fences, .ready = ready, .pins = pins, .used = used, .blocks = BLOCKS};
+    const ls_batch_files files = {&file, 1, LS_ORDER_BYTES};
+    ls_batch_counts counts = {0};
     unsigned first = (unsigned)(any(state) % KEYS);
     uint8_t *arenas[64] = {NULL};
     size_t arena_count = 0;
@@ -191,16 +194,14 @@ static void batch(uint64_t *state) {
         put_key(keys + KEY * i, asked[i]);
     }
     ls_column column = {.data = keys, .data_size = KEY * length, .width = KEY, .length = length};
-    if (ls_batch_filter(&no_filter, LS_ORDER_BYTES, &column, NULL, 0, length, NULL, items, &count,
-                        &bad_key) != LS_OK ||
-        ls_batch_route(&fences, ready, &column, items, &count) != LS_OK)
+    if (ls_batch_filter(NULL, &files, &column, NULL, 0, length, NULL, items, &count, &counts,
+                        &bad) != LS_OK ||
+        ls_batch_route(&files, &column, items, &count, &counts, &bad) != LS_OK)
         fail("keys that are refused");
-    ls_batch_pin(pins, used, items, count);
+    ls_batch_pin(&files, items, count);
     dawdle();
     for (int more = 0;;) {
-        uint32_t bad;
-        if (ls_batch_search(ready, LS_ORDER_BYTES, &column, items, count, 0, NULL, answers, &left,
-                            &bad) != LS_OK)
+        if (ls_batch_search(&files, &column, items, count, 0, NULL, answers, &left, &bad) != LS_OK)
             fail("a search that fails");
         if (left == 0)
             break;
@@ -208,11 +209,17 @@ static void batch(uint64_t *state) {
             uint8_t *arena = room(ls_batch_stage_size(items, count, 0, answers) + 1);
             arenas[arena_count++] = arena;
             ls_batch_stage(items, count, 0, NULL, answers, arena);
-            count = ls_batch_drop_searched(pins, items, count);
+            uint32_t starts[BLOCKS + 1] = {0};
+            ls_batch_item taken[BATCH];
+            size_t rest = ls_batch_take_missing(&files, items, &count, starts, BLOCKS, taken);
+            ls_batch_unpin(&files, items, count);
+            memcpy(items, taken, rest * sizeof *taken);
+            count = rest;
+            ls_batch_pin(&files, items, count);
         }
         pthread_mutex_lock(&gil);
         uint8_t missing[BLOCKS / 8 + 1] = {0};
-        ls_batch_missing(ready, items, count, missing);
+        ls_batch_missing(&files, items, count, missing);
         size_t room_for = 1 + any(state) % 4;
         more = 0;
         for (unsigned number = 0; number < BLOCKS; number++)
@@ -227,7 +234,7 @@ static void batch(uint64_t *state) {
     }
     for (size_t i = 0; i < length; i++)
         check(asked[i], answers[i]);
-    ls_batch_unpin(pins, items, count);
+    ls_batch_unpin(&files, items, count);
     for (size_t i = 0; i < arena_count; i++)
         free(arenas[i]);
     pthread_mutex_lock(&gil);

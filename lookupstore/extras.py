@@ -33,6 +33,11 @@ def require(extra: str, feature: str) -> None:
         )
 
 
+def is_there(extra: str) -> bool:
+    """Return whether the packages of an extra are installed; none of them is imported."""
+    return all(map(_is_installed, PACKAGES[extra]))
+
+
 def _listed(names: list[str]) -> str:
     return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 

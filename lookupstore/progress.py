@@ -1,4 +1,4 @@
-"""A progress bar for people: on a terminal only, and on standard error."""
+"""A progress bar for people, with rate and remaining time: on a terminal only, standard error."""
 
 from __future__ import annotations
 
@@ -37,12 +37,23 @@ def progress_bars(show: bool | None = None) -> Iterator[Bars | None]:
         progress.TextColumn("{task.description}"),
         progress.BarColumn(),
         progress.TextColumn("{task.completed:,.0f} rows"),
+        progress.TextColumn("{task.fields[rate]}"),
         progress.TimeElapsedColumn(),
+        progress.TextColumn("{task.fields[left]}"),
+        progress.TimeRemainingColumn(elapsed_when_finished=False),
         console=console.Console(stderr=True),
     ) as display:
 
         def open_bar(title: str, total: int | None) -> Advance:
-            task = display.add_task(title, total=total)
-            return lambda rows: display.update(task, advance=rows)
+            left = "" if total is None else "left"
+            task = display.add_task(title, total=total, rate="", left=left)
+
+            def advance(rows: int) -> None:
+                display.update(task, advance=rows)
+                speed = display.tasks[task].speed
+                if speed is not None:
+                    display.update(task, rate=f"{speed:,.0f} rows/s")
+
+            return advance
 
         yield open_bar

@@ -1,4 +1,4 @@
-"""Sizes and times as people give them: `1GB` and `30m`, besides plain numbers."""
+"""Sizes and times as people give them, and numbers as they are printed for people."""
 
 from __future__ import annotations
 
@@ -87,3 +87,33 @@ def seconds_of(duration: Duration, argument: str) -> float:
     if math.isnan(seconds) or seconds < 0:
         raise ValueError(f"{argument} is {duration!r}; give a time of 0 or more")
     return float(seconds)
+
+
+def number_text(value: int) -> str:
+    """Return a number of ours, such as a count, for people.
+
+    >>> number_text(1234567)
+    '1,234,567'
+    """
+    return f"{value:,}"
+
+
+def size_text(nbytes: int) -> str:
+    """Return a size for people.
+
+    >>> size_text(999), size_text(9_712_345), size_text(53_000_000_000)
+    ('999 bytes', '9.7 MB', '53.0 GB')
+    """
+    if nbytes < 1000:
+        return counted(nbytes, "byte")
+    power = min((len(str(nbytes)) - 1) // 3, 4)
+    return f"{nbytes / 1000**power:,.1f} {('kB', 'MB', 'GB', 'TB')[power - 1]}"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun.
+
+    >>> counted(1, "file"), counted(2000, "file")
+    ('1 file', '2,000 files')
+    """
+    return f"{number_text(count)} {noun}{'' if count == 1 else 's'}"

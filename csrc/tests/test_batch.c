@@ -23,7 +23,18 @@ typedef struct {
     uint32_t **slots;
     uint32_t *pins;
     uint8_t *used;
+    ls_batch_file as_file;
 } made_file;
+
+/* The file as all files of a batch. */
+static ls_batch_files only(made_file *file, int pinned) {
+    file->as_file = (ls_batch_file){.fences = &file->fences,
+                                    .ready = file->ready,
+                                    .pins = pinned ? file->pins : NULL,
+                                    .used = file->used,
+                                    .blocks = (uint32_t)file->blocks};
+    return (ls_batch_files){&file->as_file, 1, file->order};
+}
 
 static made_file make_file(ls_order order, key_kind kind, size_t wanted, int repeats) {
     made_file file = {.order = order, .repeats = repeats};
@@ -138,11 +149,11 @@ static size_t search_piece(made_file *file, const ls_column *keys, ls_batch_item
                            size_t *count, size_t first, ls_slice *answers, int pinned,
                            uint8_t **arenas) {
     size_t arena_count = 0;
+    ls_batch_files files = only(file, pinned);
     for (;;) {
-        size_t left = 99999, expected = 0;
-        uint32_t bad = 99999;
-        CHECK(ls_batch_search(file->ready, file->order, keys, items, *count, first, NULL, answers,
-                              &left, &bad) == LS_OK);
+        size_t left = 99999, expected = 0, bad = 99999;
+        CHECK(ls_batch_search(&files, keys, items, *count, first, NULL, answers, &left, &bad) ==
+              LS_OK);
         CHECK(bad == 99999);
         uint8_t *missing = calloc(file->blocks / 8 + 1, 1), *wanted = calloc(file->blocks + 1, 1);
         for (size_t i = 0; i < *count; i++) {
@@ -158,7 +169,7 @@ static size_t search_piece(made_file *file, const ls_column *keys, ls_batch_item
             make_ready(file, lucky);
             wanted[lucky] = 0;
         }
-        ls_batch_missing(file->ready, items, *count, missing);
+        ls_batch_missing(&files, items, *count, missing);
         for (size_t i = 0; i < file->blocks; i++)
             CHECK(bit(missing, i) == wanted[i]);
         if (left > 0 && pinned && below(2)) {
@@ -170,15 +181,24 @@ static size_t search_piece(made_file *file, const ls_column *keys, ls_batch_item
             arenas[arena_count] = room(bytes);
             ls_batch_stage(items, *count, first, NULL, answers, arenas[arena_count]);
             arena_count++;
-            *count = ls_batch_drop_searched(file->pins, items, *count);
-            CHECK(*count == left && searched + left >= *count);
+            uint32_t *starts = calloc(file->blocks + 1, sizeof *starts);
+            ls_batch_item *taken = room(*count * sizeof *taken);
+            CHECK(ls_batch_take_missing(&files, items, count, starts, file->blocks, taken) == left);
+            CHECK(*count == searched);
             check_pins(file, items, *count);
+            for (size_t i = 0; i < left; i++)
+                CHECK(!(taken[i].block & LS_SEARCHED) &&
+                      (i == 0 || taken[i - 1].block <= taken[i].block));
+            ls_batch_unpin(&files, items, *count);
+            memcpy(items, taken, left * sizeof *taken);
+            *count = left;
+            ls_batch_pin(&files, items, *count);
+            check_pins(file, items, *count);
+            free(starts);
+            free(taken);
             for (size_t i = 0; i < file->blocks; i++)
                 if (file->pins[i] == 0 && file->ready[i].data != NULL && below(4))
                     let_go(file, i);
-        } else if (left > 0 && !pinned && below(2)) {
-            *count = ls_batch_drop_searched(NULL, items, *count);
-            CHECK(*count == left);
         }
         size_t some = 1 + below(4);
         for (size_t i = 0; i < file->blocks && some > 0; i++)
@@ -202,8 +222,10 @@ static size_t answer_piece(made_file *file, const ls_filter *filter, const ls_co
     size_t count = 99999, bad = 99999, expected = 0, arena_count;
     uint8_t *arenas[10000];
     int pinned = (int)below(2);
-    CHECK(ls_batch_filter(filter, file->order, keys, NULL, start, end, NULL, items, &count, &bad) ==
-          LS_OK);
+    ls_batch_files files = only(file, pinned);
+    ls_batch_counts counts = {0};
+    CHECK(ls_batch_filter(&filter, &files, keys, NULL, start, end, NULL, items, &count, &counts,
+                          &bad) == LS_OK);
     CHECK(bad == 99999);
     for (size_t i = start; i < end; i++) {
         CHECK(ls_column_get(keys, i, &key) == LS_OK);
@@ -214,9 +236,11 @@ static size_t answer_piece(made_file *file, const ls_filter *filter, const ls_co
         expected++;
     }
     CHECK(expected == count);
+    CHECK(counts.asked && counts.ruled_out == end - start - count);
 
     ls_batch_item *before = copy(items, count * sizeof *items);
-    CHECK(ls_batch_route(&file->fences, file->ready, keys, items, &count) == LS_OK);
+    CHECK(ls_batch_route(&files, keys, items, &count, &counts, &bad) == LS_OK);
+    CHECK(counts.routed == count);
     size_t kept = 0;
     for (size_t i = 0; i < expected; i++) {
         uint32_t block;
@@ -233,7 +257,7 @@ static size_t answer_piece(made_file *file, const ls_filter *filter, const ls_co
 
     if (pinned) {
         memset(file->used, 0, file->blocks);
-        ls_batch_pin(file->pins, file->used, items, count);
+        ls_batch_pin(&files, items, count);
         check_pins(file, items, count);
         for (size_t i = 0; i < file->blocks; i++)
             CHECK(file->used[i] == (file->pins[i] > 0));
@@ -248,7 +272,7 @@ static size_t answer_piece(made_file *file, const ls_filter *filter, const ls_co
     CHECK((size_t)ends[end] == size);
     if (pinned) {
         check_pins(file, items, count);
-        ls_batch_unpin(file->pins, items, count);
+        ls_batch_unpin(&files, items, count);
     }
     check_pins(file, items, 0);
     while (arena_count > 0)
@@ -340,6 +364,114 @@ void test_batches(void) {
     }
 }
 
+/* Keys of many files: each is asked of the one that its hash picks, whatever that is. */
+void test_batches_of_many_files(void) {
+    static const key_kind kinds[] = {COUNTED_KEYS, COUNTED_KEYS, ANY_KEYS};
+    for (size_t round = 0; round < 60; round++) {
+        made_file some[9];
+        ls_batch_file each[9];
+        ls_filter filters[9];
+        const ls_filter *own[9];
+        uint8_t *bits[9];
+        size_t count = 2 + below(8), length = 0, first = 0, bad = 99, left = 0, kept = 0;
+        ls_block no_index = {0};
+        ls_fences no_fences = {.index = &no_index};
+        for (size_t i = 0; i < count; i++) {
+            made_file *file = &some[i];
+            int repeats = below(8) == 0;
+            *file = make_file(LS_ORDER_BYTES, kinds[below(3)], 1 + below(400), repeats);
+            make_fences(&file->fences, &file->index, LS_ORDER_BYTES);
+            for (size_t n = 0; n < file->blocks; n++)
+                make_ready(file, n);
+            each[i] = *only(file, below(2) == 0).files;
+            each[i].first = first;
+            first += file->blocks;
+            if (below(6) == 0) /* this one has no file */
+                each[i] = (ls_batch_file){.fences = &no_fences, .first = first};
+            bits[i] = room(8 * LS_SPLIT_BLOCK);
+            for (size_t n = 0; n < 8 * LS_SPLIT_BLOCK; n++)
+                bits[i][n] = (uint8_t)(any() | any());
+            static const ls_filter_kind of[] = {LS_FILTER_NONE, LS_FILTER_SPLIT_BLOCK,
+                                                LS_FILTER_SPLIT_BLOCK, LS_FILTER_PAIMON,
+                                                LS_FILTER_WORDS};
+            filters[i] = (ls_filter){of[below(5)], bits[i], 8 * LS_SPLIT_BLOCK, 2};
+            own[i] = &filters[i];
+            length += file->set.count;
+        }
+        ls_slice *keys = room(length * sizeof *keys);
+        for (size_t i = 0, at = 0; i < count; at += some[i++].set.count)
+            memcpy(keys + at, some[i].set.keys, some[i].set.count * sizeof *keys);
+        for (size_t i = length; i > 1; i--) {
+            size_t other = below(i);
+            ls_slice key = keys[i - 1];
+            keys[i - 1] = keys[other];
+            keys[other] = key;
+        }
+        made_column made = make_column(keys, length, 8);
+        ls_batch_files files = {each, (uint32_t)count, LS_ORDER_BYTES};
+        ls_batch_counts counts[9] = {{0, 0, 0, 0}};
+        ls_batch_item *items = room(length * sizeof *items);
+        ls_slice *answers = calloc(length, sizeof *answers);
+        int filtered = (int)below(2);
+        CHECK(ls_batch_filter(filtered ? own : NULL, &files, &made.column, NULL, 0, length, NULL,
+                              items, &kept, counts, &bad) == LS_OK);
+        size_t ruled_out = length - kept;
+        CHECK(ls_batch_route(&files, &made.column, items, &kept, counts, &bad) == LS_OK);
+        ls_batch_pin(&files, items, kept);
+        for (size_t i = 0; i < count; i++) {
+            size_t pins = 0, items_of_it = 0;
+            for (size_t n = 0; n < some[i].blocks; n++)
+                pins += some[i].pins[n];
+            for (size_t n = 0; n < kept; n++)
+                items_of_it += items[n].file == i;
+            CHECK(pins == (each[i].pins == NULL ? 0 : items_of_it));
+            CHECK(counts[i].routed == items_of_it);
+            ruled_out -= counts[i].ruled_out;
+        }
+        CHECK(ruled_out == 0);
+        CHECK(ls_batch_search(&files, &made.column, items, kept, 0, NULL, answers, &left, &bad) ==
+              LS_OK);
+        CHECK(left == 0);
+        for (size_t i = 0; i < length; i++) {
+            size_t owner = ls_hash(keys[i]) % count;
+            made_file *file = &some[owner];
+            size_t at = each[owner].blocks == 0 ? file->set.count : answer_of(file, keys[i]);
+            CHECK(counts[owner].asked);
+            if (filtered && !ls_filter_test(own[owner], keys[i]))
+                at = file->set.count;
+            if (at == file->set.count)
+                CHECK(answers[i].data == NULL);
+            else
+                CHECK(answers[i].data != NULL && same(answers[i], file->values[at]));
+        }
+        ls_batch_unpin(&files, items, kept);
+        /* A block that goes is missing under its number among all. */
+        if (kept > 0) {
+            uint8_t *missing = calloc(first / 8 + 1, 1);
+            size_t one = below(kept), number = 0;
+            for (size_t i = 0; i < kept; i++)
+                items[i].block &= ~LS_SEARCHED;
+            made_file *file = &some[items[one].file];
+            number = each[items[one].file].first + items[one].block;
+            const uint8_t *data = ls_ready_data(&file->ready[items[one].block]);
+            ls_ready_publish(&file->ready[items[one].block], NULL);
+            ls_batch_missing(&files, items, kept, missing);
+            for (size_t i = 0; i < first; i++)
+                CHECK(bit(missing, i) == (i == number));
+            ls_ready_publish(&file->ready[items[one].block], data);
+            free(missing);
+        }
+        free(items);
+        free(answers);
+        free(keys);
+        free_column(&made);
+        for (size_t i = 0; i < count; i++) {
+            free(bits[i]);
+            free_file(&some[i]);
+        }
+    }
+}
+
 /* Keys at some places of a column are those keys, with either filter. */
 void test_batches_of_places(void) {
     for (size_t round = 0; round < 60; round++) {
@@ -362,8 +494,11 @@ void test_batches_of_places(void) {
                 places[chosen++] = (uint32_t)i;
         ls_batch_item *items = room((chosen + 1) * sizeof *items);
         size_t from = below(chosen + 1);
-        CHECK(ls_batch_filter(&filter, LS_ORDER_BYTES, &made.column, places, from, chosen, NULL,
-                              items, &count, &bad) == LS_OK);
+        const ls_filter *own = &filter;
+        ls_batch_files files = only(&file, 0);
+        ls_batch_counts counts = {0};
+        CHECK(ls_batch_filter(&own, &files, &made.column, places, from, chosen, NULL, items, &count,
+                              &counts, &bad) == LS_OK);
         kept = 0;
         for (size_t i = from; i < chosen; i++)
             if (ls_filter_test(&filter, file.set.keys[places[i]])) {
@@ -384,19 +519,21 @@ void test_batch_failures(void) {
     /* Keys that the order does not know are refused, nulls are not looked at. */
     const ls_slice asked[] = {slice("abcd"), slice("abc"), slice("abcd")};
     ls_batch_item items[3];
-    ls_filter filter = {.kind = LS_FILTER_NONE};
+    ls_batch_files files = {&(ls_batch_file){0}, 1, LS_ORDER_INT32};
+    ls_batch_counts counts = {0};
     size_t count, bad = 99;
     made_column made = make_column(asked, 3, 4);
-    CHECK(ls_batch_filter(&filter, LS_ORDER_INT32, &made.column, NULL, 0, 3, NULL, items, &count,
+    CHECK(ls_batch_filter(NULL, &files, &made.column, NULL, 0, 3, NULL, items, &count, &counts,
                           &bad) == LS_BAD_KEY);
     CHECK(bad == 1);
     made.column.validity = made.validity = copy("\x05", 1);
-    CHECK(ls_batch_filter(&filter, LS_ORDER_INT32, &made.column, NULL, 0, 3, NULL, items, &count,
+    CHECK(ls_batch_filter(NULL, &files, &made.column, NULL, 0, 3, NULL, items, &count, &counts,
                           &bad) == LS_OK);
     CHECK(count == 2 && items[0].index == 0 && items[1].index == 2);
     /* Offsets that leave the data are, under a null too: what is there is hashed. */
     ((int32_t *)made.offsets)[2] = -1;
-    CHECK(ls_batch_filter(&filter, LS_ORDER_BYTES, &made.column, NULL, 0, 3, NULL, items, &count,
+    files.order = LS_ORDER_BYTES;
+    CHECK(ls_batch_filter(NULL, &files, &made.column, NULL, 0, 3, NULL, items, &count, &counts,
                           &bad) == LS_BAD_COLUMN);
     CHECK(bad == 1);
     free_column(&made);
@@ -409,22 +546,23 @@ void test_batch_failures(void) {
     made = make_column(file.set.keys, file.set.count, 0);
     ls_batch_item *all = room(file.set.count * sizeof *all);
     ls_slice *answers = calloc(file.set.count, sizeof *answers);
-    size_t broken = below(file.blocks), left;
-    uint32_t number = 99999;
+    size_t broken = below(file.blocks), left, number = 99999;
     ls_block block;
+    files = only(&file, 0);
     ls_slice key, value;
     const uint8_t *data = ls_ready_data(&file.ready[broken]);
     CHECK(ls_block_open(&block, data, file.sizes[broken]) == LS_OK);
     CHECK(ls_block_record(&block, block.count - 1, &key, &value) == LS_OK);
     memset((uint8_t *)key.data + key.size, 0x80,
            (size_t)(data + file.sizes[broken] - key.data) - 8);
-    CHECK(ls_batch_filter(&filter, LS_ORDER_BYTES, &made.column, NULL, 0, file.set.count, NULL, all,
-                          &count, &bad) == LS_OK);
-    CHECK(ls_batch_route(&file.fences, file.ready, &made.column, all, &count) == LS_OK);
+    CHECK(ls_batch_filter(NULL, &files, &made.column, NULL, 0, file.set.count, NULL, all, &count,
+                          &counts, &bad) == LS_OK);
+    CHECK(ls_batch_route(&files, &made.column, all, &count, &counts, &bad) == LS_OK);
     CHECK(count == file.set.count);
-    ls_status status = ls_batch_search(file.ready, LS_ORDER_BYTES, &made.column, all, count, 0,
-                                       NULL, answers, &left, &number);
-    CHECK((status == LS_BAD_VARINT || status == LS_TRUNCATED) && number == broken);
+    ls_status status =
+        ls_batch_search(&files, &made.column, all, count, 0, NULL, answers, &left, &number);
+    CHECK((status == LS_BAD_VARINT || status == LS_TRUNCATED) && number < count);
+    CHECK((all[number].block & ~LS_SEARCHED) == broken);
     free(all);
     free(answers);
     free_column(&made);
@@ -438,27 +576,28 @@ void test_batches_of_runs(void) {
     for (size_t i = 0; i < file.blocks; i++)
         make_ready(&file, i);
     made_column made = make_column(file.set.keys, file.set.count, 0);
-    size_t total = file.set.count, count = 0, bad, left;
+    size_t total = file.set.count, count = 0, bad = 99, left;
     ls_batch_item *routed = room(total * sizeof *routed);
     ls_slice *answers = calloc(total, sizeof *answers);
-    uint32_t block = 0;
     const uint8_t deleted = 0;
-    ls_filter filter = {.kind = LS_FILTER_NONE};
-    CHECK(ls_batch_filter(&filter, LS_ORDER_BYTES, &made.column, NULL, 0, total, NULL, routed,
-                          &count, &bad) == LS_OK);
-    CHECK(ls_batch_route(&file.fences, file.ready, &made.column, routed, &count) == LS_OK);
+    ls_batch_files files = only(&file, 0);
+    ls_batch_counts counts = {0};
+    CHECK(ls_batch_filter(NULL, &files, &made.column, NULL, 0, total, NULL, routed, &count, &counts,
+                          &bad) == LS_OK);
+    CHECK(ls_batch_route(&files, &made.column, routed, &count, &counts, &bad) == LS_OK);
     ls_batch_item *items = copy(routed, count * sizeof *items);
-    CHECK(ls_batch_search(file.ready, LS_ORDER_BYTES, &made.column, items, count, 0, NULL, answers,
-                          &left, &block) == LS_OK);
+    CHECK(ls_batch_search(&files, &made.column, items, count, 0, NULL, answers, &left, &bad) ==
+          LS_OK);
     free(items);
+    file.as_file.is_run = 1;
     for (size_t i = 0; i < total; i++) {
         ls_slice value = answers[i], one[1] = {{NULL, 0}};
         CHECK(routed[i].index == i && value.data != NULL);
         if (value.size > 0)
             *(uint8_t *)value.data = (uint8_t)below(3);
         ls_batch_item item = routed[i];
-        ls_status status = ls_batch_search(file.ready, LS_ORDER_BYTES, &made.column, &item, 1, i,
-                                           &deleted, one, &left, &block);
+        ls_status status =
+            ls_batch_search(&files, &made.column, &item, 1, i, &deleted, one, &left, &bad);
         if (value.size > 0 && value.data[0] == LS_KIND_ROW) {
             CHECK(status == LS_OK && one->data == value.data + 1 && one->size == value.size - 1);
         } else if (value.size == 1 && value.data[0] == LS_KIND_TOMBSTONE) {
@@ -470,7 +609,7 @@ void test_batches_of_runs(void) {
             ls_batch_forget_deleted(NULL, i, i + 1, i, &deleted, one);
             CHECK(one->data == NULL);
         } else {
-            CHECK(status == LS_BAD_RECORD && block == routed[i].block);
+            CHECK(status == LS_BAD_RECORD && bad == 0);
         }
     }
     /* Items whose keys have an answer drop out, also where those of all files are looked at. */
@@ -524,17 +663,19 @@ void test_batches_of_candidates(void) {
         ls_word_filter_add_many(words, 16, hashes, stored < total ? stored : total);
 
         /* The items of all keys and those of the ones that the filter lets pass, in either way. */
-        ls_filter none = {.kind = LS_FILTER_NONE};
+        const ls_filter *own = &above;
+        ls_batch_files files = only(&file, 0);
+        ls_batch_counts counts = {0}, later = {0};
         size_t from = below(total);
         ls_batch_item *items = room(total * sizeof *items), *all = room(total * sizeof *all);
-        CHECK(ls_batch_filter(&above, LS_ORDER_BYTES, &made.column, NULL, from, total,
-                              hashes + from, items, &count, &bad) == LS_OK);
+        CHECK(ls_batch_filter(&own, &files, &made.column, NULL, from, total, hashes + from, items,
+                              &count, &counts, &bad) == LS_OK);
         size_t rest = 0;
-        CHECK(ls_batch_filter(&none, LS_ORDER_BYTES, &made.column, NULL, from, total, NULL, all,
-                              &rest, &bad) == LS_OK);
-        CHECK(rest == total - from);
-        ls_batch_filter_items(&above, &made.column, all, &rest);
-        CHECK(rest == count);
+        CHECK(ls_batch_filter(NULL, &files, &made.column, NULL, from, total, NULL, all, &rest,
+                              &later, &bad) == LS_OK);
+        CHECK(rest == total - from && later.ruled_out == 0);
+        ls_batch_filter_items(&own, &files, &made.column, all, &rest, &later);
+        CHECK(rest == count && later.ruled_out == counts.ruled_out);
         for (size_t i = 0; i < count; i++) {
             CHECK(items[i].index == all[i].index && items[i].hash == all[i].hash);
             CHECK(items[i].hash == hashes[items[i].index]);
@@ -625,14 +766,15 @@ void test_batches_beside_a_cache(void) {
     made_column made = make_column(file.set.keys, file.set.count, 0);
     size_t count = 0, bad;
     ls_batch_item *routed = room(file.set.count * sizeof *routed);
-    ls_filter filter = {.kind = LS_FILTER_NONE};
-    CHECK(ls_batch_filter(&filter, LS_ORDER_BYTES, &made.column, NULL, 0, file.set.count, NULL,
-                          routed, &count, &bad) == LS_OK);
-    CHECK(ls_batch_route(&file.fences, file.ready, &made.column, routed, &count) == LS_OK);
+    ls_batch_files files = only(&file, 1);
+    ls_batch_counts counts = {0};
+    CHECK(ls_batch_filter(NULL, &files, &made.column, NULL, 0, file.set.count, NULL, routed, &count,
+                          &counts, &bad) == LS_OK);
+    CHECK(ls_batch_route(&files, &made.column, routed, &count, &counts, &bad) == LS_OK);
     CHECK(count == file.set.count);
     for (size_t i = 0; i < file.blocks; i++)
         make_ready(&file, i);
-    ls_batch_pin(file.pins, file.used, routed, count);
+    ls_batch_pin(&files, routed, count);
     taker cache = {.file = &file};
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, take_away, &cache) == 0);
@@ -640,10 +782,9 @@ void test_batches_beside_a_cache(void) {
         ls_batch_item *items = copy(routed, count * sizeof *items);
         ls_slice *answers = calloc(count, sizeof *answers);
         size_t left = count;
-        uint32_t block;
         while (left > 0)
-            CHECK(ls_batch_search(file.ready, LS_ORDER_BYTES, &made.column, items, count, 0, NULL,
-                                  answers, &left, &block) == LS_OK);
+            CHECK(ls_batch_search(&files, &made.column, items, count, 0, NULL, answers, &left,
+                                  &bad) == LS_OK);
         for (size_t i = 0; i < count; i++)
             CHECK(answers[i].data != NULL && same(answers[i], file.values[i]));
         free(items);
@@ -651,7 +792,7 @@ void test_batches_beside_a_cache(void) {
     }
     __atomic_store_n(&cache.done, 1, __ATOMIC_RELAXED);
     CHECK(pthread_join(thread, NULL) == 0);
-    ls_batch_unpin(file.pins, routed, count);
+    ls_batch_unpin(&files, routed, count);
     check_pins(&file, NULL, 0);
     free(routed);
     free_column(&made);

@@ -116,6 +116,20 @@ void test_filters(void) {
             free(hashes);
         }
     }
+    for (size_t round = 0; round < 20; round++) { /* remainders of large numbers, too */
+        uint32_t size = (uint32_t)(1 + below((size_t)1 << (3 + below(25))));
+        uint8_t *bits = calloc(size, 1), maybe[KEYS];
+        uint64_t hashes[KEYS] = {0};
+        ls_filter filter = {LS_FILTER_PAIMON, bits, size, (uint32_t)(1 + below(9))};
+        for (size_t i = 0; i < KEYS / 2; i++)
+            ls_paimon_filter_add(bits, size, filter.hashes, ls_paimon_hash(keys[i]));
+        ls_filter_test_many(&filter, &made.column, NULL, 0, KEYS, hashes, maybe);
+        for (size_t i = 0; i < KEYS; i++) {
+            CHECK(maybe[i] == ls_filter_test(&filter, keys[i]));
+            CHECK(maybe[i] || i >= KEYS / 2);
+        }
+        free(bits);
+    }
     ls_slice eights[5]; /* the size that has a loop of its own */
     uint64_t few[3];
     for (size_t i = 0; i < 5; i++)

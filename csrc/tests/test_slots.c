@@ -163,11 +163,12 @@ void test_full_buckets(void) {
         made_column made = make_column(keys, count, 0);
         ls_batch_item items[MOST];
         ls_slice answers[MOST] = {{NULL, 0}};
-        size_t left;
+        size_t left, wrong;
+        ls_batch_files files = {&(ls_batch_file){.ready = &ready, .blocks = 1}, 1, LS_ORDER_BYTES};
         for (size_t i = 0; i < count; i++)
-            items[i] = (ls_batch_item){ls_hash(keys[i]), (uint32_t)i, 0};
-        CHECK(ls_batch_search(&ready, LS_ORDER_BYTES, &made.column, items, count, 0, NULL, answers,
-                              &left, &bad) == LS_OK);
+            items[i] = (ls_batch_item){ls_hash(keys[i]), (uint32_t)i, 0, 0};
+        CHECK(ls_batch_search(&files, &made.column, items, count, 0, NULL, answers, &left,
+                              &wrong) == LS_OK);
         for (size_t i = 0; i < count; i++) {
             ls_slice answer = get(&ready, LS_ORDER_BYTES, keys[i]);
             CHECK(answers[i].data == answer.data && answers[i].size == answer.size);

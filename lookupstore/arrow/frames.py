@@ -1,6 +1,6 @@
-"""Frames of pandas and polars as Arrow, and which of their columns Arrow does not have.
+"""Frames of pandas and polars as Arrow and back, and which of their columns Arrow does not have.
 
-Neither library is imported here: who gives a frame has it.
+Who gives a frame has its library; it is imported only for who asks for one.
 """
 
 from __future__ import annotations
@@ -64,6 +64,24 @@ def _without_arrow(kind: Any) -> str | None:
     if getattr(kind, "inner", None) is not None:
         inner.append(kind.inner)
     return next((found for one in inner if (found := _without_arrow(one)) is not None), None)
+
+
+def polars_frame(table: pa.Table) -> Any:
+    """Return a table as a polars DataFrame.
+
+    Raises:
+        ImportError: polars is not installed.
+
+    >>> polars_frame(pa.table({"n": [1, 2]})).shape
+    (2, 1)
+    """
+    try:
+        import polars
+    except ImportError as error:
+        raise ImportError(
+            "a polars DataFrame needs polars: pip install polars", name="polars"
+        ) from error
+    return polars.from_arrow(table)
 
 
 def pandas_table(frame: Any, what: str) -> pa.Table:

@@ -8,7 +8,9 @@ from dataclasses import asdict
 from typing import Any
 
 from lookupstore.builder.plan import BuildPlan
+from lookupstore.quantities import Size, bytes_of
 from lookupstore.sst import Writer
+from lookupstore.sst.codec import usual_block_size
 from lookupstore.storage.location import Location
 from lookupstore.store.data_files import FileOptions
 from lookupstore.store.manifest import DATA_FOLDER, WRITER, DataFile, Manifest
@@ -18,7 +20,7 @@ def file_options(
     location: Location,
     compression: str | None = None,
     level: int | None = None,
-    block_size: int = FileOptions.block_size,
+    block_size: Size | None = None,
     bloom_fpp: float = FileOptions.bloom_fpp,
 ) -> FileOptions:
     """Return how the data files of a store are written, wherever it is built from.
@@ -28,15 +30,19 @@ def file_options(
             place, a local folder, and zstd where they travel.
         compression: one of `lookupstore.sst.codec.COMPRESSIONS`; None chooses by the location.
         level: level of the compression; None is its default.
-        block_size: size of a block before compression, in bytes.
+        block_size: size of a block before compression; None is
+            `lookupstore.sst.codec.usual_block_size`.
         bloom_fpp: false positive rate of the filter; 0 writes none.
 
-    >>> file_options(Location("users")).compression
-    'none'
+    >>> options = file_options(Location("users"))
+    >>> options.compression, options.block_size
+    ('none', 65536)
     """
     if compression is None:
         compression = location.default_compression
-    return FileOptions(compression, level, block_size, bloom_fpp)
+    if block_size is None:
+        block_size = usual_block_size(compression)
+    return FileOptions(compression, level, bytes_of(block_size, "block_size"), bloom_fpp)
 
 
 def new_manifest(

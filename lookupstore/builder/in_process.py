@@ -11,7 +11,6 @@ import errno
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +25,7 @@ from lookupstore.builder.plan import BuildPlan, OnDuplicate, plan_build
 from lookupstore.keys._codec import bucket_of
 from lookupstore.progress import progress_bars
 from lookupstore.quantities import Duration, Size, bytes_of
+from lookupstore.sorting.ahead import made_ahead, threads_of
 from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, RunSorter
 from lookupstore.source.source import Source, open_source
 from lookupstore.storage.home import expanded
@@ -51,11 +51,11 @@ def build(
     buckets: int | None = None,
     on_duplicate: OnDuplicate = "error",
     nullable_keys: str | Sequence[str] = (),
-    memory: Size = 512 << 20,
-    threads: int = 1,
+    memory: Size = 1 << 30,
+    threads: int | None = None,
     compression: str | None = None,
     level: int | None = None,
-    block_size: Size = 65536,
+    block_size: Size | None = None,
     bloom_fpp: float = 0.05,
     overwrite: bool = False,
     allow_empty: bool = False,
@@ -74,8 +74,9 @@ def build(
     Args:
         source: Parquet or ORC (a file, folder, glob or URI, or a list of these), the folder or URI
             of a Hudi table (its current rows, in its data columns), an Arrow table, record batch,
-            reader or dataset, an iterable of record batches, or an object with
-            `__arrow_c_stream__`: a pandas or polars DataFrame, a DuckDB relation.
+            reader or dataset, a dict of columns, a polars LazyFrame, an object with
+            `__arrow_c_stream__` (a pandas or polars DataFrame, a DuckDB relation), or an iterable
+            of record batches, tables or frames.
         path: folder or URI of the store, or its location; made if missing, else empty. Files of a
             remote store are written in a temporary folder first.
         key: the key columns, in the order that sorts the store.
@@ -89,15 +90,16 @@ def build(
         nullable_keys: key columns that may hold nulls, which sort first.
         memory: budget for rows in memory, at least 64 KiB, in bytes or as a text such as `"1GB"`;
             what does not fit is spilled.
-        threads: how many threads read ahead (of files), compress and write, the caller's among
-            them; the files are the same whatever it is.
+        threads: how many threads read ahead (of files), sort, compress and write, the caller's
+            among them; None takes one for each processor that this process may use. The files are
+            the same whatever it is.
         compression: `"none"` lets lookups use the blocks in place; a codec such as `"zstd"` or
             `"lz4"` makes smaller files, of which hosts make plain copies for their lookups. None is
             `"none"` in a local folder, where lookups use the files in place, and `"zstd"`
             elsewhere.
         level: level of the compression; None is its default.
         block_size: size of a block of a data file before compression, in bytes or as a text such as
-            `"64KiB"`.
+            `"64KiB"`, which None is for plain files; for compressed ones it is 4.5 KiB.
         bloom_fpp: false positive rate of the filter of a data file; 0 writes no filter.
         overwrite: replace the store at `path`; until the new version is complete the old one
             answers. A reader stays on the version it opened.
@@ -133,15 +135,14 @@ def build(
     if not isinstance(buckets, int) or not 1 <= buckets <= MAX_BUCKETS:
         raise ValueError(f"buckets is {buckets!r}; give a number from 1 to {MAX_BUCKETS}, or None")
     memory = bytes_of(memory, "memory", least=MIN_MEMORY)
+    threads = threads_of(threads)
     if temp_dir is not None:
         temp_dir = expanded(os.fspath(temp_dir))
         if not os.path.isdir(temp_dir):
             raise FileNotFoundError(
                 f"temp_dir: {temp_dir}: no such folder; make it, or give an existing one"
             )
-    options = file_options(
-        location, compression, level, bytes_of(block_size, "block_size"), bloom_fpp
-    )
+    options = file_options(location, compression, level, block_size, bloom_fpp)
     opened = open_source(source)
     plan = plan_build(
         opened.schema,
@@ -233,6 +234,7 @@ def _sort_and_write(
             folder=spill,
             partitions=buckets,
             partition=lambda keys: bucket_of(keys, buckets),
+            threads=threads,
         ) as sorter,
     ):
         total = opened.count_rows() if bars else None
@@ -240,7 +242,7 @@ def _sort_and_write(
         advance = bars("Reading", total) if bars else None
         batches = _source_batches(opened, plan, memory // 8)
         if threads > 1 and opened.is_files:
-            batches = _read_ahead(batches)
+            batches = made_ahead(batches)
         for batch in batches:
             sorter.add(plan.encode(batch, rows))
             rows += batch.num_rows
@@ -300,12 +302,3 @@ def _source_batches(source: Source, plan: BuildPlan, size: int) -> Iterator[pa.R
         rows = max(1, batch.num_rows * size // max(1, batch.nbytes))
         for start in range(0, batch.num_rows, rows):
             yield batch.slice(start, rows)
-
-
-def _read_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the same batches, the next of them being read by a thread of its own meanwhile."""
-    with ThreadPoolExecutor(1, thread_name_prefix="lookupstore-reader") as reader:
-        coming = reader.submit(next, batches, None)
-        while (batch := coming.result()) is not None:
-            coming = reader.submit(next, batches, None)
-            yield batch

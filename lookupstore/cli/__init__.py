@@ -1,4 +1,4 @@
-"""The command line: ``lookupstore build | upsert | get | scan | info | versions | publish | ...``.
+"""The command line: ``lookupstore build | upsert | get | scan | join | info | publish | ...``.
 
 Exit status: 0 success; 1 the operation failed (a key is missing, a file is damaged or of another
 kind, the disk is full, there is no Java); 2 usage error.
@@ -21,6 +21,7 @@ _COMMANDS = {
     "changes": ("lookupstore.cli.changing", "Print what became of rows between two versions."),
     "get": ("lookupstore.cli.lookups", "Print the rows with the given keys."),
     "scan": ("lookupstore.cli.lookups", "Print rows in key order."),
+    "join": ("lookupstore.cli.joining", "Append the columns of a store to rows of files."),
     "info": ("lookupstore.cli.reports", "Print the schema and properties of a store or file."),
     "versions": ("lookupstore.cli.stores", "List the versions of a store, oldest first."),
     "expire": ("lookupstore.cli.stores", "Remove old versions and leftovers of killed builds."),
@@ -35,6 +36,7 @@ _COMMANDS = {
     ),
     "stats": ("lookupstore.cli.reports", "Show the lookup joins on this host in the last week."),
     "dump": ("lookupstore.cli.reports", "Print every region of a sorted file."),
+    "doctor": ("lookupstore.cli.doctor", "Tell what this machine has of what is needed."),
     "verify": ("lookupstore.cli.reports", "Read every byte of a store or file and check it."),
     "hudi": ("lookupstore.cli.hudi_group", "Create, read, change and check Hudi tables."),
     "demo": ("lookupstore.cli.demo", "Enrich 336,776 flights with three lookup joins."),

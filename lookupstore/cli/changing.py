@@ -18,8 +18,8 @@ from lookupstore.store.store import upsert as upsert_store
 from lookupstore.store.version_files import Moment
 
 threads_option = click.option(
-    "--threads", type=click.IntRange(1, 64), default=1, show_default=True, metavar="N",
-    help="Threads that compress and write.",
+    "--threads", type=click.IntRange(1, 64), metavar="N",
+    help="Threads that read ahead, compress and write (default: one for each processor).",
 )  # fmt: skip
 temp_dir_option = click.option(
     "--temp-dir",
@@ -65,7 +65,7 @@ def upsert(
     max_run_age: str | None,
     memory: str,
     temp_dir: str | None,
-    threads: int,
+    threads: int | None,
     retain: str,
     output: str,
 ) -> None:
@@ -106,7 +106,7 @@ def upsert(
 @threads_option
 @retain_option
 @output_option("table", "json")
-def compact(path: str, temp_dir: str | None, threads: int, retain: str, output: str) -> None:
+def compact(path: str, temp_dir: str | None, threads: int | None, retain: str, output: str) -> None:
     """Merge the runs of changes of a store into its buckets.
 
     The files are those that a build of the same rows writes.

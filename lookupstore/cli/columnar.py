@@ -14,10 +14,11 @@ from lookupstore.cli.options import (
     names_of,
     output_option,
 )
-from lookupstore.cli.output import counted, write_json
+from lookupstore.cli.output import write_json
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.columnar.files import Rule
 from lookupstore.columnar.lookup_file import MODES, Mode
+from lookupstore.quantities import counted
 from lookupstore.sst.codec import COMPRESSIONS
 from lookupstore.storage.json_text import parse_json
 from lookupstore.storage.location import Location

@@ -56,6 +56,8 @@ class Main(LazyGroup):
     def main(self, *args: Any, **options: Any) -> Any:
         """Run and exit, as click does, but with our own words for errors."""
         options = {"prog_name": "lookupstore", **options, "standalone_mode": False}
+        if os.environ.get("NO_COLOR"):  # which click does not know
+            options["color"] = False
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("default", UserWarning)

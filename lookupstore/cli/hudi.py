@@ -9,11 +9,12 @@ import pyarrow as pa
 
 from lookupstore.cli.hudi_options import metadata_option
 from lookupstore.cli.options import as_of_option, lock_option, names_of, output_option
-from lookupstore.cli.output import counted, write_fields, write_json, write_rows
+from lookupstore.cli.output import write_fields, write_json, write_rows
 from lookupstore.errors import printable
 from lookupstore.hudi import HudiTable, Instant
 from lookupstore.hudi.options import READ_OPTIMIZED, VERSIONS
 from lookupstore.hudi.services import MAX_COMMITS, MIN_COMMITS
+from lookupstore.quantities import counted
 from lookupstore.source.source import open_source
 from lookupstore.storage.uris import shown_uri
 

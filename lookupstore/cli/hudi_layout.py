@@ -15,12 +15,12 @@ from lookupstore.cli.options import (
     names_of,
     output_option,
 )
-from lookupstore.cli.output import counted, size_text, write_json
+from lookupstore.cli.output import write_json
 from lookupstore.errors import printable
 from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.hudi.clustering import ClusterResult
 from lookupstore.hudi.layout import TARGET_FILE_SIZE, Curve, CurveMapping
-from lookupstore.quantities import bytes_of
+from lookupstore.quantities import bytes_of, counted, size_text
 from lookupstore.storage.uris import shown_uri
 
 

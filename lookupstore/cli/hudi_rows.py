@@ -22,20 +22,13 @@ from lookupstore.cli.options import (
     output_option,
     query_type_option,
 )
-from lookupstore.cli.output import (
-    TABLE_ROWS,
-    counted,
-    size_text,
-    write_first_rows,
-    write_json,
-    write_rows,
-)
+from lookupstore.cli.output import TABLE_ROWS, write_first_rows, write_json, write_rows
 from lookupstore.hudi import HudiTable, TableServices, WriteOptions, WriteResult
 from lookupstore.hudi.index import INDEXES
 from lookupstore.hudi.layout import Filter
 from lookupstore.hudi.meta_columns import META_COLUMNS, PARTITION_PATH
 from lookupstore.hudi.write import Duplicates, OnError, SortMode
-from lookupstore.quantities import bytes_of
+from lookupstore.quantities import bytes_of, counted, size_text
 from lookupstore.source.source import open_source
 from lookupstore.storage.uris import shown_uri
 

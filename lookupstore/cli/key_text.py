@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lookupstore.arrow.types import restore
 from lookupstore.keys.types import key_field
@@ -44,10 +45,36 @@ def parse_keys(texts: Sequence[str], schema: pa.Schema) -> pa.Table:
                 f"key {text!r} has {len(row)} of {len(schema)} fields; "
                 f"give all, separated by commas: {','.join(schema.names)}"
             )
-    columns = [
-        _parse([row[i] for row in rows], field) for i, field in enumerate(schema)
-    ]  # fmt: skip
-    return pa.Table.from_arrays(columns, names=schema.names)
+    return parse_columns(
+        [pa.array([row[i] for row in rows], pa.string()) for i in range(len(schema))], schema
+    )
+
+
+def parse_columns(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.Table:
+    r"""Parse whole keys, whose fields are apart.
+
+    Args:
+        columns: of each key field the texts; null, too, is null.
+        schema: the key fields.
+
+    Raises:
+        ValueError: a text that is not a value of a field's type.
+
+    >>> schema = pa.schema([("id", pa.int32())])
+    >>> parse_columns([pa.array(["42", r"\N"])], schema)["id"].to_pylist()
+    [42, None]
+    """
+    arrays = [_parse(texts, field) for texts, field in zip(columns, schema, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=key_types(schema))
+
+
+def key_types(schema: pa.Schema) -> pa.Schema:
+    """Return the key fields as they are when they have been parsed.
+
+    >>> key_types(pa.schema([("id", pa.dictionary(pa.int8(), pa.string()))])).field("id").type
+    DataType(string)
+    """
+    return pa.schema([pa.field(field.name, _plain(field.type)) for field in schema])
 
 
 def parse_bound(text: str, schema: pa.Schema) -> tuple[Any, ...]:
@@ -66,7 +93,7 @@ def parse_bound(text: str, schema: pa.Schema) -> tuple[Any, ...]:
             f"({', '.join(schema.names)})"
         )
     return tuple(
-        _parse([one], field)[0].as_py() for one, field in zip(row, schema, strict=False)
+        _parse(pa.array([one]), field)[0].as_py() for one, field in zip(row, schema, strict=False)
     )  # fmt: skip
 
 
@@ -102,16 +129,16 @@ def _split(text: str, schema: pa.Schema) -> list[str]:
         ) from None
 
 
-def _parse(texts: list[str], field: pa.Field) -> pa.Array:
+def _parse(texts: pa.Array, field: pa.Field) -> pa.Array:
     kind = _plain(field.type)
     key = key_field(pa.field(field.name, kind), nullable=True)
-    values = [None if text == NULL else text for text in texts]
+    values = pc.if_else(pc.equal(texts, NULL), None, texts)
     try:
         return restore(key.read(values), kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
-        for value in values:
+        for value in values.to_pylist():
             try:
-                key.read([value])
+                key.read(pa.array([value], pa.string()))
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
                 null = f" (null is {NULL})" if str(value).lower() in ("", "null", "none") else ""
                 raise ValueError(

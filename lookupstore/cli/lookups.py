@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from typing import Any
 
 import click
 import pyarrow as pa
 
+from lookupstore.cli.answers import Answers, stored_keys
+from lookupstore.cli.key_files import Keys, read_keys
 from lookupstore.cli.key_text import parse_beginning, parse_bound, parse_keys
 from lookupstore.cli.opened import (
+    Opened,
     lookups_options,
     only_files,
     only_stores,
@@ -23,25 +28,39 @@ from lookupstore.cli.options import (
     names_of,
     output_option,
 )
-from lookupstore.cli.output import TABLE_ROWS, write_first_rows, write_rows
+from lookupstore.cli.output import (
+    TABLE_ROWS,
+    check_out,
+    write_file,
+    write_first_rows,
+    write_rows,
+    write_text,
+)
 from lookupstore.columnar.files import Rule
+from lookupstore.quantities import counted
 from lookupstore.sst import Reader
 from lookupstore.storage.uris import shown_uri
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command()
 @click.argument("path", metavar="STORE_OR_FILE")
-@click.argument("keys", nargs=-1, required=True, metavar="KEY...")
+@click.argument("keys", nargs=-1, metavar="[KEY...]")
+@click.option("--keys", "keys_file", metavar="FILE|-", help="Look up the keys of a Parquet, ORC, "
+              "Arrow IPC or CSV file that has the key columns, or of lines with a key each; - is "
+              "standard input: an Arrow IPC stream, CSV or lines.")  # fmt: skip
 @columns_option
 @lookups_options
 @hex_option
+@click.option("-o", "--out", metavar="FILE",
+              help="Write the rows to a file .parquet, .arrow, .csv or .json instead, a batch at "
+              "a time.")  # fmt: skip
 @output_option("table", "json", "csv", "arrow")
+@click.pass_context
 def get(
+    ctx: click.Context,
     path: str,
     keys: tuple[str, ...],
+    keys_file: str | None,
     columns: str | None,
     key: str | None,
     latest_partition: str | None,
@@ -49,9 +68,10 @@ def get(
     version: int | None,
     order: str,
     hexadecimal: bool,
+    out: str | None,
     output: str,
 ) -> int:
-    """Print the rows with the given keys.
+    """Print the rows with the given keys, in their order.
 
     Missing keys are reported on stderr, and the exit status is 1.
 
@@ -66,6 +86,11 @@ def get(
     STORE_OR_FILE may also be Parquet or ORC files as they are, such as 'users/*.parquet', with
     --key; or a Hudi table, whose record key is the key if --key is missing.
     """
+    if bool(keys) == (keys_file is not None):
+        if keys:
+            raise click.UsageError("give KEY... or --keys, one of them")
+        raise click.UsageError("Missing argument 'KEY...', or --keys FILE")
+    check_out(ctx, out)
     wanted = None if columns is None else names_of(columns)
     opened = open_lookups(
         path,
@@ -79,35 +104,80 @@ def get(
     with opened:
         if isinstance(opened, Reader):
             only_stores(columns=columns)
-            stored = [_file_key(key, order, hexadecimal) for key in keys]
-            values = opened.lookup(stored)
-            table = pa.table({"key": pa.array(stored, pa.large_binary()), "value": values})
-            table = _shown(table, order, hexadecimal)
-            present = values.is_valid()
+            if hexadecimal and keys_file is not None:
+                raise click.UsageError(
+                    "--hex is for keys that are typed; those of --keys are bytes, or 0x and hex "
+                    "digits"
+                )
         else:
             only_files(order=order != "bytes", hex=hexadecimal)
-            typed = parse_keys(keys, opened.key_schema.schema)
-            present = opened.contains(typed)
-            table = opened.lookup(typed, wanted)
-            for i, name in enumerate(typed.column_names):
-                table = table.add_column(i, name, typed.column(name))
-    # Slices, because Arrow filters no columns of views.
-    rows = [table.slice(i, 1) if found else None for i, found in enumerate(present.to_pylist())]
-    if output == "json":
-        for row in rows:
-            if row is not None:
-                write_rows(table.schema, row.to_batches(), output)
-            else:
-                click.echo("null")
-    elif present.true_count or output != "table":
-        found_rows = (batch for row in rows if row is not None for batch in row.to_batches())
-        write_rows(table.schema, found_rows, output)
-    missing = [key for key, found in zip(keys, present.to_pylist(), strict=True) if not found]
-    if missing:
-        different = [repr(key) for key in dict.fromkeys(missing)]
-        shown = ", ".join(different[:10]) + (", ..." if len(different) > 10 else "")
-        click.echo(f"Error: {shown_uri(path)}: no key {shown}", err=True)
-    return 1 if missing else 0
+        with _keys(opened, keys, keys_file, order, hexadecimal) as asked:
+            answers = Answers(opened, asked, wanted)
+            shown = _as_shown(opened, order, hexadecimal)
+            _write_answers(answers, shown, output, out, is_typed=keys_file is None)
+    if not answers.num_missing:
+        return 0
+    if keys_file is None:
+        different = [repr(one) for one in dict.fromkeys(keys[i] for i in answers.missing)]
+        said = "no key " + ", ".join(different[:10]) + (", ..." if len(different) > 10 else "")
+    else:
+        said = f"{answers.num_missing:,} of {counted(answers.asked, 'key')} not found"
+    click.echo(f"Error: {shown_uri(path)}: {said}", err=True)
+    return 1
+
+
+@contextmanager
+def _keys(
+    opened: Opened, typed: Sequence[str], file: str | None, order: str, hexadecimal: bool
+) -> Iterator[Keys]:
+    """Yield keys that were typed, or those of a file."""
+    if isinstance(opened, Reader):
+        kind = pa.large_binary() if order == "bytes" else pa.type_for_alias(order)
+        key = pa.schema([("key", kind)])
+    else:
+        key = opened.key_schema.schema
+    if file is not None:
+        with read_keys(file, key) as keys:
+            yield stored_keys(keys) if isinstance(opened, Reader) else keys
+    elif isinstance(opened, Reader):
+        stored = pa.array([_file_key(one, order, hexadecimal) for one in typed], pa.large_binary())
+        table = pa.table({"key": stored})
+        yield Keys(table.schema, [table])
+    else:
+        table = parse_keys(typed, key)
+        yield Keys(table.schema, [table])
+
+
+def _as_shown(opened: Opened, order: str, hexadecimal: bool) -> Callable[[Any], Any]:
+    """Return what makes rows ready to be printed."""
+    if not isinstance(opened, Reader):
+        return lambda rows: rows
+    return lambda rows: _shown(rows, order, hexadecimal)
+
+
+def _write_answers(
+    answers: Answers,
+    shown: Callable[[Any], Any],
+    output: str,
+    out: str | None,
+    *,
+    is_typed: bool,
+) -> None:
+    """Write rows to a file, or print them: of keys that were typed all, as a table, too."""
+    schema = shown(answers.schema.empty_table()).schema
+    batches = (batch for rows in answers.rows() for batch in shown(rows).to_batches())
+    if out is not None:
+        write_file(out, schema, batches, answers.lines(shown))
+    elif output == "json":
+        write_text(answers.lines(shown))
+    elif output != "table":
+        write_rows(schema, batches, output)
+    else:
+        first = next(batches, None)
+        if first is not None:
+            rows = chain([first], batches)
+            most = answers.asked if is_typed else None
+            write_first_rows(schema, rows, output, most, "-o FILE or --output csv has all")
 
 
 @click.command()
@@ -241,7 +311,8 @@ def _shown(rows: Any, order: str, hexadecimal: bool) -> Any:
     elif order != "bytes":
         size = int(order.removeprefix("int")) // 8
         stored = key.combine_chunks() if isinstance(key, pa.ChunkedArray) else key
-        numbers = b"".join(stored.cast(pa.binary(size)).to_pylist())
+        whole = stored.fill_null(bytes(size))  # there is no row at null
+        numbers = b"".join(whole.cast(pa.binary(size)).to_pylist())
         key = pa.Array.from_buffers(
             pa.type_for_alias(order), len(key), [None, pa.py_buffer(numbers)]
         )

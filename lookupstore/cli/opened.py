@@ -16,9 +16,10 @@ from lookupstore.cli.options import (
     order_option,
     version_option,
 )
-from lookupstore.cli.output import size_text, write_fields, write_json
+from lookupstore.cli.output import write_fields, write_json
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.columnar.files import Rule
+from lookupstore.quantities import size_text
 from lookupstore.sst import Info, Reader
 from lookupstore.sst.dump import text
 from lookupstore.storage.home import expanded

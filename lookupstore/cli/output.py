@@ -6,22 +6,32 @@ import datetime
 import decimal
 import json
 import math
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import click
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
+from click.core import ParameterSource
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from lookupstore.columnar.parquet_rows import ParquetRows
+from lookupstore.quantities import counted, number_text
 from lookupstore.sst.dump import text
+from lookupstore.storage.home import expanded
+from lookupstore.storage.naming import naming, temporary_name
 
 #: Rows that a table shows unless `--limit` says otherwise.
 TABLE_ROWS = 50
+
+# Rows that are told one below the other where they are too wide: more are a table that is cut.
+RECORDS = 10
 
 # A cell of fewer letters in a line is a nuisance to read; a date has as many.
 _READABLE = 10
@@ -56,21 +66,112 @@ def write_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], output: str
         ValueError: a column that CSV can not hold; nothing is printed then.
     """
     if output == "json":
-        for batch in batches:
-            for line in json_lines(batch):
-                click.echo(line)
+        write_text("\n".join(json_lines(batch)) for batch in batches)
     elif output == "table":
         console = OutputConsole()
         console.print(rows_table(schema, batches, console.width))
-    elif output == "arrow":
-        with pa.ipc.new_stream(sys.stdout.buffer, schema) as stream:
-            for batch in batches:
-                stream.write_batch(batch)
     else:
+        _write_binary(schema, batches, output, sys.stdout.buffer)
+
+
+def write_list(rows: Sequence[Mapping[str, object]]) -> None:
+    """Print what there is of a kind as a table: its most telling columns first."""
+    console = OutputConsole()
+    table = pa.Table.from_pylist(rows)
+    console.print(list_table(table.schema, table.to_batches(), console.width))
+
+
+def write_text(blocks: Iterable[str]) -> None:
+    """Print blocks of lines; empty ones have none."""
+    for block in blocks:
+        if block:
+            click.echo(block)
+
+
+#: Formats of files that are written, by the ending of the name.
+FILE_FORMATS = {
+    ".parquet": "parquet",
+    ".arrow": "ipc",
+    ".feather": "ipc",
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+}
+
+
+def file_format(path: str) -> str:
+    """Return the format of a file that is to be written.
+
+    Raises:
+        UsageError: its name does not say.
+    """
+    ending = os.path.splitext(path)[1].lower()
+    if ending not in FILE_FORMATS or "://" in path:
+        raise click.UsageError(f"-o {path}: name a file of this machine {', '.join(FILE_FORMATS)}")
+    return FILE_FORMATS[ending]
+
+
+def check_out(ctx: click.Context, out: str | None) -> None:
+    """Refuse a file for the rows that no format is known of, or one beside `--output`.
+
+    Raises:
+        UsageError: its name does not say the format, or `--output` is given, too.
+    """
+    if out is None:
+        return
+    if ctx.get_parameter_source("output") is not ParameterSource.DEFAULT:
+        raise click.UsageError("give --output or -o, whose ending says the format")
+    file_format(out)
+
+
+def write_file(
+    path: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch], lines: Iterable[str]
+) -> None:
+    """Write rows to a file, which has its name when it is whole, and replaces another.
+
+    Args:
+        path: of it; the ending says the format.
+        schema: of the rows.
+        batches: the rows.
+        lines: the same as blocks of lines of JSON.
+    """
+    path = expanded(path)
+    kind = file_format(path)
+    folder, name = os.path.split(os.path.abspath(path))
+    temporary = os.path.join(folder, temporary_name(name))
+    try:
+        with naming(path), open(temporary, "xb") as file:
+            if kind == "json":
+                file.writelines(f"{block}\n".encode() for block in lines if block)
+            else:
+                _write_binary(schema, batches, kind, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+def _write_binary(
+    schema: pa.Schema, batches: Iterable[pa.RecordBatch], kind: str, file: Any
+) -> None:
+    """Write rows as a stream or file of Arrow IPC, as CSV or as Parquet."""
+    if kind == "csv":
         schema = _csv_schema(schema)
-        with pa_csv.CSVWriter(sys.stdout.buffer, schema) as writer:
+        with pa_csv.CSVWriter(file, schema) as writer:
             for batch in batches:
                 writer.write_batch(_csv_batch(batch, schema))
+    elif kind == "parquet":
+        with ParquetRows(file, schema) as rows:
+            for batch in batches:
+                rows.write(pa.Table.from_batches([batch]))
+    else:
+        opened = pa.ipc.new_stream if kind == "arrow" else pa.ipc.new_file
+        with opened(file, schema) as stream:
+            for batch in batches:
+                stream.write_batch(batch)
 
 
 def limited(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
@@ -87,7 +188,11 @@ def limited(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa
 
 
 def write_first_rows(
-    schema: pa.Schema, batches: Iterable[pa.RecordBatch], output: str, limit: int | None
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    output: str,
+    limit: int | None,
+    more: str = "--limit N shows more",
 ) -> None:
     """Write rows up to a limit; as a table without one, the first few, and say if there are more.
 
@@ -96,6 +201,7 @@ def write_first_rows(
         batches: all of them.
         output: as of `write_rows`.
         limit: how many; None: all, unless they are a table.
+        more: what shows more of them.
     """
     if output != "table" or limit is not None:
         write_rows(schema, limited(batches, limit), output)
@@ -104,7 +210,7 @@ def write_first_rows(
     rows = pa.Table.from_batches(limited(batches, TABLE_ROWS + 1), schema)
     write_rows(schema, rows.slice(0, TABLE_ROWS).to_batches(), output)
     if rows.num_rows > TABLE_ROWS:
-        click.echo(f"first {TABLE_ROWS} rows; --limit N shows more", err=True)
+        click.echo(f"first {TABLE_ROWS} rows; {more}", err=True)
 
 
 def write_json(value: object) -> None:
@@ -119,30 +225,9 @@ def write_fields(title: str, fields: Mapping[str, object]) -> None:
     table.add_column(overflow="fold")
     for name, value in fields.items():
         # Text, because rich takes the brackets of timestamp[us] for its markup.
-        table.add_row(name, Text(f"{value:,}" if isinstance(value, int) else str(value)))
+        table.add_row(name, Text(number_text(value) if isinstance(value, int) else str(value)))
     click.echo(title)
     OutputConsole().print(table)
-
-
-def size_text(nbytes: int) -> str:
-    """Return a size for people.
-
-    >>> size_text(999), size_text(9_712_345), size_text(53_000_000_000)
-    ('999 bytes', '9.7 MB', '53.0 GB')
-    """
-    if nbytes < 1000:
-        return counted(nbytes, "byte")
-    power = min((len(str(nbytes)) - 1) // 3, 4)
-    return f"{nbytes / 1000**power:,.1f} {('kB', 'MB', 'GB', 'TB')[power - 1]}"
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a count with its noun.
-
-    >>> counted(1, "file"), counted(2000, "file")
-    ('1 file', '2,000 files')
-    """
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def json_lines(batch: pa.RecordBatch) -> Iterator[str]:
@@ -239,7 +324,11 @@ def _json_column(column: pa.Array) -> pa.Array:
 
 
 def rows_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], width: int) -> Table:
-    """Return rows as a table, each value in a line of its own if they are wider than that."""
+    """Return rows as a table no wider than that.
+
+    A few rows that are wider have each value in a line of its own; of many, the columns that do not
+    fit are left out, and counted below.
+    """
     rows = [
         [_cell(value) for value in row]
         for batch in batches
@@ -247,18 +336,43 @@ def rows_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], width: int)
             *(column.to_pylist() for column in _without_nanoseconds(batch).columns), strict=True
         )
     ]
-    longest = [
-        max(len(name), *(min(len(row[i]), _READABLE) for row in rows), 0)
-        for i, name in enumerate(schema.names)
-    ]
-    if rows and sum(longest) + 3 * len(longest) + 1 > width:
+    fit = _fitting(schema.names, rows, width)
+    if fit < len(schema) and len(rows) <= RECORDS:
         return _records_table(schema.names, rows)
-    table = Table()
-    for field in schema:
+    return _columns_table(schema, rows, fit)
+
+
+def list_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], width: int) -> Table:
+    """Return rows as a table whose columns stand from the most to the least telling."""
+    rows = [
+        [_cell(value) for value in row.values()] for batch in batches for row in batch.to_pylist()
+    ]
+    return _columns_table(schema, rows, _fitting(schema.names, rows, width))
+
+
+def _fitting(names: Sequence[str], rows: Sequence[Sequence[Text]], width: int) -> int:
+    """Return how many of the first columns fit beside each other: one at least."""
+    if not rows:
+        return len(names)
+    fit, left = 0, width - 1
+    for i, name in enumerate(names):
+        left -= max(len(name), *(min(len(row[i]), _READABLE) for row in rows)) + 3
+        if left < 0:
+            break
+        fit += 1
+    return max(fit, 1)
+
+
+def _columns_table(schema: pa.Schema, rows: Sequence[Sequence[Text]], fit: int) -> Table:
+    more = len(schema) - fit
+    table = Table(
+        caption=f"… {counted(more, 'more column')}" if more else None, caption_justify="left"
+    )
+    for field in list(schema)[:fit]:
         number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
         table.add_column(field.name, justify="right" if number else "left", overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*row[:fit])
     return table
 
 

@@ -12,11 +12,12 @@ import pyarrow as pa
 from lookupstore.cli.failures import message_of
 from lookupstore.cli.opened import lookups_options, open_lookups, refuse_table, write_info
 from lookupstore.cli.options import order_option, output_option
-from lookupstore.cli.output import counted, write_json, write_rows
+from lookupstore.cli.output import write_json, write_rows
 from lookupstore.errors import CorruptionError, LookupStoreError, printable
 from lookupstore.hostcache.folder import default_folder
 from lookupstore.hostcache.stats import QueryStats
 from lookupstore.hostcache.stats import read as read_stats
+from lookupstore.quantities import counted
 from lookupstore.sst import Info
 from lookupstore.sst.dump import dump_text, hexdump, layout
 from lookupstore.storage.home import expanded

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import click
-import pyarrow as pa
 
 from lookupstore.builder import in_process
 from lookupstore.cli.opened import write_info
@@ -17,8 +16,8 @@ from lookupstore.cli.options import (
     retain_option,
     version_option,
 )
-from lookupstore.cli.output import counted, write_json, write_rows
-from lookupstore.quantities import bytes_of, seconds_of
+from lookupstore.cli.output import write_json, write_list
+from lookupstore.quantities import bytes_of, counted, number_text, seconds_of, size_text
 from lookupstore.source.source import open_source
 from lookupstore.sst.codec import COMPRESSIONS
 from lookupstore.storage.uris import shown_uri
@@ -48,13 +47,14 @@ from lookupstore.store.store import open as open_store
 @click.option("--nullable-keys", default="", metavar="A,B", help="Key columns that may be null.")
 @click.option("--compression", type=click.Choice(COMPRESSIONS),
               help="Codec of the files (default: none in a folder, zstd at a URI).")  # fmt: skip
-@click.option("--memory", default="512MiB", show_default=True, metavar="SIZE",
+@click.option("--memory", default="1GiB", show_default=True, metavar="SIZE",
               help="Memory for rows; the rest is spilled to disk.")  # fmt: skip
 @click.option("--temp-dir", metavar="FOLDER",
               help="Folder for spilled rows and for files on their way to a URI (default: next "
               "to a local store, otherwise the system's temporary folder).")  # fmt: skip
-@click.option("--threads", type=click.IntRange(1, 64), default=1, show_default=True, metavar="N",
-              help="Threads that read ahead, compress and write.")  # fmt: skip
+@click.option("--threads", type=click.IntRange(1, 64), metavar="N",
+              help="Threads that read ahead, sort, compress and write (default: one for each "
+              "processor).")  # fmt: skip
 @overwrite_option
 @allow_empty_option
 @retain_option
@@ -70,7 +70,7 @@ def build(
     compression: str | None,
     memory: str,
     temp_dir: str | None,
-    threads: int,
+    threads: int | None,
     overwrite: bool,
     allow_empty: bool,
     retain: str,
@@ -120,20 +120,19 @@ def versions(path: str, output: str) -> None:
         {
             "version": one.number,
             "created": f"{one.created:%Y-%m-%d %H:%M:%SZ}",
-            "rows": one.num_rows,
-            "buckets": one.buckets,
-            "files": one.files,
-            "bytes": one.bytes,
-            "runs": one.runs,
-            "run_bytes": one.run_bytes,
-            "applied_bytes": one.applied_bytes,
-            "source": one.source,
             "current": "*" if one.current else "",
+            "rows": number_text(one.num_rows),
+            "size": size_text(one.bytes),
+            "runs": number_text(one.runs),
+            "run_bytes": number_text(one.run_bytes),
+            "files": number_text(one.files),
+            "buckets": number_text(one.buckets),
+            "applied_bytes": number_text(one.applied_bytes),
+            "source": one.source,
         }
         for one in found
     ]
-    table = pa.Table.from_pylist(rows)
-    write_rows(table.schema, table.to_batches(), output)
+    write_list(rows)
 
 
 @click.command()

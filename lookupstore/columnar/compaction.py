@@ -31,11 +31,11 @@ from lookupstore.columnar.rent import Build
 from lookupstore.columnar.row_kinds import DELETED
 from lookupstore.hostcache.cache import Residency
 from lookupstore.quantities import Size, bytes_of
+from lookupstore.sorting.ahead import done_ahead
 from lookupstore.sorting.runs import MIN_MEMORY
 from lookupstore.source.search import format_of
 from lookupstore.sst.typed import KIND
 from lookupstore.storage.location import Location
-from lookupstore.store.ahead import done_ahead
 from lookupstore.store.rules import MergeRules, Rule, merge_rules
 
 _MEMORY = 128 << 20

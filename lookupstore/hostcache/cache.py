@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import functools
 import logging
 import os
 import threading
@@ -147,10 +148,12 @@ class Residency:
         uri: str | None = None,
         recode: bool = False,
         store: str | None = None,
+        tail: int = 0,
     ) -> PinnedCopy:
         """Pin the local copy of a file, and make room for it if there is none.
 
-        Nothing is read from the network here; if the copy is not complete, a download has begun.
+        Nothing is read from the network here. What is missing comes when it is read, and all of it
+        when lookups of this host have fetched a good part.
 
         Args:
             filesystem: a `pyarrow.fs.FileSystem` that has the file.
@@ -162,6 +165,8 @@ class Residency:
                 to give that one if there is one: lookups need no cache then.
             store: what the warning calls that whose lookups stay slow, if there is no room for a
                 plain copy; None is `uri`.
+            tail: bytes at the end of the file that its reader needs first, as far as that is known:
+                they come together.
 
         Raises:
             DiskQuotaError: it is larger than the quota, or what is in use leaves no room.
@@ -178,32 +183,31 @@ class Residency:
             if plain is not None:
                 return plain
         remote = RemoteFile(filesystem, path, nbytes=nbytes, uri=uri)
-        copy = self._pin(remote, xxh64, 0)
+        copy = self._pin(remote, xxh64, tail, 0)
         while is_shared() and copy.complete and not copy.is_right():
             _log.warning("%s: its XXH64 is not %s; removed", copy.path, xxh64)
             self._settle(copy, False)
-            copy = self._pin(remote, xxh64, 0)
+            copy = self._pin(remote, xxh64, tail, 0)
         pinned = PinnedCopy(copy)
-        copy.download()
         if recode:
-            threading.Thread(
-                target=self._recode_when_complete,
-                args=(weakref.ref(copy), uri if store is None else store),
-                name="lookupstore-recode",
-                daemon=True,
-            ).start()
+            copy.when_wanted = functools.partial(
+                self._start_recoding, weakref.ref(copy), uri if store is None else store
+            )
+            if copy.complete:
+                copy.download()
+        copy.download_if_paid()
         return pinned
 
     def _replace(self, copy: LocalCopy, attempt: int) -> LocalCopy:
-        return self._pin(copy.remote, copy.xxh64, attempt)
+        return self._pin(copy.remote, copy.xxh64, copy.tail, attempt)
 
-    def _pin(self, remote: RemoteFile, xxh64: str, attempt: int) -> LocalCopy:
+    def _pin(self, remote: RemoteFile, xxh64: str, tail: int, attempt: int) -> LocalCopy:
         path = self._path(remote.nbytes, xxh64)
         with self._host.locked():
-            copy = self._open(path, remote, xxh64)
+            copy = self._open(path, remote, xxh64, tail)
             if copy is None:
                 self._create(path, remote, attempt)
-                copy = self._open(path, remote, xxh64)
+                copy = self._open(path, remote, xxh64, tail)
                 assert copy is not None
             else:
                 self._host.evict(0)
@@ -234,7 +238,7 @@ class Residency:
             return None
         remote = RemoteFile(filesystem, path, nbytes=nbytes, uri=uri)
         with self._host.locked():
-            copy = self._open(plain_of(self._path(nbytes, xxh64)), remote, xxh64, recoded=True)
+            copy = self._open(plain_of(self._path(nbytes, xxh64)), remote, xxh64, 0, recoded=True)
             if copy is None:
                 return None
             touch(copy.descriptor)
@@ -270,7 +274,7 @@ class Residency:
     # -- one copy; all of it under the lock of the folder
 
     def _open(
-        self, path: str, remote: RemoteFile, xxh64: str, *, recoded: bool = False
+        self, path: str, remote: RemoteFile, xxh64: str, tail: int, *, recoded: bool = False
     ) -> LocalCopy | None:
         """Return the copy if there is a good one, locked against eviction."""
         try:
@@ -311,6 +315,7 @@ class Residency:
                 chunks,
                 remote,
                 xxh64,
+                tail,
                 make_room=self._host.make_room,
                 settle=self._settle,
                 replace=self._replace,
@@ -378,6 +383,14 @@ class Residency:
         )
 
     # -- recoding
+
+    def _start_recoding(self, reference: weakref.ref[LocalCopy], store: str) -> None:
+        threading.Thread(
+            target=self._recode_when_complete,
+            args=(reference, store),
+            name="lookupstore-recode",
+            daemon=True,
+        ).start()
 
     def _recode_when_complete(self, reference: weakref.ref[LocalCopy], store: str) -> None:
         # While it waits, also for its turn, it keeps nothing open that has given way.

@@ -5,20 +5,26 @@ claims it first, by a record lock on its byte, which the system takes back when 
 bytes that a reader has checked are never written again, not even by a transfer that went wrong.
 
 Record locks belong to a process and are lost when it closes the file, however often it has it open:
-there must be one `ChunkMap` per process and file. Threads are kept apart by a set.
+there must be one `ChunkMap` per process and file. Threads are kept apart by bytes in memory.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import re
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
 
 from lookupstore.hostcache.own_folder import open_own
 
-#: Bytes of a chunk, as measured: docs/decisions/0009-residency.md.
-CHUNK_BYTES = 64 << 10
+#: Bytes of a chunk: a block of a few kilobytes takes hardly more than itself. As measured:
+#: docs/decisions/0041-cold-files.md.
+CHUNK_BYTES = 1 << 10
+
+#: Chunks that follow each other: the first, and the one behind the last.
+Span: TypeAlias = tuple[int, int]
 
 # States of the whole.
 COMING = 0  # some chunks may be missing
@@ -26,11 +32,69 @@ VERIFIED = 1  # all chunks are there, and their hash is right
 WRONG = 2  # all chunks are there, and their hash is wrong
 
 _HEAD = 2  # state, attempt
+_CLEAR, _SET = re.compile(b"\0+"), re.compile(b"[^\0]+")
 
 
 def chunks_of(nbytes: int) -> int:
     """Return the number of chunks of a file."""
     return -(-nbytes // CHUNK_BYTES)
+
+
+def spans_of(ranges: Iterable[tuple[int, int]]) -> list[Span]:
+    """Return the chunks of ranges of bytes (offset, size), in ascending order.
+
+    >>> spans_of([(5000, 1), (0, 1025), (2000, 100)])
+    [(0, 3), (4, 5)]
+    """
+    return joined(
+        sorted(
+            (offset // CHUNK_BYTES, -(-(offset + size) // CHUNK_BYTES)) for offset, size in ranges
+        )
+    )
+
+
+def joined(spans: Iterable[Span], gap: int = 0) -> list[Span]:
+    """Return ascending spans, those in one that overlap or have at most `gap` chunks between them.
+
+    >>> joined([(0, 3), (3, 4), (5, 9)]), joined([(0, 3), (5, 9)], 2)
+    ([(0, 4), (5, 9)], [(0, 9)])
+    """
+    found: list[Span] = []
+    for first, end in spans:
+        if found and first <= found[-1][1] + gap:
+            found[-1] = found[-1][0], max(found[-1][1], end)
+        else:
+            found.append((first, end))
+    return found
+
+
+def pieces(spans: Iterable[Span], most: int) -> Iterator[Span]:
+    """Yield spans in pieces of at most so many chunks.
+
+    >>> list(pieces([(0, 5), (7, 8)], 2))
+    [(0, 2), (2, 4), (4, 5), (7, 8)]
+    """
+    for first, end in spans:
+        for at in range(first, end, most):
+            yield at, min(at + most, end)
+
+
+def steps(spans: Iterable[Span], most: int) -> Iterator[list[Span]]:
+    """Yield spans in lists of at most so many chunks.
+
+    >>> list(steps([(0, 2), (4, 5), (6, 9)], 3))
+    [[(0, 2), (4, 5)], [(6, 9)]]
+    """
+    step: list[Span] = []
+    room = most
+    for first, end in pieces(spans, most):
+        if end - first > room:
+            yield step
+            step, room = [], most
+        step.append((first, end))
+        room -= end - first
+    if step:
+        yield step
 
 
 class ChunkMap:
@@ -65,7 +129,7 @@ class ChunkMap:
     def after_fork(self) -> None:
         """Forget what other threads do; the claims of a parent are not its child's."""
         self._lock = threading.Lock()
-        self._claimed: set[int] = set()
+        self._claimed = bytearray(self.count)
         self._downloads = False
 
     @property
@@ -87,44 +151,68 @@ class ChunkMap:
         """Return how often the file came wrong before."""
         return os.pread(self._descriptor, 1, 1)[0]
 
-    def missing(self, numbers: Sequence[int] | None = None) -> list[int]:
-        """Return those of the chunks, in ascending order, that are not there."""
-        if numbers is None:
-            numbers = range(self.count)
-        if not numbers:
+    def missing(self, spans: Sequence[Span] | None = None) -> list[Span]:
+        """Return what is not there of some ascending spans, or of all chunks."""
+        if spans is None:
+            spans = [(0, self.count)]
+        if not spans:
             return []
-        first, last = numbers[0], numbers[-1]
-        there = os.pread(self._descriptor, last + 1 - first, _HEAD + first)
-        return [number for number in numbers if not there[number - first]]
+        start = spans[0][0]
+        there = self._read(start, spans[-1][1])
+        return [span for each in spans for span in _found(_CLEAR, there, start, each)]
 
-    def claim(self, numbers: Iterable[int]) -> list[int]:
-        """Return those of the chunks that are missing, and the caller's to fetch from now on."""
-        mine = []
+    def missing_with_gaps(self, missing: Sequence[Span], gap: int) -> list[Span]:
+        """Return missing chunks, and those between them of which none is there, up to `gap`."""
+        if len(missing) < 2 or not gap:
+            return list(missing)
+        start = missing[0][0]
+        there = self._read(start, missing[-1][1])
+        wanted = [missing[0]]
+        for first, end in missing[1:]:
+            before, last = wanted[-1]
+            between = first - last
+            if between <= gap and there.count(0, last - start, first - start) == between:
+                wanted[-1] = before, end
+            else:
+                wanted.append((first, end))
+        return wanted
+
+    def count_there(self, first: int, end: int) -> int:
+        """Return how many chunks of a span are there."""
+        return end - first - self._read(first, end).count(b"\0")
+
+    def claim(self, spans: Iterable[Span]) -> list[Span]:
+        """Return what is missing of some ascending spans, and the caller's to fetch from now on."""
         with self._lock:
-            for number in numbers:
-                if number in self._claimed or not self._try_lock(_HEAD + number):
-                    continue
-                self._claimed.add(number)
-                mine.append(number)
-            wanted = set(self.missing(mine))
-        self.give_back(number for number in mine if number not in wanted)
-        return [number for number in mine if number in wanted]
+            mine = []
+            for span in spans:
+                for free in _found(_CLEAR, self._claimed, 0, span):
+                    mine += self._locked(*free)
+            for first, end in mine:
+                self._claimed[first:end] = b"\1" * (end - first)
+            if not mine:
+                return []
+            start = mine[0][0]
+            there = self._read(start, mine[-1][1])
+            for span in mine:
+                for part in _found(_SET, there, start, span):  # others were faster
+                    self._unlock(*part)
+        return [part for span in mine for part in _found(_CLEAR, there, start, span)]
 
-    def give_back(self, numbers: Iterable[int]) -> None:
+    def give_back(self, spans: Iterable[Span]) -> None:
         """Give claimed chunks back, fetched or not."""
         with self._lock:
-            for first, count in spans_of(numbers):
-                fcntl.lockf(self._descriptor, fcntl.LOCK_UN, count, _HEAD + first)
-                self._claimed.difference_update(range(first, first + count))
+            for first, end in spans:
+                self._unlock(first, end)
 
-    def mark(self, first: int, count: int) -> None:
+    def mark(self, first: int, end: int) -> None:
         """Mark claimed chunks as there."""
-        os.pwrite(self._descriptor, b"\1" * count, _HEAD + first)
+        os.pwrite(self._descriptor, b"\1" * (end - first), _HEAD + first)
 
     def claim_download(self) -> bool:
         """Return whether the caller downloads the chunks that no reader needs yet."""
         with self._lock:
-            if self._downloads or not self._try_lock(_HEAD + self.count):
+            if self._downloads or not self._try_lock(self.count, self.count + 1):
                 return False
             self._downloads = True
             return True
@@ -135,24 +223,35 @@ class ChunkMap:
             fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, _HEAD + self.count)
             self._downloads = False
 
-    def _try_lock(self, at: int) -> bool:
+    def _read(self, first: int, end: int) -> bytes:
+        """Return the bytes of some chunks."""
+        return os.pread(self._descriptor, end - first, _HEAD + first)
+
+    def _locked(self, first: int, end: int) -> list[Span]:
+        """Lock what no other process has of some chunks, and return it."""
+        if self._try_lock(first, end):
+            return [(first, end)]
+        if end - first == 1:
+            return []
+        middle = (first + end) // 2
+        return joined([*self._locked(first, middle), *self._locked(middle, end)])
+
+    def _unlock(self, first: int, end: int) -> None:
+        fcntl.lockf(self._descriptor, fcntl.LOCK_UN, end - first, _HEAD + first)
+        self._claimed[first:end] = bytes(end - first)
+
+    def _try_lock(self, first: int, end: int) -> bool:
+        how = fcntl.LOCK_EX | fcntl.LOCK_NB
         try:
-            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, at)
+            fcntl.lockf(self._descriptor, how, end - first, _HEAD + first)
         except (BlockingIOError, PermissionError):
             return False
         return True
 
 
-def spans_of(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Return ascending numbers as (first, count) of those that follow each other.
-
-    >>> spans_of([3, 4, 5, 9])
-    [(3, 3), (9, 1)]
-    """
-    spans: list[tuple[int, int]] = []
-    for number in numbers:
-        if spans and sum(spans[-1]) == number:
-            spans[-1] = (spans[-1][0], spans[-1][1] + 1)
-        else:
-            spans.append((number, 1))
-    return spans
+def _found(
+    pattern: re.Pattern[bytes], data: bytes | bytearray, start: int, span: Span
+) -> Iterator[Span]:
+    """Yield the parts of a span whose bytes match, of data that begins with chunk `start`."""
+    for match in pattern.finditer(data, span[0] - start, span[1] - start):
+        yield match.start() + start, match.end() + start

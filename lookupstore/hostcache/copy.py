@@ -1,8 +1,12 @@
-"""The local copy of one remote file: filled where it is read, downloaded meanwhile, then verified.
+"""The local copy of one remote file: filled where it is read, downloaded if that pays, verified.
 
 The copy is a file of full size with holes, beside a map that says which chunks are there. When the
 last one has come and the hash of the whole is right, the map is removed: a copy without a map is
 complete. Its name and its inode stay what they were, so that no reader opens it again.
+
+Lookups fetch what they need and nothing else, until they have fetched an eighth of the file. A
+request takes as long as some tens of blocks do, so that all of the file costs no more than that; it
+is downloaded then. Whoever asks for ten keys fetches ten blocks.
 """
 
 from __future__ import annotations
@@ -20,14 +24,32 @@ from contextlib import contextmanager
 import xxhash
 
 from lookupstore.errors import CorruptionError
-from lookupstore.hostcache.chunk_map import CHUNK_BYTES, COMING, VERIFIED, WRONG, ChunkMap, spans_of
-from lookupstore.storage.remote_file import RemoteFile, at_once
+from lookupstore.hostcache.chunk_map import (
+    CHUNK_BYTES,
+    COMING,
+    VERIFIED,
+    WRONG,
+    ChunkMap,
+    Span,
+    joined,
+    pieces,
+    spans_of,
+    steps,
+)
+from lookupstore.storage.remote_file import AT_ONCE, RemoteFile, at_once
 
 #: Chunks that one request may bring: more of them in one request gain nothing.
 REQUEST_CHUNKS = (4 << 20) // CHUNK_BYTES
 
-#: Chunks between two that are asked for, which are cheaper to read than to skip.
+#: Chunks between two that are asked for, which are cheaper to read than to skip where requests
+#: have to wait for others. Where all of them are made at once, none are.
 GAP_CHUNKS = (256 << 10) // CHUNK_BYTES
+
+#: Lookups that have fetched this part of a file have paid for all of it.
+PAID_PART = 8
+
+#: Bytes of a file of which all comes at once: it takes hardly longer than a part.
+SMALL_BYTES = 1 << 20
 
 #: Requests of a download at one time, and downloads of a process at one time.
 REQUESTS = 4
@@ -84,6 +106,7 @@ class LocalCopy:
         chunks: which chunks are there; None: the file is complete.
         remote: where they come from.
         xxh64: hash that the whole must have, 16 hexadecimal digits.
+        tail: bytes at the end of the file that come together when any of them are asked for.
         make_room: frees bytes on the disk, as far as it can.
         settle: told when all chunks have come, and whether the hash is right; it removes the map
             of a right file and both of a wrong one.
@@ -98,6 +121,7 @@ class LocalCopy:
         chunks: ChunkMap | None,
         remote: RemoteFile,
         xxh64: str,
+        tail: int,
         *,
         make_room: Callable[[int], None],
         settle: Callable[[LocalCopy, bool], None],
@@ -113,6 +137,11 @@ class LocalCopy:
         self.recoded = recoded
         self.users: set[int] = set()  # whose ids; without any a download stops
         self.error: Exception | None = None  # that ended the last download
+        #: Called when this process first wants all of it.
+        self.when_wanted: Callable[[], None] | None = None
+        self.tail = remote.nbytes if remote.nbytes <= SMALL_BYTES else tail
+        # Chunks before the tail.
+        self._body = max(0, remote.nbytes - self.tail) // CHUNK_BYTES
         self._make_room = make_room
         self._settle = settle
         self._replace = replace
@@ -187,24 +216,28 @@ class LocalCopy:
         if state == WRONG:
             # Readers check all bytes that came. But those of another file are right in themselves.
             self.latest()
-        numbers = sorted(
-            {
-                number
-                for offset, size in ranges
-                for number in range(offset // CHUNK_BYTES, -(-(offset + size) // CHUNK_BYTES))
-            }
-        )
-        missing = chunks.missing(numbers)
+        spans = spans_of(ranges)
+        missing = chunks.missing(spans)
         if missing:
+            if missing[-1][1] == chunks.count:
+                missing = chunks.missing(joined(sorted([*spans, (self._body, chunks.count)])))
             with lookups_wait():
                 self._bring(chunks, missing)
+            self.download_if_paid()
+
+    def expect(self, size: int) -> None:
+        """Begin the download if so many bytes are going to be asked for, one after the other."""
+        if not self.complete and PAID_PART * size >= self.remote.nbytes:
             self.download()
 
-    def _bring(self, chunks: ChunkMap, missing: list[int]) -> None:
+    def _bring(self, chunks: ChunkMap, missing: list[Span]) -> None:
         """Fetch chunks, or wait until others, who were first, have fetched them."""
         pause = 0.002
         while missing:
-            mine = chunks.claim(_with_gaps(chunks, missing))
+            wanted = missing
+            if len(missing) > AT_ONCE:
+                wanted = chunks.missing_with_gaps(missing, GAP_CHUNKS)
+            mine = chunks.claim(wanted)
             if mine:
                 self._fetch(chunks, mine)
             else:
@@ -212,24 +245,17 @@ class LocalCopy:
                 pause = min(2 * pause, 0.05)
             missing = chunks.missing(missing)
 
-    def _fetch(self, chunks: ChunkMap, mine: list[int]) -> None:
+    def _fetch(self, chunks: ChunkMap, mine: list[Span]) -> None:
         """Fetch claimed chunks, and give the claim back."""
 
-        def fetch(first: int, count: int) -> None:
+        def fetch(first: int, end: int) -> None:
             offset = first * CHUNK_BYTES
-            size = min(count * CHUNK_BYTES, self.remote.nbytes - offset)
+            size = min(end * CHUNK_BYTES, self.remote.nbytes) - offset
             self._write(self.remote.read(offset, size), offset)
-            chunks.mark(first, count)
+            chunks.mark(first, end)
 
         try:
-            at_once(
-                fetch,
-                (
-                    (at, min(REQUEST_CHUNKS, first + count - at))
-                    for first, count in spans_of(mine)
-                    for at in range(first, first + count, REQUEST_CHUNKS)
-                ),
-            )
+            at_once(fetch, pieces(mine, REQUEST_CHUNKS))
         finally:
             chunks.give_back(mine)
 
@@ -280,8 +306,19 @@ class LocalCopy:
 
     # -- the download of all
 
+    def download_if_paid(self) -> None:
+        """Begin to download the rest if the lookups of this host have fetched enough of it."""
+        chunks = self.chunks
+        if chunks is None or self.complete:
+            return
+        if PAID_PART * chunks.count_there(0, self._body) >= self._body:
+            self.download()
+
     def download(self) -> None:
         """Begin to download the rest, unless another process of the host does."""
+        when_wanted, self.when_wanted = self.when_wanted, None
+        if when_wanted is not None:
+            when_wanted()
         chunks = self.chunks
         if (
             chunks is None
@@ -327,8 +364,8 @@ class LocalCopy:
                     self.latest()
                     break
                 stand_back()
-                for at in range(0, len(missing), REQUESTS * REQUEST_CHUNKS):
-                    mine = chunks.claim(missing[at : at + REQUESTS * REQUEST_CHUNKS])
+                for step in steps(missing, REQUESTS * REQUEST_CHUNKS):
+                    mine = chunks.claim(step)
                     if mine:
                         self._fetch(chunks, mine)
                         break
@@ -367,18 +404,6 @@ class LocalCopy:
         thread = self._thread
         if thread is not None:
             thread.join(timeout)
-
-
-def _with_gaps(chunks: ChunkMap, missing: list[int]) -> list[int]:
-    """Return missing chunks, and those missing between them where the gap is small."""
-    wanted = missing[:1]
-    for number in missing[1:]:
-        before = wanted[-1]
-        gap = range(before + 1, number)
-        if 0 < len(gap) <= GAP_CHUNKS and len(chunks.missing(gap)) == len(gap):
-            wanted += gap
-        wanted.append(number)
-    return wanted
 
 
 def _write_all(descriptor: int, data: bytes, offset: int) -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from lookupstore.arrow.outgoing import ArrowRows
 from lookupstore.hudi.clustering import (
     ClusterAdvice,
     ClusterResult,
@@ -106,7 +107,7 @@ from lookupstore.storage.location import Location
 Path = str | os.PathLike[str] | Location
 
 
-class HudiTable:
+class HudiTable(ArrowRows):
     """A table of Apache Hudi, to read, and to write if it is copy-on-write.
 
     Each call sees what is committed when it is made, and returns the table of that moment: writers
@@ -378,10 +379,13 @@ class HudiTable:
         columns: Sequence[str] | None = None,
         filter: Filter | None = None,
         as_of: str | None = None,
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> pa.RecordBatchReader:
         """Return the rows of the table a few at a time; see `scan`."""
         plan = plan_scan(self.view(), columns, filter, as_of=as_of)
-        return plan.batches(threads=True)
+        return pa.RecordBatchReader.from_batches(plan.wanted, plan.batches(threads=True))
+
+    def _reader(self) -> pa.RecordBatchReader:
+        return self.scan_batches()
 
     def dataset(self, as_of: str | None = None) -> ds.Dataset:
         """Return the current base files as an Arrow dataset, for engines that read these.

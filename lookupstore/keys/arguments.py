@@ -33,8 +33,8 @@ import pyarrow as pa
 from lookupstore.arrow.frames import check_polars, is_lazy
 from lookupstore.keys.schema import KeySchema
 
-# A column: in Arrow, or as the Python values that no one Arrow type holds.
-_Column: TypeAlias = "pa.Array | pa.ChunkedArray | list[Any]"
+#: A column: in Arrow, or as the Python values that no one Arrow type holds.
+Column: TypeAlias = "pa.Array | pa.ChunkedArray | list[Any]"
 
 # Of a value that Arrow does not know, pa.array also passes on what its methods raise.
 _CONVERSION_ERRORS = (pa.ArrowException, OverflowError, TypeError, ValueError)
@@ -55,13 +55,20 @@ def encode_keys(keys: Any, schema: KeySchema) -> pa.Array:
     >>> encode_keys([1, None], schema).is_valid().to_pylist()
     [True, False]
     """
+    text = _text_array(keys)
+    if text is not None:
+        keys = text
+    if isinstance(keys, pa.Array):
+        encoded = schema.encode_plain(keys)
+        if encoded is not None:
+            return encoded
     values = _python_values(keys)
     if values is not None:
         return _encode_list(values, schema)
     return _encode_columns(_columns(keys, schema), schema)
 
 
-def _encode_columns(columns: Sequence[_Column], schema: KeySchema) -> pa.Array:
+def _encode_columns(columns: Sequence[Column], schema: KeySchema) -> pa.Array:
     if not any(isinstance(column, list) for column in columns):
         return schema.encode_masked(columns)[0]
     for name, column in zip(schema.names, columns, strict=True):
@@ -83,7 +90,7 @@ def encode_each(keys: Iterable[Any], schema: KeySchema) -> pa.Array:
     return pa.array([schema.encode_one(key) for key in keys], pa.large_binary())
 
 
-def _columns(keys: Any, schema: KeySchema) -> list[_Column]:
+def _columns(keys: Any, schema: KeySchema) -> list[Column]:
     names = schema.names
     pandas = sys.modules.get("pandas")
     if isinstance(keys, tuple):
@@ -92,12 +99,12 @@ def _columns(keys: Any, schema: KeySchema) -> list[_Column]:
                 f"keys: a tuple gives one column per key field, here {list(names)}; got "
                 f"{_described(keys)}; for a batch of keys, give a list"
             )
-        return [_column(column) for column in keys]
+        return [column_of(column) for column in keys]
     if pandas is not None and isinstance(keys, pandas.MultiIndex):
         if all(name is not None for name in keys.names):
             keys = {name: keys.get_level_values(name) for name in keys.names}
         elif keys.nlevels == len(names):
-            return [_column(keys.get_level_values(i)) for i in range(keys.nlevels)]
+            return [column_of(keys.get_level_values(i)) for i in range(keys.nlevels)]
         else:
             raise TypeError(
                 f"keys: the MultiIndex has {keys.nlevels} levels; the key has {list(names)}"
@@ -114,7 +121,7 @@ def _columns(keys: Any, schema: KeySchema) -> list[_Column]:
     if isinstance(keys, (pa.Table, pa.RecordBatch)):
         keys = {field.name: keys.column(i) for i, field in enumerate(keys.schema)}
     if isinstance(keys, Mapping):
-        return [_column(keys[name]) for name in _needed(list(keys), names)]
+        return [column_of(keys[name]) for name in _needed(list(keys), names)]
     if not _is_column(keys):
         raise TypeError(
             f"keys is {_described(keys)}; give a list of keys, an Arrow, NumPy, pandas or polars "
@@ -188,6 +195,22 @@ def _python_values(value: Any) -> list[Any] | None:
     return list(values)
 
 
+def _text_array(value: Any) -> pa.Array | None:
+    """Return an object column of pandas that has texts and missing values only; None: it has not.
+
+    That is what columns of texts mostly are, and they need not become lists on the way to Arrow.
+    """
+    if not _is_pandas_column(value) or value.dtype != np.dtype(object):
+        return None
+    objects = value.to_numpy()  # a Series looks into its index for what Arrow asks of it
+    if sys.modules["pandas"].api.types.infer_dtype(objects, skipna=True) != "string":
+        return None
+    try:
+        return pa.array(objects, pa.string(), from_pandas=True)
+    except _CONVERSION_ERRORS:  # half of a surrogate pair is no text to Arrow
+        return None
+
+
 def _exact_array(values: Sequence[Any]) -> pa.Array | None:
     """Return Python values as Arrow reads them, or None if that could change one.
 
@@ -225,7 +248,18 @@ def _keeps_values(kind: type, values: Sequence[Any]) -> bool:
     )
 
 
-def _column(value: Any) -> _Column:
+def column_of(value: Any) -> Column:
+    """Return a column of keys that is given in any of the forms above, as `encode_keys` reads it.
+
+    Raises:
+        TypeError: it is no column.
+
+    >>> column_of(["a", None]).type
+    DataType(string)
+    """
+    text = _text_array(value)
+    if text is not None:
+        return text
     values = _python_values(value)
     if values is None:
         return _arrow_column(value)
@@ -252,6 +286,9 @@ def _arrow_column(value: Any) -> pa.Array | pa.ChunkedArray:
 
 
 def _encode_list(keys: list[Any], schema: KeySchema) -> pa.Array:
+    encoded = schema.encoder.encode_list(keys)
+    if encoded is not NotImplemented:
+        return encoded
     columns = _columns_of_list(keys, schema.names)
     arrays = [_exact_array(column) for column in columns or []]
     if columns is None or any(array is None for array in arrays):

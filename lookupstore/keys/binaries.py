@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -107,9 +106,10 @@ class BinaryField(VariableField):
             array = array.cast(self.plain)
         return array, None
 
-    def read(self, texts: Sequence[str | None]) -> pa.Array:
+    def read(self, texts: pa.Array) -> pa.Array:
         """Return the bytes of texts."""
-        return pa.array([None if one is None else _bytes_of(one) for one in texts], self.plain)
+        raw = [None if one is None else _bytes_of(one) for one in texts.to_pylist()]
+        return pa.array(raw, self.plain)
 
     def read_beginning(self, text: str) -> bytes:
         """Return the bytes of a text."""
@@ -165,9 +165,10 @@ class FixedBinaryField(KeyField):
         """Return how a value is written as text."""
         return f"{self.width} bytes, as text or as 0x and {2 * self.width} hex digits"
 
-    def read(self, texts: Sequence[str | None]) -> pa.Array:
+    def read(self, texts: pa.Array) -> pa.Array:
         """Return the bytes of texts."""
-        return pa.array([None if one is None else _bytes_of(one) for one in texts], self.plain)
+        raw = [None if one is None else _bytes_of(one) for one in texts.to_pylist()]
+        return pa.array(raw, self.plain)
 
     def read_beginning(self, text: str) -> bytes:
         """Return the bytes of a text."""

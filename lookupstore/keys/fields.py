@@ -9,7 +9,6 @@ holds, how C stores it, what columns, Python values and texts it understands. `n
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -117,14 +116,14 @@ class KeyField(ABC):
     def form(self) -> str:
         """Return how a value is written as text."""
 
-    def read(self, texts: Sequence[str | None]) -> pa.Array:
-        """Return the values of texts in the plain type, None as null.
+    def read(self, texts: pa.Array) -> pa.Array:
+        """Return the values of texts in the plain type, null as null.
 
         Raises:
             ValueError: a text that is not such a value (of Arrow, or a subclass of it).
             ArrowNotImplementedError: the same.
         """
-        return pa.array(texts, pa.string()).cast(self.plain)
+        return texts.cast(self.plain)
 
     def read_beginning(self, text: str) -> str | bytes:
         """Return what `beginning` takes, from a text.

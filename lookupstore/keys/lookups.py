@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import warnings
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import (
+    Callable,
+    ItemsView,
+    Iterator,
+    KeysView,
+    Sequence,
+    ValuesView,
+)
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 import pyarrow as pa
 
+from lookupstore.arrow.outgoing import ArrowRows
+from lookupstore.keys.arguments import Column
+from lookupstore.keys.facts import facts_of, mapped
+from lookupstore.keys.joins import Join, On, check_adds_nothing, how_of, look_up
 from lookupstore.keys.schema import KeySchema
 from lookupstore.keywords import keyword_only
 
 if TYPE_CHECKING:  # in typing since Python 3.11
     from typing_extensions import Self
 
+C = TypeVar("C")
 D = TypeVar("D")
+R = TypeVar("R")
 
 
 class Described(Protocol):
@@ -27,8 +40,12 @@ class Described(Protocol):
         ...
 
 
-class Lookups(ABC):
+class Lookups(ArrowRows):
     """Rows by key: for one key, for many, or in the order of the keys.
+
+    They have all verbs of a mapping from keys to dicts, whose order is that of the keys. They are
+    no `collections.abc.Mapping`: where rows are wanted, that is taken for columns by name, and not
+    asked for its Arrow stream.
 
     Attributes:
         path: of what it looks keys up in: a folder, files or a URI, without credentials.
@@ -127,6 +144,103 @@ class Lookups(ABC):
         # An Arrow table knows its length by its columns, until the last one is deselected.
         table = pa.table({mark: present})
         return table if found else table.select([])
+
+    def join(
+        self,
+        rows: R,
+        on: On,
+        how: str = "left",
+        columns: Sequence[str] | None = None,
+        prefix: str | None = None,
+        *,
+        found: str | None = None,
+    ) -> R:
+        """Join rows by key, with the arguments of `lookupstore.spark.lookup_join`.
+
+        Rows may repeat keys. A null in the key matches nothing, not even a null key of the store,
+        and neither does a value outside the key's type, such as 2**40 for an int32 key. Rows keep
+        their order, and pandas its index.
+
+        Args:
+            rows: a pandas DataFrame (whose index may hold the key), a polars DataFrame or
+                LazyFrame, an Arrow table, record batch or RecordBatchReader, a DuckDB relation, or
+                a dict of NumPy arrays.
+            on: the columns of `rows` that hold the key: a name, or names, in any order, that the
+                key has as well; or a dict from column of `rows` to key column. Every key column is
+                needed.
+            how: `left` keeps every row, with nulls where the key is missing; `inner` keeps rows
+                whose key is found; `semi` the same without columns of the store; `anti` keeps rows
+                whose key is not found.
+            columns: value columns to append, in this order; None appends all.
+            prefix: put before the name of each appended column.
+            found: name of a boolean column to append as well: whether the key was found.
+
+        Returns:
+            What `rows` is: the columns of `rows`, then the value columns. A reader and a LazyFrame
+            are joined as they are read.
+
+        Raises:
+            TypeError: rows of another kind; or a column of another kind than its key column.
+            KeyError: a column that the rows, the key or the store do not have.
+            ValueError: an unknown `how`, or a name that rows and store share; the error names the
+                remedy.
+
+        And all that `lookup` raises.
+
+        >>> import tempfile, lookupstore
+        >>> planes = pa.table({"tailnum": ["N1", "N2"], "seats": [55, 182]})
+        >>> store = lookupstore.build(planes, tempfile.mkdtemp(), key="tailnum")
+        >>> flights = pa.table({"flight": [1, 2, 3], "plane": ["N2", None, "N1"]})
+        >>> store.join(flights, on={"plane": "tailnum"})["seats"].to_pylist()
+        [182, None, 55]
+        >>> store.join(flights, {"plane": "tailnum"}, "anti").to_pylist()
+        [{'flight': 2, 'plane': None}]
+        """
+        kind = how_of(how)
+        check_adds_nothing(kind, columns=columns, prefix=prefix, found=found)
+        names = [] if kind in ("semi", "anti") else value_columns(self, columns)
+        facts = facts_of(rows)
+        join = Join.planned(self, names, facts.names, on, kind, prefix, found, facts.fold)
+        join.check_kinds([facts.kind_of(name) for name in join.keys])
+        joined: R = facts.joined(join) if join.asks else rows
+        return joined
+
+    def map(self, keys: C, column: str) -> C:
+        """Return a value column at a column of keys, as a column of the same kind.
+
+        A null, and a key that is missing, have a null: NaN where NumPy and pandas know no other.
+
+        Args:
+            keys: an Arrow array or chunked array, a pandas Series, whose index is kept, or Index, a
+                polars Series, a NumPy array or a list.
+            column: name of the value column, which a Series takes.
+
+        Raises:
+            TypeError: keys of another kind, or with values of another type than the key.
+            KeyError: there is no such value column.
+            ValueError: the key has several fields; `join` knows these.
+
+        And all that `lookup` raises.
+
+        >>> import tempfile, lookupstore
+        >>> planes = pa.table({"tailnum": ["N1", "N2"], "seats": [55, 182]})
+        >>> store = lookupstore.build(planes, tempfile.mkdtemp(), key="tailnum")
+        >>> store.map(["N2", "N9", None], "seats")
+        [182, None, None]
+        """
+        if len(self.key) > 1:
+            raise ValueError(
+                f"map takes the keys of one column, and the key is {list(self.key)}; use join"
+            )
+        if not isinstance(column, str):
+            raise TypeError(f"column is {column!r}; give the name of one value column")
+        names = value_columns(self, column)
+
+        def look(given: Column) -> pa.ChunkedArray:
+            return look_up(self, [given], names)[1][0]
+
+        answers: C = mapped(keys, look, column)
+        return answers
 
     @keyword_only
     def scan(
@@ -234,8 +348,22 @@ class Lookups(ABC):
     def __iter__(self) -> Iterator[Any]:
         """Yield the keys in key order, those of several fields as tuples."""
         for batch in self.scan(columns=[]):
-            columns = [column.to_pylist() for column in batch.columns]
-            yield from columns[0] if len(columns) == 1 else zip(*columns, strict=True)
+            yield from _keys_of(batch)
+
+    def keys(self) -> KeysView[Any]:
+        """Return the keys, in key order, as a dict does."""
+        return KeysView(self)
+
+    def values(self) -> ValuesView[dict[str, Any]]:
+        """Return the rows without their keys, in key order, as a dict does."""
+        return _Rows(self)
+
+    def items(self) -> ItemsView[Any, dict[str, Any]]:
+        """Return pairs of key and row, in key order, as a dict does."""
+        return _Pairs(self)
+
+    def _reader(self) -> pa.RecordBatchReader:
+        return self.scan()
 
     @overload
     def get(
@@ -271,11 +399,11 @@ class Lookups(ABC):
         """Return the value columns at one key, as `get` does.
 
         Raises:
-            KeyError: the key is missing.
+            KeyError: the key is missing; it is the one argument of the error.
         """
         row = self.get(key)
         if row is None:
-            raise KeyError(f"{self.path}: no key {key!r}")
+            raise _NoKeyError(key, self.path)
         return row
 
     def __contains__(self, key: Any) -> bool:
@@ -300,6 +428,52 @@ class Lookups(ABC):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class _NoKeyError(KeyError):
+    """What a dict raises, with a text that says where the key is missing."""
+
+    def __init__(self, key: Any, path: str) -> None:
+        super().__init__(key)
+        self._path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _NoKeyError, (*self.args, self._path)
+
+    def __str__(self) -> str:
+        return f"{self._path}: no key {self.args[0]!r}"
+
+
+class _Rows(ValuesView[dict[str, Any]]):
+    """The rows of lookups, without their keys."""
+
+    _mapping: Lookups
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        names = self._mapping.value_schema.names
+        for batch in self._mapping.scan():
+            yield from batch.select(names).to_pylist()
+
+    def __contains__(self, row: object) -> bool:
+        return any(one == row for one in self)
+
+
+class _Pairs(ItemsView[Any, dict[str, Any]]):
+    """The keys of lookups, with their rows."""
+
+    _mapping: Lookups
+
+    def __iter__(self) -> Iterator[tuple[Any, dict[str, Any]]]:
+        names = self._mapping.value_schema.names
+        for batch in self._mapping.scan():
+            rows = batch.select(names).to_pylist()
+            yield from zip(_keys_of(batch.drop_columns(names)), rows, strict=True)
+
+
+def _keys_of(batch: pa.RecordBatch) -> Iterator[Any]:
+    """Yield the keys in key columns, those of several fields as tuples."""
+    columns = [column.to_pylist() for column in batch.columns]
+    return iter(columns[0]) if len(columns) == 1 else zip(*columns, strict=True)
 
 
 def value_columns(lookups: Lookups, columns: Sequence[str] | None) -> list[str]:

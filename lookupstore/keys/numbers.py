@@ -6,7 +6,6 @@ import decimal
 import math
 import struct
 from abc import abstractmethod
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -198,10 +197,10 @@ class FloatField(KeyField):
         back = pc.if_else(inside, wide, 0.0).cast(array.type, safe=False)
         return pc.and_(inside, pc.equal(back, array))
 
-    def read(self, texts: Sequence[str | None]) -> pa.Array:
+    def read(self, texts: pa.Array) -> pa.Array:
         """Return the values of texts; Arrow reads no half floats."""
         if pa.types.is_float16(self.plain):
-            return pa.array(texts, pa.string()).cast(pa.float32()).cast(self.plain)
+            return texts.cast(pa.float32()).cast(self.plain)
         return super().read(texts)
 
 

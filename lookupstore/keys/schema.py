@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from lookupstore.arrow.types import concat, restore, schema_from_json, schema_to_json
 from lookupstore.errors import FormatError
 from lookupstore.keys import _codec as _keys
+from lookupstore.keys._one import KeyEncoder
 from lookupstore.keys.binaries import successor
 from lookupstore.keys.casts import KeyColumns, column_batches, fit, fit_strictly
 from lookupstore.keys.types import key_field
@@ -63,6 +64,8 @@ class KeySchema:
         self._codes = [field.code for field in self._fields]
         fixed = not any(field.variable or field.nullable for field in self._fields)
         self._width = sum(code[1] for code in self._codes) if fixed else None
+        #: Encodes most single keys, and leaves others to `encode_slowly`.
+        self.encoder = KeyEncoder(self._fields)
 
     @property
     def schema(self) -> pa.Schema:
@@ -205,6 +208,18 @@ class KeySchema:
         ]
         return self._concat(parts), np.concatenate(filled)
 
+    def encode_plain(self, column: pa.Array) -> pa.Array | None:
+        """Encode a column that is the whole key, in its plain type and without nulls, else None.
+
+        >>> keys = KeySchema(pa.schema([("id", pa.int8())]))
+        >>> keys.encode_plain(pa.array([7], pa.int8())).to_pylist()
+        [b'\\x87']
+        """
+        fields = self._fields
+        if len(fields) != 1 or column.type != fields[0].plain or column.null_count:
+            return None
+        return self._encode([column])
+
     def cast(self, columns: KeyColumns, what: str = "keys") -> pa.RecordBatch:
         """Return the columns in the types of the schema.
 
@@ -273,6 +288,15 @@ class KeySchema:
             KeyError: a dict with other names than the fields'.
 
         >>> KeySchema(pa.schema([("id", pa.int16())])).encode_one(7)
+        b'\\x80\\x07'
+        """
+        encoded = self.encoder.encode(value)
+        return self.encode_slowly(value) if encoded is NotImplemented else encoded
+
+    def encode_slowly(self, value: object) -> bytes | None:
+        """Do what `encode_one` does, for values of every class and with every error.
+
+        >>> KeySchema(pa.schema([("id", pa.int16())])).encode_slowly(np.float32(7))
         b'\\x80\\x07'
         """
         fields = self._fields

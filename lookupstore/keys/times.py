@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lookupstore.keys.fields import KeyField
 from lookupstore.keys.numbers import WholeField, whole
@@ -70,10 +70,10 @@ class TimeField(TickField):
         """Return how a value is written as text."""
         return f"HH:MM:SS, such as 05:06:07{_FRACTION[self.plain.unit]}"
 
-    def read(self, texts: Sequence[str | None]) -> pa.Array:
+    def read(self, texts: pa.Array) -> pa.Array:
         """Return the values of texts; Arrow reads a timestamp of any unit, but not a time."""
-        days = [None if one is None else f"1970-01-01T{one}" for one in texts]
-        return pa.array(days, pa.string()).cast(pa.timestamp(self.plain.unit)).cast(self.plain)
+        moments = pc.binary_join_element_wise("1970-01-01T", texts, "")
+        return moments.cast(pa.timestamp(self.plain.unit)).cast(self.plain)
 
 
 class TimestampField(TickField):
@@ -142,9 +142,9 @@ class DurationField(TickField):
         """Return how a value is written as text."""
         return f"a whole number of {self.plain.unit}"
 
-    def read(self, texts: Sequence[str | None]) -> pa.Array:
+    def read(self, texts: pa.Array) -> pa.Array:
         """Return the values of texts, which are whole numbers."""
-        return pa.array(texts, pa.string()).cast(pa.int64()).cast(self.plain)
+        return texts.cast(pa.int64()).cast(self.plain)
 
 
 class DateField(WholeField):
@@ -168,16 +168,22 @@ class DateField(WholeField):
             return math.nan
         nanoseconds = TimestampField.nanoseconds(value)
         if nanoseconds is not None:
-            # A day and a part of it: midnight is the day itself.
-            return whole(Fraction(nanoseconds * per_day, _DAY * 10**9))
+            return self._of_moment(Fraction(nanoseconds, _DAY * 10**9))
         scalar = self.scalar(value)
         if not scalar.is_valid:
             return math.nan
         if TimestampField.holds(scalar.type):
-            return whole(Fraction(scalar.value * per_day, _TICKS[scalar.type.unit] * _DAY))
+            return self._of_moment(Fraction(scalar.value, _TICKS[scalar.type.unit] * _DAY))
         if not self.holds(scalar.type):
             raise self.wrong_kind_error(value)
         return whole(Fraction(scalar.value * per_day, _units_per_day(scalar.type)))
+
+    def _of_moment(self, days: Fraction) -> int | Fraction:
+        """Return the units of a moment: midnight is the day itself, all else lies between days."""
+        if days.denominator == 1:
+            return days.numerator * self._per_day
+        # Half a unit more or less is between the same days, and never a whole number of units.
+        return Fraction(math.floor(days * self._per_day)) + Fraction(1, 2)
 
     def accepts(self, kind: pa.DataType) -> bool:
         """Return whether a type is of dates, or what pandas and NumPy have for them: midnights."""

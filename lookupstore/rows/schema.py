@@ -14,6 +14,8 @@ import pyarrow as pa
 from lookupstore.arrow.types import concat, schema_from_json, schema_to_json
 from lookupstore.errors import FormatError
 from lookupstore.rows import _codec as _rows
+from lookupstore.rows._one import RowDecoder
+from lookupstore.rows._small import SmallPlan, is_plain
 from lookupstore.rows.layout import BadValueError, RowLayout
 
 
@@ -154,7 +156,7 @@ class RowSchema:
         Args:
             length: number of rows.
             columns: names of the columns to decode, in this order; None for all.
-            find: gives the rows, such as `sst.reader.lookup_into` does at many keys.
+            find: gives the rows, such as `sst.layers.Layers.lookup` does at many keys.
 
         Returns:
             Which rows were found; and the columns, exactly of the types of the schema, null where
@@ -178,6 +180,28 @@ class RowSchema:
             batch = pa.RecordBatch.from_struct_array(empty)
             return found, batch.replace_schema_metadata(schema.metadata)
         return found, pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def decoder(self, columns: Sequence[str]) -> RowDecoder:
+        """Return a decoder of some columns of single rows.
+
+        >>> rows = RowSchema(pa.schema([("name", pa.string()), ("year", pa.int16())]))
+        >>> batch = pa.RecordBatch.from_pylist([{"name": "A320", "year": 87}], schema=rows.schema)
+        >>> rows.decoder(["year"]).decode(rows.pack(batch)[0].as_py())
+        {'year': 87}
+        """
+        numbers, layout = self._chosen(columns)[0], self._layout
+        fields = [self._schema.field(i) for i in numbers]
+        places = [layout.columns[i].place for i in numbers]
+        return RowDecoder(fields, places, layout.fixed_size, layout.last)
+
+    def small_plan(self, columns: Sequence[str]) -> SmallPlan | None:
+        """Return how a few rows are read into some columns; None: only `read` can do that."""
+        numbers, schema = self._chosen(columns)
+        if not numbers or not all(is_plain(field.type) for field in schema):
+            return None
+        layout = self._layout
+        places = [layout.columns[i].place for i in numbers]
+        return SmallPlan(places, layout.fixed_size, layout.bitmap_size, layout.last, schema)
 
     def _chosen(self, columns: Sequence[str] | None) -> tuple[list[int], pa.Schema]:
         """Return the numbers of some columns, and the schema of what they are unpacked to."""

@@ -29,9 +29,6 @@ cdef extern from "ls_order.h":
 
 
 cdef extern from "ls_sort.h":
-    ctypedef struct ls_sort_item:
-        uint64_t prefix
-        uint32_t index
     ls_status ls_sort_prefixes(
         ls_order order, const ls_column *keys, ls_sort_item *items, size_t count,
         size_t *bad) noexcept nogil
@@ -45,9 +42,6 @@ cdef extern from "ls_gather.h":
         const ls_column *columns, const uint64_t *starts, size_t columns_count,
         const int64_t *rows, size_t count, ls_slice *slices, uint64_t *bytes,
         size_t *bad) noexcept nogil
-    void ls_gather_copy(
-        const ls_slice *slices, size_t count, int offset_width, void *offsets,
-        uint8_t *data) noexcept nogil
 
 
 cdef extern from "ls_scatter.h":
@@ -94,7 +88,12 @@ def sort_keys(values):
     None if all values differ.
     """
     cdef BinaryColumn column = checked(values)
-    cdef size_t count = column.column.length, i, bad, repeats = 0
+    return sorted_rows(&column.column)
+
+
+cdef object sorted_rows(const ls_column *keys):
+    """`sort_keys` of a column without nulls whose offsets have been walked."""
+    cdef size_t count = keys.length, i, bad, repeats = 0
     cdef ls_sort_item *items
     cdef uint32_t[::1] rows
     cdef uint8_t[::1] flags
@@ -113,15 +112,15 @@ def sort_keys(values):
     with nogil:
         for i in range(count):
             items[i].index = i
-        ls_sort_prefixes(LS_ORDER_BYTES, &column.column, items, count, &bad)
-        ls_sort_keys(LS_ORDER_BYTES, &column.column, items, count, items + count)
+        ls_sort_prefixes(LS_ORDER_BYTES, keys, items, count, &bad)
+        ls_sort_keys(LS_ORDER_BYTES, keys, items, count, items + count)
         rows[0] = items[0].index
         for i in range(1, count):
             rows[i] = items[i].index
             # The prefixes that a sort leaves are of the same bytes wherever keys are equal.
             if items[i].prefix == items[i - 1].prefix:
-                ls_column_get(&column.column, items[i - 1].index, &one)
-                ls_column_get(&column.column, items[i].index, &other)
+                ls_column_get(keys, items[i - 1].index, &one)
+                ls_column_get(keys, items[i].index, &other)
                 if ls_compare_bytes(one, other) == 0:
                     flags[i] = 1
                     repeats += 1
@@ -274,8 +273,11 @@ cdef class Gather:
         free(self.parts)
         free(self.starts)
 
-    def take(self, const int64_t[::1] rows not None):
-        """Return the rows, in that order, as an array of the type of the arrays."""
+    def take(self, const int64_t[::1] rows not None, pool=None):
+        """Return the rows, in that order, as an array of the type of the arrays.
+
+        `pool` gives the memory, None that of Arrow's default.
+        """
         cdef size_t count = rows.shape[0], bad = 0
         cdef uint64_t size = 0
         cdef int width = self.parts[0].offset_width
@@ -297,11 +299,11 @@ cdef class Gather:
                     f"row {rows[bad]} of {self.starts[self.count]}, or offsets outside the data")
             if width == 4 and size > 0x7FFFFFFF:
                 raise ValueError(f"{count} values of {size} bytes; give large_binary arrays")
-            buffer = pa.allocate_buffer(size)
+            buffer = pa.allocate_buffer(size, pool)
             data = <uint8_t *>buffer_data(buffer)
             buffers = [None, buffer]
             if width:
-                offsets = pa.allocate_buffer(width * (count + 1))
+                offsets = pa.allocate_buffer(width * (count + 1), pool)
                 ends = <uint8_t *>buffer_data(offsets)
                 buffers = [None, offsets, buffer]
             with nogil:

@@ -12,73 +12,52 @@ runs are merged in the order in which they were made.
 
 from __future__ import annotations
 
-import bisect
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from lookupstore.sorting._sort import (
-    Gather,
-    argsort,
-    is_ascending,
-    sort_keys,
-    upper_bound,
+from lookupstore.sorting._sort import upper_bound
+from lookupstore.sorting.rows import (
+    RUN_BYTES,
+    HeldRows,
+    Keep,
+    Partition,
+    RepeatedKeyError,
+    Rows,
+    one_batch,
+    pieces,
 )
 from lookupstore.storage.naming import naming
 
-# What happens to a key that comes more than once.
-Keep = Literal["error", "first", "last", "max"]
-# Says for each key of a binary array which partition it belongs to (uint32).
-Partition = Callable[[pa.Array], npt.NDArray[np.uint32]]
-Positions = npt.NDArray[np.int64]
+__all__ = [
+    "BATCH_BYTES",
+    "KEEP_RULES",
+    "MERGE_COPIES",
+    "MIN_MEMORY",
+    "Keep",
+    "RepeatedKeyError",
+    "RunSorter",
+    "SpillFile",
+    "aligned",
+    "joined",
+    "merge",
+    "one_batch",
+]
 
 KEEP_RULES: tuple[Keep, ...] = ("error", "first", "last", "max")
 BATCH_BYTES = 1 << 20
 MIN_MEMORY = 1 << 16
 
-# The rest of the budget is for the batch that comes in and the one that goes out.
-_FOR_ROWS = 0.75
-# Beside its bytes, a row costs its key once more, two places in the sort and those in the order.
-_ROW_OVERHEAD = 48
+# The rest of the budget is for the batches that come in, are sorted, and go out.
+_FOR_ROWS = 0.875
+# Rows that are sorted at once are this share of the budget at most: they are there twice then.
+_RUNS = 32
 #: A merge holds a batch of each run, its decompressed form, and what it has just put together.
 MERGE_COPIES = 4
-
-
-class RepeatedKeyError(Exception):
-    """A repeated key under the rule `error`; `key` is its bytes."""
-
-    def __init__(self, key: bytes) -> None:
-        self.key = key
-        super().__init__(key)
-
-
-def _winners(
-    same: npt.NDArray[np.bool_], ranks: pa.Array | None, keep: Literal["first", "last", "max"]
-) -> Positions:
-    """Return the positions of the rows that stay; `same` says which repeat the key before."""
-    if keep == "first":
-        return np.flatnonzero(~same)
-    ends = np.empty_like(same)
-    ends[:-1] = ~same[1:]
-    ends[-1] = True
-    if keep == "last" or ranks is None:
-        return np.flatnonzero(ends)
-    # Greatest rank of each group of equal keys; of equal ranks the later row. Only rows of groups
-    # with repeats are sorted, by rank and then (stably) by group: the last of a group wins.
-    group = np.cumsum(~same)
-    repeated = np.flatnonzero(same | ~ends)
-    by_rank = repeated[argsort(ranks.take(pa.array(repeated)))]
-    by_group = by_rank[np.argsort(group[by_rank], kind="stable")]
-    last = np.empty(len(by_group), dtype=bool)
-    last[:-1] = group[by_group[1:]] != group[by_group[:-1]]
-    last[-1] = True
-    alone = np.flatnonzero(ends & ~same)
-    return np.sort(np.concatenate([alone, by_group[last]]))
 
 
 def merge(
@@ -101,7 +80,7 @@ def merge(
         # Keys up to the smallest last key in hand are all in hand: no run can bring another.
         bound = max(h.edge for h in heads) if reverse else min(h.edge for h in heads)
         parts = [part for h in heads if (part := h.take_to(bound)).num_rows]
-        merged = parts[0] if len(parts) == 1 else _Rows(parts).sorted(keep)
+        merged = parts[0] if len(parts) == 1 else Rows(parts).sorted(keep)
         yield _flipped(merged) if reverse else merged
         heads = [h for h in heads if h.batch.num_rows or h.load()]
     for head in heads:
@@ -128,14 +107,6 @@ def joined(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.RecordBa
             held, nbytes = [], 0
     if held:
         yield one_batch(held)
-
-
-def one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return the rows of some batches as one."""
-    if len(batches) == 1:
-        return batches[0]
-    columns = [pa.concat_arrays(parts) for parts in zip(*(b.columns for b in batches), strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)
 
 
 def aligned(
@@ -184,6 +155,7 @@ class RunSorter:
         folder: where to spill; an `OSError` of that, such as a full disk, names it.
         partitions: number of partitions.
         partition: says to which partition keys belong; needed if there are several.
+        threads: how many sort, the caller's among them; what comes out is the same.
 
     >>> with RunSorter("last", memory=1 << 20, folder=".") as sorter:
     ...     sorter.add(pa.record_batch({"key": [b"b", b"a", b"b"], "value": [b"1", b"2", b"3"]}))
@@ -199,6 +171,7 @@ class RunSorter:
         folder: str,
         partitions: int = 1,
         partition: Partition | None = None,
+        threads: int = 1,
     ) -> None:
         if partitions > 1 and partition is None:
             raise ValueError(f"partition is None; {partitions} partitions need a function")
@@ -209,31 +182,43 @@ class RunSorter:
         self._partitions = partitions
         self._partition = partition
         self._limit = int(memory * _FOR_ROWS)
+        self._run_bytes = max(1, min(RUN_BYTES, memory // _RUNS))
         self._batch_bytes = max(1, min(BATCH_BYTES, memory // 64))
         self._fan_in = max(2, memory // (self._batch_bytes * MERGE_COPIES))
-        self._pending: list[pa.RecordBatch] = []
-        self._pending_bytes = 0
-        self._in_memory: _SortedRows | None = None
+        self._helpers = threads - 1
+        self._pool = ThreadPoolExecutor(threads - 1, "lookupstore-sort") if threads > 1 else None
+        self._held = self._no_rows()
+        self._ended = False
         self._spill: SpillFile | None = None
         self._runs: list[_Run] = []
         self.spills: int = 0
+
+    def _no_rows(self) -> HeldRows:
+        return HeldRows(
+            self._keep,
+            self._partitions,
+            self._partition,
+            self._run_bytes,
+            self._batch_bytes,
+            self._pool,
+            self._helpers,
+        )
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add rows, later in source order than all before.
 
         Raises:
-            RepeatedKeyError: the rows in memory had to be sorted, and repeat a key.
+            RepeatedKeyError: rows in memory were sorted, and repeat a key.
         """
-        if self._in_memory is not None:
+        if self._ended:
             raise RuntimeError("rows cannot be added after sorted_batches")
-        self._pending.append(batch)
-        self._pending_bytes += _bytes_held(batch)
-        if self._pending_bytes >= self._limit:
-            self._spill_rows(self._take_rows())
+        self._held.add(batch)
+        if self._held.nbytes >= self._limit:
+            self._spill_rows()
 
     def would_spill(self, batch: pa.RecordBatch) -> bool:
         """Return whether rows are in memory that would be spilled if these were added."""
-        return bool(self._pending) and self._pending_bytes + _bytes_held(batch) >= self._limit
+        return self._held.nbytes > 0 and self._held.nbytes + batch.nbytes >= self._limit
 
     def sorted_batches(self, partition: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition in strictly ascending key order; may be called again.
@@ -241,9 +226,9 @@ class RunSorter:
         Raises:
             RepeatedKeyError: a key is repeated and the rule is `error`.
         """
-        rest = self._sort_rest()
+        self._end()
         if self._spill is None:
-            return rest.batches(partition, self._batch_bytes)
+            return self._held.batches(partition)
         return merge([self._spill.read(run.batches[partition]) for run in self._runs], self._keep)
 
     def rows_at_most(self, partition: int) -> int:
@@ -252,26 +237,28 @@ class RunSorter:
         Raises:
             RepeatedKeyError: a key is repeated and the rule is `error`.
         """
-        rest = self._sort_rest()
+        self._end()
         if self._spill is None:
-            return int(rest.starts[partition + 1] - rest.starts[partition])
+            return self._held.count(partition)
         return sum(run.rows[partition] for run in self._runs)
 
-    def _sort_rest(self) -> _SortedRows:
+    def _end(self) -> None:
         """Sort what is in memory, and spill it if anything was: no more rows may come."""
-        if self._in_memory is None:
-            sorted_rows = self._take_rows()
-            if self._spill is not None:
-                self._spill_rows(sorted_rows)
-                sorted_rows = _SortedRows(None, None, np.zeros(self._partitions + 1, np.int64))
-                self._spill.end()
-                self._reduce_runs()
-            self._in_memory = sorted_rows
-        return self._in_memory
+        if self._ended:
+            return
+        if self._spill is None:
+            self._held.end()
+        else:
+            self._spill_rows()
+            self._spill.end()
+            self._reduce_runs()
+        self._ended = True
 
     def close(self) -> None:
         """Free memory and temporary files."""
-        self._pending.clear()
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+        self._held = self._no_rows()
         self._runs.clear()
         if self._spill is not None:
             self._spill.close()
@@ -282,36 +269,19 @@ class RunSorter:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _take_rows(self) -> _SortedRows:
-        """Sort what is pending into partitions."""
-        if not self._pending:
-            return _SortedRows(None, None, np.zeros(self._partitions + 1, np.int64))
-        held = _Rows(self._pending)
-        self._pending = []
-        self._pending_bytes = 0
-        order = held.winning_order(self._keep)
-        if self._partition is None or self._partitions == 1:
-            rows = held.num_rows if order is None else len(order)
-            return _SortedRows(held, order, np.array([0, rows], np.int64))
-        partitions = self._partition(held.keys)
-        if order is not None:
-            partitions = partitions[order]
-        by_partition = np.argsort(partitions, kind="stable")
-        counts = np.bincount(partitions, minlength=self._partitions)
-        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        return _SortedRows(held, by_partition if order is None else order[by_partition], starts)
-
-    def _spill_rows(self, sorted_rows: _SortedRows) -> None:
-        if sorted_rows.rows is None:
+    def _spill_rows(self) -> None:
+        held, self._held = self._held, self._no_rows()
+        held.end()
+        if held.schema is None:
             return
         if self._spill is None:
-            self._spill = SpillFile(self._folder, sorted_rows.rows.schema)
+            self._spill = SpillFile(self._folder, held.schema)
         # Rows that come in key order continue the run before: a sorted source is one run.
-        if not (self._runs and sorted_rows.follows(self._runs[-1])):
+        if not (self._runs and held.comes_after(self._runs[-1].last_keys)):
             self._runs.append(_Run.empty(self._partitions))
         run = self._runs[-1]
         for partition in range(self._partitions):
-            for batch in sorted_rows.batches(partition, self._batch_bytes):
+            for batch in held.batches(partition):
                 run.append(partition, self._spill.append(batch), batch)
         self.spills += 1
 
@@ -331,7 +301,7 @@ class RunSorter:
                     for partition in range(self._partitions):
                         sources = [source.read(part.batches[partition]) for part in group]
                         for batch in merge(sources, self._keep):
-                            for piece in _pieces(batch, self._batch_bytes):
+                            for piece in pieces(batch, self._batch_bytes):
                                 run.append(partition, target.append(piece), piece)
                     self._runs.append(run)
             finally:
@@ -355,94 +325,6 @@ class _Run:
         self.batches[partition].append(number)
         self.last_keys[partition] = _key(batch, -1)
         self.rows[partition] += batch.num_rows
-
-
-class _Rows:
-    """Batches that count as one. Only keys are laid end to end: rows are taken where they are."""
-
-    def __init__(self, batches: Sequence[pa.RecordBatch]) -> None:
-        self._batches = list(batches)
-        self._starts = np.cumsum([0, *(batch.num_rows for batch in batches)]).tolist()
-        self.schema: pa.Schema = batches[0].schema
-        self.num_rows: int = self._starts[-1]
-        self.nbytes: int = sum(batch.nbytes for batch in batches)
-        self.keys = self._column("key")
-        self._gather: list[Gather] | None = None
-
-    def _column(self, name: str) -> pa.Array:
-        return pa.concat_arrays([batch.column(name) for batch in self._batches])
-
-    def winning_order(self, keep: Keep) -> Positions | None:
-        """Return the positions of the rows to keep, in key order; None: all as they are.
-
-        Raises:
-            RepeatedKeyError: a key is repeated and `keep` is `error`.
-        """
-        if is_ascending(self.keys):
-            return None
-        rows, same = sort_keys(self.keys)
-        order: Positions = rows.astype(np.int64)
-        if same is None:
-            return order
-        if keep == "error":
-            raise RepeatedKeyError(self.keys[int(order[np.argmax(same)])].as_py())
-        ranks = self._column("rank").take(pa.array(order)) if keep == "max" else None
-        return order[_winners(same, ranks, keep)]
-
-    def sorted(self, keep: Keep) -> pa.RecordBatch:
-        """Return all rows in ascending key order with repeats resolved."""
-        order = self.winning_order(keep)
-        return self.take(np.arange(self.num_rows) if order is None else order)
-
-    def take(self, order: Positions) -> pa.RecordBatch:
-        """Return the rows at these positions as one batch."""
-        if self._gather is None:
-            self._gather = [
-                Gather([self.keys] if name == "key" else [b.column(name) for b in self._batches])
-                for name in self.schema.names
-            ]
-        columns = [gather.take(order) for gather in self._gather]
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
-
-    def between(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows from `start` to `stop` as they are."""
-        at = bisect.bisect_right(self._starts, start) - 1
-        while self._starts[at] < stop:
-            first, end = (min(max(edge, start), stop) for edge in self._starts[at : at + 2])
-            yield self._batches[at].slice(first - self._starts[at], end - first)
-            at += 1
-
-
-@dataclass
-class _SortedRows:
-    """Rows in memory with the order in which they leave: partition p is order[starts[p:p+2]]."""
-
-    rows: _Rows | None
-    order: Positions | None
-    starts: Positions
-
-    def batches(self, partition: int, size: int) -> Iterator[pa.RecordBatch]:
-        start, stop = int(self.starts[partition]), int(self.starts[partition + 1])
-        if self.rows is None or start == stop:
-            return
-        count = max(1, self.rows.num_rows * size // max(1, self.rows.nbytes))
-        for i in range(start, stop, count):
-            end = min(i + count, stop)
-            if self.order is None:
-                parts = self.rows.between(i, end)
-            else:
-                parts = iter([self.rows.take(self.order[i:end])])
-            for part in parts:
-                yield from _pieces(part, size)
-
-    def follows(self, run: _Run) -> bool:
-        if self.rows is None:
-            return True
-        for last, start, stop in zip(run.last_keys, self.starts, self.starts[1:], strict=False):
-            first = int(start) if self.order is None or start == stop else int(self.order[start])
-            if last is not None and start < stop and self.rows.keys[first].as_py() <= last:
-                return False
-        return True
 
 
 class SpillFile:
@@ -509,21 +391,6 @@ class _Head:
             count -= 1
         taken, self.batch = self.batch.slice(count), self.batch.slice(0, count)
         return taken
-
-
-def _bytes_held(batch: pa.RecordBatch) -> int:
-    """Return what a batch takes of the budget until it is sorted."""
-    return int(batch.nbytes + batch.column("key").nbytes + _ROW_OVERHEAD * batch.num_rows)
-
-
-def _pieces(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
-    """Cut a batch whose rows differ much in size until each piece is near the wanted size."""
-    if batch.nbytes <= 2 * size or batch.num_rows == 1:
-        yield batch
-        return
-    half = batch.num_rows // 2
-    yield from _pieces(batch.slice(0, half), size)
-    yield from _pieces(batch.slice(half), size)
 
 
 def _flipped(batch: pa.RecordBatch) -> pa.RecordBatch:

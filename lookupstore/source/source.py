@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 KNOWN = (
     "a path, URI, glob or folder of Parquet or ORC files, or a list of these; the folder or URI of "
     "a Hudi table; an Arrow table, "
-    "record batch, reader or dataset; an iterable of record batches; or an object with "
-    "__arrow_c_stream__ such as a pandas or polars DataFrame or a DuckDB relation"
+    "record batch, reader or dataset; a dict of columns; a polars LazyFrame; an object with "
+    "__arrow_c_stream__ such as a pandas or polars DataFrame or a DuckDB relation; or an iterable "
+    "of record batches, tables or frames"
 )
 
 _BATCH_ROWS = 1 << 16
@@ -101,13 +102,15 @@ def open_source(source: Any) -> Source:
     if pandas is not None and isinstance(source, pandas.DataFrame):
         # A named index is a column that the user cares about; the default index is not.
         return _table_source(pandas_table(source, "source"), "pandas DataFrame")
+    if isinstance(source, dict):
+        return _columns_source(source)
     if is_lazy(source):
-        raise TypeError("source is a polars LazyFrame, which has no rows yet; give its .collect()")
+        return _lazy_source(source)
     check_polars(source, "source")
     if hasattr(source, "__arrow_c_stream__"):
         reader = pa.RecordBatchReader.from_stream(source)
         return _batches_source(reader.schema, reader, f"Arrow stream of {_type_name(source)}")
-    if isinstance(source, Iterable) and not isinstance(source, (bytes, dict)):
+    if isinstance(source, Iterable) and not isinstance(source, bytes):
         return _iterable_source(source)
     raise TypeError(f"source is {_type_name(source)}; give {KNOWN}")
 
@@ -123,6 +126,63 @@ def _table_source(table: pa.Table, kind: str = "Arrow table") -> Source:
         lambda columns: iter(table.select(list(columns)).to_batches(max_chunksize=_BATCH_ROWS)),
         lambda: int(table.num_rows),
     )
+
+
+def _columns_source(columns: dict[Any, Any]) -> Source:
+    """Return columns by name as a source: lists, or arrays of any library that Arrow knows."""
+    arrays = {}
+    for name, column in columns.items():
+        if isinstance(column, (str, bytes)) or not isinstance(column, Iterable):
+            raise TypeError(
+                f"source: the column {name!r} is {_type_name(column)}; give a list or an array"
+            )
+        try:
+            check_polars(column, "source")
+            arrays[name] = pa.table({name: column})[name]
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise TypeError(f"source: the column {name!r} has no Arrow type: {error}") from None
+    lengths = {name: len(array) for name, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"source: columns of different lengths: {lengths}")
+    return _table_source(pa.table(arrays), "dict of columns")
+
+
+def _lazy_source(frame: Any) -> Source:
+    """Return a polars LazyFrame as a source, of which polars reads only what is asked for."""
+    empty = frame.limit(0).collect()
+    check_polars(empty, "source")
+    schema = pa.RecordBatchReader.from_stream(empty).schema.remove_metadata()
+
+    def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        rows = frame.select(list(columns)).collect(engine="streaming")
+        return iter(pa.RecordBatchReader.from_stream(rows))
+
+    return Source(schema, "polars LazyFrame", select, lambda: None)
+
+
+def _parts_source(first: Any, others: Iterator[Any]) -> Source:
+    """Return tables or frames, one after the other, as a source."""
+    schema = open_source(first).schema
+
+    def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for i, part in enumerate(itertools.chain([first], others)):
+            if not _is_table(part):
+                raise TypeError(f"source: item {i} is {_type_name(part)}, not a table or a frame")
+            opened = open_source(part)
+            if not opened.schema.equals(schema):
+                raise TypeError(
+                    f"source: item {i} has the schema {_one_line(opened.schema)}; the first one "
+                    f"has {_one_line(schema)}"
+                )
+            yield from opened.batches(columns)
+
+    return Source(schema, f"{_type_name(first)}s", select, lambda: None)
+
+
+def _is_table(value: Any) -> bool:
+    pandas = sys.modules.get("pandas")
+    is_frame = pandas is not None and isinstance(value, pandas.DataFrame)
+    return is_frame or hasattr(value, "__arrow_c_stream__")
 
 
 def _batches_source(
@@ -164,6 +224,8 @@ def _iterable_source(source: Iterable[Any]) -> Source:
     if isinstance(first, pa.RecordBatch):
         batches = itertools.chain([first], items)
         return _batches_source(first.schema, batches, "Arrow record batches")
+    if _is_table(first):
+        return _parts_source(first, items)
     raise TypeError(f"source: item 0 is {_type_name(first)}; give {KNOWN}")
 
 

@@ -2,7 +2,7 @@
 
 `session` gives a session that runs on this machine, `build_store` turns a DataFrame or files into
 a store, `update_store` changes one by the rows of a DataFrame or of a stream, `lookup_join` joins a
-DataFrame with a store, and `explain_join` says how it would.
+DataFrame with a store, `lookup_joins` with several, and `explain_join` says how it would.
 `read_table` reads a Hudi table, `tag_location` finds keys in one, `upsert` writes to one,
 `hudi_sink` does for a stream, and `cluster_table` puts the rows of one in order. `register` gives
 any session the formats `lookupstore`, for `spark.read` and `df.write`, and `lookupstore.hudi`. This
@@ -20,8 +20,9 @@ _require("spark", "lookupstore.spark")
 from lookupstore.spark.build.build import build_store
 from lookupstore.spark.build.update import update_store
 from lookupstore.spark.join.explain import HostResidency, JoinExplanation, explain_join
-from lookupstore.spark.join.join import lookup_join
+from lookupstore.spark.join.join import lookup_join, lookup_joins
 from lookupstore.spark.join.metrics import LookupMetrics
+from lookupstore.spark.join.request import LookupJoin
 from lookupstore.spark.sessions import register, session
 
 if TYPE_CHECKING:
@@ -43,10 +44,12 @@ _OF_HUDI = {
 __all__ = [
     "HostResidency",
     "JoinExplanation",
+    "LookupJoin",
     "LookupMetrics",
     "build_store",
     "explain_join",
     "lookup_join",
+    "lookup_joins",
     "register",
     "session",
     "update_store",

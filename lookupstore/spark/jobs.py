@@ -74,6 +74,8 @@ def _bar(context: SparkContext, group: str, title: str, rows: Any) -> Iterator[N
         progress.TextColumn("{task.completed:,.0f} of {task.fields[known]:,} tasks"),
         progress.TextColumn("{task.fields[rows]:,} rows"),
         progress.TimeElapsedColumn(),
+        progress.TextColumn("left"),
+        progress.TimeRemainingColumn(),
         console=console.Console(stderr=True),
     ) as display:
         bar = display.add_task(title, total=None, known=0, rows=0)

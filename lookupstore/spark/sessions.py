@@ -36,6 +36,10 @@ _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 # Says in a session's own settings that it has the data source: to register again logs a warning.
 _REGISTERED = "spark.lookupstore.dataSource"
 
+# Of Spark 4.2 and later, without effect before. Rows that come in columns, but not Arrow's, such as
+# those of Parquet, are turned into columns once more behind the UDF, and then back.
+_COLUMNAR_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
+
 _log = logging.getLogger(__name__)
 
 
@@ -46,8 +50,9 @@ def session(
 
     Either has the data source (see `register`). An active session is otherwise returned as it is. A
     new one has Arrow and adaptive execution on, UTC as its time zone, times as a type where Spark
-    has it (4.1 and later), few shuffle partitions, the web UI off and the log level WARN; with a
-    local `master` it listens on 127.0.0.1 only. Its Python workers run this interpreter.
+    has it (4.1 and later), few shuffle partitions, the web UI off, the log level WARN, and leaves
+    facts of files rows for UDFs (4.2 and later); with a local `master` it listens on 127.0.0.1
+    only. Its Python workers run this interpreter.
     `SPARK_HOME` and `PYSPARK_PYTHON` are set in this process where they are not yet: executors in
     processes of their own need them.
 
@@ -81,6 +86,7 @@ def session(
     }
     if hasattr(sql, "TimeType"):
         settings[TIME_SETTING] = "true"
+        settings[_COLUMNAR_INPUT] = "false"
     if master.startswith("local"):
         settings["spark.driver.bindAddress"] = "127.0.0.1"
         settings["spark.driver.host"] = "127.0.0.1"

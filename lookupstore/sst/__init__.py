@@ -18,7 +18,8 @@ Java Paimon writes). ``docs/format.md`` describes both to the byte.
 payloads); ``stored`` checks every handle and checksum that the reader follows, ``verification``
 reads all of a file. ``typed`` makes columns of Paimon's keys and values, for ``typed_reader`` and
 ``typed_writer``, which a reader and a writer with types are. The extensions ``_block``,
-``_filter`` and ``_batch`` do all work on single keys.
+``_filter`` and ``_batch`` do all work on single keys; ``layers`` has the files of several buckets
+answer as one.
 """
 
 from lookupstore.sst.format import Info

@@ -8,13 +8,13 @@ cdef class Answers:
     cdef size_t length
     cdef size_t missing     # of those that were taken
     cdef uint8_t *present   # bitmap of keys that are there
-    # Of one file among several: which of their keys are its own, and room for the answers to all,
+    # Of some files among others: which of the keys are theirs, and room for the answers to all,
     # which `take` is then given. NULL: all keys, a piece after the other.
     cdef const uint32_t *places
     cdef ls_slice *whole
 
     cdef int check_length(self, size_t length) except -1
-    cdef bint begin(self, batch) except -1
+    cdef int begin(self, batch) except -1
     cdef bint take(self, const ls_slice *answers, size_t start, size_t count) noexcept nogil
     cdef int prepare(self, const ls_slice *answers, size_t start, size_t count) except -1
     cdef size_t ahead(self, size_t needed, size_t end) noexcept

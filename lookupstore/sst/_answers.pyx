@@ -33,9 +33,9 @@ cdef class Answers:
             raise ValueError(f"room for {self.length} answers to {length} keys")
         return 0
 
-    cdef bint begin(self, batch) except -1:
-        """Take note of the batch whose answers come next; return whether they are to come now."""
-        return True
+    cdef int begin(self, batch) except -1:
+        """Take note of the batch whose answers come next."""
+        return 0
 
     cdef bint take(self, const ls_slice *answers, size_t start, size_t count) noexcept nogil:
         """Copy the answers to keys `start` and following, and count `missing`; False: not yet.

@@ -4,9 +4,11 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from lookupstore.arrow._binary cimport BinaryColumn, ls_column, ls_slice, ls_status
 from lookupstore.sst._answers cimport Answers
 from lookupstore.sst._block cimport Block, ls_block, ls_order
+from lookupstore.sst._changes cimport Changes, ls_changes
 from lookupstore.sst._filter cimport Filter, ls_filter
+from lookupstore.sst._frames cimport MappedFrames
 from lookupstore.sst._map cimport FileMap
-from lookupstore.sst._table cimport BlockTable, ReadyBlock
+from lookupstore.sst._table cimport BlockTable, FileTable, Memory, ReadyBlock, ls_places, ls_ready
 
 
 cdef extern from "ls_fences.h":
@@ -29,9 +31,29 @@ cdef extern from "ls_fences.h":
 
 
 cdef extern from "ls_batch.h":
+    ctypedef struct ls_batch_file:
+        const ls_fences *fences
+        const ls_ready *ready
+        const ls_places *places
+        const ls_changes *changes
+        uint32_t *pins
+        uint8_t *used
+        size_t first
+        uint32_t blocks
+        int is_run
+    ctypedef struct ls_batch_files:
+        const ls_batch_file *files
+        uint32_t count
+        ls_order order
+    ctypedef struct ls_batch_counts:
+        uint64_t ruled_out
+        uint64_t routed
+        uint64_t changed
+        int asked
     ctypedef struct ls_batch_item:
         uint64_t hash
         uint32_t index
+        uint32_t file
         uint32_t block
 
 
@@ -55,6 +77,7 @@ cdef enum Need:
     KEY_ERROR   # to refuse a key
     INDEX_ERROR
     BLOCK_ERROR
+    PLACE_ERROR
     BLOCKS      # that are not ready
     ANSWERS     # to be prepared for the piece
 
@@ -69,46 +92,80 @@ cdef class Lookup:
     cdef readonly Block index
     cdef Block sortable  # None: `index` is searched itself
     cdef readonly Filter filter
-    cdef readonly BlockTable table
+    cdef FileTable file
     cdef object load
-    cdef FileMap map
+    cdef readonly FileMap map
     cdef object check
     cdef object fill
+    cdef MappedFrames frames  # None: `load` reads all blocks
     cdef ls_fences fences
     cdef readonly size_t filter_negatives  # keys of batches that the filter ruled out
     cdef readonly size_t blocks_read       # blocks that `load` was called for
     cdef readonly size_t block_uses        # keys that were looked for in a block
 
+    cdef object find_one(self, ls_slice slice, object default, bint copied, ls_slice *value)
     cdef bint stays(self)
     cdef int check_index(self, ls_status status) except -1
-    cdef ReadyBlock ready_block(self, size_t number)
+    cdef ReadyBlock ready_block(self, BlockTable table, size_t number)
+    cdef object visit(self, BlockTable table, size_t number, ls_ready *ready)
+    cdef object visit_loaded(self, BlockTable table, size_t number, Block block, ls_ready *ready)
+    cdef size_t visit_some(
+        self, BlockTable table, const uint32_t *numbers, const uint32_t *uses, size_t count,
+        ls_ready *ready, list owners) except 0
+    cdef Memory with_slots(self, const uint32_t *uses, size_t count, ls_ready *ready)
     cdef int check_file(self) except -1
-    cdef int count(self, Batch batch) except -1
+    cdef int fail_at(self, BlockTable table, uint64_t offset, ls_status status) except -1
+
+
+cdef class Filters:
+    cdef list owners
+    cdef const ls_filter **each
+    cdef bint has_gaps          # one lets all keys pass
+
+
+cdef class Layer:
+    cdef readonly tuple lookups
+    cdef list tables            # as they were when this layer was made
+    cdef object runs
+    cdef object changes         # of each bucket, or None: there are none
+    cdef Layer newest           # None, or the layer that has taken this one's place
+    cdef ls_batch_files files
+    cdef ls_batch_file *each    # of these
+    cdef Filters filters
+    cdef size_t blocks          # of all files
+    cdef bint has_runs
+    cdef bint has_pins          # blocks may go
+    cdef bint has_places        # some file has
+    cdef list caches            # of the files whose blocks may go
+
+    cdef Layer current(self)
+    cdef bint all_ready(self)
+    cdef bint stays(self)
 
 
 cdef class Batch:
-    cdef Lookup lookup
-    cdef BlockTable table
-    cdef bint evictable         # some block was, when this batch last had the GIL
+    cdef Layer layer
+    cdef list tables            # of its files: what these point to is there while they are
+    cdef const ls_batch_files *files
+    cdef bint evictable         # blocks of some file may go
+    cdef bint all_ready         # all of these were there when the batch began
     cdef BinaryColumn keys
     cdef ls_column column       # all of them, or for a run the candidates of a stretch
-    cdef ls_order order
-    cdef const ls_fences *fences
-    cdef const ls_filter *file_filter
-    cdef const ls_filter *filter  # asked for the piece
+    cdef const ls_filter **own_filters
+    cdef const ls_filter **filters  # asked for the piece; NULL: none
+    cdef ls_batch_counts *counts
     cdef size_t length          # keys to find
-    cdef size_t until           # so many before it waits
     cdef size_t start, end      # the piece
     cdef bint begun             # the piece has its bounds
     cdef bint routed            # the piece has its items
     cdef list newer             # batches of runs of changes, whose keys are not looked for here
     cdef void **layers          # to these, for code without the GIL
     cdef size_t layer_count
-    cdef size_t layer           # the one that the stretch is looked for in
+    cdef size_t asked_layer     # the one that the stretch is looked for in
     cdef bint asking            # that one is what Python is needed for
     cdef size_t stretch         # where the stretch ends
-    cdef Filter above_filter    # None, or the owner of the next one
-    cdef const ls_filter *above  # lets the keys of all runs pass; NULL: there is none
+    cdef Filters above          # let the keys of all runs pass; None: there are no runs
+    cdef ls_batch_counts *ruled_out  # by these, of the stretch
     cdef ls_batch_item *candidates  # of the stretch: keys that may be in a run
     cdef size_t candidate_count
     cdef uint64_t *hashes       # of the keys of the stretch
@@ -131,38 +188,45 @@ cdef class Batch:
     cdef ls_slice *own          # of the piece
     cdef size_t first           # the key of the first of these
     cdef size_t count           # items
-    cdef size_t negatives       # keys that the filter ruled out
-    cdef size_t routed_keys     # keys that were looked for in a block
     cdef size_t pinned          # items that hold a pin
-    cdef bint more              # blocks of the piece were not loaded for want of room
     cdef list arenas            # what answers point into whose blocks have gone
     cdef ls_status status
     cdef size_t bad_key
-    cdef uint32_t bad_block
+    cdef size_t bad_item
+    cdef uint64_t bad_record    # where it is in its file, if a place led to it
+    cdef uint32_t bad_run       # of the changes above that file; LS_CHANGES_RUNS: of that file
+    cdef bint loaded            # blocks were not ready
     cdef Answers taker
 
-    cdef int wait(self) except -1
     cdef bint stays(self)
     cdef int find(self) except -1
+    cdef int count_asked(self) except -1
     cdef int check_files(self) except -1
+    cdef Changes changes_of(self, size_t file)
     cdef void unpin(self) noexcept nogil
     cdef Need go_on(self) noexcept nogil
-    cdef Need go_on_to(self, size_t end) noexcept nogil
     cdef Need ask_runs(self) noexcept nogil
     cdef Need begin_stretch(self) noexcept nogil
     cdef bint take_candidates(self) noexcept nogil
     cdef void drop_candidates(self) noexcept nogil
     cdef Need find_in_run(self, Batch older) noexcept nogil
+    cdef void count_ruled_out(self, const ls_batch_counts *counts) noexcept nogil
     cdef Need search(self) noexcept nogil
     cdef bint begin_piece(self) noexcept nogil
-    cdef bint any_evictable(self) noexcept nogil
+    cdef bint any_missing(self) noexcept nogil
     cdef Need filter_piece(self) noexcept nogil
     cdef Need route(self) noexcept nogil
     cdef bint take(self) noexcept nogil
     cdef int provide(self, Need need) except -1
+    cdef Lookup lookup_of(self, size_t item)
+    cdef BlockTable table_of(self, size_t item)
+    cdef int refuse_place(self) except -1
+    cdef int refuse_block(self) except -1
     cdef int grow(self) except -1
     cdef int grow_stretch(self) except -1
     cdef int make_room(self, size_t length) except -1
-    cdef bint load_missing(self) except -1
-    cdef int stage(self) except -1
+    cdef int load_missing(self) except -1
+    cdef int visit_missing(self) except -1
+    cdef int visit_file(self, ls_batch_item *items, size_t count) except -1
+    cdef int stage(self, ls_batch_item *items, size_t count) except -1
     cdef int refuse(self) except -1

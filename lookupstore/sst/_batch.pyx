@@ -1,9 +1,10 @@
-"""Lookups of one file: one key, or a batch of them.
+"""Lookups of one key in a file, or of a batch of keys in the files of all buckets.
 
-A batch goes through the filter, to its blocks and to its records without the GIL; Python is entered
-for blocks that are not ready, and for memory.
+A batch goes through the filters, to its blocks and to its records without the GIL; Python is
+entered for blocks that are not ready, and for memory.
 """
 
+cimport cython
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -23,21 +24,35 @@ from lookupstore.arrow._binary cimport (
     ls_status,
 )
 from lookupstore.sst._answers cimport Answers
-from lookupstore.sst._block cimport LS_ORDER_BYTES, Block, check_key, ls_order
+from lookupstore.sst._block cimport (
+    LS_ORDER_BYTES,
+    Block,
+    check_key,
+    ls_block,
+    ls_block_open,
+)
+from lookupstore.sst._changes cimport LS_CHANGES_RUNS, Changes
 from lookupstore.sst._filter cimport (
     LS_FILTER_NONE,
     Filter,
     ls_filter,
     ls_filter_test_hashed,
 )
+from lookupstore.sst._frames cimport MappedFrames
 from lookupstore.sst._map cimport FileMap
 from lookupstore.sst._table cimport (
+    CACHE_LINE,
     BlockTable,
+    FileTable,
+    Memory,
     ReadyBlock,
+    ls_places_get,
     ls_ready,
     ls_ready_data,
     ls_ready_get,
     ls_ready_use,
+    ls_slots_buckets,
+    ls_slots_build,
 )
 
 
@@ -56,9 +71,9 @@ cdef extern from "ls_fences.h":
 
 cdef extern from "ls_batch.h":
     ls_status ls_batch_filter(
-        const ls_filter *filter, ls_order order, const ls_column *keys, const uint32_t *places,
-        size_t start, size_t end, const uint64_t *hashes, ls_batch_item *items, size_t *count,
-        size_t *bad) noexcept nogil
+        const ls_filter *const *filters, const ls_batch_files *files, const ls_column *keys,
+        const uint32_t *places, size_t start, size_t end, const uint64_t *hashes,
+        ls_batch_item *items, size_t *count, ls_batch_counts *counts, size_t *bad) noexcept nogil
     size_t ls_batch_key_bytes(
         const ls_column *keys, const ls_batch_item *items, size_t count) noexcept nogil
     void ls_batch_take_keys(
@@ -68,42 +83,62 @@ cdef extern from "ls_batch.h":
         const uint32_t *origins, const ls_slice *found, size_t count, size_t *next, size_t limit,
         size_t first, const uint8_t *deleted, ls_slice *answers, int *gone) noexcept nogil
     void ls_batch_filter_items(
-        const ls_filter *filter, const ls_column *keys, ls_batch_item *items,
-        size_t *count) noexcept nogil
+        const ls_filter *const *filters, const ls_batch_files *files, const ls_column *keys,
+        ls_batch_item *items, size_t *count, ls_batch_counts *counts) noexcept nogil
+    ls_status ls_batch_find(
+        const ls_batch_files *files, const ls_column *keys, ls_batch_item *items, size_t *count,
+        ls_batch_counts *counts, size_t first, const uint8_t *deleted, ls_slice *answers,
+        size_t *bad, uint32_t *run, uint64_t *at) noexcept nogil
     ls_status ls_batch_route(
-        const ls_fences *fences, const ls_ready *ready, const ls_column *keys,
-        ls_batch_item *items, size_t *count) noexcept nogil
+        const ls_batch_files *files, const ls_column *keys, ls_batch_item *items, size_t *count,
+        ls_batch_counts *counts, size_t *bad) noexcept nogil
     void ls_batch_pin(
-        uint32_t *pins, uint8_t *used, const ls_batch_item *items, size_t count) noexcept nogil
-    void ls_batch_unpin(uint32_t *pins, const ls_batch_item *items, size_t count) noexcept nogil
+        const ls_batch_files *files, const ls_batch_item *items, size_t count) noexcept nogil
+    void ls_batch_unpin(
+        const ls_batch_files *files, const ls_batch_item *items, size_t count) noexcept nogil
     void ls_batch_missing(
-        const ls_ready *ready, const ls_batch_item *items, size_t count,
+        const ls_batch_files *files, const ls_batch_item *items, size_t count,
         uint8_t *bitmap) noexcept nogil
+    size_t ls_batch_take_missing(
+        const ls_batch_files *files, ls_batch_item *items, size_t *count, uint32_t *starts,
+        size_t blocks, ls_batch_item *taken) noexcept nogil
     void ls_batch_drop_answered(
         ls_batch_item *items, size_t *count, size_t first, const ls_slice *answers) noexcept nogil
     void ls_batch_forget_deleted(
         const uint32_t *places, size_t start, size_t end, size_t first, const uint8_t *deleted,
         ls_slice *answers) noexcept nogil
     ls_status ls_batch_search(
-        const ls_ready *ready, ls_order order, const ls_column *keys, ls_batch_item *items,
-        size_t count, size_t first, const uint8_t *deleted, ls_slice *answers, size_t *left,
-        uint32_t *bad) noexcept nogil
+        const ls_batch_files *files, const ls_column *keys, ls_batch_item *items, size_t count,
+        size_t first, const uint8_t *deleted, ls_slice *answers, size_t *left,
+        size_t *bad) noexcept nogil
     size_t ls_batch_stage_size(
         const ls_batch_item *items, size_t count, size_t first,
         const ls_slice *answers) noexcept nogil
     void ls_batch_stage(
         const ls_batch_item *items, size_t count, size_t first, const uint8_t *deleted,
         ls_slice *answers, uint8_t *arena) noexcept nogil
-    size_t ls_batch_drop_searched(
-        uint32_t *pins, ls_batch_item *items, size_t count) noexcept nogil
+    uint32_t LS_SEARCHED
 
 
 # Blocks decoded at one time for one call, in bytes: what a call may hold beside its answers and the
-# cache.
-GROUP_BYTES = 32 << 20
+# cache. They are still in the processor's caches when their keys are looked for.
+GROUP_BYTES = 1 << 20
 
-cdef ls_filter NO_FILTER
-NO_FILTER.kind = LS_FILTER_NONE
+# And how many these are at most.
+cdef enum:
+    GROUP = 256
+
+# A block gets slots for one call that looks in it for so many keys, and for one of so many of its
+# records: to make the slot of a record takes a quarter of the time of a search by halving.
+cdef uint32_t FEWEST_USES = 4
+cdef uint32_t DENSE = 4
+
+# Of a bucket without a file: one without keys.
+cdef ls_block NO_INDEX
+cdef ls_fences NO_FENCES
+NO_FENCES.index = &NO_INDEX
+cdef object NOTHING_PASSES = Filter("words", bytes(32))
+cdef object ALL_PASS = Filter("none")
 
 cdef uint8_t DELETED  # what stands for the answer at a tombstone, until all files are asked
 
@@ -134,19 +169,22 @@ cdef class Lookup:
 
     `load(number)` reads a data block; `check()` raises if the file is not what it was when it was
     opened, which is asked after every lookup in the file's `map` (None: the file is not mapped).
-    `fill(numbers)` is told which blocks are loaded next (None: the file is complete).
+    `fill(numbers)` is told which blocks are loaded next (None: the file is complete). `frames` are
+    the blocks of a file that is mapped and compressed.
     """
 
-    def __cinit__(self, Block index not None, Filter filter not None, BlockTable table not None,
-                  load not None, FileMap map=None, check=None, fill=None):
+    def __cinit__(self, Block index not None, Filter filter not None, FileTable file not None,
+                  load not None, FileMap map=None, check=None, fill=None,
+                  MappedFrames frames=None):
         cdef ls_status status
         self.index = index
         self.filter = filter
-        self.table = table
+        self.file = file
         self.load = load
         self.map = map
         self.check = check
         self.fill = fill
+        self.frames = frames
         self.fences.index = &index.block
         self.fences.order = index.order
         self.sortable = index.sortable()
@@ -179,9 +217,14 @@ cdef class Lookup:
         free(self.fences.starts)
 
     @property
+    def table(self):
+        """The ready blocks of the file, as they are now."""
+        return self.file.blocks
+
+    @property
     def in_place(self):
         """Whether all blocks are used where they are, in the map of the file."""
-        return self.table.pins == NULL
+        return self.file.blocks.pins == NULL
 
     @property
     def is_copy(self):
@@ -190,150 +233,409 @@ cdef class Lookup:
 
     cdef bint stays(self):
         """Whether what is found lies in a map that nobody waits for to be let go of."""
-        return self.table.pins == NULL and self.fill is None
+        return self.file.blocks.pins == NULL and self.fill is None
 
-    cdef ReadyBlock ready_block(self, size_t number):
+    cdef ReadyBlock ready_block(self, BlockTable table, size_t number):
         """Load a block and make it ready."""
         self.blocks_read += 1
         try:
-            return self.table.put(number, self.load(number))
+            return table.put(number, self.load(number))
         finally:
             self.check_file()  # records that seem damaged may have been cut since they were read
+
+    def all_blocks(self):
+        """Return all blocks, which are ready then; of a file whose blocks stay."""
+        cdef BlockTable table = self.file.blocks  # another thread may put the next one in its place
+        cdef ReadyBlock held
+        cdef size_t number
+        found = []
+        for number in range(table.count):
+            held = table.blocks[number]
+            found.append((self.ready_block(table, number) if held is None else held).block)
+        return found
+
+    cdef object visit(self, BlockTable table, size_t number, ls_ready *ready):
+        """Load a block for the lookups of one call, or for more if the cache keeps it.
+
+        It is ready while what this returns is there.
+        """
+        cdef ReadyBlock held
+        cdef bytes data
+        if table.cache is None:
+            held = self.ready_block(table, number)
+            ready[0] = held.ready
+            return held
+        self.blocks_read += 1
+        try:
+            if self.frames is not None:
+                data = self.frames.one(number)
+                if data is not None and not table.keeps(number, len(data)):
+                    ready.data, ready.size, ready.slots = <const uint8_t *>data, len(data), NULL
+                    return data
+                if data is not None:
+                    held = table.put(number, self.frames.block(number, data, self.index))
+                    ready[0] = held.ready
+                    return held
+            return self.visit_loaded(table, number, self.load(number), ready)
+        finally:
+            self.check_file()
+
+    cdef object visit_loaded(self, BlockTable table, size_t number, Block block, ls_ready *ready):
+        """Make a block that was read one by one ready, as `visit` does."""
+        cdef ReadyBlock held
+        if isinstance(block.source, memoryview) or table.keeps(number, block.size):
+            held = table.put(number, block)
+            ready[0] = held.ready
+            return held
+        ready.data, ready.size, ready.slots = block.block.data, <uint32_t>block.size, NULL
+        return block
+
+    cdef size_t visit_some(
+            self, BlockTable table, const uint32_t *numbers, const uint32_t *uses, size_t count,
+            ls_ready *ready, list owners) except 0:
+        """Load blocks for the lookups of one call, as many as may be decoded at one time.
+
+        Returns how many, at most GROUP. They are ready while the `owners` are there. `uses` are the
+        keys that will be looked for in each.
+        """
+        cdef const uint8_t *blocks[GROUP]
+        cdef size_t sizes[GROUP]
+        cdef size_t limit = GROUP_BYTES, done = 0, held = 0, i
+        cdef ReadyBlock kept
+        count = min(count, <size_t>GROUP)
+        try:
+            if self.frames is not None:
+                done = self.frames.many(numbers, count, limit, blocks, sizes, owners)
+            for i in range(done):
+                if blocks[i] == NULL:
+                    block = self.load(numbers[i])
+                    owners.append(self.visit_loaded(table, numbers[i], block, &ready[i]))
+                elif not table.keeps(numbers[i], sizes[i]):
+                    ready[i].data, ready[i].size = blocks[i], <uint32_t>sizes[i]
+                    ready[i].slots = NULL
+                else:
+                    data = (<const char *>blocks[i])[:sizes[i]]
+                    kept = table.put(
+                        numbers[i], self.frames.block(numbers[i], data, self.index))
+                    ready[i] = kept.ready
+                    owners.append(kept)
+            while done == 0 or (self.frames is None and done < count and held < limit):
+                block = self.load(numbers[done])
+                held += (<Block>block).size
+                owners.append(self.visit_loaded(table, numbers[done], block, &ready[done]))
+                done += 1
+        finally:
+            self.blocks_read += done
+            self.check_file()
+        owners.append(self.with_slots(uses, done, ready))
+        return done
+
+    cdef Memory with_slots(self, const uint32_t *uses, size_t count, ls_ready *ready):
+        """Make slots for those blocks without that are asked for many keys, and return their owner.
+
+        Of a block that is damaged the search says so.
+        """
+        cdef ls_block opened[GROUP]
+        cdef size_t places[GROUP]
+        cdef size_t dense = 0, size = 0, i
+        cdef uint32_t bad = 0
+        cdef ls_block *block
+        cdef ls_ready made
+        cdef Memory memory
+        cdef char *at
+        for i in range(count):
+            block = &opened[dense]
+            if (ready[i].slots == NULL and uses[i] >= FEWEST_USES
+                    and ls_block_open(block, ready[i].data, ready[i].size) == LS_OK
+                    and uses[i] * DENSE >= block.count):
+                places[dense] = i
+                size += CACHE_LINE * <size_t>ls_slots_buckets(block.count)
+                dense += 1
+        if dense == 0:
+            return None
+        memory = Memory(size)
+        at = memory.start
+        with nogil:
+            for i in range(dense):
+                block = &opened[i]
+                if ls_slots_build(
+                        block, ready[places[i]].size, self.index.order, <uint32_t *>at, &made,
+                        &bad) == LS_OK:
+                    ready[places[i]] = made
+                at += CACHE_LINE * <size_t>ls_slots_buckets(block.count)
+        return memory
 
     cdef int check_file(self) except -1:
         if self.map is not None and not self.map.whole():
             self.check()
         return 0
 
+    cdef int fail_at(self, BlockTable table, uint64_t offset, ls_status status) except -1:
+        """Raise what is wrong with the record at an offset, where a place led to."""
+        self.check_file()
+        table.block_at(offset).fail(status, "records of the block")
+        return 0
+
     def get(self, bytes key not None, default=None):
         """Return the value of one key, or `default`."""
         cdef ls_slice slice, value
-        cdef uint64_t hash
-        cdef uint32_t block
-        cdef ls_status status
-        cdef ReadyBlock loaded = None
-        cdef const ls_ready *ready
         slice.data = <const uint8_t *>key
         slice.size = len(key)
+        return self.find_one(slice, default, True, &value)
+
+    cdef object find_one(self, ls_slice slice, object default, bint copied, ls_slice *value):
+        """Return the value of one key, or True in its place if no copy is wanted, or `default`.
+
+        `value` is where it lies, without data if there is none. It stays there if `stays()`.
+        """
+        cdef uint64_t hash, bad
+        cdef uint32_t block
+        cdef ls_status status
+        cdef object loaded = None
+        cdef ls_ready visited
+        cdef const ls_ready *ready
+        cdef BlockTable table = self.file.blocks
+        value.data = NULL
+        value.size = 0
         hash = ls_hash(slice)
         if self.index.order != LS_ORDER_BYTES:
             check_key(self.index.order, slice, "key")
         if not ls_filter_test_hashed(&self.filter.filter, slice, hash):
             self.check_file()
             return default
+        if table.places is not None:
+            status = ls_places_get(&table.places.places, slice, hash, value, &bad)
+            if status != LS_OK:
+                self.fail_at(table, bad, status)
+            if value.data != NULL or table.places.places.complete:
+                self.check_file()
+                if value.data == NULL:
+                    return default
+                self.block_uses += 1
+                return (<char *>value.data)[:value.size] if copied else True
         status = ls_fences_route(&self.fences, slice, &block)
         self.check_index(status)
-        if block >= self.table.count:
+        if block >= table.count:
             self.check_file()
             return default
         self.block_uses += 1
         # Blocks come and go with the GIL held: this one stays until it is let go of here.
-        ready = &self.table.ready[block]
+        ready = &table.ready[block]
         if ls_ready_data(ready) == NULL:
-            loaded = self.ready_block(block)
-            ready = &loaded.ready
-        elif self.table.used != NULL:
-            ls_ready_use(&self.table.used[block])
-        value.data = NULL
-        value.size = 0
-        status = ls_ready_get(ready, self.index.order, slice, hash, &value)
+            loaded = self.visit(table, block, &visited)
+            ready = &visited
+        elif table.used != NULL:
+            ls_ready_use(&table.used[block])
+        status = ls_ready_get(ready, self.index.order, slice, hash, value)
         if status != LS_OK:
             self.check_file()
-            damaged = self.table.block(block) if loaded is None else loaded.block
-            (<Block>damaged).fail(status, "records of the block")
-        answer = default if value.data == NULL else (<char *>value.data)[:value.size]
-        if loaded is not None and self.table.cache is not None:
-            self.table.cache.trim()
+            damaged = table.block(block)
+            (<Block>(self.load(block) if damaged is None else damaged)).fail(
+                status, "records of the block")
+        if value.data == NULL:
+            answer = default
+        else:
+            answer = (<char *>value.data)[:value.size] if copied else True
+        if loaded is not None and table.cache is not None:
+            table.cache.trim()
         self.check_file()
         return answer
 
     def values(self, BinaryColumn keys not None):
         """Return a large_binary array: row i answers key i, null where it is missing."""
         values = Values(len(keys))
-        self.answer(keys, values)
+        answer(Layer((self,)), keys, values)
         return values.array()
 
     def contains(self, BinaryColumn keys not None):
         """Return a boolean array: row i tells whether key i is there."""
         found = Found(len(keys))
-        self.answer(keys, found)
+        answer(Layer((self,)), keys, found)
         return found.array()
 
-    def answer(self, BinaryColumn keys not None, Answers answers not None, newer=(),
-               Filter above=None, bint is_run=False):
-        """Find keys, and give what is at them to `answers`, which has room for as many.
 
-        `newer` are lookups of runs of changes, the newest first: what they have is not looked for
-        here. `above` lets the keys of all of them pass (None: there is no such filter). `is_run`:
-        this file is one, too.
-        """
-        cdef Batch batch = Batch(self, keys, answers, newer, above, is_run)
-        if answers.begin(batch):
-            batch.find()
-            self.count(batch)
+@cython.final
+cdef class Filters:
+    """A filter for each bucket; None lets all keys pass."""
 
-    cdef int count(self, Batch batch) except -1:
-        """Count what a batch has done, which ends here."""
-        cdef Batch run
-        self.filter_negatives += batch.negatives
-        self.block_uses += batch.routed_keys
-        for run in batch.newer:
-            run.lookup.count(run)
-        return 0
+    def __cinit__(self, filters):
+        cdef Filter one
+        cdef size_t i
+        self.owners = [ALL_PASS if filter is None else filter for filter in filters]
+        self.each = <const ls_filter **>malloc((len(self.owners) + 1) * sizeof(ls_filter *))
+        if self.each == NULL:
+            raise MemoryError()
+        for i, one in enumerate(self.owners):
+            self.each[i] = &one.filter
+            self.has_gaps = self.has_gaps or one.filter.kind == LS_FILTER_NONE
+
+    def __dealloc__(self):
+        free(self.each)
+
+
+@cython.final
+cdef class Layer:
+    """Files that are asked at one time: of each bucket one, or none.
+
+    A key is looked up in the file of its bucket, which is XXH64 of its bytes modulo their number;
+    of one file all keys are. `lookups` has None for a bucket without a file. `runs` are the buckets
+    whose files are runs of changes. `changes` are those of runs above each file, or None: then
+    there are no such runs, or other layers have them.
+    """
+
+    def __cinit__(self, tuple lookups not None, runs=frozenset(), changes=None):
+        cdef Lookup lookup
+        cdef Changes above
+        cdef BlockTable table
+        cdef ls_batch_file *file
+        cdef size_t i, count = len(lookups)
+        if not 1 <= count <= 0xFFFFFFFF:
+            raise ValueError(f"{count} files; give 1 or more")
+        self.lookups, self.runs, self.changes = lookups, runs, changes
+        self.tables = [None] * count
+        self.each = <ls_batch_file *>calloc(count, sizeof(ls_batch_file))
+        if self.each == NULL:
+            raise MemoryError()
+        self.files.files = self.each
+        self.files.count = <uint32_t>count
+        self.files.order = LS_ORDER_BYTES
+        filters, self.caches = [], []
+        for i in range(count):
+            file = &self.each[i]
+            lookup = lookups[i]
+            file.first = self.blocks
+            file.fences = &NO_FENCES
+            if lookup is None:
+                filters.append(NOTHING_PASSES)
+                continue
+            if count > 1 and lookup.index.order != LS_ORDER_BYTES:
+                raise ValueError("files of several buckets have keys in the order of their bytes")
+            self.files.order = lookup.index.order
+            filters.append(lookup.filter)
+            file.fences = &lookup.fences
+            table = self.tables[i] = lookup.file.blocks
+            file.ready = table.ready
+            if table.places is not None:
+                file.places = &table.places.places
+                self.has_places = True
+            if changes is not None and changes[i] is not None:
+                above = changes[i]
+                file.changes = &above.changes
+            file.pins = table.pins
+            file.used = table.used
+            file.blocks = <uint32_t>table.count
+            file.is_run = i in runs
+            self.has_runs = self.has_runs or file.is_run
+            self.blocks += table.count
+            self.has_pins = self.has_pins or file.pins != NULL
+            if table.cache is not None and table.cache not in self.caches:
+                self.caches.append(table.cache)
+        self.filters = Filters(filters)
+
+    def __dealloc__(self):
+        free(self.each)
+
+    cdef Layer current(self):
+        """Return this layer or, if slots of its files have moved since it was made, the next."""
+        cdef Layer layer = self if self.newest is None else self.newest
+        cdef Lookup lookup
+        cdef size_t i
+        for i in range(layer.files.count):
+            lookup = layer.lookups[i]
+            if lookup is not None and lookup.file.blocks is not layer.tables[i]:
+                self.newest = Layer(self.lookups, self.runs, self.changes)
+                layer.tables = None  # batches that began with it have them, too
+                return self.newest
+        return layer
+
+    cdef bint all_ready(self):
+        """Whether all blocks that may go are there."""
+        cdef BlockTable table
+        if not self.has_pins:
+            return True
+        for table in self.tables:
+            if table is not None and table.pins != NULL and table.ready_blocks < table.count:
+                return False
+        return True
+
+    cdef bint stays(self):
+        """Whether what is found lies in maps that nobody waits for to be let go of."""
+        cdef Lookup lookup
+        cdef Changes above
+        for lookup in self.lookups:
+            if lookup is not None and not lookup.stays():
+                return False
+        for above in self.changes or ():
+            for lookup in () if above is None else above.runs:
+                if not lookup.stays():
+                    return False
+        return True
+
+
+def answer(Layer layer not None, BinaryColumn keys not None, Answers answers not None, newer=(),
+           Filters above=None):
+    """Find keys in a layer, and give what is at them to `answers`, which has room for as many.
+
+    `newer` are layers of runs of changes, the newest first: what they have is not looked for in
+    this one. `above` lets the keys of all of them pass, bucket by bucket.
+    """
+    cdef Batch batch = Batch(layer, keys, answers, newer, above)
+    answers.begin(batch)
+    batch.find()
 
 
 cdef class Batch:
     """One batch of keys, looked up one piece after the other.
 
-    With runs of changes that are newer than the file, those keys of a stretch of pieces that may be
-    in one are looked for there first, all at once, and what no run has in the file.
+    With runs of changes that are newer than the files, those keys of a stretch of pieces that may
+    be in one are looked for there first, all at once, and what no run has in the files.
     """
 
     def __cinit__(
-            self, Lookup lookup, BinaryColumn keys, Answers taker, newer=(), Filter above=None,
-            bint is_run=False):
+            self, Layer layer, BinaryColumn keys, Answers taker, newer=(), Filters above=None):
         cdef size_t length = keys.column.length, i
         if length > 0xFFFFFFFF:
             raise ValueError(f"{length} keys in one call; give at most 4294967295")
-        self.lookup = lookup
-        self.table = lookup.table
-        self.evictable = self.table.evictable
-        self.order = lookup.index.order
-        self.fences = &lookup.fences
-        self.filter = self.file_filter = &lookup.filter.filter
+        self.layer = layer = layer.current()
+        self.tables = layer.tables
+        self.evictable = layer.has_pins
+        self.all_ready = layer.all_ready()
+        self.files = &layer.files
+        # A filter would rule out the keys of changes that the file does not have.
+        self.own_filters = layer.filters.each if layer.changes is None else NULL
+        self.filters = self.own_filters
+        self.counts = <ls_batch_counts *>calloc(self.files.count, sizeof(ls_batch_counts))
+        if self.counts == NULL:
+            raise MemoryError()
         self.arenas = []
         taker.check_length(length)
         if taker.places != NULL:
             keys.hash()
         self.keys = keys
         self.column = keys.column
-        self.deleted = &DELETED if is_run else NULL
-        self.newer = [Batch(one, keys, taker, (), None, True) for one in newer]
-        self.above_filter = above
-        self.above = NULL if above is None else &above.filter
-        self.layer_count = self.layer = len(self.newer)
+        self.deleted = &DELETED if layer.has_runs else NULL
+        self.newer = [Batch(one, keys, taker) for one in newer]
+        self.above = Filters([None] * self.files.count) if newer and above is None else above
+        self.layer_count = self.asked_layer = len(self.newer)
         self.layers = <void **>malloc((self.layer_count + 1) * sizeof(void *))
         if self.layers == NULL:
             raise MemoryError()
         for i in range(self.layer_count):
             self.layers[i] = <void *>self.newer[i]
         self.taker = taker
-        self.length = self.until = taker.length
-
-    cdef int wait(self) except -1:
-        """Find no key before `go_on_to` says so."""
-        self.until = 0
-        return 0
+        self.length = taker.length
 
     cdef bint stays(self):
         """Whether what is found lies in maps that nobody waits for to be let go of."""
         cdef Batch run
         for run in self.newer:
-            if not run.lookup.stays():
+            if not run.layer.stays():
                 return False
-        return self.lookup.stays()
+        return self.layer.stays()
 
     def __dealloc__(self):
+        free(self.counts)
+        free(self.ruled_out)
         free(self.items)
         free(self.own)
         free(self.layers)
@@ -355,27 +657,55 @@ cdef class Batch:
         finally:
             for run in [*self.newer, self]:
                 run.unpin()
-                if run.table.cache is not None:
-                    run.table.cache.trim()
+                for cache in run.layer.caches:
+                    cache.trim()
         self.check_files()
+        for run in [*self.newer, self]:
+            run.count_asked()
         return 0
 
     cdef int check_files(self) except -1:
-        """Raise if one of the files is not what it was when it was opened."""
+        """Raise if a file that was asked is not what it was when it was opened."""
         cdef Batch run
+        cdef Lookup lookup
+        cdef size_t i
         for run in self.newer:
-            run.lookup.check_file()
-        return self.lookup.check_file()
+            run.check_files()
+        for i in range(self.files.count):
+            lookup = self.layer.lookups[i]
+            if self.counts[i].asked and lookup is not None:
+                lookup.check_file()
+            if self.counts[i].changed:
+                for lookup in self.changes_of(i).runs:
+                    lookup.check_file()
+        return 0
+
+    cdef Changes changes_of(self, size_t file):
+        """Return the changes above a file that has some."""
+        return self.layer.changes[file]
+
+    cdef int count_asked(self) except -1:
+        """Add what has been asked to what the files count."""
+        cdef Lookup lookup
+        cdef size_t i
+        for i in range(self.files.count):
+            lookup = self.layer.lookups[i]
+            if self.counts[i].asked and lookup is not None:
+                lookup.filter_negatives += self.counts[i].ruled_out
+                lookup.block_uses += self.counts[i].routed
+                lookup.file.after(
+                    self.counts[i].routed, self.loaded, lookup.map, lookup.index)
+        return 0
 
     cdef void unpin(self) noexcept nogil:
         if self.pinned > 0:
-            ls_batch_unpin(self.table.pins, self.items, self.pinned)
+            ls_batch_unpin(self.files, self.items, self.pinned)
             self.pinned = 0
 
     cdef Need go_on(self) noexcept nogil:
         """Find pieces until all are done, or Python is needed."""
         cdef Need need
-        while self.start < self.until:
+        while self.start < self.length:
             if self.layer_count > 0:
                 need = self.ask_runs()
                 if need != NOTHING:
@@ -402,21 +732,20 @@ cdef class Batch:
             need = self.begin_stretch()
             if need != NOTHING:
                 return need
-        while self.layer < self.layer_count:
-            need = (<Batch>self.layers[self.layer]).find_in_run(self)
+        while self.asked_layer < self.layer_count:
+            need = (<Batch>self.layers[self.asked_layer]).find_in_run(self)
             self.asking = need != NOTHING
             if self.asking:
                 return need
-            self.layer += 1
+            self.asked_layer += 1
         return NOTHING
 
     cdef Need begin_stretch(self) noexcept nogil:
         """Start a stretch, none of whose keys has been looked for in a run."""
-        cdef const ls_filter *above = &NO_FILTER if self.above == NULL else self.above
-        cdef size_t most = STRETCH_UNFILTERED if self.above == NULL else STRETCH
+        cdef size_t most = STRETCH_UNFILTERED if self.above.has_gaps else STRETCH
         cdef size_t length = self.length - self.start
-        # Where blocks may go, each is looked at once for all its keys.
-        if length > most and not self.any_evictable():
+        # Where blocks are missing, each is looked at once for all its keys.
+        if length > most and not self.any_missing():
             length = most
         if length > self.stretch_room:
             self.wanted = length
@@ -427,15 +756,17 @@ cdef class Batch:
                 &self.column, self.start, self.start + length, self.hashes, &self.bad_key)
             if self.status != LS_OK:
                 return KEY_ERROR
+        memset(self.ruled_out, 0, self.files.count * sizeof(ls_batch_counts))
         self.status = ls_batch_filter(
-            above, self.order, &self.column, self.taker.places, self.start, self.start + length,
-            self.hashes, self.candidates, &self.candidate_count, &self.bad_key)
+            self.above.each, self.files, &self.column, self.taker.places, self.start,
+            self.start + length, self.hashes, self.candidates, &self.candidate_count,
+            self.ruled_out, &self.bad_key)
         if self.status != LS_OK:
             return KEY_ERROR
         if not self.take_candidates():
             return NO_MEMORY
         self.stretch_start, self.stretch = self.start, self.start + length
-        self.layer = self.next = 0
+        self.asked_layer = self.next = 0
         return NOTHING
 
     cdef bint take_candidates(self) noexcept nogil:
@@ -476,48 +807,51 @@ cdef class Batch:
             self.column, self.answers = older.candidate_keys, older.found
             self.count = older.candidate_count
             memcpy(self.items, older.candidates, self.count * sizeof(ls_batch_item))
-            ls_batch_filter_items(self.filter, &self.column, self.items, &self.count)
-            self.negatives += older.stretch - older.start - self.count
+            self.count_ruled_out(older.ruled_out)
+            ls_batch_filter_items(
+                self.filters, self.files, &self.column, self.items, &self.count, self.counts)
             ls_batch_drop_answered(self.items, &self.count, self.first, self.answers)
             need = self.route()
             if need != NOTHING:
                 return need
         return self.search()
 
+    cdef void count_ruled_out(self, const ls_batch_counts *counts) noexcept nogil:
+        """Count keys that a filter for all runs did not let pass."""
+        cdef size_t i
+        for i in range(self.files.count):
+            if self.files.files[i].is_run and counts[i].asked:
+                self.counts[i].ruled_out += counts[i].ruled_out
+                self.counts[i].asked = True
+
     cdef Need search(self) noexcept nogil:
         """Look for the items of a piece in the blocks that are ready."""
         cdef size_t left = 0
         self.status = ls_batch_search(
-            self.table.ready, self.order, &self.column, self.items, self.count, self.first,
-            self.deleted, self.answers, &left, &self.bad_block)
+            self.files, &self.column, self.items, self.count, self.first, self.deleted,
+            self.answers, &left, &self.bad_item)
         if self.status != LS_OK:
             return BLOCK_ERROR
         return BLOCKS if left > 0 else NOTHING
 
-    cdef Need go_on_to(self, size_t end) noexcept nogil:
-        """Find the keys whose places are before `end`, or say what Python is needed for."""
-        while self.until < self.length and self.taker.places[self.until] < end:
-            self.until += 1
-        return self.go_on()
-
-    cdef bint any_evictable(self) noexcept nogil:
-        """Whether a block of one of the files may go."""
+    cdef bint any_missing(self) noexcept nogil:
+        """Whether a block of one of the files, of those that may go, is not ready."""
         cdef size_t i
-        cdef bint evictable = self.evictable
+        cdef bint missing = not self.all_ready
         for i in range(self.layer_count):
-            evictable = evictable or (<Batch>self.layers[i]).evictable
-        return evictable
+            missing = missing or not (<Batch>self.layers[i]).all_ready
+        return missing
 
     cdef bint begin_piece(self) noexcept nogil:
         """Start a piece, whose keys have the answers of runs; False: there is no memory for it."""
-        cdef size_t rest = self.until - self.start
+        cdef size_t rest = self.length - self.start
         cdef const uint32_t *places = self.taker.places
         cdef size_t i, length, limit
         if self.layer_count > 0 and rest > self.stretch - self.start:
             rest = self.stretch - self.start
-        # Where blocks may go, each is looked at once for all its keys. A few keys that are left
-        # over would wait for memory as long as many do.
-        length = rest if self.any_evictable() or rest <= MOST_OF_PIECE else PIECE
+        # Where blocks are missing, each is looked at once for all its keys. A few keys that are
+        # left over would wait for memory as long as many do.
+        length = rest if self.any_missing() or rest <= MOST_OF_PIECE else PIECE
         if length > self.room:
             self.wanted = length
             return False
@@ -539,29 +873,31 @@ cdef class Batch:
     cdef Need filter_piece(self) noexcept nogil:
         """Find out which keys of the piece may be there."""
         self.status = ls_batch_filter(
-            self.filter, self.order, &self.column, self.taker.places, self.start, self.end,
+            self.filters, self.files, &self.column, self.taker.places, self.start, self.end,
             NULL if self.hashes == NULL else self.hashes + (self.start - self.stretch_start),
-            self.items, &self.count, &self.bad_key)
+            self.items, &self.count, self.counts, &self.bad_key)
         if self.status != LS_OK:
             return KEY_ERROR
-        if self.filter != &NO_FILTER:
-            self.negatives += self.end - self.start - self.count
         if self.overlaid:
             ls_batch_drop_answered(self.items, &self.count, self.first, self.answers)
         return NOTHING
 
     cdef Need route(self) noexcept nogil:
-        """Find out in which blocks the items are."""
+        """Find items by their places, and out in which blocks the others are."""
+        if self.layer.has_places:
+            self.status = ls_batch_find(
+                self.files, &self.column, self.items, &self.count, self.counts, self.first,
+                self.deleted, self.answers, &self.bad_item, &self.bad_run, &self.bad_record)
+            if self.status != LS_OK:
+                return PLACE_ERROR
         self.status = ls_batch_route(
-            self.fences, self.table.ready, &self.column, self.items, &self.count)
+            self.files, &self.column, self.items, &self.count, self.counts, &self.bad_item)
         if self.status != LS_OK:
             return INDEX_ERROR
-        if self.table.pins != NULL:
-            ls_batch_pin(self.table.pins, self.table.used, self.items, self.count)
+        if self.layer.has_pins:
+            ls_batch_pin(self.files, self.items, self.count)
             self.pinned = self.count
         self.routed = True
-        self.routed_keys += self.count
-        self.more = False
         return NOTHING
 
     cdef bint take(self) noexcept nogil:
@@ -575,7 +911,7 @@ cdef class Batch:
             return False
         missing = self.taker.missing - missing
         # Where nearly all keys are there, to ask the filter costs more than it saves.
-        self.filter = &NO_FILTER if 8 * missing < length else self.file_filter
+        self.filters = NULL if 8 * missing < length else self.own_filters
         self.unpin()
         self.routed = self.begun = False
         self.start = self.end
@@ -588,7 +924,7 @@ cdef class Batch:
     cdef int provide(self, Need need) except -1:
         cdef Batch run
         if self.asking:
-            run = self.newer[self.layer]
+            run = self.newer[self.asked_layer]
             if need == MEMORY:
                 run.make_room(run.wanted)
             else:
@@ -600,19 +936,47 @@ cdef class Batch:
         elif need == NO_MEMORY:
             raise MemoryError()
         elif need == BLOCKS:
-            if self.more:
-                self.stage()
-            self.more = self.load_missing()
+            if self.evictable:
+                self.visit_missing()
+            else:
+                self.load_missing()
         elif need == ANSWERS:
             self.taker.prepare(self.answers, self.start, self.end - self.start)
         elif need == KEY_ERROR:
             self.refuse()
         elif need == INDEX_ERROR:
-            self.lookup.check_index(self.status)
+            self.lookup_of(self.bad_item).check_index(self.status)
+        elif need == PLACE_ERROR:
+            self.refuse_place()
         else:
-            self.lookup.check_file()
-            (<Block>self.table.block(self.bad_block)).fail(
-                self.status, "records of the block")
+            self.refuse_block()
+        return 0
+
+    cdef Lookup lookup_of(self, size_t item):
+        """Return what looks an item up."""
+        return self.layer.lookups[self.items[item].file]
+
+    cdef BlockTable table_of(self, size_t item):
+        """Return the ready blocks that an item is looked for in."""
+        return self.tables[self.items[item].file]
+
+    cdef int refuse_place(self) except -1:
+        """Raise the error of a record that a place led to."""
+        cdef Lookup lookup = self.lookup_of(self.bad_item)
+        cdef BlockTable table = self.table_of(self.bad_item)
+        if self.bad_run != LS_CHANGES_RUNS:
+            lookup = self.changes_of(self.items[self.bad_item].file).runs[self.bad_run]
+            table = lookup.file.blocks
+        lookup.fail_at(table, self.bad_record, self.status)
+        return 0
+
+    cdef int refuse_block(self) except -1:
+        """Raise the error of a block whose records are wrong."""
+        cdef Lookup lookup = self.lookup_of(self.bad_item)
+        cdef BlockTable table = self.table_of(self.bad_item)
+        cdef Block block = table.block(self.items[self.bad_item].block & ~LS_SEARCHED)
+        lookup.check_file()
+        block.fail(self.status, "records of the block")
         return 0
 
     cdef int grow(self) except -1:
@@ -643,6 +1007,10 @@ cdef class Batch:
             self.scratch = Scratch(length)
         self.candidates = self.scratch.candidates
         self.hashes = NULL if self.taker.places != NULL else self.scratch.hashes
+        if self.ruled_out == NULL:
+            self.ruled_out = <ls_batch_counts *>calloc(self.files.count, sizeof(ls_batch_counts))
+            if self.ruled_out == NULL:
+                raise MemoryError()
         self.stretch_room = length
         return 0
 
@@ -656,51 +1024,128 @@ cdef class Batch:
         self.room = length
         return 0
 
-    cdef bint load_missing(self) except -1:
-        """Make blocks ready, in their order in the file; whether there are more than may be held.
-
-        Their items have pinned them already.
-        """
-        cdef ReadyBlock block
-        cdef size_t each, number, held = 0
-        cdef uint8_t *bitmap = <uint8_t *>calloc(self.table.count // 8 + 1, 1)
+    cdef int load_missing(self) except -1:
+        """Make the blocks of items ready, file by file, in their order there."""
+        self.loaded = True
+        cdef Lookup lookup
+        cdef const ls_batch_file *file
+        cdef size_t i, at, number
+        cdef uint8_t *bitmap = <uint8_t *>calloc(self.layer.blocks // 8 + 1, 1)
         if bitmap == NULL:
             raise MemoryError()
         try:
-            ls_batch_missing(self.table.ready, self.items, self.count, bitmap)
-            if self.lookup.fill is not None:
-                self.lookup.fill([
-                    each for each in range(self.table.count) if bitmap[each >> 3] >> (each & 7) & 1
-                ])
-            for number in range(self.table.count):
-                if bitmap[number >> 3] >> (number & 7) & 1:
-                    if held >= <size_t>GROUP_BYTES:
-                        return True
-                    block = self.lookup.ready_block(number)
-                    if block.evictable:
-                        held += block.nbytes
+            ls_batch_missing(self.files, self.items, self.count, bitmap)
+            for i in range(self.files.count):
+                file, lookup = &self.files.files[i], self.layer.lookups[i]
+                numbers = [
+                    at - file.first for at in range(file.first, file.first + file.blocks)
+                    if bitmap[at >> 3] >> (at & 7) & 1
+                ]
+                if numbers and lookup.fill is not None:
+                    lookup.fill(numbers)
+                for number in numbers:
+                    lookup.ready_block(self.tables[i], number)
         finally:
             free(bitmap)
-            self.evictable = self.table.evictable
-        return False
+        return 0
 
-    cdef int stage(self) except -1:
-        """Copy what has been found, and let go of the blocks that it was found in."""
-        cdef size_t size = ls_batch_stage_size(self.items, self.count, self.first, self.answers)
+    cdef int visit_missing(self) except -1:
+        """Look for the items whose blocks are not ready, file by file, in the order of each.
+
+        Each block is decoded once for all its keys. What is found in it is copied, and it goes
+        again unless the cache keeps it.
+        """
+        self.loaded = True
+        self.all_ready = False  # what is left of the keys is looked for at once
+        cdef size_t blocks = self.layer.blocks, missing, at = 0, end
+        cdef uint32_t *starts = <uint32_t *>calloc(blocks + 1, sizeof(uint32_t))
+        cdef ls_batch_item *taken = <ls_batch_item *>malloc(
+            (self.count + 1) * sizeof(ls_batch_item))
+        try:
+            if starts == NULL or taken == NULL:
+                raise MemoryError()
+            with nogil:
+                missing = ls_batch_take_missing(
+                    self.files, self.items, &self.count, starts, blocks, taken)
+            self.pinned = self.count
+            while at < missing:
+                end = at
+                while end < missing and taken[end].file == taken[at].file:
+                    end += 1
+                self.visit_file(taken + at, end - at)
+                at = end
+        finally:
+            free(starts)
+            free(taken)
+        return 0
+
+    cdef int visit_file(self, ls_batch_item *items, size_t count) except -1:
+        """Look for items of one file, whose blocks are not ready."""
+        cdef uint32_t numbers[GROUP]
+        cdef uint32_t uses[GROUP]
+        cdef ls_ready ready[GROUP]
+        cdef size_t at = 0, end, next, left, bad = 0, blocks, done
+        cdef ls_status status
+        cdef list owners
+        cdef uint32_t number = items[0].file
+        cdef Lookup lookup = self.layer.lookups[number]
+        cdef ls_batch_file file = self.files.files[number]
+        cdef ls_batch_files group
+        file.ready, file.pins = ready, NULL
+        group.files, group.count, group.order = &file, 1, self.files.order
+        if lookup.fill is not None:
+            lookup.fill([
+                items[at].block for at in range(count)
+                if at == 0 or items[at].block != items[at - 1].block
+            ])
+        at = 0
+        while at < count:
+            blocks, end = 0, at
+            while end < count and blocks < <size_t>GROUP:
+                if blocks == 0 or items[end].block != numbers[blocks - 1]:
+                    numbers[blocks] = items[end].block
+                    uses[blocks] = 0
+                    blocks += 1
+                uses[blocks - 1] += 1
+                end += 1
+            owners = []
+            done = lookup.visit_some(
+                self.tables[number], numbers, uses, blocks, ready, owners)
+            # From here on the blocks of these items are numbered as they are in the group.
+            end, next = at, 0
+            while end < count:
+                if items[end].block != numbers[next]:
+                    next += 1
+                    if next == done or items[end].block != numbers[next]:
+                        break
+                items[end].block = next
+                items[end].file = 0
+                end += 1
+            with nogil:
+                status = ls_batch_search(
+                    &group, &self.column, items + at, end - at, self.first, self.deleted,
+                    self.answers, &left, &bad)
+            if status != LS_OK:
+                lookup.check_file()
+                (<Block>lookup.load(numbers[items[at + bad].block & ~LS_SEARCHED])).fail(
+                    status, "records of the block")
+            self.stage(items + at, end - at)
+            at = end
+        return 0
+
+    cdef int stage(self, ls_batch_item *items, size_t count) except -1:
+        """Copy what has been found, so that the blocks may go that it was found in."""
+        cdef size_t size = ls_batch_stage_size(items, count, self.first, self.answers)
         arena = allocate(size + 1)
         self.arenas.append(arena)
         cdef uint8_t *bytes = <uint8_t *>buffer_data(arena)
         with nogil:
-            ls_batch_stage(
-                self.items, self.count, self.first, self.deleted, self.answers, bytes)
-            self.count = self.pinned = ls_batch_drop_searched(
-                self.table.pins, self.items, self.count)
-        self.table.cache.trim()
+            ls_batch_stage(items, count, self.first, self.deleted, self.answers, bytes)
         return 0
 
     cdef int refuse(self) except -1:
         cdef ls_slice key
         if self.status == LS_BAD_KEY:
             ls_column_get(&self.keys.column, self.bad_key, &key)
-            check_key(self.order, key, f"keys[{self.bad_key}]")
+            check_key(self.files.order, key, f"keys[{self.bad_key}]")
         raise ValueError(f"keys[{self.bad_key}]: the Arrow offsets point outside their data buffer")

@@ -1,5 +1,5 @@
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from lookupstore.arrow._binary cimport ls_column, ls_slice, ls_status
 
@@ -38,6 +38,12 @@ cdef extern from "ls_block.h":
         const ls_block *block, uint32_t start, uint32_t end, int reverse, int64_t *key_offsets,
         uint8_t *keys, size_t keys_room, int64_t *value_offsets, uint8_t *values,
         size_t values_room) noexcept nogil
+
+
+cdef class Handles:
+    cdef size_t count
+    cdef size_t trailer
+    cdef uint64_t *starts  # of each block, and where the last one ends
 
 
 cdef class Block:

@@ -357,6 +357,38 @@ def order_text(previous, key, compared):
     return f"key {key[:64]!r} is repeated; a file holds each key once"
 
 
+cdef class Handles:
+    """The handles of `count` blocks that lie end to end from offset 0, each with its trailer.
+
+    A sequence of (offset, size without the trailer).
+    """
+
+    def __cinit__(self, size_t count, size_t trailer):
+        self.count = count
+        self.trailer = trailer
+        self.starts = <uint64_t *>malloc((count + 1) * sizeof(uint64_t))
+        if self.starts == NULL:
+            raise MemoryError()
+        self.starts[0] = 0
+
+    def __dealloc__(self):
+        free(self.starts)
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, which):
+        cdef size_t i
+        if isinstance(which, slice):
+            return [self[one] for one in range(*which.indices(self.count))]
+        if which < 0:
+            which += self.count
+        if not 0 <= which < self.count:
+            raise IndexError(f"block {which} of {self.count}")
+        i = which
+        return self.starts[i], self.starts[i + 1] - self.starts[i] - self.trailer
+
+
 cdef class Block:
     """The records of one decoded block.
 
@@ -405,13 +437,13 @@ cdef class Block:
         return (<char *>key.data)[:key.size], (<char *>value.data)[:value.size]
 
     def handles(self, size_t end, size_t trailer):
-        """Return (offset, size) of each block that an index names: end to end, and before `end`."""
+        """Return where the blocks are that an index names: end to end, and before `end`."""
         cdef ls_slice key, value
         cdef const uint8_t *at
         cdef uint64_t offset, size
         cdef size_t expected = 0
         cdef uint32_t i
-        cdef list found = []
+        cdef Handles found = Handles(self.block.count, trailer)
         for i in range(self.block.count):
             self.fail(ls_block_record(&self.block, i, &key, &value), f"record {i} of the block")
             at = value.data
@@ -425,8 +457,8 @@ cdef class Block:
                 raise CorruptionError(
                     self.path, self.offset, f"block {i} at offset {expected}, before the index",
                     f"offset {offset} and size {size}")
-            found.append((offset, size))
             expected += size + trailer
+            found.starts[i + 1] = expected
         return found
 
     def lower_bound(self, bytes key not None):

@@ -1,9 +1,10 @@
 from libc.stddef cimport size_t
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint8_t, uint32_t
 
 
 cdef class FileMap:
     cdef void *map
     cdef size_t size
     cdef uint32_t end  # the last bytes of the file
+    cdef const uint8_t *bytes(self) noexcept
     cdef bint whole(self) noexcept

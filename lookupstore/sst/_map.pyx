@@ -9,7 +9,7 @@ whoever uses a map asks whether it is `broken` before it believes what it has re
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.exc cimport PyErr_SetFromErrno
 from libc.stddef cimport size_t
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint8_t, uint32_t
 
 
 cdef extern from * nogil:
@@ -171,6 +171,10 @@ cdef class FileMap:
 
     def __len__(self):
         return self.size
+
+    cdef const uint8_t *bytes(self) noexcept:
+        """The bytes of the file, which are there while the map is."""
+        return <const uint8_t *>lookupstore_map_start(self.map)
 
     cdef bint whole(self) noexcept:
         """Whether the file has not been cut, as far as the bytes read until now can tell.

@@ -1,23 +1,18 @@
-"""Lookups in several files at once, whose answers come in the order of the keys."""
+"""Lookups in files one after the other, whose answers come in the order of the keys."""
 
 cimport cython
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint32_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from lookupstore.arrow._binary cimport allocate, buffer_data, ls_slice
 from lookupstore.sst._answers cimport Answers
-from lookupstore.sst._batch cimport NOTHING, PIECE, Batch, Need
+from lookupstore.sst._batch cimport PIECE, Batch
 
 
 cdef extern from "ls_bytes.h":
     void LS_PREFETCH(const void *address) noexcept nogil
 
-
-# Files that are asked together have so many pieces of keys between them, at most: their values are
-# to be in the processor's caches when they are read.
-cdef size_t MOST_TOGETHER = 8
 
 cdef uint32_t NO_PLACES  # what no place points to
 cdef uint8_t NO_VALUE    # what stands for a value that nobody wants
@@ -25,19 +20,17 @@ cdef uint8_t NO_VALUE    # what stands for a value that nobody wants
 
 @cython.final
 cdef class Spread:
-    """Where the values of `length` keys lie, which are looked for in several files.
+    """Where the values of `length` keys lie, which are looked for here and there.
 
-    Each file answers to a `part` of the keys. Those that are used in place are asked together, a
-    piece of the keys after the other, and their values are not copied. Others answer one by one,
-    and without `values` say only which keys they have.
+    Files answer to a `part` of the keys at a time. Values of files that stay where they are are not
+    copied; others are, or without `values` only which keys there are is kept.
     """
 
     cdef readonly size_t length
     cdef bint values        # are wanted; else only whether there is one
     cdef object owner
     cdef ls_slice *answers  # of all keys, in their order
-    cdef list batches       # of files that are asked together
-    cdef void **pointers    # to these, for code without the GIL
+    cdef list batches       # whose values are read where they are
     cdef list arenas        # copies of what nobody keeps
 
     def __cinit__(self, size_t length, bint values=True):
@@ -48,72 +41,39 @@ cdef class Spread:
         memset(self.answers, 0, length * sizeof(ls_slice))
         self.batches, self.arenas = [], []
 
-    def __dealloc__(self):
-        free(self.pointers)
-
     def part(self, const uint32_t[::1] places not None):
-        """Return what takes the answers of one file: to the keys at `places`, which ascend.
+        """Return what takes the answers of some files: to the keys at `places`, which ascend.
 
-        The file is given all keys.
+        The files are given all keys.
         """
         return Part(places.shape[0], self, places)
 
     def answer(self, Answers answers not None):
         """Give what is at each key to `answers`, when all files have been asked."""
-        cdef size_t start = 0, end = 0, at = 0, count, i
-        cdef size_t files = len(self.batches)
-        cdef size_t together = PIECE * min(files, MOST_TOGETHER)
-        cdef Need need = NOTHING
+        cdef size_t start = 0, count = 0, i
         cdef Batch batch
         answers.check_length(self.length)
-        self.point_at_batches()
         try:
             while start < self.length:
                 with nogil:
                     while start < self.length:
-                        if start == end:
-                            end = self.length if files == 0 else min(start + together, self.length)
-                            at = 0
-                        while at < files:
-                            need = (<Batch>self.pointers[at]).go_on_to(end)
-                            if need != NOTHING:
-                                break
-                            at += 1
-                        if at < files:
-                            break
-                        count = min(PIECE, end - start)
+                        count = min(PIECE, self.length - start)
                         # They were found file by file, and may no longer be in the caches.
                         for i in range(start, start + count):
                             LS_PREFETCH(self.answers[i].data)
                         if not answers.take(self.answers + start, start, count):
                             break
                         start += count
-                if at < files:
-                    batch = self.batches[at]
-                    batch.provide(need)
-                elif start < self.length:
+                if start < self.length:
                     answers.prepare(self.answers + start, start, count)
         finally:
             for batch in self.batches:
                 batch.check_files()
-        for batch in self.batches:
-            batch.lookup.count(batch)
-        self.batches = []
-
-    cdef int point_at_batches(self) except -1:
-        cdef size_t i, files = len(self.batches)
-        free(self.pointers)
-        self.pointers = <void **>malloc((files + 1) * sizeof(void *))
-        if self.pointers == NULL:
-            raise MemoryError()
-        for i in range(files):
-            self.pointers[i] = <void *>self.batches[i]
-        return 0
 
 
 @cython.final
 cdef class Part(Answers):
-    """The answers of one file, each put where it belongs among those of all files."""
+    """The answers of some files, each put where it belongs among those of all files."""
 
     cdef Spread spread
     cdef const uint32_t[::1] given  # the places
@@ -139,13 +99,12 @@ cdef class Part(Answers):
             raise ValueError(f"{length} keys; give all {self.spread.length} of the files")
         return 0
 
-    cdef bint begin(self, batch) except -1:
+    cdef int begin(self, batch) except -1:
         # A local copy in use keeps its room from others: it is not kept until all have answered.
         self.stay = (<Batch>batch).stays()
         if self.stay:
-            (<Batch>batch).wait()
             self.spread.batches.append(batch)
-        return not self.stay
+        return 0
 
     cdef bint take(self, const ls_slice *answers, size_t start, size_t count) noexcept nogil:
         cdef ls_slice *answer

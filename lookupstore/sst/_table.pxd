@@ -3,6 +3,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from lookupstore.arrow._binary cimport ls_slice, ls_status
 from lookupstore.sst._block cimport Block, ls_block, ls_order
+from lookupstore.sst._map cimport FileMap
 
 
 cdef extern from "ls_slots.h":
@@ -25,14 +26,53 @@ cdef extern from "ls_slots.h":
         ls_slice *value) noexcept nogil
 
 
+cdef enum:
+    CACHE_LINE = 64  # bytes of a bucket of slots or places
+
+
+cdef class Account:
+    cdef public size_t capacity
+    cdef public size_t nbytes
+    cdef public size_t misses
+    cdef size_t passed  # bytes, since this turn began
+    cdef uint8_t turn   # from 1 on
+
+    cdef uint8_t pass_by(self, size_t nbytes, uint8_t last) noexcept
+
+
+cdef extern from "ls_places.h":
+    uint64_t LS_PLACES_END
+    ctypedef struct ls_places_bucket:
+        pass
+    ctypedef struct ls_places:
+        const uint8_t *data
+        uint64_t size
+        ls_places_bucket *buckets
+        uint32_t count
+        uint32_t record
+        int complete
+    uint32_t ls_places_buckets(uint64_t records) noexcept nogil
+    ls_status ls_places_move(
+        ls_places *places, const ls_block *index, const ls_ready *ready, ls_ready *moved,
+        uint32_t *next, uint64_t records) noexcept nogil
+    ls_status ls_places_get(
+        const ls_places *places, ls_slice key, uint64_t hash, ls_slice *value,
+        uint64_t *bad) noexcept nogil
+
+
 cdef class Memory:
     cdef char *start
     cdef size_t size
 
 
+cdef class Places:
+    cdef ls_places places
+    cdef size_t size    # of its memory
+    cdef FileMap map    # that offsets count from
+
+
 cdef class ReadyBlock:
     cdef readonly Block block
-    cdef readonly bint evictable  # a cache may take it away
     cdef Memory memory
     cdef ls_ready ready
 
@@ -42,10 +82,32 @@ cdef class BlockTable:
     cdef uint32_t *pins     # users of each block; NULL where all blocks stay
     cdef uint8_t *used      # whether a block has been used since the cache last looked
     cdef readonly size_t count
-    cdef readonly bint evictable  # some block was or is
+    cdef uint8_t *passed    # the turn of the cache when each block last passed it by
+    cdef bint evictable     # some block was or is
+    cdef readonly Places places  # of records that are in no slots; None: there are none
     cdef list blocks        # ReadyBlock or None
     cdef object cache
+    cdef Account account  # of the cache
     cdef Memory chunk
     cdef size_t used_of_chunk
-    cdef object __weakref__
+    cdef size_t ready_blocks    # that are there now
+    cdef size_t ready_records, ready_bytes  # of all that have been put
+    cdef bint keeps(self, size_t number, size_t size) except -1
     cdef ReadyBlock put(self, size_t number, Block block)
+    cdef Block block_at(self, uint64_t offset)
+
+
+cdef class FileTable:
+    cdef readonly BlockTable blocks
+    cdef object cache
+    cdef bint settled       # there is nothing left to move, or it cannot be
+    cdef bint moving        # a thread is at it
+    cdef size_t asked       # keys that were looked for in blocks
+    cdef BlockTable next_blocks  # what is being made; None: nothing is
+    cdef uint32_t next      # the block that is moved next
+    cdef object __weakref__
+    cdef int after(self, size_t keys, bint loaded, FileMap map, Block index) except -1
+    cdef bint due(self, bint loaded)
+    cdef int begin(self, FileMap map) except -1
+    cdef int move(self, size_t records, Block index) except -1
+    cdef int finish(self) except -1

@@ -3,6 +3,10 @@
 It counts blocks and says which go; the blocks themselves are in the tables of their files, where
 lookups find them without asking the cache. Who goes is decided by second chance: blocks leave in
 the order in which they came, but one that was used since it was last looked at stays another turn.
+
+Who comes is decided before: once the cache is full, a block has to be decoded twice within a turn.
+Most of those that a random lookup decodes are not asked for again before they would have to go, and
+to keep them would cost as much as to decode them.
 """
 
 from __future__ import annotations
@@ -13,6 +17,8 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any, Protocol
+
+from lookupstore.sst._table import Account
 
 DEFAULT_CAPACITY = 256 << 20
 
@@ -37,6 +43,9 @@ class BlockCache:
     Args:
         capacity: bytes; 0 keeps nothing. Blocks that lookups use at this moment come on top.
 
+    Attributes:
+        account: counts what it holds, and says which blocks are worth keeping.
+
     Example:
         >>> from lookupstore.sst import Reader, Writer
         >>> with Writer("c.sst", compression="zstd") as writer:
@@ -49,7 +58,7 @@ class BlockCache:
 
     def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
         self._check(capacity)
-        self._capacity = capacity
+        self.account = Account(capacity)
         self._tables: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
         self._forget()
         _caches.add(self)
@@ -62,31 +71,30 @@ class BlockCache:
     def _forget(self) -> None:
         self._lock = threading.Lock()
         self._blocks: deque[tuple[Table, int, int]] = deque()
-        self._nbytes = 0
-        self._misses = 0
+        self.account.forget()
         for table in list(self._tables.values()):
             table.forget()
 
     @property
     def nbytes(self) -> int:
         """Return the bytes of all blocks held, with what makes them ready for lookups."""
-        return self._nbytes
+        return self.account.nbytes
 
     @property
     def misses(self) -> int:
         """Return how many blocks had to be read and decoded."""
-        return self._misses
+        return self.account.misses
 
     @property
     def capacity(self) -> int:
         """Return the most bytes it keeps."""
-        return self._capacity
+        return self.account.capacity
 
     def resize(self, capacity: int) -> None:
         """Change the capacity, dropping blocks where it shrinks."""
         self._check(capacity)
         with self._lock:
-            self._capacity = capacity
+            self.account.capacity = capacity
             self._shrink()
 
     def table(self, file: Hashable, make: Callable[[], Any]) -> Any:
@@ -100,25 +108,25 @@ class BlockCache:
     def admit(self, table: Table, number: int, nbytes: int) -> None:
         """Count a block that a table has just taken, and make room for it; then comes `trim`."""
         with self._lock:
-            self._misses += 1
+            self.account.misses += 1
             self._blocks.append((table, number, nbytes))
-            self._nbytes += nbytes
+            self.account.nbytes += nbytes
             self._shrink(LOOKS)
 
     def trim(self) -> None:
         """Release what was in use when it should have been evicted."""
-        if self._nbytes > self._capacity:
+        if self.account.nbytes > self.account.capacity:
             with self._lock:
                 self._shrink()
 
     def _shrink(self, looks: int | None = None) -> None:
         # Twice round: the first look at a block may only take note that it was used.
         for _ in range(2 * len(self._blocks) if looks is None else looks):
-            if self._nbytes <= self._capacity:
+            if self.account.nbytes <= self.account.capacity:
                 return
             table, number, nbytes = self._blocks.popleft()
             if table.release(number):
-                self._nbytes -= nbytes
+                self.account.nbytes -= nbytes
             else:
                 self._blocks.append((table, number, nbytes))
 

@@ -7,26 +7,23 @@ A compressed payload starts with the varint length of the block. Payload layouts
 from __future__ import annotations
 
 import struct
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import pyarrow as pa
-import zstandard
 
 from lookupstore.errors import FormatError
 from lookupstore.extras import require
+from lookupstore.sst import zstd
 from lookupstore.sst.format import MAX_BLOCK, pack_varint, unpack_varint
+from lookupstore.sst.zstd import PLAIN_FRAMES, Frames, Tuning
 
 _LENGTHS = struct.Struct("<ii")
 
 # A block that is larger than this is a few large records, of which one byte stands for less.
 _LARGE = 256 << 20
 _LARGE_EXPANSION = 1 << 10
-
-# zstandard's contexts are not to be shared between threads.
-_local = threading.local()
 
 _Body: TypeAlias = "bytes | memoryview"
 
@@ -40,59 +37,37 @@ class Codec:
         id: in a block's trailer.
         expansion: the most bytes that one compressed byte can stand for. A larger claim is a lie,
             and refused before memory is asked for.
-        decode: returns the block of a body and a length; ValueError says what is broken.
-        encoder: returns a function from blocks to bodies, made for a level and the choice to write
-            Java's bytes; None: files of this codec are read only.
+        decode: returns the block of a body and a length, with what decompresses the frames of the
+            file; ValueError says what is broken.
+        encoder: returns a function from blocks to bodies, made for a level, perhaps a dictionary,
+            and the choice to write Java's bytes; None: files of this codec are read only.
         has_lengths: whether lz4-java's two lengths, of body and block, are before the body.
         levels: that `encoder` takes besides None.
+        tune: returns how to compress a file, of the level that is asked for and its first blocks;
+            None: there is no choice.
     """
 
     name: str
     id: int
     expansion: int
-    decode: Callable[[_Body, int], _Body]
-    encoder: Callable[[int | None, bool], Callable[[bytes], bytes]] | None
+    decode: Callable[[_Body, int, Frames], _Body]
+    encoder: Callable[[Tuning, bool], Callable[[bytes], bytes]] | None
     has_lengths: bool = False
     levels: range = range(0)
+    tune: Callable[[int | None, Sequence[bytes]], Tuning] | None = None
 
 
-def _plain_encoder(level: int | None, java: bool) -> Callable[[bytes], bytes]:
+def _plain_encoder(tuning: Tuning, java: bool) -> Callable[[bytes], bytes]:
     return lambda block: block
 
 
-def _zstd_encoder(level: int | None, java: bool) -> Callable[[bytes], bytes]:
-    # Level 1 is Paimon's. zstd-jni makes frames as a stream, which says no content size.
-    zstd = zstandard.ZstdCompressor(
-        level=1 if level is None else level, write_content_size=not java
-    )
-
-    def in_a_stream(block: bytes) -> bytes:
-        stream = zstd.compressobj()
-        return stream.compress(block) + stream.flush()
-
-    return in_a_stream if java else zstd.compress
-
-
-def _decode_zstd(body: _Body, plain: int) -> bytes:
-    if not hasattr(_local, "zstd"):
-        _local.zstd = zstandard.ZstdDecompressor()
-    try:
-        promised = zstandard.get_frame_parameters(body).content_size
-        if promised not in (plain, zstandard.CONTENTSIZE_UNKNOWN):
-            raise ValueError(f"a frame of {promised} bytes where {plain} were promised")
-        block: bytes = _local.zstd.decompress(body, max_output_size=plain, allow_extra_data=False)
-    except zstandard.ZstdError as error:
-        raise ValueError(f"a broken zstd frame ({error})") from None
-    return block
-
-
-def _lz4_encoder(level: int | None, java: bool) -> Callable[[bytes], bytes]:
+def _lz4_encoder(tuning: Tuning, java: bool) -> Callable[[bytes], bytes]:
     # Arrow's raw codec is LZ4_compress_default, which lz4-java calls too.
     lz4 = pa.Codec("lz4_raw")
     return lambda block: lz4.compress(block, asbytes=True)
 
 
-def _decode_lz4(body: _Body, plain: int) -> bytes:
+def _decode_lz4(body: _Body, plain: int, frames: Frames) -> bytes:
     try:
         block: bytes = pa.Codec("lz4_raw").decompress(body, plain, asbytes=True)
     except OSError as error:
@@ -100,7 +75,7 @@ def _decode_lz4(body: _Body, plain: int) -> bytes:
     return block
 
 
-def _decode_lzo(body: _Body, plain: int) -> bytes:
+def _decode_lzo(body: _Body, plain: int, frames: Frames) -> bytes:
     try:
         require("lzo", "codec lzo")
     except ImportError as error:
@@ -114,20 +89,23 @@ def _decode_lzo(body: _Body, plain: int) -> bytes:
     return block
 
 
+# A zstd block of 4 bytes holds at most 128 KiB (RFC 8878, 3.1.1.2).
+ZSTD = Codec(
+    "zstd",
+    1,
+    1 << 15,
+    lambda body, plain, frames: frames.decode(body, plain),
+    zstd.encoder,
+    levels=zstd.LEVELS,
+    tune=zstd.tune,
+)
+
 #: Every codec by its id.
 CODECS = {
     codec.id: codec
     for codec in (
-        Codec("none", 0, 1, lambda body, plain: body, _plain_encoder),
-        # A zstd block of 4 bytes holds at most 128 KiB (RFC 8878, 3.1.1.2).
-        Codec(
-            "zstd",
-            1,
-            1 << 15,
-            _decode_zstd,
-            _zstd_encoder,
-            levels=range(-131072, zstandard.MAX_COMPRESSION_LEVEL + 1),
-        ),
+        Codec("none", 0, 1, lambda body, plain, frames: body, _plain_encoder),
+        ZSTD,
         # Lengths of LZ4 and of LZO1X grow by 255 a byte.
         Codec("lz4", 2, 255, _decode_lz4, _lz4_encoder, has_lengths=True),
         Codec("lzo", 3, 255, _decode_lzo, None, has_lengths=True),
@@ -143,16 +121,43 @@ def codec_name(codec: int) -> str | None:
     return CODECS[codec].name if codec in CODECS else None
 
 
+#: Bytes of a block before compression, where nobody says them: of plain ones, and of Java's.
+USUAL_BLOCK = 64 << 10
+#: Of compressed ones, all of which is decompressed for each key that is looked up.
+COMPRESSED_BLOCK = 4608
+
+
+def usual_block_size(compression: str, *, java: bool = False) -> int:
+    """Return the size of the blocks of a file whose writer is not told it.
+
+    >>> usual_block_size("none"), usual_block_size("zstd")
+    (65536, 4608)
+    """
+    return USUAL_BLOCK if java or compression == "none" else COMPRESSED_BLOCK
+
+
 class Compressor:
-    """A compressor of the blocks of one file.
+    """A compressor of the blocks of one file, for one thread.
 
     Args:
         compression: name of the codec, one of `COMPRESSIONS`.
         level: of a codec that has levels; None is its usual one.
         java: make the bytes that Java Paimon makes.
+        dictionary: of the file, for a codec that has such.
+
+    Attributes:
+        dictionary: of the file; None: it has none.
+        samples: whether the first blocks of a file are to say how it is compressed best.
     """
 
-    def __init__(self, compression: str, level: int | None, *, java: bool) -> None:
+    def __init__(
+        self,
+        compression: str,
+        level: int | None,
+        *,
+        java: bool,
+        dictionary: bytes | None = None,
+    ) -> None:
         if compression not in COMPRESSIONS:
             raise ValueError(f"compression must be {_one_of(COMPRESSIONS)}, not {compression!r}")
         codec = _WRITTEN[compression]
@@ -164,7 +169,23 @@ class Compressor:
             raise ValueError(f"level={level} is beyond {compression}'s {levels[-1]}")
         assert codec.encoder is not None
         self._codec = codec
-        self._encode = codec.encoder(level, java)
+        self._level = level
+        self._java = java
+        self.dictionary = dictionary
+        self.samples = codec.tune is not None and not java
+        self._encode = codec.encoder(Tuning(level, dictionary), java)
+
+    def tuned(self, sample: Sequence[bytes]) -> Compressor:
+        """Return a compressor for a file that begins with these blocks."""
+        assert self._codec.tune is not None
+        level, dictionary = self._codec.tune(self._level, sample)
+        return type(self)(self._codec.name, level, java=self._java, dictionary=dictionary)
+
+    def another(self) -> Compressor:
+        """Return one like this for another thread."""
+        return type(self)(
+            self._codec.name, self._level, java=self._java, dictionary=self.dictionary
+        )
 
     def compress(self, block: bytes) -> tuple[int, bytes]:
         """Return codec id and payload; codec 0 where compression saves 12.5 % or less."""
@@ -186,7 +207,10 @@ def _one_of(names: Sequence[str]) -> str:
 
 
 def decompress(
-    codec: int, payload: bytes | memoryview, most: int | None = None
+    codec: int,
+    payload: bytes | memoryview,
+    most: int | None = None,
+    frames: Frames = PLAIN_FRAMES,
 ) -> bytes | memoryview:
     """Return the block in a payload; that of codec 0 is the payload itself.
 
@@ -194,6 +218,7 @@ def decompress(
         codec: its id.
         payload: as it is stored.
         most: bytes that the block may have; None: nobody knows.
+        frames: what decompresses those of a file with a dictionary.
 
     Raises:
         FormatError: no library for this codec.
@@ -222,7 +247,7 @@ def decompress(
     expanded = known.expansion * (len(body) + 64)
     if plain > min(expanded, max(_LARGE, _LARGE_EXPANSION * len(body))):
         raise ValueError(f"{len(body)} bytes that claim to be {plain}")
-    block = known.decode(body, plain)
+    block = known.decode(body, plain, frames)
     if len(block) != plain:
         raise ValueError(f"{len(block)} bytes where {plain} were promised")
     return block

@@ -19,7 +19,7 @@ from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.sst._block import Block, check_order
 from lookupstore.sst._filter import Filter
-from lookupstore.sst.codec import codec_name, decompress
+from lookupstore.sst.codec import ZSTD, codec_name, decompress
 from lookupstore.sst.dump_lines import dump_text
 from lookupstore.sst.format import (
     LONGEST_FOOTER,
@@ -28,6 +28,7 @@ from lookupstore.sst.format import (
     Dialect,
     block_checksum,
     dialect_of,
+    footer_in,
     unpack_footer,
     unpack_handle,
     unpack_properties,
@@ -43,6 +44,7 @@ from lookupstore.sst.layout import (
     Region,
     text,
 )
+from lookupstore.sst.zstd import PLAIN_FRAMES, Frames
 from lookupstore.storage.regular_file import open_regular
 
 __all__ = [
@@ -107,14 +109,14 @@ class _Survey:
         self.order = order
         self.keep_records = records
         self.repeats = dialect is not NATIVE
-        self.end = size - dialect.footer_size
+        self.end = size
         self.regions: list[Region] = []
 
     def layout(self, tail: bytes) -> Layout:
-        footer = self.footer(tail[-self.dialect.footer_size :])
+        footer = self.footer(tail)
         handles = {
             name: (footer.fields[f"{name} offset"], footer.fields[f"{name} size"])
-            for name in ("filter", "index", "properties", "null bitmap")
+            for name in ("filter", "index", "properties", "null bitmap", "dictionary")
             if f"{name} offset" in footer.fields
         }
         index: Block | None = None
@@ -129,9 +131,13 @@ class _Survey:
             properties, _ = self.block_at("properties", handles["properties"], "bytes", footer)
         if handles.get("null bitmap", (0, 0)) != (0, 0):
             self.null_bitmap(handles["null bitmap"], footer)
-        blocks = self.data_blocks(region or footer, entries, index, filter)
+        frames: Frames | None = PLAIN_FRAMES
+        if "dictionary" in handles:
+            frames = self.dictionary(handles["dictionary"], footer)
+        blocks = self.data_blocks(region or footer, entries, index, filter, frames)
         if properties is not None:
-            self.properties(properties, blocks if index is not None else None)
+            whole = index is not None and frames is not None
+            self.properties(properties, blocks if whole else None)
         self.cover()
         return Layout(
             self.path,
@@ -144,14 +150,21 @@ class _Survey:
 
     # -- regions
 
-    def footer(self, data: bytes) -> Region:
-        region = Region("footer", self.end, len(data))
-        fields = FOOTER_FIELDS[self.dialect.name]
+    def footer(self, tail: bytes) -> Region:
+        errors = []
+        try:
+            data = footer_in(self.dialect, tail)
+        except (ValueError, FormatError) as error:
+            data = tail[-self.dialect.footer_size :]
+            errors.append(str(error))
+        self.end = self.size - len(data)
+        region = Region("footer", self.end, len(data), errors=errors)
+        fields = FOOTER_FIELDS[len(data)]
         values = struct.unpack("<" + "".join(code for _, code in fields), data)
         region.fields = {name: value for (name, _), value in zip(fields, values, strict=True)}
         if self.dialect is NATIVE:
             stored = region.fields["checksum"]
-            found = self.dialect.checksum(data[60:], self.dialect.checksum(data[:56], 0))
+            found = self.dialect.checksum(data[-4:], self.dialect.checksum(data[:-8], 0))
             region.checksum = Checksum(self.dialect.checksum_name, stored, found)
         try:
             unpack_footer(self.dialect, data)
@@ -176,7 +189,12 @@ class _Survey:
         return region, self.file.read(size + tail)
 
     def block_at(
-        self, kind: str, handle: Handle, order: str, pointer: Region
+        self,
+        kind: str,
+        handle: Handle,
+        order: str,
+        pointer: Region,
+        frames: Frames | None = PLAIN_FRAMES,
     ) -> tuple[Region | None, Block | None]:
         """Return the region of a block, and the block if it can be opened."""
         found = self.bytes_at(kind, handle, TRAILER_SIZE, pointer)
@@ -185,8 +203,10 @@ class _Survey:
         region, stored = found
         codec, payload = self.trailer(region, stored)
         block = None
+        if frames is None and codec == ZSTD.id:
+            return region, None  # nothing is held against it: the dictionary says what is damaged
         try:
-            data = decompress(codec, payload)
+            data = decompress(codec, payload, frames=frames or PLAIN_FRAMES)
             block = Block(data, self.path, region.offset, order)
             region.plain_size = len(data)
             region.aligned = block.aligned
@@ -254,6 +274,22 @@ class _Survey:
         region.fields["bits set"] = ones
         return None if region.errors else filter
 
+    def dictionary(self, handle: Handle, footer: Region) -> Frames | None:
+        """Return what decompresses the frames of the file; None if that is damaged."""
+        found = self.bytes_at("dictionary", handle, TRAILER_SIZE, footer)
+        if found is None:
+            return None
+        region, stored = found
+        codec, content = self.trailer(region, stored)
+        if codec != 0:
+            region.errors.append(f"codec id {codec}; a dictionary is stored plain")
+        region.fields = {"bytes": len(content)}
+        try:
+            frames = Frames(content)
+        except ValueError as error:
+            region.errors.append(str(error))
+        return None if region.errors else frames
+
     def null_bitmap(self, handle: Handle, footer: Region) -> None:
         found = self.bytes_at("null bitmap", handle, 4, footer)
         if found is not None:
@@ -270,12 +306,13 @@ class _Survey:
         entries: list[IndexEntry],
         index: Block | None,
         filter: Filter | None,
+        frames: Frames | None,
     ) -> list[Region]:
         regions: list[Region] = []
         before: bytes | None = None
         for number, entry in enumerate(entries):
             region, block = self.block_at(
-                "data block", (entry.offset, entry.size), self.order, index_region
+                "data block", (entry.offset, entry.size), self.order, index_region, frames
             )
             if region is None:
                 continue

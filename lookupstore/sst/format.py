@@ -16,7 +16,9 @@ from isal.isal_zlib import crc32
 
 from lookupstore.errors import FormatError
 
-FORMAT_VERSION = 1
+#: Sizes of the footer of native files by their format version. Those of version 2 have a
+#: dictionary; a file without one is of version 1.
+NATIVE_FOOTERS = {1: 64, 2: 80}
 
 #: Every order that keys of a file can have, but those of typed rows. Native files know bytes only.
 KEY_ORDERS = ("bytes", "int8", "int16", "int32", "int64")
@@ -32,7 +34,11 @@ MAX_BLOCK = 2**31 - 1
 
 @dataclass(frozen=True)
 class Dialect:
-    """What differs between two kinds of file with the same blocks."""
+    """What differs between two kinds of file with the same blocks.
+
+    Attributes:
+        footer_size: bytes of the footer; of native files, of the smallest.
+    """
 
     name: str
     magic: int
@@ -42,15 +48,19 @@ class Dialect:
     filter_kind: str
 
 
-NATIVE = Dialect("native", 0x4B4F4F4C, 64, crc32c, "CRC-32C", "split-block-xxh64")
+NATIVE = Dialect("native", 0x4B4F4F4C, NATIVE_FOOTERS[1], crc32c, "CRC-32C", "split-block-xxh64")
 PAIMON = Dialect("paimon", 1481571681, 36, crc32, "CRC-32", "paimon-murmur3")
 #: Paimon's BTree global index: the same file with a bitmap of null rows and another footer.
 PAIMON_BTREE = Dialect("paimon-btree", 0x50425449, 52, crc32, "CRC-32", "paimon-murmur3")
 
 DIALECTS = {dialect.name: dialect for dialect in (NATIVE, PAIMON, PAIMON_BTREE)}
-LONGEST_FOOTER = max(dialect.footer_size for dialect in DIALECTS.values())
+LONGEST_FOOTER = max(
+    *NATIVE_FOOTERS.values(), *(dialect.footer_size for dialect in DIALECTS.values())
+)
 
-_NATIVE_FOOTER = struct.Struct("<6q2I2I")
+# The end of a native footer of any version: version, a reserved field, checksum, magic.
+_NATIVE_END = struct.Struct("<4I")
+_HANDLE = struct.Struct("<2q")
 _PAIMON_FOOTER = struct.Struct("<qiqqii")
 _BTREE_FOOTER = struct.Struct("<qiqqiqiii")
 _TRAILER = struct.Struct("<BI")
@@ -65,6 +75,12 @@ class Footer:
     filter_entries: int = 0
     properties: tuple[int, int] | None = None
     null_bitmap: tuple[int, int] | None = None
+    dictionary: tuple[int, int] | None = None
+
+    @property
+    def native_version(self) -> int:
+        """Return the format version of a native file with these regions."""
+        return 1 if self.dictionary is None else 2
 
 
 def dialect_of(tail: bytes) -> Dialect | None:
@@ -91,47 +107,65 @@ def pack_footer(dialect: Dialect, footer: Footer) -> bytes:
             index_size,
             dialect.magic,
         )
-    properties_offset, properties_size = footer.properties or (0, 0)
-    head = _NATIVE_FOOTER.pack(
-        filter_offset,
-        filter_size,
-        index_offset,
-        index_size,
-        properties_offset,
-        properties_size,
-        FORMAT_VERSION,
-        0,
-        0,
-        dialect.magic,
-    )
-    return head[:56] + struct.pack("<I", _native_footer_checksum(head)) + head[60:]
+    handles = [(filter_offset, filter_size), footer.index, footer.properties or (0, 0)]
+    if footer.dictionary is not None:
+        handles.append(footer.dictionary)
+    head = b"".join(_HANDLE.pack(*handle) for handle in handles)
+    end = _NATIVE_END.pack(footer.native_version, 0, 0, dialect.magic)
+    checksum = _native_footer_checksum(head + end)
+    return head + end[:8] + struct.pack("<I", checksum) + end[12:]
 
 
 def _native_footer_checksum(footer: bytes) -> int:
     """Cover all of the footer but the checksum itself."""
-    return crc32c(footer[60:], crc32c(footer[:56]))
+    return crc32c(footer[-4:], crc32c(footer[:-8]))
 
 
-def unpack_footer(dialect: Dialect, data: bytes) -> Footer:
-    """Return the footer in exactly `footer_size` bytes.
+def footer_in(dialect: Dialect, tail: bytes) -> bytes:
+    """Return the bytes of the footer at the end of a file.
+
+    Args:
+        dialect: of the file.
+        tail: its last bytes, `LONGEST_FOOTER` of them or all.
 
     Raises:
         FormatError: a native footer of a format version that this release does not know.
+        ValueError: the file is smaller than its footer.
+    """
+    size = dialect.footer_size
+    if dialect is NATIVE:
+        version = _NATIVE_END.unpack(tail[-_NATIVE_END.size :])[0]
+        if version not in NATIVE_FOOTERS:
+            known = " and ".join(map(str, NATIVE_FOOTERS))
+            raise FormatError(f"format version {version}; this release reads {known}")
+        size = NATIVE_FOOTERS[version]
+    if size > len(tail):
+        raise ValueError(f"a file of {len(tail)} bytes, and a footer of {size}")
+    return tail[-size:]
+
+
+def unpack_footer(dialect: Dialect, data: bytes) -> Footer:
+    """Return the footer in the bytes that `footer_in` gave.
+
+    Raises:
         ValueError: the checksum or a reserved field is wrong; the text is what was found.
+        FormatError: another version of the BTree index.
     """
     if dialect is NATIVE:
-        handles = _NATIVE_FOOTER.unpack(data)
-        version, reserved, checksum = handles[6:9]
+        _, reserved, checksum, _ = _NATIVE_END.unpack(data[-_NATIVE_END.size :])
         if checksum != _native_footer_checksum(data):
             raise ValueError(
                 f"CRC-32C {checksum:08x} for bytes of {_native_footer_checksum(data):08x}"
             )
-        if version != FORMAT_VERSION:
-            raise FormatError(f"format version {version}; this release reads {FORMAT_VERSION}")
         if reserved != 0:
             raise ValueError(f"{reserved:08x} in the reserved field")
-        filter_handle = handles[0:2] if handles[1] else None
-        return Footer(handles[2:4], filter_handle, properties=handles[4:6])
+        filter_handle, index, properties, *more = _HANDLE.iter_unpack(data[: -_NATIVE_END.size])
+        return Footer(
+            index,
+            filter_handle if filter_handle[1] else None,
+            properties=properties,
+            dictionary=more[0] if more else None,
+        )
     if dialect is PAIMON:
         offset, size, entries, index_offset, index_size, _ = _PAIMON_FOOTER.unpack(data)
         bitmap = None

@@ -81,6 +81,11 @@ class _Cutter:
             self.footer()
         elif kind == "filter":
             self.filter()
+        elif kind == "dictionary":
+            self.take(4, "magic of a zstd dictionary")
+            self.take(4, "id of the dictionary")
+            self.take(len(self.data) - TRAILER_SIZE - self.at, "entropy tables and content")
+            self.trailer()
         elif kind == "null bitmap":
             self.take(len(self.data) - 4, "64-bit Roaring bitmap")
             self.checksum()
@@ -97,7 +102,7 @@ class _Cutter:
         return taken
 
     def footer(self) -> None:
-        for name, code in FOOTER_FIELDS[self.layout.dialect]:
+        for name, code in FOOTER_FIELDS[self.region.size]:
             value = self.region.fields[name]
             hexadecimal = name in ("checksum", "magic")
             shown = f"{value:#010x}" if hexadecimal else str(value)

@@ -6,23 +6,33 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from lookupstore.sst.format import NATIVE, PAIMON, PAIMON_BTREE
+from lookupstore.sst.format import NATIVE_FOOTERS, PAIMON, PAIMON_BTREE
 
-#: The fields of each footer in order: name and struct code.
-FOOTER_FIELDS: Mapping[str, tuple[tuple[str, str], ...]] = {
-    NATIVE.name: (
-        ("filter offset", "q"),
-        ("filter size", "q"),
-        ("index offset", "q"),
-        ("index size", "q"),
-        ("properties offset", "q"),
-        ("properties size", "q"),
-        ("format version", "I"),
-        ("reserved", "I"),
-        ("checksum", "I"),
-        ("magic", "I"),
+_NATIVE_HANDLES = (
+    ("filter offset", "q"),
+    ("filter size", "q"),
+    ("index offset", "q"),
+    ("index size", "q"),
+    ("properties offset", "q"),
+    ("properties size", "q"),
+)
+_NATIVE_END = (
+    ("format version", "I"),
+    ("reserved", "I"),
+    ("checksum", "I"),
+    ("magic", "I"),
+)
+
+#: The fields of each footer in order, name and struct code, by its size, which no two share.
+FOOTER_FIELDS: Mapping[int, tuple[tuple[str, str], ...]] = {
+    NATIVE_FOOTERS[1]: (*_NATIVE_HANDLES, *_NATIVE_END),
+    NATIVE_FOOTERS[2]: (
+        *_NATIVE_HANDLES,
+        ("dictionary offset", "q"),
+        ("dictionary size", "q"),
+        *_NATIVE_END,
     ),
-    PAIMON.name: (
+    PAIMON.footer_size: (
         ("filter offset", "q"),
         ("filter size", "i"),
         ("filter entries", "q"),
@@ -30,7 +40,7 @@ FOOTER_FIELDS: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("index size", "i"),
         ("magic", "I"),
     ),
-    PAIMON_BTREE.name: (
+    PAIMON_BTREE.footer_size: (
         ("filter offset", "q"),
         ("filter size", "i"),
         ("filter entries", "q"),
@@ -72,8 +82,8 @@ class Region:
     """One stretch of the file.
 
     Attributes:
-        kind: ``data block``, ``null bitmap``, ``filter``, ``index block``, ``properties``,
-            ``footer``, or ``unknown`` for bytes that nothing points at.
+        kind: ``data block``, ``dictionary``, ``null bitmap``, ``filter``, ``index block``,
+            ``properties``, ``footer``, or ``unknown`` for bytes that nothing points at.
         offset: of its first byte in the file.
         size: bytes, with the trailer.
         number: of a data block.
@@ -84,7 +94,7 @@ class Region:
         records: number of records of the block.
         first_key: of the block.
         last_key: of the block.
-        fields: what a filter, properties or footer say, by name.
+        fields: what a dictionary, filter, properties or footer say, by name.
         errors: what is wrong here, in words; none if all is well.
         contents: the records, if they were asked for.
     """

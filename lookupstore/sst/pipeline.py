@@ -7,7 +7,6 @@ import os
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable
 from typing import NamedTuple
 
 from lookupstore.errors import ClosedError
@@ -20,6 +19,10 @@ from lookupstore.storage.output import Output
 LOAD = 256 << 10
 # Loads on their way for each thread: one in its hands, and one so that it need not wait.
 LOADS_A_THREAD = 2
+# Blocks that are held back until it is clear how the file is compressed best: so many bytes of
+# them, or, where they are very small, so many.
+SAMPLE_BYTES = 1 << 20
+SAMPLE_BLOCKS = 1024
 
 
 class _Load:
@@ -53,7 +56,10 @@ class Pipeline:
     The threads start with the first load and hold nothing of the caller. What fails in one of them
     is raised by the next `put` or `finish`.
 
+    Where the codec has a choice, the first blocks are a sample, by which it is made.
+
     Attributes:
+        compressor: of the blocks, which has the dictionary of the file once all are written.
         index: the index block, one record for each block written.
         codecs: number of blocks by codec.
         plain_bytes: bytes of all blocks before compression.
@@ -64,16 +70,17 @@ class Pipeline:
         output: Output,
         dialect: Dialect,
         index: BlockBuilder,
-        compressor: Callable[[], Compressor],
+        compressor: Compressor,
         threads: int,
     ) -> None:
+        self.compressor = compressor
         self.index = index
         self.codecs: dict[str, int] = {}
         self.plain_bytes: int = 0
         self._output = output
         self._dialect = dialect
-        self._new_compressor = compressor
-        self._compressor = compressor()
+        self._sample: list[tuple[bytes, bytes]] | None = [] if compressor.samples else None
+        self._sampled = 0
         self._helpers = threads - 1
         self._most = LOADS_A_THREAD * threads
         self._load = _Load()
@@ -93,8 +100,24 @@ class Pipeline:
         Raises:
             OSError: this block or one before it could not be written.
         """
+        if self._sample is None:
+            self._add(block, last_key)
+            return
+        self._sample.append((block, last_key))
+        self._sampled += len(block)
+        if self._sampled >= SAMPLE_BYTES or len(self._sample) >= SAMPLE_BLOCKS:
+            self._tune(self._sample)
+
+    def _tune(self, sample: list[tuple[bytes, bytes]]) -> None:
+        """Choose how to compress the file, and go on with the blocks that were held back."""
+        self.compressor = self.compressor.tuned([block for block, _ in sample])
+        self._sample = None
+        for block, last_key in sample:
+            self._add(block, last_key)
+
+    def _add(self, block: bytes, last_key: bytes) -> None:
         if self._helpers == 0:
-            self._write(self._stored(self._compressor, block, last_key))
+            self._write(self._stored(self.compressor, block, last_key))
             return
         self._load.blocks.append((block, last_key))
         self._load.nbytes += len(block)
@@ -116,10 +139,12 @@ class Pipeline:
         Raises:
             OSError: a block could not be written.
         """
+        if self._sample is not None:
+            self._tune(self._sample)
         if self._threads and self._load.blocks:
             self._send()
         for block, last_key in self._load.blocks:  # too few for a thread
-            self._write(self._stored(self._compressor, block, last_key))
+            self._write(self._stored(self.compressor, block, last_key))
         self._help(0)
         self.stop()
 
@@ -146,7 +171,7 @@ class Pipeline:
         for number in range(self._helpers):
             thread = threading.Thread(
                 target=self._work,
-                args=(self._new_compressor(),),
+                args=(self.compressor.another(),),
                 name=f"lookupstore-writer-{number}",
                 daemon=True,
             )
@@ -174,7 +199,7 @@ class Pipeline:
                         self._changed.wait()
             else:
                 assert load is not None
-                self._do(load, self._compressor)
+                self._do(load, self.compressor)
         if self._stopped:
             # Taken out: an error that is kept holds the frames that it went through.
             error, self._error = self._error, None

@@ -5,53 +5,45 @@ The functions here are what the package itself asks of a reader, and users do no
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import pyarrow as pa
 
 from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.compacted.schema import Types
-from lookupstore.errors import ClosedError, CorruptionError, LookupStoreError
+from lookupstore.errors import ClosedError, CorruptionError
 from lookupstore.keywords import keyword_only, shows_init
 from lookupstore.sst._answers import Answers
-from lookupstore.sst._batch import Lookup
+from lookupstore.sst._batch import Layer, Lookup, answer
 from lookupstore.sst._block import Block, check_order
 from lookupstore.sst._filter import Filter, FilterBuilder
-from lookupstore.sst._table import BlockTable
+from lookupstore.sst._frames import MappedFrames
+from lookupstore.sst._table import FileTable
 from lookupstore.sst.cache import BlockCache
 from lookupstore.sst.format import (
-    FORMAT_VERSION,
     NATIVE,
     TRAILER_SIZE,
     Info,
     unpack_properties,
 )
-from lookupstore.sst.stored import AHEAD, Fill, StoredFile
+from lookupstore.sst.stored import Fill, StoredFile
 from lookupstore.sst.verification import measure, verify
 from lookupstore.storage.home import expanded
 
 if TYPE_CHECKING:
     from typing import TypeVar
 
+    from lookupstore.sst.layers import RunsAbove
+
     D = TypeVar("D")
 
 #: Decoded blocks of all readers that were given no cache of their own.
 shared_cache: BlockCache = BlockCache()
 
-
-# Bytes for 32 keys of several runs of changes in the filter for all of them. With more it would be
-# larger than the processor's second cache sooner; with these it lets two keys of a hundred pass.
-ABOVE_BYTES = 40
-# Tests of filters for each key of the runs, when that one is made: a test takes two nanoseconds,
-# and to read a key some ten.
-ABOVE_PAYS = 4
-
-_log = logging.getLogger(__name__)
 
 SCAN_SCHEMA = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
 
@@ -85,8 +77,8 @@ def hashed_keys(keys: Any) -> BinaryColumn:
 
 
 @shows_init
-class Reader:
-    """One open sorted file, which answers what is at a key.
+class Reader(Mapping[bytes, bytes]):
+    """One open sorted file, which answers what is at a key: a mapping of bytes to bytes.
 
     Both dialects open, told apart by their magic. Threads may share a reader; a child of fork may
     use its parent's; a pickled reader opens the file again.
@@ -157,7 +149,9 @@ class Reader:
                 f"order={order!r}: {self._path} is a native file, whose order is 'bytes'"
             )
         footer = file.footer
-        regions = (footer.null_bitmap, footer.filter, footer.index, footer.properties)
+        regions = (
+            footer.dictionary, footer.null_bitmap, footer.filter, footer.index, footer.properties
+        )  # fmt: skip
         file.fill_blocks([handle for handle in regions if handle is not None])
         self._index = file.block(file.footer.index, "index block", order)
         self._index.validate(file.dialect is not NATIVE)
@@ -167,6 +161,7 @@ class Reader:
         self._check_null_bitmap(file)
         self._info = self._load_info(file)
         file.plain_bytes = self._info.plain_bytes
+        _ = file.frames  # a damaged dictionary is said at once
         self._file: StoredFile | None = file
         self._lookup: Lookup | None = self._start_lookup(file)
         self._above: RunsAbove | None = None  # what lookups have asked before this file
@@ -243,7 +238,7 @@ class Reader:
                 raise CorruptionError(
                     self._path, file.footer.properties[0], f"property {name} {is_!r}", f"{said!r}"
                 )
-        return replace(info, format_version=FORMAT_VERSION, **found)
+        return replace(info, format_version=file.footer.native_version, **found)
 
     # -- blocks
 
@@ -272,7 +267,7 @@ class Reader:
         count = len(self._handles)
         cache = None if plain else self._cache
         table = self._cache.table(
-            (file.identity, self._order, plain), lambda: BlockTable(count, cache)
+            (file.identity, self._order, plain), lambda: FileTable(count, cache)
         )
         handles, order = self._handles, self._order
 
@@ -282,6 +277,10 @@ class Reader:
         def fill(numbers: list[int]) -> None:
             file.fill_blocks([handles[number] for number in numbers])
 
+        frames = None
+        if file.map is not None and file.dialect is NATIVE and not plain and not self._filled:
+            assert self._info.plain_bytes is not None
+            frames = MappedFrames(file.map, handles, file.frames, self._info.plain_bytes)
         return Lookup(
             self._index,
             self._filter,
@@ -290,6 +289,7 @@ class Reader:
             file.map,
             file.check_whole,
             fill if self._filled else None,
+            frames,
         )
 
     def _search(self) -> Lookup:
@@ -299,6 +299,10 @@ class Reader:
 
     # -- the public part
 
+    @overload
+    def get(self, key: bytes, default: None = None) -> bytes | None: ...
+    @overload
+    def get(self, key: bytes, default: D) -> bytes | D: ...
     def get(self, key: bytes, default: D | None = None) -> bytes | D | None:
         """Return the value of one key, or `default`.
 
@@ -311,6 +315,18 @@ class Reader:
         if lookup is None:
             raise ClosedError(f"{self._path}: the reader is closed")
         return lookup.get(key, default)
+
+    def __getitem__(self, key: bytes) -> bytes:
+        """Return the value of one key, as `get` does.
+
+        Raises:
+            KeyError: the key is missing; it is what the error has.
+        """
+        missing = object()
+        value = self.get(key, missing)
+        if value is missing:
+            raise KeyError(key)
+        return value  # type: ignore[return-value]
 
     def lookup(self, keys: Any) -> pa.Array:
         """Return the values of many keys.
@@ -400,10 +416,7 @@ class Reader:
         finally:
             file.check_whole()
         numbers = range(first, last)[::-1] if reverse else range(first, last)
-        for position, number in enumerate(numbers):
-            if self._filled and position % AHEAD == 0:
-                ahead = numbers[position : position + AHEAD]
-                file.fill_blocks([self._handles[each] for each in ahead])
+        for number in file.filled(self._handles, numbers):
             # A scan passes every block once: it uses what is ready but leaves the cache to lookups.
             file = self._check_open()
             try:
@@ -425,19 +438,37 @@ class Reader:
         stop: bytes | None = None,
         starts_with: bytes | None = None,
         reverse: bool = False,
-    ) -> Iterator[tuple[bytes, bytes]]:
-        """Yield (key, value) pairs of bytes in key order; arguments as of `scan`."""
-        for batch in self.scan(start=start, stop=stop, starts_with=starts_with, reverse=reverse):
-            yield from zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
+    ) -> ItemsView[bytes, bytes]:
+        """Return (key, value) pairs of bytes in key order; arguments as of `scan`.
+
+        They are read as they are iterated over, each time from the first one on.
+        """
+
+        def scan() -> pa.RecordBatchReader:
+            return self.scan(start=start, stop=stop, starts_with=starts_with, reverse=reverse)
+
+        return Records(self, scan)
+
+    def values(self) -> ValuesView[bytes]:
+        """Return the values, in key order."""
+        return _Values(self)
+
+    def _pairs(self, batch: pa.RecordBatch) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the pairs of a batch of a scan."""
+        return zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield the keys in key order."""
         return (key for key, _ in self.items())
 
-    def __contains__(self, key: bytes) -> bool:
+    # A mapping would compare by reading all of both.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def __contains__(self, key: object) -> bool:
         """Return whether the key is there."""
         missing = object()
-        return self.get(key, missing) is not missing
+        return self.get(key, missing) is not missing  # type: ignore[call-overload]
 
     def __len__(self) -> int:
         """Return the number of records.
@@ -521,6 +552,37 @@ class Reader:
         return f"<{state}lookupstore.sst.Reader {self._path} {self._info.dialect}{count}>"
 
 
+class Records(ItemsView[bytes, bytes]):
+    """Pairs of key and value of a scan, which begins again whenever they are iterated over."""
+
+    def __init__(self, reader: Reader, scan: Callable[[], pa.RecordBatchReader]) -> None:
+        super().__init__(reader)
+        self._reader = reader
+        self._scan = scan
+
+    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
+        for batch in self._scan():
+            yield from self._reader._pairs(batch)
+
+    def __len__(self) -> int:
+        return sum(batch.num_rows for batch in self._scan())
+
+    def __contains__(self, pair: object) -> bool:
+        return any(one == pair for one in self)
+
+
+class _Values(ValuesView[bytes]):
+    """The values of a reader."""
+
+    _mapping: Reader
+
+    def __iter__(self) -> Iterator[bytes]:
+        return (value for _, value in self._mapping.items())
+
+    def __contains__(self, value: object) -> bool:
+        return any(one == value for one in self)
+
+
 def lookup_into(reader: Reader, keys: Any, answers: Answers) -> None:
     """Pass the values of many keys to `answers`, each where it lies, without a copy.
 
@@ -537,69 +599,7 @@ def lookup_into(reader: Reader, keys: Any, answers: Answers) -> None:
     """
     if not isinstance(keys, BinaryColumn):
         keys = BinaryColumn(keys, "keys")
-    reader._search().answer(keys, answers)
-
-
-def lookup_layers(
-    readers: Sequence[Reader], keys: Any, answers: Answers, *, has_base: bool
-) -> None:
-    """Pass values to `answers` as `lookup_into` does, of files that may have the same keys.
-
-    The first file that has a key answers it, and those behind it are not asked.
-
-    Args:
-        readers: of runs of changes, the newest first, and of the base behind them.
-        keys: as for `Reader.lookup`.
-        answers: takes as many.
-        has_base: whether the last one is a base; else all are runs.
-
-    Raises: what `lookup_into` does.
-    """
-    if not isinstance(keys, BinaryColumn):
-        keys = BinaryColumn(keys, "keys")
-    *newer, last = readers
-    above = last._above
-    if above is None or above.runs != newer:
-        above = last._above = RunsAbove(newer)
-    lookups = [reader._search() for reader in newer]
-    last._search().answer(keys, answers, lookups, above.filter_for(len(keys)), not has_base)
-
-
-class RunsAbove:
-    """The runs of changes that lookups ask before a file, and a filter over the keys of all.
-
-    Most keys are in no run. To ask the filter of each takes longer, the more runs there are, so
-    that one for all is made when lookups have paid for it.
-
-    Args:
-        runs: their readers, the newest first.
-    """
-
-    def __init__(self, runs: Sequence[Reader]) -> None:
-        self.runs = list(runs)
-        self._keys = sum(len(run) for run in self.runs)
-        self._asked = 0
-        self._filter: Filter | None = None
-        if len(self.runs) == 1:
-            self._filter = self.runs[0]._filter
-        #: Whether the filter is yet to be made.
-        self._is_due = len(self.runs) > 1
-
-    def filter_for(self, count: int) -> Filter | None:
-        """Return a filter for so many more keys, which lets all keys of the runs pass, if any."""
-        self._asked += count * len(self.runs)
-        if self._is_due and self._asked >= ABOVE_PAYS * self._keys:
-            self._is_due = False  # whatever comes of it
-            builder = FilterBuilder("words", 32 * (ABOVE_BYTES * self._keys // 32**2 + 1))
-            try:
-                for run in self.runs:
-                    run._add_keys(builder)
-            except (LookupStoreError, OSError) as error:
-                # Those of other keys need not know; who needs what is damaged is told.
-                _log.info("lookups ask each run of changes: %s", error)
-            else:
-                self._filter = Filter("words", builder.finish(0, 0))
-        return self._filter
+    answer(Layer((reader._search(),)), keys, answers)
 
 
 def scan_after(
@@ -634,6 +634,15 @@ def reads_of(reader: Reader) -> Reads:
     """
     lookup = reader._search()
     return Reads(lookup.filter_negatives, lookup.blocks_read, lookup.block_uses)
+
+
+def lookup_of(reader: Reader) -> Lookup:
+    """Return what looks keys up for a reader, for who asks for one after the other.
+
+    Raises:
+        ClosedError: the reader is closed.
+    """
+    return reader._search()
 
 
 def _reopen(path: str, order: str) -> Reader:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, cached_property
 from typing import Protocol
 
 from lookupstore.errors import CorruptionError, FormatError
@@ -20,17 +20,19 @@ from lookupstore.sst.format import (
     Footer,
     block_checksum,
     dialect_of,
+    footer_in,
     unpack_footer,
     unpack_trailer,
 )
+from lookupstore.sst.zstd import PLAIN_FRAMES, Frames
 from lookupstore.storage import descriptors
 from lookupstore.storage.regular_file import open_regular
 
 # FAT has the coarsest clock of the file systems in use: 2 seconds.
 _YOUNG = 2_000_000_000
 
-#: Blocks that are asked for at once where all of a file is read, in its order.
-AHEAD = 64
+#: Bytes of blocks that are asked for at once where all of a file is read, in its order.
+AHEAD = 4 << 20
 
 
 class Fill(Protocol):
@@ -49,6 +51,9 @@ class Fill(Protocol):
 
     def __call__(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Return when the bytes of all ranges (offset, size) are in the file."""
+
+    def expect(self, size: int) -> None:
+        """Take note that so many bytes are going to be asked for, in the order of the file."""
 
     def repair(self, offset: int, size: int, is_right: Callable[[bytes], bool]) -> bool:
         """Fetch bytes again that are wrong, and write them if they are right now; whether so."""
@@ -123,7 +128,8 @@ class StoredFile(descriptors.Holder):
                 raise
             tail = self._open_tail(tail_size)
             self.dialect, self.footer = self._parse_footer(tail)
-        self.footer_offset: int = self.size - self.dialect.footer_size
+        footer = footer_in(self.dialect, tail)
+        self.footer_offset: int = self.size - len(footer)
         # Files of one identity share blocks in a cache. The clock of a file system can be coarser
         # than a rewrite is fast, so a young file is nobody's but its own.
         young = time.time_ns() - status.st_mtime_ns < _YOUNG
@@ -132,7 +138,7 @@ class StoredFile(descriptors.Holder):
             status.st_ino,
             status.st_mtime_ns,
             self.size,
-            tail[-self.dialect.footer_size :],
+            footer,
             object() if young else None,
         )
         if self.map is None:
@@ -184,7 +190,7 @@ class StoredFile(descriptors.Holder):
                 f"{self.path}: not a sorted lookup file ({self.size} bytes, no known magic)"
             )
         try:
-            return dialect, unpack_footer(dialect, tail[-dialect.footer_size :])
+            return dialect, unpack_footer(dialect, footer_in(dialect, tail))
         except FormatError as error:
             raise FormatError(f"{self.path}: {error}") from None
         except ValueError as error:
@@ -231,6 +237,28 @@ class StoredFile(descriptors.Holder):
         """Fill blocks, with their trailers."""
         if self._fill is not None:
             self.fill([(offset, size + TRAILER_SIZE) for offset, size in handles])
+
+    def filled(self, handles: Sequence[tuple[int, int]], numbers: Sequence[int]) -> Iterator[int]:
+        """Yield numbers of blocks that lie one after the other, each when its block is there.
+
+        Args:
+            handles: of all blocks.
+            numbers: of those that are read, in this order.
+        """
+        if self._fill is None:
+            yield from numbers
+            return
+        sizes = [handles[number][1] + TRAILER_SIZE for number in numbers]
+        self._fill.expect(sum(sizes))
+        filled = 0
+        for position, number in enumerate(numbers):
+            if position == filled:
+                room = AHEAD
+                while filled < len(sizes) and room > 0:
+                    room -= sizes[filled]
+                    filled += 1
+                self.fill_blocks([handles[each] for each in numbers[position:filled]])
+            yield number
 
     def read(self, offset: int, size: int, what: str) -> bytes | memoryview:
         """Return exactly `size` bytes, which must lie in the file."""
@@ -292,14 +320,36 @@ class StoredFile(descriptors.Holder):
 
     def block(self, handle: tuple[int, int], what: str, order: str) -> Block:
         """Return a decoded block."""
-        return self.coded_block(handle, what, order)[1]
+        return self._decoded(handle, what, order, None, PLAIN_FRAMES)[1]
 
     def data_block(self, handle: tuple[int, int], number: int, order: str) -> Block:
-        """Return a decoded data block, which is no more than the file says that all of them are."""
-        return self.coded_block(handle, f"data block {number}", order, self.plain_bytes)[1]
+        """Return a decoded data block."""
+        return self.coded_block(handle, number, order)[1]
 
-    def coded_block(
-        self, handle: tuple[int, int], what: str, order: str, most: int | None = None
+    def coded_block(self, handle: tuple[int, int], number: int, order: str) -> tuple[str, Block]:
+        """Return the name of the codec that a data block was stored with, and the decoded block.
+
+        It is no more than the file says that all of them are.
+        """
+        what = f"data block {number}"
+        return self._decoded(handle, what, order, self.plain_bytes, self.frames)
+
+    @cached_property
+    def frames(self) -> Frames:
+        """What decompresses the data blocks; it has the dictionary of the file, if there is one."""
+        handle = self.footer.dictionary
+        if handle is None:
+            return PLAIN_FRAMES
+        codec, content = self.payload(handle, "dictionary")
+        if codec != 0:
+            raise CorruptionError(self.path, handle[0], "a plain dictionary", f"codec id {codec}")
+        try:
+            return Frames(content)
+        except ValueError as error:
+            raise CorruptionError(self.path, handle[0], "a dictionary", error) from None
+
+    def _decoded(
+        self, handle: tuple[int, int], what: str, order: str, most: int | None, frames: Frames
     ) -> tuple[str, Block]:
         """Return the name of the codec that a block was stored with, and the decoded block.
 
@@ -308,10 +358,11 @@ class StoredFile(descriptors.Holder):
             what: it is, for errors.
             order: of its keys.
             most: bytes of it; None: nobody knows.
+            frames: what decompresses it, if it is of zstd.
         """
         codec, payload = self.payload(handle, what)
         try:
-            data = decompress(codec, payload, most)
+            data = decompress(codec, payload, most, frames)
         except FormatError as error:
             raise FormatError(f"{self.path}: offset {handle[0]}: {what}: {error}") from None
         except ValueError as error:

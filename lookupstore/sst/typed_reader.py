@@ -118,20 +118,11 @@ class TypedReader(Reader):
                 raise self._damage(offset, what, keys[error.args[0]].as_py()) from None
             yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    @keyword_only
-    def items(
-        self,
-        *,
-        start: Any = None,
-        stop: Any = None,
-        starts_with: Any = None,
-        reverse: bool = False,
-    ) -> Iterator[tuple[Any, Any]]:
-        """Yield a pair of dicts, key and value, for each record; arguments as of `scan`."""
+    def _pairs(self, batch: pa.RecordBatch) -> Iterator[tuple[Any, Any]]:
+        """Yield a pair of dicts, key and value, for each record of a batch of a scan."""
         names = self._types.key_schema.names
-        for batch in self.scan(start=start, stop=stop, starts_with=starts_with, reverse=reverse):
-            for row in batch.to_pylist():
-                yield {name: row.pop(name) for name in names}, row
+        for row in batch.to_pylist():
+            yield {name: row.pop(name) for name in names}, row
 
     @property
     def schema(self) -> pa.Schema:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from lookupstore.arrow._binary import BinaryColumn
@@ -10,28 +10,25 @@ from lookupstore.errors import CorruptionError
 from lookupstore.sst._batch import Lookup
 from lookupstore.sst._block import Block
 from lookupstore.sst._filter import Filter
-from lookupstore.sst._table import BlockTable
+from lookupstore.sst._table import FileTable
 from lookupstore.sst.format import NATIVE, TRAILER_SIZE, Info
-from lookupstore.sst.stored import AHEAD, StoredFile
+from lookupstore.sst.stored import StoredFile
 
 Handle = tuple[int, int]
 
 
 def measure(
     file: StoredFile,
-    handles: list[Handle],
+    handles: Sequence[Handle],
     info: Info,
     check: Callable[[int, Block], None] | None = None,
 ) -> Info:
     """Return the info with what only reading every block tells, each block checked on the way."""
     records = plain = 0
     codecs: dict[str, int] = {}
-    for number, handle in enumerate(handles):
-        if number % AHEAD == 0:
-            file.fill_blocks(handles[number : number + AHEAD])
-        codec, block = file.coded_block(
-            handle, f"data block {number}", info.order, file.plain_bytes
-        )
+    for number in file.filled(handles, range(len(handles))):
+        handle = handles[number]
+        codec, block = file.coded_block(handle, number, info.order)
         codecs[codec] = codecs.get(codec, 0) + 1
         records += len(block)
         plain += block.nbytes
@@ -41,7 +38,7 @@ def measure(
 
 
 def verify(
-    file: StoredFile, index: Block, handles: list[Handle], filter: Filter, info: Info
+    file: StoredFile, index: Block, handles: Sequence[Handle], filter: Filter, info: Info
 ) -> Info:
     """Check every byte of an open file, and return its complete info.
 
@@ -57,7 +54,7 @@ def verify(
             return current[1]
         return file.data_block(handles[number], number, info.order)
 
-    table = BlockTable(len(handles))
+    table = FileTable(len(handles))
     lookup = Lookup(index, filter, table, load)
 
     def check(number: int, block: Block) -> None:
@@ -119,6 +116,7 @@ def check_tiling(file: StoredFile, data_bytes: int) -> None:
     trailer = TRAILER_SIZE if file.dialect is NATIVE else 0
     at = data_bytes
     for name, handle, tail in (
+        ("dictionary", file.footer.dictionary, TRAILER_SIZE),
         ("null bitmap", file.footer.null_bitmap, 4),
         ("filter", file.footer.filter, trailer),
         ("index block", file.footer.index, TRAILER_SIZE),

@@ -1,4 +1,4 @@
-"""Write one sorted file: blocks, filter, index, properties, footer; then name it."""
+"""Write one sorted file: blocks, dictionary, filter, index, properties, footer; then name it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from lookupstore.keywords import shows_init
 from lookupstore.quantities import Size, bytes_of
 from lookupstore.sst._block import BlockBuilder, check_order
 from lookupstore.sst._filter import FilterBuilder, paimon_size, split_block_size
-from lookupstore.sst.codec import Compressor
+from lookupstore.sst.codec import Compressor, usual_block_size
 from lookupstore.sst.format import (
-    FORMAT_VERSION,
     MAX_BLOCK,
     NATIVE,
     PAIMON,
@@ -53,11 +52,14 @@ class Writer:
     Args:
         path: local file to make.
         dialect: ``native`` or ``paimon`` (the bytes of Java Paimon's sort lookup store).
-        block_size: bytes after which a block is finished, before compression.
+        block_size: bytes after which a block is finished, before compression; None for 64 KiB, and
+            4.5 KiB where a native file is compressed.
         compression: ``none`` lets readers use the blocks where they are; a codec such as ``zstd``
             or ``lz4`` makes the file smaller, and its blocks are decompressed into a cache. A block
             stays plain unless it shrinks by more than 12.5 %.
-        level: of a codec that has levels, as zstd has; None is its usual one, of zstd 1.
+        level: of a codec that has levels, as zstd has; None is its usual one, of zstd 1, or -1
+            where the first blocks of a native file show that this saves as much. They say, too,
+            whether a dictionary pays, which the file then has: about 1 MiB of them is held back.
         bloom_fpp: rate of false positives of the filter, from 1e-6; 0 for no filter.
         expected_entries: makes the filter for that many keys, as Paimon does with the row count of
             the source; None for as many as are put, which takes 8 bytes per key until `close`.
@@ -106,7 +108,7 @@ class Writer:
         path: str | os.PathLike[str],
         *,
         dialect: str = "native",
-        block_size: Size = 65536,
+        block_size: Size | None = None,
         compression: str = "none",
         level: int | None = None,
         bloom_fpp: float = 0.05,
@@ -127,6 +129,8 @@ class Writer:
             raise ValueError("value_types= goes with key_types=")
         if dialect not in ("native", "paimon"):
             raise ValueError(f"dialect must be 'native' or 'paimon', not {dialect!r}")
+        if block_size is None:
+            block_size = usual_block_size(compression, java=dialect == "paimon")
         block_size = bytes_of(block_size, "block_size")
         if not 1 <= block_size <= MAX_BLOCK:
             raise ValueError(f"block_size must be from 1 to {MAX_BLOCK} bytes, not {block_size}")
@@ -166,12 +170,9 @@ class Writer:
         # The index is one block whatever its size, and repeats keys where the data does.
         self._index = BlockBuilder(order, True, MAX_BLOCK)
 
-        def compressor() -> Compressor:
-            return Compressor(compression, level, java=dialect == "paimon")
-
-        self._compressor = compressor()
+        self._compressor = Compressor(compression, level, java=dialect == "paimon")
         self._output = Output(self._path, overwrite=overwrite)
-        self._blocks = Pipeline(self._output, self._dialect, self._index, compressor, threads)
+        self._blocks = Pipeline(self._output, self._dialect, self._index, self._compressor, threads)
         self._process = os.getpid()
 
     def __enter__(self) -> Writer:
@@ -205,6 +206,11 @@ class Writer:
     def num_records(self) -> int:
         """Return how many records have been put."""
         return self._num_records
+
+    @property
+    def xxh64(self) -> str:
+        """Return the XXH64 of the whole file as 16 hexadecimal digits, after `close`."""
+        return self._output.xxh64
 
     def info(self) -> Info:
         """Return the description of the file; there is one after `close`."""
@@ -321,7 +327,7 @@ class Writer:
         return handle
 
     def close(self) -> None:
-        """Write filter, index, properties and footer, and give the file its name.
+        """Write dictionary, filter, index, properties and footer, and give the file its name.
 
         Closing a closed writer does nothing. A failure leaves no file; with `overwrite` the old one
         stays, unless only the fsync of the folder failed: then the new one is there, complete.
@@ -350,6 +356,8 @@ class Writer:
             self._finish_block()
         self._blocks.finish()
         data_bytes = self._output.offset
+        dictionary = self._blocks.compressor.dictionary
+        dictionary_handle = None if dictionary is None else self._write_block(0, dictionary)
         filter_handle, entries = self._write_filter()
         index_codec, index = self._compressor.compress(self._finish_index())
         index_handle = self._write_block(index_codec, index)
@@ -374,7 +382,6 @@ class Writer:
             value_schema=value_schema,
             source=source,
             writer=f"lookupstore {__version__}" if native else None,
-            format_version=FORMAT_VERSION if native else None,
             metadata=dict(metadata or {}),
         )
         properties_handle = None
@@ -383,9 +390,12 @@ class Writer:
             for name, value in pack_properties(info).items():
                 block.add(name, value)
             properties_handle = self._write_block(0, block.finish())
-        footer = Footer(index_handle, filter_handle, entries, properties_handle)
+        footer = Footer(
+            index_handle, filter_handle, entries, properties_handle, dictionary=dictionary_handle
+        )
         self._output.write(pack_footer(self._dialect, footer))
-        self._info = replace(info, file_bytes=self._output.offset)
+        version = footer.native_version if native else None
+        self._info = replace(info, file_bytes=self._output.offset, format_version=version)
 
     def _finish_index(self) -> bytes:
         index: bytes = self._index.finish()

@@ -17,14 +17,7 @@ from pyarrow import fs
 from lookupstore.errors import FormatError
 from lookupstore.extras import require
 from lookupstore.storage.naming import temporary_name
-
-# What both call the same.
-_CREDENTIALS = {
-    "access_key": "access_key_id",
-    "secret_key": "secret_access_key",
-    "session_token": "session_token",
-    "region": "region",
-}
+from lookupstore.storage.s3_client import bucket_client, options_of
 
 
 class ConditionalPuts:
@@ -41,11 +34,9 @@ class ConditionalPuts:
         require("s3", "a file on S3 that one of several writers may make")
         import obstore
         import obstore.exceptions
-        import obstore.store
 
         self._obstore: Any = obstore
-        # How pyarrow pickles it: everything that it was made with, and what it found out itself.
-        self._options: dict[str, Any] = filesystem.__reduce__()[1][0]
+        self._options = options_of(filesystem)
         self._stores: dict[str, Any] = {}
 
     def create(self, path: str, content: bytes) -> str:
@@ -126,25 +117,8 @@ class ConditionalPuts:
     def _store(self, bucket: str) -> Any:
         known = self._stores.get(bucket)
         if known is None:
-            given = self._options
-            options = {
-                theirs: given[ours] for ours, theirs in _CREDENTIALS.items() if given.get(ours)
-            }
-            scheme = given.get("scheme") or "https"
-            if given.get("endpoint_override"):
-                options["endpoint"] = f"{scheme}://{given['endpoint_override']}"
-                options["virtual_hosted_style_request"] = bool(
-                    given.get("force_virtual_addressing")
-                )
-            if given.get("anonymous"):
-                options["skip_signature"] = True
-            known = self._stores[bucket] = self._obstore.store.S3Store(
-                bucket,
-                client_options={"allow_http": scheme == "http"},
-                # Repeated, a put that succeeded would find itself there.
-                retry_config={"max_retries": 0},
-                **options,
-            )
+            # Repeated, a put that succeeded would find itself there.
+            known = self._stores[bucket] = bucket_client(self._options, bucket)
         return known
 
     @contextmanager

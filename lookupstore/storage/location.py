@@ -210,6 +210,14 @@ class Location:
         """
         return b"".join(self.chunks(name))
 
+    def one_request(self) -> Callable[[str], bytes] | None:
+        """Return what reads a whole small file by one request that others need not wait for.
+
+        It raises an OSError if the file is not there, or whatever else keeps it from that. None:
+        there is no such request, or no need for it.
+        """
+        raise NotImplementedError
+
     def hash(self, name: str) -> str:
         """Return the XXH64 of a whole file as 16 hexadecimal digits."""
         digest = xxhash.xxh64()

@@ -27,6 +27,7 @@ from lookupstore.storage.local import file_chunks
 from lookupstore.storage.location import FoundFile, Location, address_of
 from lookupstore.storage.lock_file import LockFile, ObjectLockFile
 from lookupstore.storage.naming import temporary_name
+from lookupstore.storage.s3_client import reads_of
 from lookupstore.storage.uris import open_uri, shown_uri, without_credentials_error
 
 # What is written there is seen whole or not at all, when the stream is closed; renaming copies.
@@ -71,6 +72,19 @@ class RemoteFolder(Location):
                 filesystem, path = open_uri(text)
             self._opened = filesystem, path.rstrip("/")
         return self._opened
+
+    def read(self, name: str) -> bytes:
+        """Read a whole object, by one request where that is possible."""
+        reads = reads_of(self._filesystem)
+        if reads is not None:
+            with suppress(OSError):  # pyarrow says what is wrong, if anything is
+                return reads.read_whole(self._path(name))
+        return super().read(name)
+
+    def one_request(self) -> Callable[[str], bytes] | None:
+        """Return what reads an object of S3."""
+        reads = reads_of(self._filesystem)
+        return None if reads is None else lambda name: reads.read_whole(self._path(name))
 
     @property
     def _is_one_put(self) -> bool:

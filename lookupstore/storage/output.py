@@ -6,6 +6,8 @@ import contextlib
 import errno
 import os
 
+import xxhash
+
 from lookupstore.storage._writeback import start_writeback
 from lookupstore.storage.naming import naming, sync_folder, temporary_name
 
@@ -41,12 +43,18 @@ class Output:
         self._piece = memoryview(bytearray(PIECE))
         self._filled = 0
         self._writeback_from = 0
+        self._hash = xxhash.xxh64()
         self._file = open(self._temporary, "xb", buffering=0)  # noqa: SIM115
 
     @property
     def closed(self) -> bool:
         """Return whether the file was finished or discarded."""
         return self._file.closed
+
+    @property
+    def xxh64(self) -> str:
+        """Return the XXH64 of a finished file as `lookupstore.storage.local.file_hash` does."""
+        return self._hash.hexdigest()
 
     def write(self, data: bytes) -> None:
         """Append bytes."""
@@ -62,6 +70,7 @@ class Output:
 
     def _flush(self) -> None:
         rest = self._piece[: self._filled]
+        self._hash.update(rest)
         with naming(self.path):
             while rest:
                 rest = rest[self._file.write(rest) :]

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from lookupstore.errors import CorruptionError
+from lookupstore.storage.s3_client import reads_of
 from lookupstore.storage.uris import shown_uri
 
 #: How often a range is asked for, and the seconds to wait before the second time; it doubles.
@@ -32,7 +33,7 @@ LONGEST_WAIT = 5.0
 FORK_WAIT = 10.0
 
 #: Requests of a process at one time.
-THREADS = 16
+AT_ONCE = 64
 
 _log = logging.getLogger(__name__)
 
@@ -64,6 +65,7 @@ class RemoteFile:
         self.retries: int = 0
         self._filesystem = filesystem
         self._path = path
+        self._reads = reads_of(filesystem)
         self._file: Any = None
         self._lock = threading.Lock()
         self._forked = False
@@ -76,6 +78,7 @@ class RemoteFile:
 
     def _after_fork(self) -> None:
         self._lock = threading.Lock()
+        self._reads = None
         self._forked = True
 
     def opened(self) -> Any:
@@ -89,14 +92,19 @@ class RemoteFile:
                 self._forked = False
             if self._file is None:
                 file = self._filesystem.open_input_file(self._path)
-                size = file.size()
-                if size != self.nbytes:
+                try:
+                    self._check_size(file.size())
+                except CorruptionError:
                     file.close()
-                    raise CorruptionError(
-                        self.uri, min(size, self.nbytes), f"an object of {self.nbytes} bytes", size
-                    )
+                    raise
                 self._file = file
             return self._file
+
+    def _check_size(self, size: int) -> None:
+        if size != self.nbytes:
+            raise CorruptionError(
+                self.uri, min(size, self.nbytes), f"an object of {self.nbytes} bytes", size
+            )
 
     def _forget(self, file: Any) -> None:
         with self._lock:
@@ -112,6 +120,10 @@ class RemoteFile:
             OSError: the object store did not give the bytes, however often it was asked; or this
                 process was forked while a request was on its way that did not end.
         """
+        data = self._read_directly(offset, size)
+        if data is not None:
+            self.nbytes_read += size
+            return data
         attempt = 1
         while True:
             file = None
@@ -119,15 +131,15 @@ class RemoteFile:
             try:
                 with _fork_gate.passed(self.uri):
                     file = self.opened()
-                    data: bytes = file.read_at(size, offset)
+                    data = bytes(file.read_at(size, offset))
                 if len(data) == size:
                     self.nbytes_read += size
                     return data
-                problem: object = f"received {len(data)} bytes"
+                problem = f"received {len(data)} bytes"
             except FileNotFoundError:
                 raise FileNotFoundError(errno.ENOENT, "no such object", self.uri) from None
             except OSError as error:
-                problem = error
+                problem = str(error)
             self._forget(file)
             what = f"{self.uri}: {size} bytes at offset {offset}"
             if attempt == ATTEMPTS:
@@ -140,6 +152,28 @@ class RemoteFile:
             longest = min(LONGEST_WAIT, FIRST_WAIT * 2 ** (attempt - 1))
             time.sleep(longest * random.uniform(0.5, 1))
             attempt += 1
+
+    def _read_directly(self, offset: int, size: int) -> bytes | None:
+        """Return bytes that come by one request; None: pyarrow's client has to be asked."""
+        reads = self._reads
+        if reads is None or not reads.is_usable:
+            return None
+        self.requests += 1
+        try:
+            with _fork_gate.passed(self.uri):
+                data, found = reads.read(self._path, offset, size)
+        except OSError as error:
+            problem = str(error)  # the error itself would keep who asks alive, and with it the copy
+        else:
+            self._check_size(found)
+            if len(data) == size:
+                return data
+            problem = f"received {len(data)} bytes"
+        self.retries += 1
+        level = logging.WARNING if reads.is_usable else logging.INFO
+        what = f"{self.uri}: {size} bytes at offset {offset}"
+        _log.log(level, "%s: %s; asking for them by pyarrow's client", what, problem)
+        return None
 
 
 def at_once(call: Callable[[int, int], None], ranges: Iterable[tuple[int, int]]) -> None:
@@ -207,7 +241,7 @@ def _pool() -> ThreadPoolExecutor:
     global _threads
     with _threads_lock:
         if _threads is None:
-            _threads = ThreadPoolExecutor(THREADS, thread_name_prefix="lookupstore-fetch")
+            _threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="lookupstore-fetch")
         return _threads
 
 

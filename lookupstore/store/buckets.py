@@ -21,11 +21,15 @@ import xxhash
 from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.keys._codec import bucket_of, by_bucket
+from lookupstore.rows._codec import BadRowError
+from lookupstore.rows._small import SmallPlan, SmallRows
 from lookupstore.sorting.runs import BATCH_BYTES, RepeatedKeyError, joined, merge
 from lookupstore.sst import Reader
 from lookupstore.sst._answers import Answers, Found, Values
+from lookupstore.sst._batch import Lookup
 from lookupstore.sst._spread import Spread
-from lookupstore.sst.reader import hashed_keys, lookup_layers, scan_after
+from lookupstore.sst.layers import Layers
+from lookupstore.sst.reader import hashed_keys, lookup_of, scan_after
 from lookupstore.storage.location import Location
 from lookupstore.store.files import BucketFiles
 from lookupstore.store.kinds import (
@@ -66,26 +70,36 @@ class BucketReads:
         self._manifest = manifest
         self._files = files
 
-    def get(self, key: bytes, names: Sequence[str]) -> pa.RecordBatch | None:
-        """Return columns of the row at an encoded key, or None.
+    def lookups_in_place(self, bucket: int) -> tuple[Lookup | None, ...] | None:
+        """Return what looks keys up in the files of a bucket, if they stay where they are.
+
+        Those of its runs come first, the newest one first, and then that of its base, None if it
+        has none. Without files there is nothing; None: lookups have to ask for the files each time.
+        """
+        if bucket not in self._files:
+            return ()
+        readers = self._files.readers_in_place(bucket)
+        if readers is None:
+            return None
+        lookups: list[Lookup | None] = [lookup_of(reader) for reader in readers]
+        if self._files.layers[bucket][-1] != bucket:
+            lookups.append(None)
+        return tuple(lookups)
+
+    def refuse_row(self, key: bytes, error: FormatError) -> NoReturn:
+        """Raise the error of the row at an encoded key, which does not fit the schema."""
+        buckets = self._manifest.buckets
+        bucket = xxhash.xxh64_intdigest(key) % buckets if buckets > 1 else 0
+        self._corrupt(bucket, _ROWS, error)
+
+    def row(self, bucket: int, key: bytes) -> bytes | None:
+        """Return the packed row at an encoded key of a bucket, or None.
+
+        It is of the newest of its files that has the key.
 
         Raises:
             CorruptionError: the stored bytes are wrong.
         """
-        buckets = self._manifest.buckets
-        bucket = xxhash.xxh64_intdigest(key) % buckets if buckets > 1 else 0
-        if bucket not in self._files:
-            return None
-        row = self._row(bucket, key)
-        if row is None:
-            return None
-        try:
-            return self._manifest.row_schema.unpack(pa.array([row], pa.large_binary()), names)
-        except FormatError as error:
-            self._corrupt(bucket, _ROWS, error)
-
-    def _row(self, bucket: int, key: bytes) -> bytes | None:
-        """Return the row at a key of a bucket, from the newest of its files that has the key."""
         for number in self._files.layers[bucket]:
             value = self._files.with_reader(number, lambda reader: reader.get(key))
             if value is None:
@@ -128,6 +142,25 @@ class BucketReads:
         except FormatError as error:
             self._raise_for_bucket(keys, names, error)
 
+    def lookup_few(self, keys: pa.Array, plan: SmallPlan) -> pa.RecordBatch | None:
+        """Return columns of the row at each of a few encoded keys.
+
+        None: `lookup` has to look, and say what is wrong.
+
+        Raises:
+            CorruptionError: the stored bytes are wrong.
+        """
+
+        def rows(lookup: LookupInto) -> pa.RecordBatch | None:
+            answers = SmallRows(len(keys), plan)
+            lookup(answers)
+            return answers.batch()
+
+        try:
+            return self._answered(keys, rows)
+        except BadRowError:
+            return None
+
     def stored_rows(self, bucket: int, keys: pa.Array) -> pa.Array:
         """Return the rows at encoded keys of one bucket as they are stored, null where none is.
 
@@ -137,12 +170,12 @@ class BucketReads:
         if bucket not in self._files:
             return pa.nulls(len(keys), pa.large_binary())
 
-        def rows(readers: Sequence[Reader]) -> pa.Array:
+        def rows(layers: Layers) -> pa.Array:
             values = Values(len(keys))
-            self._lookup_in(bucket, keys, values, readers)
+            layers.lookup(keys, values)
             return values.array()
 
-        return self._files.with_layers(bucket, rows)
+        return self._files.with_layers([bucket], rows)
 
     def unpacked(self, keys: pa.Array, rows: pa.Array, names: Sequence[str]) -> pa.RecordBatch:
         """Return columns of rows that `stored_rows` or `sorted_rows` gave.
@@ -275,34 +308,30 @@ class BucketReads:
 
         It is given what passes them to `sst` answers, and called again if a copy was damaged.
         """
-
-        lookup = self._lookup_in
-        if self._manifest.buckets == 1 and 0 in self._files:
-            # The answers of one bucket are in the order of the keys: there is nothing to spread.
-            return self._files.with_layers(
-                0, lambda readers: take(lambda answers: lookup(0, keys, answers, readers))
-            )
+        files = self._files
+        together = files.layers_in_place()
+        if together is not None:
+            return take(partial(together.lookup, keys))
+        if self._manifest.buckets == 1:
+            return files.with_layers(files, lambda layers: take(partial(layers.lookup, keys)))
         hashed = hashed_keys(keys)
+        places = self._places(hashed)
+        cold = files.cold(places)
+        if not cold:
+            return files.with_layers(places, lambda layers: take(partial(layers.lookup, hashed)))
+        # Local copies keep their room from others while they are used: those that have to come are
+        # asked one by one, those that are here before them.
         spread = Spread(len(keys), values)
 
-        def lookup_part(bucket: int, own: Positions, readers: Sequence[Reader]) -> None:
-            lookup(bucket, hashed, spread.part(own), readers)
+        def ask(buckets: Sequence[int]) -> None:
+            own = np.sort(np.concatenate([places[bucket] for bucket in buckets]))
+            files.with_layers(buckets, lambda layers: layers.lookup(hashed, spread.part(own)))
 
-        places = self._places(hashed)
-        self._files.with_buckets(
-            {bucket: partial(lookup_part, bucket, own) for bucket, own in places.items()}
-        )
+        here = [bucket for bucket in places if bucket not in cold]
+        if here:
+            ask(here)
+        files.wait_for(cold, lambda bucket: ask([bucket]))
         return take(spread.answer)
-
-    def _lookup_in(
-        self,
-        bucket: int,
-        keys: pa.Array | BinaryColumn,
-        answers: Answers,
-        readers: Sequence[Reader],
-    ) -> None:
-        has_base = self._files.layers[bucket][-1] == bucket
-        lookup_layers(readers, keys, answers, has_base=has_base)
 
     def _rows_of(self, bucket: int, records: Records, reverse: bool) -> Iterator[pa.RecordBatch]:
         """Yield what `records` gives of the layers of a bucket, merged, in key order."""

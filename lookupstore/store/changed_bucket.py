@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
+from lookupstore.sorting.ahead import made_ahead
 from lookupstore.sst import Reader
 from lookupstore.storage.location import Location
 from lookupstore.store.buckets import BucketReads
@@ -25,6 +26,10 @@ from lookupstore.store.version_files import time_text
 
 # Each key that is looked up passes the filters of all runs: a wrong answer costs a search.
 RUN_FPP = 0.001
+
+# Batches of merged rows, of some megabytes, that wait for who writes them: he is not as even as who
+# merges.
+_MADE_AHEAD = 4
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,7 @@ class BucketChanger:
         folder: local folder whose data folder takes the files that are written.
         version_id: identity of the version to be, which begins the names of its files.
         attempt: ends their names, where others write files of the same bucket and version.
-        threads: how many compress and write, the caller's among them.
+        threads: how many read, compress and write, the caller's among them.
     """
 
     def __init__(
@@ -162,11 +167,12 @@ class BucketChanger:
         count = new_rows + sum(run.new_rows for run in self._runs.get(bucket, ()))
         if base is not None:
             count += base.num_records
+        rows = self._reads.sorted_rows(bucket, newest)
         file = write_bucket(
             self._folder,
             self._name.format(bucket),
             bucket,
-            self._reads.sorted_rows(bucket, newest),
+            made_ahead(rows, _MADE_AHEAD) if self._threads > 1 else rows,
             schemas=self._manifest,
             options=self._options,
             rows_at_most=count or None,

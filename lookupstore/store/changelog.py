@@ -32,9 +32,9 @@ from lookupstore.arrow.changelog import (
 from lookupstore.arrow.differences import differing
 from lookupstore.errors import CorruptionError
 from lookupstore.sorting._sort import sort_keys
+from lookupstore.sorting.ahead import done_ahead
 from lookupstore.sorting.runs import aligned, merge
 from lookupstore.storage.location import Location
-from lookupstore.store.ahead import done_ahead
 from lookupstore.store.buckets import BucketReads
 from lookupstore.store.files import BucketFiles
 from lookupstore.store.manifest import ChangeRun, DataFile, Manifest
@@ -78,13 +78,12 @@ class _Layers:
 
     def __init__(self, manifest: Manifest) -> None:
         self._runs = manifest.runs_by_bucket()
-        self._bases = {file.bucket: file for file in manifest.files}
+        self._files = manifest.layers()
         self._applied = {run.file.bucket: run for run in manifest.applied}
 
-    def files(self, bucket: int) -> list[DataFile]:
+    def files(self, bucket: int) -> tuple[DataFile, ...]:
         """Return the files of a bucket."""
-        files = [run.file for run in self._runs.get(bucket, ())]
-        return [*files, self._bases[bucket]] if bucket in self._bases else files
+        return self._files.get(bucket, ())
 
     def newer_runs(self, before: _Layers, bucket: int) -> tuple[ChangeRun, ...] | None:
         """Return the runs over the files that a bucket had; None: those are not there any more."""

@@ -2,7 +2,7 @@
 
 A version that is changed stays as it is, and so do its files: the next one names them and its own
 runs. Compaction writes the rows of a bucket with runs as one base, with the bytes that a build of
-the same rows writes.
+the same rows writes. Runs that others publish meanwhile stay above that base.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import logging
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from datetime import datetime, timezone
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -20,6 +22,7 @@ import pyarrow as pa
 from lookupstore.errors import CommitConflictError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.quantities import Duration
+from lookupstore.sorting.ahead import threads_of
 from lookupstore.source.source import open_source
 from lookupstore.storage.location import Location
 from lookupstore.store.buckets import BucketReads
@@ -55,7 +58,7 @@ def upsert_version(
     sequence: str | None,
     compaction: CompactionRule,
     memory: int,
-    threads: int,
+    threads: int | None,
     retain: Duration,
     temp_dir: str | os.PathLike[str] | None,
 ) -> None:
@@ -100,21 +103,80 @@ def upsert_version(
 def compact_version(
     location: Location,
     *,
-    threads: int,
+    threads: int | None,
     retain: Duration,
     temp_dir: str | os.PathLike[str] | None,
+    rule: CompactionRule | None = None,
 ) -> None:
-    """Publish the current version without runs, as the next one; if it has none, nothing.
+    """Publish the current version with compacted buckets, as the next one; if none is due, nothing.
+
+    Upserts that publish meanwhile keep their runs, above the new bases. A bucket that others have
+    compacted or built meanwhile stays as they made it.
+
+    Args:
+        location: of the store.
+        threads: how many read, compress and write, the caller's among them; None: one for each
+            processor.
+        retain: how long replaced versions stay.
+        temp_dir: where files of a remote store are written first.
+        rule: which buckets are due; None: all that have runs.
 
     Raises: what `LookupStore.compact` raises.
     """
+    if not _due_buckets(read_newest(location), rule):
+        _log.info("%s: nothing to compact", location.uri)
+        return
+    with NewVersion(
+        location, overwrite=True, allow_empty=True, retain=retain, temp_dir=temp_dir
+    ) as new:
+        with _changing(location, new, threads) as (merged, changer):
+            done = {bucket: changer.compact(bucket) for bucket in _due_buckets(merged, rule)}
+        tried: list[str] = []  # identities of versions that were withdrawn
 
-    def change(manifest: Manifest, changer: BucketChanger) -> Changed:
-        for bucket in manifest.runs_by_bucket():
-            yield bucket, changer.compact(bucket)
+        def publish() -> None:
+            current = read_newest(location)
+            changed = _under_newer_runs(done, merged, current)
+            if not changed:
+                _log.info("%s: others have compacted meanwhile", location.uri)
+                return
+            if new.version_id in tried:
+                new.begin_again()
+            tried.append(new.version_id)
+            new.publish(
+                changed_manifest(current, changed, version_id=new.version_id),
+                replaces=name_of(current),
+            )
 
-    retried(lambda: _publish(location, None, change,
-                              threads=threads, retain=retain, temp_dir=temp_dir))  # fmt: skip
+        retried(publish)
+
+
+def _due_buckets(manifest: Manifest, rule: CompactionRule | None) -> list[int]:
+    """Return the buckets of a version that are to be compacted."""
+    bases = {file.bucket: file for file in manifest.files}
+    now = datetime.now(timezone.utc)
+    return [
+        bucket
+        for bucket, runs in manifest.runs_by_bucket().items()
+        if rule is None or rule.is_due(bases.get(bucket), runs, now)
+    ]
+
+
+def _under_newer_runs(
+    compacted: Mapping[int, ChangedBucket], merged: Manifest, current: Manifest
+) -> dict[int, ChangedBucket]:
+    """Return what becomes of buckets of the current version that were compacted in an earlier one.
+
+    Those are left out whose files the current version does not have any more.
+    """
+    old, new = merged.layers(), current.layers()
+    runs = current.runs_by_bucket()
+    changed = {}
+    for bucket, done in compacted.items():
+        files = new.get(bucket, ())
+        newer = len(files) - len(old[bucket])
+        if newer >= 0 and files[newer:] == old[bucket]:
+            changed[bucket] = replace(done, runs=runs.get(bucket, ())[:newer])
+    return changed
 
 
 def retried(publish: Callable[[], None]) -> None:
@@ -140,7 +202,7 @@ def _publish(
     source: str | None,
     change: Callable[[Manifest, BucketChanger], Changed],
     *,
-    threads: int,
+    threads: int | None,
     retain: Duration,
     temp_dir: str | os.PathLike[str] | None,
 ) -> None:
@@ -148,26 +210,29 @@ def _publish(
     with NewVersion(
         location, overwrite=True, allow_empty=True, retain=retain, temp_dir=temp_dir
     ) as new:
-        # With the mark there, its files stay.
-        manifest = read_newest(location)
-        files = BucketFiles(location, manifest, None, Residency())
-        with closing(files):
-            changer = BucketChanger(
-                manifest,
-                BucketReads(location, manifest, files),
-                location,
-                new.folder,
-                new.id,
-                threads=threads,
-            )
+        with _changing(location, new, threads) as (manifest, changer):
             changed = dict(change(manifest, changer))
-            if not changed:
-                _log.info("%s: nothing to change in version %d", location.uri, manifest.version)
-                return
-            new.publish(
-                changed_manifest(manifest, changed, version_id=new.id, source=source),
-                replaces=name_of(manifest),
-            )
+        if not changed:
+            _log.info("%s: nothing to change in version %d", location.uri, manifest.version)
+            return
+        new.publish(
+            changed_manifest(manifest, changed, version_id=new.version_id, source=source),
+            replaces=name_of(manifest),
+        )
+
+
+@contextmanager
+def _changing(
+    location: Location, new: NewVersion, threads: int | None
+) -> Iterator[tuple[Manifest, BucketChanger]]:
+    """Open the current version and what changes its buckets, for a new one."""
+    # With the mark there, its files stay.
+    manifest = read_newest(location)
+    files = BucketFiles(location, manifest, None, Residency())
+    with closing(files):
+        reads = BucketReads(location, manifest, files)
+        many = threads_of(threads)
+        yield manifest, BucketChanger(manifest, reads, location, new.folder, new.id, threads=many)
 
 
 def check_same_store(location: Location, planned: Manifest, current: Manifest) -> None:

@@ -20,7 +20,13 @@ from lookupstore.store.files import BucketFiles, missing_file_error, wrong_hash_
 from lookupstore.store.kinds import run_as_layer, tombstones_of
 from lookupstore.store.manifest import ChangeRun, DataFile, Manifest
 from lookupstore.store.statistics import RowStatistics
-from lookupstore.store.version_files import gone_version_error, list_names, name_of, named_files
+from lookupstore.store.version_files import (
+    NEWEST_COPY,
+    gone_version_error,
+    list_names,
+    name_of,
+    named_files,
+)
 
 #: The records of one data file, batch by batch.
 Records: TypeAlias = "Iterator[pa.RecordBatch]"
@@ -64,7 +70,7 @@ def check_store(location: Location, manifest: Manifest, files: BucketFiles) -> S
     with closing(files.of_runs(manifest.applied)) as merged:
         _check_runs(location, manifest, manifest.applied, merged)
     _check_counts(location, manifest, files)
-    named = named_files(location)
+    named = {*named_files(location), NEWEST_COPY}
     return StoreCheck(
         files=len(manifest.named_files),
         num_rows=manifest.num_rows,

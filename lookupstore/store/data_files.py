@@ -12,7 +12,7 @@ import pyarrow as pa
 from lookupstore.keys.schema import KeySchema
 from lookupstore.rows.schema import RowSchema
 from lookupstore.sst import Writer
-from lookupstore.storage.local import file_hash
+from lookupstore.sst.codec import USUAL_BLOCK
 from lookupstore.store.manifest import DATA_FOLDER, DataFile, Manifest
 from lookupstore.store.statistics import RowStatistics
 
@@ -35,7 +35,7 @@ class FileOptions:
 
     compression: str = "none"
     level: int | None = None
-    block_size: int = 65536
+    block_size: int = USUAL_BLOCK
     bloom_fpp: float = 0.05
 
 
@@ -105,6 +105,6 @@ def write_bucket(
         name=relative,
         bucket=bucket,
         bytes=os.path.getsize(path),
-        xxh64=file_hash(path),
+        xxh64=writer.xxh64,
         **statistics.fields(),
     )

@@ -23,7 +23,7 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -44,9 +44,12 @@ from lookupstore.hostcache.pinned_copy import PinnedCopy
 from lookupstore.hostcache.recode import Rent, plain_size
 from lookupstore.sst import Reader
 from lookupstore.sst.cache import BlockCache
+from lookupstore.sst.layers import Layers
 from lookupstore.sst.reader import reads_of
+from lookupstore.sst.tail import tail_size
 from lookupstore.storage import descriptors
 from lookupstore.storage.location import Location
+from lookupstore.store.data_files import options_of
 from lookupstore.store.local_files import LocalFiles
 from lookupstore.store.manifest import ChangeRun, DataFile, Manifest
 from lookupstore.store.version_files import gone_version_error, list_names, name_of
@@ -130,6 +133,7 @@ class BucketFiles(LocalFiles):
         self._closed = False
         #: Readers of the files of a local store.
         self.in_place: dict[int, Reader] = {}
+        self._all_in_place: Layers | None = None  # once they have been asked
         # What lookups have paid for those of them that are compressed.
         self._rents: dict[int, Rent] = {}
         if location.in_place:
@@ -177,52 +181,87 @@ class BucketFiles(LocalFiles):
         except FileNotFoundError:
             raise self._missing_error(number) from None
 
-    def with_layers(self, bucket: int, use: Callable[[Sequence[Reader]], A]) -> A:
-        """Return what `use` returns of the readers of the layers of a bucket, which has some.
+    def readers_in_place(self, bucket: int) -> list[Reader] | None:
+        """Return the readers of the layers of a bucket; None: others may take their place.
 
-        It is called again as `with_reader` calls.
+        Raises:
+            ClosedError: the store is closed.
         """
         numbers = self.layers[bucket]
-        if len(numbers) == 1:  # most have no runs, and small lookups feel each call
-            return self.with_reader(numbers[0], lambda reader: use((reader,)))
-        return self._with_more(numbers, (), use)
+        if any(number not in self.in_place or number in self._rents for number in numbers):
+            return None
+        return [self.ready(number).reader for number in numbers]
 
-    def _with_more(
-        self,
-        numbers: Sequence[int],
-        readers: tuple[Reader, ...],
-        use: Callable[[Sequence[Reader]], A],
-    ) -> A:
-        """Call `use` with the readers of the files so far, and those of the others."""
-        # A function that calls itself would be a cycle, which keeps all that `use` holds: keys,
-        # megabytes of them, until the garbage is collected.
-        if len(readers) == len(numbers):
-            return use(readers)
-        following = numbers[len(readers)]
-        return self.with_reader(
-            following, lambda reader: self._with_more(numbers, (*readers, reader), use)
-        )
+    def with_layers(self, buckets: Iterable[int], use: Callable[[Layers], A]) -> A:
+        """Return what `use` returns of the files of some buckets that have some, open together.
 
-    def with_buckets(self, uses: Mapping[int, Callable[[Sequence[Reader]], None]]) -> None:
-        """Call what is to use the layers of each bucket, as `with_layers` does.
+        It is called again, with other readers, if local copies turn out to be damaged.
 
-        What has to wait for an object store is called in threads.
+        Raises: what `with_reader` raises.
         """
-        layers, is_here = self.layers, self._is_here
-        cold = [bucket for bucket in uses for number in layers[bucket] if not is_here(number)]
-        cold = list(dict.fromkeys(cold))
-        waited: set[int] = set()
-        if len(cold) > 1:
-            pool = ThreadPoolExecutor(min(AT_ONCE, len(cold)), "lookupstore-buckets")
+        layers = {bucket: self.layers[bucket] for bucket in buckets}
+        numbers = [number for some in layers.values() for number in some]
+        given_up: set[int] = set()  # damaged copies
+        while True:
+            opened = {number: self._ready_or_missing(number) for number in numbers}
+            readers = {
+                bucket: [opened[number].reader for number in some]
+                for bucket, some in layers.items()
+            }
             try:
-                for _ in pool.map(lambda bucket: self.with_layers(bucket, uses[bucket]), cold):
-                    continue
-                waited.update(cold)
-            finally:
-                pool.shutdown(cancel_futures=True)
-        for bucket, use in uses.items():
-            if bucket not in waited:
-                self.with_layers(bucket, use)
+                return use(self._layers(readers))
+            except CorruptionError as error:
+                found = _number_of(opened, error.path)
+                if found is None or found in given_up:
+                    raise
+                self._leave_damaged(found, opened[found], error)
+                given_up.add(found)
+            except FileNotFoundError as error:
+                found = _number_of(opened, error.filename)
+                raise self._missing_error(numbers[-1] if found is None else found) from None
+
+    def layers_in_place(self) -> Layers | None:
+        """Return all files, open together; None: others may take the place of some.
+
+        Raises:
+            ClosedError: the store is closed.
+        """
+        self._check_not_closed()
+        if self._all_in_place is None:
+            readers = {}
+            for bucket in self.layers:
+                some = self.readers_in_place(bucket)
+                if some is None:
+                    return None
+                readers[bucket] = some
+            self._all_in_place = self._layers(readers)
+        return self._all_in_place
+
+    def _layers(self, readers: Mapping[int, Sequence[Reader]]) -> Layers:
+        without_base = {bucket for bucket in readers if self.layers[bucket][-1] != bucket}
+        return Layers(self._manifest.buckets, readers, without_base)
+
+    def cold(self, buckets: Iterable[int]) -> list[int]:
+        """Return those of some buckets a file of which may have to wait for an object store."""
+        is_here = self._is_here
+        return [
+            bucket
+            for bucket in buckets
+            if not all(is_here(number) for number in self.layers[bucket])
+        ]
+
+    def wait_for(self, buckets: Sequence[int], ask: Callable[[int], None]) -> None:
+        """Call what asks a bucket for each of some, several at once: each waits for its files."""
+        if len(buckets) <= 1:
+            for bucket in buckets:
+                ask(bucket)
+            return
+        pool = ThreadPoolExecutor(min(AT_ONCE, len(buckets)), "lookupstore-buckets")
+        try:
+            for _ in pool.map(ask, buckets):
+                continue
+        finally:
+            pool.shutdown(cancel_futures=True)
 
     def scan(
         self, number: int, records: Callable[[Reader, bytes | None], Iterator[pa.RecordBatch]]
@@ -351,6 +390,7 @@ class BucketFiles(LocalFiles):
     def close(self) -> None:
         """Close all files, and release their local copies."""
         self._closed = True
+        self._all_in_place = None
         for number, lock in self._locks.items():
             with lock:
                 opened = self._drop(number)
@@ -391,6 +431,12 @@ class BucketFiles(LocalFiles):
             raise CorruptionError(*error.args)
         descriptors.used(opened)
         return self._open(number) if outdated else opened
+
+    def _ready_or_missing(self, number: int) -> _Open:
+        try:
+            return self.ready(number)
+        except FileNotFoundError:
+            raise self._missing_error(number) from None
 
     def _open(self, number: int) -> _Open:
         with self._locks[number]:
@@ -496,7 +542,7 @@ class BucketFiles(LocalFiles):
 
     def _open_copy(self, number: int, file: DataFile, copy: PinnedCopy) -> _Open:
         try:
-            reader = _checked(Reader(copy.path, cache=self._cache, fill=copy.fill), file)
+            reader = _checked_copy(Reader(copy.path, cache=self._cache, fill=copy.fill), file)
         except BaseException as error:
             if copy.recoded and isinstance(error, (CorruptionError, FormatError)):
                 copy.discard()
@@ -516,6 +562,7 @@ class BucketFiles(LocalFiles):
                 uri=self._location.show(file.name),
                 recode=recode,
                 store=self._location.uri,
+                tail=_tail_of(file, self._manifest),
             )
         )
 
@@ -563,10 +610,43 @@ def wrong_hash_error(path: str, file: DataFile, found: str) -> CorruptionError:
     return CorruptionError(path, 0, f"a file with XXH64 {file.xxh64}", found)
 
 
-def _checked(reader: Reader, file: DataFile) -> Reader:
-    if len(reader) != file.num_records:
-        reader.close()
-        raise CorruptionError(
-            reader.path, 0, f"{file.num_records} records", f"{len(reader)} records"
+def _number_of(opened: Mapping[int, _Open], path: str | None) -> int | None:
+    """Return the number of the file that errors call so."""
+    for number, one in opened.items():
+        if one.reader.path == path:
+            return number
+    return None
+
+
+def _tail_of(file: DataFile, manifest: Manifest) -> int:
+    """Return about how many bytes a file has behind its blocks; 0: nobody knows."""
+    options = options_of(manifest)
+    try:
+        return tail_size(
+            file.bytes,
+            file.num_records,
+            block_size=options.block_size,
+            bloom_fpp=options.bloom_fpp,
+            key_bytes=len(file.max_key) // 2,
         )
+    except (ArithmeticError, TypeError):  # options that no build writes
+        return 0
+
+
+def _checked(reader: Reader, file: DataFile) -> Reader:
+    _check(reader, "records", file.num_records, len(reader))
     return reader
+
+
+def _checked_copy(reader: Reader, file: DataFile) -> Reader:
+    """Return the reader of a copy whose hash is not known yet, if it is of the file otherwise."""
+    info = reader.info()
+    _check(reader, "as its least key", file.min_key, (info.min_key or b"").hex())
+    _check(reader, "as its greatest key", file.max_key, (info.max_key or b"").hex())
+    return _checked(reader, file)
+
+
+def _check(reader: Reader, what: str, said: object, found: object) -> None:
+    if said != found:
+        reader.close()
+        raise CorruptionError(reader.path, 0, f"{said} {what}", f"{found} {what}")

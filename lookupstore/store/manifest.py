@@ -159,6 +159,16 @@ class Manifest:
             held[run.file.bucket] = (*held.get(run.file.bucket, ()), run)
         return held
 
+    def layers(self) -> dict[int, tuple[DataFile, ...]]:
+        """Return the files of each bucket that has some: runs, the newest first, then the base."""
+        layers = {
+            bucket: tuple(run.file for run in runs)
+            for bucket, runs in self.runs_by_bucket().items()
+        }
+        for file in self.files:
+            layers[file.bucket] = (*layers.get(file.bucket, ()), file)
+        return layers
+
     @property
     def created_at(self) -> datetime:
         """Return the moment of `created`."""

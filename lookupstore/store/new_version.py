@@ -70,8 +70,10 @@ class NewVersion:
         self._made: list[str] = []
         self._stack = ExitStack()
         self.location = location
-        #: Identity of the build, and of its version, which begins the names of its files.
+        #: Identity of the build, which begins the names of its files.
         self.id: str = uuid.uuid4().hex
+        #: Identity of its version.
+        self.version_id: str = self.id if version_id is None else version_id
         #: Name of the file that says that this build runs.
         self.mark: str = mark_name(self.id, version_id)
         #: Names of files that were written and do not begin with the id.
@@ -130,6 +132,19 @@ class NewVersion:
             self._leave()
         else:
             self.abandon()
+
+    def begin_again(self) -> None:
+        """Give the version another identity, after it was withdrawn.
+
+        Who saw it meanwhile may remember the one that it had, with what was in it then.
+        """
+        old = self.mark
+        self.version_id = uuid.uuid4().hex
+        mark = mark_name(self.id, self.version_id)
+        self.location.write(mark, [])
+        self.mark = mark
+        with suppress(OSError):  # a mark that stays holds back others for a day
+            self.location.delete(old)
 
     def abandon(self) -> None:
         """Remove what was written; leaving the `with` block does it if nothing was published."""

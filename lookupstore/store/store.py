@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import html
+import math
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -19,9 +21,13 @@ from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.lookups import value_columns
 from lookupstore.keys.schema import KeySchema
 from lookupstore.quantities import Duration, Size, bytes_of, seconds_of
+from lookupstore.rows._codec import BadRowError
+from lookupstore.rows._small import SmallPlan, SmallRows
 from lookupstore.sorting.runs import MIN_MEMORY
 from lookupstore.sst.cache import BlockCache
 from lookupstore.storage.location import Location
+from lookupstore.store._points import PointLookups
+from lookupstore.store.background import compact_in_background
 from lookupstore.store.buckets import BucketReads
 from lookupstore.store.changed_bucket import CompactionRule
 from lookupstore.store.changelog import Changelog, OpenVersion
@@ -30,7 +36,7 @@ from lookupstore.store.check import StoreCheck, check_store
 from lookupstore.store.expiry import HOUR
 from lookupstore.store.files import BucketFiles
 from lookupstore.store.local_files import LocalLookups
-from lookupstore.store.manifest import Manifest
+from lookupstore.store.manifest import MAX_RUNS, Manifest
 from lookupstore.store.refreshing import Refresh
 from lookupstore.store.rules import Rule
 from lookupstore.store.version_files import (
@@ -38,16 +44,20 @@ from lookupstore.store.version_files import (
     Moment,
     Place,
     VersionName,
-    find_version,
-    gone_version_error,
     list_names,
     located,
     name_of,
     read_newest,
-    read_version,
+    read_numbered,
     replaced_meanwhile_error,
     version_at,
 )
+
+#: Keys of a call up to which the columns of its answer are made in one piece.
+FEW = 4096
+#: Those up to which keys are looked up one after the other: to look up many together takes some
+#: microseconds before the first one, and then hides that memory is slow.
+EACH = 64
 
 
 @dataclass(frozen=True)
@@ -144,8 +154,9 @@ def upsert(
     max_runs: int = 8,
     max_run_share: float = 0.25,
     max_run_age: Duration | None = None,
+    background: bool = False,
     memory: Size = 512 << 20,
-    threads: int = 1,
+    threads: int | None = None,
     retain: Duration = HOUR,
     temp_dir: str | os.PathLike[str] | None = None,
 ) -> LookupStore:
@@ -176,9 +187,13 @@ def upsert(
             more is compacted at once.
         max_run_age: age of the oldest run of a bucket at which an upsert of it compacts it: a
             timedelta, seconds, or a text such as `"1h"`; None: at no age.
+        background: whether buckets that are due are compacted after the upsert, by one thread of
+            this process, as a version of their own. Runs that are published meanwhile stay; only a
+            bucket with 64 of them is compacted at once.
         memory: budget for changes in memory, in bytes or as a text such as `"1GB"`; what does not
             fit is spilled.
-        threads: how many threads compress and write, the caller's among them.
+        threads: how many threads read, compress and write, the caller's among them; None is one
+            for each processor that the process may use.
         retain: how long replaced versions stay; see `lookupstore.expire`.
         temp_dir: where to spill, and where files of a remote store are written first; None is
             beside a local store, and the system's temporary folder for a remote one.
@@ -207,26 +222,31 @@ def upsert(
     ({'name': 'zwei', 'hits': 6}, {'name': None, 'hits': 1})
     """
     location = located(path)
+    age = None if max_run_age is None else seconds_of(max_run_age, "max_run_age")
+    due = CompactionRule(max_runs, max_run_share, age)
     upsert_version(
         location,
         changes,
         deletes,
         rule=rule,
         sequence=sequence,
-        compaction=CompactionRule(
-            max_runs,
-            max_run_share,
-            None if max_run_age is None else seconds_of(max_run_age, "max_run_age"),
-        ),
+        compaction=CompactionRule(MAX_RUNS, math.inf) if background else due,
         memory=bytes_of(memory, "memory", least=MIN_MEMORY),
         threads=threads,
         retain=retain,
         temp_dir=temp_dir,
     )
+    if background:
+        compact_in_background(
+            location.uri,
+            # One thread: a process that ends while it works starts no more.
+            partial(compact_version, location, threads=1, retain=retain, temp_dir=temp_dir,
+                    rule=due),
+        )  # fmt: skip
     return LookupStore(location)
 
 
-class LookupStore(LocalLookups):
+class LookupStore(PointLookups, LocalLookups):
     """Lookups in one version of a store, for one key or millions.
 
     Threads may share it. It stays on the version that it opened, even when a build replaces that;
@@ -282,6 +302,9 @@ class LookupStore(LocalLookups):
             self._location, version, cache, Residency() if residency is None else residency
         )
         self._buckets = BucketReads(self._location, self._manifest, self._files)
+        self._last_plan: tuple[Any, SmallPlan | None] | None = None
+        manifest = self._manifest
+        self._begin(manifest.key_schema, manifest.row_schema, self._buckets, manifest.buckets)
 
     @property
     def location(self) -> Location:
@@ -372,8 +395,9 @@ class LookupStore(LocalLookups):
         max_runs: int = 8,
         max_run_share: float = 0.25,
         max_run_age: Duration | None = None,
+        background: bool = False,
         memory: Size = 512 << 20,
-        threads: int = 1,
+        threads: int | None = None,
         retain: Duration = HOUR,
         temp_dir: str | os.PathLike[str] | None = None,
     ) -> LookupStore:
@@ -399,6 +423,7 @@ class LookupStore(LocalLookups):
             max_runs=max_runs,
             max_run_share=max_run_share,
             max_run_age=max_run_age,
+            background=background,
             memory=memory,
             threads=threads,
             retain=retain,
@@ -409,7 +434,7 @@ class LookupStore(LocalLookups):
     def compact(
         self,
         *,
-        threads: int = 1,
+        threads: int | None = None,
         retain: Duration = HOUR,
         temp_dir: str | os.PathLike[str] | None = None,
     ) -> LookupStore:
@@ -419,7 +444,8 @@ class LookupStore(LocalLookups):
         Without runs no version is published.
 
         Args:
-            threads: how many threads compress and write, the caller's among them.
+            threads: how many threads read, compress and write, the caller's among them; None is
+                one for each processor that the process may use.
             retain: how long replaced versions stay; see `lookupstore.expire`.
             temp_dir: where files of a remote store are written first; None is the system's
                 temporary folder.
@@ -546,13 +572,49 @@ class LookupStore(LocalLookups):
         """Return the number of keys."""
         return self._manifest.num_rows
 
-    def _get(self, encoded: bytes, names: Sequence[str]) -> dict[str, Any] | None:
-        self._check_open()
-        batch = self._buckets.get(encoded, names)
-        if batch is None:
-            return None
-        columns = zip(batch.schema.names, batch.columns, strict=True)
-        return {name: column[0].as_py() for name, column in columns}
+    def lookup(
+        self, keys: Any, columns: Sequence[str] | None = None, *, found: bool | str = False
+    ) -> pa.Table:
+        """Return the value columns at many keys: row i answers key i, nulls where it is missing.
+
+        `Lookups.lookup` says what the arguments are and what it raises.
+
+        >>> import tempfile, lookupstore
+        >>> table = pa.table({"id": [7], "name": ["seven"]})
+        >>> store = lookupstore.build(table, tempfile.mkdtemp(), key="id")
+        >>> store.lookup([8, 7], found=True).to_pylist()
+        [{'name': None, 'found': False}, {'name': 'seven', 'found': True}]
+        """
+        is_few = isinstance(keys, (list, pa.Array)) and len(keys) <= FEW
+        if is_few and not found and (columns is None or isinstance(columns, (str, list, tuple))):
+            plan = self._plan(columns)
+            self._check_open()
+            if plan is not None:
+                encoded = encode_keys(keys, self._manifest.key_schema)
+                batch = self._rows_at_few(encoded, plan)
+                if batch is not None:
+                    return pa.Table.from_batches([batch])
+        return super().lookup(keys, columns, found=found)
+
+    def _rows_at_few(self, keys: pa.Array, plan: SmallPlan) -> pa.RecordBatch | None:
+        """Return columns of the row at each of a few encoded keys; None: not at once."""
+        if len(keys) <= EACH:
+            answers = SmallRows(len(keys), plan)
+            try:
+                if self._lookup_each(keys, answers):
+                    return answers.batch()
+            except BadRowError:
+                return None
+        return self._buckets.lookup_few(keys, plan)
+
+    def _plan(self, columns: str | Sequence[str] | None) -> SmallPlan | None:
+        """Return how a few rows are read into value columns; None: not at once."""
+        wanted = tuple(columns) if isinstance(columns, list) else columns
+        last = self._last_plan  # who asks for columns mostly asks for the same again
+        if last is None or last[0] != wanted:
+            plan = self._manifest.row_schema.small_plan(value_columns(self, columns))
+            self._last_plan = last = wanted, plan
+        return last[1]
 
     def _lookup(self, keys: Any, names: Sequence[str]) -> tuple[pa.BooleanArray, pa.Table]:
         self._check_open()
@@ -616,6 +678,7 @@ class LookupStore(LocalLookups):
         """Close the files; lookups raise `ClosedError` from then on. Closing again does nothing."""
         if not self._closed:
             self._closed = True
+            self._end()
             with self._refreshing:
                 under_way, self._refresh = self._refresh, None
             if under_way is not None:
@@ -677,11 +740,7 @@ def open_files(
 ) -> tuple[Manifest, BucketFiles]:
     """Open the files of one version, or of the current one, which may change meanwhile."""
     if version is not None:
-        name = find_version(location, version)
-        try:
-            manifest = read_version(location, name)
-        except FileNotFoundError:
-            raise gone_version_error(location, name.number, name.id) from None
+        manifest = read_numbered(location, version)
         return manifest, BucketFiles(location, manifest, cache, residency)
     for _ in range(LOOKS):
         manifest = read_newest(location)

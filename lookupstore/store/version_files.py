@@ -4,6 +4,9 @@ A version is one file, `versions/<number>-<id>.json`, its manifest, which is nev
 The current version is the one with the greatest number, and among rivals the greatest id. There is
 no pointer to it, so publishing is one step: to write that file.
 
+On S3 a copy of the newest manifest, `versions/newest.json`, is read while the versions are listed.
+It counts only if the listing says so; without it nothing is missing.
+
 A listing is not one moment: what comes or goes meanwhile is in it or not. So a listing that finds
 nothing is not believed at once, and neither is one that shows a new version alone.
 """
@@ -12,7 +15,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
@@ -32,11 +36,15 @@ from lookupstore.store.manifest import DATA_FOLDER, Manifest, manifest_bytes, pa
 
 VERSIONS_FOLDER = "versions"
 
+#: The copy of the newest manifest.
+NEWEST_COPY = f"{VERSIONS_FOLDER}/newest.json"
 _FILE = re.compile(r"(\d{10})-([0-9a-f]{32})\.json")
 # Format version 1, which no release has written, had one manifest of this name.
 _FORMER_MANIFEST = "manifest.json"
 # A version may be expired or withdrawn between two looks; the next look finds the newest.
 LOOKS = 5
+# Seconds that an answer to the question for a copy of the newest manifest may be late.
+_LONGEST_WAIT = 1.0
 # So many listings that find nothing say that there is nothing.
 EMPTY_LOOKS = 3
 
@@ -187,8 +195,12 @@ def read_version(location: Location, name: VersionName) -> Manifest:
         FormatError: it is of an unknown format version.
         CorruptionError: it contradicts itself or its name; `expected` names the field.
     """
+    return _manifest_of(location, name, location.read(name.file))
+
+
+def _manifest_of(location: Location, name: VersionName, content: bytes) -> Manifest:
     path = location.show(name.file)
-    manifest = parse_manifest(path, location.read(name.file))
+    manifest = parse_manifest(path, content)
     for field, expected, found in [
         ("version", name.number, manifest.version),
         ("id", name.id, manifest.id),
@@ -208,10 +220,55 @@ def read_newest(location: Location) -> Manifest:
         StaleStoreError: each version that was found was gone before it was read.
     """
     for _ in range(LOOKS):
+        copy = _CopyOfNewest(location)
         name = _names_of_store(location)[-1]
         with suppress(FileNotFoundError):
-            return read_version(location, name)
+            return copy.manifest(name) or read_version(location, name)
     raise replaced_meanwhile_error(location)
+
+
+def read_numbered(location: Location, number: int) -> Manifest:
+    """Read and check the manifest of the version with a number.
+
+    Raises:
+        FileNotFoundError: there is no such version; the error names those that there are.
+        StaleStoreError: it was gone before it was read.
+        CorruptionError: the manifest contradicts itself; `expected` names the field.
+    """
+    copy = _CopyOfNewest(location)
+    name = find_version(location, number)
+    try:
+        return copy.manifest(name) or read_version(location, name)
+    except FileNotFoundError:
+        raise gone_version_error(location, name.number, name.id) from None
+
+
+class _CopyOfNewest:
+    """The copy of the newest manifest, which is read while its maker does something else."""
+
+    def __init__(self, location: Location) -> None:
+        self._location = location
+        self._content: bytes | None = None
+        self._thread: threading.Thread | None = None
+        read = location.one_request()
+        if read is not None:
+            self._thread = threading.Thread(
+                target=self._read, args=(read,), name="lookupstore-newest", daemon=True
+            )
+            self._thread.start()
+
+    def _read(self, read: Callable[[str], bytes]) -> None:
+        with suppress(OSError):
+            self._content = read(NEWEST_COPY)
+
+    def manifest(self, name: VersionName) -> Manifest | None:
+        """Return the manifest of a version if it is the one, and right."""
+        if self._thread is not None:
+            self._thread.join(_LONGEST_WAIT)
+        if self._content is not None:
+            with suppress(LookupStoreError):
+                return _manifest_of(self._location, name, self._content)
+        return None
 
 
 def read_versions(location: Location) -> list[Manifest]:
@@ -366,6 +423,9 @@ def publish_version(
                 raise store_exists_error(location) from None
     new = numbered(manifest, held[-1].number + 1 if held else 1)
     _step(location, new, held, overwrite=overwrite, replaces=replaces)
+    if location.one_request() is not None:
+        with suppress(OSError):  # it is published, and read without the copy
+            location.replace(NEWEST_COPY, manifest_bytes(new))
     return new
 
 

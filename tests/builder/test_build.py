@@ -542,7 +542,7 @@ def kept_by_duckdb(table: pa.Table, rule) -> list[int]:
 @pytest.mark.parametrize("rule", ["first", "last", ("max", "score")])
 @pytest.mark.parametrize(("memory", "buckets"), [(1 << 16, 1), (1 << 16, 5), (512 << 20, 1)])
 def test_rules_for_repeated_keys_against_duckdb(tmp_path, caplog, rule, memory, buckets):
-    table = repeated_table(11, 12_000)
+    table = repeated_table(11, 24_000)
     caplog.set_level(logging.INFO, "lookupstore.builder")
     spill = tmp_path / "spill"
     spill.mkdir()
@@ -660,7 +660,11 @@ def test_bad_sources_are_named(tmp_path):
         (42, TypeError, "source is int; give a path"),
         ([], ValueError, "empty list"),
         ([1], TypeError, "item 0 is int"),
-        ({"id": [1]}, TypeError, "source is dict"),
+        ({"id": [1], "n": [1, 2]}, ValueError, "different lengths: {'id': 1, 'n': 2}"),
+        ({"id": [1], "n": [object()]}, TypeError, "the column 'n' has no Arrow type"),
+        ({"id": "int64"}, TypeError, "the column 'id' is str; give a list or an array"),
+        ([TABLE, TABLE.select(["id"])], TypeError, "item 1 has the schema id: int64"),
+        ([TABLE, 7], TypeError, "item 1 is int, not a table or a frame"),
         (
             [TABLE.to_batches()[0], TABLE.select(["id"]).to_batches()[0]],
             TypeError,
@@ -726,11 +730,11 @@ def test_a_failed_build_leaves_nothing(tmp_path, memory):
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize("failing", ["write_bucket", "publish_version", "file_hash"])
+@pytest.mark.parametrize("failing", ["write_bucket", "publish_version", "DataFile"])
 def test_a_build_that_fails_late_leaves_the_old_store(tmp_path, monkeypatch, failing):
     build(TABLE, tmp_path / "s", key="id").close()
     before = files_below(tmp_path)
-    modules = {"publish_version": new_version_module, "file_hash": data_files_module}
+    modules = {"publish_version": new_version_module, "DataFile": data_files_module}
     module = modules.get(failing, build_module)
     real = getattr(module, failing)
     calls = []
@@ -998,7 +1002,7 @@ def test_the_manifest_says_what_was_built(tmp_path):
         "on_duplicate": "last",
         "compression": "zstd",
         "level": 3,
-        "block_size": 65536,
+        "block_size": 4608,
         "bloom_fpp": 0.05,
     }
     assert datetime.fromisoformat(manifest.created).tzinfo == timezone.utc
@@ -1065,6 +1069,7 @@ def test_progress_is_shown_on_request_only(tmp_path, capfd):
     assert out == ""
     assert "Reading" in err
     assert "5 rows" in err
+    assert "left 0:00:00" in err
 
 
 def test_rich_is_not_imported_for_a_quiet_build(tmp_path):

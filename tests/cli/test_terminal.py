@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
+import re
+import shlex
+import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
+import click.testing
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import lookupstore
+from lookupstore.cli import main
 from lookupstore.cli.output import rows_table
 from lookupstore.hostcache import stats
 from lookupstore.hostcache.counts import Counts
+from lookupstore.sst import Writer
 
 RUN = """
 import shlex, sys
@@ -28,16 +39,29 @@ for line in sys.stdin:
 """
 
 
-def in_a_terminal(lines: list[str], folder: Path) -> dict[str, list[str]]:
-    """Run commands in a terminal of 80 columns; return the lines that each printed."""
+def in_a_terminal(lines: list[str], folder: Path, columns: int = 80) -> dict[str, list[str]]:
+    """Run commands in a terminal; return the lines that each printed."""
+    printed = printed_by(lines, folder, {"COLUMNS": str(columns), "TERM": "dumb"})
+    found: dict[str, list[str]] = {}
+    for line in printed.splitlines():
+        if line.startswith("$ "):
+            found[line[2:]] = []
+        else:
+            found[list(found)[-1]].append(line)
+    return found
+
+
+def printed_by(lines: list[str], folder: Path, variables: dict[str, str]) -> str:
+    """Run commands in a terminal with these variables; return what they printed there."""
     ours, theirs = pty.openpty()
     environment = {
         **os.environ,
-        "COLUMNS": "80",
-        "TERM": "dumb",
+        **variables,
         "LOOKUPSTORE_CACHE": str(folder / "cache"),
         "PYTHONPATH": str(Path(lookupstore.__file__).parent.parent),
     }
+    if "NO_COLOR" not in variables:
+        environment.pop("NO_COLOR", None)
     with subprocess.Popen(
         [sys.executable, "-c", RUN],
         stdin=subprocess.PIPE,
@@ -60,13 +84,7 @@ def in_a_terminal(lines: list[str], folder: Path) -> dict[str, list[str]]:
                 break
             printed += piece
         os.close(ours)
-    found: dict[str, list[str]] = {}
-    for line in printed.decode().replace("\r\n", "\n").splitlines():
-        if line.startswith("$ "):
-            found[line[2:]] = []
-        else:
-            found[list(found)[-1]].append(line)
-    return found
+    return printed.decode().replace("\r\n", "\n")
 
 
 @pytest.mark.skipif(sys.platform not in ("linux", "darwin"), reason="a terminal of Unix")
@@ -107,3 +125,145 @@ def test_a_table_that_fits_has_its_columns_beside_each_other() -> None:
     assert rows_table(batch.schema, [batch], 27).show_header
     assert not rows_table(batch.schema, [batch], 26).show_header
     assert rows_table(batch.schema, [], 10).show_header
+
+
+# ---- what each command prints, as it is recorded in golden/
+
+GOLDEN = Path(__file__).parent / "golden" / "terminal"
+LINES = [
+    "get wide 1",
+    "get wide 1 2 9",
+    "get wide 1 --columns c00,c01",
+    "scan wide",
+    "scan wide --columns c00,c01 --limit 2",
+    "info wide",
+    "verify wide",
+    "versions wide",
+    "build wide.parquet built --key id --columns c00",
+    "dump broken.sst",
+]
+# What is of the day, the machine and the release, in as many letters.
+_CHANGING = (
+    (r"20\d\d-\d\d-\d\d", "D"),
+    (r"\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)?", "T"),
+    (r"\b[0-9a-f]{32}\b", "I"),
+    (r"lookupstore \d+\.\d+[^ │]*", "W"),
+)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a folder of what the commands are given."""
+    folder = tmp_path_factory.mktemp("terminal")
+    columns = {f"c{i:02d}": [i * 10**6 + row for row in range(60)] for i in range(24)}
+    table = pa.table({"id": range(60), "text": ["some words, " * 5] * 60, **columns})
+    pq.write_table(table, folder / "wide.parquet")
+    for rows in (60, 59):
+        lookupstore.build(table.slice(0, rows), folder / "wide", key="id", overwrite=True).close()
+    with Writer(folder / "broken.sst") as writer:
+        writer.put(b"key", b"value")
+    content = bytearray((folder / "broken.sst").read_bytes())
+    content[3] ^= 1
+    (folder / "broken.sst").write_bytes(content)
+    return folder
+
+
+def settled(printed: str, folder: Path) -> str:
+    printed = printed.replace(str(folder), "HERE")
+    for pattern, letter in _CHANGING:
+        printed = re.sub(pattern, lambda found, one=letter: one * len(found[0]), printed)
+    return printed
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="sizes of files are those of Linux")
+@pytest.mark.parametrize("mode", ["60", "80", "200", "color"])
+def test_what_terminals_show(mode: str, recorded: Path) -> None:
+    """LOOKUPSTORE_REWRITE=1 writes the golden texts anew; those of a width are with NO_COLOR."""
+    shutil.rmtree(recorded / "built", ignore_errors=True)
+    width = 80 if mode == "color" else int(mode)
+    variables = {"COLUMNS": str(width), "TERM": "xterm"}
+    variables |= {} if mode == "color" else {"NO_COLOR": "1"}
+    printed = settled(printed_by(LINES, recorded, variables), recorded)
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", printed)
+    # Sentences are the terminal's to wrap, and a table is not.
+    drawn = [line for line in plain.splitlines() if line[:1] in tuple("┏┃┡│├└┌")]
+    assert len(drawn) > 50
+    assert max(map(len, drawn)) <= width
+    colors = re.findall(r"\x1b\[(?:\d+;)*3\d", printed)
+    assert bool(colors) == (mode == "color")
+    same_as_recorded(printed, mode)
+
+
+def test_what_is_printed_without_a_terminal(
+    recorded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.rmtree(recorded / "built", ignore_errors=True)
+    monkeypatch.chdir(recorded)
+    printed = []
+    for line in LINES:
+        result = click.testing.CliRunner().invoke(main, shlex.split(line))
+        printed.append(f"$ {line}\n{result.stdout}status {result.exit_code}\n")
+    text = settled("".join(printed), recorded)
+    assert "\x1b" not in text
+    assert "more column" not in text
+    same_as_recorded(text, "none")
+
+
+def same_as_recorded(printed: str, name: str) -> None:
+    path = GOLDEN / f"{name}.txt"
+    if os.environ.get("LOOKUPSTORE_REWRITE") == "1":
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(printed)
+    assert printed == path.read_text()
+
+
+# Who runs the tests in the background may have them ignore SIGINT.
+MAIN = (
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from lookupstore.cli import main; sys.exit(main())"
+)
+
+
+def process_of(words: list[str], folder: Path, **streams: Any) -> subprocess.Popen[bytes]:
+    root = str(Path(lookupstore.__file__).parent.parent)
+    return subprocess.Popen(
+        [sys.executable, "-c", MAIN, *words], cwd=folder, env={**os.environ, "PYTHONPATH": root},
+        stderr=subprocess.PIPE, **streams,
+    )  # fmt: skip
+
+
+def test_into_head(recorded: Path) -> None:
+    """A reader that goes after one line is no error, of a long answer to keys neither."""
+    keys = b"1\n" * 20_000
+    with process_of(
+        ["get", "wide", "--keys", "-", "--output", "json"], recorded,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(keys)
+        process.stdin.close()
+        assert json.loads(process.stdout.readline())["id"] == 1
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait()) == (b"", 0)
+
+
+def test_interrupted(recorded: Path, tmp_path: Path) -> None:
+    """What is interrupted ends its line and with 130, and leaves no file."""
+    out = tmp_path / "out.csv"
+    with process_of(
+        ["get", "wide", "--keys", "-", "-o", str(out)], recorded, stdin=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(b"1\n" * 300_000)
+        process.stdin.flush()
+        for _ in range(1000):
+            if os.listdir(tmp_path):
+                break
+            time.sleep(0.02)
+        assert os.listdir(tmp_path)
+        process.send_signal(signal.SIGINT)
+        assert (process.stderr.read(), process.wait()) == (b"\n", 130)
+    assert os.listdir(tmp_path) == []

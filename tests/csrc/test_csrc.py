@@ -57,6 +57,9 @@ def test_the_threads_pass_under_thread_sanitizer(tmp_path: Path) -> None:
     compiled = run([*COMPILER, "-fsanitize=thread", empty, "-o", program])
     if compiled.returncode != 0 or run([program]).returncode != 0:
         pytest.skip("ThreadSanitizer does not run here")
-    names = ("batch", "block", "fences", "filter", "hash", "order", "row_order", "slots")
+    names = (
+        "batch", "block", "changes", "fences", "filter", "hash", "order", "places", "row_order",
+        "slots",
+    )  # fmt: skip
     files = [CSRC / "test_threads.c", *(CSRC / f"ls_{name}.c" for name in names)]
     check(files, ["-fsanitize=thread"], tmp_path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import gc
 import hashlib
+import itertools
 import json
 import logging
 import os
@@ -18,7 +19,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -79,7 +80,7 @@ def proxy(store: ObjectStore) -> Iterator[Proxy]:
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "FIRST_WAIT", 0.01)
     monkeypatch.setattr(local_copy, "REST", 0.1)
-    monkeypatch.setattr(local_copy, "REQUEST_CHUNKS", 4)
+    monkeypatch.setattr(local_copy, "REQUEST_CHUNKS", 256)
 
 
 @pytest.fixture
@@ -102,6 +103,12 @@ def pin(
         xxh64=xxhash.xxh64_hexdigest(content),
         uri=store.uri(name),
     )
+
+
+def downloading(copy: PinnedCopy) -> PinnedCopy:
+    """Begin the download, as lookups do that have paid for it."""
+    copy.fill.download()
+    return copy
 
 
 def opened(copy: PinnedCopy) -> Reader:
@@ -179,17 +186,18 @@ def test_what_is_here_is_told_without_a_copy(
         patched.setattr(local_copy.LocalCopy, "download", no_download)
         copy = pin(residency, proxy.store)
         assert residency.coverage(nbytes=nbytes, xxh64=xxh64) == (False, 0)
-        copy.fill([(0, 10), (20 * chunks.CHUNK_BYTES, 10)])
+        page = 4096  # what a disk gives at a time
+        copy.fill([(0, page), (20 * page, page)])
         assert residency.coverage(nbytes=nbytes, xxh64=xxh64) == (False, proxy.nbytes)
     # A process that opened and closed the map would lose its claims to another one.
     assert copy.fill.chunks is not None
-    assert copy.fill.chunks.claim([3]) == [3]
+    assert copy.fill.chunks.claim([(5, 6)]) == [(5, 6)]
     residency.coverage(nbytes=nbytes, xxh64=xxh64)
     code = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+b'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
     path = copy.path.replace(".sst", ".map")
     other = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True)
     assert "BlockingIOError" in other.stderr
-    copy.fill.chunks.give_back([3])
+    copy.fill.chunks.give_back([(5, 6)])
     assert copy.wait(60)
     # The map goes a moment after its last chunk came.
     end = time.monotonic() + 30
@@ -215,19 +223,26 @@ def test_a_batch_asks_for_its_chunks_at_once(
     assert time.monotonic() - started < 0.2 * asked / 3
 
 
-def test_small_gaps_are_read_and_kept(
+def test_small_gaps_are_read_where_requests_wait_for_others(
     residency: Residency, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local_copy.LocalCopy, "download", no_download)
+    monkeypatch.setattr(local_copy, "GAP_CHUNKS", 4)
     with pin(residency, proxy.store) as copy:
         size = chunks.CHUNK_BYTES
-        copy.fill([(0, 10), (3 * size, 10), (20 * size, 10)])
-        assert sorted((each.start, each.size) for each in proxy.gets) == [
-            (0, 4 * size),
-            (20 * size, size),
+        ranges = [(0, 10), (3 * size, 10), (20 * size, 10), (26 * size, 10)]
+        copy.fill(ranges[:2])
+        assert [each.size for each in proxy.gets] == [size] * 2, "all at once: nothing waits"
+        monkeypatch.setattr(local_copy, "AT_ONCE", 2)
+        copy.fill([(at + 100 * size, count) for at, count in ranges])
+        assert sorted((each.start // size, each.size // size) for each in proxy.gets[2:]) == [
+            (100, 4),
+            (120, 1),
+            (126, 1),
         ]
-        copy.fill([(size, 2 * size), (20 * size + 5, 7)])
-        assert len(proxy.gets) == 2
+        asked = len(proxy.gets)
+        copy.fill([(101 * size, 2 * size), (120 * size + 5, 7)])
+        assert len(proxy.gets) == asked
 
 
 def test_a_download_stands_back_for_lookups(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,7 +297,7 @@ def open_copies(path: str) -> list[local_copy.LocalCopy]:
 
 def test_a_download_stops_when_nobody_uses_the_copy(residency: Residency, proxy: Proxy) -> None:
     proxy.delay = 0.3
-    copy = pin(residency, proxy.store)
+    copy = downloading(pin(residency, proxy.store))
     while not proxy.gets:
         time.sleep(0.01)
     size = copy.nbytes
@@ -329,7 +344,7 @@ from lookupstore.hostcache.cache import Residency
 from support.object_store import ObjectStore
 from pathlib import Path
 
-local_copy.REQUEST_CHUNKS = 4
+local_copy.REQUEST_CHUNKS = 256
 folder, address, cache, seed = sys.argv[1:5]
 store = ObjectStore(Path(folder), address)
 """
@@ -381,7 +396,7 @@ with t.pin(Residency(cache, quota=100 << 20), store) as copy:
 
 def test_a_downloader_that_is_killed(residency: Residency, proxy: Proxy, seed: int) -> None:
     code = """
-copy = t.pin(Residency(cache, quota=100 << 20), store)
+copy = t.downloading(t.pin(Residency(cache, quota=100 << 20), store))
 time.sleep(60)
 """
     proxy.delay = 0.1
@@ -401,7 +416,7 @@ time.sleep(60)
     assert copy.wait(60)
     assert Path(copy.path).read_bytes() == (proxy.store.folder / "a.sst").read_bytes()
     # What was on its way when it was killed is lost, and nothing more.
-    assert proxy.nbytes <= size + local_copy.REQUESTS * 4 * chunks.CHUNK_BYTES
+    assert proxy.nbytes <= size + local_copy.REQUESTS * 256 * chunks.CHUNK_BYTES
     assert before > size / 4
 
 
@@ -432,7 +447,7 @@ def test_a_child_of_fork_uses_the_copy_of_its_parent(
 ) -> None:
     """Also while its parent downloads, and when its parent does not."""
     proxy.delay = 0.03
-    copy = pin(residency, proxy.store)
+    copy = downloading(pin(residency, proxy.store))
     reader = opened(copy)
 
     def work() -> None:
@@ -441,7 +456,7 @@ def test_a_child_of_fork_uses_the_copy_of_its_parent(
 
     assert in_child(work) == 0
     assert copy.wait(60)
-    assert proxy.nbytes <= copy.nbytes + local_copy.REQUESTS * 4 * chunks.CHUNK_BYTES
+    assert proxy.nbytes <= copy.nbytes + local_copy.REQUESTS * 256 * chunks.CHUNK_BYTES
 
 
 def test_a_child_of_fork_takes_a_download_over(
@@ -463,7 +478,7 @@ def test_a_child_of_fork_takes_a_download_over(
 
 def test_a_child_of_fork_goes_on_where_its_parent_stops(residency: Residency, proxy: Proxy) -> None:
     proxy.delay = 0.2
-    copy = pin(residency, proxy.store)
+    copy = downloading(pin(residency, proxy.store))
     while not proxy.gets:
         time.sleep(0.01)
     threading.Timer(0.3, copy.close).start()
@@ -482,7 +497,7 @@ def test_a_fork_while_a_request_does_not_end(
     """The child says so. It would hang in the client, whose locks nobody gives back."""
     monkeypatch.setattr(remote, "FORK_WAIT", 0.2)
     proxy.fault = lambda request: "stall" if request.size else "ok"
-    copy = pin(residency, proxy.store, timeout=30)
+    copy = downloading(pin(residency, proxy.store, timeout=30))
     while not proxy.gets:
         time.sleep(0.01)
 
@@ -560,7 +575,7 @@ def test_a_child_of_fork_does_not_keep_the_locks_of_its_parent(
     residency: Residency, proxy: Proxy
 ) -> None:
     proxy.delay = 0.05
-    copy = pin(residency, proxy.store)
+    copy = downloading(pin(residency, proxy.store))
     while not proxy.gets:
         time.sleep(0.01)
     pid = os.fork()
@@ -580,25 +595,88 @@ def test_claims_keep_threads_and_processes_apart(tmp_path: Path) -> None:
     path = str(tmp_path / "x.map")
     chunks.ChunkMap.create(path, 10, 0)
     one = chunks.ChunkMap(path, 10)
-    assert one.claim([1, 2, 5]) == [1, 2, 5]
-    assert one.claim([2, 3]) == [3]
+    assert one.claim([(1, 3), (5, 6)]) == [(1, 3), (5, 6)]
+    assert one.claim([(2, 4)]) == [(3, 4)]
 
     def other() -> None:
-        assert one.claim([1, 2, 3, 4]) == [4]
+        assert one.claim([(1, 5)]) == [(4, 5)]
+        assert one.claim([(0, 10)]) == [(0, 1), (6, 10)]
         assert not one.claim_download()
 
     assert one.claim_download()
     assert in_child(other) == 0
-    one.mark(1, 2)
-    one.give_back([1, 2, 3])
-    assert one.missing() == [0, 3, 4, 5, 6, 7, 8, 9]
-    assert one.claim([1, 2, 3, 5]) == [3]
+    one.mark(1, 3)
+    one.give_back([(1, 4)])
+    assert one.missing() == [(0, 1), (3, 10)]
+    assert one.missing([(1, 4), (6, 7)]) == [(3, 4), (6, 7)]
+    assert one.claim([(1, 4), (5, 6)]) == [(3, 4)]
     one.end_download()
 
     def after() -> None:
         assert one.claim_download()
+        assert one.claim([(1, 3)]) == []
 
     assert in_child(after) == 0
+
+
+def test_spans_of_chunks_are_sets_of_them(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    count = 200
+    for number in range(30):
+        path = str(tmp_path / f"{number}.map")
+        chunks.ChunkMap.create(path, count, 0)
+        one = chunks.ChunkMap(path, count)
+        there: set[int] = set()
+        claimed: set[int] = set()
+        for _ in range(30):
+            ranges = [
+                (rng.randrange(190 * chunks.CHUNK_BYTES), rng.randrange(1, 9000))
+                for _ in range(rng.randrange(1, 9))
+            ]
+            asked = {
+                at // chunks.CHUNK_BYTES
+                for first, size in ranges
+                for at in range(first, first + size)
+            }
+            spans = chunks.spans_of(ranges)
+            assert numbers_of(spans) == asked
+            missing = one.missing(spans)
+            assert numbers_of(missing) == asked - there
+            gap = rng.randrange(6)
+            assert numbers_of(one.missing_with_gaps(missing, gap)) == with_gaps(
+                asked - there, there, gap
+            )
+            assert one.count_there(0, count) == len(there)
+            mine = one.claim(spans)
+            assert numbers_of(mine) == asked - there - claimed
+            if mine and rng.random() < 0.8:
+                for first, end in chunks.pieces(mine, 3):
+                    assert 1 <= end - first <= 3
+                    one.mark(first, end)
+                one.give_back(mine)
+                there |= numbers_of(mine)
+            else:
+                claimed |= numbers_of(mine)
+        steps = list(chunks.steps(one.missing(), 7))
+        assert all(sum(end - first for first, end in step) <= 7 for step in steps)
+        assert numbers_of(span for step in steps for span in step) == set(range(count)) - there
+
+
+def numbers_of(spans: Iterable[tuple[int, int]]) -> set[int]:
+    found = [number for first, end in spans for number in range(first, end)]
+    assert found == sorted(set(found))
+    return set(found)
+
+
+def with_gaps(missing: set[int], there: set[int], gap: int) -> set[int]:
+    ascending = sorted(missing)
+    between = {
+        number
+        for first, last in itertools.pairwise(ascending)
+        if last - first - 1 <= gap and not there & set(range(first, last))
+        for number in range(first, last)
+    }
+    return missing | between
 
 
 # -- the folder

@@ -159,6 +159,21 @@ def test_keys_of_two_fields_and_nulls(family, seed):
             assert found == want, (asked, values)
 
 
+@pytest.mark.parametrize("kind", FAMILIES["date"], ids=str)
+def test_a_moment_that_is_not_midnight_is_no_date(kind):
+    schema = KeySchema(pa.schema({"k": kind}))
+    midnight = dt.datetime(1970, 1, 2)
+    day = schema.encode_one(dt.date(1970, 1, 2))
+    for whole, later in (
+        (midnight, midnight + dt.timedelta(hours=5)),
+        (np.datetime64(midnight, "ns"), np.datetime64(midnight, "ns") + np.timedelta64(1, "ns")),
+        (pd.Timestamp(midnight), pd.Timestamp(midnight) + pd.Timedelta(hours=5)),
+    ):
+        assert (schema.encode_one(whole), schema.encode_one(later)) == (day, None)
+        moments = pa.array([whole, later], pa.timestamp("ns"))
+        assert encode_keys(moments, schema).to_pylist() == [day, None]
+
+
 def test_a_null_beside_values_for_themselves():
     schema = KeySchema(pa.schema([("n", pa.int8()), ("k", pa.timestamp("ns"))]))
     late = [pd.Timestamp(1), pd.Timestamp(2)]

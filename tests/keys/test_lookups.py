@@ -10,40 +10,16 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from support.lookups import KINDS
 
-import lookupstore
-from lookupstore.columnar import ColumnarFiles
-from lookupstore.hudi import HudiTable, TableLookup
 from lookupstore.keys.lookups import Lookups
 
 Model: TypeAlias = "dict[int, dict[str, object]]"
 Opened: TypeAlias = "tuple[Lookups, Model]"
 
 
-def store(table: pa.Table, folder: Path) -> Lookups:
-    return lookupstore.build(table, folder / "store", key="id")
-
-
-def bucketed(table: pa.Table, folder: Path) -> Lookups:
-    return lookupstore.build(table, folder / "store", key="id", buckets=5)
-
-
-def columnar(table: pa.Table, folder: Path) -> Lookups:
-    half = table.num_rows // 2
-    for number, part in enumerate((table[:half], table[half:])):
-        pq.write_table(part, folder / f"{number}.parquet")
-    return ColumnarFiles(folder / "*.parquet", key="id")
-
-
-def hudi(table: pa.Table, folder: Path) -> Lookups:
-    written = HudiTable.create(folder / "table", table.schema, record_key="id")
-    written.insert(table)
-    return TableLookup(folder / "table")
-
-
-@pytest.fixture(params=[store, bucketed, columnar, hudi])
+@pytest.fixture(params=KINDS)
 def opened(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> Iterator[Opened]:
@@ -71,8 +47,11 @@ def test_one_key(opened: Opened) -> None:
             assert list(lookups.get(key, {}, ["b", "a"])) == ["b", "a"]
             assert lookups.get(key, columns=[]) == {}
         else:
-            with pytest.raises(KeyError, match=re.escape(f"{lookups.path}: no key {key}")):
+            with pytest.raises(
+                KeyError, match=re.escape(f"{lookups.path}: no key {key}")
+            ) as missing:
                 lookups[key]
+            assert missing.value.args == (key,)
     assert lookups.get(None) is None
     assert 2**70 not in lookups
     with pytest.raises(TypeError):

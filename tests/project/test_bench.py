@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -114,6 +115,7 @@ def test_every_verb_runs_and_is_reported(
 ASKED = {
     "core": {
         "random": {"lookup"},
+        "random, alone": {"lookup"},
         "sorted": {"lookup"},
         "missing": {"lookup"},
         "10,000 a call": {"lookup"},
@@ -273,6 +275,20 @@ def test_every_bar_of_the_joins_is_measured(tmp_path: Path) -> None:
     assert all(
         one["verdict"] in ("met", "NOT MET") or one["verdict"].endswith(missing) for one in outcomes
     )
+
+
+@pytest.mark.spark
+def test_four_dimensions_are_measured_beside_one(tmp_path: Path) -> None:
+    lines = tmp_path / "dimensions.jsonl"
+    sizes = ("--records", "300", "--few", "400", "--many", "500", "--driver-memory", "1g")
+    python(
+        tmp_path, str(BENCH / "dimensions.py"), *sizes, "--rounds", "1", "--columns", "2",
+        "--json-lines", str(lines),
+    )  # fmt: skip
+    found = [json.loads(line) for line in lines.read_text().splitlines()]
+    assert {one["verdict"] for one in found if "bar" in one} <= {"met", "NOT MET"}
+    contenders = [one["contender"] for one in found if "bar" not in one]
+    assert contenders.count("alone") == contenders.count("sort-merge") == 2
 
 
 @pytest.mark.spark
@@ -506,6 +522,59 @@ def test_a_wrong_typed_row_cannot_win(tmp_path: Path, paimon: ModuleType) -> Non
                 paimon.ANSWERS["get row"](Liar(handle, "get"), workload)
 
 
+def test_every_bar_of_everyday_questions_is_measured(tmp_path: Path, bench_modules: None) -> None:
+    lines = tmp_path / "everyday.jsonl"
+    options = ("--large", "200", "--rounds", "1", "--json-lines", str(lines))
+    shown = python(tmp_path, str(BENCH / "everyday.py"), *SIZES, *options)
+    measured, outcomes = read_lines(lines)
+    everyday = importlib.import_module("everyday")
+    assert [one["bar"] for one in outcomes] == [one.name for one in everyday.BARS]
+    assert all(one["verdict"] in ("met", "NOT MET") for one in outcomes)
+    assert {one["verb"] for one in measured} == {
+        *("get", "get column", "in", "typed"),
+        *(f"{form} of {size}" for form in ("call", "list") for size in everyday.SIZES),
+        *(f"{form} of {size}" for form in ("lookup", "contains") for size in everyday.LARGE),
+    }
+    assert all(f"{whole}  {stage}" in shown for whole, stage in [("call of 100", "keys to bytes")])
+
+
+def test_every_bar_of_compressed_files_is_measured(tmp_path: Path, bench_modules: None) -> None:
+    lines = tmp_path / "compressed.jsonl"
+    options = ("--rounds", "1", "--json-lines", str(lines))
+    python(tmp_path, str(BENCH / "compressed.py"), *SIZES, *options)
+    measured, outcomes = read_lines(lines)
+    compressed = importlib.import_module("compressed")
+    assert sorted(one["bar"] for one in outcomes) == sorted(one.name for one in compressed.BARS)
+    assert {one["verb"] for one in measured} == {
+        "build zstd", "size zstd", "get", "10,000 a call", "random", "open",
+    }  # fmt: skip
+
+
+def test_every_bar_of_builds_is_measured(tmp_path: Path, bench_modules: None) -> None:
+    lines = tmp_path / "builds.jsonl"
+    sizes = ("--records", "500", "--rounds", "1")
+    python(tmp_path, str(BENCH / "builds.py"), *sizes, "--json-lines", str(lines))
+    measured, outcomes = read_lines(lines)
+    builds = importlib.import_module("builds")
+    assert [one["bar"] for one in outcomes] == [one.name for one in builds.BARS]
+    assert all(one["verdict"] == "met" for one in outcomes)
+    assert {one["contender"] for one in measured} == set(builds.CONTENDERS)
+
+
+def test_wrong_everyday_answers_cannot_win(tmp_path: Path, bench_modules: None) -> None:
+    everyday = importlib.import_module("everyday")
+    table = everyday.table_of(300)
+    with ExitStack() as stack:
+        rounds = everyday.Rounds(table, 50, tmp_path, stack)
+        rounds.ours()
+        rounds.rows[7]["b"] += 1
+        with pytest.raises(AssertionError):
+            rounds.ours()
+        rounds.table = table.set_column(1, "a", pa.array(range(300)))
+        with pytest.raises(AssertionError):
+            rounds.large(50)
+
+
 def test_changes(tmp_path: Path, bench_modules: None) -> None:
     lines = tmp_path / "changes.jsonl"
     sizes = ("--records", "20000", "--changes", "400", "--queries", "1000", "--rounds", "1")
@@ -549,6 +618,22 @@ def test_levels(tmp_path: Path) -> None:
         assert re.search(rf"^ +{share}% of the rows changed: warm ", printed, re.MULTILINE), printed
     for bar in ("warm / rewriting", "warm / reading", "cold / rewriting"):
         assert re.search(rf"^levels +{bar} .*(met|NOT MET)$", printed, re.MULTILINE), printed
+
+
+@pytest.mark.skipif(not has_server(), reason="rclone is not installed")
+def test_cold_files(tmp_path: Path) -> None:
+    lines = tmp_path / "results.jsonl"
+    sizes = ("--records", "100000", "--queries", "40", "--rounds", "1", "--delay", "0.01")
+    printed = python(tmp_path, str(BENCH / "cold.py"), *sizes, "--json-lines", str(lines))
+    outcomes = [json.loads(one) for one in lines.read_text().splitlines() if '"bar"' in one]
+    assert len(outcomes) == 6
+    for one in outcomes:
+        assert re.search(rf"^store +{one['bar']} .*{one['verdict']}$", printed, re.MULTILINE), (
+            printed
+        )
+        # These are counted, not timed.
+        if one["verb"] in ("GETs", "bytes"):
+            assert one["verdict"] == "met", printed
 
 
 def test_timelines(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ PACKAGE = ROOT / "lookupstore"
 
 # Wing | wings that it may import from, and from those that these may | packages.
 WINGS = """
-arrow             |                                                | numpy pyarrow
+arrow             |                                                | numpy pandas polars pyarrow
 storage           |                                                | obstore pyarrow xxhash
 sorting           | arrow storage                                  | numpy pyarrow
 keys              | arrow                                          | numpy pyarrow

@@ -86,12 +86,16 @@ def payload_of(file: bytes, offset: int, size: int, native: bool) -> tuple[int, 
     return codec, payload
 
 
-def block_of(file: bytes, offset: int, size: int, native: bool) -> list[tuple[bytes, bytes]]:
+def block_of(
+    file: bytes, offset: int, size: int, native: bool, dictionary: bytes | None = None
+) -> list[tuple[bytes, bytes]]:
     codec, block = payload_of(file, offset, size, native)
     if codec:
         plain, at = varint(block, 0)
         if codec == 1:
-            block = zstandard.ZstdDecompressor().decompress(block[at:], max_output_size=plain)
+            known = None if dictionary is None else zstandard.ZstdCompressionDict(dictionary)
+            zstd = zstandard.ZstdDecompressor(dict_data=known)
+            block = zstd.decompress(block[at:], max_output_size=plain)
         else:
             packed, again = struct.unpack_from("<ii", block, at)
             assert (packed, again) == (len(block) - at - 8, plain)
@@ -186,10 +190,17 @@ def test_a_reader_written_from_the_document(
         writer.put_many(keys, [records[key] for key in keys])
     file = path.read_bytes()
     native = dialect == "native"
+    dictionary = None
+    footer_size = 36
     if native:
-        footer = struct.unpack("<6q4I", file[-64:])
-        assert footer[6:8] == (1, 0)
-        assert footer[8] == crc32c.crc32c(file[-64:-8] + file[-4:])
+        (version,) = struct.unpack("<I", file[-16:-12])
+        footer_size = {1: 64, 2: 80}[version]
+        footer = struct.unpack("<6q4I" if version == 1 else "<8q4I", file[-footer_size:])
+        assert footer[-4:-2] == (version, 0)
+        assert footer[-2] == crc32c.crc32c(file[-footer_size:-8] + file[-4:])
+        if version == 2:
+            codec, dictionary = payload_of(file, *footer[6:8], native)
+            assert (codec, dictionary[:4]) == (0, bytes.fromhex("37a430ec"))
         assert file[-4:] == bytes.fromhex("4c4f4f4b")
         filter_at, index_at = footer[0:2], footer[2:4]
     else:
@@ -203,18 +214,21 @@ def test_a_reader_written_from_the_document(
         offset, at = varint(handle, 0)
         size, at = varint(handle, at)
         assert (offset, at) == (end, len(handle))
-        block = block_of(file, offset, size, native)
+        block = block_of(file, offset, size, native, dictionary)
         assert block[-1][0] == last
         found += block
         end = offset + size + 5
     assert found == [(key, records[key]) for key in keys]
+    if dictionary is not None:
+        assert footer[6] == end
+        end += len(dictionary) + 5
     assert filter_at[0] == end
     if native:
         codec, bits = payload_of(file, *filter_at, native)
         assert (codec, bits) == (0, split_block_filter(keys, entries or len(keys), p))
         assert index_at[0] == end + filter_at[1] + 5
         assert footer[4] == index_at[0] + index_at[1] + 5
-        assert footer[4] + footer[5] + 5 == len(file) - 64
+        assert footer[4] + footer[5] + 5 == len(file) - footer_size
         properties = dict(block_of(file, *footer[4:6], native))
         assert properties[b"records"] == str(len(keys)).encode()
         assert (properties[b"key.min"], properties[b"key.max"]) == (keys[0], keys[-1])

@@ -147,8 +147,14 @@ BUILD = [
         lambda here: [(here / "tmp").mkdir(), build(temp_dir="tmp")]),
     Way("build(bloom_fpp=5)", lambda _: build(bloom_fpp=5), ValueError,
         ("bloom_fpp=5", "or 0 for none"), lambda _: build(bloom_fpp=0)),
-    Way("build of a dict", lambda _: build({"id": [1]}), TypeError,
-        ("source is dict", "an Arrow table"), lambda _: build(pa.table({"id": [1]}))),
+    Way("build of a number", lambda _: build(5), TypeError,
+        ("source is int", "an Arrow table"), lambda _: build(pa.table({"id": [1]}))),
+    Way("build of a list of dicts", lambda _: build([{"id": 1}]), TypeError,
+        ("source: item 0 is dict", "a dict of columns"), lambda _: build({"id": [1]})),
+    Way("build of a dict of columns of two lengths",
+        lambda _: build({"id": [1, 2], "name": ["a"]}), ValueError,
+        ("columns of different lengths: {'id': 2, 'name': 1}",),
+        lambda _: build({"id": [1, 2], "name": ["a", "b"]})),
     Way("build of a CSV file",
         lambda here: [(here / "t.csv").write_text("id\n1\n"), build("t.csv")], ValueError,
         ("t.csv has the extension '.csv'", ".parquet"), lambda _: build("users.parquet")),
@@ -173,9 +179,9 @@ BUILD = [
         TypeError, ("source: the column 'o' is Object", ".drop('o')"),
         lambda _: build(pl.DataFrame({"id": [1], "o": pl.Series([object()], dtype=pl.Object)})
                         .drop("o"))),
-    Way("build of a LazyFrame", lambda _: build(pl.LazyFrame({"id": [1]})), TypeError,
-        ("source is a polars LazyFrame", ".collect()"),
-        lambda _: build(pl.LazyFrame({"id": [1]}).collect())),
+    Way("build of a LazyFrame", lambda _: build(pl.LazyFrame({"id": [1]}).cast(pl.Int128)),
+        TypeError, ("source: the column 'id' is Int128", "pl.Int64"),
+        lambda _: build(pl.LazyFrame({"id": [1]}))),
 ]  # fmt: skip
 
 READS = [

@@ -20,7 +20,7 @@ import pytest
 
 import lookupstore
 from lookupstore.hudi import HudiTable
-from lookupstore.spark.join.plan import HOWS
+from lookupstore.keys.joins import HOWS
 from lookupstore.spark.sessions import check_java
 
 pytest.importorskip("grpc", reason="pip install 'pyspark[connect]'")
@@ -32,7 +32,9 @@ SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 CLIENT = """
 import json, sys
 from pyspark.sql import SparkSession
-from lookupstore.spark import build_store, explain_join, lookup_join, update_store
+from lookupstore.spark import (
+    LookupJoin, build_store, explain_join, lookup_join, lookup_joins, update_store,
+)
 
 address, store, facts, built = sys.argv[1:]
 spark = SparkSession.builder.remote(address).getOrCreate()
@@ -45,6 +47,13 @@ for strategy in ("replicated", "bucketed"):
         found[f"{strategy} {how}"] = [list(row) for row in joined.orderBy("n").collect()]
 filtered = lookup_join(rows, store, {"k": "id"}).where("name > 'n5' AND n < 100")
 found["filtered"] = [row.n for row in filtered.select("n", "name").orderBy("n").collect()]
+first = lookup_join(rows, store, {"k": "id"})
+second = LookupJoin(store, {"n": "id"}, "inner", prefix="n_")
+for joined in (lookup_join(first, store, {"n": "id"}, "inner", prefix="n_"),
+               lookup_joins(rows, [LookupJoin(store, {"k": "id"}), second])):
+    found.setdefault("together", []).append(
+        [[list(row) for row in joined.orderBy("n").collect()],
+         joined._explain_string().count("EvalPython [")])
 made = build_store(rows.dropna().dropDuplicates(["k"]), built, key="k")
 found["built"] = made.num_rows
 for batch in (0, 1, 1):
@@ -189,6 +198,8 @@ def test_joins_and_builds_over_connect(server: str, tmp_path: Path, seed: int) -
         for strategy in ("replicated", "bucketed"):
             assert found[f"{strategy} {how}"] == expected[how], (strategy, how)
     assert found["filtered"] == [n for n, k in facts[:100] if k in names and names[k] > "n5"]
+    both = [[n, k, names.get(k), names[n]] for n, k in facts if n in names]
+    assert found["together"] == [[both, 1], [both, 1]]
     assert found["built"] == len({k for _, k in facts} - {None})
     (host,) = found["explained"]["hosts"]
     assert (host["host"], host["sees_store"]) == (socket.gethostname(), True)

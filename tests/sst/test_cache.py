@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -218,3 +219,83 @@ def test_a_scan_leaves_the_cache_to_the_lookups(tmp_path: Path) -> None:
 def test_the_default_is_shared_by_all_readers(tmp_path: Path) -> None:
     path = written(tmp_path / "a.sst", RECORDS[:2])
     assert Reader(path).cache is Reader(path).cache is shared_cache
+
+
+def test_a_full_cache_keeps_what_comes_twice_within_a_turn(tmp_path: Path) -> None:
+    """A block that is decoded once passes by; one that comes again soon stays."""
+    path = written(tmp_path / "a.sst", RECORDS, block_size=1000)
+    cache: BlockCache = BlockCache(4000)
+    reader = Reader(path, cache=cache)
+    keys = [key for key, _ in RECORDS]
+    first = keys[:300]
+    assert reader.lookup(first).to_pylist() == [value for _, value in RECORDS[:300]]
+    assert cache.misses == 1 + reader._index.lower_bound(first[-1])
+    # This block was decoded when the cache was full, and has passed by.
+    asked = 0
+    while True:
+        before = cache.misses
+        assert reader.get(keys[200]) == RECORDS[200][1]
+        asked += 1
+        if cache.misses == before:
+            break
+    assert 3 <= asked <= 4  # passed by once or, where a turn ended just then, twice; kept; found
+    assert 0 < cache.nbytes <= cache.capacity
+    # Blocks that come once each leave it there.
+    before = cache.misses
+    for key in keys[20:180:20]:
+        assert reader.get(key) == RECORDS[0][1]
+    assert cache.misses >= before + 5
+    before = cache.misses
+    assert reader.get(keys[200]) == RECORDS[200][1]
+    assert cache.misses == before
+
+
+def test_one_pass_through_a_large_file_leaves_the_cache_as_it_was(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.sst", RECORDS, block_size=1000)
+    cache: BlockCache = BlockCache(2500)
+    reader = Reader(path, cache=cache)
+    keys = [key for key, _ in RECORDS]
+    assert reader.get(keys[0]) == reader.get(keys[12]) == RECORDS[0][1]
+    assert cache.misses == 2
+    held = cache.nbytes
+    reader.lookup(keys[50:])
+    assert cache.nbytes <= held + 1500
+    misses = cache.misses
+    assert reader.get(keys[0]) == reader.get(keys[12]) == RECORDS[0][1]
+    assert cache.misses == misses
+
+
+@pytest.mark.parametrize("capacity", [0, 30_000, 1 << 30])
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_calls_of_many_keys_of_each_block_are_a_dict(
+    tmp_path: Path, seed: int, capacity: int, repeats: int
+) -> None:
+    """Blocks get slots for one call, or for good; some calls are longer than a piece."""
+    random = Random(seed)
+    model = {b"%07d" % (2 * i): b"%d" % i * random.randrange(9) for i in range(20_000)}
+    path = written(tmp_path / "a.sst", sorted(model.items()), block_size=1000)
+    reader = Reader(path, cache=BlockCache(capacity))
+    for count in (40_000, 5_000, 300, 40_000):
+        asked = random.sample(range(40_000), count) * repeats
+        random.shuffle(asked)
+        keys = [b"%07d" % i for i in asked]
+        assert reader.lookup(keys).to_pylist() == [model.get(key) for key in keys]
+
+
+def test_blocks_that_left_a_cache_that_had_all_are_decoded_once_for_all_keys(
+    tmp_path: Path,
+) -> None:
+    path = written(tmp_path / "a.sst", RECORDS, block_size=1000)
+    cache: BlockCache = BlockCache(1 << 30)
+    reader = Reader(path, cache=cache)
+    # More than a piece, each of which would have keys of every block.
+    keys, values = ([record[i] for record in 8 * RECORDS] for i in (0, 1))
+    assert reader.lookup(keys).to_pylist() == values
+    blocks = cache.misses
+    assert blocks > 30
+    assert reader.lookup(keys).to_pylist() == values
+    assert cache.misses == blocks
+    cache.resize(0)
+    for times in (2, 3):
+        assert reader.lookup(keys).to_pylist() == values
+        assert cache.misses == times * blocks

@@ -129,6 +129,73 @@ def small(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return path
 
 
+def with_dictionary(records: Sequence[Record] = RECORDS, **parts: Any) -> bytes:
+    """Return a file of three blocks whose frames need its dictionary, of which parts are others."""
+    blocks = []
+    zstd = zstandard.ZstdCompressor(
+        level=1, dict_data=zstandard.ZstdCompressionDict(DICTIONARY), write_dict_id=False
+    )
+    for some in (records[:5], records[5:10], records[10:]):
+        plain = block(some)
+        blocks.append(Stored(some[-1][0], varint(len(plain)) + zstd.compress(plain), 1))
+    properties = properties_of(records, blocks) | {
+        b"data.codec.zstd": b"3",
+        b"data.plain_bytes": b"%d"
+        % sum(len(block(some)) for some in (records[:5], records[5:10], records[10:])),
+    }
+    del properties[b"data.codec.none"]
+    given = {"dictionary": DICTIONARY, "properties": block(sorted(properties.items()))}
+    return craft(NATIVE, blocks, **{**given, **parts})
+
+
+DICTIONARY = zstandard.train_dictionary(
+    256, [block([(b"k%02d" % i, b"%d=" % i + b"v" * 14)]) for i in range(200)], k=32, d=8
+).as_bytes()
+
+
+def test_every_bit_of_a_file_with_a_dictionary(path: Path) -> None:
+    made = with_dictionary()
+    path.write_bytes(made)
+    info = fresh(path).verify()
+    assert (info.format_version, info.codecs) == (2, {"zstd": 3})
+    assert wrong(examine(path), may_hide=False) == []
+    with open(path, "r+b", buffering=0) as file:
+        for at in range(len(made)):
+            for bit in range(8):
+                os.pwrite(file.fileno(), bytes([made[at] ^ 1 << bit]), at)
+                outcomes = examine(path)
+                place = f"bit {bit} of byte {at} of {len(made)}"
+                assert wrong(outcomes, may_hide=False) == [], place
+                assert found_by_verify(outcomes), place
+            os.pwrite(file.fileno(), made[at : at + 1], at)
+    for size in range(len(made)):
+        path.write_bytes(made[:size])
+        assert failed(examine(path)["open"]), size
+
+
+OTHER = zstandard.train_dictionary(
+    256, [b"%d, quite another dictionary %d" % (i, i * i) * 3 for i in range(200)], k=32, d=8
+).as_bytes()
+DICTIONARIES = {
+    "no byte": {"dictionary": b""},
+    "no dictionary": {"dictionary": b"content alone, without tables"},
+    "tables cut": {"dictionary": DICTIONARY[:40]},
+    "tables changed": {"dictionary": DICTIONARY[:9] + b"\xff" * 30 + DICTIONARY[39:]},
+    "of other blocks": {"dictionary": OTHER},
+    "beyond the file": {"dictionary_handle": (1 << 40, 256)},
+    "before the file": {"dictionary_handle": (-1, 256)},
+    "of a negative size": {"dictionary_handle": (10, -1)},
+    "with a codec": {"dictionary_codec": 1},
+}
+
+
+@pytest.mark.parametrize("parts", DICTIONARIES.values(), ids=DICTIONARIES)
+def test_dictionaries_that_lie(path: Path, parts: dict[str, Any]) -> None:
+    outcomes = lie(path, with_dictionary(**parts))
+    assert wrong(outcomes, may_hide=False) == []
+    assert found_by_verify(outcomes)
+
+
 def unchecked(stored: bytes) -> tuple[range, range]:
     """Return where a file's bytes have no checksum: filter, and the footer's fields of it."""
     if stored[-4:] == NATIVE.magic.to_bytes(4, "little"):
@@ -617,9 +684,14 @@ def footer_with(**fields: int) -> bytes:
 
 
 def test_footer_of_another_version(path: Path) -> None:
-    error = lie(path, craft(NATIVE, GOOD, footer=footer_with(version=2)))["open"]
+    error = lie(path, craft(NATIVE, GOOD, footer=footer_with(version=3)))["open"]
     assert isinstance(error, FormatError)
-    assert "format version 2; this release reads 1" in str(error)
+    assert "format version 3; this release reads 1 and 2" in str(error)
+    error = lie(path, craft(NATIVE, GOOD, footer=footer_with(version=2)))["open"]
+    assert isinstance(error, CorruptionError)  # its checksum is that of a footer of version 1
+    path.write_bytes(footer_with(version=2))
+    with pytest.raises(CorruptionError, match="a file of 64 bytes, and a footer of 80"):
+        Reader(path)
 
 
 def test_footer_with_something_reserved(path: Path) -> None:
@@ -659,3 +731,27 @@ def test_other_files(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(FormatError, match="not a sorted lookup file"):
         fresh(path)
+
+
+FRAMES = {
+    "no content size": zstandard.ZstdCompressor(write_content_size=False),
+    "with a checksum": zstandard.ZstdCompressor(write_checksum=True),
+    "a long window": zstandard.ZstdCompressor(level=19),
+}
+
+
+@pytest.mark.parametrize("zstd", FRAMES.values(), ids=FRAMES)
+def test_other_frames_are_read(path: Path, zstd: zstandard.ZstdCompressor) -> None:
+    """A frame may say more or less than ours: what does not know it leaves it to what does."""
+    blocks = []
+    for some in (RECORDS[:5], RECORDS[5:10], RECORDS[10:]):
+        plain = block(some)
+        blocks.append(Stored(some[-1][0], varint(len(plain)) + zstd.compress(plain), 1))
+    properties = properties_of(RECORDS, blocks) | {b"data.codec.zstd": b"3"}
+    del properties[b"data.codec.none"]
+    size = sum(len(block(some)) for some in (RECORDS[:5], RECORDS[5:10], RECORDS[10:]))
+    properties[b"data.plain_bytes"] = b"%d" % size
+    made = craft(NATIVE, blocks, properties=block(sorted(properties.items())))
+    outcomes = lie(path, made)
+    assert not any(map(failed, outcomes.values()))
+    assert wrong(outcomes, may_hide=False) == []

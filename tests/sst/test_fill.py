@@ -16,11 +16,10 @@ import pytest
 from support.sst_files import written
 
 from lookupstore.errors import CorruptionError, FormatError
-from lookupstore.sst import Reader
+from lookupstore.sst import Reader, stored
 from lookupstore.sst._answers import Values
 from lookupstore.sst.cache import BlockCache
 from lookupstore.sst.reader import lookup_into
-from lookupstore.sst.stored import AHEAD
 
 BLOCK = 500
 RECORDS = [(b"%06d" % (7 * i), b"%03d" % (i % 1000) * (1 + i % 13)) for i in range(8000)]
@@ -38,6 +37,7 @@ class SparseCopy:
         self.path = path
         self.calls: list[list[tuple[int, int]]] = []
         self.repairs: list[tuple[int, int]] = []
+        self.expected: list[int] = []
         self.present = bytearray(len(self.source))
         with open(path, "wb") as file:
             file.truncate(len(self.source))
@@ -55,6 +55,9 @@ class SparseCopy:
                 file.seek(at)
                 file.write(self.source[at : at + size])
                 self.present[at : at + size] = b"\1" * size
+
+    def expect(self, size: int) -> None:
+        self.expected.append(size)
 
     def repair(self, offset: int, size: int, is_right: Callable[[bytes], bool]) -> bool:
         self.repairs.append((offset, size))
@@ -134,7 +137,9 @@ def test_a_batch_asks_once_for_all_its_blocks(copy: SparseCopy, seed: int) -> No
     assert copy.calls == []
 
 
-def test_a_scan_asks_ahead(copy: SparseCopy) -> None:
+def test_a_scan_asks_ahead(copy: SparseCopy, monkeypatch: pytest.MonkeyPatch) -> None:
+    ahead = 64 * BLOCK
+    monkeypatch.setattr(stored, "AHEAD", ahead)
     for reverse in (False, True):
         fresh = SparseCopy(copy.path.parent / "x.sst", copy.path)
         reader = opened(fresh)
@@ -142,10 +147,13 @@ def test_a_scan_asks_ahead(copy: SparseCopy) -> None:
         batches = reader.scan(reverse=reverse)
         next(batches)
         # The first block of a Paimon file is there since it was opened.
-        assert [len(ranges) for ranges in fresh.calls] in ([AHEAD], [AHEAD - 1])
+        (ranges,) = fresh.calls
+        assert ahead - 2 * BLOCK <= sum(size for _, size in ranges) <= ahead + 2 * BLOCK
         blocks = 1 + sum(1 for _ in batches)
         assert blocks == reader.info().data_blocks
-        assert blocks // AHEAD <= len(fresh.calls) <= -(-blocks // AHEAD)
+        nbytes = reader.info().data_bytes
+        assert fresh.expected == [nbytes]
+        assert nbytes // (ahead + 2 * BLOCK) <= len(fresh.calls) <= nbytes // ahead + 1
 
 
 def test_a_block_that_is_asked_for_is_not_asked_for_again(tmp_path: Path) -> None:

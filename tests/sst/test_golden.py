@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import importlib.util
 import json
 import sys
@@ -16,6 +17,7 @@ from support.sst_files import fresh, lets_pass
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.sst import Writer
 from lookupstore.sst._filter import Filter, FilterBuilder, paimon_hash, paimon_hashes, paimon_size
+from lookupstore.sst.dump import layout
 from lookupstore.sst.format import unpack_varint
 from lookupstore.sst.stored import StoredFile
 
@@ -299,3 +301,25 @@ def test_btree_in_the_wrong_order() -> None:
         fresh(GOLDEN / "btree" / "bigint.index")
     with pytest.raises(CorruptionError, match="key whose size does not fit the key order"):
         fresh(GOLDEN / "btree" / "string-nulls-bloom.index", "int32")
+
+
+def value_of_v1(i: int) -> bytes:
+    """Return a value of `native/v1-zstd.sst`, as the README beside it says."""
+    if i // 50 % 4 == 3:
+        return b"".join(hashlib.sha512(b"%d/%d" % (i, j)).digest() for j in range(4))
+    return b"value %d of the golden file;" % i * (1 + i % 5)
+
+
+def test_native_files_of_format_version_1_are_read(golden: Path) -> None:
+    path = golden / "native" / "v1-zstd.sst"
+    expected = {b"key-%06d" % (7 * i): value_of_v1(i) for i in range(400)}
+    with fresh(path) as reader:
+        info = reader.verify()
+        assert (info.format_version, info.source) == (1, "golden")
+        assert info.metadata == {"made": b"by hand"}
+        assert info.codecs == {"zstd": 8, "none": 6}
+        assert dict(reader.items()) == expected
+        asked = [b"key-%06d" % i for i in range(2900)]
+        assert reader.lookup(asked).to_pylist() == [expected.get(key) for key in asked]
+        assert [reader.get(key) for key in asked] == [expected.get(key) for key in asked]
+    assert layout(path).ok

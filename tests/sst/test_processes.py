@@ -202,7 +202,7 @@ def test_use_after_close(path: Path) -> None:
 
 def test_close_during_iteration(path: Path) -> None:
     reader = fresh(path)
-    items = reader.items()
+    items = iter(reader.items())
     first = next(items)
     batches = reader.scan()
     batch = next(batches)

@@ -1,4 +1,4 @@
-"""Keys of several files in one answer; the model is a dict."""
+"""Keys of files that are asked one after the other, in one answer; the model is a dict."""
 
 from __future__ import annotations
 
@@ -169,7 +169,6 @@ def test_room_and_places_are_checked(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damaged", range(FILES))
 def test_a_damaged_file_is_named(tmp_path: Path, damaged: int, seed: int) -> None:
-    """Files that are used in place are asked together, and go on where they waited."""
     rng = random.Random(seed)
     model: dict[bytes | None, bytes] = {}
     for number in range(FILES):

@@ -202,7 +202,7 @@ def case_named(name: str) -> Typed:
 
 def test_one_key() -> None:
     reader = opened(case_named("mode-position-and-value"))
-    key, value = next(reader.items())
+    key, value = next(iter(reader.items()))
     assert reader.get(key) == reader.get(tuple(key.values())) == value
     assert list(value)[-3:] == ["_POSITION", "_SEQUENCE_NUMBER", "_VALUE_KIND"]
     assert reader.get((key["k0"], "nothing like it")) is None
@@ -216,7 +216,7 @@ def test_one_key() -> None:
     with pytest.raises(ClosedError):
         reader.get(key)
     single = opened(case_named("key-int"))
-    number = next(single.items())[0]["k0"]
+    number = next(iter(single.items()))[0]["k0"]
     assert single.get(number) == single.get({"k0": number})
     found = single.lookup([number, 123456])
     assert [one["_VALUE_KIND"] is None for one in found.to_pylist()] == [False, True]
@@ -328,7 +328,7 @@ def test_orders_agree_with_the_rows() -> None:
     assert reader.lookup(table.take(asked))["_POSITION"].to_pylist() == asked
     for at in rng.sample(range(len(table)), 200):
         assert reader.get(ordered[at]) == {"_POSITION": at}
-        assert next(reader.items(start=ordered[at]))[1] == {"_POSITION": at}
+        assert next(iter(reader.items(start=ordered[at])))[1] == {"_POSITION": at}
     reader.verify()
 
 

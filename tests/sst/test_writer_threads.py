@@ -78,6 +78,7 @@ def test_the_bytes_do_not_depend_on_the_threads(
     seed: int,
 ) -> None:
     monkeypatch.setattr(pipeline, "LOAD", load)
+    monkeypatch.setattr(pipeline, "SAMPLE_BYTES", 50_000)
     keys, values = records_of(seed)
     rng = random.Random(seed)
     files = []

@@ -159,7 +159,7 @@ def test_an_object_that_is_another_file_is_told_before_the_next_answer(
 
         def is_told() -> bool:
             try:
-                uses[0]()
+                uses[3]()  # what needs all of a file has it downloaded
             except CorruptionError:
                 return True
             return False

@@ -33,7 +33,7 @@ from lookupstore.store.version_files import list_names, read_newest
 
 # The package gives functions under the names of some modules.
 local_module: Any = importlib.import_module("lookupstore.storage.local")
-store_module: Any = importlib.import_module("lookupstore.store.store")
+versions_module: Any = importlib.import_module("lookupstore.store.version_files")
 
 
 @pytest.fixture(autouse=True)
@@ -268,13 +268,14 @@ def test_folders_that_another_build_removes(tmp_path, monkeypatch, times):
 
 def test_a_version_that_goes_while_it_is_opened_by_its_number(place, monkeypatch):
     make(place, 1)
-    real = store_module.read_version
+    real = versions_module.read_version
 
     def late(*given: Any) -> Any:
+        monkeypatch.setattr(versions_module, "read_version", real)
         make(place, 2, retain=0)
         return real(*given)
 
-    monkeypatch.setattr(store_module, "read_version", late)
+    monkeypatch.setattr(versions_module, "read_version", late)
     with pytest.raises(StaleStoreError, match=r"version 1 .*the newest is 2: open it again"):
         lookupstore.open(place, version=1)
 
@@ -311,7 +312,6 @@ def test_a_copy_names_no_file_that_may_be_about_to_go(place, tmp_path):
 def test_a_build_that_stood_still_replaced_when_it_wrote(tmp_path, monkeypatch):
     """What it replaces stays for `retain` from then on, whatever time the new version states."""
     make(Location(tmp_path), 1)
-    versions_module = importlib.import_module("lookupstore.store.version_files")
     real = versions_module.numbered
 
     def long_ago(manifest: Any, number: int) -> Any:

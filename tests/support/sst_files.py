@@ -122,6 +122,9 @@ def craft(
     records: Sequence[Record] = (),
     index: tuple[int, bytes] | None = None,
     index_handle: tuple[int, int] | None = None,
+    dictionary: bytes | None = None,
+    dictionary_handle: tuple[int, int] | None = None,
+    dictionary_codec: int = 0,
     bits: bytes | None = None,
     filter_handle: tuple[int, int] | None = None,
     filter_entries: int = 0,
@@ -146,6 +149,9 @@ def craft(
         handle = put(one.payload, one.codec)
         right = varint(handle[0]) + varint(handle[1])
         entries.append((one.last_key, right if one.handle is None else one.handle))
+    put_dictionary = None
+    if dictionary is not None:
+        put_dictionary = put(dictionary, dictionary_codec)
     put_filter = None
     if bits is not None and dialect is NATIVE:
         put_filter = put(bits)
@@ -163,6 +169,7 @@ def craft(
         filter_handle or put_filter,
         filter_entries,
         properties_handle or put_properties,
+        dictionary=dictionary_handle or put_dictionary,
     )
     return bytes(out) + (footer or pack_footer(dialect, handles))
 

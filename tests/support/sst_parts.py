@@ -57,7 +57,9 @@ class Taken:
         self.dialect = file.dialect
         index = file.block(file.footer.index, "index", "bytes")
         handles = index.handles(file.footer.index[0], TRAILER_SIZE)
-        self.blocks = [file.block(handle, "block", "bytes").data for handle in handles]
+        self.blocks = [file.data_block(handle, 0, "bytes").data for handle in handles]
+        handle = file.footer.dictionary
+        self.dictionary = None if handle is None else bytes(file.payload(handle, "dictionary")[1])
         self.index = [index.record(i) for i in range(len(index))]
         bits = file.footer.filter
         self.filter = bits and bytes(file.read(*bits, "filter"))
@@ -70,7 +72,9 @@ class Taken:
         target = rng.choice(["block", "block", "payload", "index", "handle", "filter", "properties",
                              "footer"])  # fmt: skip
         victim = rng.randrange(len(self.blocks))
-        compressor = Compressor(codec, None, java=self.dialect is not NATIVE)
+        java = self.dialect is not NATIVE
+        compressor = Compressor(codec, None, java=java, dictionary=self.dictionary)
+        index_compressor = Compressor(codec, None, java=java)
         out = bytearray()
 
         def put(number: int, payload: bytes) -> tuple[int, int]:
@@ -94,6 +98,11 @@ class Taken:
                 value = mutated(value, rng)
             starts.append(len(index))
             index += varint(len(key)) + key + varint(len(value)) + value
+        dictionary_handle = None
+        if self.dictionary is not None:
+            changes = rng.random() < 0.1
+            stored = mutated(self.dictionary, rng) if changes else self.dictionary
+            dictionary_handle = put(0, stored)
         index += struct.pack(f"<{len(starts)}I", *starts) + struct.pack("<IB", len(starts), 1)
         filter_handle = None
         if self.filter:
@@ -104,7 +113,7 @@ class Taken:
                 filter_handle = len(out), len(bits)
                 out.extend(bits)
         stored = mutated(bytes(index), rng) if target == "index" else bytes(index)
-        index_handle = put(*compressor.compress(stored))
+        index_handle = put(*index_compressor.compress(stored))
         properties_handle = None
         if self.properties is not None:
             plain = self.properties
@@ -121,5 +130,7 @@ class Taken:
                 filter_handle = wild, filter_handle[1]
             else:
                 entries = wild
-        footer = Footer(index_handle, filter_handle, entries, properties_handle)
+        footer = Footer(
+            index_handle, filter_handle, entries, properties_handle, dictionary=dictionary_handle
+        )
         return bytes(out) + pack_footer(self.dialect, footer)

@@ -28,7 +28,7 @@ class Way:
 
 def text_of(error: BaseException) -> str:
     """Return what an error says, on one line."""
-    said = error.args[0] if isinstance(error, KeyError) and error.args else error
+    said = error.args[0] if type(error) is KeyError and error.args else error
     return " ".join(str(said).split())
 
 

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from lookupstore.builder.data_files import file_options, files_to_keep, new_manifest
 from lookupstore.builder.plan import BuildPlan, OnDuplicate, plan_build
-from lookupstore.quantities import Duration, Size, bytes_of
+from lookupstore.quantities import Duration, Size
 from lookupstore.source.search import FORMATS, FoundTable, find_source
 from lookupstore.source.source import open_source
 from lookupstore.spark.buckets import BUCKET, has_a_task_each, in_buckets
@@ -62,7 +62,7 @@ def build_store(
     nullable_keys: str | Sequence[str] = (),
     compression: str | None = None,
     level: int | None = None,
-    block_size: Size = 65536,
+    block_size: Size | None = None,
     bloom_fpp: float = 0.05,
     overwrite: bool = False,
     allow_empty: bool = False,
@@ -91,7 +91,8 @@ def build_store(
             `"none"` in a local folder, where lookups use the files in place, and `"zstd"`
             elsewhere.
         level: level of the compression; None is its default.
-        block_size: size of a block of a data file before compression, in bytes.
+        block_size: size of a block of a data file before compression; None is 64 KiB for plain
+            files, and 4.5 KiB for compressed ones.
         bloom_fpp: false positive rate of the filter of a data file; 0 writes no filter.
         overwrite: replace the store at `path`; until the new version is complete the old one
             answers. Files of buckets that have not changed stay.
@@ -143,9 +144,7 @@ def build_store(
         on_duplicate=on_duplicate,
         nullable_keys=nullable_keys,
     )
-    options = file_options(
-        location, compression, level, bytes_of(block_size, "block_size"), bloom_fpp
-    )
+    options = file_options(location, compression, level, block_size, bloom_fpp)
     files_in_order = () if plan.keep == "error" else _files_in_order(spark, paths)
     try:
         with (

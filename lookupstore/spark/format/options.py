@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lookupstore.builder.data_files import file_options
 from lookupstore.builder.plan import OnDuplicate
-from lookupstore.quantities import bytes_of, seconds_of
+from lookupstore.quantities import seconds_of
 from lookupstore.spark.options import given_names, given_number
 from lookupstore.storage.location import Location
 from lookupstore.store.data_files import FileOptions
@@ -74,7 +74,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         location,
         options.get("compression"),
         given_number(options, "level"),
-        bytes_of(options.get("block_size", FileOptions.block_size), "block_size"),
+        options.get("block_size"),
         _fraction(options, "bloom_fpp", FileOptions.bloom_fpp),
     )
     return SinkOptions(

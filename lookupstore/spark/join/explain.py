@@ -23,10 +23,12 @@ from lookupstore.hostcache.cache import Residency
 from lookupstore.hostcache.recode import plain_size
 from lookupstore.quantities import Duration
 from lookupstore.spark.jobs import named_jobs, parallelism
-from lookupstore.spark.join import join
+from lookupstore.spark.join import join, trip
 from lookupstore.spark.join.freshness import Freshness
-from lookupstore.spark.join.plan import JoinPlan, JoinRequest
+from lookupstore.spark.join.plan import JoinPlan, check_facts
+from lookupstore.spark.join.request import JoinedWith, LookupJoin
 from lookupstore.spark.join.task import Dimension
+from lookupstore.spark.join.trip import Trip
 from lookupstore.sst import Reader
 from lookupstore.storage.location import Location
 from lookupstore.store.manifest import DataFile
@@ -228,7 +230,7 @@ _HEADS = (
 
 def explain_join(
     df: DataFrame,
-    store: join.JoinedWith,
+    store: JoinedWith,
     on: str | Sequence[str] | Mapping[str, str],
     how: str = "left",
     columns: Sequence[str] | None = None,
@@ -266,11 +268,33 @@ def explain_join(
 
     `docs/spark.md` shows it in use.
     """
-    request = JoinRequest(
-        on, how, columns, prefix, found, strategy, refresh, max_staleness, on_miss
+    asked = LookupJoin(
+        store,
+        on,
+        how,
+        columns,
+        prefix,
+        found=found,
+        strategy=strategy,
+        refresh=refresh,
+        max_staleness=max_staleness,
+        on_miss=on_miss,
     )
-    with join.planned(df, store, request) as (opened, plan):
-        return _explanation(df.sparkSession, opened, plan, residents)
+    check_facts(df)
+    before = Trip.before(df)
+    with join.planned(before, asked) as (opened, plan):
+        return _explanation(df.sparkSession, opened, plan, _transport(before, plan), residents)
+
+
+def _transport(before: Trip, plan: JoinPlan) -> str:
+    """Say what goes through Python, and with which joins."""
+    text = "only keys go to Python, only columns of the store come back (Arrow UDF)"
+    if trip.arrow_udf is None:  # type: ignore[attr-defined]
+        text = "whole rows go to Python (mapInArrow)"
+    together = len(before.and_then(plan).plans)
+    if together > 1:
+        text += f"; one trip for {together} joins"
+    return text
 
 
 def residents_of(
@@ -336,12 +360,9 @@ def _size(path: str) -> int | None:
 
 
 def _explanation(
-    spark: SparkSession, store: Dimension, plan: JoinPlan, residents: bool
+    spark: SparkSession, store: Dimension, plan: JoinPlan, transport: str, residents: bool
 ) -> JoinExplanation:
     freshness = plan.lookup.freshness
-    transport = "only keys go to Python, only columns of the store come back (Arrow UDF)"
-    if join.arrow_udf is None:  # type: ignore[attr-defined]
-        transport = "whole rows go to Python (mapInArrow)"
     planned: dict[str, Any]
     if isinstance(store, LookupStore):
         info = store.info()

@@ -1,63 +1,29 @@
-"""Join a DataFrame with a store: each key is looked up where the row already is.
-
-Only key columns go to the Python workers, and only columns of the store come back, by an Arrow UDF
-that answers with a struct. Spark before 4.1 has none: there whole rows go through `mapInArrow`.
-"""
+"""Join a DataFrame with stores: each key is looked up where the row already is."""
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import (
-    BooleanType,
-    DataType,
-    IntegerType,
-    StructField,
-    StructType,
-)
+from pyspark.sql import DataFrame
 
 from lookupstore.columnar import ColumnarFiles
+from lookupstore.keys.joins import how_of, name_pairs
 from lookupstore.quantities import Duration
-from lookupstore.spark.buckets import in_buckets
 from lookupstore.spark.join.metrics import LookupMetrics
-from lookupstore.spark.join.plan import (
-    JoinPlan,
-    JoinRequest,
-    check_facts,
-    how_of,
-    name_pairs,
-    plan_join,
-)
-from lookupstore.spark.join.task import Dimension, Sum
-from lookupstore.spark.join.worker import buckets_at, contains, joined, look_up, with_buckets
-from lookupstore.spark.types import column_named, numbered
+from lookupstore.spark.join.plan import JoinPlan, check_facts, plan_join
+from lookupstore.spark.join.request import JoinedWith, LookupJoin
+from lookupstore.spark.join.task import Dimension
+from lookupstore.spark.join.trip import Trip
 from lookupstore.store.path_kind import PathKind, kind_of
 from lookupstore.store.store import LookupStore
 
 if TYPE_CHECKING:  # joins with stores need nothing of Hudi
     from lookupstore.hudi import HudiTable, TableLookup
-
-try:
-    from pyspark.sql.pandas.functions import arrow_udf
-except ImportError:  # before Spark 4.1
-    arrow_udf = None  # type: ignore[assignment]
-
-_BUCKET = "__lookupstore_bucket"
-# One of them is in the folder of every Hudi table, the second while somebody changes the first.
-
-#: What `lookup_join` takes as the dimension.
-JoinedWith: TypeAlias = (
-    "str | os.PathLike[str] | LookupStore | ColumnarFiles | HudiTable | TableLookup"
-)
 
 
 def lookup_join(
@@ -132,26 +98,65 @@ def lookup_join(
     `pyspark.errors.PythonException`, and a line of its text begins with
     `lookupstore.errors.StaleStoreError: `.
     """
-    request = JoinRequest(
-        on, how, columns, prefix, found, strategy, refresh, max_staleness, on_miss
+    join = LookupJoin(
+        store,
+        on,
+        how,
+        columns,
+        prefix,
+        found=found,
+        strategy=strategy,
+        refresh=refresh,
+        max_staleness=max_staleness,
+        on_miss=on_miss,
+        metrics=metrics,
     )
-    counts = None if metrics is None else metrics.accumulator
-    with planned(df, store, request, counts) as (_, plan):
-        return _by_arrow_udf(df, plan) if arrow_udf is not None else _by_map_in_arrow(df, plan)
+    return lookup_joins(df, [join])
+
+
+def lookup_joins(df: DataFrame, joins: Sequence[LookupJoin]) -> DataFrame:
+    """Join facts with several stores, in one trip to Python.
+
+    The result is that of a `lookup_join` for each, one after the other: a later join may have as
+    its key what an earlier one appends, and asks nothing for facts that an earlier one drops.
+    Only a second join of `strategy="bucketed"`, for which facts move again, takes a second trip.
+
+    Args:
+        df: the facts.
+        joins: each has the arguments of `lookup_join`.
+
+    Returns:
+        The columns of `df`, then the value columns of the stores.
+
+    Raises:
+        TypeError: `joins` is no list of `LookupJoin`.
+
+    It raises all that `lookup_join` raises. `docs/spark.md` shows it in use.
+    """
+    check_facts(df)
+    if isinstance(joins, LookupJoin):
+        raise TypeError("joins is a LookupJoin; give a list of LookupJoin(store, on, ...)")
+    for i, one in enumerate(joins):
+        if not isinstance(one, LookupJoin):
+            raise TypeError(
+                f"joins[{i}] is a {type(one).__name__}; give LookupJoin(store, on, ...) for each"
+            )
+    before = trip = Trip.before(df)
+    for one in joins:
+        with planned(trip, one) as (_, plan):
+            trip = trip.and_then(plan)
+    return df if trip is before else trip.joined()
 
 
 @contextmanager
-def planned(
-    df: DataFrame, store: JoinedWith, request: JoinRequest, counts: Sum | None = None
-) -> Iterator[tuple[Dimension, JoinPlan]]:
-    """Plan a join, and keep what answers it open for the block."""
-    check_facts(df)
-    _ = request.freshness  # what is wrong with it is said before anything is opened
-    opened = dimension_of(store, request.on, request.how, request.columns)
+def planned(trip: Trip, asked: LookupJoin) -> Iterator[tuple[Dimension, JoinPlan]]:
+    """Plan a join of what comes back from a trip, and keep what answers it open for the block."""
+    _ = asked.freshness  # what is wrong with it is said before anything is opened
+    opened = dimension_of(asked.store, asked.on, asked.how, asked.columns)
     try:
-        yield opened, plan_join(df, opened, request, counts)
+        yield opened, plan_join(trip.facts.sparkSession, trip.schema, opened, asked)
     finally:
-        if opened is not store:
+        if opened is not asked.store:
             opened.close()
 
 
@@ -197,100 +202,3 @@ def _dimension_of_hudi(
         f"store is a {type(store).__name__}; give a LookupStore, ColumnarFiles, a HudiTable or a "
         "TableLookup, or a path"
     )
-
-
-def _by_arrow_udf(df: DataFrame, plan: JoinPlan) -> DataFrame:
-    lookup = plan.lookup
-    keys = [column_named(name) for name in plan.keys]
-    if plan.strategy == "bucketed":
-        run = functools.partial(buckets_at, lookup.key_schema, plan.buckets)
-        bucket = F.coalesce(_udf("bucket", run, IntegerType(), keys), _hash_bucket(df, plan))
-        df = _in_buckets(df.select("*", bucket.alias(_BUCKET)), plan)
-    if lookup.freshness.needs_moment:
-        keys.append(F.current_timestamp())
-    if not plan.appended:
-        if plan.how == "left" and lookup.on_miss is None:
-            return df
-        run = functools.partial(contains, lookup)
-        found = _udf("lookup", run, BooleanType(), keys)
-        if plan.how == "left":  # never null, but Spark does not know that
-            return df.where(found.isNotNull())
-        return df.where(~found if plan.how == "anti" else found)
-    names = numbered(len(plan.appended))
-    fields = [
-        StructField(name, field.dataType) for name, field in zip(names, plan.appended, strict=True)
-    ]
-    run = functools.partial(look_up, lookup, plan.mark)
-    row = _udf("lookup", run, StructType(fields), keys)
-    # A generator, because filters on its columns stay above it while those on facts go below: in a
-    # plain projection a filter on a looked up column would look all keys up once more.
-    rows = F.array(row)
-    if plan.how == "inner":
-        found = row.getField(names[-1]) if plan.mark else row.isNotNull()
-        rows = F.when(found, rows)
-    return df.select("*", F.inline(rows).alias(*(field.name for field in plan.appended)))
-
-
-def _by_map_in_arrow(df: DataFrame, plan: JoinPlan) -> DataFrame:
-    facts = df.schema
-    positions = tuple(facts.names.index(name) for name in plan.keys)
-    fields = [*facts.fields, *plan.appended]
-    # On the way columns have numbers: names with dots, or twice the same, mislead Spark.
-    schema = StructType(
-        [
-            StructField(name, field.dataType, field.nullable, field.metadata)
-            for name, field in zip(numbered(len(fields)), fields, strict=True)
-        ]
-    )
-    rows = df.toDF(*schema.names[: len(facts)])
-    if plan.strategy == "bucketed":
-        rows = _in_buckets(_with_bucket(rows, plan, positions), plan)
-    if plan.lookup.freshness.needs_moment:
-        rows = rows.select("*", F.current_timestamp())
-    run = functools.partial(joined, plan.lookup, plan.mark, positions, plan.how)
-    return rows.mapInArrow(run, schema).toDF(*(field.name for field in fields))
-
-
-def _in_buckets(rows: DataFrame, plan: JoinPlan) -> DataFrame:
-    """Move rows to the task of the bucket that their last column names, and drop the column."""
-    return in_buckets(rows, plan.buckets, _BUCKET).drop(_BUCKET)
-
-
-def _with_bucket(rows: DataFrame, plan: JoinPlan, positions: tuple[int, ...]) -> DataFrame:
-    schema = StructType([*rows.schema.fields, StructField(_BUCKET, IntegerType())])
-    hashed = rows.select("*", _hash_bucket(rows, plan).alias(_BUCKET))
-    run = functools.partial(with_buckets, plan.lookup.key_schema, plan.buckets, positions)
-    return hashed.mapInArrow(run, schema)
-
-
-def _hash_bucket(rows: DataFrame, plan: JoinPlan) -> Column:
-    """Return a bucket by all of the row, for rows whose key has a null: no bucket has them all."""
-    nested = ("array", "map", "struct", "variant")
-    columns = [
-        column_named(name)
-        for name, kind in rows.dtypes
-        if not kind.startswith(nested) and rows.columns.count(name) == 1
-    ]
-    return F.pmod(F.xxhash64(*columns), F.lit(plan.buckets)).cast("int")
-
-
-def _udf(
-    name: str,
-    run: Callable[..., Iterator[pa.Array]],
-    kind: DataType,
-    columns: Sequence[Column],
-) -> Column:
-    """Return the columns through an Arrow UDF, which queries show by its name."""
-
-    def of_one(given: Iterator[pa.Array]) -> Iterator[pa.Array]:
-        return run(given)
-
-    def of_several(given: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
-        return run(given)
-
-    # Spark asks the type hints what a function is given.
-    function: Any = of_one if len(columns) == 1 else of_several
-    function.__name__ = name
-    make: Any = arrow_udf  # whose overloads know no iterators of tuples
-    column: Column = make(function, kind)(*columns)
-    return column

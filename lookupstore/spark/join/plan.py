@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any, Literal
+from typing import Literal
 
-import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BooleanType, StructField, StructType
 
 from lookupstore.columnar import ColumnarFiles
+from lookupstore.keys.joins import (
+    How,
+    check_adds_nothing,
+    check_kind,
+    check_names,
+    how_of,
+    key_columns,
+)
 from lookupstore.keys.lookups import value_columns
-from lookupstore.keys.schema import KeySchema
-from lookupstore.quantities import Duration, seconds_of
 from lookupstore.spark.join.freshness import Chosen, Freshness
-from lookupstore.spark.join.task import AsPlanned, Dimension, Lookup, PlannedStore, Retry, Sum
+from lookupstore.spark.join.request import LookupJoin, time_in_seconds
+from lookupstore.spark.join.task import AsPlanned, Dimension, Lookup, PlannedStore, Retry
 from lookupstore.spark.types import TIME_SETTING, arrow_schema, spark_type
 from lookupstore.store.store import LookupStore
 
-How = Literal["left", "inner", "semi", "anti"]
 Strategy = Literal["auto", "replicated", "bucketed"]
 
-HOWS: tuple[How, ...] = ("left", "inner", "semi", "anti")
 STRATEGIES: tuple[Strategy, ...] = ("auto", "replicated", "bucketed")
-# Spark's own names of these joins, which it reads without regard to case and underscores.
-_SPARK_HOWS: dict[str, How] = {"leftouter": "left", "leftsemi": "semi", "leftanti": "anti"}
-_REFRESHES = {"never": None, "per_batch": 0.0}
 # A host's memory has to hold what tasks touch at random; beyond this, moving the facts once costs
 # less than reading blocks from disk again and again.
 REPLICATED_BYTES = 4 << 30
@@ -60,71 +57,28 @@ class JoinPlan:
     reason: str
     buckets: int
 
-
-@dataclass(frozen=True)
-class JoinRequest:
-    """What a join was asked to do, beside the facts and the store; `lookup_join` explains it."""
-
-    on: str | Sequence[str] | Mapping[str, str]
-    how: str = "left"
-    columns: Sequence[str] | None = None
-    prefix: str | None = None
-    found: str | None = None
-    strategy: str = "auto"
-    refresh: str | float | timedelta = "never"
-    max_staleness: Duration | None = None
-    on_miss: str | tuple[str, int, float | timedelta] = "null"
-
     @property
-    def freshness(self) -> Freshness:
-        """Return what `refresh` and `max_staleness` ask for.
-
-        Raises:
-            ValueError: they are nothing that a join knows.
-
-        >>> JoinRequest("id", refresh="per_batch", max_staleness=timedelta(hours=1)).freshness
-        Freshness(every=0.0, max_staleness=3600.0)
-        """
-        every: float | None
-        if isinstance(self.refresh, str) and self.refresh in _REFRESHES:
-            every = _REFRESHES[self.refresh]
-        else:
-            every = _seconds(self.refresh)
-            if not every:
-                known = ", ".join(map(repr, _REFRESHES))
-                raise ValueError(
-                    f"refresh is {self.refresh!r}; give {known}, or a time of more than 0: "
-                    "seconds, a timedelta, or a text such as '1m'"
-                )
-        allowed = None if self.max_staleness is None else _seconds(self.max_staleness)
-        if self.max_staleness is not None and allowed is None:
-            raise ValueError(
-                f"max_staleness is {self.max_staleness!r}; give a number of seconds, a timedelta, "
-                "or a time such as '1h'; None is any"
-            )
-        return Freshness(every, allowed)
+    def asks(self) -> bool:
+        """Return whether the join changes anything, so that keys have to be looked up."""
+        return bool(self.appended) or self.how != "left" or self.lookup.on_miss is not None
 
 
 def plan_join(
-    df: DataFrame, store: Dimension, request: JoinRequest, counts: Sum | None = None
+    spark: SparkSession, facts: StructType, store: Dimension, asked: LookupJoin
 ) -> JoinPlan:
     """Check what was asked against facts and store; it raises what `lookup_join` does."""
-    kind = how_of(request.how)
-    prefix, found, on_miss = request.prefix, request.found, request.on_miss
-    if kind in ("semi", "anti"):
-        for argument in ("columns", "prefix", "found"):
-            value = getattr(request, argument)
-            if value is not None:
-                raise ValueError(
-                    f"{argument} is {value!r}; a {kind} join adds no columns: leave it out"
-                )
+    kind = how_of(asked.how)
+    prefix, found, on_miss = asked.prefix, asked.found, asked.on_miss
+    check_adds_nothing(kind, columns=asked.columns, prefix=prefix, found=found)
     miss = _miss(on_miss, kind)
     if on_miss == "drop":
         kind = "inner"
-    facts = df.schema
-    keys = _key_columns(facts, store.key_schema, request.on)
-    names = () if kind in ("semi", "anti") else tuple(value_columns(store, request.columns))
-    times = _takes_times(df.sparkSession)
+    keys = key_columns(facts.names, store.key_schema, asked.on)
+    for name, field in zip(keys, store.key_schema.schema, strict=True):
+        (given,) = arrow_schema(StructType([facts[name]]))
+        check_kind(given.type, field, name, facts[name].dataType.simpleString())
+    names = () if kind in ("semi", "anti") else tuple(value_columns(store, asked.columns))
+    times = _takes_times(spark)
     mapped = [spark_type(store.value_schema.field(name).type, name, times=times) for name in names]
     appended = [
         StructField(f"{prefix or ''}{name}", spark)
@@ -132,24 +86,25 @@ def plan_join(
     ]
     if found is not None:
         appended.append(StructField(found, BooleanType()))
-    case_sensitive = df.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
-    _check_collisions(facts.names, [field.name for field in appended], prefix, case_sensitive)
+    case_sensitive = spark.conf.get("spark.sql.caseSensitive") == "true"
+    fold = str if case_sensitive else str.lower
+    check_names(facts.names, [field.name for field in appended], prefix, fold)
     planned: PlannedStore | AsPlanned
     if isinstance(store, LookupStore):
         planned = PlannedStore(store.location, Chosen(store.version, store.id))
     else:
-        _check_versionless(request.freshness, miss)
+        _check_versionless(asked.freshness, miss)
         planned = store
-    chosen, reason = _strategy(request.strategy, store)
+    chosen, reason = _strategy(asked.strategy, store)
     return JoinPlan(
         lookup=Lookup(
             dimension=planned,
             key_schema=store.key_schema,
             columns=names,
             types=tuple(arrow for _, arrow in mapped),
-            freshness=request.freshness,
+            freshness=asked.freshness,
             on_miss=miss,
-            counts=counts,
+            counts=None if asked.metrics is None else asked.metrics.accumulator,
         ),
         keys=keys,
         how=kind,
@@ -170,15 +125,6 @@ def check_facts(df: object) -> None:
         )
 
 
-def _seconds(time: Any) -> float | None:
-    """Return a time in seconds; None if it is none, or has no end."""
-    try:
-        seconds = seconds_of(time, "time")
-    except (TypeError, ValueError):
-        return None
-    return seconds if seconds < math.inf else None
-
-
 def _miss(on_miss: object, how: How) -> Retry | Literal["raise"] | None:
     if on_miss == "null":
         return None
@@ -189,7 +135,7 @@ def _miss(on_miss: object, how: How) -> Retry | Literal["raise"] | None:
     if on_miss == "raise":
         return "raise"
     if isinstance(on_miss, tuple) and len(on_miss) == 3 and on_miss[0] == "retry":
-        attempts, delay = on_miss[1], _seconds(on_miss[2])
+        attempts, delay = on_miss[1], time_in_seconds(on_miss[2])
         if isinstance(attempts, int) and attempts > 0 and delay is not None:
             return Retry(attempts, delay)
     raise ValueError(
@@ -249,92 +195,7 @@ def _kind(planned: AsPlanned) -> str:
     return "columnar files" if isinstance(planned, ColumnarFiles) else "Hudi tables"
 
 
-def how_of(given: str) -> How:
-    """Return the kind of join, which Spark has several names for.
-
-    Raises:
-        ValueError: there is no such join.
-    """
-    name = str(given).lower().replace("_", "")
-    for how in HOWS:
-        if how in (name, _SPARK_HOWS.get(name)):
-            return how
-    raise ValueError(f"how is {given!r}; give one of {', '.join(map(repr, HOWS))}")
-
-
-def _key_columns(
-    facts: StructType, keys: KeySchema, on: str | Sequence[str] | Mapping[str, str]
-) -> tuple[str, ...]:
-    """Return the names of the fact columns that hold the key fields, in the key's order."""
-    fact_of: dict[str, str] = {}
-    for fact, key in name_pairs(on):
-        if fact not in facts.names:
-            raise KeyError(f"on: the facts have no column {fact!r}; they have {facts.names}")
-        if facts.names.count(fact) > 1:
-            raise ValueError(f"on: the facts have more than one column {fact!r}; rename them")
-        if key not in keys.names:
-            raise KeyError(
-                f"on: the store has no key column {key!r}; its key is {keys.names}; if the names "
-                "differ, give a dict from fact column to key column"
-            )
-        if key in fact_of:
-            raise ValueError(f"on: the key column {key!r} is given twice")
-        fact_of[key] = fact
-    for name in keys.names:
-        if name not in fact_of:
-            raise KeyError(
-                f"on: no fact column for the key column {name!r}; the key of the store is "
-                f"{keys.names}"
-            )
-    for field in keys.schema:
-        _check_kind(facts[fact_of[field.name]], field)
-    return tuple(fact_of[name] for name in keys.names)
-
-
-def name_pairs(on: str | Sequence[str] | Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the names of fact columns and key columns that belong together."""
-    if isinstance(on, Mapping):
-        pairs = list(on.items())
-    elif isinstance(on, Iterable) and not isinstance(on, (str, Column)):
-        pairs = [(name, name) for name in on]
-    else:
-        pairs = [(on, on)]
-    for name in itertools.chain.from_iterable(pairs):
-        if not isinstance(name, str):
-            raise TypeError(
-                f"on: found a {type(name).__name__}; give names of fact columns, or a dict from "
-                "fact column to key column, such as {'fact': 'key'}"
-            )
-    return pairs
-
-
 def _takes_times(spark: SparkSession) -> bool:
     """Return whether the session runs queries with times; Spark without the setting has none."""
     conf = spark.conf
     return bool(conf.isModifiable(TIME_SETTING)) and conf.get(TIME_SETTING) == "true"
-
-
-def _check_kind(fact: StructField, field: pa.Field) -> None:
-    """Raise TypeError unless values of the fact column can equal those of a key field."""
-    (given,) = arrow_schema(StructType([fact]))
-    try:
-        KeySchema(pa.schema([field])).encode_masked([pa.array([], given.type)])
-    except TypeError:
-        raise TypeError(
-            f"on: the fact column {fact.name!r} is {fact.dataType.simpleString()}, the key column "
-            f"{field.name!r} of the store is {field.type}; cast the fact column"
-        ) from None
-
-
-def _check_collisions(
-    facts: Sequence[str], appended: Sequence[str], prefix: str | None, case_sensitive: bool
-) -> None:
-    """Raise ValueError if Spark could not tell an appended column from a fact column."""
-    fold = str if case_sensitive else str.lower
-    taken = {fold(name) for name in facts}
-    shared = [name for name in appended if fold(name) in taken]
-    if shared:
-        other = "a prefix=" if prefix is None else "another prefix="
-        raise ValueError(
-            f"facts and store both have the columns {shared}; give {other}, or choose columns="
-        )

@@ -1,10 +1,15 @@
-"""What a lookup join runs in the Python workers of executors: key columns in, answers out."""
+"""What lookup joins run in the Python workers of executors: key columns in, answers out.
+
+The joins of a trip are answered together, one after the other for each call.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeAlias
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +19,8 @@ import pyarrow.compute as pc
 from lookupstore.errors import MissingKeyError
 from lookupstore.keys._codec import bucket_of
 from lookupstore.keys.arguments import encode_keys
+from lookupstore.keys.joins import look_up as look_up_keys
+from lookupstore.keys.joins import one_array
 from lookupstore.keys.schema import KeySchema
 from lookupstore.spark.join.task import Dimension, Lookup, Retry, Task
 from lookupstore.spark.types import numbered, to_spark
@@ -21,6 +28,7 @@ from lookupstore.spark.types import numbered, to_spark
 # One array for each key field, and for some lookups one with the moment of the query. Spark gives
 # a single one without the tuple around it.
 Keys: TypeAlias = "tuple[pa.Array, ...]"
+Columns: TypeAlias = "list[pa.Array]"
 Given: TypeAlias = "Iterator[pa.Array | Keys]"
 Bools: TypeAlias = "npt.NDArray[np.bool_]"
 
@@ -33,29 +41,49 @@ CALL_BYTES = 4 << 20
 _SHOWN = 5
 
 
-def look_up(lookup: Lookup, mark: bool, given: Given) -> Iterator[pa.Array]:
-    """Yield a struct of the value columns for each key, null where the key is missing.
+@dataclass(frozen=True)
+class Step:
+    """One lookup of a trip, which may look up what a step before it has answered.
 
-    With `mark` no struct is null: its last field says whether the key was found.
+    Attributes:
+        lookup: what is looked up.
+        keys: where its key fields are, in the order of the key, among the columns of the facts and,
+            behind these, the answers of the steps before.
+        how: which facts go on: those that are found (`inner`, `semi`), those that are not
+            (`anti`), or all (`left`).
+        mark: whether the last column that it answers says which keys were found.
     """
-    names = numbered(len(lookup.columns) + mark)
 
-    def rows_of(found: pa.BooleanArray, values: list[pa.Array]) -> pa.Array:
-        if mark:
-            values.append(found)
-        rows = pa.StructArray.from_arrays(values, names)
-        missing = found.false_count
-        if missing and not mark:
-            bits = found.buffers()[1]
-            rows = pa.Array.from_buffers(rows.type, len(rows), [bits], missing, children=values)
+    lookup: Lookup
+    keys: tuple[int, ...]
+    how: str
+    mark: bool
+
+
+def look_up(steps: Sequence[Step], given: Given) -> Iterator[pa.Array]:
+    """Yield a struct of the answers of all steps for each fact, null for facts that do not go on.
+
+    Columns are null where their step has not found its key.
+    """
+
+    def rows_of(kept: pa.BooleanArray | None, values: Columns, count: int) -> pa.Array:
+        rows = pa.StructArray.from_arrays(values, numbered(len(values)))
+        dropped = 0 if kept is None else kept.false_count
+        if kept is not None and dropped:
+            bits = kept.buffers()[1]
+            rows = pa.Array.from_buffers(rows.type, len(rows), [bits], dropped, children=values)
         return rows
 
-    return _batch_by_batch(lookup, given, rows_of)
+    return _batch_by_batch(steps, given, rows_of)
 
 
-def contains(lookup: Lookup, given: Given) -> Iterator[pa.Array]:
-    """Yield whether each key is stored."""
-    return _batch_by_batch(lookup, given, lambda found, values: found)
+def goes_on(steps: Sequence[Step], given: Given) -> Iterator[pa.Array]:
+    """Yield whether each fact goes on, where no step has columns to append."""
+
+    def kept_of(kept: pa.BooleanArray | None, values: Columns, count: int) -> pa.Array:
+        return pa.repeat(True, count) if kept is None else kept
+
+    return _batch_by_batch(steps, given, kept_of)
 
 
 def buckets_at(key_schema: KeySchema, buckets: int, given: Given) -> Iterator[pa.Array]:
@@ -84,38 +112,25 @@ def with_buckets(
         yield pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
-def joined(
-    lookup: Lookup,
-    mark: bool,
-    positions: tuple[int, ...],
-    how: str,
-    batches: Iterable[pa.RecordBatch],
-) -> Iterator[pa.RecordBatch]:
-    """Join record batches of facts, whose columns at `positions` hold the key fields.
+def joined(steps: Sequence[Step], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Join record batches of facts.
 
-    A lookup that needs the moment of the query takes it from the last column, which goes.
+    Where a lookup needs the moment of the query, it is the last column, which goes.
     """
-    timed = lookup.freshness.needs_moment
-    with Task(lookup) as task:
+    with _Answers(steps) as answers:
         for batch in batches:
-            columns = batch.columns
-            moment = [columns.pop()] if timed else []
-            keys = (*(columns[i] for i in positions), *moment)
-            found, values = answers_to(task, lookup, keys)
-            columns += values
-            if mark:
-                columns.append(found)
-            if how in ("inner", "semi", "anti"):
-                kept = pc.invert(found) if how == "anti" else found
-                if kept.false_count:
-                    columns = [column.filter(kept) for column in columns]
+            facts, moment = answers.facts_and_moment(batch.columns)
+            kept, values = answers.to(facts, moment)
+            columns = [*facts, *values]
+            if kept is not None and kept.false_count:
+                columns = [column.filter(kept) for column in columns]
             yield pa.RecordBatch.from_arrays(columns, names=numbered(len(columns)))
 
 
 def _batch_by_batch(
-    lookup: Lookup,
+    steps: Sequence[Step],
     given: Given,
-    answers_of: Callable[[pa.BooleanArray, list[pa.Array]], pa.Array],
+    rows_of: Callable[[pa.BooleanArray | None, Columns, int], pa.Array],
 ) -> Iterator[pa.Array]:
     """Yield the answers to each batch of keys, several batches being looked up at once.
 
@@ -123,17 +138,61 @@ def _batch_by_batch(
     """
     batches = _tuples(given)
     wanted = 1
-    with Task(lookup) as task:
+    with _Answers(steps) as answers:
         while call := _next_call(batches, wanted):
-            keys = _concatenated(call)
-            answers = answers_of(*answers_to(task, lookup, keys))
-            size = answers.nbytes + sum(column.nbytes for column in keys)
+            facts, moment = answers.facts_and_moment(_concatenated(call))
+            rows = rows_of(*answers.to(facts, moment), len(facts[0]))
+            size = rows.nbytes + sum(column.nbytes for column in facts)
             at = 0
             for batch in call:
-                yield answers.slice(at, len(batch[0]))
+                yield rows.slice(at, len(batch[0]))
                 at += len(batch[0])
             if at:
                 wanted = min(CALL_KEYS, CALL_BYTES * at // max(1, size))
+
+
+class _Answers:
+    """The answers of the steps of a trip, in a task; use it in a ``with`` block."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._steps = steps
+        self._timed = any(step.lookup.freshness.needs_moment for step in steps)
+        self._tasks = [Task(step.lookup) for step in steps]
+        self._open = ExitStack()
+
+    def facts_and_moment(self, given: Sequence[pa.Array]) -> tuple[Columns, float | None]:
+        """Return columns of facts, and the moment of the query if a step needs it."""
+        if not self._timed:
+            return list(given), None
+        *facts, moments = given
+        return facts, _seconds(moments) if len(moments) else None  # no rows have none
+
+    def to(self, facts: Columns, moment: float | None) -> tuple[pa.BooleanArray | None, Columns]:
+        """Return which facts go on, None if no step asks, and the columns that steps answer."""
+        columns = list(facts)
+        kept: pa.BooleanArray | None = None
+        for step, task in zip(self._steps, self._tasks, strict=True):
+            keys = [columns[i] for i in step.keys]
+            count = len(keys[0])
+            if kept is not None and kept.false_count:  # a null key is neither found nor missed
+                count = kept.true_count
+                keys[0] = pc.if_else(kept, keys[0], pa.scalar(None, keys[0].type))
+            found, values = answers_to(task, step.lookup, tuple(keys), moment, count)
+            columns += values
+            if step.mark:
+                columns.append(found)
+            if step.how != "left":
+                stays = pc.invert(found) if step.how == "anti" else found
+                kept = stays if kept is None else pc.and_(kept, stays)
+        return kept, columns[len(facts) :]
+
+    def __enter__(self) -> _Answers:
+        for task in self._tasks:
+            self._open.enter_context(task)
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self._open.__exit__(*raised)
 
 
 def _next_call(batches: Iterator[Keys], wanted: int) -> list[Keys]:
@@ -154,49 +213,37 @@ def _concatenated(batches: Sequence[Keys]) -> Keys:
     return tuple(pa.concat_arrays(columns) for columns in zip(*batches, strict=True))
 
 
-def answers_to(task: Task, lookup: Lookup, given: Keys) -> tuple[pa.BooleanArray, list[pa.Array]]:
-    """Return whether each key was found, from bit 0 on, and the columns in Spark's types."""
-    if not len(given[0]):  # which says no moment either
+def answers_to(
+    task: Task, lookup: Lookup, keys: Keys, moment: float | None, count: int
+) -> tuple[pa.BooleanArray, Columns]:
+    """Return whether each key was found, from bit 0 on, and the columns in Spark's types.
+
+    `count` is the number of keys that are asked for: the others are of facts that do not go on.
+    """
+    if not len(keys[0]):
         return pa.array([], pa.bool_()), [pa.array([], kind) for kind in lookup.types]
-    keys, moment = given, None
-    if lookup.freshness.needs_moment:
-        keys, moment = given[:-1], _seconds(given[-1])
-    dimension = task.dimension_at(moment)
+    dimension = task.dimension_at(moment if lookup.freshness.needs_moment else None)
     started = time.perf_counter()
     found, values = _look_up(dimension, keys, lookup)
     if lookup.on_miss is not None and found.false_count:
         found, values = _after_misses(task, lookup, keys, found, values)
     seconds = time.perf_counter() - started
-    task.count(rows=len(found), hits=found.true_count, seconds=seconds)
+    task.count(rows=count, hits=found.true_count, seconds=seconds)
     return found, values
 
 
-def _look_up(
-    store: Dimension, keys: Keys, lookup: Lookup
-) -> tuple[pa.BooleanArray, list[pa.Array]]:
-    whole = _whole_keys(store, keys)
-    if not lookup.columns:
-        found = store.contains(keys)
-        return (found if whole is None else pc.and_(found, pa.array(whole))), []
-    mark = "found"
-    while mark in lookup.columns:
-        mark += "_"
-    table = store.lookup(keys, list(lookup.columns), found=mark)
-    found = _array(table, mark)
+def _look_up(store: Dimension, keys: Keys, lookup: Lookup) -> tuple[pa.BooleanArray, Columns]:
+    found, columns = look_up_keys(store, keys, lookup.columns)
     values = [
-        to_spark(_array(table, name), kind, name)
-        for name, kind in zip(lookup.columns, lookup.types, strict=True)
+        to_spark(one_array(column), kind, name)
+        for column, name, kind in zip(columns, lookup.columns, lookup.types, strict=True)
     ]
-    if whole is None:
-        return found, values
-    # The store has answered null keys from the null keys that it holds: a join must not see that.
-    places = pa.array(np.arange(len(whole)), mask=~whole)
-    return pc.and_(found, pa.array(whole)), [column.take(places) for column in values]
+    return found, values
 
 
 def _after_misses(
-    task: Task, lookup: Lookup, keys: Keys, present: pa.BooleanArray, values: list[pa.Array]
-) -> tuple[pa.BooleanArray, list[pa.Array]]:
+    task: Task, lookup: Lookup, keys: Keys, present: pa.BooleanArray, values: Columns
+) -> tuple[pa.BooleanArray, Columns]:
     """Do what `on_miss` says; keys with nulls stay missing."""
     found = present.to_numpy(zero_copy_only=False)
     whole = np.ones(len(found), dtype=bool)
@@ -238,24 +285,3 @@ def _seconds(moments: pa.Array) -> float:
 
 def _tuples(given: Given) -> Iterator[Keys]:
     return (keys if isinstance(keys, tuple) else (keys,) for keys in given)
-
-
-def _array(table: pa.Table, name: str) -> pa.Array:
-    column = table.column(name)
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def _whole_keys(store: Dimension, keys: Keys) -> Bools | None:
-    """Return which keys have no null; None: all that the store can have found."""
-    schema = store.key_schema
-    may_be_null = [
-        column
-        for name, column in zip(schema.names, keys, strict=True)
-        if name in schema.nullable and column.null_count
-    ]
-    if not may_be_null:
-        return None
-    whole = np.ones(len(may_be_null[0]), dtype=bool)
-    for column in may_be_null:
-        whole &= column.is_valid().to_numpy(zero_copy_only=False)
-    return whole

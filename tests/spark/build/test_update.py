@@ -26,7 +26,7 @@ from lookupstore.spark import update_store
 from lookupstore.spark.build import update as spark_update
 from lookupstore.store.manifest import MAX_STREAMS
 from lookupstore.store.stream_batches import StreamBatch
-from lookupstore.store.version_files import named_files, read_newest
+from lookupstore.store.version_files import NEWEST_COPY, named_files, read_newest
 
 pytestmark = [
     pytest.mark.spark,
@@ -155,7 +155,10 @@ def test_a_store_behind_s3(spark: SparkSession, tmp_path: Path, seed: int) -> No
             ):
                 assert content(there) == content(here)
                 assert there.info().runs == here.info().runs
-        assert {file.name for file in place.files(recursive=True)} == named_files(place)
+        assert {file.name for file in place.files(recursive=True)} == {
+            *named_files(place),
+            NEWEST_COPY,
+        }
 
 
 def test_rows_count_in_the_order_of_partitions(spark: SparkSession, tmp_path: Path) -> None:

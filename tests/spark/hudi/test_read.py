@@ -20,6 +20,7 @@ from support.object_store import FOR_WRITES, has_server, object_store
 
 from lookupstore.hostcache.folder import default_folder
 from lookupstore.hudi import HudiTable, TableLookup, WriteOptions
+from lookupstore.keys.joins import HOWS
 from lookupstore.spark import (
     LookupMetrics,
     explain_join,
@@ -27,7 +28,6 @@ from lookupstore.spark import (
     read_table,
     tag_location,
 )
-from lookupstore.spark.join.plan import HOWS
 
 pytestmark = [
     pytest.mark.spark,

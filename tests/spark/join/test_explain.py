@@ -24,7 +24,7 @@ import lookupstore
 from lookupstore.hostcache.cache import Residency
 from lookupstore.spark import JoinExplanation, explain_join, lookup_join
 from lookupstore.spark.join import explain as spark_explain
-from lookupstore.spark.join import join as spark_join
+from lookupstore.spark.join import trip as spark_trip
 from lookupstore.spark.join.explain import residents_of
 from lookupstore.storage.location import Location
 
@@ -107,7 +107,7 @@ def test_refresh_says_which_versions_it_looks_at(spark: SparkSession, tmp_path: 
 def test_it_names_the_way_through_python(
     spark: SparkSession, store: lookupstore.LookupStore, udf: str | None, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(spark_join, "arrow_udf", udf)
+    monkeypatch.setattr(spark_trip, "arrow_udf", udf)
     said = explain_join(spark.range(1), store, "id", residents=False)
     assert ("mapInArrow" in said.transport) == (udf is None)
     assert ("Arrow UDF" in said.transport) == (udf is not None)

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from lookupstore.columnar import ColumnarFiles
+from lookupstore.keys.joins import HOWS
 from lookupstore.spark import LookupMetrics, lookup_join
-from lookupstore.spark.join.plan import HOWS
 
 pytestmark = [
     pytest.mark.spark,

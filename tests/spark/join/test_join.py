@@ -26,12 +26,15 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as sql_types
 
 import lookupstore
+from lookupstore.keys.joins import HOWS
 from lookupstore.spark import lookup_join
-from lookupstore.spark.join import join as spark_join
 from lookupstore.spark.join import plan as spark_plan
 from lookupstore.spark.join import task as spark_task
+from lookupstore.spark.join import trip as spark_trip
 from lookupstore.spark.join import worker
-from lookupstore.spark.join.plan import HOWS, JoinRequest, plan_join
+from lookupstore.spark.join.freshness import Freshness
+from lookupstore.spark.join.plan import JoinPlan, plan_join
+from lookupstore.spark.join.request import LookupJoin
 from lookupstore.spark.types import TIME_SETTING, spark_type
 from lookupstore.sst import Reader
 
@@ -103,8 +106,8 @@ KINDS = [kind for kind, _, _ in VALUES]
 def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Run a test by both ways through Spark: the newest one's and that of all others."""
     if request.param == "mapInArrow":
-        monkeypatch.setattr(spark_join, "arrow_udf", None)
-    elif spark_join.arrow_udf is None:
+        monkeypatch.setattr(spark_trip, "arrow_udf", None)
+    elif spark_trip.arrow_udf is None:
         pytest.skip("Arrow UDFs came with Spark 4.1")
     return str(request.param)
 
@@ -299,8 +302,8 @@ def test_lazy_and_part_of_a_larger_query(spark: SparkSession, transport, small):
 
 def patch_worker(monkeypatch: pytest.MonkeyPatch, around: Any) -> None:
     """Let `around(real function, *its arguments)` run in the workers, in place of the function."""
-    for name in ("look_up", "contains", "joined"):
-        monkeypatch.setattr(spark_join, name, functools.partial(around, getattr(spark_join, name)))
+    for name in ("look_up", "goes_on", "joined"):
+        monkeypatch.setattr(spark_trip, name, functools.partial(around, getattr(spark_trip, name)))
 
 
 def test_first_attempt_is_killed(spark: SparkSession, transport, small, monkeypatch):
@@ -361,7 +364,7 @@ def _misses() -> Any:
 
 
 def test_a_key_is_looked_up_once_whatever_follows(spark: SparkSession, small, monkeypatch):
-    if spark_join.arrow_udf is None:
+    if spark_trip.arrow_udf is None:
         pytest.skip("Arrow UDFs came with Spark 4.1")
     seen = spark.sparkContext.accumulator(0)
 
@@ -442,13 +445,17 @@ def test_both_strategies_give_the_same_rows(spark: SparkSession, transport, smal
 
 def test_auto_takes_the_strategy_of_the_size(spark: SparkSession, small, tmp_path, monkeypatch):
     facts = spark.range(5)
-    assert plan_join(facts, small, JoinRequest("id")).strategy == "replicated"
+
+    def planned(store: lookupstore.LookupStore) -> JoinPlan:
+        return plan_join(spark, facts.schema, store, LookupJoin(store, "id"))
+
+    assert planned(small).strategy == "replicated"
     monkeypatch.setattr(spark_plan, "REPLICATED_BYTES", 100)
-    plan = plan_join(facts, small, JoinRequest("id"))
+    plan = planned(small)
     assert plan.strategy == "bucketed"
     assert plan.reason.endswith("bytes, more than 100, in 2 buckets")
     one = lookupstore.build(pa.table({"id": range(100)}), tmp_path / "one", key="id")
-    assert plan_join(facts, one, JoinRequest("id")).strategy == "replicated"
+    assert planned(one).strategy == "replicated"
     with pytest.raises(ValueError, match="one bucket; build it with buckets="):
         lookup_join(facts, one, "id", strategy="bucketed")
     with pytest.raises(ValueError, match="strategy is 'broadcast'; give one of 'auto'"):
@@ -610,17 +617,18 @@ def test_batches_are_looked_up_together(monkeypatch: pytest.MonkeyPatch, seed: i
     for width in (1, 2000):
         calls: list[int] = []
 
-        def answered(
-            task: Any, lookup: Any, keys: Any, width: int = width, calls: list[int] = calls
-        ) -> Any:
+        def answered(*asked: Any, width: int = width, calls: list[int] = calls) -> Any:
+            _, _, keys, moment, count = asked
+            assert (moment, count) == (None, len(keys[0]))
             calls.append(len(keys[0]))
             found = pa.array([key % 3 != 0 for key in keys[0].to_pylist()], pa.bool_())
             return found, [keys[0], pa.repeat("x" * width, len(keys[0]))]
 
         monkeypatch.setattr(worker, "Task", lambda lookup: nullcontext())
         monkeypatch.setattr(worker, "answers_to", answered)
-        lookup = SimpleNamespace(columns=("a", "b"))
-        found = list(worker.look_up(lookup, False, iter(batches)))  # type: ignore[arg-type]
+        lookup: Any = SimpleNamespace(freshness=Freshness())
+        step = worker.Step(lookup, (0,), "inner", False)
+        found = list(worker.look_up([step], iter(batches)))
         assert [len(answers) for answers in found] == sizes
         for keys, answers in zip(batches, found, strict=True):
             expected = [None if key % 3 == 0 else key for key in keys.to_pylist()]

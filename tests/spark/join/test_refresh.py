@@ -22,7 +22,7 @@ import lookupstore
 from lookupstore.errors import StaleStoreError
 from lookupstore.spark import LookupMetrics, lookup_join
 from lookupstore.spark.join import freshness
-from lookupstore.spark.join import join as spark_join
+from lookupstore.spark.join import trip as spark_trip
 from lookupstore.spark.join.freshness import SETTLE_SECONDS, Chosen, Freshness
 from lookupstore.storage.location import Location
 
@@ -37,8 +37,8 @@ pytestmark = [
 def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Run a test by both ways through Spark."""
     if request.param == "mapInArrow":
-        monkeypatch.setattr(spark_join, "arrow_udf", None)
-    elif spark_join.arrow_udf is None:
+        monkeypatch.setattr(spark_trip, "arrow_udf", None)
+    elif spark_trip.arrow_udf is None:
         pytest.skip("Arrow UDFs came with Spark 4.1")
     return str(request.param)
 

@@ -1,0 +1,40 @@
+/* The records of the runs of changes above a file, in one hash table: where the file's places
+ * (ls_places.h) say that a key may have changed, one look tells. Those of newer runs were added before,
+ * so that the first record of a key is its newest. It is made in memory, of blocks that have been
+ * checked, and never stored. */
+#ifndef LS_CHANGES_H
+#define LS_CHANGES_H
+
+#include "ls_places.h"
+
+#define LS_CHANGES_RUNS 16
+
+/* Records lie before this offset of their file: 30 of the 34 bits of a place. The others say which. */
+#define LS_CHANGES_END (UINT64_C(1) << 30)
+
+typedef struct {
+    ls_places table; /* its `data` is not used */
+    uint32_t count;  /* of runs */
+    const uint8_t *data[LS_CHANGES_RUNS]; /* what offsets count from, the newest run first */
+    uint64_t sizes[LS_CHANGES_RUNS];
+} ls_changes;
+
+/* Adds the records of a block at an offset of a run, and notes their keys in the places of the file.
+ * REQUIRES: room for the records in the buckets, all bytes of which were zero at first; newer runs have
+ * been added before. */
+ls_status ls_changes_add(ls_changes *changes, uint32_t run, uint64_t offset, size_t size,
+                         ls_places *file);
+
+/* The record at a place of the table, and its run. */
+static inline const uint8_t *ls_changes_record(const ls_changes *changes, uint64_t place,
+                                               uint32_t *run) {
+    *run = (uint32_t)(place / LS_CHANGES_END);
+    return changes->data[*run] + place % LS_CHANGES_END;
+}
+
+/* Finds the newest record of a key of that hash. *value stays as it is where the key is not there. Failures: of the record at
+ * offset *bad of run *run, which may be that of another key. */
+ls_status ls_changes_get(const ls_changes *changes, ls_slice key, uint64_t hash, ls_slice *value,
+                         uint32_t *run, uint64_t *bad);
+
+#endif

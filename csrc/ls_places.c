@@ -1,0 +1,124 @@
+#include "ls_places.h"
+
+/* Of the 12 places of a bucket: more, and too many keys are not in their own bucket. */
+#define KEYS_PER_BUCKET 8
+
+/* Records whose buckets are asked for before they are looked at. */
+#define AHEAD 64
+
+/* The slots of a block whose records are all in a table. */
+static const _Alignas(64) uint32_t NO_SLOTS[LS_BUCKET] = {
+    LS_NO_SLOT, LS_NO_SLOT, LS_NO_SLOT, LS_NO_SLOT, LS_NO_SLOT, LS_NO_SLOT, LS_NO_SLOT, LS_NO_SLOT,
+    LS_NO_SLOT, LS_NO_SLOT, LS_NO_SLOT, LS_NO_SLOT, LS_NO_SLOT, LS_NO_SLOT, LS_NO_SLOT, LS_NO_SLOT};
+
+uint32_t ls_places_buckets(uint64_t records) {
+    uint64_t buckets = records / KEYS_PER_BUCKET + 1; /* some place stays empty */
+    return buckets > UINT32_MAX ? 0 : (uint32_t)buckets;
+}
+
+ls_status ls_places_put(ls_places *places, uint64_t hash, uint64_t offset) {
+    ls_places_bucket *bucket = places->buckets + ls_places_number(places, hash);
+    for (uint32_t n = 0; n < places->count; n++) {
+        uint32_t empty = ls_places_match(bucket, 0);
+        if (empty != 0) {
+            unsigned i = (unsigned)__builtin_ctz(empty);
+            bucket->marks[i] = ls_places_mark(hash);
+            bucket->low[i] = (uint32_t)offset;
+            bucket->high |= (uint32_t)(offset >> 32) << 2 * i;
+            return LS_OK;
+        }
+        bucket->high |= LS_PLACES_GO_ON;
+        if (++bucket == places->buckets + places->count)
+            bucket = places->buckets;
+    }
+    return LS_NO_SPACE;
+}
+
+ls_status ls_places_add(ls_places *places, ls_slice before, uint64_t offset, size_t size) {
+    ls_block block;
+    uint64_t hashes[AHEAD];
+    if (offset > places->size || size > places->size - offset || places->size > LS_PLACES_END)
+        return LS_TRUNCATED;
+    ls_status status = ls_block_open(&block, places->data + offset, size);
+    if (status != LS_OK)
+        return status;
+    for (uint32_t start = 0; start < block.count; start += AHEAD) {
+        uint32_t count = block.count - start < AHEAD ? block.count - start : AHEAD;
+        for (uint32_t i = 0; i < count; i++) {
+            ls_slice key, value;
+            status = ls_block_record(&block, start + i, &key, &value);
+            if (status != LS_OK)
+                return status;
+            if (start + i == 0 && before.data != NULL && before.size == key.size &&
+                ls_same_bytes(before.data, key.data, key.size))
+                return LS_REPEATED;
+            hashes[i] = ls_hash(key);
+            __builtin_prefetch(ls_places_bucket_of(places, hashes[i]), 1);
+        }
+        for (uint32_t i = 0; i < count; i++) {
+            uint32_t at = ls_block_at(&block, start + i);
+            if (at >= size) /* it has changed since it was read */
+                return LS_BAD_POSITION;
+            status = ls_places_put(places, hashes[i], offset + at);
+            if (status != LS_OK)
+                return status;
+        }
+    }
+    return LS_OK;
+}
+
+ls_status ls_places_move(ls_places *places, const ls_block *index, const ls_ready *ready,
+                         ls_ready *moved, uint32_t *next, uint64_t records) {
+    uint64_t added = 0;
+    for (; *next < index->count && added < records; ++*next) {
+        ls_slice before = {NULL, 0}, last, handle;
+        uint64_t offset, size;
+        ls_ready block = ls_ready_seen(&ready[*next]);
+        if (block.data == NULL)
+            continue;
+        if (block.slots == NULL)
+            return LS_REPEATED;
+        ls_status status = ls_block_record(index, *next, &last, &handle);
+        if (status == LS_OK && *next > 0) {
+            ls_slice other;
+            status = ls_block_record(index, *next - 1, &before, &other);
+        }
+        const uint8_t *p = handle.data;
+        if (status == LS_OK)
+            status = ls_get_varint64(&p, handle.data + handle.size, &offset);
+        if (status == LS_OK)
+            status = ls_get_varint64(&p, handle.data + handle.size, &size);
+        if (status == LS_OK && size != block.size)
+            status = LS_BAD_POSITION;
+        if (status == LS_OK)
+            status = ls_places_add(places, before, offset, size);
+        if (status != LS_OK)
+            return status;
+        added += block.record == 0 ? 1 : block.size / block.record;
+        block.slots = NO_SLOTS;
+        block.buckets = 1;
+        moved[*next] = block;
+    }
+    return LS_OK;
+}
+
+ls_status ls_places_get(const ls_places *places, ls_slice key, uint64_t hash, ls_slice *value,
+                        uint64_t *bad) {
+    const ls_places_bucket *bucket = ls_places_bucket_of(places, hash);
+    const uint8_t *end = places->data + places->size;
+    uint8_t mark = ls_places_mark(hash);
+    for (uint32_t n = 0; n < places->count; n++) {
+        for (uint32_t found = ls_places_match(bucket, mark); found != 0; found &= found - 1) {
+            const uint8_t *record = ls_places_record(places, bucket, found);
+            int same = 0;
+            *bad = (uint64_t)(record - places->data);
+            ls_status status = ls_record_at(record, end, key, &same, value);
+            if (status != LS_OK || same)
+                return status;
+        }
+        if (!(ls_places_high(bucket) & LS_PLACES_GO_ON))
+            break;
+        bucket = ls_places_next(places, bucket);
+    }
+    return LS_OK;
+}

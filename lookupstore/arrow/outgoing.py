@@ -1,0 +1,57 @@
+"""Rows on their way out: Arrow, and what is made of it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lookupstore.arrow.frames import polars_frame
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+
+class ArrowRows(ABC):
+    """Rows that Arrow, pandas, polars, duckdb and all that knows Arrow's streams can take."""
+
+    @abstractmethod
+    def _reader(self) -> pa.RecordBatchReader:
+        """Return all rows, from the first one on."""
+
+    def to_arrow(self) -> pa.Table:
+        """Return all rows as an Arrow table; it raises what a scan does."""
+        return self._reader().read_all()
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return all rows as a pandas DataFrame, where integers with nulls are floats.
+
+        Raises:
+            ImportError: pandas is not installed.
+
+        And all that a scan raises.
+        """
+        return self._reader().read_pandas()
+
+    def to_polars(self) -> polars.DataFrame:
+        """Return all rows as a polars DataFrame.
+
+        Raises:
+            ImportError: polars is not installed.
+
+        And all that a scan raises.
+        """
+        return polars_frame(self.to_arrow())  # type: ignore[no-any-return]
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Return all rows as a stream of Arrow's C interface, which reads them as it is read.
+
+        So `pyarrow.table(rows)`, `polars.DataFrame(rows)`, `duckdb.sql("from rows")` and
+        `lookupstore.build(rows, ...)` take them.
+
+        Args:
+            requested_schema: a capsule with the schema that the caller would have the rows in.
+        """
+        return self._reader().__arrow_c_stream__(requested_schema)

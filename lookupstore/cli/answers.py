@@ -1,0 +1,140 @@
+"""Rows at keys, a batch at a time: those that are there, and how many are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookupstore.arrow.types import is_bytes, is_text
+from lookupstore.cli.key_files import Keys
+from lookupstore.cli.output import json_lines
+from lookupstore.keys.lookups import Lookups, value_columns
+from lookupstore.sst import Reader
+
+# Keys that are looked up at once: rows wait for them.
+_AT_ONCE = 1 << 18
+
+
+class Answers:
+    """What there is at keys: the key columns, then value columns.
+
+    Args:
+        opened: what looks keys up.
+        keys: the keys; those of a sorted file are in its bytes.
+        columns: value columns; None takes all.
+
+    Attributes:
+        schema: of the rows.
+        asked: how many keys have been looked up so far.
+        missing: of these, the places of those that are not there, at most `MOST_PLACES`.
+        num_missing: how many are not there.
+    """
+
+    MOST_PLACES = 1000
+
+    def __init__(
+        self, opened: Lookups | Reader, keys: Keys, columns: Sequence[str] | None = None
+    ) -> None:
+        self._opened = opened
+        self._keys = keys
+        self.asked = self.num_missing = 0
+        self.missing: list[int] = []
+        if isinstance(opened, Reader):
+            self._names: list[str] = []
+            values = [pa.field("value", pa.large_binary())]
+        else:
+            self._names = value_columns(opened, columns)
+            values = [opened.value_schema.field(name) for name in self._names]
+        self.schema = pa.schema([*keys.schema, *values])
+
+    def rows(self) -> Iterator[pa.Table]:
+        """Yield the rows of the keys that are there, in the order of the keys."""
+        for rows, present in self._all():
+            if present.true_count == len(present):
+                yield rows
+            elif present.true_count:
+                yield _those(rows, present)
+
+    def lines(self, shown: Callable[[Any], Any]) -> Iterator[str]:
+        """Yield JSON of the rows, many lines at a time: one for each key, null where it is not."""
+        for rows, present in self._all():
+            lines = (line for batch in shown(rows).to_batches() for line in json_lines(batch))
+            there = present.to_pylist()
+            yield "\n".join(line if one else "null" for line, one in zip(lines, there, strict=True))
+
+    def _all(self) -> Iterator[tuple[pa.Table, pa.BooleanArray]]:
+        """Yield a row for each key, of nulls where it is not, and which are."""
+        for keys in _together(self._keys.tables):
+            present, values = self._look(keys)
+            missing = len(present) - present.true_count
+            self.num_missing += missing
+            if missing and len(self.missing) < self.MOST_PLACES:
+                here = present.to_pylist()
+                self.missing += [self.asked + i for i, one in enumerate(here) if not one]
+                del self.missing[self.MOST_PLACES :]
+            self.asked += len(present)
+            columns = [*keys.columns, *values.columns]
+            yield pa.Table.from_arrays(columns, schema=self.schema), present
+
+    def _look(self, keys: pa.Table) -> tuple[pa.BooleanArray, pa.Table]:
+        if isinstance(self._opened, Reader):
+            found = self._opened.lookup(keys.column(0).combine_chunks())
+            return found.is_valid(), pa.table({"value": found})
+        mark = "found"
+        while mark in self._names:
+            mark += "_"
+        found = self._opened.lookup(keys, self._names, found=mark)
+        present = found.column(mark).combine_chunks()
+        return present, found.select(self._names)
+
+
+def stored_keys(keys: Keys) -> Keys:
+    """Return keys of a sorted file as its bytes: numbers are little-endian.
+
+    Raises:
+        TypeError: keys that are neither bytes nor text nor numbers.
+    """
+    kind = keys.schema.field(0).type
+    is_number = pa.types.is_integer(kind)
+    if not (is_number or is_text(kind) or is_bytes(kind)):
+        raise TypeError(f"the keys of a sorted file are bytes or numbers, and these are {kind}")
+    schema = pa.schema([("key", pa.large_binary())])
+    turn = _little_endian if is_number else (lambda column: column.cast(pa.large_binary()))
+    return Keys(
+        schema,
+        (pa.table([turn(one.column(0).combine_chunks())], schema=schema) for one in keys.tables),
+    )
+
+
+def _little_endian(numbers: pa.Array) -> pa.Array:
+    raw = pa.binary(numbers.type.bit_width // 8)
+    known = numbers.fill_null(0)
+    stored = pa.Array.from_buffers(
+        raw, len(known), [None, known.buffers()[1]], offset=known.offset
+    ).cast(pa.large_binary())
+    return pc.if_else(numbers.is_valid(), stored, pa.scalar(None, stored.type))
+
+
+def _together(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield tables of many keys, of small ones that come one after the other."""
+    waiting: list[pa.Table] = []
+    rows = 0
+    for table in tables:
+        waiting.append(table)
+        rows += table.num_rows
+        if rows >= _AT_ONCE:
+            yield pa.concat_tables(waiting)
+            waiting, rows = [], 0
+    if rows:
+        yield pa.concat_tables(waiting)
+
+
+def _those(rows: pa.Table, present: pa.BooleanArray) -> pa.Table:
+    try:
+        return rows.filter(present)
+    except pa.ArrowNotImplementedError:  # columns of views
+        there = [i for i, one in enumerate(present.to_pylist()) if one]
+        return pa.concat_tables([rows.slice(i, 1) for i in there])

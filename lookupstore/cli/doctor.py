@@ -1,0 +1,182 @@
+"""What this machine has of what lookupstore needs, each with a verdict."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+
+import click
+from rich.table import Table
+
+from lookupstore._version import __version__
+from lookupstore.cli.options import output_option
+from lookupstore.cli.output import OutputConsole, write_json
+from lookupstore.extras import PACKAGES, is_there
+from lookupstore.hostcache.cache import Residency
+from lookupstore.quantities import size_text
+from lookupstore.sorting.ahead import processors
+
+OK, WARNING, ERROR = "ok", "warning", "error"
+
+# Free disk for copies of remote files below which it is worth a word.
+_LITTLE = 1 << 30
+# What is used if it is there, beside the extras.
+_LIBRARIES = ("pandas", "polars", "duckdb")
+_HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found of one thing.
+
+    Attributes:
+        what: the thing.
+        found: what there is of it.
+        verdict: `ok`, `warning` or `error`.
+        remedy: what to do; empty: nothing.
+    """
+
+    what: str
+    found: str
+    verdict: str = OK
+    remedy: str = ""
+
+
+@click.command()
+@output_option("table", "json")
+def doctor(output: str) -> int:
+    """Tell what this machine has of what lookupstore needs.
+
+    The exit status is 1 if something is broken that all work needs.
+    """
+    findings = list(_findings())
+    if output == "json":
+        write_json([asdict(one) for one in findings])
+    else:
+        table = Table(show_header=False)
+        table.add_column(no_wrap=True, style="bold")
+        table.add_column(overflow="fold")
+        table.add_column(no_wrap=True)
+        for one in findings:
+            found = f"{one.found}; {one.remedy}" if one.remedy else one.found
+            table.add_row(one.what, found, one.verdict)
+        OutputConsole().print(table)
+    return int(any(one.verdict == ERROR for one in findings))
+
+
+def _findings() -> Iterator[Finding]:
+    yield Finding("lookupstore", __version__)
+    yield Finding("Python", f"{platform.python_version()}, {platform.platform()}")
+    yield Finding("pyarrow", metadata.version("pyarrow"))
+    yield Finding("processors", str(processors()))
+    yield from map(_extra, PACKAGES)
+    for name in _LIBRARIES:
+        yield Finding(name, _version(name) or "not installed, and not needed")
+    yield _java()
+    yield _huge_pages()
+    yield from _cache_folder()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _extra(extra: str) -> Finding:
+    what = f"extra {extra}"
+    if is_there(extra):
+        versions = (f"{name} {_version(name) or 'of unknown version'}" for name in PACKAGES[extra])
+        return Finding(what, ", ".join(versions))
+    return Finding(what, f"not installed: pip install 'lookupstore[{extra}]' if you need it")
+
+
+def _java() -> Finding:
+    if not is_there("spark"):
+        return Finding("Java", "not needed without Spark")
+    from lookupstore.spark.sessions import check_java
+
+    try:
+        return Finding("Java", check_java())
+    except RuntimeError as error:
+        return Finding("Java", str(error), WARNING, "all but Spark works without")
+
+
+def _huge_pages() -> Finding:
+    try:
+        setting = _HUGE_PAGES.read_text()
+    except OSError:
+        return Finding("huge pages", "unknown on this system")
+    chosen = setting.partition("[")[2].partition("]")[0]
+    if chosen == "never":
+        return Finding(
+            "huge pages", chosen, WARNING,
+            f"lookups in large stores are faster with madvise in {_HUGE_PAGES}",
+        )  # fmt: skip
+    return Finding("huge pages", chosen)
+
+
+def _cache_folder() -> Iterator[Finding]:
+    """Look at the folder for copies of remote files, and at what its file system can do."""
+    what = "cache folder"
+    try:
+        residency = Residency()
+        folder = there = residency.folder
+        while not os.path.exists(there):  # it is made when the first file comes
+            there = os.path.dirname(there)
+        free = shutil.disk_usage(there).free
+        room = f"{size_text(residency.used)} of {size_text(residency.quota)} used"
+    except (OSError, ValueError, RuntimeError) as error:
+        yield Finding(what, str(error), ERROR, "set LOOKUPSTORE_CACHE to a folder of yours")
+        return
+    found = f"{folder}: {room}, {size_text(free)} free on the disk"
+    if free < _LITTLE:
+        remedy = "free some, or set LOOKUPSTORE_CACHE to a larger disk"
+        yield Finding(what, found, WARNING, remedy)
+    else:
+        yield Finding(what, found)
+    try:
+        missing = _missing_features(there)
+    except OSError as error:
+        yield Finding("its file system", str(error), ERROR, "choose a local disk")
+        return
+    if missing:
+        lacks = f"no {' and no '.join(missing)}"
+        yield Finding("its file system", lacks, WARNING, "choose a local disk")
+    else:
+        yield Finding("its file system", "writes, syncs, renames, links and maps files")
+
+
+def _missing_features(folder: str) -> list[str]:
+    """Return what cannot be done with files of a folder.
+
+    Raises:
+        OSError: files cannot be written or renamed there at all.
+    """
+    missing = []
+    with tempfile.TemporaryDirectory(prefix=".lookupstore-doctor-", dir=folder) as place:
+        path = os.path.join(place, "a")
+        with open(path, "wb") as file:
+            file.write(b"lookupstore")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(path, path := os.path.join(place, "b"))
+        try:
+            os.link(path, os.path.join(place, "c"))
+        except OSError:
+            missing.append("links")
+        try:
+            with open(path, "rb") as same, mmap.mmap(same.fileno(), 0, prot=mmap.PROT_READ) as view:
+                if view[:] != b"lookupstore":
+                    missing.append("maps of what was written")
+        except (OSError, ValueError):
+            missing.append("maps")
+    return missing

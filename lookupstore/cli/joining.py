@@ -1,0 +1,91 @@
+"""A join on the command line: columns of a store beside those of files."""
+
+from __future__ import annotations
+
+import click
+import pyarrow as pa
+
+from lookupstore.cli.opened import lookups_options, only_files, open_lookups
+from lookupstore.cli.options import columns_option, names_of, output_option
+from lookupstore.cli.output import check_out, json_lines, write_file, write_first_rows
+from lookupstore.columnar.files import Rule
+from lookupstore.keys.joins import HOWS, How
+from lookupstore.source.source import open_source
+from lookupstore.sst import Reader
+from lookupstore.storage.uris import shown_uri
+
+
+@click.command()
+@click.argument("facts", metavar="FACTS")
+@click.argument("path", metavar="STORE")
+@click.option("--on", required=True, metavar="A,B=KEY",
+              help="Columns of FACTS that hold the key; A=KEY where the names differ.")  # fmt: skip
+@click.option("--how", type=click.Choice(HOWS), default="left", show_default=True,
+              help="left keeps every row, inner and semi those whose key is found, anti the "
+              "others; semi and anti append no columns.")  # fmt: skip
+@columns_option
+@click.option("--prefix", metavar="TEXT", help="What the names of appended columns begin with.")
+@click.option("--found", metavar="NAME", help="Append a column that says which keys were found.")
+@lookups_options
+@click.option("-o", "--out", metavar="FILE",
+              help="Write the rows to a file .parquet, .arrow, .csv or .json instead, a batch at "
+              "a time.")  # fmt: skip
+@output_option("table", "json", "csv", "arrow")
+@click.pass_context
+def join(
+    ctx: click.Context,
+    facts: str,
+    path: str,
+    on: str,
+    how: How,
+    columns: str | None,
+    prefix: str | None,
+    found: str | None,
+    key: str | None,
+    latest_partition: str | None,
+    on_duplicate: Rule,
+    version: int | None,
+    order: str,
+    out: str | None,
+    output: str,
+) -> None:
+    """Append the columns of a store to the rows of Parquet or ORC files.
+
+    Rows keep their order, and may repeat keys; a null matches nothing. STORE may also be Parquet or
+    ORC files as they are, with --key, or a Hudi table.
+    """
+    check_out(ctx, out)
+    wanted = None if columns is None else names_of(columns)
+    opened = open_lookups(
+        path,
+        wanted,
+        key=key,
+        latest_partition=latest_partition,
+        on_duplicate=on_duplicate,
+        version=version,
+        order=order,
+    )
+    with opened:
+        if isinstance(opened, Reader):
+            raise click.UsageError(
+                f"{shown_uri(path)} is a sorted file, which has no columns; join with a store"
+            )
+        only_files(order=order != "bytes")
+        source = open_source(facts)
+        rows = pa.RecordBatchReader.from_batches(source.schema, source.batches(source.schema.names))
+        joined = opened.join(rows, _pairs(on), how, wanted, prefix=prefix, found=found)
+        if out is None:
+            write_first_rows(joined.schema, joined, output, None, "-o FILE has all")
+        else:
+            lines = ("\n".join(json_lines(batch)) for batch in joined)
+            write_file(out, joined.schema, joined, lines)
+
+
+def _pairs(on: str) -> dict[str, str]:
+    """Return the key column of each fact column.
+
+    >>> _pairs("plane=tailnum, day")
+    {'plane': 'tailnum', 'day': 'day'}
+    """
+    pairs = (name.partition("=") for name in names_of(on))
+    return {fact.strip(): (key if equals else fact).strip() for fact, equals, key in pairs}

@@ -1,0 +1,412 @@
+"""Facts as callers hold them: what a join reads of them, and the same kind of rows back.
+
+Neither pandas nor polars nor duckdb is imported here: who gives what is theirs has it.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lookupstore.arrow.frames import check_polars, polars_frame
+from lookupstore.keys.arguments import Column, column_of
+from lookupstore.keys.joins import Answers, Join, one_array
+
+KNOWN = (
+    "a pandas DataFrame, a polars DataFrame or LazyFrame, an Arrow table, record batch or "
+    "RecordBatchReader, a DuckDB relation, or a dict of NumPy arrays"
+)
+
+
+class Facts(ABC):
+    """Rows of one kind, to be joined."""
+
+    @staticmethod
+    def fold(name: str) -> str:
+        """Return what two names of columns have in common if they are the same."""
+        return name
+
+    @property
+    @abstractmethod
+    def names(self) -> list[Any]:
+        """Return the names of the columns that may hold the key."""
+
+    @abstractmethod
+    def kind_of(self, name: str) -> pa.DataType | None:
+        """Return the Arrow type of a column; None: it has none, or one that only its values say."""
+
+    @abstractmethod
+    def joined(self, join: Join) -> Any:
+        """Return rows of the same kind, joined."""
+
+
+def facts_of(rows: Any) -> Facts:
+    """Return the rows that a caller gives as facts.
+
+    Raises:
+        TypeError: they are of no kind that is known.
+
+    >>> facts_of(pa.table({"id": [1]})).names
+    ['id']
+    """
+    if isinstance(rows, pa.Table):
+        return _TableFacts(rows)
+    if isinstance(rows, pa.RecordBatch):
+        return _BatchFacts(rows)
+    if isinstance(rows, pa.RecordBatchReader):
+        return _ReaderFacts(rows)
+    if isinstance(rows, dict):
+        return _ArrayFacts(rows)
+    for library, name, kind in _OTHERS:
+        module = sys.modules.get(library)
+        if module is not None and isinstance(rows, getattr(module, name)):
+            return kind(rows)
+    given = f"{type(rows).__module__}.{type(rows).__qualname__}".removeprefix("builtins.")
+    hint = ""
+    if hasattr(rows, "__arrow_c_stream__"):
+        hint = "; pyarrow.RecordBatchReader.from_stream(rows) makes a reader of it"
+    raise TypeError(f"rows is {given}; give {KNOWN}{hint}")
+
+
+class _ArrowFacts(Facts):
+    """Facts with a schema of Arrow."""
+
+    schema: pa.Schema
+
+    @property
+    def names(self) -> list[Any]:
+        return list(self.schema.names)
+
+    def kind_of(self, name: str) -> pa.DataType | None:
+        return self.schema.field(name).type
+
+    def joined_schema(self, join: Join) -> pa.Schema:
+        return pa.schema([*self.schema, *join.appended], self.schema.metadata)
+
+
+class _TableFacts(_ArrowFacts):
+    """Facts in an Arrow table."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+        self.schema = table.schema
+
+    def joined(self, join: Join) -> pa.Table:
+        answers = join.answers([self.table.column(name) for name in join.keys])
+        table = self.table if answers.kept is None else self.table.filter(answers.kept)
+        if not answers.columns:
+            return table
+        columns = [*table.columns, *answers.kept_columns]
+        return pa.Table.from_arrays(columns, schema=self.joined_schema(join))
+
+
+class _BatchFacts(_ArrowFacts):
+    """Facts in one record batch."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self.batch = batch
+        self.schema = batch.schema
+
+    def joined(self, join: Join) -> pa.RecordBatch:
+        return _joined_batch(self.batch, join, self.joined_schema(join))
+
+
+class _ReaderFacts(_ArrowFacts):
+    """Facts that come batch by batch, and are joined so."""
+
+    def __init__(self, reader: pa.RecordBatchReader) -> None:
+        self.reader = reader
+        self.schema = reader.schema
+
+    def joined(self, join: Join) -> pa.RecordBatchReader:
+        schema = self.joined_schema(join)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            with self.reader:
+                for batch in self.reader:
+                    yield _joined_batch(batch, join, schema)
+
+        return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _joined_batch(batch: pa.RecordBatch, join: Join, schema: pa.Schema) -> pa.RecordBatch:
+    answers = join.answers([batch.column(name) for name in join.keys])
+    if answers.kept is not None:
+        batch = batch.filter(answers.kept)
+    if not answers.columns:
+        return batch
+    columns = [*batch.columns, *map(one_array, answers.kept_columns)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+class _PandasFacts(Facts):
+    """Facts in a pandas DataFrame, whose index stays as it is, and may hold the key."""
+
+    def __init__(self, frame: Any) -> None:
+        self.frame = frame
+
+    @property
+    def names(self) -> list[Any]:
+        levels = [name for name in self.frame.index.names if name is not None]
+        return [*self.frame.columns, *levels]
+
+    def kind_of(self, name: str) -> pa.DataType | None:
+        column = _pandas_column(self.frame.iloc[:0], name)
+        return None if column.dtype == object else _kind(column_of(column))
+
+    def joined(self, join: Join) -> Any:
+        frame = self.frame
+        answers = join.answers([column_of(_pandas_column(frame, name)) for name in join.keys])
+        if answers.kept is not None:
+            frame = frame[answers.kept.to_numpy(zero_copy_only=False)]
+        if not answers.columns:
+            return frame.copy(deep=None)
+        pandas = sys.modules["pandas"]
+        is_arrow = any(isinstance(kind, pandas.ArrowDtype) for kind in self.frame.dtypes)
+        columns = pa.Table.from_arrays(answers.kept_columns, schema=join.appended)
+        appended = columns.to_pandas(types_mapper=pandas.ArrowDtype if is_arrow else None)
+        # Numbered rows pandas puts together at once; texts in two indexes it compares.
+        bare = frame.copy(deep=False)
+        bare.index = appended.index
+        appended.columns.names = frame.columns.names
+        appended.attrs = frame.attrs
+        joined = pandas.concat([bare, appended], axis=1)  # copies the facts if pandas has to
+        joined.index = frame.index
+        return joined
+
+
+def _pandas_column(frame: Any, name: str) -> Any:
+    """Return a column of a DataFrame, or a level of its index."""
+    return frame[name] if name in frame.columns else frame.index.get_level_values(name)
+
+
+class _PolarsFacts(Facts):
+    """Facts in a polars DataFrame."""
+
+    def __init__(self, frame: Any) -> None:
+        self.frame = frame
+
+    @property
+    def names(self) -> list[Any]:
+        return list(self.frame.columns)
+
+    def kind_of(self, name: str) -> pa.DataType | None:
+        return _kind(column_of(_arrow_series(self.frame.get_column(name).head(0))))
+
+    def joined(self, join: Join) -> Any:
+        polars = sys.modules["polars"]
+        frame = self.frame
+        keys = [_arrow_series(frame.get_column(name)) for name in join.keys]
+        answers = join.answers([column_of(key) for key in keys])
+        if answers.kept is not None:
+            frame = frame.filter(polars.from_arrow(answers.kept))
+        if not answers.columns:
+            return frame
+        return frame.hstack(polars_columns(answers.kept_columns, join.appended))
+
+
+class _LazyFacts(Facts):
+    """Facts in a polars LazyFrame, which are joined when polars asks for them.
+
+    The answers are an expression that polars may run piece by piece, below which it leaves out
+    columns and rows of the facts as it does below its own.
+    """
+
+    def __init__(self, frame: Any) -> None:
+        self.frame = frame
+        self.types = frame.collect_schema()
+
+    @property
+    def names(self) -> list[Any]:
+        return list(self.types.names())
+
+    def kind_of(self, name: str) -> pa.DataType | None:
+        series = sys.modules["polars"].Series(name, [], self.types[name])
+        return _kind(column_of(_arrow_series(series)))
+
+    def joined(self, join: Join) -> Any:
+        polars = sys.modules["polars"]
+        columns = polars.struct([polars.col(name) for name in join.keys])
+
+        def answers_to(keys: Any) -> Answers:
+            fields = [_arrow_series(keys.struct.field(name)) for name in join.keys]
+            return join.answers([column_of(one) for one in fields])
+
+        def marks(keys: Any) -> Any:
+            return polars.from_arrow(answers_to(keys).mask())
+
+        if not join.appended.names:
+            kept = columns.map_batches(marks, polars.Boolean, is_elementwise=True)
+            return self.frame.filter(kept)
+
+        mark, struct = (self._free_name(word, join) for word in ("kept", "answers"))
+        fields = pa.schema([*join.appended, pa.field(mark, pa.bool_())])
+
+        def rows(keys: Any) -> Any:
+            answers = answers_to(keys)
+            given = [*answers.columns, pa.chunked_array([answers.mask()])]
+            return polars_columns(given, fields).to_struct()
+
+        kind = polars.Struct(polars_frame(fields.empty_table()).schema)
+        found = columns.map_batches(rows, kind, is_elementwise=True).alias(struct)
+        joined = self.frame.with_columns(found)
+        if join.how == "inner":
+            joined = joined.filter(polars.col(struct).struct.field(mark))
+        appended = [polars.col(struct).struct.field(name) for name in join.appended.names]
+        return joined.with_columns(appended).drop(struct)
+
+    def _free_name(self, word: str, join: Join) -> str:
+        """Return a name that neither facts nor answers have."""
+        while word in self.types or word in join.appended.names:
+            word += "_"
+        return word
+
+
+def polars_columns(columns: Sequence[pa.ChunkedArray], schema: pa.Schema) -> Any:
+    """Return columns of Arrow as a polars DataFrame."""
+    return polars_frame(pa.Table.from_arrays(list(columns), schema=schema))
+
+
+def _arrow_series(series: Any) -> Any:
+    """Return a polars Series that Arrow has, or raise TypeError."""
+    check_polars(series, "rows")
+    return series
+
+
+class _RelationFacts(Facts):
+    """Facts in a DuckDB relation, which are read when they are joined.
+
+    DuckDB reads nothing while it runs a query of the same connection: so the rows of the answer
+    are in memory, as an Arrow table.
+    """
+
+    def __init__(self, relation: Any) -> None:
+        self.relation = relation
+
+    @staticmethod
+    def fold(name: str) -> str:
+        return name.lower()
+
+    @property
+    def names(self) -> list[Any]:
+        return list(self.relation.columns)
+
+    def kind_of(self, name: str) -> pa.DataType | None:
+        column = self.relation.project(_quoted(name)).limit(0)
+        return pa.RecordBatchReader.from_stream(column).schema.field(0).type
+
+    def joined(self, join: Join) -> Any:
+        reader = pa.RecordBatchReader.from_stream(self.relation)
+        rows = _ReaderFacts(reader).joined(join).read_all()  # noqa: F841  (the query names it)
+        same = self.relation.query("facts", "SELECT * FROM rows")
+        given, became = self.relation.types, same.types
+        if given == became[: len(given)]:
+            return same
+        # Arrow has no such type: 128-bit integers, UUIDs, JSON.
+        columns = [
+            f"CAST({name} AS {kind}) AS {name}" if kind != now else name
+            for name, kind, now in zip(map(_quoted, self.names), given, became, strict=False)
+        ]
+        columns += map(_quoted, join.appended.names)
+        return same.project(", ".join(columns))
+
+
+def _quoted(name: str) -> str:
+    """Return the name of a column as SQL has it."""
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
+
+
+class _ArrayFacts(Facts):
+    """Facts in NumPy arrays by name."""
+
+    def __init__(self, arrays: dict[Any, Any]) -> None:
+        for name, array in arrays.items():
+            if not isinstance(array, np.ndarray) or not array.ndim:
+                raise TypeError(
+                    f"rows: the column {name!r} is a {type(array).__name__}; give a dict of NumPy "
+                    "arrays, or pyarrow.table(rows)"
+                )
+        counts = {name: len(array) for name, array in arrays.items()}
+        if len(set(counts.values())) > 1:
+            raise ValueError(f"rows: arrays of different lengths: {counts}")
+        self.arrays = arrays
+
+    @property
+    def names(self) -> list[Any]:
+        return list(self.arrays)
+
+    def kind_of(self, name: str) -> pa.DataType | None:
+        array = self.arrays[name]
+        return None if array.dtype == object else _kind(column_of(array[:0]))
+
+    def joined(self, join: Join) -> dict[Any, Any]:
+        answers = join.answers([column_of(self.arrays[name]) for name in join.keys])
+        facts = dict(self.arrays)
+        if answers.kept is not None:
+            kept = answers.kept.to_numpy(zero_copy_only=False)
+            facts = {name: array[kept] for name, array in facts.items()}
+        appended = zip(join.appended.names, answers.kept_columns, strict=True)
+        return facts | {name: numpy_array(column) for name, column in appended}
+
+
+def numpy_array(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
+    """Return a column as NumPy has it: where there are nulls, integers as floats with NaN."""
+    array: np.ndarray[Any, Any] = column.to_numpy()
+    return array
+
+
+def _kind(column: Column) -> pa.DataType | None:
+    return None if isinstance(column, list) else column.type
+
+
+_OTHERS: Sequence[tuple[str, str, Callable[[Any], Facts]]] = (
+    ("pandas", "DataFrame", _PandasFacts),
+    ("polars", "DataFrame", _PolarsFacts),
+    ("polars", "LazyFrame", _LazyFacts),
+    ("duckdb", "DuckDBPyRelation", _RelationFacts),
+)
+
+
+def mapped(column: Any, look: Callable[[Column], pa.ChunkedArray], name: str) -> Any:
+    """Return what is looked up for a column of keys, as a column of the same kind.
+
+    Args:
+        column: an Arrow array or chunked array, a pandas Series or Index, a polars Series, a NumPy
+            array or a list.
+        look: gives the answers to keys.
+        name: of the answers, where a column has one.
+
+    Raises:
+        TypeError: it is of none of these kinds.
+    """
+    pandas, polars = sys.modules.get("pandas"), sys.modules.get("polars")
+    if isinstance(column, pa.ChunkedArray):
+        return look(column)
+    if isinstance(column, pa.Array):
+        return one_array(look(column))
+    if isinstance(column, list):
+        return look(column_of(column)).to_pylist()
+    if isinstance(column, np.ndarray) and column.ndim == 1:
+        return numpy_array(look(column_of(column)))
+    if polars is not None and isinstance(column, polars.Series):
+        return polars.from_arrow(look(column_of(column))).alias(name)
+    if pandas is not None and isinstance(column, (pandas.Series, pandas.Index)):
+        is_arrow = isinstance(column.dtype, pandas.ArrowDtype)
+        found = look(column_of(column)).to_pandas(
+            types_mapper=pandas.ArrowDtype if is_arrow else None
+        )
+        if isinstance(column, pandas.Index):
+            return pandas.Index(found, name=name)
+        found.index = column.index
+        return found.rename(name)
+    given = f"{type(column).__module__}.{type(column).__qualname__}".removeprefix("builtins.")
+    raise TypeError(
+        f"column is {given}; give an Arrow array or chunked array, a pandas Series or Index, a "
+        "polars Series, a NumPy array of one dimension, or a list"
+    )

@@ -1,0 +1,402 @@
+"""Rows of byte keys in memory: batches that count as one, and sorted runs that are merged.
+
+A sort of all rows at once would go through memory in no order, several times. So each few megabytes
+are sorted when they come, which caches hold, and are a run; at last a range of keys after the other
+is taken out of all runs. Ranges are cut by a sample of the keys that are there, so that they are
+small whatever these are.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lookupstore.sorting._merge import SortedRuns
+from lookupstore.sorting._sort import Gather, argsort, is_ascending, sort_keys
+from lookupstore.sorting.ahead import done_ahead
+
+# What happens to a key that comes more than once.
+Keep = Literal["error", "first", "last", "max"]
+# Says for each key of a binary array which partition it belongs to (uint32).
+Partition = Callable[[pa.Array], npt.NDArray[np.uint32]]
+Positions = npt.NDArray[np.int64]
+Order = npt.NDArray[np.uint32]
+# Where a range of keys begins and ends in each run.
+_Range = tuple[Positions, Positions]
+
+#: Bytes of rows that are sorted at once.
+RUN_BYTES = 2 << 20
+# Keys of a run that are looked at to cut ranges, for as many bytes as a range should have.
+_SAMPLES = 32
+# Rows that stay are in small pages: whole huge ones are the last that a busy system has at hand.
+_POOL = pa.system_memory_pool()
+
+
+class RepeatedKeyError(Exception):
+    """A repeated key under the rule `error`; `key` is its bytes."""
+
+    def __init__(self, key: bytes) -> None:
+        self.key = key
+        super().__init__(key)
+
+
+class Rows:
+    """Batches that count as one. Only keys are laid end to end: rows are taken where they are."""
+
+    def __init__(self, batches: Sequence[pa.RecordBatch]) -> None:
+        self._batches = list(batches)
+        self.schema: pa.Schema = batches[0].schema
+        self.keys = self._column("key")
+        self.num_rows: int = len(self.keys)
+
+    def _column(self, name: str) -> pa.Array:
+        if len(self._batches) == 1:
+            return self._batches[0].column(name)
+        return pa.concat_arrays([batch.column(name) for batch in self._batches])
+
+    def winning_order(self, keep: Keep) -> Positions | None:
+        """Return the positions of the rows to keep, in key order; None: all as they are.
+
+        Raises:
+            RepeatedKeyError: a key is repeated and `keep` is `error`.
+        """
+        if is_ascending(self.keys):
+            return None
+        order, same = sort_keys(self.keys)
+        if same is not None:
+            order = winners(
+                order,
+                same,
+                keep,
+                lambda at: self.keys[at].as_py(),
+                lambda rows: self._column("rank").take(pa.array(rows)),
+            )
+        return order.astype(np.int64)
+
+    def sorted(self, keep: Keep) -> pa.RecordBatch:
+        """Return all rows in ascending key order with repeats resolved."""
+        order = self.winning_order(keep)
+        return self.take(np.arange(self.num_rows) if order is None else order)
+
+    def take(self, order: Positions, pool: pa.MemoryPool | None = None) -> pa.RecordBatch:
+        """Return the rows at these positions as one batch, in memory of a pool."""
+        columns = []
+        for name in self.schema.names:
+            arrays = [self.keys] if name == "key" else [b.column(name) for b in self._batches]
+            columns.append(Gather(arrays).take(order, pool))
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def winners(
+    order: Order,
+    same: npt.NDArray[np.bool_],
+    keep: Keep,
+    key: Callable[[int], bytes],
+    ranks: Callable[[Order], pa.Array],
+) -> Order:
+    """Return those rows of an order that stay.
+
+    Args:
+        order: rows in the order of their keys.
+        same: says of each of them whether it repeats the key before.
+        keep: which ones stay.
+        key: gives the key of a row.
+        ranks: gives the ranks of rows; asked if the greatest stays.
+
+    Raises:
+        RepeatedKeyError: a key is repeated and `keep` is `error`.
+    """
+    if keep == "error":
+        raise RepeatedKeyError(key(int(order[np.argmax(same)])))
+    if keep == "first":
+        return order[~same]
+    ends = np.empty_like(same)
+    ends[:-1] = ~same[1:]
+    ends[-1] = True
+    if keep == "last":
+        return order[ends]
+    # Greatest rank of each group of equal keys; of equal ranks the later row. Only rows of groups
+    # with repeats are sorted, by rank and then (stably) by group: the last of a group wins.
+    group = np.cumsum(~same)
+    repeated = np.flatnonzero(same | ~ends)
+    by_rank = repeated[argsort(ranks(order[repeated]))]
+    by_group = by_rank[np.argsort(group[by_rank], kind="stable")]
+    last = np.empty(len(by_group), dtype=bool)
+    last[:-1] = group[by_group[1:]] != group[by_group[:-1]]
+    last[-1] = True
+    alone = np.flatnonzero(ends & ~same)
+    greatest: Order = order[np.sort(np.concatenate([alone, by_group[last]]))]
+    return greatest
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Sorted rows: partition p has those from starts[p] on; and a sample of their keys.
+
+    Rows that came in this order have the lengths of the batches that they came in.
+    """
+
+    rows: pa.RecordBatch
+    lengths: list[int]
+    starts: Positions
+    sample: pa.Array
+    sampled: Positions  # the partition of each key of the sample
+
+
+class HeldRows:
+    """Rows in memory, which leave by partition and in key order, repeats resolved.
+
+    Rows go in by `add`, later in source order than all before, and `end` says that there are no
+    more. Then partitions may be read, by several threads at once.
+
+    Args:
+        keep: what happens to repeated keys.
+        partitions: number of partitions.
+        partition: says to which partition keys belong; needed if there are several.
+        run_bytes: bytes that are sorted at once.
+        batch_bytes: bytes that leave at once, about.
+        pool: threads that sort beside the caller's; None: there are none.
+        threads: how many these are.
+
+    Attributes:
+        nbytes: what rows take, repeated ones among them: when rows are spilled, on which files
+            depend, must not depend on threads.
+    """
+
+    def __init__(
+        self,
+        keep: Keep,
+        partitions: int,
+        partition: Partition | None,
+        run_bytes: int,
+        batch_bytes: int,
+        pool: ThreadPoolExecutor | None,
+        threads: int,
+    ) -> None:
+        self.nbytes: int = 0
+        self._pool = pool
+        self._threads = threads
+        self._sorting: deque[Future[_Run]] = deque()
+        self._keep = keep
+        self._partitions = partitions
+        self._partition = partition
+        self._run_bytes = run_bytes
+        self._batch_bytes = batch_bytes
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_bytes = 0
+        self._runs: list[_Run] = []
+        self._merged: SortedRuns | None = None
+        self._starts = np.zeros((0, partitions + 1), np.int64)
+        self._came_in_order = False
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add rows.
+
+        Raises:
+            RepeatedKeyError: they repeat a key that came shortly before.
+        """
+        if not batch.num_rows:
+            return
+        self._pending.append(batch)
+        self._pending_bytes += batch.nbytes
+        self.nbytes += batch.nbytes
+        if self._pending_bytes >= self._run_bytes:
+            self._sort_pending()
+
+    def end(self) -> None:
+        """Take no more rows.
+
+        Raises:
+            RepeatedKeyError: the last ones repeat a key.
+        """
+        if self._pending:
+            self._sort_pending()
+        while self._sorting:
+            self._runs.append(self._sorting.popleft().result())
+        if self._runs:
+            names = self._names
+            self._merged = SortedRuns([[run.rows.column(n) for n in names] for run in self._runs])
+            self._starts = np.stack([run.starts for run in self._runs])
+            self._came_in_order = self._partitions == 1 and all(
+                run.lengths and (before is None or _key(before, -1) < _key(run, 0))
+                for before, run in zip([None, *self._runs], self._runs, strict=False)
+            )
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Return the columns; None: no row has come."""
+        return self._runs[0].rows.schema if self._runs else None
+
+    @property
+    def _names(self) -> list[str]:
+        """Return the names of the columns, that of keys first."""
+        assert self.schema is not None
+        return ["key", *(name for name in self.schema.names if name != "key")]
+
+    def batches(self, partition: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a partition in ascending key order, `batch_bytes` of them at a time.
+
+        Raises:
+            RepeatedKeyError: a key is repeated and the rule is `error`.
+        """
+        found = (
+            self._as_they_came()
+            if self._came_in_order
+            else done_ahead(self._in_order, self._ranges(partition), self._threads)
+        )
+        for rows in found:
+            yield from pieces(rows, self._batch_bytes)
+
+    def _as_they_came(self) -> Iterator[pa.RecordBatch]:
+        """Yield all rows, in the batches that they came in."""
+        for run in self._runs:
+            start = 0
+            for length in run.lengths:
+                yield run.rows.slice(start, length)
+                start += length
+
+    def count(self, partition: int) -> int:
+        """Return how many rows leave of a partition.
+
+        Raises:
+            RepeatedKeyError: a key is repeated and the rule is `error`.
+        """
+        if self._keep == "error" or len(self._runs) < 2:  # there are as many as came
+            return int((self._starts[:, partition + 1] - self._starts[:, partition]).sum())
+        return sum(done_ahead(self._count, self._ranges(partition), self._threads))
+
+    def _count(self, rows: _Range) -> int:
+        """Return how many keys a range has."""
+        starts, stops = rows
+        _, same = self._sorted(starts, stops)
+        return int((stops - starts).sum()) - (0 if same is None else int(np.count_nonzero(same)))
+
+    def comes_after(self, last_keys: Sequence[bytes | None]) -> bool:
+        """Return whether all rows of each partition come after its key; None: it has none."""
+        for partition, last in enumerate(last_keys):
+            for run in self._runs if last is not None else ():
+                start, stop = run.starts[partition : partition + 2].tolist()
+                if start < stop and run.rows.column("key")[start].as_py() <= last:
+                    return False
+        return True
+
+    def _sort_pending(self) -> None:
+        """Let a run be made of what is pending."""
+        batches, self._pending, self._pending_bytes = self._pending, [], 0
+        if self._pool is None:
+            self._runs.append(self._run(batches))
+            return
+        self._sorting.append(self._pool.submit(self._run, batches))
+        if len(self._sorting) > 2 * self._threads:
+            self._runs.append(self._sorting.popleft().result())
+
+    def _run(self, batches: Sequence[pa.RecordBatch]) -> _Run:
+        """Return the rows of some batches in order."""
+        held = Rows(batches)
+        order = held.winning_order(self._keep)
+        starts = np.array([0, held.num_rows if order is None else len(order)], np.int64)
+        if self._partition is not None and self._partitions > 1:
+            partitions = self._partition(held.keys)
+            if order is not None:
+                partitions = partitions[order]
+            if self._partitions <= 1 << 16:
+                partitions = partitions.astype(np.uint16)  # which NumPy sorts by digits
+            by_partition = np.argsort(partitions, kind="stable")
+            order = by_partition if order is None else order[by_partition]
+            counts = np.bincount(partitions, minlength=self._partitions)
+            starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        rows = one_batch(batches) if order is None else held.take(order, _POOL)
+        step = max(1, rows.num_rows * self._batch_bytes // max(1, rows.nbytes * _SAMPLES))
+        at = np.arange(step // 2, rows.num_rows, step)
+        sample = rows.column("key").take(pa.array(at))
+        lengths = [batch.num_rows for batch in batches] if order is None else []
+        return _Run(rows, lengths, starts, sample, np.searchsorted(starts, at, "right") - 1)
+
+    def _ranges(self, partition: int) -> Iterator[_Range]:
+        """Yield ranges of keys, in order: where each begins and ends in every run."""
+        if self._merged is None:
+            return
+        starts, ends = self._starts[:, partition], self._starts[:, partition + 1]
+        starts, ends = np.ascontiguousarray(starts), np.ascontiguousarray(ends)
+        for bound in self._bounds(partition):
+            stops = self._merged.cut(starts, ends, bound)
+            yield starts, stops
+            starts = stops
+        yield starts, ends
+
+    def _bounds(self, partition: int) -> list[bytes]:
+        """Return the greatest keys of all ranges of a partition but the last."""
+        if len(self._runs) == 1:
+            sample = self._runs[0].sample.filter(pa.array(self._runs[0].sampled == partition))
+            order = np.arange(len(sample), dtype=np.uint32)
+        else:
+            chosen = [
+                run.sample.filter(pa.array(run.sampled == partition))
+                if self._partitions > 1
+                else run.sample
+                for run in self._runs
+            ]
+            sample = pa.concat_arrays(chosen)
+            order = argsort(sample)
+        bounds: list[bytes] = sample.take(pa.array(order[_SAMPLES - 1 :: _SAMPLES])).to_pylist()
+        return list(dict.fromkeys(bounds))
+
+    def _sorted(
+        self, starts: Positions, stops: Positions
+    ) -> tuple[Order | None, npt.NDArray[np.bool_] | None]:
+        """Return the order of the rows of a range, None if they are; which repeat a key."""
+        assert self._merged is not None
+        if np.count_nonzero(stops - starts) < 2:
+            return None, None
+        order, same = self._merged.sort(starts, stops)
+        return order, same
+
+    def _in_order(self, rows: _Range) -> pa.RecordBatch:
+        """Return the rows of a range in key order, repeats resolved."""
+        assert self._merged is not None
+        starts, stops = rows
+        merged, names, schema = self._merged, self._names, self._runs[0].rows.schema
+        order, same = self._sorted(starts, stops)
+        if order is None:  # they are of one run
+            at = int(np.argmax(stops - starts))
+            return self._runs[at].rows.slice(starts[at], stops[at] - starts[at])
+        if same is not None:
+            order = winners(
+                order,
+                same,
+                self._keep,
+                lambda row: merged.take(starts, stops, np.array([row], np.uint32), 0)[0].as_py(),
+                lambda ranked: merged.take(starts, stops, ranked, names.index("rank")),
+            )
+        columns = {name: merged.take(starts, stops, order, at) for at, name in enumerate(names)}
+        return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def _key(run: _Run, row: int) -> bytes:
+    return bytes(run.rows.column("key")[row].as_py())
+
+
+def one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return the rows of some batches as one."""
+    if len(batches) == 1:
+        return batches[0]
+    columns = [pa.concat_arrays(parts) for parts in zip(*(b.columns for b in batches), strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)
+
+
+def pieces(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
+    """Cut a batch whose rows differ much in size until each piece is near the wanted size."""
+    if batch.nbytes <= 2 * size or batch.num_rows == 1:
+        if batch.num_rows:
+            yield batch
+        return
+    half = batch.num_rows // 2
+    yield from pieces(batch.slice(0, half), size)
+    yield from pieces(batch.slice(half), size)

@@ -1,0 +1,16 @@
+from typing import Any
+
+from typing_extensions import Self, disjoint_base
+
+from lookupstore.sst._batch import Lookup
+
+MOST_RUNS: int
+MOST_BYTES: int
+
+@disjoint_base
+class Changes:
+    def __new__(cls, file: Lookup, runs: list[Lookup]) -> Self: ...
+    @property
+    def runs(self) -> list[Lookup]: ...
+
+__test__: dict[str, Any]

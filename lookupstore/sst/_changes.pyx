@@ -1,0 +1,65 @@
+"""The records of the runs of changes above a file, where one look finds the newest of a key."""
+
+from libc.string cimport memset
+
+from lookupstore.sst._block cimport Block
+from lookupstore.sst._map cimport FileMap
+from lookupstore.sst._table cimport (
+    CACHE_LINE,
+    BlockTable,
+    Places,
+    ls_places_bucket,
+    ls_places_buckets,
+)
+
+#: Runs in a table, and bytes of a file of one.
+MOST_RUNS = LS_CHANGES_RUNS
+MOST_BYTES = LS_CHANGES_END
+
+
+# A table of this size is in pages of it where the system has them.
+cdef size_t HUGE_PAGE = 2 << 20
+
+
+cdef class Changes:
+    """A table of the records of runs above a file, whose places note their keys.
+
+    `file` and `runs`, the newest first, look up keys in files that are mapped and whose blocks
+    stay; the first has places. ValueError: a file has been cut meanwhile.
+    """
+
+    def __cinit__(self, file not None, list runs not None):
+        cdef BlockTable table = file.table
+        cdef Places places = table.places
+        cdef Block block
+        cdef FileMap map
+        cdef ls_status status
+        cdef size_t records = 0, nbytes = 0, size
+        cdef uint64_t offset
+        cdef uint32_t number
+        if len(runs) > LS_CHANGES_RUNS:
+            raise ValueError(f"{len(runs)} runs; at most {LS_CHANGES_RUNS} are in one table")
+        self.runs, self.maps = runs, [run.map for run in runs]
+        blocks = [run.all_blocks() for run in runs]
+        for block in [block for some in blocks for block in some]:
+            records += block.block.count
+            nbytes += block.block.records_size
+        self.changes.table.record = <uint32_t>(nbytes // max(records, 1))
+        self.changes.table.count = ls_places_buckets(records)
+        size = CACHE_LINE * <size_t>self.changes.table.count
+        self.memory = Memory(size, huge=size >= HUGE_PAGE)
+        memset(self.memory.start, 0, size)
+        self.changes.table.buckets = <ls_places_bucket *>self.memory.start
+        self.changes.count = <uint32_t>len(runs)
+        for number in range(self.changes.count):
+            map = self.maps[number]
+            self.changes.data[number], self.changes.sizes[number] = map.bytes(), map.size
+            for block in blocks[number]:
+                offset = block.block.data - self.changes.data[number]
+                with nogil:
+                    status = ls_changes_add(
+                        &self.changes, number, offset, block.size, &places.places)
+                block.fail(status, "records of the block")
+        for map in [*self.maps, places.map]:
+            if not map.whole():
+                raise ValueError("a file was cut while its keys were read")

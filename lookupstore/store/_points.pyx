@@ -1,0 +1,224 @@
+"""One key to its row: key to bytes, bytes to a row, without Arrow and without Python between.
+
+What is rare is left to Python: keys that only `KeySchema` knows, values that only `RowSchema`
+knows, files that may give way to others, and what is wrong.
+"""
+
+cimport cython
+from cpython.list cimport PyList_GET_ITEM
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+import pyarrow as pa
+
+from lookupstore.errors import ClosedError, FormatError
+from lookupstore.keys.lookups import value_columns
+
+from lookupstore.arrow._binary cimport (
+    LS_OK, BinaryColumn, allocate, buffer_data, ls_column_get, ls_column_is_valid, ls_slice,
+)
+from lookupstore.keys._one cimport NO_KEY, WRITTEN, KeyEncoder, Outcome
+from lookupstore.rows._one cimport RowDecoder
+from lookupstore.sst._answers cimport Answers
+from lookupstore.sst._batch cimport Lookup
+
+cdef extern from "ls_hash.h":
+    uint64_t ls_hash(ls_slice key) noexcept nogil
+
+cdef enum:
+    ROW = 0              # the kind of a row of a run, as in `store.kinds`
+    ROOM = 512           # bytes of a key that is encoded without asking for memory
+    MOST_CHOICES = 32    # of columns, that are remembered
+
+
+@cython.auto_pickle(False)
+cdef class PointLookups:
+    """Lookups of single keys in all buckets of one version.
+
+    It is what a store is for one key; `_begin` says what it looks in, and before and after `_end`
+    it is closed.
+    """
+
+    cdef KeyEncoder encoder    # None: closed
+    cdef object keys, rows, buckets
+    cdef uint32_t count
+    cdef list files        # of each bucket: lookups of its layers, () without any; None: not known
+    cdef RowDecoder every
+    cdef dict choices      # decoders, by columns
+
+    def __cinit__(self, *_, **__):
+        self.choices = {}
+
+    def _begin(self, keys not None, rows not None, buckets not None, uint32_t count):
+        """Open the lookups of a version: its schemas, its `BucketReads` and how many these are."""
+        self.keys, self.rows, self.buckets = keys, rows, buckets
+        self.count = count
+        self.files = [None] * count
+        self.every = rows.decoder(rows.schema.names)
+        self.encoder = keys.encoder
+
+    def _end(self):
+        """Close the lookups, and let go of the files."""
+        self.encoder = None
+        self.files = [None] * self.count
+
+    def get(self, key, default=None, columns=None):
+        """Return the value columns at one key, or a default.
+
+        Args:
+            key: the value of the key field; for several fields a tuple of values in the order of
+                the key, or a dict by field name.
+            default: what to return if the key is missing.
+            columns: value columns to read, in this order; None reads all. Fewer take less time.
+
+        Raises:
+            TypeError: a value of a wrong type, or a wrong number of values.
+            KeyError: a dict that lacks a key field or has another; or a value column that there is
+                not.
+            ClosedError: the store is closed.
+            CorruptionError: the stored bytes are wrong.
+        """
+        cdef RowDecoder decoder
+        cdef bytes value
+        self.check_open()
+        decoder = self.every if columns is None else self.decoder_of(columns)
+        value = self.find(key, True)
+        if value is None:
+            return default
+        found = decoder.decode(value)
+        if found is None or decoder.others:
+            return self.by_arrow(decoder, found, key, value)
+        return found
+
+    def __contains__(self, key):
+        """Return whether one key is there; `contains` answers for many."""
+        self.check_open()
+        return self.find(key, False) is not None
+
+    cdef int check_open(self) except -1:
+        if self.encoder is None:
+            raise ClosedError(f"{self.path}: the store is closed; open it again")
+        return 0
+
+    cdef RowDecoder decoder_of(self, columns):
+        """Return the decoder of some columns, which mostly are those that were asked for before."""
+        cdef RowDecoder decoder
+        names = tuple(columns) if type(columns) is list or type(columns) is tuple else None
+        try:
+            found = self.choices.get(names)
+        except TypeError:  # no names
+            found = names = None
+        if found is not None:
+            return found
+        decoder = self.rows.decoder(value_columns(self, columns))
+        if names is not None:
+            if len(self.choices) >= MOST_CHOICES:
+                self.choices.clear()
+            self.choices[names] = decoder
+        return decoder
+
+    cdef object find(self, key, bint copied):
+        """Return the packed row at a key, True in its place if no copy is wanted, or None."""
+        cdef uint8_t[ROOM] room
+        cdef ls_slice slice
+        cdef Outcome outcome
+        slice.data = room
+        slice.size = 0
+        outcome = self.encoder.put(key, room, ROOM, &slice.size)
+        if outcome == NO_KEY:
+            return None
+        if outcome == WRITTEN:
+            return self.find_encoded(slice, copied)
+        encoded = self.keys.encode_slowly(key)
+        if encoded is None:
+            return None
+        slice.data = <const uint8_t *><bytes>encoded
+        slice.size = len(<bytes>encoded)
+        return self.find_encoded(slice, copied)
+
+    cdef inline uint32_t bucket_of(self, ls_slice key) noexcept:
+        return <uint32_t>(ls_hash(key) % self.count) if self.count > 1 else 0
+
+    cdef tuple layers_of(self, uint32_t bucket):
+        """Return lookups of the layers of a bucket; None: files have to be asked for."""
+        layers = <object>PyList_GET_ITEM(self.files, bucket)
+        if layers is None:
+            layers = self.buckets.lookups_in_place(bucket)
+            if layers is not None:
+                self.files[bucket] = layers
+        return layers
+
+    def _lookup_each(self, keys not None, answers not None):
+        """Give what is at each of a few encoded keys to answers, one key after the other.
+
+        Return whether that is done: not where files may give way, or where there are runs, since
+        what is found is not copied before all keys are.
+        """
+        cdef BinaryColumn column = BinaryColumn(keys, "keys")
+        cdef Answers taker = answers
+        cdef size_t length = column.column.length, i
+        cdef ls_slice key
+        cdef ls_slice *found
+        cdef tuple layers
+        cdef Lookup lookup
+        cdef list asked = []
+        taker.check_length(length)
+        owner = allocate((length + 1) * sizeof(ls_slice))
+        found = <ls_slice *>buffer_data(owner)
+        for i in range(length):
+            found[i].data = NULL
+            found[i].size = 0
+            if not ls_column_is_valid(&column.column, i):
+                continue
+            if ls_column_get(&column.column, i, &key) != LS_OK:
+                return False
+            layers = self.layers_of(self.bucket_of(key))
+            if layers is None or len(layers) > 1:
+                return False
+            if len(layers) == 0:
+                continue
+            lookup = layers[0]
+            if not lookup.stays():
+                return False
+            lookup.find_one(key, None, False, &found[i])
+            asked.append(lookup)
+        while not taker.take(found, 0, length):
+            taker.prepare(found, 0, length)
+        for lookup in asked:  # the bytes may have been cut while they were copied
+            lookup.check_file()
+        return True
+
+    cdef object find_encoded(self, ls_slice key, bint copied):
+        cdef uint32_t bucket = self.bucket_of(key)
+        cdef tuple layers = self.layers_of(bucket)
+        cdef ls_slice where
+        cdef bytes value
+        cdef Py_ssize_t i, count
+        if layers is None:
+            return self.buckets.row(bucket, (<char *>key.data)[:key.size])
+        count = PyTuple_GET_SIZE(layers)
+        if count == 0:
+            return None
+        # The last one is the base, or None if there is none; the others are runs.
+        for i in range(count - 1):
+            value = (<Lookup>PyTuple_GET_ITEM(layers, i)).find_one(key, None, True, &where)
+            if value is not None:
+                if len(value) > 0 and (<const uint8_t *>value)[0] == ROW:
+                    return value[1:]
+                # A tombstone, or damaged.
+                return self.buckets.row(bucket, (<char *>key.data)[:key.size])
+        base = <object>PyTuple_GET_ITEM(layers, count - 1)
+        return None if base is None else (<Lookup>base).find_one(key, None, copied, &where)
+
+    cdef object by_arrow(self, RowDecoder decoder, dict found, key, bytes value):
+        """Return what is found, with the columns that Arrow decodes; raise what is wrong."""
+        names = list(decoder.names) if found is None else decoder.others
+        try:
+            batch = self.rows.unpack(pa.array([value], pa.large_binary()), names)
+        except FormatError as error:
+            self.buckets.refuse_row(self.keys.encode_slowly(key), error)
+        columns = {
+            name: column[0].as_py()
+            for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        }
+        return columns if found is None else found | columns

@@ -1,0 +1,58 @@
+"""Compact stores in threads of this process, out of the way of who changes them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+
+from lookupstore.errors import LookupStoreError
+
+_log = logging.getLogger(__name__)
+
+_lock = threading.Lock()
+_running: set[str] = set()  # stores that a thread compacts
+_wanted: dict[str, Callable[[], None]] = {}  # what is to be done next, by store
+
+
+def compact_in_background(name: str, compact: Callable[[], None]) -> None:
+    """Call what compacts a store, in a thread of this process: one for each store.
+
+    While it runs, the last of further calls waits for it to end. What fails is logged. A process
+    that ends waits for its threads; only of a remote store it gives up, whose runs stay.
+
+    Args:
+        name: of the store, for logs and to tell it from others.
+        compact: compacts the buckets that are due.
+    """
+    with _lock:
+        _wanted[name] = compact
+        if name in _running:
+            return
+        _running.add(name)
+    threading.Thread(target=_work, args=(name,), name="lookupstore-compaction").start()
+
+
+def _work(name: str) -> None:
+    while True:
+        with _lock:
+            compact = _wanted.pop(name, None)
+            if compact is None:
+                _running.discard(name)
+                return
+        try:
+            compact()
+        # RuntimeError: a process that ends starts no more threads, as those for requests.
+        except (LookupStoreError, OSError, RuntimeError) as error:
+            _log.warning("%s: not compacted, its runs stay: %s", name, error)
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()
+    _running.clear()
+    _wanted.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,88 @@
+"""`doctor`: what it finds on machines that have more, or less."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click.testing
+import pytest
+
+from lookupstore.cli import doctor, main
+
+
+def found(folder: Path, *words: str, **env: str) -> tuple[int, dict[str, dict[str, str]]]:
+    """Return the exit status, and what was found by the thing."""
+    result = click.testing.CliRunner().invoke(
+        main, ["doctor", "--output", "json", *words],
+        env={"LOOKUPSTORE_CACHE": str(folder), **env},
+    )  # fmt: skip
+    return result.exit_code, {one["what"]: one for one in json.loads(result.stdout)}
+
+
+def test_a_machine_that_has_all(tmp_path: Path) -> None:
+    folder = tmp_path / "not" / "there"
+    status, said = found(folder)
+    assert status == 0
+    assert said["cache folder"]["verdict"] == "ok"
+    assert said["cache folder"]["found"].startswith(f"{folder}: 0 bytes of ")
+    assert "links and maps" in said["its file system"]["found"]
+    assert said["pyarrow"]["found"].split(".")[0].isdigit()
+    assert os.listdir(tmp_path) == []  # nothing is left, and nothing made
+    shown = click.testing.CliRunner().invoke(
+        main, ["doctor"], env={"LOOKUPSTORE_CACHE": str(folder)}
+    )
+    assert shown.exit_code == 0
+    assert all(what in shown.output for what in said)
+
+
+def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    status, said = found(tmp_path / "file")
+    assert status == 1
+    assert said["cache folder"]["verdict"] == "error"
+    assert "LOOKUPSTORE_CACHE" in said["cache folder"]["remedy"]
+
+
+def test_java_that_is_not_there(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    status, said = found(tmp_path, JAVA_HOME=str(tmp_path))
+    assert status == 0
+    assert said["Java"]["verdict"] == "warning"
+    assert "JAVA_HOME" in said["Java"]["found"]
+
+
+def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = tmp_path / "enabled"
+    setting.write_text("always madvise [never]\n")
+    monkeypatch.setattr(doctor, "_HUGE_PAGES", setting)
+    monkeypatch.setattr(doctor, "is_there", lambda extra: False)
+
+    def refuse(*_: Any) -> None:
+        raise OSError("no links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    status, said = found(tmp_path)
+    assert status == 0
+    assert said["huge pages"]["verdict"] == said["its file system"]["verdict"] == "warning"
+    assert said["its file system"]["found"] == "no links"
+    assert said["Java"]["found"] == "not needed without Spark"
+    assert "pip install 'lookupstore[hudi]'" in said["extra hudi"]["found"]
+
+
+def test_completion_in_bash() -> None:
+    """What docs/cli.md puts into ~/.bashrc makes commands and options be completed."""
+    program = os.path.join(os.path.dirname(sys.executable), "lookupstore")
+    script = f"""
+    eval "$(_LOOKUPSTORE_COMPLETE=bash_source {program})"
+    COMP_WORDS=({program} do) COMP_CWORD=1
+    _lookupstore_completion {program}; echo "${{COMPREPLY[@]}}"
+    COMPREPLY=() COMP_WORDS=({program} doctor --out) COMP_CWORD=2
+    _lookupstore_completion {program}; echo "${{COMPREPLY[@]}}"
+    """
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+    assert (done.stdout.split(), done.stderr) == (["doctor", "--output"], "")

@@ -1,0 +1,235 @@
+"""`get --keys`: keys of files and of standard input, answers in their order."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import threading
+from pathlib import Path
+from typing import Any
+
+import click.testing
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.ipc
+import pyarrow.orc
+import pyarrow.parquet as pq
+import pytest
+
+import lookupstore
+from lookupstore.cli import answers, key_files, main
+from lookupstore.sst import Writer
+
+TEXTS = ["plain", "a,b", 'a "quoted" one', " spaces ", "0x41", "é", "null", ""]
+
+
+def run(*words: object, given: bytes | None = None) -> click.testing.Result:
+    return click.testing.CliRunner().invoke(main, [str(word) for word in words], input=given)
+
+
+@pytest.fixture
+def rows() -> dict[int, dict[str, Any]]:
+    return {3 * i: {"name": TEXTS[i % 8], "score": i / 4} for i in range(2000)}
+
+
+@pytest.fixture
+def store(tmp_path: Path, rows: dict[int, dict[str, Any]]) -> Path:
+    table = pa.table({"id": [*rows], "name": [one["name"] for one in rows.values()],
+                      "score": [one["score"] for one in rows.values()]})  # fmt: skip
+    lookupstore.build(table, tmp_path / "store", key="id", buckets=3).close()
+    return tmp_path / "store"
+
+
+def ipc(table: pa.Table, opened: Any) -> bytes:
+    sink = io.BytesIO()
+    with opened(sink, table.schema) as stream:
+        stream.write_table(table, max_chunksize=100)
+    return sink.getvalue()
+
+
+def csv_of(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pa_csv.write_csv(table, sink)
+    return sink.getvalue()
+
+
+def given_keys(keys: list[int], kind: str, folder: Path) -> tuple[str, bytes | None]:
+    """Return what `--keys` is given, and what is in standard input."""
+    table = pa.table({"why": ["x"] * len(keys), "id": keys})
+    path = str(folder / f"keys.{kind}")
+    content: bytes | None = None
+    if kind == "parquet":
+        pq.write_table(table, path, row_group_size=150)
+    elif kind == "orc":
+        pa.orc.write_table(table, path)
+    elif "ipc" in kind:
+        content = ipc(table, pa.ipc.new_stream if "stream" in kind else pa.ipc.new_file)
+    elif "csv" in kind:
+        content = csv_of(table)
+    else:
+        content = ("\r\n" if "dos" in kind else "\n").join(map(str, keys)).encode()
+        content += b"" if "dos" in kind else b"\n"
+    if content is not None and "stdin" not in kind:
+        Path(path).write_bytes(content)
+    return ("-", content) if "stdin" in kind else (path, None)
+
+
+@pytest.mark.parametrize("kind", [
+    "parquet", "orc", "ipc file", "ipc stream", "csv", "lines", "dos lines",
+    "stdin ipc stream", "stdin csv", "stdin lines", "stdin ipc file",
+])  # fmt: skip
+def test_keys_of_every_kind(
+    kind: str, store: Path, rows: dict[int, dict[str, Any]], tmp_path: Path, seed: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(answers, "_AT_ONCE", 170)
+    monkeypatch.setattr(key_files, "_BLOCK", 64)
+    keys = random.Random(seed).choices(range(6100), k=700)
+    named, stdin = given_keys(keys, kind, tmp_path)
+    wanted = [{"id": key, **rows[key]} if key in rows else None for key in keys]
+    there = [one for one in wanted if one is not None]
+    said = f"Error: {store}: {len(keys) - len(there)} of 700 keys not found\n"
+    result = run("get", store, "--keys", named, "--output", "json", given=stdin)
+    assert (result.exit_code, result.stderr) == (1, said)
+    assert [json.loads(line) for line in result.stdout.splitlines()] == wanted
+    result = run("get", store, "--keys", named, "-o", tmp_path / "out.parquet", given=stdin)
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", said)
+    assert pq.read_table(tmp_path / "out.parquet").to_pylist() == there
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "csv", "json"])
+def test_files_that_are_written(
+    ending: str, store: Path, rows: dict[int, dict[str, Any]], tmp_path: Path
+) -> None:
+    out = tmp_path / f"out.{ending}"
+    out.write_text("what was there before")
+    result = run("get", store, "--keys", "-", "-o", out, given=b"id\n6\n0\n6\n")
+    assert (result.exit_code, result.output) == (0, "")
+    read = {
+        "parquet": lambda: pq.read_table(out).to_pylist(),
+        "arrow": lambda: pa.ipc.open_file(out).read_all().to_pylist(),
+        "csv": lambda: pa_csv.read_csv(out).to_pylist(),
+        "json": lambda: [json.loads(line) for line in out.read_text().splitlines()],
+    }
+    assert read[ending]() == [{"id": key, **rows[key]} for key in (6, 0, 6)]
+    assert sorted(os.listdir(tmp_path)) == [out.name, "store"]
+
+
+def test_keys_of_several_fields(tmp_path: Path) -> None:
+    table = pa.table({"city": [*TEXTS, None], "day": range(9), "v": range(9)})
+    lookupstore.build(table, tmp_path / "s", key=["city", "day"], nullable_keys=["city"]).close()
+    keys = table.select(["day", "city"])
+    pq.write_table(keys, tmp_path / "k.parquet")
+    lines = "".join(f'"{text}",{i}\n' for i, text in enumerate(t.replace('"', '""') for t in TEXTS))
+    header = "".join(f'{i},"{text}"\n' for i, text in
+                     enumerate(t.replace('"', '""') for t in TEXTS))  # fmt: skip
+    for named, given in (
+        (tmp_path / "k.parquet", None),
+        ("-", (lines + "\\N,8\n").encode()),
+        ("-", ("day,city\n" + header + "8,\\N\n").encode()),
+    ):
+        result = run("get", tmp_path / "s", "--keys", named, "--output", "json", given=given)
+        assert (result.exit_code, result.stderr) == (0, "")
+        assert [json.loads(line)["v"] for line in result.stdout.splitlines()] == [*range(9)]
+    cut = run("get", tmp_path / "s", "--keys", "-", given=b"plain\n")
+    assert cut.exit_code == 1
+    assert "Expected 2 columns, got 1" in cut.stderr
+
+
+def test_keys_of_sorted_files(tmp_path: Path) -> None:
+    with Writer(tmp_path / "t.sst") as writer:
+        writer.put_many([b"a", b"b\xff"], [b"1", b"2"])
+    got = run("get", tmp_path / "t.sst", "--keys", "-", "--output", "csv", given=b"0x62ff\nz\na")
+    assert got.stdout.splitlines() == ['"key","value"', '"0x62ff","0x32"', '"0x61","0x31"']
+    assert got.stderr == f"Error: {tmp_path}/t.sst: 1 of 3 keys not found\n"
+    with Writer(tmp_path / "n.sst", dialect="paimon", order="int32") as writer:
+        for number in (-5, 7):
+            writer.put(number.to_bytes(4, "little", signed=True), str(number).encode())
+    numbers = pa.table({"key": pa.array([7, None, 9, -5], pa.int32())})
+    pq.write_table(numbers, tmp_path / "n.parquet")
+    got = run("get", tmp_path / "n.sst", "--order", "int32", "--keys", tmp_path / "n.parquet",
+              "--output", "json")  # fmt: skip
+    assert got.stdout.splitlines() == [
+        '{"key": 7, "value": "0x37"}', "null", "null", '{"key": -5, "value": "0x2d35"}'
+    ]  # fmt: skip
+    refused = run("get", tmp_path / "t.sst", "--keys", "-", "--hex", given=b"61\n")
+    assert (refused.exit_code, "--hex is for keys that are typed" in refused.stderr) == (2, True)
+
+
+def test_columns_of_views_and_a_column_found(tmp_path: Path) -> None:
+    views = pa.array(["x", "y"], pa.string_view())
+    table = pa.table({"id": [1, 2], "v": views, "found": [True, False]})
+    lookupstore.build(table, tmp_path / "s", key="id").close()
+    got = run("get", tmp_path / "s", "--keys", "-", "--output", "arrow", given=b"2\n5\n1\n")
+    wanted = [{"id": 2, "v": "y", "found": False}, {"id": 1, "v": "x", "found": True}]
+    assert pa.ipc.open_stream(got.stdout_bytes).read_all().to_pylist() == wanted
+
+
+def test_a_table_shows_the_first_and_reads_no_more(store: Path, tmp_path: Path) -> None:
+    """What a pipe has after the rows that are shown is left there."""
+    os.mkfifo(tmp_path / "keys")
+    took: list[int] = []
+
+    def feed() -> None:
+        with open(tmp_path / "keys", "wb", buffering=0) as pipe:
+            try:
+                for _ in range(1000):
+                    took.append(pipe.write(b"3\n" * 50_000))
+            except BrokenPipeError:
+                pass
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    result = run("get", store, "--keys", tmp_path / "keys")
+    feeder.join()
+    assert result.exit_code == 0
+    assert result.stdout.count("│  3 │") == 50
+    assert result.stderr == "first 50 rows; -o FILE or --output csv has all\n"
+    assert len(took) < 40
+
+
+def test_nothing_asked(store: Path, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": pa.array([], pa.int64())}), tmp_path / "k.parquet")
+    for named in ("-", tmp_path / "k.parquet"):
+        result = run("get", store, "--keys", named, "-o", tmp_path / "o.parquet", given=b"")
+        assert (result.exit_code, result.output) == (0, "")
+        assert pq.read_schema(tmp_path / "o.parquet").names == ["id", "name", "score"]
+
+
+@pytest.mark.parametrize(("words", "given", "status", "message"), [
+    (["1", "--keys", "-"], b"1", 2, "give KEY... or --keys, one of them"),
+    (["--keys", "-"], b"PAR1....", 2, "Parquet is not read from standard input; name the file"),
+    (["--keys", "-"], b"one\n", 2, "'one' is not int64, the type of the key field 'id'"),
+    (["--keys", "-"], b"\xff\n", 1, "standard input is not text in UTF-8"),
+    (["--keys", "none.parquet"], b"", 2, "none.parquet"),
+    (["--keys", "-", "-o", "x.txt"], b"1", 2, "-o x.txt: name a file of this machine .parquet"),
+    (["--keys", "-", "-o", "s3://b/x.csv"], b"1", 2, "name a file of this machine"),
+    (["1", "-o", "x.csv", "--output", "csv"], b"", 2, "give --output or -o"),
+])  # fmt: skip
+def test_what_is_refused(
+    words: list[str], given: bytes, status: int, message: str, store: Path
+) -> None:
+    result = run("get", store, *words, given=given)
+    assert (result.exit_code, result.stdout) == (status, "")
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_files_without_the_key(store: Path, tmp_path: Path) -> None:
+    other = pa.table({"x": [1]})
+    pq.write_table(other, tmp_path / "k.parquet")
+    (tmp_path / "k.arrow").write_bytes(ipc(other, pa.ipc.new_file))
+    for name in ("k.parquet", "k.arrow"):
+        refused = run("get", store, "--keys", tmp_path / name, "-o", tmp_path / "o.csv")
+        assert refused.exit_code == 2
+        assert f"--keys {tmp_path / name}: no key column 'id'; it has ['x']" in refused.stderr
+
+
+def test_a_failure_leaves_no_file(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "o.csv").write_text("before")
+    result = run("get", store, "--keys", "-", "-o", tmp_path / "o.csv", given=b"3\nx\n")
+    assert result.exit_code == 2
+    assert (tmp_path / "o.csv").read_text() == "before"
+    assert sorted(os.listdir(tmp_path)) == ["o.csv", "store"]

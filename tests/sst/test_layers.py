@@ -1,0 +1,244 @@
+"""Files of buckets that answer as one; the model is a dict of each."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import xxhash
+
+from lookupstore.errors import ClosedError, CorruptionError
+from lookupstore.sst import Reader, Writer
+from lookupstore.sst._answers import Found, Values
+from lookupstore.sst._batch import Layer
+from lookupstore.sst._changes import MOST_RUNS
+from lookupstore.sst.layers import Layers
+from lookupstore.sst.reader import lookup_of, reads_of
+
+KEYS = [b"%07d" % i for i in range(9000)]
+
+
+def bucket_of(key: bytes, buckets: int) -> int:
+    return xxhash.xxh64_intdigest(key) % buckets
+
+
+def written(path: Path, rows: dict[bytes, bytes]) -> Path:
+    with Writer(path, compression="none") as writer:
+        writer.put_many(list(rows), list(rows.values()))
+    return path
+
+
+def answers(layers: Layers, keys: list[bytes | None]) -> list[bytes | None]:
+    values, found = Values(len(keys)), Found(len(keys))
+    layers.lookup(pa.array(keys, pa.binary()), values)
+    layers.lookup(pa.array(keys, pa.binary()), found)
+    answered: list[bytes | None] = values.array().to_pylist()
+    assert found.array().to_pylist() == [value is not None for value in answered]
+    return answered
+
+
+@pytest.mark.parametrize("buckets", [1, 2, 3, 7, 8])
+def test_each_key_is_asked_of_the_files_of_its_bucket(
+    tmp_path: Path, buckets: int, seed: int
+) -> None:
+    """Keys lie in all files: only what the file of their bucket says is an answer."""
+    rng = random.Random(seed)
+    readers: dict[int, list[Reader]] = {}
+    models: dict[int, dict[bytes, bytes]] = {}
+    without_base = set()
+    for bucket in range(buckets):
+        files, model = [], {}
+        if rng.random() < 0.7:
+            model = {key: b"%d" % bucket for key in sorted(rng.sample(KEYS, 4000))}
+            files.append(Reader(written(tmp_path / f"{bucket}.sst", model)))
+        for number in range(rng.randrange(3)):  # of changes, the oldest first
+            run = {}
+            for key in sorted(rng.sample(KEYS, 500)):
+                if rng.random() < 0.3:
+                    run[key] = b"\1"
+                    model.pop(key, None)
+                else:
+                    run[key] = b"\0%d" % rng.randrange(1000)
+                    model[key] = run[key][1:]
+            files.append(Reader(written(tmp_path / f"{bucket}-{number}.sst", run)))
+        if not files:
+            continue
+        if not os.path.exists(tmp_path / f"{bucket}.sst"):
+            without_base.add(bucket)
+        readers[bucket], models[bucket] = files[::-1], model
+    layers = Layers(buckets, readers, without_base)
+    for count in (0, 1, 100, 9000, 70_000):
+        keys = [rng.choice([*KEYS, b"other", None]) for _ in range(count)]
+        expected = [
+            None if key is None else models.get(bucket_of(key, buckets), {}).get(key)
+            for key in keys
+        ]
+        assert answers(layers, keys) == expected
+    for some in readers.values():
+        for reader in some:
+            reader.close()
+
+
+def test_a_file_that_is_cut_is_named_if_it_was_asked(tmp_path: Path) -> None:
+    own = [[key for key in KEYS if bucket_of(key, 3) == bucket] for bucket in range(3)]
+    paths = [
+        written(tmp_path / f"{bucket}.sst", {key: bytes(100) for key in own[bucket]})
+        for bucket in range(3)
+    ]
+    with Reader(paths[0]) as one, Reader(paths[1]) as two, Reader(paths[2]) as three:
+        layers = Layers(3, {0: [one], 1: [two], 2: [three]})
+        assert answers(layers, [*KEYS]) == [bytes(100)] * len(KEYS)
+        os.truncate(paths[1], paths[1].stat().st_size // 2)
+        assert answers(layers, [*own[0], *own[2]]) == [bytes(100)] * len(own[0] + own[2])
+        with pytest.raises(CorruptionError, match=r"1\.sst.*found"):
+            answers(layers, [*KEYS])
+        # Its filter, too, may have been read where it is cut.
+        with pytest.raises(CorruptionError, match=r"1\.sst.*found"):
+            answers(layers, [key for i in range(9) if bucket_of(key := b"no %d" % i, 3) == 1])
+
+
+def test_a_block_that_is_damaged_names_its_file(tmp_path: Path) -> None:
+    own = [[key for key in KEYS if bucket_of(key, 3) == bucket] for bucket in range(3)]
+    readers = {}
+    for bucket in range(3):
+        path = written(tmp_path / f"{bucket}.sst", {key: bytes(100) for key in own[bucket]})
+        if bucket == 2:
+            content = bytearray(path.read_bytes())
+            content[100] ^= 1
+            path.write_bytes(content)
+        readers[bucket] = [Reader(path)]
+    layers = Layers(3, readers)
+    assert answers(layers, [*own[0], *own[1]]) == [bytes(100)] * len(own[0] + own[1])
+    with pytest.raises(CorruptionError, match=r"2\.sst"):
+        answers(layers, [*KEYS])
+    uses = [reads_of(some[0]).block_uses for some in readers.values()]
+    assert uses == [2 * len(own[0]), 2 * len(own[1]), 0]  # what fails is not counted
+
+
+def test_what_layers_are_made_of_is_checked(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.sst", {b"a": b"1"})
+    with Reader(path) as reader:
+        pass
+    with pytest.raises(ClosedError):
+        Layers(2, {0: [reader]})
+    with pytest.raises(ValueError, match="0 files; give 1 or more"):
+        Layer(())
+    with Writer(tmp_path / "b.sst", dialect="paimon", order="int32") as writer:
+        writer.put((1).to_bytes(4, "little"), b"1")
+    with Reader(tmp_path / "b.sst", order="int32") as other:
+        assert Layer((lookup_of(other),)).lookups == (lookup_of(other),)
+        with pytest.raises(ValueError, match="in the order of their bytes"):
+            Layer((None, lookup_of(other)))
+
+
+def changed(rng: random.Random, model: dict[bytes, bytes], count: int) -> dict[bytes, bytes]:
+    """Return a run of changes, in key order, and apply it to the model."""
+    run = {}
+    for key in sorted(rng.sample(KEYS, count)):
+        if rng.random() < 0.3:
+            run[key] = b"\1"
+            model.pop(key, None)
+        else:
+            run[key] = b"\0%d" % rng.randrange(1000)
+            model[key] = run[key][1:]
+    return run
+
+
+def warm(layers: Layers, asked: list[bytes], times: int = 60) -> bool:
+    """Look keys up until tables have the changes, or so many times; return whether they have."""
+    keys = pa.array(asked, pa.binary())
+    for _ in range(times):
+        layers.lookup(keys, Values(len(keys)))
+        if not layers._asked[1]:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("buckets", [1, 3, 8])
+def test_changes_above_hot_files_are_in_one_table(tmp_path: Path, buckets: int, seed: int) -> None:
+    """All versions of a bucket are right at any time, also those without its newest run."""
+    rng = random.Random(seed)
+    readers: dict[int, list[Reader]] = {}
+    versions: list[dict[int, dict[bytes, bytes]]] = [{} for _ in range(4)]
+    without_base = set()
+    for bucket in range(buckets):
+        model: dict[bytes, bytes] = {}
+        files = []
+        if bucket % 3 == 2:  # its oldest run is below the others
+            without_base.add(bucket)
+            rows = changed(rng, model, 3000)
+        else:
+            model = {key: b"%d" % bucket for key in sorted(rng.sample(KEYS, 6000))}
+            rows = model
+        files.append(Reader(written(tmp_path / f"{bucket}.sst", rows)))
+        for number in range(4):
+            if number > 0 and bucket % 4 != 1:  # others have no newer runs
+                run = changed(rng, model, rng.choice([1, 300, 2000]))
+                files.append(Reader(written(tmp_path / f"{bucket}-{number}.sst", run)))
+            versions[number][bucket] = dict(model)
+        readers[bucket] = files[::-1]
+    layers = [
+        Layers(
+            buckets,
+            {b: files[max(0, len(files) - 1 - number) :] for b, files in readers.items()},
+            without_base,
+        )
+        for number in range(4)
+    ]
+    hot = [False] * 4
+    for turn in range(80):
+        number = rng.randrange(4)
+        keys = [rng.choice([*KEYS, b"other", None]) for _ in range(rng.choice([1, 50, 9000]))]
+        models = versions[number]
+        assert answers(layers[number], keys) == [
+            None if key is None else models[bucket_of(key, buckets)].get(key) for key in keys
+        ]
+        if turn > 40:
+            hot[number] = hot[number] or warm(layers[number], KEYS)
+    assert all(hot), hot
+    for some in readers.values():
+        for reader in some:
+            reader.close()
+
+
+def test_more_runs_than_a_table_has(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    model = {key: b"old" for key in KEYS}
+    files = [Reader(written(tmp_path / "base.sst", model))]
+    for number in range(MOST_RUNS + 1):
+        files.append(Reader(written(tmp_path / f"{number}.sst", changed(rng, model, 100))))
+    layers = Layers(1, {0: files[::-1]})
+    assert not warm(layers, KEYS)
+    assert answers(layers, [*KEYS]) == [model.get(key) for key in KEYS]
+    fewer = Layers(1, {0: files[-2::-1]})
+    assert warm(fewer, KEYS)
+
+
+@pytest.mark.parametrize("damage", ["kind", "length", "cut"])
+def test_a_run_that_is_damaged_when_it_is_in_a_table(
+    tmp_path: Path, seed: int, damage: str
+) -> None:
+    rng = random.Random(seed)
+    model = {key: b"old" for key in KEYS}
+    base = written(tmp_path / "base.sst", model)
+    runs = [written(tmp_path / f"{n}.sst", changed(rng, model, 900)) for n in range(2)]
+    with Reader(base) as oldest, Reader(runs[0]) as older, Reader(runs[1]) as newer:
+        layers = Layers(1, {0: [newer, older, oldest]})
+        assert warm(layers, KEYS)
+        assert answers(layers, [*KEYS]) == [model.get(key) for key in KEYS]
+        own = next(key for key, _ in older.items() if newer.get(key) is None)
+        others = [key for key in KEYS if older.get(key) is None and newer.get(key) is None]
+        at = runs[0].read_bytes().index(own)
+        if damage == "cut":
+            os.truncate(runs[0], 100)
+        else:  # the byte behind the key is the value's length, then comes its kind
+            with open(runs[0], "r+b") as file:
+                file.seek(at + len(own) + (damage == "kind"))
+                file.write(b"\7" if damage == "kind" else b"\xff")
+        with pytest.raises(CorruptionError, match=r"0\.sst"):
+            layers.lookup(pa.array([own], pa.binary()), Values(1))
+        if damage != "cut":
+            assert answers(layers, others) == [b"old"] * len(others)

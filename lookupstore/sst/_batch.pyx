@@ -686,15 +686,19 @@ cdef class Batch:
 
     cdef int count_asked(self) except -1:
         """Add what has been asked to what the files count."""
+        cdef Batch run
         cdef Lookup lookup
-        cdef size_t i
+        cdef size_t i, keys
         for i in range(self.files.count):
             lookup = self.layer.lookups[i]
             if self.counts[i].asked and lookup is not None:
                 lookup.filter_negatives += self.counts[i].ruled_out
                 lookup.block_uses += self.counts[i].routed
-                lookup.file.after(
-                    self.counts[i].routed, self.loaded, lookup.map, lookup.index)
+                # With runs above it, a file becomes hot as early as it would without them.
+                keys = self.counts[i].routed
+                for run in self.newer:
+                    keys += run.counts[i].routed
+                lookup.file.after(keys, self.loaded, lookup.map, lookup.index)
         return 0
 
     cdef void unpin(self) noexcept nogil:

@@ -82,28 +82,32 @@ class Layers:
         """
         if not isinstance(keys, BinaryColumn):
             keys = BinaryColumn(keys, "keys")
-        base, newer = self._asked
         above = None
-        if newer:
+        if self._asked[1]:
             each = -(-len(keys) // self._buckets)
             for runs in self._above.values():
                 runs.count(each)
-            base, newer = self._asked = self._with_changes(base, newer)
-            above = self._filters_now() if newer else None
+            self._take_changes()
+        base, newer = self._asked
+        if newer:
+            above = self._filters_now()
         answer(base, keys, answers, newer, above)
+        if newer:
+            self._take_changes()  # of this call may be the last places that were to come
 
     def _layer(self, readers: Mapping[int, Reader], runs: Container[int]) -> Layer:
         lookups = {bucket: lookup_of(reader) for bucket, reader in readers.items()}
         return Layer(tuple(lookups.get(bucket) for bucket in range(self._buckets)), runs)
 
-    def _with_changes(self, base: Layer, newer: list[Layer]) -> tuple[Layer, list[Layer]]:
-        """Return what is asked instead when tables have the changes of all runs."""
+    def _take_changes(self) -> None:
+        """Ask tables that have the changes of all runs, if there are such by now."""
+        base, _ = self._asked
         changes: list[Changes | None] = [None] * self._buckets
         for bucket, above in self._above.items():
             changes[bucket] = above.changes_above(base.lookups[bucket])
             if changes[bucket] is None:
-                return base, newer
-        return Layer(base.lookups, self._without_base, changes), []
+                return
+        self._asked = Layer(base.lookups, self._without_base, changes), []
 
     def _filters_now(self) -> Filters:
         """Return filters that let all keys of runs pass."""

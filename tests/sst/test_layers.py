@@ -25,8 +25,8 @@ def bucket_of(key: bytes, buckets: int) -> int:
     return xxhash.xxh64_intdigest(key) % buckets
 
 
-def written(path: Path, rows: dict[bytes, bytes]) -> Path:
-    with Writer(path, compression="none") as writer:
+def written(path: Path, rows: dict[bytes, bytes], block_size: int = 1 << 16) -> Path:
+    with Writer(path, compression="none", block_size=block_size) as writer:
         writer.put_many(list(rows), list(rows.values()))
     return path
 
@@ -202,6 +202,29 @@ def test_changes_above_hot_files_are_in_one_table(tmp_path: Path, buckets: int, 
     for some in readers.values():
         for reader in some:
             reader.close()
+
+
+def test_files_are_hot_as_early_with_runs_as_without(tmp_path: Path, seed: int) -> None:
+    """Keys that runs answer pay for the places below, which come with the table of changes."""
+    rng = random.Random(seed)
+    model = {key: b"old" for key in KEYS}
+    alone, base = (written(tmp_path / name, model, 1024) for name in ("alone.sst", "base.sst"))
+    runs = [written(tmp_path / f"{n}.sst", changed(rng, model, 1500)) for n in range(2)]
+    calls = [KEYS, *(rng.sample(KEYS, 200) for _ in range(60))]  # the first one reads all blocks
+
+    def calls_until_hot(files: list[Reader]) -> int:
+        layers, last = Layers(1, {0: files}), lookup_of(files[-1])
+        for number, keys in enumerate(calls):
+            layers.lookup(pa.array(keys, pa.binary()), Values(len(keys)))
+            if last.table.places is not None:
+                assert not layers._asked[1], "the base has places, its runs no table"
+                return number
+        raise AssertionError("no places")
+
+    with Reader(alone) as plain, Reader(base) as below, Reader(runs[0]) as b, Reader(runs[1]) as a:
+        without = calls_until_hot([plain])
+        assert without > 3
+        assert calls_until_hot([a, b, below]) <= without
 
 
 def test_more_runs_than_a_table_has(tmp_path: Path, seed: int) -> None:

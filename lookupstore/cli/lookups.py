@@ -20,7 +20,6 @@ from lookupstore.cli.opened import (
     only_files,
     only_stores,
     open_lookups,
-    refuse_table,
 )
 from lookupstore.cli.options import (
     columns_option,
@@ -40,6 +39,7 @@ from lookupstore.columnar.files import Rule
 from lookupstore.quantities import counted
 from lookupstore.sst import Reader
 from lookupstore.storage.uris import shown_uri
+from lookupstore.store.path_kind import PathKind, kind_of
 
 
 @click.command()
@@ -220,7 +220,9 @@ def scan(
     """
     bounds = {"start": start, "stop": stop, "prefix": prefix}
     given = {name: value for name, value in bounds.items() if value is not None}
-    refuse_table(path, key, "scan")
+    if key is None and kind_of(path) is PathKind.HUDI_TABLE:
+        shown = shown_uri(path)
+        raise click.UsageError(f"{shown} is a Hudi table; see 'lookupstore hudi scan {shown}'")
     wanted = None if columns is None else names_of(columns)
     opened = open_lookups(
         path,

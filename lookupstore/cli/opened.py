@@ -104,11 +104,27 @@ def _table_lookup(path: str, columns: Sequence[str] | None) -> TableLookup:
     return TableLookup(path, key=HudiTable.open(path).options.record_key, columns=columns)
 
 
-def refuse_table(path: str, key: str | None, verb: str) -> None:
-    """Refuse a Hudi table whose files are not asked for by a key: it has a verb of its own."""
-    if key is None and kind_of(path) is PathKind.HUDI_TABLE:
-        shown = shown_uri(path)
-        raise click.UsageError(f"{shown} is a Hudi table; see 'lookupstore hudi {verb} {shown}'")
+def is_table(
+    path: str,
+    *,
+    key: str | None,
+    latest_partition: str | None,
+    on_duplicate: Rule,
+    version: int | None,
+    order: str,
+) -> bool:
+    """Return whether a path is a Hudi table, and not asked for as columnar files by a key.
+
+    The other options of what is opened are refused for a table.
+    """
+    if key is not None or kind_of(path) is not PathKind.HUDI_TABLE:
+        return False
+    if latest_partition is not None or on_duplicate != "error" or version is not None:
+        raise click.UsageError(
+            f"{shown_uri(path)} is a Hudi table; leave out --version, and give --latest-partition "
+            "and --on-duplicate with --key only"
+        )
+    return True
 
 
 def only_stores(**given: object) -> None:

@@ -10,7 +10,7 @@ import click
 import pyarrow as pa
 
 from lookupstore.cli.failures import message_of
-from lookupstore.cli.opened import lookups_options, open_lookups, refuse_table, write_info
+from lookupstore.cli.opened import is_table, lookups_options, open_lookups, write_info
 from lookupstore.cli.options import order_option, output_option
 from lookupstore.cli.output import write_json, write_rows
 from lookupstore.errors import CorruptionError, LookupStoreError, printable
@@ -32,11 +32,13 @@ from lookupstore.store.store import open as open_store
 @lookups_options
 @output_option("table", "json")
 def info(path: str, output: str, **what: Any) -> None:
-    """Print the schema and properties of a store or file.
+    """Print the schema and properties of a store, file or Hudi table.
 
     'lookupstore get --help' says what STORE_OR_FILE may be.
     """
-    refuse_table(path, what["key"], "info")
+    if is_table(path, **what):
+        click.get_current_context().invoke(_of_table("info"), path=path, output=output)
+        return
     with open_lookups(path, **what) as opened:
         write_info(opened, output)
 
@@ -76,13 +78,16 @@ def dump(path: str, records: bool, hexadecimal: bool, order: str, output: str) -
 @click.argument("path", metavar="STORE_OR_FILE")
 @lookups_options
 @output_option("table", "json")
-def verify(path: str, output: str, **what: Any) -> None:
-    """Read every byte of a store or file and check it.
+def verify(path: str, output: str, **what: Any) -> int:
+    """Read every byte of a store, file or Hudi table and check it.
 
     Of columnar files and their lookup files on this host, each is compared with the other;
     'lookupstore get --help' says what STORE_OR_FILE may be.
     """
-    refuse_table(path, what["key"], "verify")
+    if is_table(path, **what):
+        return int(
+            click.get_current_context().invoke(_of_table("verify"), path=path, output=output)
+        )
     try:
         with open_lookups(path, **what) as opened:
             checked = opened.verify()
@@ -106,6 +111,15 @@ def verify(path: str, output: str, **what: Any) -> None:
         )
         for name in checked.stray if isinstance(checked, StoreCheck) else ():
             click.echo(f"{shown_uri(path)}: {printable(name)} is not part of the store", err=True)
+    return 0
+
+
+def _of_table(verb: str) -> click.Command:
+    """Return the command of that name for Hudi tables."""
+    from lookupstore.cli import hudi
+
+    command: click.Command = getattr(hudi, verb)
+    return command
 
 
 @click.command()

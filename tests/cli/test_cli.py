@@ -933,10 +933,20 @@ def test_a_hudi_table_by_its_record_key(tmp_path: Path) -> None:
     assert run("get", tmp_path / "t", 9, "--output", "json").stdout == '{"id": 9}\n'
     found = run("scan", tmp_path / "t", "--key", "id", "--start", 9, "--output", "csv")
     assert found.stdout.splitlines() == ['"id"', "9", "10"]
-    for verb in ("scan", "info", "verify"):
-        refused = run(verb, tmp_path / "t")
-        assert refused.exit_code == 2
-        assert f"see 'lookupstore hudi {verb} {tmp_path}/t'" in refused.stderr
+    refused = run("scan", tmp_path / "t")
+    assert refused.exit_code == 2
+    assert f"see 'lookupstore hudi scan {tmp_path}/t'" in refused.stderr
+    for verb in ("info", "verify"):
+        for output in ("table", "json"):
+            said = run(verb, tmp_path / "t", "--output", output)
+            assert said.exit_code == 0
+            assert said.stdout == run("hudi", verb, tmp_path / "t", "--output", output).stdout
+        refused = run(verb, tmp_path / "t", "--version", 1)
+        assert (refused.exit_code, "leave out --version" in refused.stderr) == (2, True)
+    (base,) = tmp_path.glob("t/**/*.parquet")
+    base.write_bytes(base.read_bytes()[:-4])
+    damaged = run("verify", tmp_path / "t")
+    assert (damaged.exit_code, base.name in damaged.stderr) == (1, True)
 
 
 def test_upsert_compact_and_what_versions_say(tmp_path, monkeypatch):

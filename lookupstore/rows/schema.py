@@ -209,7 +209,8 @@ class RowSchema:
         if isinstance(columns, str):
             raise TypeError(f"columns is the string {columns!r}; give a sequence of names")
         wanted = tuple(names if columns is None else columns)
-        if self._last_chosen is None or self._last_chosen[0] != wanted:
+        last = self._last_chosen  # once: another thread may ask for other columns
+        if last is None or last[0] != wanted:
             for name in wanted:
                 if name not in names:
                     known = ", ".join(map(repr, names)) or "none"
@@ -217,5 +218,6 @@ class RowSchema:
             numbers = [names.index(name) for name in wanted]
             fields = [self._schema.field(i).with_nullable(True) for i in numbers]
             # Who asks for columns mostly asks for the same again.
-            self._last_chosen = wanted, numbers, pa.schema(fields, self._schema.metadata)
-        return self._last_chosen[1:]
+            last = wanted, numbers, pa.schema(fields, self._schema.metadata)
+            self._last_chosen = last
+        return last[1:]

@@ -10,6 +10,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
+from lookupstore.errors import CorruptionError
 from lookupstore.sst._answers import Found, Values
 
 from lookupstore.arrow._binary cimport (
@@ -30,6 +31,7 @@ from lookupstore.sst._block cimport (
     check_key,
     ls_block,
     ls_block_open,
+    status_text,
 )
 from lookupstore.sst._changes cimport LS_CHANGES_RUNS, Changes
 from lookupstore.sst._filter cimport (
@@ -373,7 +375,12 @@ cdef class Lookup:
     cdef int fail_at(self, BlockTable table, uint64_t offset, ls_status status) except -1:
         """Raise what is wrong with the record at an offset, where a place led to."""
         self.check_file()
-        table.block_at(offset).fail(status, "records of the block")
+        cdef Block block = table.block_at(offset)
+        if block is None:
+            # Slots moved on while the block was looked at.
+            raise CorruptionError(
+                self.index.path, offset, "records of the block", status_text(status))
+        block.fail(status, "records of the block")
         return 0
 
     def get(self, bytes key not None, default=None):

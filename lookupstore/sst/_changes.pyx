@@ -55,7 +55,7 @@ cdef class Changes:
             map = self.maps[number]
             self.changes.data[number], self.changes.sizes[number] = map.bytes(), map.size
             for block in blocks[number]:
-                offset = block.block.data - self.changes.data[number]
+                offset = block.offset  # its bytes may be in the map of another reader
                 with nogil:
                     status = ls_changes_add(
                         &self.changes, number, offset, block.size, &places.places)

@@ -124,7 +124,7 @@ cdef class Places:
         self.places.size = map.size
         self.places.record = record
         self.places.count = ls_places_buckets(records)
-        self.size = CACHE_LINE * self.places.count
+        self.size = CACHE_LINE * <size_t>self.places.count
         self.places.buckets = <ls_places_bucket *>lookupstore_zeros(self.size)
         if self.places.buckets == NULL:
             raise MemoryError()
@@ -210,7 +210,7 @@ cdef class BlockTable:
         for held in self.blocks:
             if held is not None and held.block.offset <= offset:
                 found = held
-        return found.block
+        return None if found is None else found.block
 
     cdef ReadyBlock put(self, size_t number, Block block):
         """Make a decoded block ready."""

@@ -159,13 +159,13 @@ class RunsAbove:
             assert file is not None
             if file.table.places is None:
                 return None
-            lookups = [lookup_of(run) for run in self.runs]
             self._can_have_changes = False  # whatever comes of it
-            if all(_is_in_map(run) for run in lookups):
-                try:
+            try:
+                lookups = [lookup_of(run) for run in self.runs]
+                if all(_is_in_map(run) for run in lookups):
                     self._changes = Changes(file, lookups)
-                except (LookupStoreError, OSError, ValueError) as error:
-                    _log.info("lookups ask each run of changes: %s", error)
+            except (LookupStoreError, OSError, ValueError) as error:
+                _log.info("lookups ask each run of changes: %s", error)
         return self._changes
 
     def filter_now(self) -> Filter | None:

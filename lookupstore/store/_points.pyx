@@ -122,9 +122,12 @@ cdef class PointLookups:
         cdef uint8_t[ROOM] room
         cdef ls_slice slice
         cdef Outcome outcome
+        cdef KeyEncoder encoder
+        self.check_open()  # others may have closed it since: while columns were looked up
+        encoder = self.encoder
         slice.data = room
         slice.size = 0
-        outcome = self.encoder.put(key, room, ROOM, &slice.size)
+        outcome = encoder.put(key, room, ROOM, &slice.size)
         if outcome == NO_KEY:
             return None
         if outcome == WRITTEN:

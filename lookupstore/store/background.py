@@ -31,7 +31,13 @@ def compact_in_background(name: str, compact: Callable[[], None]) -> None:
         if name in _running:
             return
         _running.add(name)
-    threading.Thread(target=_work, args=(name,), name="lookupstore-compaction").start()
+    try:
+        threading.Thread(target=_work, args=(name,), name="lookupstore-compaction").start()
+    except RuntimeError as error:  # there are too many, or the process ends
+        with _lock:
+            _running.discard(name)
+            _wanted.pop(name, None)
+        _log.warning("%s: not compacted, its runs stay: %s", name, error)
 
 
 def _work(name: str) -> None:
@@ -46,6 +52,8 @@ def _work(name: str) -> None:
         # RuntimeError: a process that ends starts no more threads, as those for requests.
         except (LookupStoreError, OSError, RuntimeError) as error:
             _log.warning("%s: not compacted, its runs stay: %s", name, error)
+        except Exception:  # who changes the store next tries again
+            _log.exception("%s: not compacted, its runs stay", name)
 
 
 def _after_fork() -> None:

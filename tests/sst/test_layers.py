@@ -227,6 +227,38 @@ def test_files_are_hot_as_early_with_runs_as_without(tmp_path: Path, seed: int) 
         assert calls_until_hot([a, b, below]) <= without
 
 
+def test_a_second_reader_of_old_files_has_the_table_too(tmp_path: Path, seed: int) -> None:
+    """Blocks of files that do not change any more are those of whoever has read them first."""
+    rng = random.Random(seed)
+    model = {key: b"old" for key in KEYS}
+    paths = [written(tmp_path / "base.sst", model)]
+    paths.extend(written(tmp_path / f"{n}.sst", changed(rng, model, 900)) for n in range(2))
+    for path in paths:
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+    first, second = ([Reader(path) for path in paths[::-1]] for _ in range(2))
+    for files in (first, second):
+        layers = Layers(1, {0: files})
+        assert warm(layers, KEYS)
+        assert answers(layers, [*KEYS]) == [model.get(key) for key in KEYS]
+
+
+def test_a_run_that_is_closed_does_not_cost_answers(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    model = {key: b"old" for key in KEYS}
+    files = [Reader(written(tmp_path / "base.sst", model))]
+    files.append(Reader(written(tmp_path / "0.sst", changed(rng, model, 100))))
+    layers = Layers(1, {0: files[::-1]})
+    above = layers._above[0]
+    above.count(10_000_000)
+    files[1].close()
+    with Reader(tmp_path / "base.sst") as base:
+        assert warm(Layers(1, {0: [base]}), KEYS)  # has no runs
+        for _ in range(60):
+            base.lookup(pa.array(KEYS, pa.binary()))
+        assert lookup_of(base).table.places is not None
+        assert above.changes_above(lookup_of(base)) is None
+
+
 def test_more_runs_than_a_table_has(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     model = {key: b"old" for key in KEYS}

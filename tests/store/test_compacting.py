@@ -326,6 +326,30 @@ def test_what_fails_in_the_background_is_logged(tmp_path, monkeypatch, caplog):
         assert rows_of(store) == {1: (1,), 2: (2,), 3: (3,)}
 
 
+def test_what_nobody_expects_does_not_end_the_background(monkeypatch, caplog):
+    """Neither an error of any kind nor a thread that does not start keeps later calls away."""
+    ran = threading.Event()
+
+    def fail():
+        raise KeyError("surprise")
+
+    def settled():
+        for thread in threading.enumerate():
+            if thread.name == "lookupstore-compaction":
+                thread.join()
+
+    background.compact_in_background("one", fail)
+    settled()
+    assert "one: not compacted" in caplog.text
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", lambda self: (_ for _ in ()).throw(RuntimeError))
+        background.compact_in_background("one", ran.set)
+    assert not ran.is_set()
+    background.compact_in_background("one", ran.set)
+    settled()
+    assert ran.is_set()
+
+
 def test_a_full_bucket_is_compacted_at_once(tmp_path, monkeypatch):
     place = str(tmp_path / "s")
     build(table({1: (1,)}), place, key="id").close()

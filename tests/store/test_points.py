@@ -222,3 +222,16 @@ def test_a_file_cut_while_few_keys_are_asked_is_no_answer(tmp_path):
             store.lookup([7, 4999])
         with pytest.raises(CorruptionError):
             store.get(7)
+
+
+def test_a_store_that_is_closed_while_columns_are_named(tmp_path):
+    """Naming them runs what others may run, too: the error is that of a closed store."""
+    store = build(pa.table({"id": [1], "name": ["a"]}), tmp_path / "s", key="id")
+
+    class Closing(list):
+        def __iter__(self):
+            store.close()
+            return super().__iter__()
+
+    with pytest.raises(ClosedError):
+        store.get(1, columns=Closing(["name"]))

@@ -101,7 +101,7 @@ class Bench:
         return LookupJoin(store, {f"k{i}": "id"}, columns=self.taken(i))
 
     def joined(self, contender: str, facts: str) -> DataFrame:
-        """Return the left join of a contender, which has not run yet."""
+        """Return a contender's left join as a DataFrame that has not run yet."""
         rows = self.frame(facts)
         every = range(DIMENSIONS)
         if contender == ONE:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 import pyarrow as pa
 
 from lookupstore.cli.opened import lookups_options, only_files, open_lookups
 from lookupstore.cli.options import columns_option, names_of, output_option
 from lookupstore.cli.output import check_out, json_lines, write_file, write_first_rows
-from lookupstore.columnar.files import Rule
 from lookupstore.keys.joins import HOWS, How
 from lookupstore.source.source import open_source
 from lookupstore.sst import Reader
@@ -34,6 +35,7 @@ from lookupstore.storage.uris import shown_uri
 @click.pass_context
 def join(
     ctx: click.Context,
+    /,
     facts: str,
     path: str,
     on: str,
@@ -41,13 +43,9 @@ def join(
     columns: str | None,
     prefix: str | None,
     found: str | None,
-    key: str | None,
-    latest_partition: str | None,
-    on_duplicate: Rule,
-    version: int | None,
-    order: str,
     out: str | None,
     output: str,
+    **what: Any,
 ) -> None:
     """Append the columns of a store to the rows of Parquet or ORC files.
 
@@ -56,21 +54,12 @@ def join(
     """
     check_out(ctx, out)
     wanted = None if columns is None else names_of(columns)
-    opened = open_lookups(
-        path,
-        wanted,
-        key=key,
-        latest_partition=latest_partition,
-        on_duplicate=on_duplicate,
-        version=version,
-        order=order,
-    )
-    with opened:
+    with open_lookups(path, wanted, **what) as opened:
         if isinstance(opened, Reader):
             raise click.UsageError(
                 f"{shown_uri(path)} is a sorted file, which has no columns; join with a store"
             )
-        only_files(order=order != "bytes")
+        only_files(order=what["order"] != "bytes")
         source = open_source(facts)
         rows = pa.RecordBatchReader.from_batches(source.schema, source.batches(source.schema.names))
         joined = opened.join(rows, _pairs(on), how, wanted, prefix=prefix, found=found)

@@ -35,7 +35,6 @@ from lookupstore.cli.output import (
     write_rows,
     write_text,
 )
-from lookupstore.columnar.files import Rule
 from lookupstore.quantities import counted
 from lookupstore.sst import Reader
 from lookupstore.storage.uris import shown_uri
@@ -58,18 +57,15 @@ from lookupstore.store.path_kind import PathKind, kind_of
 @click.pass_context
 def get(
     ctx: click.Context,
+    /,
     path: str,
     keys: tuple[str, ...],
     keys_file: str | None,
     columns: str | None,
-    key: str | None,
-    latest_partition: str | None,
-    on_duplicate: Rule,
-    version: int | None,
-    order: str,
     hexadecimal: bool,
     out: str | None,
     output: str,
+    **what: Any,
 ) -> int:
     """Print the rows with the given keys, in their order.
 
@@ -92,16 +88,8 @@ def get(
         raise click.UsageError("Missing argument 'KEY...', or --keys FILE")
     check_out(ctx, out)
     wanted = None if columns is None else names_of(columns)
-    opened = open_lookups(
-        path,
-        wanted,
-        key=key,
-        latest_partition=latest_partition,
-        on_duplicate=on_duplicate,
-        version=version,
-        order=order,
-    )
-    with opened:
+    order: str = what["order"]
+    with open_lookups(path, wanted, **what) as opened:
         if isinstance(opened, Reader):
             only_stores(columns=columns)
             if hexadecimal and keys_file is not None:
@@ -206,13 +194,9 @@ def scan(
     columns: str | None,
     limit: int | None,
     reverse: bool,
-    key: str | None,
-    latest_partition: str | None,
-    on_duplicate: Rule,
-    version: int | None,
-    order: str,
     hexadecimal: bool,
     output: str,
+    **what: Any,
 ) -> None:
     """Print rows in key order.
 
@@ -220,20 +204,12 @@ def scan(
     """
     bounds = {"start": start, "stop": stop, "prefix": prefix}
     given = {name: value for name, value in bounds.items() if value is not None}
-    if key is None and kind_of(path) is PathKind.HUDI_TABLE:
+    if what["key"] is None and kind_of(path) is PathKind.HUDI_TABLE:
         shown = shown_uri(path)
         raise click.UsageError(f"{shown} is a Hudi table; see 'lookupstore hudi scan {shown}'")
     wanted = None if columns is None else names_of(columns)
-    opened = open_lookups(
-        path,
-        wanted,
-        key=key,
-        latest_partition=latest_partition,
-        on_duplicate=on_duplicate,
-        version=version,
-        order=order,
-    )
-    with opened:
+    order: str = what["order"]
+    with open_lookups(path, wanted, **what) as opened:
         batches: Iterator[pa.RecordBatch]
         if isinstance(opened, Reader):
             if prefix is not None:

@@ -113,16 +113,19 @@ def is_table(
     version: int | None,
     order: str,
 ) -> bool:
-    """Return whether a path is a Hudi table, and not asked for as columnar files by a key.
+    """Return whether a path is a Hudi table, and not to be read as columnar files by a key.
 
-    The other options of what is opened are refused for a table.
+    Options that a table does not have are refused.
     """
     if key is not None or kind_of(path) is not PathKind.HUDI_TABLE:
         return False
-    if latest_partition is not None or on_duplicate != "error" or version is not None:
+    if version is not None or order != "bytes":
         raise click.UsageError(
-            f"{shown_uri(path)} is a Hudi table; leave out --version, and give --latest-partition "
-            "and --on-duplicate with --key only"
+            f"{shown_uri(path)} is a Hudi table; leave out --version and --order"
+        )
+    if latest_partition is not None or on_duplicate != "error":
+        raise click.UsageError(
+            f"{shown_uri(path)} is a Hudi table; --latest-partition and --on-duplicate need --key"
         )
     return True
 

@@ -941,8 +941,14 @@ def test_a_hudi_table_by_its_record_key(tmp_path: Path) -> None:
             said = run(verb, tmp_path / "t", "--output", output)
             assert said.exit_code == 0
             assert said.stdout == run("hudi", verb, tmp_path / "t", "--output", output).stdout
-        refused = run(verb, tmp_path / "t", "--version", 1)
-        assert (refused.exit_code, "leave out --version" in refused.stderr) == (2, True)
+        for option, remedy in (
+            (("--version", 1), "leave out --version"),
+            (("--order", "int32"), "leave out --version and --order"),
+            (("--latest-partition", "day"), "need --key"),
+            (("--on-duplicate", "last"), "need --key"),
+        ):
+            refused = run(verb, tmp_path / "t", *option)
+            assert (refused.exit_code, remedy in refused.stderr) == (2, True)
     (base,) = tmp_path.glob("t/**/*.parquet")
     base.write_bytes(base.read_bytes()[:-4])
     damaged = run("verify", tmp_path / "t")

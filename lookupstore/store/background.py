@@ -13,10 +13,10 @@ _log = logging.getLogger(__name__)
 
 _lock = threading.Lock()
 _running: set[str] = set()  # stores that a thread compacts
-_wanted: dict[str, Callable[[], None]] = {}  # what is to be done next, by store
+_wanted: dict[str, Callable[[], object]] = {}  # what is to be done next, by store
 
 
-def compact_in_background(name: str, compact: Callable[[], None]) -> None:
+def compact_in_background(name: str, compact: Callable[[], object]) -> None:
     """Call what compacts a store, in a thread of this process: one for each store.
 
     While it runs, the last of further calls waits for it to end. What fails is logged. A process

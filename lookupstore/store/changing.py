@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -37,7 +37,7 @@ from lookupstore.store.incoming import ChangeEncoding, IncomingChanges
 from lookupstore.store.manifest import Manifest
 from lookupstore.store.new_version import NewVersion
 from lookupstore.store.rules import Rule, merge_rules
-from lookupstore.store.version_files import name_of, read_newest
+from lookupstore.store.version_files import VersionName, name_of, read_newest
 
 #: Buckets that change, and what becomes of each.
 Changed: TypeAlias = "Iterator[tuple[int, ChangedBucket]]"
@@ -47,6 +47,8 @@ ATTEMPTS = 8
 _PAUSE = 0.05
 
 _log = logging.getLogger(__name__)
+
+A = TypeVar("A")
 
 
 def upsert_version(
@@ -61,10 +63,13 @@ def upsert_version(
     threads: int | None,
     retain: Duration,
     temp_dir: str | os.PathLike[str] | None,
-) -> None:
+) -> VersionName | None:
     """Publish the current version with changes, as the next one; without changes nothing.
 
     If another writer was faster, the same is done to the version that is current then.
+
+    Returns:
+        The version that was published; None: none was.
 
     Raises: what `lookupstore.upsert` raises.
     """
@@ -86,7 +91,7 @@ def upsert_version(
             incoming.delete(deletes)
         if not incoming.num_rows:
             _log.info("%s: no changes, so version %d stays", location.uri, current.version)
-            return
+            return None
         description = "deletes" if changes is None else source.description
 
         def change(manifest: Manifest, changer: BucketChanger) -> Changed:
@@ -96,8 +101,10 @@ def upsert_version(
                 if changed is not None:
                     yield bucket, changed
 
-        retried(lambda: _publish(location, f"changes: {description}", change,
-                                  threads=threads, retain=retain, temp_dir=temp_dir))  # fmt: skip
+        return retried(
+            lambda: _publish(location, f"changes: {description}", change,
+                             threads=threads, retain=retain, temp_dir=temp_dir)
+        )  # fmt: skip
 
 
 def compact_version(
@@ -107,7 +114,7 @@ def compact_version(
     retain: Duration,
     temp_dir: str | os.PathLike[str] | None,
     rule: CompactionRule | None = None,
-) -> None:
+) -> VersionName | None:
     """Publish the current version with compacted buckets, as the next one; if none is due, nothing.
 
     Upserts that publish meanwhile keep their runs, above the new bases. A bucket that others have
@@ -121,11 +128,14 @@ def compact_version(
         temp_dir: where files of a remote store are written first.
         rule: which buckets are due; None: all that have runs.
 
+    Returns:
+        The version that was published; None: none was.
+
     Raises: what `LookupStore.compact` raises.
     """
     if not _due_buckets(read_newest(location), rule):
         _log.info("%s: nothing to compact", location.uri)
-        return
+        return None
     with NewVersion(
         location, overwrite=True, allow_empty=True, retain=retain, temp_dir=temp_dir
     ) as new:
@@ -133,21 +143,22 @@ def compact_version(
             done = {bucket: changer.compact(bucket) for bucket in _due_buckets(merged, rule)}
         tried: list[str] = []  # identities of versions that were withdrawn
 
-        def publish() -> None:
+        def publish() -> VersionName | None:
             current = read_newest(location)
             changed = _under_newer_runs(done, merged, current)
             if not changed:
                 _log.info("%s: others have compacted meanwhile", location.uri)
-                return
+                return None
             if new.version_id in tried:
                 new.begin_again()
             tried.append(new.version_id)
-            new.publish(
+            published = new.publish(
                 changed_manifest(current, changed, version_id=new.version_id),
                 replaces=name_of(current),
             )
+            return name_of(published)
 
-        retried(publish)
+        return retried(publish)
 
 
 def _due_buckets(manifest: Manifest, rule: CompactionRule | None) -> list[int]:
@@ -179,22 +190,25 @@ def _under_newer_runs(
     return changed
 
 
-def retried(publish: Callable[[], None]) -> None:
-    """Call what publishes a change of the current version, again if another writer was faster.
+def retried(publish: Callable[[], A]) -> A:
+    """Publish a change of the current version, again if another writer was faster.
+
+    Returns: what `publish` returns.
 
     Raises:
         CommitConflictError: others were faster again and again.
     """
-    for attempt in range(ATTEMPTS):
+    attempt = 0
+    while True:
         try:
-            publish()
-            return
+            return publish()
         except CommitConflictError as error:
-            if attempt == ATTEMPTS - 1:
+            attempt += 1
+            if attempt == ATTEMPTS:
                 raise
             _log.info("another writer was faster: %s", error)
             # Two that met once are not to meet again.
-            time.sleep(random.uniform(0, _PAUSE * 2**attempt))
+            time.sleep(random.uniform(0, _PAUSE * 2 ** (attempt - 1)))
 
 
 def _publish(
@@ -205,7 +219,7 @@ def _publish(
     threads: int | None,
     retain: Duration,
     temp_dir: str | os.PathLike[str] | None,
-) -> None:
+) -> VersionName | None:
     # A version without rows is what was asked for, where all of them are deleted.
     with NewVersion(
         location, overwrite=True, allow_empty=True, retain=retain, temp_dir=temp_dir
@@ -214,11 +228,12 @@ def _publish(
             changed = dict(change(manifest, changer))
         if not changed:
             _log.info("%s: nothing to change in version %d", location.uri, manifest.version)
-            return
-        new.publish(
+            return None
+        published = new.publish(
             changed_manifest(manifest, changed, version_id=new.version_id, source=source),
             replaces=name_of(manifest),
         )
+    return name_of(published)
 
 
 @contextmanager

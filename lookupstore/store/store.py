@@ -7,7 +7,7 @@ import math
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import partial
@@ -49,6 +49,7 @@ from lookupstore.store.version_files import (
     name_of,
     read_newest,
     read_numbered,
+    read_version,
     replaced_meanwhile_error,
     version_at,
 )
@@ -224,7 +225,7 @@ def upsert(
     location = located(path)
     age = None if max_run_age is None else seconds_of(max_run_age, "max_run_age")
     due = CompactionRule(max_runs, max_run_share, age)
-    upsert_version(
+    published = upsert_version(
         location,
         changes,
         deletes,
@@ -243,7 +244,7 @@ def upsert(
             partial(compact_version, location, threads=1, retain=retain, temp_dir=temp_dir,
                     rule=due),
         )  # fmt: skip
-    return LookupStore(location)
+    return LookupStore(location, version=published)
 
 
 class LookupStore(PointLookups, LocalLookups):
@@ -273,7 +274,7 @@ class LookupStore(PointLookups, LocalLookups):
         self,
         path: str | os.PathLike[str] | Location,
         *,
-        version: int | None = None,
+        version: int | VersionName | None = None,
         cache_bytes: Size | None = None,
         residency: Residency | None = None,
     ) -> None:
@@ -281,7 +282,8 @@ class LookupStore(PointLookups, LocalLookups):
 
         Args:
             path: folder, URI or location of the store.
-            version: number of the version; None opens the current one.
+            version: number of the version; None opens the current one, and so does the name of a
+                version that was just published: that one, or a newer one.
             cache_bytes: size of a cache of decoded blocks for this store alone.
             residency: pins the local copies of a remote store, and the plain copies of compressed
                 files; None takes that of the host.
@@ -414,7 +416,7 @@ class LookupStore(PointLookups, LocalLookups):
         ({'name': 'eins'}, False, {'name': 'one'})
         """
         self._check_open()
-        upsert(
+        with upsert(
             self._location,
             changes,
             deletes=deletes,
@@ -428,8 +430,8 @@ class LookupStore(PointLookups, LocalLookups):
             threads=threads,
             retain=retain,
             temp_dir=temp_dir,
-        ).close()
-        return self._opened_again()
+        ) as changed:
+            return self._opened_again(name_of(changed._manifest))
 
     def compact(
         self,
@@ -462,8 +464,9 @@ class LookupStore(PointLookups, LocalLookups):
         (1, 0)
         """
         self._check_open()
-        compact_version(self._location, threads=threads, retain=retain, temp_dir=temp_dir)
-        return self._opened_again()
+        return self._opened_again(
+            compact_version(self._location, threads=threads, retain=retain, temp_dir=temp_dir)
+        )
 
     def changes(
         self,
@@ -549,8 +552,13 @@ class LookupStore(PointLookups, LocalLookups):
         stack.enter_context(closing(files))
         return OpenVersion(manifest, files, BucketReads(self._location, manifest, files))
 
-    def _opened_again(self) -> LookupStore:
-        return LookupStore(self._location, cache_bytes=self._cache_bytes, residency=self._residency)
+    def _opened_again(self, version: VersionName | None = None) -> LookupStore:
+        return LookupStore(
+            self._location,
+            version=version,
+            cache_bytes=self._cache_bytes,
+            residency=self._residency,
+        )
 
     @property
     def id(self) -> str:
@@ -736,14 +744,25 @@ def buckets_of(store: LookupStore) -> BucketReads:
 
 
 def open_files(
-    location: Location, version: int | None, cache: BlockCache | None, residency: Residency
+    location: Location,
+    version: int | VersionName | None,
+    cache: BlockCache | None,
+    residency: Residency,
 ) -> tuple[Manifest, BucketFiles]:
-    """Open the files of one version, or of the current one, which may change meanwhile."""
-    if version is not None:
+    """Open the files of one version, or of the current one, which may change meanwhile.
+
+    A version with a name was published. If the current one has the same number, it was not, and
+    lacks the changes of the other: whoever wrote it has yet to withdraw it.
+    """
+    published = version if isinstance(version, VersionName) else None
+    if version is not None and not isinstance(version, VersionName):
         manifest = read_numbered(location, version)
         return manifest, BucketFiles(location, manifest, cache, residency)
     for _ in range(LOOKS):
         manifest = read_newest(location)
+        if published is not None and manifest.version == published.number:
+            with suppress(FileNotFoundError):  # newer ones have replaced it
+                manifest = read_version(location, published)
         try:
             return manifest, BucketFiles(location, manifest, cache, residency)
         except StaleStoreError:

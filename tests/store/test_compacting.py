@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ import lookupstore
 from lookupstore import Location, LookupStore, build, expire, upsert
 from lookupstore.store import background
 from lookupstore.store.changed_bucket import BucketChanger
-from lookupstore.store.version_files import named_files, read_newest
+from lookupstore.store.manifest import manifest_bytes
+from lookupstore.store.version_files import name_of, named_files, numbered, read_newest
 
 changing = importlib.import_module("lookupstore.store.changing")
 new_version = importlib.import_module("lookupstore.store.new_version")
@@ -324,6 +326,38 @@ def test_what_fails_in_the_background_is_logged(tmp_path, monkeypatch, caplog):
     with lookupstore.open(place) as store:
         assert store.info().runs == 0
         assert rows_of(store) == {1: (1,), 2: (2,), 3: (3,)}
+
+
+def test_a_change_opens_what_it_published(tmp_path, monkeypatch):
+    """Also while a compaction that was overtaken has not withdrawn its version yet."""
+    store = build(table({1: (1,), 2: (2,)}), tmp_path / "s", key="id")
+    rival = replace(read_newest(store.location), id="f" * 32, parent=store.id)
+
+    def published(real):
+        def publish(location, *arguments, **options):
+            name = real(location, *arguments, **options)
+            # Its publisher stands still, before it looks whether it was first.
+            seen = numbered(rival, name.number)
+            location.write(name_of(seen).file, [manifest_bytes(seen)])
+            assert read_newest(location).id == rival.id
+            return name
+
+        return publish
+
+    module = importlib.import_module("lookupstore.store.store")
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "upsert_version", published(module.upsert_version))
+        with upsert(tmp_path / "s", table({1: (5,)}), **KEEP) as changed:
+            assert rows_of(changed) == {1: (5,), 2: (2,)}
+        os.remove(max((tmp_path / "s" / "versions").glob("*ffffffff*")))
+        with store.upsert(table({2: (7,)}), **KEEP) as changed:
+            assert rows_of(changed) == {1: (5,), 2: (7,)}
+        os.remove(max((tmp_path / "s" / "versions").glob("*ffffffff*")))
+        patch.setattr(module, "compact_version", published(module.compact_version))
+        with store.compact() as changed:
+            assert rows_of(changed) == {1: (5,), 2: (7,)}
+            assert changed.info().runs == 0
+    store.close()
 
 
 def test_what_nobody_expects_does_not_end_the_background(monkeypatch, caplog):

@@ -45,11 +45,22 @@ def group_ranges(metadata: pq.FileMetaData, field: pa.Field) -> tuple[Range, ...
         return None
     ranges = []
     for group in range(metadata.num_row_groups):
-        statistics = metadata.row_group(group).column(number).statistics
-        if statistics is None or not statistics.has_min_max:
+        one = range_of(metadata.row_group(group).column(number).statistics)
+        if one is None:
             return None
-        ranges.append((statistics.min_raw, statistics.max_raw))
+        ranges.append(one)
     return tuple(ranges)
+
+
+def range_of(statistics: pq.Statistics | None) -> Range | None:
+    """Return the range of a row group; None: it is not known.
+
+    No checksum covers a footer. A least value above the greatest one is damage, and says nothing.
+    """
+    if statistics is None or not statistics.has_min_max:
+        return None
+    least, greatest = statistics.min_raw, statistics.max_raw
+    return None if least > greatest else (least, greatest)
 
 
 def key_range(ranges: Sequence[Range] | None, kind: pa.DataType, key: KeySchema) -> KeyRange:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lookupstore.arrow.types import is_text
-from lookupstore.columnar.key_ranges import column_number
+from lookupstore.columnar.key_ranges import column_number, range_of
 from lookupstore.columnar.lookup_file import LookupFilePlan
 from lookupstore.columnar.parquet_filter import none_of, read_filter
 from lookupstore.errors import CorruptionError
@@ -136,10 +136,10 @@ class ParquetProbe:
         return column_number(self._metadata, field)
 
     def _in_statistics(self, number: int, wanted: pa.Array) -> bool:
-        statistics = self._metadata.row_group(number).column(self._column).statistics
-        if statistics is None or not statistics.has_min_max:
+        known = range_of(self._metadata.row_group(number).column(self._column).statistics)
+        if known is None:
             return True
-        least, greatest = statistics.min_raw, statistics.max_raw
+        least, greatest = known
         if is_text(wanted.type):
             kind = pa.large_binary()  # bounds may be cut, also within a character
         else:

@@ -402,6 +402,23 @@ def test_footers_at_which_arrow_ends_the_process(
             ColumnarFiles(path, key="id", build=build, residency=residency).lookup([1])
 
 
+def test_ranges_that_contradict_themselves_rule_out_nothing(
+    tmp_path: Path, residency: Residency
+) -> None:
+    """No checksum covers a footer: a least key above the greatest one is damage."""
+    path = tmp_path / "a.parquet"
+    write(path, pa.table({"id": range(3000), "v": range(3000)}), compression="none")
+    greatest, least, wrong = (number.to_bytes(8, "little") for number in (2999, 0, 1 << 36))
+    content = path.read_bytes()
+    damaged = content.replace(greatest + b"\x18\x08" + least, greatest + b"\x18\x08" + wrong)
+    assert damaged != content
+    path.write_bytes(damaged)
+    statistics = pq.ParquetFile(path).metadata.row_group(0).column(0).statistics
+    assert statistics.min > statistics.max == 2999
+    files = ColumnarFiles(path, key="id", build="never", residency=residency)
+    assert files.lookup([0, 1500, 2999])["v"].to_pylist() == [0, 1500, 2999]
+
+
 def test_damaged_sources_are_errors(tmp_path: Path, residency: Residency, seed: int) -> None:
     rng = random.Random(seed)
     path = tmp_path / "a.parquet"

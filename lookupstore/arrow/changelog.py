@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lookupstore.arrow.differences import differing
+from lookupstore.arrow.taking import take
 
 #: Column of a changelog that says what became of a row, and its values.
 CHANGE = "change"
@@ -88,7 +89,7 @@ def changes_between(
     chosen = np.stack([updates | (was & ~stays), updates | (stays & ~was)], axis=1).ravel()
     turns = np.arange(2 * count).reshape(2, count).T.ravel()[chosen]
     both = [
-        pa.concat_arrays([one, other]).take(pa.array(turns))
+        take(pa.concat_arrays([one, other]), pa.array(turns))
         for one, other in zip(before.columns, after.columns, strict=True)
     ]
     return told(kinds.ravel()[chosen], pa.Table.from_arrays(both, schema=after.schema))

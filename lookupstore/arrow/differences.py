@@ -10,6 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lookupstore.arrow.taking import take
+from lookupstore.arrow.types import unwrap
+
 #: For each row: yes or no.
 Answers = npt.NDArray[np.bool_]
 
@@ -28,11 +31,8 @@ def differing(one: pa.Array, other: pa.Array) -> Answers:
     >>> differing(pa.array([[1], [2, None]]), pa.array([[1, 1], [2, None]])).tolist()
     [True, False]
     """
+    one, other = unwrap(one), unwrap(other)
     kind = one.type
-    if isinstance(one, pa.ExtensionArray):
-        return differing(one.storage, other.storage)
-    if pa.types.is_dictionary(kind):
-        return differing(one.dictionary_decode(), other.dictionary_decode())
     there, also = (_is_there(column) for column in (one, other))
     found: Answers = there != also
     if pa.types.is_struct(kind):
@@ -46,8 +46,12 @@ def differing(one: pa.Array, other: pa.Array) -> Answers:
     if pa.types.is_fixed_size_list(kind):
         wide = pa.large_list(kind.value_field)
         return _differing_lists(one.cast(wide), other.cast(wide), there, also)
+    if _is_list_view(kind):
+        return _differing_lists(one, other, there, also)
     if pa.types.is_null(kind):
         return np.zeros(len(one), bool)
+    if pa.types.is_interval(kind):
+        return differing(_as_bytes(one), _as_bytes(other))
     if pa.types.is_float16(kind):
         return differing(one.cast(pa.float32()), other.cast(pa.float32()))
     unequal = pc.not_equal(one, other)
@@ -69,8 +73,8 @@ def _differing_lists(one: pa.Array, other: pa.Array, there: Answers, also: Answe
         sizes = sizes[rows]
         # Number of each element in its list.
         inner = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        left = _elements(one).take(pa.array(np.repeat(starts[rows], sizes) + inner))
-        right = _elements(other).take(pa.array(np.repeat(other_starts[rows], sizes) + inner))
+        left = take(_elements(one), pa.array(np.repeat(starts[rows], sizes) + inner))
+        right = take(_elements(other), pa.array(np.repeat(other_starts[rows], sizes) + inner))
         found[np.repeat(rows, sizes)[differing(left, right)]] = True
     return found
 
@@ -78,6 +82,8 @@ def _differing_lists(one: pa.Array, other: pa.Array, there: Answers, also: Answe
 def _ends(column: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return where the lists of a column begin and end among its elements."""
     offsets = column.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
+    if _is_list_view(column.type):
+        return offsets, offsets + column.sizes.to_numpy(zero_copy_only=False)
     return offsets[:-1], offsets[1:]
 
 
@@ -87,6 +93,17 @@ def _elements(column: pa.Array) -> pa.Array:
         return column.values
     pairs = [column.keys, column.items]
     return pa.StructArray.from_arrays(pairs, ["key", "value"])
+
+
+def _is_list_view(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind))
+
+
+def _as_bytes(intervals: pa.Array) -> pa.Array:
+    """Return months, days and nanoseconds as the bytes in which Arrow has them."""
+    return pa.Array.from_buffers(
+        pa.binary(16), len(intervals), intervals.buffers(), offset=intervals.offset
+    )
 
 
 def _is_there(column: pa.Array) -> Answers:

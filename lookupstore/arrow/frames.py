@@ -10,6 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from lookupstore.arrow.taking import movable
+
 # Polars writes the first as addresses, which mean nothing, and the others in no type of Arrow.
 _REMEDIES = {
     "Object": "of Python objects; make it text, or leave it out: .drop(NAME)",
@@ -82,6 +84,28 @@ def polars_frame(table: pa.Table) -> Any:
             "a polars DataFrame needs polars: pip install polars", name="polars"
         ) from error
     return polars.from_arrow(table)
+
+
+def pandas_frame(table: pa.Table, *, arrow: bool = False) -> Any:
+    """Return a table as a pandas DataFrame; of lists of views, pandas gets lists of the values.
+
+    Args:
+        table: any rows.
+        arrow: whether its columns stay Arrow's, of `pandas.ArrowDtype`.
+
+    Raises:
+        ImportError: pandas is not installed.
+
+    >>> pandas_frame(pa.table({"n": [1, 2]})).shape
+    (2, 1)
+    """
+    columns = [movable(column) for column in table.columns]
+    table = pa.table(columns, names=table.column_names, metadata=table.schema.metadata)
+    if not arrow:
+        return table.to_pandas()
+    import pandas
+
+    return table.to_pandas(types_mapper=pandas.ArrowDtype)
 
 
 def pandas_table(frame: Any, what: str) -> pa.Table:

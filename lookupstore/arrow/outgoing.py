@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lookupstore.arrow.frames import polars_frame
+from lookupstore.arrow.frames import pandas_frame, polars_frame
 
 if TYPE_CHECKING:
     import pandas
@@ -33,7 +33,7 @@ class ArrowRows(ABC):
 
         And all that a scan raises.
         """
-        return self._reader().read_pandas()
+        return pandas_frame(self.to_arrow())
 
     def to_polars(self) -> polars.DataFrame:
         """Return all rows as a polars DataFrame.

@@ -24,6 +24,7 @@ from lookupstore.arrow.changelog import (
     changelog_schema,
     changes_between,
 )
+from lookupstore.arrow.taking import keep_rows, take, take_rows
 from lookupstore.columnar.level_changes import ChangedRows, LevelChanges
 from lookupstore.columnar.levels import Given, Levels, Shape, rows_below, shape_of
 from lookupstore.columnar.parquet_rows import ParquetRows
@@ -267,7 +268,7 @@ class _Compaction:
         was = np.asarray(found)
         ends = np.append(changed.starts[1:], changed.rows.num_rows) - 1
         deleted = changed.gone[ends]
-        newest = changed.rows.take(pa.array(ends))
+        newest = take_rows(changed.rows, pa.array(ends))
         after = self._folded(changed, newest.select(names), was, before)
         with_keys = [
             pa.RecordBatch.from_arrays(
@@ -286,7 +287,7 @@ class _Compaction:
             )
         # Without a row below there is nothing to delete.
         stays = ~deleted | was
-        return merged.filter(pa.array(stays)), int(np.count_nonzero(deleted & was)), log
+        return keep_rows(merged, pa.array(stays)), int(np.count_nonzero(deleted & was)), log
 
     def _folded(
         self, changed: ChangedRows, newest: pa.RecordBatch, was: _Flags, before: pa.RecordBatch
@@ -313,16 +314,16 @@ class _Compaction:
         counts_before = was & (last_gone < 0)
         # Those that are deleted keep their newest row, alone.
         parts = [
-            before.filter(pa.array(counts_before)),
-            changed.rows.select(self._values.names).filter(pa.array(is_left)),
-            newest.filter(pa.array(deleted)),
+            keep_rows(before, pa.array(counts_before)),
+            keep_rows(changed.rows.select(self._values.names), pa.array(is_left)),
+            keep_rows(newest, pa.array(deleted)),
         ]
         of = np.concatenate(
             [np.flatnonzero(counts_before), groups[is_left], np.flatnonzero(deleted)]
         )
         order = pa.array(np.argsort(of, kind="stable"))
         columns = [
-            pa.concat_arrays([part.column(i) for part in parts]).take(order)
+            take(pa.concat_arrays([part.column(i) for part in parts]), order)
             for i in range(len(self._values))
         ]
         rows = pa.RecordBatch.from_arrays(columns, schema=self._values)

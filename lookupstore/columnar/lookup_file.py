@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from lookupstore._version import __version__
+from lookupstore.arrow.taking import keep_rows
 from lookupstore.arrow.types import schema_to_json
 from lookupstore.builder.plan import BuildPlan, OnDuplicate, plan_build
 from lookupstore.columnar.source_file import SourceFile
@@ -97,7 +98,7 @@ class LookupFilePlan:
         batch = batch.append_column(POSITION, pa.array(positions, pa.int64()))
         for name in self.build.key_schema.names:
             if batch.column(name).null_count:
-                batch = batch.filter(batch.column(name).is_valid())
+                batch = keep_rows(batch, batch.column(name).is_valid())
         return self.build.encode(batch, None)
 
 

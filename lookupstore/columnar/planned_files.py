@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lookupstore.arrow.taking import take
 from lookupstore.columnar.file_lookup import FileLookup
 from lookupstore.columnar.lookup_file import POSITION, LookupFilePlan, Mode
 from lookupstore.columnar.many_lookups import AskedFiles, ManyLookups
@@ -133,7 +134,7 @@ class PlannedFiles(ManyLookups):
         """Return a value column at the places of all keys."""
         columns = [self._column(field, number, rows) for number, rows in parts]
         column = pa.concat_arrays(columns) if columns else pa.array([], field.type)
-        return column.take(pa.array(places, mask=missing))
+        return take(column, pa.array(places, mask=missing))
 
     def _column(self, field: pa.Field, number: int, rows: pa.Array) -> pa.Array:
         """Return a value column of rows of one file, null if the file lacks it."""

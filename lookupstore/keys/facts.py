@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lookupstore.arrow.frames import check_polars, polars_frame
+from lookupstore.arrow.frames import check_polars, pandas_frame, polars_frame
+from lookupstore.arrow.taking import keep_rows, movable
 from lookupstore.keys.arguments import Column, column_of
 from lookupstore.keys.joins import Answers, Join, one_array
 
@@ -98,7 +99,7 @@ class _TableFacts(_ArrowFacts):
 
     def joined(self, join: Join) -> pa.Table:
         answers = join.answers([self.table.column(name) for name in join.keys])
-        table = self.table if answers.kept is None else self.table.filter(answers.kept)
+        table = self.table if answers.kept is None else keep_rows(self.table, answers.kept)
         if not answers.columns:
             return table
         columns = [*table.columns, *answers.kept_columns]
@@ -137,7 +138,7 @@ class _ReaderFacts(_ArrowFacts):
 def _joined_batch(batch: pa.RecordBatch, join: Join, schema: pa.Schema) -> pa.RecordBatch:
     answers = join.answers([batch.column(name) for name in join.keys])
     if answers.kept is not None:
-        batch = batch.filter(answers.kept)
+        batch = keep_rows(batch, answers.kept)
     if not answers.columns:
         return batch
     columns = [*batch.columns, *map(one_array, answers.kept_columns)]
@@ -169,7 +170,7 @@ class _PandasFacts(Facts):
         pandas = sys.modules["pandas"]
         is_arrow = any(isinstance(kind, pandas.ArrowDtype) for kind in self.frame.dtypes)
         columns = pa.Table.from_arrays(answers.kept_columns, schema=join.appended)
-        appended = columns.to_pandas(types_mapper=pandas.ArrowDtype if is_arrow else None)
+        appended = pandas_frame(columns, arrow=is_arrow)
         # Numbered rows pandas puts together at once; texts in two indexes it compares.
         bare = frame.copy(deep=False)
         bare.index = appended.index
@@ -357,7 +358,7 @@ class _ArrayFacts(Facts):
 
 def numpy_array(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
     """Return a column as NumPy has it: where there are nulls, integers as floats with NaN."""
-    array: np.ndarray[Any, Any] = column.to_numpy()
+    array: np.ndarray[Any, Any] = movable(column).to_numpy()
     return array
 
 
@@ -397,10 +398,8 @@ def mapped(column: Any, look: Callable[[Column], pa.ChunkedArray], name: str) ->
     if polars is not None and isinstance(column, polars.Series):
         return polars.from_arrow(look(column_of(column))).alias(name)
     if pandas is not None and isinstance(column, (pandas.Series, pandas.Index)):
-        is_arrow = isinstance(column.dtype, pandas.ArrowDtype)
-        found = look(column_of(column)).to_pandas(
-            types_mapper=pandas.ArrowDtype if is_arrow else None
-        )
+        values = pa.table([look(column_of(column))], names=["found"])
+        found = pandas_frame(values, arrow=isinstance(column.dtype, pandas.ArrowDtype))["found"]
         if isinstance(column, pandas.Index):
             return pandas.Index(found, name=name)
         found.index = column.index

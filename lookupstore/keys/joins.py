@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lookupstore.arrow.taking import keep, take
 from lookupstore.keys.arguments import Column
 from lookupstore.keys.schema import KeySchema
 
@@ -189,7 +190,7 @@ def look_up(
     if whole is None:
         return found, columns
     places = pa.array(np.arange(len(whole)), mask=~whole.to_numpy(zero_copy_only=False))
-    return pc.and_(found, whole), [column.take(places) for column in columns]
+    return pc.and_(found, whole), [take(column, places) for column in columns]
 
 
 def one_array(column: pa.ChunkedArray) -> pa.Array:
@@ -234,7 +235,7 @@ class Answers:
         """Return the appended columns of the facts that stay."""
         if self.kept is None:
             return self.columns
-        return [column.filter(self.kept) for column in self.columns]
+        return [keep(column, self.kept) for column in self.columns]
 
     def mask(self) -> pa.BooleanArray:
         """Return whether each fact stays."""

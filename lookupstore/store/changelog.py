@@ -30,6 +30,7 @@ from lookupstore.arrow.changelog import (
     said_changes,
 )
 from lookupstore.arrow.differences import differing
+from lookupstore.arrow.taking import take
 from lookupstore.errors import CorruptionError
 from lookupstore.sorting._sort import sort_keys
 from lookupstore.sorting.ahead import done_ahead
@@ -324,7 +325,7 @@ class Changelog:
         ).astype(np.int8)
         keys = after.manifest.key_schema.decode(rows.keys.take(pa.array(turns)))
         values = [
-            pa.concat_arrays([old.column(name), new.column(name)]).take(pa.array(places))
+            take(pa.concat_arrays([old.column(name), new.column(name)]), pa.array(places))
             for name in self._columns
         ]
         columns = [said_changes(kinds), *keys.columns, *values]
@@ -336,8 +337,8 @@ class Changelog:
         """Return which pairs of rows have other values in a column that counts."""
         found: _Flags = np.zeros(len(old_places), np.bool_)
         for name in self._compared:
-            one = old.column(name).take(pa.array(old_places))
-            other = new.column(name).take(pa.array(new_places))
+            one = take(old.column(name), pa.array(old_places))
+            other = take(new.column(name), pa.array(new_places))
             found |= differing(one, other)
         return found
 

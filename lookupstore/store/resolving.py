@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lookupstore.arrow.taking import keep_rows, take
 from lookupstore.rows.schema import RowSchema
 from lookupstore.sorting._sort import sort_keys
 from lookupstore.store.buckets import BucketReads
@@ -89,7 +90,7 @@ class ResolvedRun:
             assert self._rules.sequence is not None
             present, stored = self._reads.lookup(changed.keys, [self._rules.sequence])
             found = np.asarray(present)
-            old, new = self._ranks(stored.column(0), changed.sequence.take(pa.array(winners)))
+            old, new = self._ranks(stored.column(0), take(changed.sequence, pa.array(winners)))
             stays = ~found | (new < old if takes_first else new >= old)
         return found, np.where(changed.deleted, found, stays), rows
 
@@ -103,7 +104,7 @@ class ResolvedRun:
         sizes = np.diff(np.append(changed.starts, len(changed.rows)))
         groups = np.repeat(np.arange(len(sizes)), sizes)
         is_row = ~changed.deleted[groups]
-        old = stored.filter(pa.array(has_old))
+        old = keep_rows(stored, pa.array(has_old))
         new = self._incoming.row_schema.unpack(changed.rows.filter(pa.array(is_row)))
         old_groups, new_groups = np.flatnonzero(has_old), groups[is_row]
         arrivals = np.concatenate([np.full(len(old_groups), -1), np.flatnonzero(is_row)])
@@ -114,7 +115,7 @@ class ResolvedRun:
             ranks = np.concatenate(self._ranks(before, after))
         order = pa.array(np.lexsort((arrivals, ranks, all_groups)))
         columns = [
-            pa.concat_arrays([before, after]).take(order)
+            take(pa.concat_arrays([before, after]), order)
             for before, after in zip(old.columns, new.columns, strict=True)
         ]
         rows = pa.RecordBatch.from_arrays(columns, schema=self._incoming.row_schema.schema)

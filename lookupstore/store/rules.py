@@ -16,6 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lookupstore.arrow.taking import take
+from lookupstore.arrow.types import unwrap
 from lookupstore.keys.schema import KeySchema
 
 #: The rule of a column: of the values of one key, `replace` takes the newest, `first` the oldest,
@@ -67,16 +69,16 @@ class MergeRules:
         for field, column in zip(rows.schema, rows.columns, strict=True):
             rule = self.columns[field.name]
             if field.name == self.sequence or rule == "replace":
-                columns.append(column.take(pa.array(ends - 1)))
+                columns.append(take(column, pa.array(ends - 1)))
             elif rule == "first":
-                columns.append(column.take(pa.array(starts)))
+                columns.append(take(column, pa.array(starts)))
             elif rule == "sum":
                 columns.append(_sums(column, starts, field.name))
             else:
                 places = _newest_valid(column, starts)
                 if rule != "partial":
                     places = _extremes(column, starts, least=rule == "min")
-                columns.append(column.take(pa.array(places)))
+                columns.append(take(column, pa.array(places)))
         return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
 
 
@@ -151,7 +153,7 @@ def _check_column(field: pa.Field, rule: ColumnRule, given: Sequence[str]) -> No
         raise TypeError(f"rule: 'sum' of the column {name!r}, which is {kind}, not a number")
     if rule in ("min", "max"):
         try:
-            pc.sort_indices(pa.array([], kind))
+            pc.sort_indices(unwrap(pa.array([], kind)))
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError):
             raise TypeError(
                 f"rule: {rule!r} of the column {name!r}, whose type {kind} has no order"
@@ -168,7 +170,7 @@ def _newest_valid(column: pa.Array, starts: _Places) -> _Places:
 
 def _extremes(column: pa.Array, starts: _Places, *, least: bool) -> _Places:
     """Return for each group where its least or greatest value is; NaN is greatest."""
-    order = np.asarray(pc.sort_indices(column)).astype(np.int64)
+    order = np.asarray(pc.sort_indices(unwrap(column))).astype(np.int64)
     ranks = np.empty(len(order), np.int64)
     ranks[order] = np.arange(len(order))
     if least:

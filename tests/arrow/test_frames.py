@@ -180,3 +180,23 @@ def test_days_are_found_by_datetimes_at_midnight(kind: pa.DataType, tmp_path: Pa
             store.lookup([zoned])
         with pytest.raises(TypeError, match=r"the key field 'day' is date.*give a datetime.date"):
             store.get("2013-01-31")
+
+
+def test_lists_of_text_from_polars_in_pandas(tmp_path: Path) -> None:
+    """Polars has lists of views, of which pyarrow makes no column of pandas."""
+    frame = pl.DataFrame({"k": [1, 2, 3], "tags": [["a", "b"], None, []], "name": ["x", "y", None]})
+    with lookupstore.build(frame, tmp_path / "s", key="k") as store:
+        whole = store.to_pandas()
+        assert [None if one is None else list(one) for one in whole["tags"]] == [
+            ["a", "b"],
+            None,
+            [],
+        ]
+        for dtype in ("int64", "int64[pyarrow]"):
+            facts = pd.DataFrame({"k": pd.Series([3, 1, 9], dtype=dtype)})
+            joined = store.join(facts, on="k")
+            assert joined["name"].tolist()[1] == "x"
+            assert list(joined["tags"][1]) == list(store.map(facts["k"], "tags")[1]) == ["a", "b"]
+            assert joined[joined["k"] == 1]["name"].tolist() == ["x"]
+        mapped = store.join({"k": np.array([1, 3])}, on="k")["tags"]
+        assert [list(one) for one in mapped] == [["a", "b"], []]

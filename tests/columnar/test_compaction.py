@@ -265,6 +265,39 @@ def test_a_compaction_is_what_duckdb_merges(
     assert list(found) == expected
 
 
+@pytest.mark.parametrize("rule", ["replace", "first", "partial", {"w": "min"}])
+def test_text_in_views(tmp_path: Path, residency: Residency, rule: Any) -> None:
+    """Files whose text is in views, as polars writes it, come to what those of plain text do."""
+    found = []
+    for name, text in (("plain", pa.string()), ("views", pa.string_view())):
+        folder = tmp_path / name
+        schema = pa.schema({"id": pa.int64(), "w": text, "t": pa.list_(text), KIND: pa.int8()})
+        files = [
+            write(
+                folder / f"{level}.parquet",
+                pa.table(
+                    [ids, [level * (i % 3) or None for i in ids], [[level]] * len(ids),
+                     [3 if kinds and i % 4 == 0 else 0 for i in ids]],
+                    schema=schema,
+                ),
+            )
+            for level, ids, kinds in (
+                ("new", [9, 3, 4, 90], True), ("newer", [4, 5, 8, 91], True),
+                ("low", list(range(40)), False), ("high", list(range(20, 60)), False),
+            )
+        ]  # fmt: skip
+        given = ([files[1], files[0]], [[files[2]], [files[3]]])
+        out = [str(folder / "merged.parquet"), str(folder / "changelog.parquet")]
+        lookup_compact(*given, *out, key="id", rule=rule, residency=residency)
+        with Levels(*given, key="id", residency=residency) as levels:
+            rows = [levels.lookup([3, 4, 5, 25, 50, 99]), levels.scan().read_all()]
+        found.append([*(pq.read_table(path) for path in out), *rows])
+    plain, views = found
+    assert [one.to_pylist() for one in views] == [one.to_pylist() for one in plain]
+    assert all(one.schema.field("w").type == pa.string_view() for one in views)
+    assert plain[1].num_rows >= 4
+
+
 def test_changes_of_ignored_columns_have_no_row(tmp_path: Path, residency: Residency) -> None:
     old = pa.table({"id": [1, 2], "v": [1, 2], "at": [10, 10]})
     new = pa.table({"id": [1, 2], "v": [1, 3], "at": [20, 20]})

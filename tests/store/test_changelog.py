@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from support.changelog import Model, applied, check_changes
 from support.object_store import writable_object_store
+from support.random_columns import random_type, random_value
 from support.remote import KINDS, Remote
 
 import lookupstore
@@ -292,6 +293,37 @@ def test_rows_come_in_key_order_of_their_bucket_with_the_wanted_columns(tmp_path
     assert newer.changes(2).read_all().num_rows == 0
     assert newer.changes(1, 1).read_all().num_rows == 0
     assert newer.changes(None, 1).read_all()["change"].to_pylist() == ["insert"] * 3
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_changes_of_columns_of_any_type(tmp_path, seed, number):
+    """Also of those whose rows Arrow does not move: views of text, as polars has, in any depth."""
+    rng = random.Random(seed + number)
+    kinds = {"text": pa.string_view(), "any": random_type(rng, 2), "more": random_type(rng, 3)}
+    schema = pa.schema([("id", pa.int64()), *kinds.items()])
+
+    def random_rows(count: int) -> Model:
+        ids = rng.sample(range(60), count)
+        return {key: tuple(random_value(kind, rng) for kind in kinds.values()) for key in ids}
+
+    model = random_rows(40)
+    store = build(table_of(model, schema), tmp_path / "s", key="id", buckets=2, **FOREVER)
+    for rule in ("replace", "partial", "first"):
+        before, version = model, store.version
+        new = random_rows(30)
+        deletes = [key for key in rng.sample(range(60), 10) if key not in new]
+        with store:
+            store = store.upsert(table_of(new, schema), deletes=deletes, rule=rule, **KEEP)
+        model = {key: row for key, row in before.items() if key not in deletes}
+        for key, row in new.items():
+            old = before.get(key, row)
+            partial = tuple(o if n is None else n for o, n in zip(old, row, strict=True))
+            model[key] = {"replace": row, "first": old, "partial": partial}[rule]
+        check_changes(store.changes(version), before, model)
+    with store, store.compact() as compacted:
+        check_changes(
+            compacted.changes(1), rows_of(lookupstore.open(tmp_path / "s", version=1)), model
+        )
 
 
 def test_values_that_are_equal_in_other_bytes_do_not_change(tmp_path):

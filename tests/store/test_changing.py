@@ -383,6 +383,8 @@ def test_rules_of_every_type(tmp_path, seed):
         "f64": (pa.float64(), lambda n: n / 4, RULES),
         "dec": (pa.decimal128(20, 2), decimal_of, RULES),
         "text": (pa.string(), str, ("replace", "first", "partial", "min", "max")),
+        "view": (pa.string_view(), str, ("replace", "first", "partial", "min", "max")),
+        "views": (pa.list_(pa.string_view()), lambda n: [str(n)], ("replace", "partial")),
         "day": (pa.date32(), lambda n: day + datetime.timedelta(n), ("partial", "min", "max")),
         "flag": (pa.bool_(), lambda n: n % 2 == 0, ("partial", "min", "max")),
         "list": (pa.list_(pa.int8()), lambda n: [n % 100], ("replace", "first", "partial")),

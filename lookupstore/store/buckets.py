@@ -16,7 +16,6 @@ from typing import NoReturn, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import xxhash
 
 from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.errors import CorruptionError, FormatError
@@ -36,6 +35,7 @@ from lookupstore.store.kinds import (
     ROW,
     TOMBSTONE,
     rows_as_layer,
+    rows_or_null,
     run_as_layer,
     split_kinds,
     tombstones_of,
@@ -88,9 +88,8 @@ class BucketReads:
 
     def refuse_row(self, key: bytes, error: FormatError) -> NoReturn:
         """Raise the error of the row at an encoded key, which does not fit the schema."""
-        buckets = self._manifest.buckets
-        bucket = xxhash.xxh64_intdigest(key) % buckets if buckets > 1 else 0
-        self._corrupt(bucket, _ROWS, error)
+        names = self._manifest.row_schema.schema.names
+        self._raise_for_bucket(pa.array([key], pa.large_binary()), names, error)
 
     def row(self, bucket: int, key: bytes) -> bytes | None:
         """Return the packed row at an encoded key of a bucket, or None.
@@ -193,19 +192,34 @@ class BucketReads:
         except FormatError as error:
             self._raise_for_bucket(keys, names, error)
 
-    def run_keys(self, bucket: int) -> Iterator[pa.Array]:
-        """Yield the encoded keys of the runs of a bucket, also those that are gone, in key order.
+    def run_records(self, bucket: int) -> Iterator[pa.RecordBatch]:
+        """Yield the newest record of each key of the runs of a bucket, in key order.
+
+        They have `key` and `value`, as the runs have them: `run_rows` makes rows of the values.
 
         Raises:
             CorruptionError: the stored bytes are wrong.
         """
+        return merge([self._files.scan(one, scan_after) for one in self._runs(bucket)], "first")
+
+    def run_rows(self, bucket: int, values: pa.Array) -> pa.Array:
+        """Return the rows in values of `run_records`, null where one is a tombstone.
+
+        Raises:
+            CorruptionError: the stored bytes are wrong.
+        """
+        try:
+            return rows_or_null(values)
+        except FormatError:
+            for number in self._runs(bucket):
+                for _ in self._layer(number, scan_after):
+                    pass
+            raise
+
+    def _runs(self, bucket: int) -> list[int]:
+        """Return the numbers of the runs of a bucket, the newest first."""
         numbers = self._files.layers.get(bucket, ())
-        runs = [
-            (batch.select(["key"]) for batch in self._files.scan(number, scan_after))
-            for number in numbers
-            if number >= self._manifest.buckets
-        ]
-        return (batch.column("key") for batch in merge(runs, "first"))
+        return [number for number in numbers if number >= self._manifest.buckets]
 
     def scan(
         self,

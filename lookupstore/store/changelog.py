@@ -2,9 +2,9 @@
 
 Buckets are told one after the other. One with the same files in both versions has no change. Else
 the keys that may have changed are those of the runs that came in between, whether they still lie
-over the base or were merged into it by the upsert that wrote them; both versions are asked for the
-rows at these keys. Where the versions in between are gone, or one of them was built, all rows of
-the bucket are compared.
+over the base or were merged into it by the upsert that wrote them: the runs have the rows as they
+are now, and the first version is asked for those before. Where the versions in between are gone,
+or one of them was built, all rows of the bucket are compared.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from lookupstore.arrow.taking import take
 from lookupstore.errors import CorruptionError
 from lookupstore.sorting._sort import sort_keys
 from lookupstore.sorting.ahead import done_ahead
+from lookupstore.sorting.rows import one_batch
 from lookupstore.sorting.runs import aligned, merge
 from lookupstore.storage.location import Location
 from lookupstore.store.buckets import BucketReads
@@ -133,21 +134,22 @@ class _Between:
         except CorruptionError:
             self._check_steps()
             raise
-        self._reads = BucketReads(location, after.manifest, self._files)
+        #: Of the files of these runs.
+        self.reads = BucketReads(location, after.manifest, self._files)
 
     def close(self) -> None:
         """Close the files."""
         self._files.close()
 
-    def keys(self, bucket: int) -> Iterator[pa.Array]:
-        """Yield the keys of a bucket that may have changed, in key order, some at a time.
+    def records(self, bucket: int) -> Iterator[pa.RecordBatch]:
+        """Yield the newest record of each key of a bucket's runs, in key order, some at a time.
 
         Raises: as of the class.
         """
         runs = [run.file for run in self.runs[bucket] or ()]
         at_once = _keys_at_once(runs, *(layers.files(bucket) for layers in self._layers))
         try:
-            yield from _gathered(self._reads.run_keys(bucket), at_once)
+            yield from _gathered(self.reads.run_records(bucket), at_once)
         except CorruptionError:
             self._check_steps()
             raise
@@ -256,7 +258,7 @@ class Changelog:
                 for batch in after.reads.sorted_rows(bucket):
                     nothing = pa.nulls(batch.num_rows, pa.large_binary())
                     rows = _Rows(batch.column("key"), nothing, batch.column("value"))
-                    yield from self._told(rows)
+                    yield from self._told(rows, after.reads)
             return
         if self._between is None:
             yield from self._compared_rows(*map(_all_rows, (before, after)))
@@ -270,18 +272,21 @@ class Changelog:
     def _looked_up_rows(self, between: _Between) -> Iterator[pa.RecordBatch]:
         """Yield the changes of the buckets whose keys are known; some keys in each thread."""
         changed = (
-            (bucket, keys)
+            (bucket, records)
             for bucket, runs in between.runs.items()
-            for keys in (between.keys(bucket) if runs else ())
+            for records in (between.records(bucket) if runs else ())
         )
-        for batches in done_ahead(lambda one: self._at_keys(*one), changed):
+        for batches in done_ahead(lambda one: self._changed(between.reads, *one), changed):
             yield from batches
 
-    def _at_keys(self, bucket: int, keys: pa.Array) -> list[pa.RecordBatch]:
-        """Return the changes at some keys of a bucket."""
+    def _changed(
+        self, runs: BucketReads, bucket: int, records: pa.RecordBatch
+    ) -> list[pa.RecordBatch]:
+        """Return the changes of a bucket that some records of its runs made."""
         assert self._before is not None
-        found = (one.reads.stored_rows(bucket, keys) for one in (self._before, self._after))
-        return list(self._told(_Rows(keys, *found)))
+        keys, values = records.columns
+        before = self._before.reads.stored_rows(bucket, keys)
+        return list(self._told(_Rows(keys, before, runs.run_rows(bucket, values)), runs))
 
     def _compared_rows(
         self, before: Iterator[pa.RecordBatch], after: Iterator[pa.RecordBatch]
@@ -289,10 +294,15 @@ class Changelog:
         """Yield the changes between rows in key order."""
         for old, new in aligned(before, after):
             if not old.equals(new):
-                yield from self._told(_side_by_side(old, new))
+                yield from self._told(_side_by_side(old, new), self._after.reads)
 
-    def _told(self, rows: _Rows) -> Iterator[pa.RecordBatch]:
-        """Yield what became of rows; those with equal values are left out."""
+    def _told(self, rows: _Rows, newer: BucketReads) -> Iterator[pa.RecordBatch]:
+        """Yield what became of rows; those with equal values are left out.
+
+        Args:
+            rows: of one bucket, or of several.
+            newer: of the files whose rows are those after.
+        """
         # Equal bytes are equal values; others may be, too: 0.0 and -0.0, and NaNs.
         unequal = pc.fill_null(pc.not_equal(rows.before, rows.after), True)
         unequal = pc.and_(unequal, pc.or_(rows.before.is_valid(), rows.after.is_valid()))
@@ -301,10 +311,10 @@ class Changelog:
             return
         was, is_there = (_flags(rows.before.is_valid()), _flags(rows.after.is_valid()))
         names = list(dict.fromkeys([*self._columns, *self._compared]))
-        before, after = self._before or self._after, self._after
+        older = newer if self._before is None else self._before.reads
         old_keys, new_keys = (rows.keys.filter(pa.array(one)) for one in (was, is_there))
-        old = before.reads.unpacked(old_keys, rows.before.drop_null(), names)
-        new = after.reads.unpacked(new_keys, rows.after.drop_null(), names)
+        old = older.unpacked(old_keys, rows.before.drop_null(), names)
+        new = newer.unpacked(new_keys, rows.after.drop_null(), names)
         # Where each row is among the old ones, and among the new ones.
         old_places, new_places = np.cumsum(was) - 1, np.cumsum(is_there) - 1
         both = was & is_there
@@ -323,7 +333,7 @@ class Changelog:
             np.where(is_old, _BEFORE, _AFTER),
             np.where(is_old, _DELETE, _INSERT),
         ).astype(np.int8)
-        keys = after.manifest.key_schema.decode(rows.keys.take(pa.array(turns)))
+        keys = self._after.manifest.key_schema.decode(rows.keys.take(pa.array(turns)))
         values = [
             take(pa.concat_arrays([old.column(name), new.column(name)]), pa.array(places))
             for name in self._columns
@@ -366,17 +376,17 @@ def _keys_at_once(*files: Sequence[DataFile]) -> int:
     return min(_KEYS, max(1, _BYTES // max(1, largest)))
 
 
-def _gathered(keys: Iterator[pa.Array], count: int) -> Iterator[pa.Array]:
-    """Yield keys in arrays of about some number of them."""
-    held: list[pa.Array] = []
-    for some in keys:
-        for start in range(0, len(some), count):
+def _gathered(records: Iterator[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:
+    """Yield records in batches of about some number of them."""
+    held: list[pa.RecordBatch] = []
+    for some in records:
+        for start in range(0, some.num_rows, count):
             held.append(some.slice(start, count))
-            if sum(map(len, held)) >= count:
-                yield pa.concat_arrays(held)
+            if sum(one.num_rows for one in held) >= count:
+                yield one_batch(held)
                 held = []
     if held:
-        yield pa.concat_arrays(held)
+        yield one_batch(held)
 
 
 def _all_rows(version: OpenVersion) -> Iterator[pa.RecordBatch]:

@@ -81,6 +81,27 @@ def split_kinds(values: pa.Array) -> tuple[pa.Array, pa.Array]:
     return kind_array, _large_binary(ends, data[of_rows])
 
 
+def rows_or_null(values: pa.Array) -> pa.Array:
+    """Return the rows of values of a run, null where one is a tombstone.
+
+    Args:
+        values: large_binary array of n values.
+
+    Returns:
+        large_binary array of length n.
+
+    Raises:
+        FormatError: what `split_kinds` raises.
+
+    >>> rows_or_null(pa.array([b"\\x00ab", b"\\x01"], pa.large_binary())).to_pylist()
+    [b'ab', None]
+    """
+    kinds, rows = split_kinds(values)
+    there = pa.array(np.frombuffer(kinds.buffers()[1], np.uint8) == ROW)
+    buffers = [there.buffers()[1], *rows.buffers()[1:]]
+    return pa.Array.from_buffers(rows.type, len(rows), buffers, there.false_count)
+
+
 def rows_as_layer(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return records of a base, `key` and `value`, as those of a layer."""
     kinds = pa.py_buffer(bytes(batch.num_rows))

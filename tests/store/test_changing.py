@@ -47,7 +47,7 @@ from lookupstore import (
 from lookupstore.keys._codec import bucket_of
 from lookupstore.keys.schema import KeySchema
 from lookupstore.store.expiry import MARK_AGE
-from lookupstore.store.kinds import split_kinds, with_kinds
+from lookupstore.store.kinds import rows_or_null, split_kinds, with_kinds
 from lookupstore.store.manifest import fields_hash
 from lookupstore.store.version_files import list_names, read_newest
 
@@ -669,9 +669,10 @@ def test_damage_of_a_run_is_an_error(with_runs, seed):
         path.write_bytes(good)
 
 
-@pytest.mark.parametrize("value", [b"", b"\x02abc", b"\x01row"])
-def test_a_run_whose_values_have_no_kind(tmp_path, value):
-    """A run that is a whole sorted file, but not one of changes."""
+@pytest.mark.parametrize("value", [b"", b"\x02abc", b"\x01row", b"\x00abc"])
+def test_a_run_whose_values_are_no_changes(tmp_path, value):
+    """A run that is a whole sorted file, but not one of rows or tombstones behind their kind."""
+    has_kind = value == b"\x00abc"  # of which only those say the file who unpack its rows alone
     with build(pa.table({"id": [1], "v": [1]}), tmp_path / "s", key="id") as store:
         store = store.upsert(pa.table({"id": [1], "v": [2]}), **KEEP)
     run = read_newest(store.location).runs[0]
@@ -691,11 +692,12 @@ def test_a_run_whose_values_have_no_kind(tmp_path, value):
         for ask in (
             lambda: damaged.get(1),
             lambda: damaged.lookup([1]),
+            lambda: damaged.changes(1).read_all(),
             lambda: damaged.contains([1]),
             lambda: damaged.scan().read_all(),
             lambda: damaged.verify(),
             lambda: damaged.compact(),
-        ):
+        )[: 3 if has_kind else None]:
             with pytest.raises(CorruptionError, match=r"-run\.sst"):
                 ask()
 
@@ -711,6 +713,9 @@ def test_kinds_of_values(seed):
     kinds, back = split_kinds(pa.concat_arrays([values, values]).slice(len(rows)))
     assert kinds.to_pylist() == [b"\1" if one else b"\0" for one in gone]
     assert back.to_pylist() == [b"" if one else row for row, one in zip(rows, gone, strict=True)]
+    found = rows_or_null(values)
+    found.validate(full=True)
+    assert found.to_pylist() == [None if one else row for row, one in zip(rows, gone, strict=True)]
     for wrong in (b"", b"\2", b"\1x"):
         with pytest.raises(FormatError):
             split_kinds(pa.array([b"\0", wrong], pa.large_binary()))

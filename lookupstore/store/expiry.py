@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import logging
 import math
-import re
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -25,6 +24,7 @@ from lookupstore.quantities import Duration, seconds_of
 from lookupstore.storage.location import FoundFile, Location
 from lookupstore.storage.naming import is_temporary
 from lookupstore.store.manifest import DATA_FOLDER, Manifest
+from lookupstore.store.marks import MARK_AGE, running_builds
 from lookupstore.store.version_files import (
     VERSIONS_FOLDER,
     Place,
@@ -33,14 +33,10 @@ from lookupstore.store.version_files import (
     located,
     name_of,
     read_versions,
+    remove_void,
 )
 
 HOUR = timedelta(hours=1)
-# A mark, or a temporary file, older than that was left by a process that was killed.
-MARK_AGE = timedelta(days=1)
-
-# Of a build, and of the version that it makes if that has another identity.
-_MARK = re.compile(rf"{DATA_FOLDER}/\.([0-9a-f]{{32}})(?:-([0-9a-f]{{32}}))?-runs")
 
 _log = logging.getLogger(__name__)
 
@@ -100,6 +96,7 @@ def expire(
     if not isinstance(keep, int) or isinstance(keep, bool) or keep < 1:
         raise ValueError(f"keep is {keep!r}; give a number of versions, at least 1")
     location = located(path)
+    remove_void(location, list_names(location))
     now = time.time()
     manifests, gone = replaced_versions(location, now, seconds, keep)
     removed: list[Manifest] = []
@@ -116,12 +113,6 @@ def expire(
     return Expired(
         tuple(old.version for old in removed), len(files), sum(file.bytes for file in files)
     )
-
-
-def mark_name(build_id: str, version_id: str | None = None) -> str:
-    """Return the name of the hidden file that is there while a version is made."""
-    both = build_id if version_id in (None, build_id) else f"{build_id}-{version_id}"
-    return f"{DATA_FOLDER}/.{both}-runs"
 
 
 def names_all_in_use(
@@ -171,18 +162,6 @@ def replaced_versions(
             written = math.floor(before[file] or 0)
             replaced = min(replaced, max(manifest.created_at.timestamp(), written))
     return manifests, gone
-
-
-def running_builds(location: Location, own_mark: str | None = None) -> dict[str, str]:
-    """Return the marks of builds that run, with the identity of the version that each makes."""
-    dead = time.time() - MARK_AGE.total_seconds()
-    return {
-        file.name: match[2] or match[1]
-        for file in location.files(DATA_FOLDER)
-        if (match := _MARK.fullmatch(file.name))
-        and file.name != own_mark
-        and not _is_older(file, dead)
-    }
 
 
 def unnamed_files(

@@ -17,8 +17,9 @@ from types import TracebackType
 from lookupstore.errors import CommitUnknownError, CorruptionError, FormatError, LookupStoreError
 from lookupstore.quantities import Duration, seconds_of
 from lookupstore.storage.location import Location
-from lookupstore.store.expiry import expire, mark_name, names_all_in_use
+from lookupstore.store.expiry import expire, names_all_in_use
 from lookupstore.store.manifest import DATA_FOLDER, DataFile, Manifest
+from lookupstore.store.marks import mark_name
 from lookupstore.store.version_files import (
     LOOKS,
     VERSIONS_FOLDER,

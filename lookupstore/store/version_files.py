@@ -9,6 +9,8 @@ It counts only if the listing says so; without it nothing is missing.
 
 A listing is not one moment: what comes or goes meanwhile is in it or not. So a listing that finds
 nothing is not believed at once, and neither is one that shows a new version alone.
+
+Of two changes of one version the second is void: its publisher withdraws it, if it still lives.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from lookupstore.errors import (
 from lookupstore.source.table_folders import TableSearch
 from lookupstore.storage.location import Location
 from lookupstore.store.manifest import DATA_FOLDER, Manifest, manifest_bytes, parse_manifest
+from lookupstore.store.marks import running_builds, unsettled
 
 VERSIONS_FOLDER = "versions"
 
@@ -407,7 +410,7 @@ def publish_version(
         OSError: the manifest could not be written, or not be put on disk.
     """
     location.sync(DATA_FOLDER)
-    held = list_names(location)
+    held = remove_void(location, list_names(location))
     if held and not overwrite:
         raise store_exists_error(location)
     if replaces is not None and (not held or held[-1] != replaces):
@@ -541,7 +544,7 @@ def find_rival(
         names = list_names(location)
         others = [name for name in names if name != ours]
         if others and (others[-1] > ours or not overwrite):
-            return None if _changes(location, ours, others) else others[-1]
+            return None if _is_changed(location, ours, others) else others[-1]
         if ours not in names:
             continue
         if others:
@@ -563,20 +566,24 @@ def find_sibling(
     """Return another version that replaces the one of which ours is a change; None: there is none.
 
     Two that see each other both give way: neither can know whether the other has looked already.
-    The version that ours replaces stays as long as ours has its mark, unless its own publisher has
-    withdrawn it, or there are newer ones.
+    The version that ours replaces may not have looked yet itself, and may have to give way; then
+    ours does at once. It stays as long as ours has its mark, unless its own publisher has withdrawn
+    it, or there are newer ones; and as long as it is there after a listing, that has missed none
+    that is newer.
 
     Raises:
-        CommitConflictError: the replaced version was withdrawn, and so is ours.
+        CommitConflictError: the replaced version was withdrawn, or may be, and so is ours.
         CommitUnknownError: ours is not there any more: newer versions may have it in them.
     """
     for _ in range(LOOKS):
         names = list_names(location)
         others = [name for name in names if name != ours and name > replaces]
         if others:
-            return None if _changes(location, ours, others) else others[-1]
-        if ours in names and replaces in names:
-            return None
+            return None if _is_changed(location, ours, others) else others[-1]
+        if ours in names and replaces in names and location.size(replaces.file) is not None:
+            if not _may_give_way(location, names, replaces):
+                return None
+            break
     if location.size(ours.file) is None:
         raise CommitUnknownError(
             f"{location.show(ours.file)}: removed by others right after it was written; what it "
@@ -585,13 +592,83 @@ def find_sibling(
     raise changed_meanwhile_error(location, replaces)
 
 
-def _changes(location: Location, ours: VersionName, others: list[VersionName]) -> bool:
-    """Return whether one of some versions is a change of ours, which was current when it came."""
-    for name in others:
-        with suppress(FileNotFoundError, LookupStoreError):
-            if read_version(location, name).parent == ours.id:
-                return True
-    return False
+def _is_changed(location: Location, ours: VersionName, others: list[VersionName]) -> bool:
+    """Return whether one of some versions is a change of ours, and stays.
+
+    Ours was current when it came.
+    """
+    open_ = unsettled(location)
+    return any(
+        name.id not in open_ and _parent(location, name) == ours.id
+        for name in others
+        if name.number > ours.number
+    )
+
+
+def _parent(location: Location, name: VersionName) -> str | None:
+    """Return the identity of the version that a version is a change of; None: of none, or gone."""
+    try:
+        return read_version(location, name).parent
+    except (FileNotFoundError, LookupStoreError):
+        return None
+
+
+def _may_give_way(location: Location, names: list[VersionName], one: VersionName) -> bool:
+    """Return whether a version has a mark, and something that it has to give way to.
+
+    That is another one of its number, or that the version of which it is a change is gone, or has
+    a mark itself.
+    """
+    made = running_builds(location).values()
+    if one.id not in made:
+        return False
+    try:
+        parent = read_version(location, one).parent
+    except FileNotFoundError:  # it has given way
+        return True
+    stays = parent is None or (parent not in made and any(name.id == parent for name in names))
+    return not stays or bool(_siblings(names, one))
+
+
+def _siblings(names: list[VersionName], one: VersionName) -> list[VersionName]:
+    """Return the other versions of the same number."""
+    return [name for name in names if name.number == one.number and name != one]
+
+
+def _void(location: Location, names: list[VersionName]) -> set[VersionName]:
+    """Return those versions that lose to another change of the version that they change.
+
+    They have a mark, and the other one has none any more: it was the first, or it would have given
+    way. What is made of one of them, and has a mark, is void as well. Publishers who live withdraw
+    them; who was killed leaves them.
+    """
+    rivals = [name for name in names if _siblings(names, name)]
+    if not rivals:
+        return set()
+    open_ = unsettled(location)
+    parents = {name: _parent(location, name) for name in names if name >= rivals[0]}
+    void = {
+        name
+        for name in rivals
+        if name.id in open_
+        and parents[name] is not None
+        and any(
+            other.id not in open_ and parents[other] == parents[name]
+            for other in _siblings(rivals, name)
+        )
+    }
+    for name, parent in parents.items():  # the oldest first
+        if name.id in open_ and any(parent == other.id for other in void):
+            void.add(name)
+    return void
+
+
+def remove_void(location: Location, names: list[VersionName]) -> list[VersionName]:
+    """Remove versions that lose to another change of the same version; return the other names."""
+    void = _void(location, names)
+    for name in sorted(void):
+        location.delete(name.file)
+    return [name for name in names if name not in void]
 
 
 def _conflict_error(
@@ -606,8 +683,11 @@ def _conflict_error(
 def withdraw(location: Location, manifest: Manifest, held: list[VersionName]) -> None:
     """Withdraw a version that was, or may have been, written.
 
+    Whoever changes it meanwhile looks whether it is there after they wrote theirs: either they find
+    that it has gone, or theirs is found here.
+
     Raises:
-        CommitUnknownError: nobody knows whether it is there, or no other one is.
+        CommitUnknownError: nobody knows whether it is there, or in a newer one; or no other one is.
     """
     name = name_of(manifest)
     try:
@@ -615,15 +695,32 @@ def withdraw(location: Location, manifest: Manifest, held: list[VersionName]) ->
         is_last = bool(held) and all(other == name for other in list_names(location))
         if not is_last and _is_there(location, manifest):
             location.delete(name.file)
-        gone = not _is_there(location, manifest)
+        gone = not _is_there(location, manifest) and not _may_be_changed(location, name)
     except OSError:
         gone = False
     if not gone:
         raise CommitUnknownError(
-            f"{location.show(name.file)}: could not be withdrawn, and may be published; look "
-            "with lookupstore.versions before you delete or build anything"
+            f"{location.show(name.file)}: could not be withdrawn, and may be published, or in "
+            "newer versions; look with lookupstore.versions before you delete or repeat anything"
         )
     location.delete_empty(VERSIONS_FOLDER)  # unless it holds other versions
+
+
+def _may_be_changed(location: Location, ours: VersionName) -> bool:
+    """Return whether a newer version is, or may be, made of ours, which is gone."""
+    names = list_names(location)
+    known = {name.id for name in names if name.number <= ours.number}
+    parents = {}
+    for name in names:
+        if name.number > ours.number:
+            try:
+                parents[name.id] = read_version(location, name).parent
+            except FileNotFoundError:
+                continue
+            except LookupStoreError:  # it does not say what it is made of
+                return True
+    known.update(parents)
+    return any(parent is not None and parent not in known for parent in parents.values())
 
 
 def _is_there(location: Location, manifest: Manifest) -> bool:
@@ -645,7 +742,8 @@ def _names_of_store(location: Location) -> list[VersionName]:
         FormatError: the folder is not a store.
     """
     if names := list_names(location):
-        return names
+        void = _void(location, names)
+        return [name for name in names if name not in void]
     if location.is_file():
         raise FormatError(
             f"{location.uri}: a file, but a store is a folder; lookupstore.sst.Reader opens "

@@ -46,9 +46,9 @@ from lookupstore import (
 )
 from lookupstore.keys._codec import bucket_of
 from lookupstore.keys.schema import KeySchema
-from lookupstore.store.expiry import MARK_AGE
 from lookupstore.store.kinds import rows_or_null, split_kinds, with_kinds
 from lookupstore.store.manifest import fields_hash
+from lookupstore.store.marks import MARK_AGE
 from lookupstore.store.version_files import list_names, read_newest
 
 changing = importlib.import_module("lookupstore.store.changing")
@@ -311,7 +311,10 @@ class Changes(RuleBasedStateMachine):
             shutil.rmtree(self.folder)
 
 
-TestChanges = Changes.TestCase
+# What is done in the background dies with its process, which is none here.
+TestChanges = pytest.mark.filterwarnings(
+    "ignore:(?s).*support.remote.Killed:pytest.PytestUnhandledThreadExceptionWarning"
+)(Changes.TestCase)
 # A tenth of a second each, and there are many of them under the profile `thorough`.
 TestChanges.settings = settings(
     max_examples=settings().max_examples * 3 // 10, stateful_step_count=15, deadline=None

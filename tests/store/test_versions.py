@@ -34,9 +34,9 @@ from lookupstore import (
     publish,
 )
 from lookupstore.hostcache.cache import Residency
-from lookupstore.store.expiry import MARK_AGE
 from lookupstore.store.local_files import files_of
 from lookupstore.store.manifest import Manifest, manifest_bytes
+from lookupstore.store.marks import MARK_AGE
 from lookupstore.store.new_version import NewVersion
 from lookupstore.store.version_files import (
     VersionName,

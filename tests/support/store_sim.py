@@ -1,5 +1,8 @@
 """Publishers, expirers and readers of one store, as a seed draws it; the code is the real one.
 
+Publishers build, or change the version that is current; what each change is called is in the
+`source` of all versions that have it in them.
+
 Each operation of files is a step, before which any other may do any number of its own, a process
 may stand still for minutes or hours, fail, lose the answer, or die. The store is on a local disk
 (real files in memory: links that fail if the name is there, renames of folders) or on an object
@@ -43,12 +46,14 @@ from lookupstore.errors import (
 from lookupstore.storage.local import LocalFolder
 from lookupstore.storage.location import FoundFile, Location
 from lookupstore.storage.object_store import RemoteFolder
-from lookupstore.store.expiry import MARK_AGE, expire
+from lookupstore.store.changing import retried
+from lookupstore.store.expiry import expire
 from lookupstore.store.files import missing_file_error
 from lookupstore.store.manifest import DataFile, Manifest
+from lookupstore.store.marks import MARK_AGE
 from lookupstore.store.new_version import NewVersion, is_whole
 from lookupstore.store.store import open_files
-from lookupstore.store.version_files import VERSIONS_FOLDER, name_of
+from lookupstore.store.version_files import VERSIONS_FOLDER, name_of, read_newest
 from support.remote import Killed
 
 HOUR = 3600.0
@@ -64,7 +69,9 @@ _modules = {
     for name in (
         "storage.local",
         "storage.naming",
+        "store.changing",
         "store.expiry",
+        "store.marks",
         "store.new_version",
         "store.store",
         "store.version_files",
@@ -492,6 +499,10 @@ class Simulation:
         self._published: set[str] = set()
         self._withdrawn: set[str] = set()
         self._removed: list[Removed] = []
+        # Changes that were published, with the version; and those of which their makers were told
+        # that they were not.
+        self._changes_made: list[tuple[str, str]] = []
+        self._changes_refused: set[str] = set()
         # Versions that were opened, by whom, and the first and the last change meanwhile.
         self._opened: list[tuple[str, str, int, int]] = []
 
@@ -506,11 +517,12 @@ class Simulation:
                 stack.callback(shutil.rmtree, top, ignore_errors=True)
                 self.folder = f"{top}/s"
             self._install(patch)
-            for _ in range(chance.choice([0, 1, 1, 2])):
+            main = chance.choice(["build", "upsert"])
+            for _ in range(chance.choice([0, 1, 1, 2] if main == "build" else [1, 1, 2])):
                 self._build(Actor("first", nothing), overwrite=True, retain=HOUR)
                 steps.now += chance.choice([1, 1.5 * HOUR])
             was_there = bool(self._there)
-            actors = self._actors()
+            actors = self._actors(main)
             steps.run(actors)
             is_calm = self.is_disk and not steps.fail and not steps.kill
             if is_calm and not was_there and not self._published:
@@ -518,6 +530,7 @@ class Simulation:
             self.problems += [f"an error at the end: {error!r}" for error in steps.errors]
             self._check_removed()
             self._check_opened()
+            self._check_changes()
             self._end()
         trace = [f"{when - _START:12.2f}  {who:10} {what}" for when, who, what in steps.trace]
         return Report(self.seed, self.problems, trace, self.told, steps.count)
@@ -528,14 +541,15 @@ class Simulation:
         steps = self.steps
         clock = SimpleNamespace(now=lambda zone: datetime.fromtimestamp(steps.now, timezone.utc))
         patch.setattr(_versions, "datetime", clock)
-        patch.setattr(
-            _modules["store.expiry"], "time", SimpleNamespace(time=lambda: steps.now + 0.001)
-        )
+        for name in ("store.expiry", "store.marks"):
+            patch.setattr(_modules[name], "time", SimpleNamespace(time=lambda: steps.now + 0.001))
         ids = SimpleNamespace(
             uuid4=lambda: SimpleNamespace(hex=f"{steps.random.getrandbits(128):032x}")
         )
         for name in ("storage.naming", "store.new_version"):
             patch.setattr(_modules[name], "uuid", ids)
+        sleep = SimpleNamespace(sleep=lambda _: steps.step("pause", still=0.5))
+        patch.setattr(_modules["store.changing"], "time", sleep)
         patch.setattr(_versions, "manifest_bytes", self._to_bytes)
         patch.setattr(_versions, "parse_manifest", lambda _, one: self._manifests[one])
         patch.setattr(_versions, "TableSearch", _NoTables)
@@ -624,18 +638,19 @@ class Simulation:
 
     # What actors do.
 
-    def _actors(self) -> list[Actor]:
+    def _actors(self, main: str) -> list[Actor]:
         chance = self.steps.random
         actors = []
         all_may_overwrite = chance.random() < 0.85
         for number in range(chance.randint(2, 4)):
-            kind = chance.choice(["build"] * 4 + ["expire", "read"])
+            kind = chance.choice([main] * 3 + ["build", "expire", "read"])
             if number == 0:
-                kind = "build"
+                kind = main
             retain = chance.choice([0.0, 0.0, HOUR])
             overwrite = all_may_overwrite or chance.random() < 0.3
             runs: dict[str, Callable[[Actor], None]] = {
                 "build": lambda actor, overwrite=overwrite: self._builds(actor, overwrite),
+                "upsert": self._upserts,
                 "expire": self._expires,
                 "read": self._reads,
             }
@@ -702,6 +717,64 @@ class Simulation:
             if left:
                 self.problems.append(f"{actor.name} was told {told}, but {left} are there")
 
+    def _upserts(self, actor: Actor) -> None:
+        actor.keep = 1
+        for number in range(self.steps.random.choice([1, 1, 2])):
+            self._upsert(actor, f"{actor.name} {number}".replace(" ", "-"))
+
+    def _upsert(self, actor: Actor, change: str) -> None:
+        steps = self.steps
+        began = len(self._current) - 1
+        steps.note(f"changes {change}")
+        actor.ours = set()
+        told = "died"
+
+        def publish() -> Manifest:
+            with NewVersion(
+                self.location(), overwrite=True, allow_empty=True, retain=actor.retain
+            ) as new:
+                current = read_newest(new.location)
+                files = list(current.files)
+                files[bucket] = self._data_file(new, bucket)
+                changed = replace(
+                    current,
+                    id=new.version_id,
+                    parent=current.id,
+                    source=f"{current.source} {change}",
+                    files=tuple(files),
+                )
+                return new.publish(changed, replaces=name_of(current))
+
+        bucket = steps.random.randrange(BUCKETS)
+        try:
+            name = name_of(retried(publish)).file
+            told = "changed"
+            if name not in self._current[began:]:
+                self.problems.append(f"{actor.name} was told yes, but {name} never was current")
+            self._changes_made.append((change, name))
+        except CommitUnknownError:
+            told = "unknown change"
+        except CommitConflictError:
+            told = "conflicts"
+        except InjectedError:
+            told = "change failed"
+        except Killed:
+            raise
+        except StaleStoreError:
+            told = "stale change"
+            self._check_stale(actor, began)
+        except (FileNotFoundError, FormatError) as error:
+            told = "nothing to change"
+            self._check_none(actor, began, error)
+        except Exception as error:
+            told = type(error).__name__
+            self.problems.append(f"{actor.name}: {error!r}")
+        finally:
+            steps.note(f"told {told}")
+            self.told[told] += 1
+        if told not in ("changed", "unknown change"):
+            self._changes_refused.add(change)
+
     def _data_files(self, new: NewVersion) -> Iterator[DataFile]:
         current = new.current()
         for bucket in range(BUCKETS):
@@ -709,12 +782,14 @@ class Simulation:
             is_same = old is not None and self.steps.random.random() < 0.5
             if old is not None and is_same and is_whole(new.location, old):
                 yield old
-                continue
-            name = f"data/{new.id}-{bucket:05d}.sst"
-            content = name.encode()
-            new.location.write(name, [content])
-            hashed = xxhash.xxh64_hexdigest(content)
-            yield DataFile(name, bucket, 1, len(content), hashed, "", "")
+            else:
+                yield self._data_file(new, bucket)
+
+    def _data_file(self, new: NewVersion, bucket: int) -> DataFile:
+        name = f"data/{new.id}-{bucket:05d}.sst"
+        content = name.encode()
+        new.location.write(name, [content])
+        return DataFile(name, bucket, 1, len(content), xxhash.xxh64_hexdigest(content), "", "")
 
     def _expires(self, actor: Actor) -> None:
         for _ in range(self.steps.random.choice([1, 2])):
@@ -769,12 +844,52 @@ class Simulation:
 
     def _check_removed(self) -> None:
         for one in self._removed:
+            if self._is_void(one.name):
+                continue
             newer = [name for name in one.newer if name not in self._withdrawn]
             who = f"{one.actor.name} removed {one.name}"
             if len(newer) < one.actor.keep:
                 self.problems.append(f"{who}; of newer ones {newer} stayed")
             elif one.when - min(self._written[name] for name in newer) < one.actor.retain - 1:
                 self.problems.append(f"{who} before it had been replaced for {one.actor.retain} s")
+
+    def _check_changes(self) -> None:
+        """Check that each change is in all versions after it, once, or in none."""
+        kept = set(self._published)
+        if self._there:
+            kept.add(name_of(read_newest(self.location())).file)
+        last_build = max((self._root(name) for name in kept), default="")
+        for name in sorted(kept):
+            done = self._by_file[name].source.split()
+            if len(set(done)) < len(done):
+                self.problems.append(f"a change is twice in {name}: {done}")
+            refused = self._changes_refused.intersection(done)
+            # What a build has replaced since is of no account.
+            if refused and name in self._published and self._root(name) == last_build:
+                self.problems.append(f"{name} has {refused}, which was not published")
+        for change, name in self._changes_made:
+            for later in sorted(kept):
+                # A build replaces what was before it.
+                if later > name > self._root(later):
+                    done = self._by_file[later].source.split()
+                    if change not in done:
+                        self.problems.append(f"{change} of {name} is lost in {later}: {done}")
+
+    def _is_void(self, name: str) -> bool:
+        """Return whether another change of the same version was published."""
+        parent = self._by_file[name].parent
+        return (
+            name not in self._published
+            and parent is not None
+            and any(self._by_file[one].parent == parent for one in self._published)
+        )
+
+    def _root(self, name: str) -> str:
+        """Return the build that a version is of, by changes."""
+        by_id = {one.id: file for file, one in self._by_file.items()}
+        while (parent := self._by_file[name].parent) is not None:
+            name = by_id[parent]
+        return name
 
     def _end(self) -> None:
         """Build when everybody else is gone, and put away what they left."""

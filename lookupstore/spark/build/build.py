@@ -37,8 +37,9 @@ from lookupstore.storage.home import expanded
 from lookupstore.storage.location import Location
 from lookupstore.storage.uris import shown_uri
 from lookupstore.store.data_files import FileOptions
-from lookupstore.store.expiry import HOUR, delete_unneeded, mark_name
+from lookupstore.store.expiry import HOUR, delete_unneeded
 from lookupstore.store.manifest import DATA_FOLDER, MAX_BUCKETS, DataFile
+from lookupstore.store.marks import mark_name
 from lookupstore.store.new_version import NewVersion
 from lookupstore.store.store import LookupStore
 from lookupstore.store.version_files import located

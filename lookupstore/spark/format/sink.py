@@ -34,8 +34,8 @@ from lookupstore.spark.format.options import sink_options
 from lookupstore.spark.types import arrow_schema
 from lookupstore.storage.location import Location
 from lookupstore.store.data_files import write_bucket
-from lookupstore.store.expiry import mark_name
 from lookupstore.store.manifest import DATA_FOLDER, DataFile
+from lookupstore.store.marks import mark_name
 from lookupstore.store.new_version import NewVersion, settle
 from lookupstore.store.version_files import store_exists_error
 

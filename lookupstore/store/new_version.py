@@ -20,17 +20,15 @@ from lookupstore.storage.location import Location
 from lookupstore.store.expiry import expire, names_all_in_use
 from lookupstore.store.manifest import DATA_FOLDER, DataFile, Manifest
 from lookupstore.store.marks import mark_name
+from lookupstore.store.publish_step import cleaned_up_error, publish_version, store_exists_error
 from lookupstore.store.version_files import (
     LOOKS,
     VERSIONS_FOLDER,
     VersionName,
-    cleaned_up_error,
     files_of,
     list_names,
-    publish_version,
     read_newest,
     read_versions,
-    store_exists_error,
 )
 
 _log = logging.getLogger(__name__)

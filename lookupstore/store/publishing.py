@@ -16,6 +16,7 @@ from lookupstore.store.expiry import HOUR
 from lookupstore.store.files import missing_file_error, wrong_hash_error, wrong_size_error
 from lookupstore.store.manifest import DATA_FOLDER, DataFile, Manifest
 from lookupstore.store.new_version import NewVersion, is_whole
+from lookupstore.store.publish_step import store_exists_error
 from lookupstore.store.store import LookupStore
 from lookupstore.store.version_files import (
     VersionName,
@@ -25,7 +26,6 @@ from lookupstore.store.version_files import (
     read_newest,
     read_version,
     read_versions,
-    store_exists_error,
 )
 
 _log = logging.getLogger(__name__)

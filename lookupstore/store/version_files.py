@@ -1,4 +1,4 @@
-"""The versions of a store: which there are, which is current, and how a new one becomes that.
+"""The versions of a store: which there are, and which is current.
 
 A version is one file, `versions/<number>-<id>.json`, its manifest, which is never written again.
 The current version is the one with the greatest number, and among rivals the greatest id. There is
@@ -20,13 +20,11 @@ import re
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from lookupstore.errors import (
-    CommitConflictError,
-    CommitUnknownError,
     CorruptionError,
     FormatError,
     LookupStoreError,
@@ -34,8 +32,8 @@ from lookupstore.errors import (
 )
 from lookupstore.source.table_folders import TableSearch
 from lookupstore.storage.location import Location
-from lookupstore.store.manifest import DATA_FOLDER, Manifest, manifest_bytes, parse_manifest
-from lookupstore.store.marks import running_builds, unsettled
+from lookupstore.store.manifest import Manifest, parse_manifest
+from lookupstore.store.marks import unsettled
 
 VERSIONS_FOLDER = "versions"
 
@@ -378,88 +376,6 @@ def _time_of(moment: object, argument: str) -> datetime:
     return moment
 
 
-def publish_version(
-    location: Location,
-    manifest: Manifest,
-    *,
-    overwrite: bool,
-    replaces: VersionName | None = None,
-) -> Manifest:
-    """Make a new version the current one, in one step and to last when this returns.
-
-    The data files must be complete and synced, and the mark of the build must be there: until it is
-    gone, `expire` removes nothing in favour of this version, which may be withdrawn. The version
-    gets the number after the newest, and the present time. Who is told that it is published was
-    current at that moment; who finds a greater number, or an equal one with a greater id, is not.
-
-    An error before or after the step leaves the location as it was.
-
-    Args:
-        location: where the store is.
-        manifest: the version.
-        overwrite: whether it may replace any version.
-        replaces: the only version that it may replace, because it is a change of that one.
-
-    Returns:
-        The manifest as it was published.
-
-    Raises:
-        FileExistsError: there is a version already and `overwrite` is False.
-        CommitConflictError: another publisher was faster, and its version is the current one.
-        CommitUnknownError: the step failed, and so did taking it back: it may have happened.
-        OSError: the manifest could not be written, or not be put on disk.
-    """
-    location.sync(DATA_FOLDER)
-    held = remove_void(location, list_names(location))
-    if held and not overwrite:
-        raise store_exists_error(location)
-    if replaces is not None and (not held or held[-1] != replaces):
-        raise changed_meanwhile_error(location, replaces)
-    if not held:
-        first = numbered(manifest, 1)
-        try:
-            if _write_first(location, first):
-                return first
-        except FileExistsError:
-            held = list_names(location)
-            if held and not overwrite:
-                raise store_exists_error(location) from None
-    new = numbered(manifest, held[-1].number + 1 if held else 1)
-    _step(location, new, held, overwrite=overwrite, replaces=replaces)
-    if location.one_request() is not None:
-        with suppress(OSError):  # it is published, and read without the copy
-            location.replace(NEWEST_COPY, manifest_bytes(new))
-    return new
-
-
-def store_exists_error(location: Location) -> FileExistsError:
-    """Return the error for a location that already has a store."""
-    return FileExistsError(
-        f"{location.uri}: there is already a store; pass overwrite=True to replace it"
-    )
-
-
-def changed_meanwhile_error(location: Location, replaces: VersionName) -> CommitConflictError:
-    """Return the error for a change of a version that is not the current one any more."""
-    return CommitConflictError(
-        f"{location.uri}: version {replaces.number} (id {replaces.id}) was replaced while changes "
-        "to it were being written; nothing was published: retry, which takes the current version"
-    )
-
-
-def cleaned_up_error(location: Location, name: str) -> CommitConflictError:
-    """Return the error for a folder that is removed while a file is written to it."""
-    return CommitConflictError(
-        f"{location.show(name)}: another process removed its folder or its temporary file {LOOKS} "
-        "times while it was written; retry when no other process deletes files there"
-    )
-
-
-def numbered(manifest: Manifest, number: int) -> Manifest:
-    """Return a manifest as that of a version that is published now."""
-    return replace(manifest, version=number, created=time_text(_now()))
-
-
 def time_text(moment: datetime) -> str:
     """Return a moment as manifests have it: ISO 8601 with milliseconds.
 
@@ -469,143 +385,7 @@ def time_text(moment: datetime) -> str:
     return moment.isoformat(timespec="milliseconds")
 
 
-def _now() -> datetime:
-    return datetime.now(timezone.utc)
-
-
-def _write_first(location: Location, manifest: Manifest) -> bool:
-    """Make the folder of versions with the first one in it; see `Location.write_first`."""
-    ours = name_of(manifest)
-    try:
-        return location.write_first(
-            VERSIONS_FOLDER, os.path.basename(ours.file), manifest_bytes(manifest)
-        )
-    except FileExistsError:
-        raise
-    except BaseException:
-        withdraw(location, manifest, [])
-        raise
-
-
-def _step(
-    location: Location,
-    manifest: Manifest,
-    held: list[VersionName],
-    *,
-    overwrite: bool,
-    replaces: VersionName | None,
-) -> None:
-    """Write the file of a version that comes after others, and look for rivals."""
-    ours = name_of(manifest)
-    try:
-        _write(location, ours.file, manifest_bytes(manifest))
-    except FileExistsError:
-        # Only who publishes the same content twice at once meets its own name.
-        raise _conflict_error(location, ours, ours) from None
-    except BaseException:
-        withdraw(location, manifest, held)
-        raise
-    try:
-        # Who stood still since `created` has replaced others now, and not before.
-        location.date(ours.file, _now())
-        if replaces is not None:
-            rival = find_sibling(location, ours, replaces)
-        else:
-            rival = find_rival(location, ours, held, overwrite=overwrite)
-    except BaseException:
-        withdraw(location, manifest, held)
-        raise
-    if rival is not None:
-        withdraw(location, manifest, held)
-        raise _conflict_error(location, ours, rival)
-
-
-def _write(location: Location, name: str, content: bytes) -> None:
-    for _ in range(LOOKS):
-        with suppress(FileNotFoundError):  # whoever withdraws a version removes an empty folder
-            location.write(name, [content])
-            return
-    raise cleaned_up_error(location, name)
-
-
-def find_rival(
-    location: Location, ours: VersionName, held: list[VersionName], *, overwrite: bool
-) -> VersionName | None:
-    """Return the version to which ours gives way; None if ours was the current one.
-
-    As long as the newest of the others is there, none that came between it and ours has gone: the
-    oldest go first, and none goes in favour of one that its publisher may withdraw, as ours is.
-
-    Raises:
-        CommitConflictError: others come and go too fast to tell, or have removed ours.
-    """
-    alone = 0
-    for _ in range(LOOKS):
-        names = list_names(location)
-        others = [name for name in names if name != ours]
-        if others and (others[-1] > ours or not overwrite):
-            return None if _is_changed(location, ours, others) else others[-1]
-        if ours not in names:
-            continue
-        if others:
-            if location.size(others[-1].file) is not None:
-                return None
-        else:
-            alone += 1
-            if not held or alone == EMPTY_LOOKS:
-                return None  # those that there were had been withdrawn
-    raise CommitConflictError(
-        f"{location.uri}: another version was published at the same time as version {ours.number} "
-        f"(id {ours.id}), which was withdrawn; refresh and retry"
-    )
-
-
-def find_sibling(
-    location: Location, ours: VersionName, replaces: VersionName
-) -> VersionName | None:
-    """Return another version that replaces the one of which ours is a change; None: there is none.
-
-    Two that see each other both give way: neither can know whether the other has looked already.
-    The version that ours replaces may not have looked yet itself, and may have to give way; then
-    ours does at once. It stays as long as ours has its mark, unless its own publisher has withdrawn
-    it, or there are newer ones; and as long as it is there after a listing, that has missed none
-    that is newer.
-
-    Raises:
-        CommitConflictError: the replaced version was withdrawn, or may be, and so is ours.
-        CommitUnknownError: ours is not there any more: newer versions may have it in them.
-    """
-    for _ in range(LOOKS):
-        names = list_names(location)
-        others = [name for name in names if name != ours and name > replaces]
-        if others:
-            return None if _is_changed(location, ours, others) else others[-1]
-        if ours in names and replaces in names and location.size(replaces.file) is not None:
-            if not _may_give_way(location, names, replaces):
-                return None
-            break
-    if location.size(ours.file) is None:
-        raise CommitUnknownError(
-            f"{location.show(ours.file)}: removed by others right after it was written; what it "
-            "changed may be in newer versions: look before you repeat it"
-        )
-    raise changed_meanwhile_error(location, replaces)
-
-
-def _is_changed(location: Location, ours: VersionName, others: list[VersionName]) -> bool:
-    """Return whether one of some versions is a change of ours, and stays.
-
-    Ours was current when it came.
-    """
-    open_ = unsettled(location)
-    return any(
-        name.id not in open_ and _parent(location, name) == ours.id
-        for name in others
-        if name.number > ours.number
-    )
-
-
-def _parent(location: Location, name: VersionName) -> str | None:
+def parent_of(location: Location, name: VersionName) -> str | None:
     """Return the identity of the version that a version is a change of; None: of none, or gone."""
     try:
         return read_version(location, name).parent
@@ -613,24 +393,7 @@ def _parent(location: Location, name: VersionName) -> str | None:
         return None
 
 
-def _may_give_way(location: Location, names: list[VersionName], one: VersionName) -> bool:
-    """Return whether a version has a mark, and something that it has to give way to.
-
-    That is another one of its number, or that the version of which it is a change is gone, or has
-    a mark itself.
-    """
-    made = running_builds(location).values()
-    if one.id not in made:
-        return False
-    try:
-        parent = read_version(location, one).parent
-    except FileNotFoundError:  # it has given way
-        return True
-    stays = parent is None or (parent not in made and any(name.id == parent for name in names))
-    return not stays or bool(_siblings(names, one))
-
-
-def _siblings(names: list[VersionName], one: VersionName) -> list[VersionName]:
+def siblings(names: list[VersionName], one: VersionName) -> list[VersionName]:
     """Return the other versions of the same number."""
     return [name for name in names if name.number == one.number and name != one]
 
@@ -642,11 +405,11 @@ def _void(location: Location, names: list[VersionName]) -> set[VersionName]:
     way. What is made of one of them, and has a mark, is void as well. Publishers who live withdraw
     them; who was killed leaves them.
     """
-    rivals = [name for name in names if _siblings(names, name)]
+    rivals = [name for name in names if siblings(names, name)]
     if not rivals:
         return set()
     open_ = unsettled(location)
-    parents = {name: _parent(location, name) for name in names if name >= rivals[0]}
+    parents = {name: parent_of(location, name) for name in names if name >= rivals[0]}
     void = {
         name
         for name in rivals
@@ -654,7 +417,7 @@ def _void(location: Location, names: list[VersionName]) -> set[VersionName]:
         and parents[name] is not None
         and any(
             other.id not in open_ and parents[other] == parents[name]
-            for other in _siblings(rivals, name)
+            for other in siblings(rivals, name)
         )
     }
     for name, parent in parents.items():  # the oldest first
@@ -669,69 +432,6 @@ def remove_void(location: Location, names: list[VersionName]) -> list[VersionNam
     for name in sorted(void):
         location.delete(name.file)
     return [name for name in names if name not in void]
-
-
-def _conflict_error(
-    location: Location, ours: VersionName, theirs: VersionName
-) -> CommitConflictError:
-    return CommitConflictError(
-        f"{location.uri}: version {theirs.number} (id {theirs.id}) was published first; ours (id "
-        f"{ours.id}) was withdrawn; refresh and retry"
-    )
-
-
-def withdraw(location: Location, manifest: Manifest, held: list[VersionName]) -> None:
-    """Withdraw a version that was, or may have been, written.
-
-    Whoever changes it meanwhile looks whether it is there after they wrote theirs: either they find
-    that it has gone, or theirs is found here.
-
-    Raises:
-        CommitUnknownError: nobody knows whether it is there, or in a newer one; or no other one is.
-    """
-    name = name_of(manifest)
-    try:
-        # The last version of a store is never taken away, whoever removed the others.
-        is_last = bool(held) and all(other == name for other in list_names(location))
-        if not is_last and _is_there(location, manifest):
-            location.delete(name.file)
-        gone = not _is_there(location, manifest) and not _may_be_changed(location, name)
-    except OSError:
-        gone = False
-    if not gone:
-        raise CommitUnknownError(
-            f"{location.show(name.file)}: could not be withdrawn, and may be published, or in "
-            "newer versions; look with lookupstore.versions before you delete or repeat anything"
-        )
-    location.delete_empty(VERSIONS_FOLDER)  # unless it holds other versions
-
-
-def _may_be_changed(location: Location, ours: VersionName) -> bool:
-    """Return whether a newer version is, or may be, made of ours, which is gone."""
-    names = list_names(location)
-    known = {name.id for name in names if name.number <= ours.number}
-    parents = {}
-    for name in names:
-        if name.number > ours.number:
-            try:
-                parents[name.id] = read_version(location, name).parent
-            except FileNotFoundError:
-                continue
-            except LookupStoreError:  # it does not say what it is made of
-                return True
-    known.update(parents)
-    return any(parent is not None and parent not in known for parent in parents.values())
-
-
-def _is_there(location: Location, manifest: Manifest) -> bool:
-    """Return whether the file of a version is the one that we wrote.
-
-    Another process that publishes the same content may have the same name, and be published.
-    """
-    try:
-        return location.read(name_of(manifest).file) == manifest_bytes(manifest)
-    except FileNotFoundError:
-        return False
 
 
 def _names_of_store(location: Location) -> list[VersionName]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import random
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -399,7 +400,7 @@ def test_versions_by_time(three, monkeypatch):
     def dated(location: Any, name: Any) -> Any:
         manifest = real(location, name)
         created = first + timedelta(days=name.number - 1)
-        return version_files.replace(manifest, created=version_files.time_text(created))
+        return replace(manifest, created=version_files.time_text(created))
 
     monkeypatch.setattr(version_files, "read_version", dated)
 

@@ -53,6 +53,7 @@ from lookupstore.store.version_files import list_names, read_newest
 
 changing = importlib.import_module("lookupstore.store.changing")
 version_files = importlib.import_module("lookupstore.store.version_files")
+publish_step = importlib.import_module("lookupstore.store.publish_step")
 os_modules = [
     importlib.import_module(f"lookupstore.{name}")
     for name in ("storage.local", "storage.naming", "store.new_version", "store.changed_bucket")
@@ -1188,8 +1189,7 @@ def overtaken(tmp_path, monkeypatch) -> Iterator[Any]:
     """Let something happen right before, or right after, the step that publishes."""
 
     def arrange(when: str, happen: Any) -> None:
-        name = "list_names" if when == "before" else "_write"
-        real = getattr(version_files, name if when == "after" else "publish_version")
+        real = getattr(publish_step, "_write" if when == "after" else "publish_version")
 
         def instead(*args: Any, **named: Any) -> Any:
             monkeypatch.undo()
@@ -1204,7 +1204,7 @@ def overtaken(tmp_path, monkeypatch) -> Iterator[Any]:
             module = importlib.import_module("lookupstore.store.new_version")
             monkeypatch.setattr(module, "publish_version", instead)
         else:
-            monkeypatch.setattr(version_files, "_write", instead)
+            monkeypatch.setattr(publish_step, "_write", instead)
 
     return arrange
 
@@ -1223,14 +1223,14 @@ def test_an_upsert_that_is_overtaken_applies_to_the_newer_version(tmp_path, over
 def test_a_change_of_a_version_proves_that_it_was_published(tmp_path, monkeypatch):
     """A build that is looked at late finds a change of its own version, and was the current one."""
     build(pa.table({"id": [1], "n": [1]}), tmp_path / "s", key="id").close()
-    real = version_files.find_rival
+    real = publish_step.find_rival
 
     def late(*args: Any, **named: Any) -> Any:
         monkeypatch.undo()
         upsert(tmp_path / "s", pa.table({"id": [1], "n": [7]}), rule="sum").close()
         return real(*args, **named)
 
-    monkeypatch.setattr(version_files, "find_rival", late)
+    monkeypatch.setattr(publish_step, "find_rival", late)
     with build(pa.table({"id": [1], "n": [5]}), tmp_path / "s", key="id", overwrite=True) as store:
         assert store.get(1) == {"n": 12}
     assert [name.number for name in list_names(Location(tmp_path / "s"))] == [1, 2, 3]

@@ -25,7 +25,8 @@ from lookupstore import Location, LookupStore, build, expire, upsert
 from lookupstore.store import background
 from lookupstore.store.changed_bucket import BucketChanger
 from lookupstore.store.manifest import manifest_bytes
-from lookupstore.store.version_files import name_of, named_files, numbered, read_newest
+from lookupstore.store.publish_step import numbered
+from lookupstore.store.version_files import name_of, named_files, read_newest
 
 changing = importlib.import_module("lookupstore.store.changing")
 new_version = importlib.import_module("lookupstore.store.new_version")

@@ -34,6 +34,7 @@ from lookupstore.store.version_files import list_names, read_newest
 # The package gives functions under the names of some modules.
 local_module: Any = importlib.import_module("lookupstore.storage.local")
 versions_module: Any = importlib.import_module("lookupstore.store.version_files")
+step_module: Any = importlib.import_module("lookupstore.store.publish_step")
 
 
 @pytest.fixture(autouse=True)
@@ -312,13 +313,13 @@ def test_a_copy_names_no_file_that_may_be_about_to_go(place, tmp_path):
 def test_a_build_that_stood_still_replaced_when_it_wrote(tmp_path, monkeypatch):
     """What it replaces stays for `retain` from then on, whatever time the new version states."""
     make(Location(tmp_path), 1)
-    real = versions_module.numbered
+    real = step_module.numbered
 
     def long_ago(manifest: Any, number: int) -> Any:
         numbered = real(manifest, number)
-        return versions_module.replace(numbered, created="2001-02-03T04:05:06.789+00:00")
+        return step_module.replace(numbered, created="2001-02-03T04:05:06.789+00:00")
 
-    monkeypatch.setattr(versions_module, "numbered", long_ago)
+    monkeypatch.setattr(step_module, "numbered", long_ago)
     make(Location(tmp_path), 2)
     assert numbers(Location(tmp_path)) == [1, 2]
     (path,) = Path(tmp_path, "versions").glob("*2-*.json")

@@ -21,6 +21,7 @@ from lookupstore.store.version_files import VersionName, list_names
 
 # The package gives a function under the name of the module.
 versions: Any = importlib.import_module("lookupstore.store.version_files")
+step: Any = importlib.import_module("lookupstore.store.publish_step")
 new_version: Any = importlib.import_module("lookupstore.store.new_version")
 
 SEEDS = 2000
@@ -36,12 +37,12 @@ def rivals_of_the_same_number_only(patch: pytest.MonkeyPatch) -> None:
         winner = max([ours, *rivals])
         return None if winner == ours and (overwrite or rivals in ([ours], [])) else winner
 
-    patch.setattr(versions, "find_rival", find_rival)
+    patch.setattr(step, "find_rival", find_rival)
 
 
 def withdrawal_without_a_look(patch: pytest.MonkeyPatch) -> None:
     """Let versions go in favour of one that may be withdrawn, which is withdrawn nevertheless."""
-    running, withdraw = expiry.running_builds, versions.withdraw
+    running, withdraw = expiry.running_builds, step.withdraw
 
     def only_own(location: Location, *own_mark: Any) -> dict[str, str]:
         return running(location, *own_mark) if own_mark else {}
@@ -50,7 +51,7 @@ def withdrawal_without_a_look(patch: pytest.MonkeyPatch) -> None:
         withdraw(location, manifest, [])
 
     patch.setattr(expiry, "running_builds", only_own)
-    patch.setattr(versions, "withdraw", at_once)
+    patch.setattr(step, "withdraw", at_once)
 
 
 def marks_are_passed_over(patch: pytest.MonkeyPatch) -> None:
@@ -114,18 +115,18 @@ def changes_beside_another_of_the_same_number(patch: pytest.MonkeyPatch) -> None
     def find_sibling(
         location: Location, ours: VersionName, replaces: VersionName
     ) -> VersionName | None:
-        rival: VersionName | None = versions.find_rival(location, ours, [replaces], overwrite=True)
+        rival: VersionName | None = step.find_rival(location, ours, [replaces], overwrite=True)
         return rival
 
-    patch.setattr(versions, "find_sibling", find_sibling)
+    patch.setattr(step, "find_sibling", find_sibling)
 
 
 def changes_of_what_may_give_way(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(versions, "_may_give_way", lambda *_: False)
+    patch.setattr(step, "_may_give_way", lambda *_: False)
 
 
 def a_withdrawal_that_others_have_built_upon(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(versions, "_may_be_changed", lambda *_: False)
+    patch.setattr(step, "_may_be_changed", lambda *_: False)
 
 
 def what_was_killed_as_the_second_is_current(patch: pytest.MonkeyPatch) -> None:
@@ -139,20 +140,20 @@ def changes_of_what_has_gone(patch: pytest.MonkeyPatch) -> None:
         location: Location, ours: VersionName, replaces: VersionName
     ) -> VersionName | None:
         others = [name for name in list_names(location) if name != ours and name > replaces]
-        if others and not versions._is_changed(location, ours, others):
+        if others and not step._is_changed(location, ours, others):
             return others[-1]
         return None
 
-    patch.setattr(versions, "find_sibling", find_sibling)
+    patch.setattr(step, "find_sibling", find_sibling)
 
 
 def changes_that_may_give_way_count(patch: pytest.MonkeyPatch) -> None:
     """Believe that ours is published because of a change of it that may be withdrawn."""
 
     def is_changed(location: Location, ours: VersionName, others: list[VersionName]) -> bool:
-        return any(versions._parent(location, name) == ours.id for name in others)
+        return any(step.parent_of(location, name) == ours.id for name in others)
 
-    patch.setattr(versions, "_is_changed", is_changed)
+    patch.setattr(step, "_is_changed", is_changed)
 
 
 PLANTS = {

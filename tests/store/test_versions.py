@@ -38,13 +38,8 @@ from lookupstore.store.local_files import files_of
 from lookupstore.store.manifest import Manifest, manifest_bytes
 from lookupstore.store.marks import MARK_AGE
 from lookupstore.store.new_version import NewVersion
-from lookupstore.store.version_files import (
-    VersionName,
-    list_names,
-    name_of,
-    publish_version,
-    read_newest,
-)
+from lookupstore.store.publish_step import publish_version
+from lookupstore.store.version_files import VersionName, list_names, name_of, read_newest
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +57,9 @@ MODULES = {
         "storage.local",
         "storage.naming",
         "store.expiry",
+        "store.marks",
         "store.new_version",
+        "store.publish_step",
         "store.store",
         "store.version_files",
     )
@@ -442,8 +439,9 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seconds = time.time()
-        monkeypatch.setattr(MODULES["store.version_files"], "datetime", self)
-        monkeypatch.setattr(MODULES["store.expiry"], "time", self)
+        monkeypatch.setattr(MODULES["store.publish_step"], "datetime", self)
+        for name in ("store.expiry", "store.marks"):
+            monkeypatch.setattr(MODULES[name], "time", self)
 
     def now(self, zone: timezone) -> datetime:
         return datetime.fromtimestamp(self.seconds, zone)

@@ -73,6 +73,7 @@ _modules = {
         "store.expiry",
         "store.marks",
         "store.new_version",
+        "store.publish_step",
         "store.store",
         "store.version_files",
     )
@@ -540,7 +541,8 @@ class Simulation:
     def _install(self, patch: pytest.MonkeyPatch) -> None:
         steps = self.steps
         clock = SimpleNamespace(now=lambda zone: datetime.fromtimestamp(steps.now, timezone.utc))
-        patch.setattr(_versions, "datetime", clock)
+        step = _modules["store.publish_step"]
+        patch.setattr(step, "datetime", clock)
         for name in ("store.expiry", "store.marks"):
             patch.setattr(_modules[name], "time", SimpleNamespace(time=lambda: steps.now + 0.001))
         ids = SimpleNamespace(
@@ -550,7 +552,7 @@ class Simulation:
             patch.setattr(_modules[name], "uuid", ids)
         sleep = SimpleNamespace(sleep=lambda _: steps.step("pause", still=0.5))
         patch.setattr(_modules["store.changing"], "time", sleep)
-        patch.setattr(_versions, "manifest_bytes", self._to_bytes)
+        patch.setattr(step, "manifest_bytes", self._to_bytes)
         patch.setattr(_versions, "parse_manifest", lambda _, one: self._manifests[one])
         patch.setattr(_versions, "TableSearch", _NoTables)
         publish = _modules["store.new_version"].publish_version

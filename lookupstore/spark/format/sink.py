@@ -37,7 +37,7 @@ from lookupstore.store.data_files import write_bucket
 from lookupstore.store.manifest import DATA_FOLDER, DataFile
 from lookupstore.store.marks import mark_name
 from lookupstore.store.new_version import NewVersion, settle
-from lookupstore.store.version_files import store_exists_error
+from lookupstore.store.publish_step import store_exists_error
 
 #: What a task holds before it spills.
 TASK_MEMORY = 128 << 20

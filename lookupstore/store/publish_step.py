@@ -1,0 +1,328 @@
+"""The step that publishes a version: its file is written, and whoever wrote it looks for rivals.
+
+docs/decisions/0020-publishing.md says who gives way to whom, and why that is enough.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timezone
+
+from lookupstore.errors import CommitConflictError, CommitUnknownError, LookupStoreError
+from lookupstore.storage.location import Location
+from lookupstore.store.manifest import DATA_FOLDER, Manifest, manifest_bytes
+from lookupstore.store.marks import running_builds, unsettled
+from lookupstore.store.version_files import (
+    EMPTY_LOOKS,
+    LOOKS,
+    NEWEST_COPY,
+    VERSIONS_FOLDER,
+    VersionName,
+    list_names,
+    name_of,
+    parent_of,
+    read_version,
+    remove_void,
+    siblings,
+    time_text,
+)
+
+
+def publish_version(
+    location: Location,
+    manifest: Manifest,
+    *,
+    overwrite: bool,
+    replaces: VersionName | None = None,
+) -> Manifest:
+    """Make a new version the current one, in one step and to last when this returns.
+
+    The data files must be complete and synced, and the mark of the build must be there: until it is
+    gone, `expire` removes nothing in favour of this version, which may be withdrawn. The version
+    gets the number after the newest, and the present time. Who is told that it is published was
+    current at that moment; who finds a greater number, or an equal one with a greater id, is not.
+
+    An error before or after the step leaves the location as it was.
+
+    Args:
+        location: where the store is.
+        manifest: the version.
+        overwrite: whether it may replace any version.
+        replaces: the only version that it may replace, because it is a change of that one.
+
+    Returns:
+        The manifest as it was published.
+
+    Raises:
+        FileExistsError: there is a version already and `overwrite` is False.
+        CommitConflictError: another publisher was faster, and its version is the current one.
+        CommitUnknownError: the step failed, and so did taking it back: it may have happened.
+        OSError: the manifest could not be written, or not be put on disk.
+    """
+    location.sync(DATA_FOLDER)
+    held = remove_void(location, list_names(location))
+    if held and not overwrite:
+        raise store_exists_error(location)
+    if replaces is not None and (not held or held[-1] != replaces):
+        raise changed_meanwhile_error(location, replaces)
+    if not held:
+        first = numbered(manifest, 1)
+        try:
+            if _write_first(location, first):
+                return first
+        except FileExistsError:
+            held = list_names(location)
+            if held and not overwrite:
+                raise store_exists_error(location) from None
+    new = numbered(manifest, held[-1].number + 1 if held else 1)
+    _step(location, new, held, overwrite=overwrite, replaces=replaces)
+    if location.one_request() is not None:
+        with suppress(OSError):  # it is published, and read without the copy
+            location.replace(NEWEST_COPY, manifest_bytes(new))
+    return new
+
+
+def store_exists_error(location: Location) -> FileExistsError:
+    """Return the error for a location that already has a store."""
+    return FileExistsError(
+        f"{location.uri}: there is already a store; pass overwrite=True to replace it"
+    )
+
+
+def changed_meanwhile_error(location: Location, replaces: VersionName) -> CommitConflictError:
+    """Return the error for a change of a version that is not the current one any more."""
+    return CommitConflictError(
+        f"{location.uri}: version {replaces.number} (id {replaces.id}) was replaced while changes "
+        "to it were being written; nothing was published: retry, which takes the current version"
+    )
+
+
+def cleaned_up_error(location: Location, name: str) -> CommitConflictError:
+    """Return the error for a folder that is removed while a file is written to it."""
+    return CommitConflictError(
+        f"{location.show(name)}: another process removed its folder or its temporary file {LOOKS} "
+        "times while it was written; retry when no other process deletes files there"
+    )
+
+
+def numbered(manifest: Manifest, number: int) -> Manifest:
+    """Return a manifest as that of a version that is published now."""
+    return replace(manifest, version=number, created=time_text(_now()))
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+def _write_first(location: Location, manifest: Manifest) -> bool:
+    """Make the folder of versions with the first one in it; see `Location.write_first`."""
+    ours = name_of(manifest)
+    try:
+        return location.write_first(
+            VERSIONS_FOLDER, os.path.basename(ours.file), manifest_bytes(manifest)
+        )
+    except FileExistsError:
+        raise
+    except BaseException:
+        withdraw(location, manifest, [])
+        raise
+
+
+def _step(
+    location: Location,
+    manifest: Manifest,
+    held: list[VersionName],
+    *,
+    overwrite: bool,
+    replaces: VersionName | None,
+) -> None:
+    """Write the file of a version that comes after others, and look for rivals."""
+    ours = name_of(manifest)
+    try:
+        _write(location, ours.file, manifest_bytes(manifest))
+    except FileExistsError:
+        # Only who publishes the same content twice at once meets its own name.
+        raise _conflict_error(location, ours, ours) from None
+    except BaseException:
+        withdraw(location, manifest, held)
+        raise
+    try:
+        # Who stood still since `created` has replaced others now, and not before.
+        location.date(ours.file, _now())
+        if replaces is not None:
+            rival = find_sibling(location, ours, replaces)
+        else:
+            rival = find_rival(location, ours, held, overwrite=overwrite)
+    except BaseException:
+        withdraw(location, manifest, held)
+        raise
+    if rival is not None:
+        withdraw(location, manifest, held)
+        raise _conflict_error(location, ours, rival)
+
+
+def _write(location: Location, name: str, content: bytes) -> None:
+    for _ in range(LOOKS):
+        with suppress(FileNotFoundError):  # whoever withdraws a version removes an empty folder
+            location.write(name, [content])
+            return
+    raise cleaned_up_error(location, name)
+
+
+def find_rival(
+    location: Location, ours: VersionName, held: list[VersionName], *, overwrite: bool
+) -> VersionName | None:
+    """Return the version to which ours gives way; None if ours was the current one.
+
+    As long as the newest of the others is there, none that came between it and ours has gone: the
+    oldest go first, and none goes in favour of one that its publisher may withdraw, as ours is.
+
+    Raises:
+        CommitConflictError: others come and go too fast to tell, or have removed ours.
+    """
+    alone = 0
+    for _ in range(LOOKS):
+        names = list_names(location)
+        others = [name for name in names if name != ours]
+        if others and (others[-1] > ours or not overwrite):
+            return None if _is_changed(location, ours, others) else others[-1]
+        if ours not in names:
+            continue
+        if others:
+            if location.size(others[-1].file) is not None:
+                return None
+        else:
+            alone += 1
+            if not held or alone == EMPTY_LOOKS:
+                return None  # those that there were had been withdrawn
+    raise CommitConflictError(
+        f"{location.uri}: another version was published at the same time as version {ours.number} "
+        f"(id {ours.id}), which was withdrawn; refresh and retry"
+    )
+
+
+def find_sibling(
+    location: Location, ours: VersionName, replaces: VersionName
+) -> VersionName | None:
+    """Return another version that replaces the one of which ours is a change; None: there is none.
+
+    Two that see each other both give way: neither can know whether the other has looked already.
+    The version that ours replaces may not have looked yet itself, and may have to give way; then
+    ours does at once. It stays as long as ours has its mark, unless its own publisher has withdrawn
+    it, or there are newer ones; and as long as it is there after a listing, that has missed none
+    that is newer.
+
+    Raises:
+        CommitConflictError: the replaced version was withdrawn, or may be, and so is ours.
+        CommitUnknownError: ours is not there any more: newer versions may have it in them.
+    """
+    for _ in range(LOOKS):
+        names = list_names(location)
+        others = [name for name in names if name != ours and name > replaces]
+        if others:
+            return None if _is_changed(location, ours, others) else others[-1]
+        if ours in names and replaces in names and location.size(replaces.file) is not None:
+            if not _may_give_way(location, names, replaces):
+                return None
+            break
+    if location.size(ours.file) is None:
+        raise CommitUnknownError(
+            f"{location.show(ours.file)}: removed by others right after it was written; what it "
+            "changed may be in newer versions: look before you repeat it"
+        )
+    raise changed_meanwhile_error(location, replaces)
+
+
+def _is_changed(location: Location, ours: VersionName, others: list[VersionName]) -> bool:
+    """Return whether one of some versions is a change of ours, and stays.
+
+    Ours was current when it came.
+    """
+    open_ = unsettled(location)
+    return any(
+        name.id not in open_ and parent_of(location, name) == ours.id
+        for name in others
+        if name.number > ours.number
+    )
+
+
+def _may_give_way(location: Location, names: list[VersionName], one: VersionName) -> bool:
+    """Return whether a version has a mark, and something that it has to give way to.
+
+    That is another one of its number, or that the version of which it is a change is gone, or has
+    a mark itself.
+    """
+    made = running_builds(location).values()
+    if one.id not in made:
+        return False
+    try:
+        parent = read_version(location, one).parent
+    except FileNotFoundError:  # it has given way
+        return True
+    stays = parent is None or (parent not in made and any(name.id == parent for name in names))
+    return not stays or bool(siblings(names, one))
+
+
+def _conflict_error(
+    location: Location, ours: VersionName, theirs: VersionName
+) -> CommitConflictError:
+    return CommitConflictError(
+        f"{location.uri}: version {theirs.number} (id {theirs.id}) was published first; ours (id "
+        f"{ours.id}) was withdrawn; refresh and retry"
+    )
+
+
+def withdraw(location: Location, manifest: Manifest, held: list[VersionName]) -> None:
+    """Withdraw a version that was, or may have been, written.
+
+    Whoever changes it meanwhile looks whether it is there after they wrote theirs: either they find
+    that it has gone, or theirs is found here.
+
+    Raises:
+        CommitUnknownError: nobody knows whether it is there, or in a newer one; or no other one is.
+    """
+    name = name_of(manifest)
+    try:
+        # The last version of a store is never taken away, whoever removed the others.
+        is_last = bool(held) and all(other == name for other in list_names(location))
+        if not is_last and _is_there(location, manifest):
+            location.delete(name.file)
+        gone = not _is_there(location, manifest) and not _may_be_changed(location, name)
+    except OSError:
+        gone = False
+    if not gone:
+        raise CommitUnknownError(
+            f"{location.show(name.file)}: could not be withdrawn, and may be published, or in "
+            "newer versions; look with lookupstore.versions before you delete or repeat anything"
+        )
+    location.delete_empty(VERSIONS_FOLDER)  # unless it holds other versions
+
+
+def _may_be_changed(location: Location, ours: VersionName) -> bool:
+    """Return whether a newer version is, or may be, made of ours, which is gone."""
+    names = list_names(location)
+    known = {name.id for name in names if name.number <= ours.number}
+    parents = {}
+    for name in names:
+        if name.number > ours.number:
+            try:
+                parents[name.id] = read_version(location, name).parent
+            except FileNotFoundError:
+                continue
+            except LookupStoreError:  # it does not say what it is made of
+                return True
+    known.update(parents)
+    return any(parent is not None and parent not in known for parent in parents.values())
+
+
+def _is_there(location: Location, manifest: Manifest) -> bool:
+    """Return whether the file of a version is the one that we wrote.
+
+    Another process that publishes the same content may have the same name, and be published.
+    """
+    try:
+        return location.read(name_of(manifest).file) == manifest_bytes(manifest)
+    except FileNotFoundError:
+        return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import logging
 import math
 import os
 import threading
@@ -59,6 +60,8 @@ FEW = 4096
 #: Those up to which keys are looked up one after the other: to look up many together takes some
 #: microseconds before the first one, and then hides that memory is slow.
 EACH = 64
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -340,7 +343,7 @@ class LookupStore(PointLookups, LocalLookups):
         if own in names[-1:] or not names or names[-1].number < own.number:
             return self
         opened = self._opened_again()
-        if opened.version < own.number:
+        if opened.version < own.number or opened.id == own.id:
             opened.close()
             return self
         return opened
@@ -351,10 +354,11 @@ class LookupStore(PointLookups, LocalLookups):
         A call that finds a newer version begins to fetch it, in a thread: the files that this host
         does not have, of the buckets that were asked. This store goes on to answer, and a later
         call returns the newer one, when all of them are here. A store in a folder needs no fetch.
-        What fails is logged, and tried again by a later call. A newer store is opened for the
-        caller, who closes both; closing this one ends a fetch.
+        What fails is logged, and tried again by a later call, also the look for a newer version. A
+        newer store is opened for the caller, who closes both; closing this one ends a fetch.
 
         Raises:
+            FileNotFoundError: the store was deleted.
             StaleStoreError: each newer version was gone before it was open.
             CorruptionError: the newer version is damaged.
 
@@ -376,7 +380,13 @@ class LookupStore(PointLookups, LocalLookups):
                 if under_way.is_here:
                     return under_way.newer
                 under_way.newer.close()
-            newer = self.newest()
+            try:
+                newer = self.newest()
+            except FileNotFoundError:
+                raise
+            except OSError as error:  # the object store does not answer, but this host can
+                _log.warning("%s: version %d goes on: %s", self.path, self.version, error)
+                return self
             if newer is self or self._location.in_place:
                 return newer
             asked, files = self._files.asked, newer._files

@@ -1099,6 +1099,36 @@ def test_every_operation_of_a_refresh_fails_once(tmp_path, monkeypatch, kill):
         refreshed(at)
 
 
+def test_every_operation_of_a_refresh_in_the_background_fails_once(tmp_path, monkeypatch):
+    """No call raises, the old store answers, and a later call returns the new one."""
+    remote = Remote(tmp_path, "s3")
+    prepare(remote.location(), "compact")
+    asked = list(range(100))
+    old, new = ([one.get(key) for key in asked] for one in models("upsert"))
+
+    def refreshed(at: int | None) -> int:
+        monkeypatch.setenv("LOOKUPSTORE_CACHE", str(tmp_path / f"copies-{at}"))
+        remote.restart()
+        with lookupstore.open(remote.location(), version=1) as store:
+            assert store.lookup(asked)["v"].to_pylist() == old
+            remote.restart(at)
+            for _ in range(2000):
+                newer = store.refresh()
+                if newer is not store:
+                    break
+                assert store.lookup(asked)["v"].to_pylist() == old
+                time.sleep(0.002)
+            with newer:
+                assert newer.version == 2
+                assert newer.lookup(asked)["v"].to_pylist() == new
+        return len(remote.done)
+
+    count = refreshed(None)
+    assert count > 3
+    for at in range(count):
+        refreshed(at)
+
+
 def test_processes_at_once_and_one_is_killed(tmp_path, seed):
     """Two add to all rows, again and again: each upsert is there once, whole, or not at all."""
     rng = random.Random(seed)

@@ -78,7 +78,10 @@ key_option: Option = click.option(
     "--key", metavar="A,B", help="Key columns of columnar files or of a Hudi table."
 )
 as_of_option: Option = click.option(
-    "--as-of", metavar="INSTANT", help="Read the table as of this request time, 17 digits."
+    "--as-of",
+    metavar="INSTANT|TIME",
+    help="Read the table as of this request time, 17 digits, or what a clock showed, such as "
+    "'2026-03-07 13:56:57' or a date.",
 )
 query_type_option: Option = click.option(
     "--query-type",

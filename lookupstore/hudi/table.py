@@ -78,7 +78,7 @@ from lookupstore.hudi.services.rollback import (
 from lookupstore.hudi.services.savepoint import delete_savepoint, make_savepoint, savepoints
 from lookupstore.hudi.timeline.commit import CommitMetadata
 from lookupstore.hudi.timeline.plans import SavepointMetadata
-from lookupstore.hudi.timeline.timeline import Instant, given_time
+from lookupstore.hudi.timeline.timeline import Instant, When, given_instant, given_time
 from lookupstore.hudi.view import TableView, read_view
 from lookupstore.hudi.write.hoodie_options import (
     GivenOptions,
@@ -266,7 +266,7 @@ class HudiTable(ArrowRows):
         """Return the instants of the table by request time, each in its last state."""
         return list(self.view().timeline)
 
-    def file_groups(self, as_of: str | None = None) -> list[FileGroup]:
+    def file_groups(self, as_of: When | None = None) -> list[FileGroup]:
         """Return the file groups that the table consists of, by partition path and id.
 
         Args:
@@ -279,7 +279,7 @@ class HudiTable(ArrowRows):
         *,
         columns: Sequence[str] | None = None,
         filter: Filter | None = None,
-        as_of: str | None = None,
+        as_of: When | None = None,
         audit: int = 0,
     ) -> pa.Table:
         """Return the rows of the table.
@@ -324,7 +324,7 @@ class HudiTable(ArrowRows):
         return rows
 
     def explain_scan(
-        self, filter: Filter, *, as_of: str | None = None, row_groups: bool = False
+        self, filter: Filter, *, as_of: When | None = None, row_groups: bool = False
     ) -> ScanFunnel:
         """Return which files a scan would read, a line per step if printed; none is opened.
 
@@ -378,7 +378,7 @@ class HudiTable(ArrowRows):
         *,
         columns: Sequence[str] | None = None,
         filter: Filter | None = None,
-        as_of: str | None = None,
+        as_of: When | None = None,
     ) -> pa.RecordBatchReader:
         """Return the rows of the table a few at a time; see `scan`."""
         plan = plan_scan(self.view(), columns, filter, as_of=as_of)
@@ -387,7 +387,7 @@ class HudiTable(ArrowRows):
     def _reader(self) -> pa.RecordBatchReader:
         return self.scan_batches()
 
-    def dataset(self, as_of: str | None = None) -> ds.Dataset:
+    def dataset(self, as_of: When | None = None) -> ds.Dataset:
         """Return the current base files as an Arrow dataset, for engines that read these.
 
         What these filter by leaves out files as in `scan`, by statistics of columns.
@@ -399,8 +399,8 @@ class HudiTable(ArrowRows):
 
     def incremental(
         self,
-        since: str | None = None,
-        until: str | None = None,
+        since: When | None = None,
+        until: When | None = None,
         *,
         columns: Sequence[str] | None = None,
         filter: Filter | None = None,
@@ -427,8 +427,8 @@ class HudiTable(ArrowRows):
 
     def changes(
         self,
-        since: str | None = None,
-        until: str | None = None,
+        since: When | None = None,
+        until: When | None = None,
         *,
         columns: Sequence[str] | None = None,
         ignore: Sequence[str] = (),
@@ -852,7 +852,7 @@ class HudiTable(ArrowRows):
 
     def rollback(
         self,
-        instant: str | None = None,
+        instant: str | Instant | None = None,
         *,
         metadata: str = REFUSE,
         wait: float = WAIT,
@@ -880,7 +880,7 @@ class HudiTable(ArrowRows):
             LockedError: another writer had the lock during the whole wait.
             FormatError: the table is of a kind that is not written.
         """
-        given_time("instant", instant)
+        instant = None if instant is None else given_instant("instant", instant)
         with self._locked(wait, metadata, lock) as (view, held):
             done = roll_back_pending(view, held)
             delete_never_completed(view)
@@ -892,7 +892,7 @@ class HudiTable(ArrowRows):
 
     def savepoint(
         self,
-        instant: str | None = None,
+        instant: str | Instant | None = None,
         *,
         comment: str = "",
         user: str | None = None,
@@ -915,7 +915,7 @@ class HudiTable(ArrowRows):
             LockedError: another writer had the lock during the whole wait.
             FormatError: the table is of a kind that is not written.
         """
-        given_time("instant", instant)
+        instant = None if instant is None else given_instant("instant", instant)
         user = getpass.getuser() if user is None else user
         with self._locked(wait, metadata, lock) as (view, held):
             now = datetime.now(timezone.utc)
@@ -927,7 +927,7 @@ class HudiTable(ArrowRows):
 
     def delete_savepoint(
         self,
-        instant: str,
+        instant: str | Instant,
         *,
         metadata: str = REFUSE,
         wait: float = WAIT,
@@ -946,12 +946,13 @@ class HudiTable(ArrowRows):
             LockedError: another writer had the lock during the whole wait.
             FormatError: the table is of a kind that is not written.
         """
+        instant = given_instant("instant", instant)
         with self._locked(wait, metadata, lock) as (view, held):
             delete_savepoint(view, instant, held)
 
     def restore(
         self,
-        savepoint: str,
+        savepoint: str | Instant,
         *,
         metadata: str = REFUSE,
         wait: float = WAIT,
@@ -980,7 +981,7 @@ class HudiTable(ArrowRows):
             LockedError: another writer had the lock during the whole wait.
             FormatError: the table is of a kind that is not written.
         """
-        given_time("savepoint", savepoint)
+        savepoint = given_instant("savepoint", savepoint)
         with self._locked(wait, metadata, lock, restores=True) as (view, held):
             return restore(view, savepoint, held)
 

@@ -2,10 +2,12 @@
 
 What is accepted, for a key of one field:
 
-- a column: an Arrow array or chunked array, a one-dimensional NumPy array, a pandas Series or
-  Index, a polars Series, or any object with `__arrow_c_array__` or `__arrow_c_stream__`;
+- a column: an Arrow array or chunked array, a one-dimensional NumPy array, a pandas Series, Index
+  or array such as a Categorical, a polars Series, a range, or any object with `__arrow_c_array__`
+  or `__arrow_c_stream__`;
 - a list of values. An object column of NumPy or pandas is one, too; what pandas calls missing in
-  its own is null.
+  its own is null. A set, a view of a dict, a generator or another iterator is the list of what it
+  gives.
 
 For a key of one or more fields:
 
@@ -23,8 +25,9 @@ beside it or because the type is too coarse, each value is encoded for itself.
 from __future__ import annotations
 
 import datetime
+import io
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set, ValuesView
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -55,9 +58,11 @@ def encode_keys(keys: Any, schema: KeySchema) -> pa.Array:
     >>> encode_keys([1, None], schema).is_valid().to_pylist()
     [True, False]
     """
-    text = _text_array(keys)
-    if text is not None:
-        keys = text
+    if not isinstance(keys, (pa.Array, list)):
+        keys = _known(_listed(keys))
+        text = _text_array(keys)
+        if text is not None:
+            keys = text
     if isinstance(keys, pa.Array):
         encoded = schema.encode_plain(keys)
         if encoded is not None:
@@ -90,10 +95,32 @@ def encode_each(keys: Iterable[Any], schema: KeySchema) -> pa.Array:
     return pa.array([schema.encode_one(key) for key in keys], pa.large_binary())
 
 
+def _listed(keys: Any) -> Any:
+    """Return what gives keys one by one, and is no column, as a list; all else as it is."""
+    if isinstance(keys, (Set, ValuesView)):
+        return list(keys)
+    is_stream = hasattr(keys, "__arrow_c_stream__") or isinstance(keys, io.IOBase)
+    return list(keys) if isinstance(keys, Iterator) and not is_stream else keys
+
+
+def _known(value: Any) -> Any:
+    """Return a range as an array, and an array of pandas as a Series; all else as it is."""
+    if isinstance(value, range):
+        ends = (*value[:1], *value[-1:], value.step)
+        if max(map(abs, ends)) >= 2**63:  # NumPy would make floats of some
+            return list(value)
+        return pa.array(np.arange(len(value)) * value.step + value.start)
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and isinstance(value, pandas.api.extensions.ExtensionArray):
+        return pandas.Series(value)
+    return value
+
+
 def _columns(keys: Any, schema: KeySchema) -> list[Column]:
     names = schema.names
     pandas = sys.modules.get("pandas")
     if isinstance(keys, tuple):
+        keys = tuple(map(_known, keys))
         if len(keys) != len(names) or not all(_is_column(column) for column in keys):
             raise TypeError(
                 f"keys: a tuple gives one column per key field, here {list(names)}; got "
@@ -125,7 +152,8 @@ def _columns(keys: Any, schema: KeySchema) -> list[Column]:
     if not _is_column(keys):
         raise TypeError(
             f"keys is {_described(keys)}; give a list of keys, an Arrow, NumPy, pandas or polars "
-            f"column or table with {list(names)}, or a tuple of columns"
+            f"column or table with {list(names)}, a range, a set, an iterator, or a tuple of "
+            "columns"
         )
     column = _arrow_column(keys)
     if pa.types.is_struct(column.type):
@@ -257,6 +285,7 @@ def column_of(value: Any) -> Column:
     >>> column_of(["a", None]).type
     DataType(string)
     """
+    value = _known(value)
     text = _text_array(value)
     if text is not None:
         return text

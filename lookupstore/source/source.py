@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 KNOWN = (
     "a path, URI, glob or folder of Parquet or ORC files, or a list of these; the folder or URI of "
     "a Hudi table; an Arrow table, "
-    "record batch, reader or dataset; a dict of columns; a polars LazyFrame; an object with "
+    "record batch, reader or dataset; a deltalake.DeltaTable; a Table or scan of pyiceberg; a dict "
+    "of columns; a polars LazyFrame; an object with "
     "__arrow_c_stream__ such as a pandas or polars DataFrame or a DuckDB relation; or an iterable "
     "of record batches, tables or frames"
 )
@@ -97,7 +98,17 @@ def open_source(source: Any) -> Source:
         return _table_source(source)
     dataset = sys.modules.get("pyarrow.dataset")
     if dataset is not None and isinstance(source, dataset.Dataset):
-        return _dataset_source(source)
+        return _dataset_source(source, "Arrow dataset")
+    deltalake = sys.modules.get("deltalake")
+    if deltalake is not None and isinstance(source, deltalake.DeltaTable):
+        return _dataset_source(
+            source.to_pyarrow_dataset(), f"Delta table at version {source.version()}"
+        )
+    iceberg = sys.modules.get("pyiceberg.table")
+    if iceberg is not None and isinstance(source, iceberg.Table):
+        source = source.scan()
+    if iceberg is not None and isinstance(source, iceberg.DataScan):
+        return _iceberg_source(source)
     pandas = sys.modules.get("pandas")
     if pandas is not None and isinstance(source, pandas.DataFrame):
         # A named index is a column that the user cares about; the default index is not.
@@ -158,6 +169,19 @@ def _lazy_source(frame: Any) -> Source:
         return iter(pa.RecordBatchReader.from_stream(rows))
 
     return Source(schema, "polars LazyFrame", select, lambda: None)
+
+
+def _iceberg_source(scan: Any) -> Source:
+    """Return a scan of pyiceberg as a source, which reads the columns that are asked for."""
+    with scan.to_arrow_batch_reader() as reader:
+        schema = reader.schema.remove_metadata()
+
+    def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        with scan.select(*columns).to_arrow_batch_reader() as rows:
+            for batch in rows:
+                yield batch.select(list(columns))
+
+    return Source(schema, "scan of an Iceberg table", select, lambda: None)
 
 
 def _parts_source(first: Any, others: Iterator[Any]) -> Source:
@@ -229,7 +253,7 @@ def _iterable_source(source: Iterable[Any]) -> Source:
     raise TypeError(f"source: item 0 is {_type_name(first)}; give {KNOWN}")
 
 
-def _dataset_source(dataset: ds.Dataset) -> Source:
+def _dataset_source(dataset: ds.Dataset, description: str) -> Source:
     def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         # What a dataset reads ahead is held beyond our memory budget: ask for little.
         batches = dataset.to_batches(
@@ -238,7 +262,7 @@ def _dataset_source(dataset: ds.Dataset) -> Source:
         return iter(batches)
 
     schema = dataset.schema.remove_metadata()
-    return Source(schema, "Arrow dataset", select, lambda: int(dataset.count_rows()))
+    return Source(schema, description, select, lambda: int(dataset.count_rows()))
 
 
 def _files_source(paths: Sequence[str]) -> Source:

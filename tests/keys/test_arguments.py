@@ -225,3 +225,52 @@ def test_lists_of_one_kind_are_encoded_in_one_batch(kind, values, monkeypatch):
     monkeypatch.setattr(key_arguments, "encode_each", slow)
     for form, asked in forms(values, "k"):
         assert encode_keys(asked, schema).to_pylist() == want, form
+
+
+def test_what_gives_keys_one_after_the_other():
+    schema = KeySchema(pa.schema({"id": pa.int64()}))
+    expected = encode_keys([3, 4, 5], schema)
+    numbers = {3: "a", 4: "b", 5: "c"}
+    for keys in (
+        range(3, 6),
+        {3, 4, 5},
+        frozenset([3, 4, 5]),
+        numbers.keys(),
+        {"a": 3, "b": 4, "c": 5}.values(),
+        (key for key in numbers),
+        map(int, "345"),
+        iter([3, 4, 5]),
+        pd.array([3, 4, 5], dtype="Int64"),
+        (range(3, 6),),
+    ):
+        assert encode_keys(keys, schema).equals(expected), type(keys)
+    assert encode_keys(range(5, 2, -1), schema).equals(encode_keys([5, 4, 3], schema))
+    assert len(encode_keys(range(0), schema)) == 0
+    # Beyond what the key holds: found nowhere, as in a list.
+    assert encode_keys(range(2**63 - 1, 2**63 + 1), schema).is_valid().to_pylist() == [True, False]
+    assert encode_keys(range(2**70, 2**70 + 2), schema).null_count == 2
+
+
+def test_arrays_of_pandas_and_keys_of_several_fields():
+    texts = KeySchema(pa.schema({"k": pa.string()}))
+    expected = encode_keys(["a", "b", None, "a"], texts)
+    for values in (
+        pd.Categorical(["a", "b", None, "a"]),
+        pd.array(["a", "b", None, "a"], dtype="string"),
+        pd.array(["a", "b", None, "a"], dtype=pd.ArrowDtype(pa.string())),
+    ):
+        assert encode_keys(values, texts).equals(expected), values.dtype
+        assert encode_keys((values,), texts).equals(expected), values.dtype
+    both = KeySchema(pa.schema({"k": pa.string(), "n": pa.int64()}))
+    expected = encode_keys([("a", 0), ("b", 1)], both)
+    assert encode_keys(zip("ab", range(2), strict=True), both).equals(expected)
+    assert encode_keys((pd.Categorical(["a", "b"]), range(2)), both).equals(expected)
+    assert encode_keys({"k": ["a", "b"], "n": range(2)}, both).equals(expected)
+
+
+def test_a_file_is_no_keys(tmp_path):
+    """Its lines would be keys with their ends."""
+    schema = KeySchema(pa.schema({"k": pa.string()}))
+    (tmp_path / "keys").write_text("a\nb\n")
+    with open(tmp_path / "keys") as file, pytest.raises(TypeError, match=r"keys is _io\.TextIO"):
+        encode_keys(file, schema)

@@ -337,6 +337,44 @@ def test_a_delta_table_is_refused_with_its_rows(tmp_path: Path) -> None:
     assert (refused.returncode, "DeltaTable(" in refused.stderr) == (1, True)
 
 
+def test_an_open_delta_table_is_a_source(tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    rows = pa.table({"id": [1, 2, 3], "name": ["a", "b", None], "day": ["x", "x", "y"]})
+    deltalake.write_deltalake(str(tmp_path / "t"), rows, partition_by=["day"])
+    deltalake.DeltaTable(str(tmp_path / "t")).delete("id = 1")
+    for version, ids in ((0, [1, 2, 3]), (1, [2, 3])):
+        table = deltalake.DeltaTable(str(tmp_path / "t"), version=version)
+        source = open_source(table)
+        assert (source.description, source.count_rows()) == (
+            f"Delta table at version {version}", len(ids)
+        )  # fmt: skip
+        with lookupstore.build(table, tmp_path / "s", key="id", overwrite=True) as store:
+            assert list(store) == ids
+            assert store.get(3) == {"name": None, "day": "y"}
+            assert store.upsert(table).version == store.version + 1
+
+
+def test_an_open_iceberg_table_is_a_source(tmp_path: Path) -> None:
+    pytest.importorskip("pyiceberg")
+    from pyiceberg.catalog.memory import InMemoryCatalog
+
+    catalog = InMemoryCatalog("w", warehouse=f"file://{tmp_path}/top")
+    catalog.create_namespace("w")
+    rows = pa.table({"id": [1, 2, 3], "name": ["a", None, "c"], "n": [1.5, 2.5, 3.5]})
+    table = catalog.create_table("w.users", rows.schema)
+    table.append(rows)
+    for source, ids in ((table, [1, 2, 3]), (table.scan("id > 1"), [2, 3])):
+        path = tmp_path / "s"
+        with lookupstore.build(source, path, key="id", columns=["n"], overwrite=True) as store:
+            assert list(store) == ids
+            assert store.get(2) == {"n": 2.5}
+    assert open_source(table.scan(selected_fields=("id",))).schema.names == ["id"]
+    table.delete("id = 2")
+    with lookupstore.build(table, tmp_path / "after", key="id") as store:
+        assert list(store) == [1, 3]
+        assert store.get(1) == {"name": "a", "n": 1.5}
+
+
 def test_an_iceberg_table_is_refused_with_its_rows(tmp_path: Path) -> None:
     pytest.importorskip("pyiceberg")
     from pyiceberg.catalog.memory import InMemoryCatalog

@@ -37,7 +37,7 @@ from lookupstore.hudi.file_group.reader import SliceRows
 from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.read.changed_rows import ChangedRows, Rows, Were, without_dictionaries
 from lookupstore.hudi.timeline.names import GroupId
-from lookupstore.hudi.timeline.timeline import RESTORE, ROLLBACK, given_time
+from lookupstore.hudi.timeline.timeline import RESTORE, ROLLBACK, When, given_position
 from lookupstore.hudi.view import TableView
 from lookupstore.storage.location import Location
 
@@ -161,8 +161,8 @@ class ChangePlan:
 
 def plan_row_changes(
     view: TableView,
-    since: str | None,
-    until: str | None,
+    since: When | None,
+    until: When | None,
     columns: Sequence[str] | None = None,
     ignore: Collection[str] = (),
 ) -> ChangePlan:
@@ -182,7 +182,7 @@ def plan_row_changes(
         CorruptionError: the timeline is damaged.
         StaleStoreError: the table as of `since` or `until` cannot be read any more.
     """
-    since, until = given_time("since", since), given_time("until", until)
+    since, until = given_position("since", since), given_position("until", until)
     data = [name for name in view.schema.names if name not in META_COLUMNS]
     names = data if columns is None else view.names(columns)
     if CHANGE in names:

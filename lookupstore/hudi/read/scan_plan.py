@@ -30,7 +30,7 @@ from lookupstore.hudi.layout import (
 from lookupstore.hudi.options import TableOptions
 from lookupstore.hudi.read.partition_pruning import partitions_left
 from lookupstore.hudi.read.scan_funnel import Files, ScanFunnel
-from lookupstore.hudi.timeline.timeline import given_time
+from lookupstore.hudi.timeline.timeline import When, given_position, given_time
 from lookupstore.hudi.view import TableView
 from lookupstore.storage.location import Location
 from lookupstore.storage.uris import shown_uri
@@ -226,7 +226,7 @@ def plan_scan(
     columns: Sequence[str] | None = None,
     filter: Filter | None = None,
     *,
-    as_of: str | None = None,
+    as_of: When | None = None,
 ) -> ScanPlan:
     """Plan what `HudiTable.scan` reads.
 
@@ -252,8 +252,8 @@ def plan_changes(
     columns: Sequence[str] | None = None,
     filter: Filter | None = None,
     *,
-    since: str | None = None,
-    until: str | None = None,
+    since: When | None = None,
+    until: When | None = None,
 ) -> ScanPlan:
     """Plan what `HudiTable.incremental` reads.
 
@@ -269,7 +269,7 @@ def plan_changes(
         FormatError: the rows of the table do not say when they changed.
     """
     names = view.names(columns)
-    since, until = given_time("since", since), given_time("until", until)
+    since, until = given_position("since", since), given_position("until", until)
     files, times = view.changed(since, until)
     return _planned(view, names, files, written_at(times), filter)
 

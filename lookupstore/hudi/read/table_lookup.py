@@ -35,7 +35,7 @@ from lookupstore.hudi.meta_columns import RECORD_KEY
 from lookupstore.hudi.options import SNAPSHOT
 from lookupstore.hudi.read.key_order import scan_by_key
 from lookupstore.hudi.read.lookup_plan import LookupPlan, partition_codes, plan_lookup
-from lookupstore.hudi.timeline.timeline import given_time
+from lookupstore.hudi.timeline.timeline import When, given_time
 from lookupstore.hudi.view import read_view
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.schema import KeySchema
@@ -99,7 +99,7 @@ class TableLookup(ManyLookups):
         *,
         key: str | Sequence[str] | None = None,
         columns: str | Sequence[str] | None = None,
-        as_of: str | None = None,
+        as_of: When | None = None,
         query_type: str = SNAPSHOT,
         build: Build = "auto",
         residency: Residency | None = None,

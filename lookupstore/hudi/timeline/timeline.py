@@ -11,8 +11,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from enum import Enum
+from typing import TypeAlias
 
 from lookupstore.errors import CommitConflictError, CorruptionError, FormatError, LockLostError
 from lookupstore.storage.location import Location
@@ -59,6 +60,11 @@ _AHEAD = timedelta(seconds=10)
 NEWEST = 8
 
 Clock = Callable[[], datetime]
+#: A moment of a table: an instant or its time, what a clock shows as text in ISO 8601 or a datetime
+#: without a zone, or a day, which is its beginning.
+When: TypeAlias = "str | date | datetime | Instant"
+
+_ISO = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 @dataclass(frozen=True)
@@ -523,20 +529,71 @@ def moment_of(time: str) -> datetime:
     return _parse(time)
 
 
-def given_time(argument: str, time: str | None) -> str | None:
-    """Check the time of an instant that a caller gave, and return it.
+def given_instant(argument: str, instant: str | Instant) -> str:
+    """Check an instant that a caller names, and return its time.
 
     Raises:
         ValueError: it is none.
 
-    >>> given_time("as_of", "20240418173550988")
+    >>> given_instant("savepoint", "20240418173550988")
     '20240418173550988'
     """
-    if time is not None and not (isinstance(time, str) and is_time(time)):
-        raise ValueError(
-            f"{argument} is {time!r}; give the time of an instant, 17 digits: timeline() lists them"
-        )
+    time = instant.time if isinstance(instant, Instant) else instant
+    if not isinstance(time, str) or not is_time(time):
+        raise _time_error(argument, time, "")
     return time
+
+
+def given_time(argument: str, time: When | None) -> str | None:
+    """Return a moment that a caller gave as the time of an instant.
+
+    Source: HoodieSqlCommonUtils.formatQueryInstant of Apache Hudi, for texts.
+
+    Raises:
+        ValueError: it is no moment, or has a zone.
+
+    >>> given_time("as_of", "20240418173550988")
+    '20240418173550988'
+    >>> given_time("as_of", "2024-04-18 17:35:50"), given_time("as_of", date(2024, 4, 18))
+    ('20240418173550000', '20240418000000000')
+    """
+    if time is None:
+        return None
+    if isinstance(time, Instant) or (isinstance(time, str) and is_time(time)):
+        return given_instant(argument, time)
+    moment = time
+    if isinstance(time, str) and _ISO.match(time.strip()):
+        with suppress(ValueError):
+            moment = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", time.strip()))
+    if isinstance(moment, date) and not isinstance(moment, datetime):
+        moment = datetime(moment.year, moment.month, moment.day)
+    if not isinstance(moment, datetime):
+        raise _time_error(
+            argument, time, "; or what a clock shows, such as '2026-03-07 13:56:57' or a date"
+        )
+    if moment.tzinfo is not None:
+        raise ValueError(
+            f"{argument} is {time!r}, with a zone; give what the clock shows by which the table "
+            "names its instants, without a zone: in a table that is made here, UTC"
+        )
+    return print_time(moment.replace(tzinfo=timezone.utc))
+
+
+def given_position(argument: str, position: When | None) -> str | None:
+    """Return a moment that a caller gave as a position in the timeline; as `given_time`.
+
+    >>> commit = Instant("20240418173550988", COMMIT, State.COMPLETED, "20240418173551123")
+    >>> given_position("since", commit)
+    '20240418173551123'
+    """
+    return given_time(argument, position.position if isinstance(position, Instant) else position)
+
+
+def _time_error(argument: str, time: object, other: str) -> ValueError:
+    return ValueError(
+        f"{argument} is {time!r}; give the time of an instant, 17 digits: timeline() lists "
+        f"them{other}"
+    )
 
 
 def print_time(moment: datetime) -> str:

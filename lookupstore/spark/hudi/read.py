@@ -19,6 +19,7 @@ from lookupstore.hudi.read import (
     plan_row_changes,
     plan_scan,
 )
+from lookupstore.hudi.timeline.timeline import When
 from lookupstore.hudi.view import TableView
 from lookupstore.spark.hudi.tables import Table, view_of
 from lookupstore.spark.jobs import parallelism
@@ -34,9 +35,9 @@ def read_table(
     *,
     columns: Sequence[str] | None = None,
     filter: Filter | None = None,
-    as_of: str | None = None,
-    since: str | None = None,
-    until: str | None = None,
+    as_of: When | None = None,
+    since: When | None = None,
+    until: When | None = None,
     changes: bool = False,
     ignore: Sequence[str] = (),
 ) -> DataFrame:
@@ -135,9 +136,9 @@ def planned_read(
     columns: Sequence[str] | None = None,
     filter: Filter | None = None,
     *,
-    as_of: str | None = None,
-    since: str | None = None,
-    until: str | None = None,
+    as_of: When | None = None,
+    since: When | None = None,
+    until: When | None = None,
 ) -> ScanPlan:
     """Plan what `read_table` reads: changes if `since` or `until` is given, else all rows.
 

@@ -23,7 +23,18 @@ from lookupstore.spark.hudi.read import part_rows, planned_read, spark_columns
 from lookupstore.spark.options import SCANS_ARE_SEPARATE, given_names
 from lookupstore.spark.types import arrow_schema
 
-READ_OPTIONS = ("path", "columns", "query_type", "as_of", "since", "until", "pushdown")
+# What Hudi's own format calls `as_of`.
+AS_OF_OF_JAVA = "as.of.instant"
+READ_OPTIONS = (
+    "path",
+    "columns",
+    "query_type",
+    "as_of",
+    AS_OF_OF_JAVA,
+    "since",
+    "until",
+    "pushdown",
+)
 # Most bytes of files that one task reads, if they are several: fewer than Spark's own, since who
 # plans here is not told how many tasks run at one time.
 _TASK_BYTES = 32 << 20
@@ -120,5 +131,9 @@ def _planned(options: Mapping[str, str], columns: Sequence[str] | None) -> ScanP
     if "path" not in options:
         raise ValueError("no path; give load() the folder or URI of a Hudi table")
     times = {name: options.get(name) for name in ("as_of", "since", "until")}
+    if AS_OF_OF_JAVA in options:
+        if times["as_of"] is not None:
+            raise ValueError(f"as_of and {AS_OF_OF_JAVA} are one option; give one of them")
+        times["as_of"] = options[AS_OF_OF_JAVA]
     table = HudiTable.open(options["path"], query_type=options.get("query_type", SNAPSHOT))
     return planned_read(table.view(), columns, **times)

@@ -6,7 +6,9 @@ On random histories it is compared with a dict: tests/hudi/test_write_histories.
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from support.hudi.oracle import other, other_scan
 from support.hudi.small_tables import SmallTable, row
 
 from lookupstore.errors import DuplicateKeyError, FormatError, StaleStoreError
-from lookupstore.hudi import HudiTable, WriteOptions
+from lookupstore.hudi import HudiTable, TableLookup, WriteOptions
 from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.write.partitioner import FileSizing
 
@@ -226,6 +228,43 @@ def test_keys_that_are_there_twice_and_only_move(tmp_path: Path) -> None:
     assert first is not None
     table.cluster("a", target_file_size=1)
     assert said(table, first.position) == []
+
+
+@pytest.mark.parametrize("version", [6, 9])
+def test_moments_in_other_words(tmp_path: Path, version: int) -> None:
+    """Instants, texts of a clock, datetimes and days, beside the 17 digits."""
+    table = HudiTable.create(tmp_path / "t", SCHEMA, record_key="id", name="t", version=version)
+    instants = []
+    for at in range(3):
+        instants.append(table.upsert(rows((1, "x", at, 0.5))).instant)
+        time.sleep(0.002)
+    first = instants[0]
+    assert first is not None
+    clock = datetime.strptime(first.time + "000", "%Y%m%d%H%M%S%f")
+    for when in (first, first.time, clock, str(clock), clock.isoformat(), f" {clock} "):
+        assert table.scan(as_of=when)["a"].to_pylist() == [0]
+        assert len(table.file_groups(when)) == 1
+        assert TableLookup(table.location, key="id", columns=["a"], as_of=when).get(1) == {"a": 0}
+    tomorrow = clock.date() + timedelta(days=1)
+    for when in (tomorrow, tomorrow.isoformat()):
+        assert table.scan(as_of=when)["a"].to_pylist() == [2]
+    assert table.scan(as_of=clock.date()).num_rows == 0
+    expected = table.changes(first.position).read_all()
+    assert expected.num_rows == 2
+    moment = datetime.strptime(first.position + "000", "%Y%m%d%H%M%S%f")
+    for since in (first, moment, str(moment)):
+        assert table.changes(since).read_all().equals(expected)
+        assert table.incremental(since, instants[1])["a"].to_pylist() == [1]
+    with pytest.raises(ValueError, match="with a zone; give what the clock shows by which"):
+        table.scan(as_of=clock.replace(tzinfo=timezone.utc))
+    for wrong in ("2026-13-01", "2026-03-07 25:00", "20260307", "07.03.2026", 5):
+        with pytest.raises(ValueError, match="give the time of an instant, 17 digits"):
+            table.scan(as_of=wrong)
+    table.savepoint(first, user="u", comment="c")
+    assert [one.time for one in table.timeline() if one.action == "savepoint"] == [first.time]
+    table.delete_savepoint(first)
+    table.rollback(instants[2])
+    assert table.scan()["a"].to_pylist() == [1]
 
 
 def test_what_is_gone(tmp_path: Path) -> None:

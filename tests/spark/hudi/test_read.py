@@ -366,6 +366,21 @@ def test_errors_of_reading(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @needs_source
+def test_moments_as_hudi_writes_them(spark: SparkSession, tmp_path: Path) -> None:
+    table = HudiTable.create(tmp_path / "t", SCHEMA, record_key=["id"])
+    first = table.insert(random_rows(random.Random(1), 20)).instant
+    assert first is not None
+    count = table.scan().num_rows
+    table.delete(table.scan())
+    clock = datetime.strptime(first.time + "000", "%Y%m%d%H%M%S%f")
+    for name in ("as_of", "as.of.instant"):
+        assert by_source(spark, tmp_path / "t", **{name: str(clock)}).count() == count
+    assert read_table(spark, tmp_path / "t", as_of=clock).count() == count
+    assert read_table(spark, tmp_path / "t", as_of=first).count() == count
+    assert read_table(spark, tmp_path / "t").count() == 0
+
+
+@needs_source
 def test_errors_of_the_source(spark: SparkSession, tmp_path: Path) -> None:
     table = HudiTable.create(tmp_path / "t", SCHEMA, record_key=["id"])
     table.insert(random_rows(random.Random(1), 20))
@@ -375,6 +390,7 @@ def test_errors_of_the_source(spark: SparkSession, tmp_path: Path) -> None:
         ({"query_type": "fast"}, "query_type is 'fast'; give 'snapshot' or 'read_optimized'"),
         ({"pushdown": "no"}, "pushdown is 'no'; give true or false"),
         ({"until": "soon"}, "until is 'soon'; give the time of an instant"),
+        ({"as_of": "2026-01-01", "as.of.instant": "2026-01-01"}, "are one option; give one"),
         ({"columns": "id,m"}, "the table has no column 'm'"),
     ):
         with pytest.raises(AnalysisException, match=message):

@@ -567,8 +567,8 @@ WAYS = [
         lambda folder: table(folder).scan(filter=pc.field("page") > "1"),
     ),
     Way(
-        "scan: a day in place of an instant",
-        lambda folder: table(folder).scan(as_of="2026-11-22"),
+        "scan: a day that is not written as in ISO 8601",
+        lambda folder: table(folder).scan(as_of="22.11.2026"),
         ValueError,
         "give the time of an instant, 17 digits: timeline() lists them",
         lambda folder: table(folder).scan(as_of=table(folder).timeline()[0].time),
@@ -704,8 +704,8 @@ WAYS = [
         lambda folder: typed(f"hudi upsert {folder}/t {folder}/rows.parquet --lock external"),
     ),
     Way(
-        "hudi scan: a day in place of an instant",
-        lambda folder: (table(folder), typed(f"hudi scan {folder}/t --as-of 2026-11-22")),
+        "hudi scan: a day that is not written as in ISO 8601",
+        lambda folder: (table(folder), typed(f"hudi scan {folder}/t --as-of 22.11.2026")),
         RefusedError,
         "'lookupstore hudi timeline' lists them",
         lambda folder: (

@@ -5,7 +5,6 @@ Arrow itself moves no views of text and bytes, which is how polars gives all tex
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TypeVar
 
 import pyarrow as pa
@@ -79,7 +78,6 @@ def _are_movable(schema: pa.Schema) -> bool:
     return all(_movable(field.type) == field.type for field in schema)
 
 
-@cache
 def _movable(kind: pa.DataType) -> pa.DataType:
     """Return the type of the same values that Arrow can take rows of."""
     if isinstance(kind, pa.BaseExtensionType):

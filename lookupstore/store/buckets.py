@@ -210,11 +210,12 @@ class BucketReads:
         """
         try:
             return rows_or_null(values)
-        except FormatError:
-            for number in self._runs(bucket):
+        except FormatError as error:
+            runs = self._runs(bucket)
+            for number in runs:
                 for _ in self._layer(number, scan_after):
-                    pass
-            raise
+                    continue
+            self._corrupt_file(runs[0], "values that begin with their kind", error)
 
     def _runs(self, bucket: int) -> list[int]:
         """Return the numbers of the runs of a bucket, the newest first."""

@@ -137,7 +137,7 @@ def compact_version(
         _log.info("%s: nothing to compact", location.uri)
         return None
     with NewVersion(
-        location, overwrite=True, allow_empty=True, retain=retain, temp_dir=temp_dir
+        location, overwrite=True, allow_empty=True, retain=retain, temp_dir=temp_dir, change=True
     ) as new:
         with _changing(location, new, threads) as (merged, changer):
             done = {bucket: changer.compact(bucket) for bucket in _due_buckets(merged, rule)}
@@ -222,7 +222,7 @@ def _publish(
 ) -> VersionName | None:
     # A version without rows is what was asked for, where all of them are deleted.
     with NewVersion(
-        location, overwrite=True, allow_empty=True, retain=retain, temp_dir=temp_dir
+        location, overwrite=True, allow_empty=True, retain=retain, temp_dir=temp_dir, change=True
     ) as new:
         with _changing(location, new, threads) as (manifest, changer):
             changed = dict(change(manifest, changer))

@@ -96,7 +96,11 @@ def expire(
     if not isinstance(keep, int) or isinstance(keep, bool) or keep < 1:
         raise ValueError(f"keep is {keep!r}; give a number of versions, at least 1")
     location = located(path)
-    remove_void(location, list_names(location))
+    names = list_names(location)
+    try:
+        remove_void(location, names)
+    except OSError as error:
+        _log.warning("%s: a version that is void was not removed: %s", location.uri, error)
     now = time.time()
     manifests, gone = replaced_versions(location, now, seconds, keep)
     removed: list[Manifest] = []

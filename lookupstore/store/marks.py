@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator
 from datetime import timedelta
+from typing import NamedTuple
 
 from lookupstore.storage.location import Location
 from lookupstore.store.manifest import DATA_FOLDER
@@ -15,38 +17,59 @@ from lookupstore.store.manifest import DATA_FOLDER
 # A mark, or a temporary file, older than that was left by a process that was killed.
 MARK_AGE = timedelta(days=1)
 
-# Of a build, and of the version that it makes if that has another identity.
-_MARK = re.compile(rf"{DATA_FOLDER}/\.([0-9a-f]{{32}})(?:-([0-9a-f]{{32}}))?-runs")
+# Of a build, of the version that it makes if that has another identity, and of a change.
+_MARK = re.compile(
+    rf"{DATA_FOLDER}/\.([0-9a-f]{{32}})(?:-([0-9a-f]{{32}}))?(-change)?-runs"
+)  # fmt: skip
 
 
-def mark_name(build_id: str, version_id: str | None = None) -> str:
+class Mark(NamedTuple):
+    """A mark of a version that is being made.
+
+    Attributes:
+        name: of the file.
+        version: identity of the version.
+        is_change: whether that may replace one version only, because it is a change of that one.
+        modified: when it was made, in seconds since 1970; None if the place does not say.
+    """
+
+    name: str
+    version: str
+    is_change: bool
+    modified: float | None
+
+
+def mark_name(build_id: str, version_id: str | None = None, *, change: bool = False) -> str:
     """Return the name of the hidden file that is there while a version is made."""
     both = build_id if version_id in (None, build_id) else f"{build_id}-{version_id}"
-    return f"{DATA_FOLDER}/.{both}-runs"
+    return f"{DATA_FOLDER}/.{both}{'-change' if change else ''}-runs"
+
+
+def is_mark(name: str) -> bool:
+    """Return whether a file is a mark, by its name."""
+    return _MARK.fullmatch(name) is not None
 
 
 def running_builds(location: Location, own_mark: str | None = None) -> dict[str, str]:
     """Return the marks of builds that run, with the identity of the version that each makes."""
+    running = running_marks(location)
+    return {mark.name: mark.version for mark in running if mark.name != own_mark}
+
+
+def running_marks(location: Location) -> list[Mark]:
+    """Return the marks that are no dead build's."""
     dead = time.time() - MARK_AGE.total_seconds()
-    return {
-        mark: version
-        for mark, (version, modified) in _marks(location).items()
-        if mark != own_mark and not (modified is not None and modified <= dead)
-    }
+    return [one for one in marks(location) if one.modified is None or one.modified > dead]
 
 
-def unsettled(location: Location) -> set[str]:
-    """Return the identities of versions that have a mark, of whatever age.
+def marks(location: Location) -> Iterator[Mark]:
+    """Yield all marks, of whatever age.
 
     A version that was there before this look, and still is after it, is settled if it has none: its
     publisher does not take it back any more.
     """
-    return {version for version, _ in _marks(location).values()}
-
-
-def _marks(location: Location) -> dict[str, tuple[str, float | None]]:
-    return {
-        file.name: (match[2] or match[1], file.modified)
-        for file in location.files(DATA_FOLDER)
-        if (match := _MARK.fullmatch(file.name))
-    }
+    for file in location.files(DATA_FOLDER):
+        match = _MARK.fullmatch(file.name)
+        if match:
+            version = match[2] or match[1]
+            yield Mark(file.name, version, match[3] is not None, file.modified)

@@ -47,6 +47,7 @@ class NewVersion:
         retain: how long the replaced version stays; see `lookupstore.expire`.
         temp_dir: where the files of a remote store are written first.
         version_id: identity of the version, if that was given to it elsewhere.
+        change: whether it is a change of the only version that it may replace.
     """
 
     def __init__(
@@ -58,7 +59,9 @@ class NewVersion:
         retain: Duration,
         temp_dir: str | os.PathLike[str] | None = None,
         version_id: str | None = None,
+        change: bool = False,
     ) -> None:
+        self._is_change = change
         self._retain = seconds_of(retain, "retain")
         self._overwrite = overwrite
         self._allow_empty = allow_empty
@@ -74,7 +77,7 @@ class NewVersion:
         #: Identity of its version.
         self.version_id: str = self.id if version_id is None else version_id
         #: Name of the file that says that this build runs.
-        self.mark: str = mark_name(self.id, version_id)
+        self.mark: str = mark_name(self.id, version_id, change=change)
         #: Names of files that were written and do not begin with the id.
         self.written: list[str] = []
         #: Local folder whose data folder takes the files that are written.
@@ -139,7 +142,7 @@ class NewVersion:
         """
         old = self.mark
         self.version_id = uuid.uuid4().hex
-        mark = mark_name(self.id, self.version_id)
+        mark = mark_name(self.id, self.version_id, change=self._is_change)
         self.location.write(mark, [])
         self.mark = mark
         with suppress(OSError):  # a mark that stays holds back others for a day

@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from lookupstore.errors import CommitConflictError, CommitUnknownError, LookupStoreError
 from lookupstore.storage.location import Location
 from lookupstore.store.manifest import DATA_FOLDER, Manifest, manifest_bytes
-from lookupstore.store.marks import running_builds, unsettled
+from lookupstore.store.marks import marks, running_marks
 from lookupstore.store.version_files import (
     EMPTY_LOOKS,
     LOOKS,
@@ -240,22 +240,23 @@ def _is_changed(location: Location, ours: VersionName, others: list[VersionName]
 
     Ours was current when it came.
     """
-    open_ = unsettled(location)
+    made = {mark.version for mark in marks(location)}
     return any(
-        name.id not in open_ and parent_of(location, name) == ours.id
+        name.id not in made and parent_of(location, name) == ours.id
         for name in others
         if name.number > ours.number
     )
 
 
 def _may_give_way(location: Location, names: list[VersionName], one: VersionName) -> bool:
-    """Return whether a version has a mark, and something that it has to give way to.
+    """Return whether a version is a change with a mark, and has something to give way to.
 
     That is another one of its number, or that the version of which it is a change is gone, or has
     a mark itself.
     """
-    made = running_builds(location).values()
-    if one.id not in made:
+    running = running_marks(location)
+    made = {mark.version for mark in running}
+    if all(mark.version != one.id or not mark.is_change for mark in running):
         return False
     try:
         parent = read_version(location, one).parent

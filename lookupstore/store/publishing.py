@@ -26,6 +26,7 @@ from lookupstore.store.version_files import (
     read_newest,
     read_version,
     read_versions,
+    standing,
 )
 
 _log = logging.getLogger(__name__)
@@ -73,7 +74,7 @@ def publish(
     """
     source, manifest = _version_of(store)
     target = located(path)
-    names = list_names(target)
+    names = standing(target, list_names(target))
     if names and names[-1].id == manifest.id:
         _log.info("%s: already published, as version %d", target.uri, names[-1].number)
         return LookupStore(target)

@@ -52,6 +52,7 @@ from lookupstore.store.version_files import (
     read_numbered,
     read_version,
     replaced_meanwhile_error,
+    standing,
     version_at,
 )
 
@@ -338,7 +339,7 @@ class LookupStore(PointLookups, LocalLookups):
         """
         self._check_open()
         own = name_of(self._manifest)
-        names = list_names(self._location)
+        names = standing(self._location, list_names(self._location))
         # A version that is not listed any more was expired, or withdrawn for one of its number.
         if own in names[-1:] or not names or names[-1].number < own.number:
             return self

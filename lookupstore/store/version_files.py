@@ -10,7 +10,8 @@ It counts only if the listing says so; without it nothing is missing.
 A listing is not one moment: what comes or goes meanwhile is in it or not. So a listing that finds
 nothing is not believed at once, and neither is one that shows a new version alone.
 
-Of two changes of one version the second is void: its publisher withdraws it, if it still lives.
+A change that came after another version of its number is void: its publisher withdraws it, if it
+still lives.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from lookupstore.errors import (
 from lookupstore.source.table_folders import TableSearch
 from lookupstore.storage.location import Location
 from lookupstore.store.manifest import Manifest, parse_manifest
-from lookupstore.store.marks import unsettled
+from lookupstore.store.marks import marks
 
 VERSIONS_FOLDER = "versions"
 
@@ -48,6 +49,8 @@ LOOKS = 5
 _LONGEST_WAIT = 1.0
 # So many listings that find nothing say that there is nothing.
 EMPTY_LOOKS = 3
+# Numbers of versions among which some may be void: nobody builds upon what was built upon one.
+_RECENT = 3
 
 
 class VersionName(NamedTuple):
@@ -398,37 +401,51 @@ def siblings(names: list[VersionName], one: VersionName) -> list[VersionName]:
     return [name for name in names if name.number == one.number and name != one]
 
 
-def _void(location: Location, names: list[VersionName]) -> set[VersionName]:
-    """Return those versions that lose to another change of the version that they change.
+def void_names(location: Location, names: list[VersionName]) -> set[VersionName]:
+    """Return the changes among the newest versions that lose to another version.
 
-    They have a mark, and the other one has none any more: it was the first, or it would have given
-    way. What is made of one of them, and has a mark, is void as well. Publishers who live withdraw
-    them; who was killed leaves them.
+    They have a mark, and there is one of their number before them that has none any more: it was
+    there first, or it would have given way. What is a change of one of them, and has a mark, is
+    void as well. Publishers who live withdraw them; who was killed leaves them.
+
+    Args:
+        location: of the store.
+        names: of all of its versions, the current one last.
     """
-    rivals = [name for name in names if siblings(names, name)]
-    if not rivals:
+    if not names:
         return set()
-    open_ = unsettled(location)
-    parents = {name: parent_of(location, name) for name in names if name >= rivals[0]}
-    void = {
-        name
-        for name in rivals
-        if name.id in open_
-        and parents[name] is not None
-        and any(
-            other.id not in open_ and parents[other] == parents[name]
-            for other in siblings(rivals, name)
-        )
-    }
-    for name, parent in parents.items():  # the oldest first
-        if name.id in open_ and any(parent == other.id for other in void):
+    recent = [name for name in names if name.number > names[-1].number - _RECENT]
+    if len({name.number for name in recent}) == len(recent):
+        return set()
+    made = list(marks(location))
+    settled = [name for name in recent if all(name.id != mark.version for mark in made)]
+    changes = {mark.version for mark in made if mark.is_change}
+    void: set[VersionName] = set()
+    for name in recent:
+        if name.id in changes and (
+            any(
+                other < name and location.size(other.file) is not None
+                for other in siblings([*settled, name], name)
+            )
+            or (void and parent_of(location, name) in {other.id for other in void})
+        ):
             void.add(name)
     return void
 
 
+def standing(location: Location, names: list[VersionName]) -> list[VersionName]:
+    """Return the names of versions but for those that are void."""
+    void = void_names(location, names)
+    return [name for name in names if name not in void]
+
+
 def remove_void(location: Location, names: list[VersionName]) -> list[VersionName]:
-    """Remove versions that lose to another change of the same version; return the other names."""
-    void = _void(location, names)
+    """Remove versions that are void; return the other names.
+
+    Raises:
+        OSError: one could not be removed.
+    """
+    void = void_names(location, names)
     for name in sorted(void):
         location.delete(name.file)
     return [name for name in names if name not in void]
@@ -442,8 +459,7 @@ def _names_of_store(location: Location) -> list[VersionName]:
         FormatError: the folder is not a store.
     """
     if names := list_names(location):
-        void = _void(location, names)
-        return [name for name in names if name not in void]
+        return standing(location, names)
     if location.is_file():
         raise FormatError(
             f"{location.uri}: a file, but a store is a folder; lookupstore.sst.Reader opens "

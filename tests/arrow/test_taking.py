@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 import pytest
 from support.changelog import same
-from support.random_columns import random_type, random_value
+from support.random_columns import Wrapped, random_type, random_value
 
 from lookupstore.arrow.taking import keep, keep_rows, take, take_rows
 
@@ -40,3 +40,15 @@ def test_random_columns(number: int, seed: int) -> None:
         assert found.type == kind
         found.validate(full=True)
         assert same(found.to_pylist(), expected), kind
+
+
+def test_a_type_without_a_hash() -> None:
+    kind = Wrapped(pa.int32())
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(kind)
+    column = pa.ExtensionArray.from_storage(kind, pa.array([1, 2, None], pa.int32()))
+    rows = pa.record_batch({"v": column, "text": pa.array(["a", "b", "c"], pa.string_view())})
+    found = keep_rows(rows, pa.array([False, True, True]))
+    assert found.schema == rows.schema
+    assert found.column("v").storage.to_pylist() == [2, None]
+    assert take(column, pa.array([1])).storage.to_pylist() == [2]

@@ -130,7 +130,33 @@ def a_withdrawal_that_others_have_built_upon(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_was_killed_as_the_second_is_current(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(versions, "_void", lambda *_: set())
+    patch.setattr(versions, "void_names", lambda *_: set())
+
+
+def copies_count_as_changes(patch: pytest.MonkeyPatch) -> None:
+    """Take what replaces any version for a change, which gives way to all others."""
+    real = versions.marks
+    patch.setattr(
+        versions, "marks", lambda where: [one._replace(is_change=True) for one in real(where)]
+    )
+
+
+def changes_stay_beside_builds(patch: pytest.MonkeyPatch) -> None:
+    """Pass over a killed change only if another change of the same version was published."""
+    real = versions.void_names
+
+    def void_names(location: Location, names: list[VersionName]) -> set[VersionName]:
+        def parent(name: VersionName) -> str | None:
+            found: str | None = versions.parent_of(location, name)
+            return found
+
+        return {
+            name
+            for name in real(location, names)
+            if any(parent(one) == parent(name) for one in versions.siblings(names, name))
+        }
+
+    patch.setattr(versions, "void_names", void_names)
 
 
 def changes_of_what_has_gone(patch: pytest.MonkeyPatch) -> None:
@@ -173,6 +199,8 @@ PLANTS = {
         changes_of_what_may_give_way,
         a_withdrawal_that_others_have_built_upon,
         what_was_killed_as_the_second_is_current,
+        copies_count_as_changes,
+        changes_stay_beside_builds,
         changes_of_what_has_gone,
         changes_that_may_give_way_count,
     )

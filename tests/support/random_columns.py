@@ -15,6 +15,22 @@ PLAIN = [
 ]  # fmt: skip
 
 
+class Wrapped(pa.ExtensionType):  # type: ignore[misc]
+    """A type of somebody's own, which has no hash."""
+
+    def __init__(self, storage: pa.DataType) -> None:
+        super().__init__(storage, "lookupstore.tests.wrapped")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        """Return what the type is, apart from its storage: nothing."""
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> Wrapped:
+        """Return the type again."""
+        return cls(storage)
+
+
 def random_type(rng: random.Random, depth: int) -> pa.DataType:
     """Return a type of Arrow, nested at most so deep."""
     kind = rng.randrange(9 if depth else 2)

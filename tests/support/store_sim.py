@@ -504,6 +504,8 @@ class Simulation:
         # that they were not.
         self._changes_made: list[tuple[str, str]] = []
         self._changes_refused: set[str] = set()
+        # Builds of which their makers were told that they were published.
+        self._builds_made: list[str] = []
         # Versions that were opened, by whom, and the first and the last change meanwhile.
         self._opened: list[tuple[str, str, int, int]] = []
 
@@ -680,9 +682,14 @@ class Simulation:
                 self.location(), overwrite=overwrite, retain=retain, version_id=copied
             ) as new:
                 files = tuple(self._data_files(new))
-                published = new.publish(replace(_MANIFEST, id=copied or new.id, files=files))
+                # A copy is a change of a version that may be nowhere here.
+                parent = None if copied is None else f"{2:032x}"
+                published = new.publish(
+                    replace(_MANIFEST, id=copied or new.id, parent=parent, files=files)
+                )
             told = "yes"
             name = name_of(published).file
+            self._builds_made.append(name)
             if name not in self._current[began:]:
                 self.problems.append(f"{actor.name} was told yes, but {name} never was current")
             if not overwrite and name != min(self._published):
@@ -733,7 +740,11 @@ class Simulation:
 
         def publish() -> Manifest:
             with NewVersion(
-                self.location(), overwrite=True, allow_empty=True, retain=actor.retain
+                self.location(),
+                overwrite=True,
+                allow_empty=True,
+                retain=actor.retain,
+                change=True,
             ) as new:
                 current = read_newest(new.location)
                 files = list(current.files)
@@ -869,6 +880,10 @@ class Simulation:
             # What a build has replaced since is of no account.
             if refused and name in self._published and self._root(name) == last_build:
                 self.problems.append(f"{name} has {refused}, which was not published")
+        for build in self._builds_made:
+            for later in sorted(kept):
+                if later > build > self._root(later):
+                    self.problems.append(f"{build} is hidden by {later}, which is not made of it")
         for change, name in self._changes_made:
             for later in sorted(kept):
                 # A build replaces what was before it.
@@ -878,19 +893,19 @@ class Simulation:
                         self.problems.append(f"{change} of {name} is lost in {later}: {done}")
 
     def _is_void(self, name: str) -> bool:
-        """Return whether another change of the same version was published."""
-        parent = self._by_file[name].parent
+        """Return whether a change was not published, but another version of its number."""
+        number = self._by_file[name].version
         return (
             name not in self._published
-            and parent is not None
-            and any(self._by_file[one].parent == parent for one in self._published)
+            and self._by_file[name].source != ""
+            and any(self._by_file[one].version == number for one in self._published)
         )
 
     def _root(self, name: str) -> str:
         """Return the build that a version is of, by changes."""
         by_id = {one.id: file for file, one in self._by_file.items()}
-        while (parent := self._by_file[name].parent) is not None:
-            name = by_id[parent]
+        while (parent := by_id.get(self._by_file[name].parent or "")) is not None:
+            name = parent
         return name
 
     def _end(self) -> None:

@@ -39,7 +39,7 @@ from lookupstore.storage.uris import shown_uri
 from lookupstore.store.data_files import FileOptions
 from lookupstore.store.expiry import HOUR, delete_unneeded
 from lookupstore.store.manifest import DATA_FOLDER, MAX_BUCKETS, DataFile
-from lookupstore.store.marks import mark_name
+from lookupstore.store.marks import is_mark
 from lookupstore.store.new_version import NewVersion
 from lookupstore.store.store import LookupStore
 from lookupstore.store.version_files import located
@@ -242,9 +242,9 @@ def publish_files(new: NewVersion, task: BuildTask, files: Sequence[DataFile], s
 
 def delete_unlisted(location: Location, version_id: str, names: Sequence[str]) -> None:
     """Delete the files of a version to be that are not among those that it will name."""
-    listed = {*names, mark_name(version_id)}
     for found in location.files(DATA_FOLDER):
-        if f"{version_id}-" in found.name and found.name not in listed:
+        is_ours = f"{version_id}-" in found.name and not is_mark(found.name)
+        if is_ours and found.name not in names:
             delete_unneeded(location, found.name)
 
 

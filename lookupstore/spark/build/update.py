@@ -156,7 +156,7 @@ def _publish(
     location = planned.location
     with (
         # A version without rows is what was asked for, where all of them are deleted.
-        NewVersion(location, overwrite=True, allow_empty=True, retain=retain) as new,
+        NewVersion(location, overwrite=True, allow_empty=True, retain=retain, change=True) as new,
         watched_jobs(
             changes.sparkSession, f"lookupstore: update {location.uri}", "Updating"
         ) as written,

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from lookupstore.errors import LookupStoreError, StaleStoreError
 from lookupstore.storage.location import Location
 from lookupstore.store.manifest import Manifest
-from lookupstore.store.version_files import VersionName, list_names, read_version
+from lookupstore.store.version_files import VersionName, list_names, read_version, void_names
 
 #: Seconds that a version has to be old before it answers. It says when it was published before it
 #: is there, and a task that looks in between must not choose another one than the next task.
@@ -105,7 +105,9 @@ class _Seen:
             failed = False
             try:
                 # A listing that lags behind does not take back what was seen.
-                self._names.update(list_names(self._location))
+                listed = list_names(self._location)
+                self._names.update(listed)
+                self._names -= void_names(self._location, listed)
             except (OSError, LookupStoreError) as error:
                 failed = True
                 _log.warning(

@@ -11,9 +11,11 @@ is under way. `archive` is where instants go that leave the timeline: `archived_
 
 from lookupstore.hudi.timeline.commit import WriteStat
 from lookupstore.hudi.timeline.records import from_record, to_record
+from lookupstore.hudi.timeline.timeline import When
 from lookupstore.hudi.timeline.work_files import staging_folder
 
 __all__ = [
+    "When",
     "WriteStat",
     "from_record",
     "staging_folder",

@@ -19,7 +19,7 @@ from lookupstore.hudi.read import (
     plan_row_changes,
     plan_scan,
 )
-from lookupstore.hudi.timeline.timeline import When
+from lookupstore.hudi.timeline import When
 from lookupstore.hudi.view import TableView
 from lookupstore.spark.hudi.tables import Table, view_of
 from lookupstore.spark.jobs import parallelism

@@ -88,7 +88,7 @@ def _movable(kind: pa.DataType) -> pa.DataType:
     if kind == pa.binary_view():
         return pa.large_binary()
     if pa.types.is_struct(kind):
-        return pa.struct([_movable_field(field) for field in kind.fields])
+        return pa.struct([_movable_field(kind.field(at)) for at in range(kind.num_fields)])
     if pa.types.is_map(kind):
         key, item = _movable_field(kind.key_field), _movable_field(kind.item_field)
         return pa.map_(key, item, keys_sorted=kind.keys_sorted)

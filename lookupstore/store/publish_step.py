@@ -303,7 +303,13 @@ def withdraw(location: Location, manifest: Manifest, held: list[VersionName]) ->
 
 def _may_be_changed(location: Location, ours: VersionName) -> bool:
     """Return whether a newer version is, or may be, made of ours, which is gone."""
-    names = list_names(location)
+    for _ in range(LOOKS):
+        names = list_names(location)
+        # As long as the newest one is there, the listing has missed none that is newer.
+        if not names or location.size(names[-1].file) is not None:
+            break
+    else:
+        return True
     known = {name.id for name in names if name.number <= ours.number}
     parents = {}
     for name in names:

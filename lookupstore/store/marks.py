@@ -66,7 +66,7 @@ def marks(location: Location) -> Iterator[Mark]:
     """Yield all marks, of whatever age.
 
     A version that was there before this look, and still is after it, is settled if it has none: its
-    publisher does not take it back any more.
+    publisher has decided that it stays.
     """
     for file in location.files(DATA_FOLDER):
         match = _MARK.fullmatch(file.name)

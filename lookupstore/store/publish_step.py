@@ -92,10 +92,18 @@ def store_exists_error(location: Location) -> FileExistsError:
 
 
 def changed_meanwhile_error(location: Location, replaces: VersionName) -> CommitConflictError:
-    """Return the error for a change of a version that is not the current one any more."""
+    """Return the error for a change of a version that others have replaced."""
     return CommitConflictError(
         f"{location.uri}: version {replaces.number} (id {replaces.id}) was replaced while changes "
         "to it were being written; nothing was published: retry, which takes the current version"
+    )
+
+
+def _unsettled_error(location: Location, replaces: VersionName) -> CommitConflictError:
+    return CommitConflictError(
+        f"{location.uri}: version {replaces.number} (id {replaces.id}) may still be withdrawn by "
+        "its writer, so nothing was published: retry; if that writer was killed, changes are taken "
+        "again after a day, or after a build with overwrite=True"
     )
 
 
@@ -216,7 +224,7 @@ def find_sibling(
 
     Raises:
         CommitConflictError: the replaced version was withdrawn, or may be, and so is ours.
-        CommitUnknownError: ours is not there any more: newer versions may have it in them.
+        CommitUnknownError: others have removed ours: newer versions may have it in them.
     """
     for _ in range(LOOKS):
         names = list_names(location)
@@ -224,9 +232,9 @@ def find_sibling(
         if others:
             return None if _is_changed(location, ours, others) else others[-1]
         if ours in names and replaces in names and location.size(replaces.file) is not None:
-            if not _may_give_way(location, names, replaces):
-                return None
-            break
+            if _may_give_way(location, names, replaces):
+                raise _unsettled_error(location, replaces)
+            return None
     if location.size(ours.file) is None:
         raise CommitUnknownError(
             f"{location.show(ours.file)}: removed by others right after it was written; what it "

@@ -404,8 +404,8 @@ def siblings(names: list[VersionName], one: VersionName) -> list[VersionName]:
 def void_names(location: Location, names: list[VersionName]) -> set[VersionName]:
     """Return the changes among the newest versions that lose to another version.
 
-    They have a mark, and there is one of their number before them that has none any more: it was
-    there first, or it would have given way. What is a change of one of them, and has a mark, is
+    They have a mark, and a smaller version of their number has none: that one was there first, or
+    it would have given way. What is a change of one of them, and has a mark, is
     void as well. Publishers who live withdraw them; who was killed leaves them.
 
     Args:

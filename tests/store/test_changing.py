@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,8 +48,8 @@ from lookupstore import (
 from lookupstore.keys._codec import bucket_of
 from lookupstore.keys.schema import KeySchema
 from lookupstore.store.kinds import rows_or_null, split_kinds, with_kinds
-from lookupstore.store.manifest import fields_hash
-from lookupstore.store.marks import MARK_AGE
+from lookupstore.store.manifest import fields_hash, manifest_bytes
+from lookupstore.store.marks import MARK_AGE, mark_name
 from lookupstore.store.version_files import list_names, read_newest
 
 changing = importlib.import_module("lookupstore.store.changing")
@@ -1063,13 +1064,19 @@ def test_every_operation_of_publishing_fails_once(tmp_path, source, kind, kill):
         check_after_fault(place, folder, models("upsert"), partial(run, place), raised)
 
 
-@pytest.mark.parametrize("kill", [False, True], ids=["fail", "kill"])
-def test_every_operation_of_a_refresh_fails_once(tmp_path, monkeypatch, kill):
-    """A host that has the version before: the old store answers on, and a new one when asked."""
-    remote = Remote(tmp_path, "s3")
+def changed_remote(folder: Path) -> tuple[Remote, list[int], list[Any], list[Any]]:
+    """Return a server with two versions, some keys, and what is at them before and after."""
+    remote = Remote(folder, "s3")
     prepare(remote.location(), "compact")
     asked = list(range(100))
     old, new = ([one.get(key) for key in asked] for one in models("upsert"))
+    return remote, asked, old, new
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["fail", "kill"])
+def test_every_operation_of_a_refresh_fails_once(tmp_path, monkeypatch, kill):
+    """A host that has the version before: the old store answers on, and a new one when asked."""
+    remote, asked, old, new = changed_remote(tmp_path)
 
     def refreshed(at: int | None) -> int:
         monkeypatch.setenv("LOOKUPSTORE_CACHE", str(tmp_path / f"copies-{at}"))
@@ -1101,10 +1108,7 @@ def test_every_operation_of_a_refresh_fails_once(tmp_path, monkeypatch, kill):
 
 def test_every_operation_of_a_refresh_in_the_background_fails_once(tmp_path, monkeypatch):
     """No call raises, the old store answers, and a later call returns the new one."""
-    remote = Remote(tmp_path, "s3")
-    prepare(remote.location(), "compact")
-    asked = list(range(100))
-    old, new = ([one.get(key) for key in asked] for one in models("upsert"))
+    remote, asked, old, new = changed_remote(tmp_path)
 
     def refreshed(at: int | None) -> int:
         monkeypatch.setenv("LOOKUPSTORE_CACHE", str(tmp_path / f"copies-{at}"))
@@ -1248,6 +1252,29 @@ def test_an_upsert_that_is_overtaken_applies_to_the_newer_version(tmp_path, over
     with upsert(tmp_path / "s", one, rule="sum", **KEEP) as store:
         assert store.get(1) == {"n": 111}
         assert store.version == 3
+
+
+def test_a_version_that_may_be_withdrawn_is_not_changed(tmp_path, monkeypatch):
+    """Two changes of one version whose writers were killed before they looked."""
+    rows = pa.table({"id": [1], "n": [1]})
+    with build(rows, tmp_path / "s", key="id") as store:
+        store.upsert(pa.table({"id": [2], "n": [2]}), **KEEP).close()
+    place = Location(tmp_path / "s")
+    first = read_newest(place)
+    second = replace(first, id="f" * 32)
+    place.write(version_files.name_of(second).file, [manifest_bytes(second)])
+    for one in (first, second):
+        place.write(mark_name(one.id, change=True), [])
+    monkeypatch.setattr(changing, "ATTEMPTS", 1)
+    with pytest.raises(CommitConflictError, match=r"may still be withdrawn by its writer.*a day"):
+        upsert(place, pa.table({"id": [3], "n": [3]}), **KEEP)
+    assert [name.number for name in list_names(place)] == [1, 2, 2]
+    # The first one was published, so the second is void.
+    place.delete(mark_name(first.id, change=True))
+    assert read_newest(place).id == first.id
+    with upsert(place, pa.table({"id": [3], "n": [3]}), **KEEP) as store:
+        assert list(store) == [1, 2, 3]
+    assert [name.number for name in list_names(place)] == [1, 2, 3]
 
 
 def test_a_change_of_a_version_proves_that_it_was_published(tmp_path, monkeypatch):

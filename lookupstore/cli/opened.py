@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
@@ -25,7 +26,7 @@ from lookupstore.sst.dump import text
 from lookupstore.storage.home import expanded
 from lookupstore.storage.uris import shown_uri
 from lookupstore.store.path_kind import PathKind, kind_of
-from lookupstore.store.store import LookupStore
+from lookupstore.store.store import LookupStore, StoreInfo
 from lookupstore.store.store import open as open_store
 
 if TYPE_CHECKING:
@@ -146,15 +147,21 @@ def _refuse(of: str, given: dict[str, object]) -> None:
             raise click.UsageError(f"--{name} is for {of}")
 
 
-def write_info(opened: Opened, output: str, source_bytes: int | None = None) -> None:
+def write_info(
+    opened: Opened, output: str, source_bytes: int | None = None, fetched: int | None = None
+) -> None:
     """Print what is opened says of itself, and the size of the source that it was built from.
 
     Args:
         opened: a store, a file or several.
         output: `table` or `json`.
         source_bytes: of the source; None: nobody knows.
+        fetched: bytes of a version of a store that this host has fetched, in place of those that
+            this process has.
     """
     found = opened.info()
+    if fetched is not None and isinstance(found, StoreInfo):
+        found = replace(found, bytes_fetched=fetched)
     if output == "json":
         size = {} if source_bytes is None else {"source_bytes": source_bytes}
         write_json({**found.to_json(), **size})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any
 
@@ -16,6 +17,7 @@ from lookupstore.cli.output import write_json, write_rows
 from lookupstore.errors import CorruptionError, LookupStoreError, printable
 from lookupstore.hostcache.folder import default_folder
 from lookupstore.hostcache.stats import QueryStats
+from lookupstore.hostcache.stats import fetched as fetched_bytes
 from lookupstore.hostcache.stats import read as read_stats
 from lookupstore.quantities import counted
 from lookupstore.sst import Info
@@ -24,6 +26,7 @@ from lookupstore.storage.home import expanded
 from lookupstore.storage.location import Location
 from lookupstore.storage.uris import shown_uri
 from lookupstore.store.check import StoreCheck
+from lookupstore.store.store import LookupStore
 from lookupstore.store.store import open as open_store
 
 
@@ -34,13 +37,19 @@ from lookupstore.store.store import open as open_store
 def info(path: str, output: str, **what: Any) -> None:
     """Print the schema and properties of a store, file or Hudi table.
 
-    'lookupstore get --help' says what STORE_OR_FILE may be.
+    'lookupstore get --help' says what STORE_OR_FILE may be. Of a version of a
+    store, bytes_here is what this host has, and bytes_fetched what joins on
+    this host have fetched of it in the last week.
     """
     if is_table(path, **what):
         click.get_current_context().invoke(_of_table("info"), path=path, output=output)
         return
     with open_lookups(path, **what) as opened:
-        write_info(opened, output)
+        fetched = None
+        if isinstance(opened, LookupStore):
+            with suppress(OSError):  # a damaged table is said by `stats`
+                fetched = fetched_bytes(default_folder(), opened.path, opened.version)
+        write_info(opened, output, fetched=fetched)
 
 
 @click.command()

@@ -40,19 +40,13 @@ from lookupstore.storage.location import Location
 from lookupstore.store.buckets import BucketReads
 from lookupstore.store.files import BucketFiles
 from lookupstore.store.manifest import ChangeRun, DataFile, Manifest
-from lookupstore.store.version_files import (
-    VersionName,
-    gone_version_error,
-    list_names,
-    read_version,
-)
+from lookupstore.store.steps import BucketLayers, steps_between
+from lookupstore.store.version_files import VersionName, gone_version_error, list_names
 
 # Keys that a thread asks for at one time, and about the bytes of their rows.
 _KEYS = 1 << 15
 _BYTES = 8 << 20
 
-#: What a data file has in it: its size and hash. Copies have other names.
-_Content: TypeAlias = "tuple[int, str]"
 _Flags: TypeAlias = "npt.NDArray[np.bool_]"
 _Places: TypeAlias = "npt.NDArray[np.int64]"
 
@@ -75,38 +69,6 @@ class _Rows(NamedTuple):
     after: pa.Array
 
 
-class _Layers:
-    """The files of each bucket of a version: runs, the newest first, and the base behind them."""
-
-    def __init__(self, manifest: Manifest) -> None:
-        self._runs = manifest.runs_by_bucket()
-        self._files = manifest.layers()
-        self._applied = {run.file.bucket: run for run in manifest.applied}
-
-    def files(self, bucket: int) -> tuple[DataFile, ...]:
-        """Return the files of a bucket."""
-        return self._files.get(bucket, ())
-
-    def newer_runs(self, before: _Layers, bucket: int) -> tuple[ChangeRun, ...] | None:
-        """Return the runs over the files that a bucket had; None: those are not there any more."""
-        old, new = (list(map(_content, one.files(bucket))) for one in (before, self))
-        count = len(new) - len(old)
-        runs = self._runs.get(bucket, ())
-        if not 0 <= count <= len(runs) or new[count:] != old:
-            return None
-        return runs[:count]
-
-    def step_runs(self, before: _Layers, bucket: int) -> tuple[ChangeRun, ...]:
-        """Return the runs by which this version changed a bucket of the one that it is a change of.
-
-        If its files were merged, no row changed but by the run that was applied.
-        """
-        newer = self.newer_runs(before, bucket)
-        if newer is not None:
-            return newer
-        return (self._applied[bucket],) if bucket in self._applied else ()
-
-
 class _Between:
     """The runs that came between two versions with as many buckets, whose files are open.
 
@@ -123,7 +85,7 @@ class _Between:
     def __init__(self, location: Location, before: OpenVersion, after: OpenVersion) -> None:
         self._location = location
         self._ends = before.manifest, after.manifest
-        self._layers = _Layers(before.manifest), _Layers(after.manifest)
+        self._layers = BucketLayers(before.manifest), BucketLayers(after.manifest)
         #: By bucket, the runs with all keys that may have changed; None: nobody knows them.
         self.runs: dict[int, tuple[ChangeRun, ...] | None] = {
             bucket: self._runs_of(bucket) for bucket in sorted({*before.files, *after.files})
@@ -167,24 +129,8 @@ class _Between:
         )
 
     @cached_property
-    def _steps(self) -> list[tuple[VersionName, _Layers]] | None:
-        """Return the versions before the last one, each changed by the one before it in the list.
-
-        None: one of them is gone, or was built.
-        """
-        names = {name.id: name for name in list_names(self._location)}
-        first, one = self._ends
-        steps = []
-        while one.id != first.id:
-            name = None if one.parent is None else names.pop(one.parent, None)
-            if name is None:
-                return None
-            try:
-                one = read_version(self._location, name)
-            except FileNotFoundError:  # expired meanwhile
-                return None
-            steps.append((name, _Layers(one)))
-        return steps
+    def _steps(self) -> list[tuple[VersionName, BucketLayers]] | None:
+        return steps_between(self._location, *self._ends)
 
     def _check_steps(self) -> None:
         """Check that the versions in between are still there, whose files are not without them."""
@@ -364,10 +310,6 @@ def _check_same_columns(location: Location, before: Manifest, after: Manifest) -
                 f"{after.version}: it was {old} and is {new}; ask for changes since a version with "
                 "the same columns"
             )
-
-
-def _content(file: DataFile) -> _Content:
-    return file.bytes, file.xxh64
 
 
 def _keys_at_once(*files: Sequence[DataFile]) -> int:

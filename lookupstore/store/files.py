@@ -350,6 +350,16 @@ class BucketFiles(LocalFiles):
                     raise self._missing_error(number) from None
 
     @property
+    def are_here(self) -> bool:
+        """Return whether this host has all of all files."""
+        if self.in_place:
+            return True
+        return all(
+            self._residency.coverage(nbytes=file.bytes, xxh64=file.xxh64)[0]
+            for file in self._entries.values()
+        )
+
+    @property
     def bytes_here(self) -> int:
         """Return how many bytes of the files this host has."""
         if self.in_place:

@@ -40,6 +40,7 @@ from lookupstore.store.local_files import LocalLookups
 from lookupstore.store.manifest import MAX_RUNS, Manifest
 from lookupstore.store.refreshing import Refresh
 from lookupstore.store.rules import Rule
+from lookupstore.store.steps import has_same_rows
 from lookupstore.store.version_files import (
     LOOKS,
     Moment,
@@ -390,13 +391,29 @@ class LookupStore(PointLookups, LocalLookups):
                 return self
             if newer is self or self._location.in_place:
                 return newer
-            asked, files = self._files.asked, newer._files
-            self._refresh = Refresh(
-                newer,
-                f"{self.path}: version {newer.version}",
-                lambda stop: files.fetch(asked, stop),
-            )
+            self._refresh = self.fetching(newer)
             return self
+
+    def fetching(self, newer: LookupStore) -> Refresh[LookupStore]:
+        """Begin to fetch a newer version, in a thread: the files of the buckets asked here."""
+        asked, files = self._files.asked, newer._files
+        return Refresh(
+            newer,
+            f"{self.path}: version {newer.version}",
+            lambda stop: files.fetch(asked, stop),
+        )
+
+    def answers_as(self, older: LookupStore) -> bool:
+        """Return whether an older version, all of which is on this host, has the same rows.
+
+        So it is if only compactions came in between, whose versions can be listed.
+
+        Raises:
+            OSError: the object store does not answer.
+        """
+        if older.path != self.path or not older._files.are_here:
+            return False
+        return has_same_rows(self._location, older._manifest, self._manifest)
 
     def upsert(
         self,

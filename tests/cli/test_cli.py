@@ -432,6 +432,18 @@ def test_info(store: Path, file: Path, numbers: Path) -> None:
     assert re.search(r"max_key +│ 256 ", run("info", numbers, "--order", "int32").stdout)
 
 
+def test_info_says_what_joins_on_this_host_have_fetched(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOOKUPSTORE_CACHE", str(tmp_path / "cache"))
+    for version, nbytes in ((1, 700), (1, 70), (2, 7)):
+        counts = Counts(rows=1, bytes_fetched=nbytes)
+        stats.add(tmp_path / "cache", "app", "execution 1", str(store), version, counts)
+    assert json.loads(run("info", store, "--output", "json").stdout)["bytes_fetched"] == 770
+    (tmp_path / "cache" / stats.FILE_NAME).write_bytes(b"damaged")
+    assert json.loads(run("info", store, "--output", "json").stdout)["bytes_fetched"] == 0
+
+
 def test_verify(store: Path, file: Path, numbers: Path) -> None:
     assert run("verify", store).stdout.startswith(f"ok: {store}: 4 rows in 1 file, ")
     assert run("verify", file).stdout.startswith(f"ok: {file}: 3 records in 1 block, ")

@@ -39,6 +39,7 @@ from lookupstore.store.version_files import (
 )
 
 changelog = importlib.import_module("lookupstore.store.changelog")
+steps = importlib.import_module("lookupstore.store.steps")
 
 SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64()), ("s", pa.string())])
 #: So that nothing is compacted unless a test says so.
@@ -518,7 +519,7 @@ def test_a_version_between_that_goes_while_its_run_is_wanted(tmp_path, monkeypat
         return manifest
 
     with lookupstore.open(place) as store:
-        monkeypatch.setattr(changelog, "read_version", read_and_removed)
+        monkeypatch.setattr(steps, "read_version", read_and_removed)
         with pytest.raises(StaleStoreError, match="version 2"):
             store.changes(1).read_all()
     assert between in read

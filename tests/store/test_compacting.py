@@ -427,3 +427,46 @@ def test_a_forked_child_has_threads_of_its_own(tmp_path, monkeypatch):
     with lookupstore.open(place) as store:
         assert store.info().runs == 0
         assert rows_of(store) == {1: (1,), 3: (3,)}
+
+
+MEASURED = """
+import sys
+import pyarrow as pa
+from lookupstore import LookupStore, build
+def peak():  # ru_maxrss would do, but a child inherits its parent's
+    lines = open("/proc/self/status").read().splitlines()
+    return next(int(line.split()[1]) >> 10 for line in lines if line.startswith("VmHWM"))
+small = build(pa.table({"id": [1]}), sys.argv[1] + "-small", key="id")
+small.upsert(pa.table({"id": [2]}), max_runs=64, max_run_share=100).compact().close()
+start = peak()
+with LookupStore(sys.argv[1]) as store:
+    store.compact().close()
+print(peak() - start)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
+@pytest.mark.skipif(
+    os.environ.get("LOOKUPSTORE_BUILD") == "sanitize", reason="AddressSanitizer keeps freed memory"
+)
+def test_memory_is_bounded_by_blocks(tmp_path):
+    """Compact 200 MB of rows, which are few bytes of files: those are mapped, and would count."""
+    count = 500_000
+    texts = pa.array([f"{i:08d}" * 50 for i in range(count)])
+    rows = pa.table({"id": range(count), "text": texts})
+    build(rows, tmp_path / "s", key="id", buckets=1, compression="zstd").close()
+    for start in range(3):
+        upsert(tmp_path / "s", rows[start::50], **KEEP).close()
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, str(tmp_path / "s")],
+        capture_output=True,
+        text=True,
+        check=True,
+        # Arrow's own pools keep up to 70 MiB that nobody uses, more on a busy machine.
+        env={**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"},
+    )
+    with LookupStore(tmp_path / "s") as store:
+        assert store.info().runs == 0
+        assert store.info().bytes < 40 << 20
+        assert store.get(count - 1) == {"text": texts[-1].as_py()}
+    assert int(done.stdout) < 100, f"{done.stdout.strip()} MiB"

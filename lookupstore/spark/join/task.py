@@ -18,6 +18,7 @@ from lookupstore.hostcache import stats
 from lookupstore.hostcache.counts import Counts
 from lookupstore.hostcache.folder import default_folder
 from lookupstore.keys.schema import KeySchema
+from lookupstore.spark.join.following import following
 from lookupstore.spark.join.freshness import Chosen, Freshness
 from lookupstore.storage.location import Location
 from lookupstore.store.local_files import LocalFiles, files_of
@@ -118,7 +119,8 @@ class Task:
                 if moment is not None:
                     chosen = lookup.freshness.version_at(planned.location, chosen, moment)
                     self.count(refreshes=chosen.refreshed, failed_refreshes=chosen.failed)
-                self._use(opened_version(planned.location, chosen.number, chosen.id))
+                opened = opened_version(planned.location, chosen.number, chosen.id)
+                self._use(following(planned.location).answering(opened))
             else:
                 self._use(_kept(planned))
         assert self._dimension is not None
@@ -132,8 +134,9 @@ class Task:
         self.count(refreshes=1)
         if newest is not store:
             self._settle_counts()
-            self._use(opened_version(newest.location, newest.version, newest.id))
+            opened = opened_version(newest.location, newest.version, newest.id)
             newest.close()
+            self._use(following(opened.location).answering(opened))
         assert self._dimension is not None
         return self._dimension
 

@@ -385,3 +385,51 @@ def test_of_a_change_workers_fetch_the_runs_only(
     (host,) = explain_join(facts, place, "id", refresh="per_batch").hosts or ()
     assert 0 < host.fetched <= 1.05 * manifest.run_bytes
     assert host.bytes == manifest.bytes
+
+
+def test_a_compaction_comes_while_the_version_before_answers(
+    spark: SparkSession, server: ObjectStore, proxy: Proxy, facts: DataFrame, seed: int
+) -> None:
+    """No query waits for the files of a compacted version: the rows are the same."""
+    put(server, "compacted", seed, 60)
+    keys = random.Random(seed).sample(range(KEYS), 100)
+    changes = pa.table({"id": keys, "v": [-1] * 100, "text": ["new"] * 100})
+    folder = server.folder / "compacted"
+    lookupstore.upsert(folder, changes, max_runs=64, max_run_share=100).close()
+    place = place_of(proxy.store, "compacted")
+    table = rows_of(seed, 60).filter(pc.invert(pc.is_in(pc.field("id"), changes["id"])))
+    expected = by_spark(facts, pa.concat_tables([table, changes]))
+
+    def joined() -> Counter[Any]:
+        return counted(lookup_join(facts, LookupStore(place), "id", refresh="per_batch"))
+
+    def wait_until_warm() -> None:
+        until = time.monotonic() + 30
+        while True:
+            assert joined() == expected
+            (host,) = explain_join(facts, LookupStore(place), "id").hosts or ()
+            manifest = read_newest(Location(folder))
+            if (host.files, host.bytes) == (len(manifest.data_files), manifest.bytes):
+                return
+            assert time.monotonic() < until, host
+            time.sleep(0.1)
+
+    time.sleep(SETTLE_SECONDS + 0.1)
+    wait_until_warm()
+    with LookupStore(folder) as store:
+        store.compact().close()
+    time.sleep(SETTLE_SECONDS + 0.1)
+    new = {file.name for file in read_newest(Location(folder)).data_files}
+    asked: list[Request] = []
+
+    def held(request: Request) -> str:
+        if any(name in request.path for name in new):
+            asked.append(request)
+            return "stall"
+        return "ok"
+
+    proxy.fault = held
+    assert joined() == joined() == expected
+    assert asked
+    proxy.fault = lambda request: "ok"
+    wait_until_warm()

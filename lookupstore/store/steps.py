@@ -1,0 +1,96 @@
+"""What became of the files of each bucket from one version of a store to later ones.
+
+A version that was changed names the one that it is a change of, and its files say how: runs over
+those that were there, or others in place of them, with the run whose rows are in them now.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TypeAlias
+
+from lookupstore.storage.location import Location
+from lookupstore.store.manifest import ChangeRun, DataFile, Manifest
+from lookupstore.store.version_files import VersionName, list_names, read_version
+
+#: What a data file has in it: its size and hash. Copies have other names.
+_Content: TypeAlias = "tuple[int, str]"
+
+
+class BucketLayers:
+    """The files of each bucket of a version: runs, the newest first, and the base behind them."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._runs = manifest.runs_by_bucket()
+        self._files = manifest.layers()
+        self._applied = {run.file.bucket: run for run in manifest.applied}
+
+    @property
+    def buckets(self) -> set[int]:
+        """Return the buckets that have files."""
+        return set(self._files)
+
+    def files(self, bucket: int) -> tuple[DataFile, ...]:
+        """Return the files of a bucket."""
+        return self._files.get(bucket, ())
+
+    def newer_runs(self, before: BucketLayers, bucket: int) -> tuple[ChangeRun, ...] | None:
+        """Return the runs over the files that a bucket had; None: those are not there any more."""
+        old, new = (list(map(_content, one.files(bucket))) for one in (before, self))
+        count = len(new) - len(old)
+        runs = self._runs.get(bucket, ())
+        if not 0 <= count <= len(runs) or new[count:] != old:
+            return None
+        return runs[:count]
+
+    def step_runs(self, before: BucketLayers, bucket: int) -> tuple[ChangeRun, ...]:
+        """Return the runs by which this version changed a bucket of the one that it is a change of.
+
+        If its files were merged, no row changed but by the run that was applied.
+        """
+        newer = self.newer_runs(before, bucket)
+        if newer is not None:
+            return newer
+        return (self._applied[bucket],) if bucket in self._applied else ()
+
+
+def steps_between(
+    location: Location, first: Manifest, last: Manifest
+) -> list[tuple[VersionName, BucketLayers]] | None:
+    """Return the versions before the last one, each changed by the one before it in the list.
+
+    The first version is the last in the list. None: one of them is gone, or was built.
+    """
+    names = {name.id: name for name in list_names(location)}
+    steps = []
+    one = last
+    while one.id != first.id:
+        name = None if one.parent is None else names.pop(one.parent, None)
+        if name is None:
+            return None
+        try:
+            one = read_version(location, name)
+        except FileNotFoundError:  # expired meanwhile
+            return None
+        steps.append((name, BucketLayers(one)))
+    return steps
+
+
+def has_same_rows(location: Location, older: Manifest, newer: Manifest) -> bool:
+    """Return whether a newer version is known to have the rows of an older one, in other files.
+
+    So it is if only compactions came in between. Where a version in between is gone, nobody knows.
+    """
+    steps = steps_between(location, older, newer)
+    if steps is None:
+        return False
+    layers = [BucketLayers(newer), *(layers for _, layers in steps)]
+    return not any(
+        one.step_runs(before, bucket)
+        for one, before in pairwise(layers)
+        for bucket in one.buckets | before.buckets
+    )
+
+
+def _content(file: DataFile) -> _Content:
+    return file.bytes, file.xxh64

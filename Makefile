@@ -110,8 +110,8 @@ demo-hudi: java $(VENV)/.built  ## Keep the flights as a Hudi table, compared wi
 # Spark has both processors by itself; the rest is run in two processes.
 test: test-c java  ## Run the whole suite, the C test first; or what PYTEST_ARGS selects
 ifeq ($(PYTEST_ARGS),)
-	$(BIN)/pytest -n 2 $(FAST)
-	$(BIN)/pytest -m spark
+	$(BIN)/pytest -n 2 --dist worksteal --durations 20 $(FAST)
+	$(BIN)/pytest -m spark --durations 40
 else
 	$(BIN)/pytest $(PYTEST_ARGS)
 endif

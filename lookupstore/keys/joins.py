@@ -120,6 +120,15 @@ def key_columns(facts: Sequence[Any], keys: KeySchema, on: On) -> tuple[str, ...
     return tuple(fact_of[name] for name in keys.names)
 
 
+def can_equal(given: pa.DataType, key: pa.Field) -> bool:
+    """Return whether values of a type can equal those of a key field."""
+    try:
+        KeySchema(pa.schema([key])).encode_masked([pa.array([], given)])
+    except TypeError:
+        return False
+    return True
+
+
 def check_kind(given: pa.DataType, key: pa.Field, fact: str, shown: str) -> None:
     """Raise TypeError unless values of a fact column can equal those of a key field.
 
@@ -129,13 +138,11 @@ def check_kind(given: pa.DataType, key: pa.Field, fact: str, shown: str) -> None
         fact: name of the fact column.
         shown: its type, in the error.
     """
-    try:
-        KeySchema(pa.schema([key])).encode_masked([pa.array([], given)])
-    except TypeError:
+    if not can_equal(given, key):
         raise TypeError(
             f"on: the fact column {fact!r} is {shown}, the key column "
             f"{key.name!r} of the store is {key.type}; cast the fact column"
-        ) from None
+        )
 
 
 def check_names(

@@ -2,10 +2,11 @@
 
 `session` gives a session that runs on this machine, `build_store` turns a DataFrame or files into
 a store, `update_store` changes one by the rows of a DataFrame or of a stream, `lookup_join` joins a
-DataFrame with a store, `lookup_joins` with several, and `explain_join` says how it would.
+DataFrame with a store, `lookup_joins` with several, `explain_join` says how it would, and
+`register_lookup` makes a function of SQL of a store.
 `read_table` reads a Hudi table, `tag_location` finds keys in one, `upsert` writes to one,
 `hudi_sink` does for a stream, and `cluster_table` puts the rows of one in order. `register` gives
-any session the formats `lookupstore`, for `spark.read` and `df.write`, and `lookupstore.hudi`. This
+a session the formats `lookupstore`, for `spark.read` and `df.write`, and `lookupstore.hudi`. This
 is the only folder of the package that needs PySpark. What is of Hudi tables is imported when it is
 asked for, since it needs the extra `hudi`, too, and joins with stores do not.
 """
@@ -19,7 +20,8 @@ _require("spark", "lookupstore.spark")
 
 from lookupstore.spark.build.build import build_store
 from lookupstore.spark.build.update import update_store
-from lookupstore.spark.join.explain import HostResidency, JoinExplanation, explain_join
+from lookupstore.spark.join.explain import JoinExplanation, explain_join
+from lookupstore.spark.join.function import register_lookup
 from lookupstore.spark.join.join import lookup_join, lookup_joins
 from lookupstore.spark.join.metrics import LookupMetrics
 from lookupstore.spark.join.request import LookupJoin
@@ -42,7 +44,6 @@ _OF_HUDI = {
 }
 
 __all__ = [
-    "HostResidency",
     "JoinExplanation",
     "LookupJoin",
     "LookupMetrics",
@@ -51,6 +52,7 @@ __all__ = [
     "lookup_join",
     "lookup_joins",
     "register",
+    "register_lookup",
     "session",
     "update_store",
 ]

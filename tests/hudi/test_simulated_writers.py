@@ -27,6 +27,8 @@ SEEDS = 20
 FOUND = (38, 602, 706)
 # Each mistake below is found within so many.
 MOST = 120
+# Where some of them were found last, after a minute: tried first.
+LAST = {"takeover of any file": 117, "no second place": 44}
 
 
 def nothing(*_: Any, **__: Any) -> None:
@@ -139,7 +141,8 @@ def test_nothing_is_lost_and_nothing_is_twice(capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.parametrize("plant", PLANTS)
 def test_a_mistake_is_found(plant: str, capsys: pytest.CaptureFixture[str]) -> None:
-    seed = next((one for one in range(MOST) if simulate(one, PLANTS[plant]).problems), None)
+    seeds = (LAST.get(plant, 0), *range(MOST))
+    seed = next((one for one in seeds if simulate(one, PLANTS[plant]).problems), None)
     assert seed is not None, f"not found in {MOST} seeds"
     with capsys.disabled():
         print(f"\n{plant}: found by seed {seed}")

@@ -33,7 +33,8 @@ CLIENT = """
 import json, sys
 from pyspark.sql import SparkSession
 from lookupstore.spark import (
-    LookupJoin, build_store, explain_join, lookup_join, lookup_joins, update_store,
+    LookupJoin, build_store, explain_join, lookup_join, lookup_joins, register_lookup,
+    update_store,
 )
 
 address, store, facts, built = sys.argv[1:]
@@ -47,6 +48,12 @@ for strategy in ("replicated", "bucketed"):
         found[f"{strategy} {how}"] = [list(row) for row in joined.orderBy("n").collect()]
 filtered = lookup_join(rows, store, {"k": "id"}).where("name > 'n5' AND n < 100")
 found["filtered"] = [row.n for row in filtered.select("n", "name").orderBy("n").collect()]
+register_lookup(spark, "person", store)
+rows.createOrReplaceTempView("rows")
+found["function"] = [
+    [row.n, row.name] for row in
+    spark.sql("SELECT n, person(k).name AS name FROM rows ORDER BY n").collect()
+]
 first = lookup_join(rows, store, {"k": "id"})
 second = LookupJoin(store, {"n": "id"}, "inner", prefix="n_")
 for joined in (lookup_join(first, store, {"n": "id"}, "inner", prefix="n_"),
@@ -198,6 +205,7 @@ def test_joins_and_builds_over_connect(server: str, tmp_path: Path, seed: int) -
         for strategy in ("replicated", "bucketed"):
             assert found[f"{strategy} {how}"] == expected[how], (strategy, how)
     assert found["filtered"] == [n for n, k in facts[:100] if k in names and names[k] > "n5"]
+    assert found["function"] == [[n, names.get(k)] for n, k in facts]
     both = [[n, k, names.get(k), names[n]] for n, k in facts if n in names]
     assert found["together"] == [[both, 1], [both, 1]]
     assert found["built"] == len({k for _, k in facts} - {None})

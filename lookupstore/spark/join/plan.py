@@ -78,7 +78,7 @@ def plan_join(
         (given,) = arrow_schema(StructType([facts[name]]))
         check_kind(given.type, field, name, facts[name].dataType.simpleString())
     names = () if kind in ("semi", "anti") else tuple(value_columns(store, asked.columns))
-    times = _takes_times(spark)
+    times = takes_times(spark)
     mapped = [spark_type(store.value_schema.field(name).type, name, times=times) for name in names]
     appended = [
         StructField(f"{prefix or ''}{name}", spark)
@@ -89,16 +89,12 @@ def plan_join(
     case_sensitive = spark.conf.get("spark.sql.caseSensitive") == "true"
     fold = str if case_sensitive else str.lower
     check_names(facts.names, [field.name for field in appended], prefix, fold)
-    planned: PlannedStore | AsPlanned
-    if isinstance(store, LookupStore):
-        planned = PlannedStore(store.location, Chosen(store.version, store.id))
-    else:
+    if not isinstance(store, LookupStore):
         _check_versionless(asked.freshness, miss)
-        planned = store
     chosen, reason = _strategy(asked.strategy, store)
     return JoinPlan(
         lookup=Lookup(
-            dimension=planned,
+            dimension=planned_on(store),
             key_schema=store.key_schema,
             columns=names,
             types=tuple(arrow for _, arrow in mapped),
@@ -114,6 +110,13 @@ def plan_join(
         reason=reason,
         buckets=_buckets(store),
     )
+
+
+def planned_on(store: Dimension) -> PlannedStore | AsPlanned:
+    """Return what answers in workers: the version of a store that is open, or what has none."""
+    if isinstance(store, LookupStore):
+        return PlannedStore(store.location, Chosen(store.version, store.id))
+    return store
 
 
 def check_facts(df: object) -> None:
@@ -195,7 +198,7 @@ def _kind(planned: AsPlanned) -> str:
     return "columnar files" if isinstance(planned, ColumnarFiles) else "Hudi tables"
 
 
-def _takes_times(spark: SparkSession) -> bool:
+def takes_times(spark: SparkSession) -> bool:
     """Return whether the session runs queries with times; Spark without the setting has none."""
     conf = spark.conf
     return bool(conf.isModifiable(TIME_SETTING)) and conf.get(TIME_SETTING) == "true"

@@ -60,14 +60,16 @@ class Step:
     mark: bool
 
 
-def look_up(steps: Sequence[Step], given: Given) -> Iterator[pa.Array]:
+def look_up(
+    steps: Sequence[Step], given: Given, names: Sequence[str] | None = None
+) -> Iterator[pa.Array]:
     """Yield a struct of the answers of all steps for each fact, null for facts that do not go on.
 
-    Columns are null where their step has not found its key.
+    Columns are null where their step has not found its key. Fields have numbers, or these names.
     """
 
     def rows_of(kept: pa.BooleanArray | None, values: Columns, count: int) -> pa.Array:
-        rows = pa.StructArray.from_arrays(values, numbered(len(values)))
+        rows = pa.StructArray.from_arrays(values, names or numbered(len(values)))
         dropped = 0 if kept is None else kept.false_count
         if kept is not None and dropped:
             bits = kept.buffers()[1]

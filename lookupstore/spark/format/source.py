@@ -27,12 +27,17 @@ from lookupstore.spark.format.filters import KeyRanges, before, push
 from lookupstore.spark.format.sink import StoreWriter
 from lookupstore.spark.options import SCANS_ARE_SEPARATE, given_names, given_number
 from lookupstore.spark.types import arrow_schema, spark_type, to_spark
+from lookupstore.storage.location import Location
 from lookupstore.store.store import LookupStore, buckets_of
+from lookupstore.store.version_files import version_at
 
 FORMAT = "lookupstore"
 READ_OPTIONS = (
     "path", "version", "columns", "prefix", "starts_with", "start", "stop", "pushdown",
+    "versionAsOf", "timestampAsOf",
 )  # fmt: skip
+# Spark gives the names of options in lower case.
+_VERSION_AS_OF, _TIMESTAMP_AS_OF = "versionasof", "timestampasof"
 # A worker serves many queries; the files of stores that it no longer uses are closed.
 _STORES_KEPT = 16
 
@@ -281,14 +286,35 @@ def _typed(field: pa.Field, option: str, value: Any) -> Any:
 
 def _loaded(options: Mapping[str, str]) -> LookupStore:
     """Check the names of options, and open the version of the store that they name."""
-    unknown = sorted(set(options) - set(READ_OPTIONS))
+    unknown = sorted(set(options) - {name.lower() for name in READ_OPTIONS})
     if unknown:
         raise ValueError(f"no option {unknown[0]!r}; reading a store has {', '.join(READ_OPTIONS)}")
     if options.get("pushdown", "true").lower() not in ("true", "false"):
         raise ValueError(f"pushdown is {options['pushdown']!r}; give true or false")
     if "path" not in options:
         raise ValueError("no path; give load() the folder or URI of a store")
-    return LookupStore(options["path"], version=given_number(options, "version"))
+    return LookupStore(options["path"], version=_version_of(options))
+
+
+def _version_of(options: Mapping[str, str]) -> int | None:
+    """Return the number of the version that options name; None: the current one.
+
+    Raises:
+        ValueError: two of them name one, or there was none at the time.
+        FileNotFoundError: it has been removed.
+    """
+    named = [name for name in ("version", _VERSION_AS_OF, _TIMESTAMP_AS_OF) if name in options]
+    if len(named) > 1:
+        raise ValueError("give one of version, versionAsOf and timestampAsOf")
+    if _VERSION_AS_OF in options:
+        return given_number({"versionAsOf": options[_VERSION_AS_OF]}, "versionAsOf")
+    if _TIMESTAMP_AS_OF not in options:
+        return given_number(options, "version")
+    time = options[_TIMESTAMP_AS_OF]
+    found = version_at(Location(options["path"]), time, "timestampAsOf")
+    if found is None:
+        raise ValueError(f"timestampAsOf is {time!r}, when the store did not have a version yet")
+    return found.number
 
 
 def _nulls(store: LookupStore) -> dict[str, bool]:

@@ -65,7 +65,7 @@ def register_lookup(
     Arguments of another kind than the key columns fail the query with a `TypeError`, and what
     `lookup_join` raises in tasks is raised here, too. `docs/spark.md` shows it in use.
     """
-    if trip.arrow_udf is None:
+    if trip.arrow_udf is None:  # type: ignore[attr-defined]
         raise RuntimeError(
             f"functions that look up need Spark 4.1, but this is {pyspark.__version__}; "
             "lookup_join works without them"
@@ -106,7 +106,8 @@ def _function(name: str, step: Step, result: DataType) -> Any:
         return look_up([step], keys, names) if names else goes_on([step], keys)
 
     of_keys.__name__ = name
-    make: Any = trip.arrow_udf  # whose overloads know no iterators of tuples
+    # Its overloads know no iterators of tuples.
+    make: Any = trip.arrow_udf  # type: ignore[attr-defined]
     return make(of_keys, result)
 
 

@@ -516,6 +516,30 @@ def test_a_dataframe_stays_on_its_version(spark: SparkSession, tmp_path) -> None
         load(spark, path, version=3)
 
 
+def test_versions_are_named_as_in_other_formats(spark: SparkSession, tmp_path) -> None:
+    """By number, or by a time at which they were the current ones, as Delta's users do."""
+    path = tmp_path / "store"
+    times = []
+    for count in (1, 2, 3):
+        rows = pa.table({"k": range(count)})
+        with lookupstore.build(rows, path, key="k", overwrite=True) as store:
+            times.append(store.created)
+    for version, created in enumerate(times, 1):
+        assert load(spark, path, versionAsOf=version).count() == version
+        assert load(spark, path, timestampAsOf=created.isoformat()).count() == version
+    zone = datetime.timezone(datetime.timedelta(hours=-7))
+    assert load(spark, path, timestampAsOf=times[1].astimezone(zone).isoformat()).count() == 2
+    before = (times[0] - datetime.timedelta(days=1)).isoformat()
+    for options, message in (
+        ({"timestampAsOf": before}, "when the store did not have a version yet"),
+        ({"timestampAsOf": "noon"}, "timestampAsOf is 'noon'; give"),
+        ({"versionAsOf": "new"}, "versionAsOf is 'new'; give a whole number"),
+        ({"versionAsOf": 1, "version": 1}, "give one of version, versionAsOf and timestampAsOf"),
+    ):
+        with pytest.raises(AnalysisException, match=message):
+            load(spark, path, **options)
+
+
 def test_a_store_with_runs_of_changes(spark: SparkSession, tmp_path) -> None:
     """Read as a format, with filters, and joined: changed rows are, and deleted ones are not."""
     stored = pa.table({"id": range(200), "name": [f"n{i}" for i in range(200)]})

@@ -1,4 +1,4 @@
-"""The join of flights and planes in pandas, polars, Arrow and DuckDB, without Spark."""
+"""The joins of flights and planes in pandas, polars, Arrow and DuckDB, and in pipes, without Spark."""
 
 from __future__ import annotations
 
@@ -13,20 +13,35 @@ import pytest
 import lookupstore
 from lookupstore import demo
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "join_in_pandas.py"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.mark.skipif(
     importlib.util.find_spec(demo.PACKAGE) is None, reason="pip install 'lookupstore[demo]'"
 )
-def test_the_joins_of_the_flights(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        (
+            [sys.executable, str(EXAMPLES / "join_in_pandas.py")],
+            "equal to the joins of pandas, polars, Arrow and DuckDB",
+        ),
+        ([str(EXAMPLES / "pipes.sh")], "equal to DuckDB's join"),
+    ],
+    ids=["pandas", "pipes"],
+)
+def test_the_joins_of_the_flights(tmp_path: Path, program: list[str], said: str) -> None:
     ran = subprocess.run(
-        [sys.executable, str(EXAMPLE), str(tmp_path / "run")],
-        env={**os.environ, "PYTHONPATH": str(Path(lookupstore.__file__).parents[1])},
+        [*program, str(tmp_path / "run")],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(Path(lookupstore.__file__).parents[1]),
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+        },
         capture_output=True,
         text=True,
         timeout=240,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr[-3000:]
-    assert "equal to the joins of pandas, polars, Arrow and DuckDB" in ran.stdout
+    assert said in ran.stdout

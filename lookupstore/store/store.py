@@ -391,29 +391,8 @@ class LookupStore(PointLookups, LocalLookups):
                 return self
             if newer is self or self._location.in_place:
                 return newer
-            self._refresh = self.fetching(newer)
+            self._refresh = fetch_newer(self, newer)
             return self
-
-    def fetching(self, newer: LookupStore) -> Refresh[LookupStore]:
-        """Begin to fetch a newer version, in a thread: the files of the buckets asked here."""
-        asked, files = self._files.asked, newer._files
-        return Refresh(
-            newer,
-            f"{self.path}: version {newer.version}",
-            lambda stop: files.fetch(asked, stop),
-        )
-
-    def answers_as(self, older: LookupStore) -> bool:
-        """Return whether an older version, all of which is on this host, has the same rows.
-
-        So it is if only compactions came in between, whose versions can be listed.
-
-        Raises:
-            OSError: the object store does not answer.
-        """
-        if older.path != self.path or not older._files.are_here:
-            return False
-        return has_same_rows(self._location, older._manifest, self._manifest)
 
     def upsert(
         self,
@@ -769,6 +748,29 @@ class LookupStore(PointLookups, LocalLookups):
 def buckets_of(store: LookupStore) -> BucketReads:
     """Return the buckets of a store, for who reads one at a time."""
     return store._buckets
+
+
+def fetch_newer(store: LookupStore, newer: LookupStore) -> Refresh[LookupStore]:
+    """Begin to fetch a newer version, in a thread: the files of the buckets that were asked."""
+    asked, files = store._files.asked, newer._files
+    return Refresh(
+        newer,
+        f"{store.path}: version {newer.version}",
+        lambda stop: files.fetch(asked, stop),
+    )
+
+
+def can_stand_in(store: LookupStore, newer: LookupStore) -> bool:
+    """Return whether a store, all of which is on this host, has the rows of a newer version.
+
+    So it is if only compactions came in between, whose versions can be listed.
+
+    Raises:
+        OSError: the object store does not answer.
+    """
+    if store.path != newer.path or not store._files.are_here:
+        return False
+    return has_same_rows(newer._location, store._manifest, newer._manifest)
 
 
 def open_files(

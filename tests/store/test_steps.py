@@ -10,6 +10,7 @@ from support.remote import Remote
 import lookupstore
 from lookupstore import Location, LookupStore, build, expire
 from lookupstore.store.steps import has_same_rows
+from lookupstore.store.store import can_stand_in, fetch_newer
 from lookupstore.store.version_files import list_names, read_version
 
 KEYS = 60
@@ -76,12 +77,12 @@ def test_a_compacted_version_answers_as_the_one_before_it_once_that_is_here(tmp_
         newer = older.upsert(table.slice(0, 5), max_runs=64, max_run_share=100)
         compacted = newer.compact()
         with newer, compacted:
-            assert not compacted.answers_as(newer)  # it is not here
+            assert not can_stand_in(newer, compacted)  # it is not here
             newer.lookup(range(KEYS))
-            newer.fetching(newer)._thread.join()
-            assert compacted.answers_as(newer)
-            assert not compacted.answers_as(older)  # other rows
-            coming = newer.fetching(compacted)
+            fetch_newer(newer, newer)._thread.join()
+            assert can_stand_in(newer, compacted)
+            assert not can_stand_in(older, compacted)  # other rows
+            coming = fetch_newer(newer, compacted)
             coming._thread.join()
             assert coming.is_here
             assert coming.newer is compacted
@@ -91,4 +92,4 @@ def test_a_compacted_version_answers_as_the_one_before_it_once_that_is_here(tmp_
             # Another store is another store.
             other = build(table, remote.location("bucket/other"), key="id", buckets=3)
             with other:
-                assert not other.answers_as(newer)
+                assert not can_stand_in(newer, other)

@@ -13,7 +13,7 @@ import threading
 
 from lookupstore.storage.location import Location
 from lookupstore.store.refreshing import Refresh
-from lookupstore.store.store import LookupStore
+from lookupstore.store.store import LookupStore, can_stand_in, fetch_newer
 
 _log = logging.getLogger(__name__)
 
@@ -42,13 +42,13 @@ class Following:
             return False
         if coming is None or coming.newer is not chosen:
             try:
-                if not chosen.answers_as(older):
+                if not can_stand_in(older, chosen):
                     return False
             except OSError as error:
                 _log.warning("%s: could not list its versions: %s", chosen.path, error)
                 return False
             # One that brings an older version goes on: its files may be those of this one, too.
-            self._coming = coming = older.fetching(chosen)
+            self._coming = coming = fetch_newer(older, chosen)
         return not coming.ended
 
 

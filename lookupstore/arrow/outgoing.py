@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,6 +22,32 @@ class ArrowRows(ABC):
     @abstractmethod
     def _reader(self) -> pa.RecordBatchReader:
         """Return all rows, from the first one on."""
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """Return the columns of the rows."""
+
+    @abstractmethod
+    def _key_names(self) -> Collection[str]:
+        """Return the names of the columns that are the key."""
+
+    def _title(self) -> str:
+        """Return what a notebook writes above the columns."""
+        return repr(self)[1:-1]
+
+    def _repr_html_(self) -> str:
+        keys = self._key_names()
+        rows = (
+            (field.name, str(field.type), "key" if field.name in keys else "")
+            for field in self.schema
+        )
+        cells = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows)
+        heads = "".join(f"<th>{head}</th>" for head in ("column", "type", ""))
+        return (
+            f"<table><caption>{html.escape(self._title())}</caption><thead><tr>{heads}</tr></thead>"
+            f"<tbody>{''.join(f'<tr>{row}</tr>' for row in cells)}</tbody></table>"
+        )
 
     def to_arrow(self) -> pa.Table:
         """Return all rows as an Arrow table; it raises what a scan does."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lookupstore.cli.hudi_options import metadata_option
 from lookupstore.cli.options import as_of_option, lock_option, names_of, output_option
-from lookupstore.cli.output import write_fields, write_json, write_rows
+from lookupstore.cli.output import write_fields, write_json, write_list, write_rows
 from lookupstore.errors import printable
 from lookupstore.hudi import HudiTable, Instant
 from lookupstore.hudi.options import READ_OPTIMIZED, VERSIONS
@@ -26,6 +26,9 @@ _wait = click.option(
     metavar="SECONDS",
     help="How long to wait while another writer has the lock.",
 )
+
+# Columns of a history that people look for first.
+_TOLD_FIRST = ("instant", "action", "operation", "rows_inserted", "rows_updated", "rows_deleted")
 
 
 @click.command()
@@ -85,6 +88,24 @@ def info(path: str, output: str) -> None:
 def timeline(path: str, output: str) -> None:
     """List the actions on a table, by request time."""
     _write_instants(_opened(path).timeline(), output)
+
+
+@click.command()
+@click.argument("path", metavar="TABLE")
+@click.option("--limit", type=click.IntRange(0), metavar="N",
+              help="Only the N newest (default: all, those of the archive included).")  # fmt: skip
+@output_option("table", "json", "csv", "arrow")
+def history(path: str, limit: int | None, output: str) -> None:
+    """List what happened to a table, the newest first.
+
+    Commits have numbers of rows, files, bytes and partitions. What is pending comes first.
+    """
+    found = _opened(path).history(limit)
+    if output == "table" and found.num_rows:
+        told = dict.fromkeys([*_TOLD_FIRST, *found.column_names])
+        write_list(found.select([*told]).to_pylist())
+    else:
+        _write(found, output)
 
 
 @click.command()

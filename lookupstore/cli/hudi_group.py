@@ -10,9 +10,14 @@ _COMMANDS = {
     "create": ("lookupstore.cli.hudi", "Create an empty table."),
     "info": ("lookupstore.cli.hudi", "Print the properties, schema and size of a table."),
     "timeline": ("lookupstore.cli.hudi", "List the actions on a table, by request time."),
+    "history": ("lookupstore.cli.hudi", "List what happened to a table, the newest first."),
     "files": ("lookupstore.cli.hudi", "List the base files of a table."),
     "get": ("lookupstore.cli.hudi_rows", "Print the rows with these keys, in any partition."),
     "scan": ("lookupstore.cli.hudi_rows", "Print the rows of a table, in the order of its files."),
+    "incremental": (
+        "lookupstore.cli.hudi_rows",
+        "Print the rows that changed after an instant, each in its newest state.",
+    ),
     "changes": (
         "lookupstore.cli.hudi_rows",
         "Print inserts, updates and deletes between instants.",
@@ -22,7 +27,10 @@ _COMMANDS = {
         "lookupstore.cli.hudi_rows",
         "Write rows: update existing keys, insert new ones.",
     ),
-    "delete": ("lookupstore.cli.hudi_rows", "Delete the rows with these keys."),
+    "delete": (
+        "lookupstore.cli.hudi_rows",
+        "Delete the rows with these keys, or those of a filter.",
+    ),
     "cluster": (
         "lookupstore.cli.hudi_layout",
         "Put rows in order in new files, so that queries read few of these.",

@@ -1,10 +1,8 @@
-"""``lookupstore hudi get | scan | changes | tag | upsert | delete``: rows, and their keys."""
+"""``lookupstore hudi get | scan | changes | tag | upsert | delete`` and so on: rows and keys."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import operator
 from collections.abc import Callable
 from typing import Any, get_args
 
@@ -13,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.cli.hudi_options import metadata_option, services_options
+from lookupstore.cli.key_files import check_one_of, read_keys
 from lookupstore.cli.key_text import parse_keys
 from lookupstore.cli.options import (
     as_of_option,
@@ -29,7 +28,6 @@ from lookupstore.hudi.layout import Filter
 from lookupstore.hudi.meta_columns import META_COLUMNS, PARTITION_PATH
 from lookupstore.hudi.write import Duplicates, OnError, SortMode
 from lookupstore.quantities import bytes_of, counted, size_text
-from lookupstore.source.source import open_source
 from lookupstore.storage.uris import shown_uri
 
 # What is done with rows, by the name that Hudi has for it.
@@ -42,24 +40,27 @@ _OPERATIONS: dict[str, Callable[..., WriteResult]] = {
 }
 
 
-def _key_option(*, required: bool) -> Callable[[Any], Any]:
-    return click.option(
-        "--key",
-        "keys",
-        multiple=True,
-        required=required,
-        metavar="KEY",
-        help="Key of a row, its fields separated by commas, as for 'lookupstore get'; repeatable.",
-    )
-
-
+_keys = click.argument("keys", nargs=-1, metavar="[KEY...]")
 _keys_file = click.option(
     "--keys",
     "keys_file",
-    metavar="FILE",
-    help="Parquet or ORC files with the key columns, and with the partition columns if they "
-    "are known.",
+    metavar="FILE|-",
+    help="Keys of a Parquet, ORC, Arrow IPC or CSV file that has the key columns, or of lines with "
+    "a key each; - is standard input: an Arrow IPC stream, CSV or lines. Partition columns count, "
+    "if it has them.",
 )
+_since = click.option(
+    "--since",
+    metavar="POSITION",
+    help="Completion time of the last instant before the range, in tables of version 6 its request "
+    "time: see 'timeline' (default: from the beginning).",
+)
+_until = click.option(
+    "--until",
+    metavar="POSITION",
+    help="The same of the last instant that counts (default: the latest).",
+)
+_limit = click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N rows.")
 _dry_run = click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 _index_of_write = click.option(
     "--index",
@@ -73,7 +74,13 @@ _index_of_write = click.option(
 
 @click.command()
 @click.argument("path", metavar="TABLE")
-@_key_option(required=True)
+@_keys
+@click.option(
+    "--keys",
+    "keys_file",
+    metavar="FILE|-",
+    help="Keys of a file, as of 'lookupstore get'.",
+)
 @click.option(
     "--columns", metavar="A,B", help="Columns, in this order (default: the data columns)."
 )
@@ -83,6 +90,7 @@ _index_of_write = click.option(
 def get(
     path: str,
     keys: tuple[str, ...],
+    keys_file: str | None,
     columns: str | None,
     as_of: str | None,
     query_type: str,
@@ -90,25 +98,34 @@ def get(
 ) -> int:
     """Print the rows with these keys, in any partition.
 
-    The exit status is 1 if a key is missing.
+    Missing keys are reported on stderr, and the exit status is 1. 'lookupstore get --help' says how
+    to type keys.
     """
+    check_one_of(keys, keys_file)
     table = HudiTable.open(path, query_type=query_type)
-    wanted = _parsed(table, keys)
+    wanted = _wanted(table, keys, keys_file, by_partition=False)
+    try:
+        wanted = wanted.cast(pa.schema([table.schema.field(one) for one in wanted.column_names]))
+    except pa.ArrowException as error:
+        raise click.UsageError(f"--keys: not keys of the table: {error}") from None
     names = _data_columns(table.schema) if columns is None else names_of(columns)
     # What is asked for is compared with key columns, which need not be among those shown.
     asked = list(dict.fromkeys([*names, *wanted.column_names]))
-    found = table.scan(columns=asked, filter=_is_one_of(wanted), as_of=as_of)
-    known = {tuple(row.values()) for row in found.select(wanted.column_names).to_pylist()}
-    missing = [
-        key
-        for key, row in zip(keys, wanted.to_pylist(), strict=True)
-        if tuple(row.values()) not in known
-    ]
+    found = table.scan(columns=asked, filter=_may_be(wanted), as_of=as_of)
+    rows, known = _tuples(wanted), _tuples(found.select(wanted.column_names))
+    if wanted.num_columns > 1:
+        are_wanted = set(rows)
+        found = found.filter(pa.array([one in are_wanted for one in known], pa.bool_()))
+    are_known = set(known)
+    missing = [number for number, row in enumerate(rows) if row not in are_known]
     if found.num_rows or output != "table":
         _write(found.select(names), output)
     if missing:
-        shown = ", ".join(map(repr, dict.fromkeys(missing)))
-        click.echo(f"Error: {shown_uri(path)}: no key {shown}", err=True)
+        if keys_file is None:
+            said = "no key " + ", ".join(map(repr, dict.fromkeys(keys[one] for one in missing)))
+        else:
+            said = f"{len(missing):,} of {counted(len(rows), 'key')} not found"
+        click.echo(f"Error: {shown_uri(path)}: {said}", err=True)
     return 1 if missing else 0
 
 
@@ -119,7 +136,7 @@ def get(
 )
 @filter_option(required=False)
 @click.option("--partition", metavar="PATH", help="Only rows of this partition (see 'files').")
-@click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N rows.")
+@_limit
 @as_of_option
 @query_type_option
 @output_option("table", "json", "csv", "arrow")
@@ -146,16 +163,42 @@ def scan(
 
 @click.command()
 @click.argument("path", metavar="TABLE")
-@click.option("--since", metavar="POSITION",
-              help="Completion time of the last instant before the range, in tables of version 6 "
-              "its request time: see 'timeline' (default: from the beginning).")  # fmt: skip
-@click.option("--until", metavar="POSITION",
-              help="The same of the last instant that counts (default: the latest).")  # fmt: skip
+@_since
+@_until
+@click.option(
+    "--columns", metavar="A,B", help="Columns, in this order (default: the data columns)."
+)
+@filter_option(required=False)
+@_limit
+@output_option("table", "json", "csv", "arrow")
+def incremental(
+    path: str,
+    since: str | None,
+    until: str | None,
+    columns: str | None,
+    filters: tuple[str, ...],
+    limit: int | None,
+    output: str,
+) -> None:
+    """Print the rows that changed after an instant, each in its newest state.
+
+    Deleted rows are not among them: 'lookupstore hudi changes' has these, and what rows were.
+    """
+    table = HudiTable.open(path)
+    names = _data_columns(table.schema) if columns is None else names_of(columns)
+    found = table.incremental(since, until, columns=names, filter=[*filters] or None)
+    write_first_rows(found.schema, found.to_batches(), output, limit)
+
+
+@click.command()
+@click.argument("path", metavar="TABLE")
+@_since
+@_until
 @click.option(
     "--columns", metavar="A,B", help="Columns, in this order (default: the data columns)."
 )
 @click.option("--ignore", metavar="A,B", help="Columns in which a change does not count.")
-@click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N rows.")
+@_limit
 @output_option("table", "json", "csv", "arrow")
 def changes(
     path: str,
@@ -178,7 +221,7 @@ def changes(
 
 @click.command()
 @click.argument("path", metavar="TABLE")
-@_key_option(required=False)
+@_keys
 @_keys_file
 @click.option(
     "--index",
@@ -202,9 +245,11 @@ def tag(
 
     The columns are the key, then partition path, file id and instant of the base file, and
     the row in it, from 0. They are null for a missing key, and then the exit status is 1.
+    'lookupstore get --help' says how to type keys.
     """
     if explain and output not in ("table", "json"):
         raise click.UsageError(f"--explain has no --output {output}; give table or json")
+    check_one_of(keys, keys_file)
     table = HudiTable.open(path, query_type=query_type)
     wanted = _wanted(table, keys, keys_file)
     if index is None:
@@ -316,8 +361,13 @@ def upsert(
 
 @click.command()
 @click.argument("path", metavar="TABLE")
-@_key_option(required=False)
+@_keys
 @_keys_file
+@click.option(
+    "--where",
+    metavar="SQL",
+    help='Rows for which this holds instead, such as "a >= 3 and b is null".',
+)
 @_index_of_write
 @services_options
 @metadata_option
@@ -328,6 +378,7 @@ def delete(
     path: str,
     keys: tuple[str, ...],
     keys_file: str | None,
+    where: str | None,
     index: str,
     services: TableServices,
     metadata: str,
@@ -335,14 +386,17 @@ def delete(
     dry_run: bool,
     output: str,
 ) -> None:
-    """Delete the rows with these keys; missing keys are ignored.
+    """Delete the rows with these keys, or those of a filter; missing keys are ignored.
 
     Without partition columns, or with an index for all partitions, keys are deleted in every
-    partition.
+    partition. 'lookupstore get --help' says how to type keys.
     """
+    if [bool(keys), keys_file is not None, where is not None].count(True) != 1:
+        raise click.UsageError("give KEY..., --keys or --where, one of them")
     table = HudiTable.open(path)
     options = WriteOptions(index=index, metadata=metadata, lock=lock, services=services)
-    result = table.delete(_wanted(table, keys, keys_file), options=options, dry_run=dry_run)
+    wanted = _wanted(table, keys, keys_file) if where is None else None
+    result = table.delete(wanted, where=where, options=options, dry_run=dry_run)
     done = "would be deleted" if dry_run else "deleted"
     if output == "json":
         write_json({"deleted": result.rows_deleted, **_fields(result, dry_run)})
@@ -350,40 +404,37 @@ def delete(
         click.echo(f"{shown_uri(path)}: {counted(result.rows_deleted, 'row')} {done}")
 
 
-def _wanted(table: HudiTable, keys: tuple[str, ...], keys_file: str | None) -> pa.Table:
-    """Return keys that were typed, or that files hold."""
-    if bool(keys) == (keys_file is not None):
-        raise click.UsageError("give --key or --keys, one of them")
+def _wanted(
+    table: HudiTable, keys: tuple[str, ...], keys_file: str | None, *, by_partition: bool = True
+) -> pa.Table:
+    """Return keys that were typed, or that a file has, and their partition columns if it has them.
+
+    Args:
+        table: whose keys they are.
+        keys: as they were typed.
+        keys_file: the file; None: there is none.
+        by_partition: whether partition columns are wanted.
+    """
+    options, known = table.options, table.schema
+    key = pa.schema([known.field(one) for one in options.record_key])
     if keys_file is None:
-        return _parsed(table, keys)
-    source = open_source(keys_file)
-    wanted = dict.fromkeys([*table.options.record_key, *table.options.partition_by])
-    names = [name for name in wanted if name in source.schema.names]
-    schema = pa.schema([source.schema.field(name) for name in names])
-    return pa.Table.from_batches(source.batches(names), schema)
-
-
-def _parsed(table: HudiTable, keys: tuple[str, ...]) -> pa.Table:
-    """Return keys as columns of the types that the table has."""
-    return parse_keys(
-        keys, pa.schema([table.schema.field(one) for one in table.options.record_key])
-    )
+        return parse_keys(keys, key)
+    also = [known.field(one) for one in options.partition_by] if by_partition else []
+    with read_keys(keys_file, key, also) as found:
+        return pa.concat_tables([found.schema.empty_table(), *found.tables])
 
 
 def _data_columns(schema: pa.Schema) -> list[str]:
     return [name for name in schema.names if name not in META_COLUMNS]
 
 
-def _is_one_of(keys: pa.Table) -> pc.Expression:
-    if keys.num_columns == 1:
-        return pc.field(keys.column_names[0]).isin(keys.column(0).combine_chunks())
-    return functools.reduce(
-        operator.or_,
-        (
-            functools.reduce(operator.and_, (pc.field(name) == row[name] for name in row))
-            for row in keys.to_pylist()
-        ),
-    )
+def _may_be(keys: pa.Table) -> list[Filter]:
+    """Return the filter of rows with these keys; of several columns, also of some others."""
+    return [pc.field(name).isin(keys[name].unique()) for name in keys.column_names]
+
+
+def _tuples(rows: pa.Table) -> list[tuple[Any, ...]]:
+    return list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
 
 
 def _said(result: WriteResult) -> str:

@@ -6,7 +6,7 @@ import csv
 import io
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -39,27 +39,77 @@ class Keys:
     tables: Iterable[pa.Table]
 
 
+def check_one_of(typed: Sequence[str], keys_file: str | None) -> None:
+    """Check that keys were typed, or else are those of a file.
+
+    Raises:
+        UsageError: both were given, or neither.
+    """
+    if typed and keys_file is not None:
+        raise click.UsageError("give KEY... or --keys, one of them")
+    if not typed and keys_file is None:
+        raise click.UsageError("Missing argument 'KEY...', or --keys FILE")
+
+
 @contextmanager
-def read_keys(given: str, key: pa.Schema) -> Iterator[Keys]:
+def read_keys(given: str, key: pa.Schema, also: Sequence[pa.Field] = ()) -> Iterator[Keys]:
     """Open what `--keys` names, for as long as the keys are read.
 
     It is `-`, a file of Arrow IPC, CSV or lines, or what `open_source` reads. CSV has a first line
     with the names of the key columns; lines are keys as they are typed.
 
+    Args:
+        given: path of the file, or `-`.
+        key: the key columns.
+        also: other columns, each of which is read if it is there.
+
     Raises:
         UsageError: it lacks a key column, or is not read from standard input.
     """
+    columns = _Columns(key, also)
     path = expanded(given)
     with ExitStack() as stack:
         if given == "-":
-            yield _of_stream(sys.stdin.buffer, "standard input", key)
+            yield _of_stream(sys.stdin.buffer, "standard input", columns)
         elif os.path.exists(path) and not os.path.isdir(path) and not _is_columnar(path):
-            yield _of_stream(stack.enter_context(open(path, "rb")), given, key)
+            yield _of_stream(stack.enter_context(open(path, "rb")), given, columns)
         else:
             source = open_source(given)
-            schema = _key_fields(source.schema, given, key)
+            schema = columns.given_in(source.schema, given)
             batches = source.batches(schema.names)
             yield Keys(schema, (pa.Table.from_batches([one], schema) for one in batches))
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Columns that are wanted.
+
+    Attributes:
+        key: those that have to be there.
+        also: those that may be.
+    """
+
+    key: pa.Schema
+    also: Sequence[pa.Field]
+
+    def among(self, names: Collection[str]) -> pa.Schema:
+        """Return the wanted columns of those that there are."""
+        others = (one for one in self.also if one.name in names and one.name not in self.key.names)
+        return pa.schema([*self.key, *others])
+
+    def given_in(self, schema: pa.Schema, name: str) -> pa.Schema:
+        """Return the wanted columns as they are given.
+
+        Raises:
+            UsageError: a key column is missing.
+        """
+        for field in self.key.names:
+            if field not in schema.names:
+                raise click.UsageError(
+                    f"--keys {name}: no key column {field!r}; it has {schema.names}"
+                )
+        wanted = self.among(schema.names).names
+        return pa.schema([schema.field(field).remove_metadata() for field in wanted])
 
 
 def _is_columnar(path: str) -> bool:
@@ -70,7 +120,7 @@ def _is_columnar(path: str) -> bool:
         return file.read(4).startswith(tuple(_FROM_THE_END))
 
 
-def _of_stream(file: BinaryIO, name: str, key: pa.Schema) -> Keys:
+def _of_stream(file: BinaryIO, name: str, wanted: _Columns) -> Keys:
     """Return the keys of a stream, whose first bytes say what it is."""
     head = b""
     while len(head) < _BLOCK and b"\n" not in head:
@@ -91,41 +141,37 @@ def _of_stream(file: BinaryIO, name: str, key: pa.Schema) -> Keys:
         file.seek(0)
         opened = pa.ipc.open_file(file)
         batches = (opened.get_batch(i) for i in range(opened.num_record_batches))
-        return _of_batches(opened.schema, batches, name, key)
+        return _of_batches(opened.schema, batches, name, wanted)
     if head.startswith(_STREAM):
         reader = pa.ipc.open_stream(whole)
-        return _of_batches(reader.schema, reader, name, key)
-    schema = key_types(key)
+        return _of_batches(reader.schema, reader, name, wanted)
     if not head:
-        return Keys(schema, ())
-    columns = _text_columns(head, whole, name, key)
-    return Keys(schema, (parse_columns(one, key) for one in columns))
+        return Keys(key_types(wanted.key), ())
+    fields, columns = _text_columns(head, whole, name, wanted)
+    return Keys(key_types(fields), (parse_columns(one, fields) for one in columns))
 
 
 def _of_batches(
-    schema: pa.Schema, batches: Iterable[pa.RecordBatch], name: str, key: pa.Schema
+    schema: pa.Schema, batches: Iterable[pa.RecordBatch], name: str, wanted: _Columns
 ) -> Keys:
-    fields = _key_fields(schema, name, key)
+    fields = wanted.given_in(schema, name)
     tables = (pa.Table.from_batches([one.select(fields.names)], fields) for one in batches)
     return Keys(fields, tables)
 
 
-def _key_fields(schema: pa.Schema, name: str, key: pa.Schema) -> pa.Schema:
-    for field in key.names:
-        if field not in schema.names:
-            raise click.UsageError(f"--keys {name}: no key column {field!r}; it has {schema.names}")
-    return pa.schema([schema.field(field).remove_metadata() for field in key.names])
-
-
 def _text_columns(
-    head: bytes, whole: BinaryIO, name: str, key: pa.Schema
-) -> Iterator[list[pa.Array]]:
-    """Yield the key columns of CSV, or of lines, as texts."""
+    head: bytes, whole: BinaryIO, name: str, wanted: _Columns
+) -> tuple[pa.Schema, Iterator[list[pa.Array]]]:
+    """Return the columns of CSV, or of lines, and what yields them as texts."""
     first = head.removeprefix(b"\xef\xbb\xbf").partition(b"\n")[0].rstrip(b"\r")
-    is_csv = set(key.names) <= set(next(csv.reader([first.decode(errors="replace")]), []))
-    if len(key) == 1 and not is_csv:
-        return ([lines] for lines in _lines(whole, name))
-    return _csv_columns(whole, key.names, has_header=is_csv)
+    names = next(csv.reader([first.decode(errors="replace")]), [])
+    key = wanted.key
+    if set(key.names) <= set(names):
+        fields = wanted.among(names)
+        return fields, _csv_columns(whole, fields.names, has_header=True)
+    if len(key) == 1:
+        return key, ([lines] for lines in _lines(whole, name))
+    return key, _csv_columns(whole, key.names, has_header=False)
 
 
 def _lines(whole: BinaryIO, name: str) -> Iterator[pa.Array]:

@@ -12,7 +12,7 @@ import click
 import pyarrow as pa
 
 from lookupstore.cli.answers import Answers, stored_keys
-from lookupstore.cli.key_files import Keys, read_keys
+from lookupstore.cli.key_files import Keys, check_one_of, read_keys
 from lookupstore.cli.key_text import parse_beginning, parse_bound, parse_keys
 from lookupstore.cli.opened import (
     Opened,
@@ -82,10 +82,7 @@ def get(
     STORE_OR_FILE may also be Parquet or ORC files as they are, such as 'users/*.parquet', with
     --key; or a Hudi table, whose record key is the key if --key is missing.
     """
-    if bool(keys) == (keys_file is not None):
-        if keys:
-            raise click.UsageError("give KEY... or --keys, one of them")
-        raise click.UsageError("Missing argument 'KEY...', or --keys FILE")
+    check_one_of(keys, keys_file)
     check_out(ctx, out)
     wanted = None if columns is None else names_of(columns)
     order: str = what["order"]

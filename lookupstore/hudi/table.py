@@ -62,9 +62,11 @@ from lookupstore.hudi.options import (
 from lookupstore.hudi.read.audit import audit as audit_scan
 from lookupstore.hudi.read.audit import check_rate
 from lookupstore.hudi.read.changes import plan_row_changes
+from lookupstore.hudi.read.matching import plan_matching
 from lookupstore.hudi.read.partition_pruning import partitions_of
 from lookupstore.hudi.read.scan_funnel import ScanFunnel
 from lookupstore.hudi.read.scan_plan import plan_changes, plan_scan
+from lookupstore.hudi.read.table_history import table_history
 from lookupstore.hudi.services.archiver import MAX_COMMITS, MIN_COMMITS, Archival, archive
 from lookupstore.hudi.services.check import TableCheck, check_table
 from lookupstore.hudi.services.cleaner import clean
@@ -241,6 +243,9 @@ class HudiTable(ArrowRows):
     def __repr__(self) -> str:
         return f"<HudiTable {self._location.uri!r} version {self._options.version}>"
 
+    def _key_names(self) -> tuple[str, ...]:
+        return tuple(self._options.record_key)
+
     @property
     def location(self) -> Location:
         """Return where the table is."""
@@ -265,6 +270,33 @@ class HudiTable(ArrowRows):
     def timeline(self) -> list[Instant]:
         """Return the instants of the table by request time, each in its last state."""
         return list(self.view().timeline)
+
+    def history(self, limit: int | None = None) -> pa.Table:
+        """Return what happened to the table, a row for each instant, the newest first.
+
+        What is pending comes before all others. `instant` is what `as_of` takes, `completed`, or in
+        tables of version 6 `instant`, what `since` takes; commits have numbers of rows, files,
+        bytes and partitions, and who wrote them, if they say so.
+
+        Args:
+            limit: at most so many rows; None: all, those of the archive included.
+
+        Raises:
+            ValueError: `limit` is below 0.
+            CorruptionError: a commit or the archive is damaged.
+            StaleStoreError: an instant was archived, or rolled back, meanwhile.
+
+        >>> import tempfile
+        >>> rows = pa.table({"id": [1, 2], "seats": [100, 150]})
+        >>> table = HudiTable.create(tempfile.mkdtemp(), rows, record_key="id")
+        >>> _ = table.insert(rows), table.delete([1])
+        >>> names = ["action", "operation", "rows_inserted", "rows_deleted", "files_rewritten"]
+        >>> for row in table.history().select(names).to_pylist():
+        ...     print(*row.values())
+        commit DELETE 0 1 1
+        commit INSERT 2 0 0
+        """
+        return table_history(self.view(), limit)
 
     def file_groups(self, as_of: When | None = None) -> list[FileGroup]:
         """Return the file groups that the table consists of, by partition path and id.
@@ -532,24 +564,53 @@ class HudiTable(ArrowRows):
         return self.after_write(write.bulk_insert(rows), chosen)
 
     def delete(
-        self, keys: Any, *, options: GivenOptions | None = None, dry_run: bool = False
+        self,
+        keys: Any = None,
+        *,
+        where: Filter | None = None,
+        options: GivenOptions | None = None,
+        dry_run: bool = False,
     ) -> WriteResult:
-        """Delete the rows with these keys, whatever their ordering values; ignore missing keys.
+        """Delete the rows with these keys, or those for which a filter is true.
+
+        Ordering values make no difference, and missing keys are ignored.
 
         Args:
             keys: rows with the columns of the record key, and those of the partition. Without
                 partition columns, keys are deleted in every partition. For a key of one column also
                 an Arrow array, or a list of values.
+            where: which rows, in place of keys: a filter as of `scan`; a row for which it is null
+                stays. If another writer changes files that have such rows, after they were looked
+                for, that is a `CommitConflictError`: call it again.
             options: how it is done.
             dry_run: change nothing, and return what would be done.
 
         Raises:
-            TypeError, ValueError: `keys` are not keys of the table.
+            TypeError, ValueError: `keys` are not keys of the table, `where` is not a filter on its
+                columns, or both or neither are given.
+            ImportError: `where` is SQL, and what parses it is not installed.
             FormatError, CommitConflictError, CommitUnknownError, LockedError, CorruptionError: as
                 of `upsert`.
+
+        >>> import tempfile
+        >>> rows = pa.table({"id": [1, 2, 3], "page": ["/a", None, "/b"]})
+        >>> table = HudiTable.create(tempfile.mkdtemp(), rows, record_key="id")
+        >>> _ = table.insert(rows)
+        >>> table.delete(where=pc.field("page") != "/a").rows_deleted
+        1
+        >>> table.delete([1]).rows_deleted, table.scan(columns=["id"])["id"].to_pylist()
+        (1, [2])
         """
+        if (keys is None) == (where is None):
+            raise ValueError(
+                f"delete: {'neither' if keys is None else 'both'} of keys and where; give keys, or "
+                "where=FILTER for the rows for which it is true"
+            )
         write, chosen = self._write(options, dry_run, DELETE)
-        return self.after_write(write.delete(keys), chosen)
+        if where is None:
+            return self.after_write(write.delete(keys), chosen)
+        rows = plan_matching(write.view, where)
+        return self.after_write(write.delete_stored(rows.found(), rows.current), chosen)
 
     def insert_overwrite(
         self, rows: Any, *, options: GivenOptions | None = None, dry_run: bool = False

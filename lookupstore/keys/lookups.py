@@ -365,6 +365,9 @@ class Lookups(ArrowRows):
     def _reader(self) -> pa.RecordBatchReader:
         return self.scan()
 
+    def _key_names(self) -> tuple[str, ...]:
+        return self.key
+
     @overload
     def get(
         self, key: Any, default: None = None, columns: Sequence[str] | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import logging
 import math
 import os
@@ -717,19 +716,11 @@ class LookupStore(PointLookups, LocalLookups):
             f"column{'s'[: values != 1]}, {self.num_rows:,} rows{state}>"
         )
 
-    def _repr_html_(self) -> str:
+    def _title(self) -> str:
         info = self.info()
-        kinds = [("key", info.key), ("value", info.values)]
-        rows = "".join(
-            f"<tr><td>{html.escape(name)}</td><td>{html.escape(kind)}</td><td>{role}</td></tr>"
-            for role, fields in kinds
-            for name, kind in fields.items()
-        )
         return (
-            f"<table><caption>LookupStore {html.escape(info.path)}: {info.num_rows:,} rows, "
-            f"{info.bytes:,} bytes, {info.buckets} bucket{'s'[: info.buckets != 1]}</caption>"
-            f"<thead><tr><th>column</th><th>type</th><th>role</th></tr></thead>"
-            f"<tbody>{rows}</tbody></table>"
+            f"LookupStore {info.path}: {info.num_rows:,} rows, {info.bytes:,} bytes, "
+            f"{info.buckets} bucket{'s'[: info.buckets != 1]}"
         )
 
     def _check_open(self) -> None:

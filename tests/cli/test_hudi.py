@@ -74,14 +74,14 @@ def test_base_files_of_merge_on_read_tables(merge_on_read_tables: Path) -> None:
     table = HudiTable.open(path, query_type="read_optimized")
     names = table.scan(columns=["id", "name"]).to_pylist()
     assert lines("scan", path, "--columns", "id,name", *asked) == names
-    assert lines("get", path, "--key", "1", "--columns", "id,name", *asked) == [
+    assert lines("get", path, "1", "--columns", "id,name", *asked) == [
         row for row in names if row["id"] == 1
     ]
     ids = table.scan(columns=["id"])["id"].to_pylist()
-    (found,) = lines("tag", path, "--key", "1", *asked)
+    (found,) = lines("tag", path, "1", *asked)
     assert ids[found["_pos"]] == 1
     for verb in ("scan", "tag"):
-        refused = run(verb, path, *(("--key", "1") if verb == "tag" else ()))
+        refused = run(verb, path, *(["1"] if verb == "tag" else []))
         assert refused.exit_code == 1
         assert "query_type='read_optimized'" in refused.stderr
 
@@ -124,19 +124,19 @@ def test_timeline_and_files(table: Path) -> None:
 
 
 def test_get(table: Path) -> None:
-    assert lines("get", table, "--key", 3, "--key", 2, "--columns", "id,page") == [
+    assert lines("get", table, 3, 2, "--columns", "id,page") == [
         {"id": 3, "page": None}, {"id": 2, "page": "/b"},
     ]  # fmt: skip
-    assert lines("get", table, "--key", 1) == [{"region": "eu", "id": 1, "page": "/a"}]
-    assert lines("get", table, "--key", 1, "--columns", "page") == [{"page": "/a"}]
-    missing = run("get", table, "--key", 1, "--key", 7)
+    assert lines("get", table, 1) == [{"region": "eu", "id": 1, "page": "/a"}]
+    assert lines("get", table, 1, "--columns", "page") == [{"page": "/a"}]
+    missing = run("get", table, 1, 7)
     assert missing.exit_code == 1
     assert "no key '7'" in missing.output
     assert "/a" in missing.stdout
-    assert run("get", table, "--key", "x").exit_code == 2
-    assert run("get", table, "--key", "1,2").exit_code == 2
+    assert run("get", table, "x").exit_code == 2
+    assert run("get", table, "1,2").exit_code == 2
     first = lines("timeline", table)[0]["instant"]
-    assert lines("get", table, "--key", 1, "--as-of", first)[0]["page"] == "/a"
+    assert lines("get", table, 1, "--as-of", first)[0]["page"] == "/a"
 
 
 def test_changes(table: Path) -> None:
@@ -161,7 +161,7 @@ def test_scan(table: Path) -> None:
     everything = lines("scan", table)
     assert sorted(everything, key=lambda row: row["id"]) == VISITS.to_pylist()
     first = lines("timeline", table)[0]["instant"]
-    printed("delete", table, "--key", 1)
+    printed("delete", table, 1)
     assert [row["id"] for row in lines("scan", table, "--partition", "eu")] == [3]
     where = "--filter", "id >= 2 and page is not null"
     assert sorted(row["id"] for row in lines("scan", table, *where)) == sorted(
@@ -186,22 +186,29 @@ def test_scan(table: Path) -> None:
 
 def test_keys_of_several_fields(tmp_path: Path) -> None:
     HudiTable.create(tmp_path / "t", VISITS.schema, record_key=["region", "id"]).upsert(VISITS)
-    found = lines("get", tmp_path / "t", "--key", "eu,3", "--key", "us,2", "--columns", "id")
+    found = lines("get", tmp_path / "t", "eu,3", "us,2", "--columns", "id")
     assert found == [{"id": 2}, {"id": 3}]
-    assert run("get", tmp_path / "t", "--key", "us,3").exit_code == 1
-    assert printed("delete", tmp_path / "t", "--key", "eu,3")["deleted"] == 1
+    assert run("get", tmp_path / "t", "us,3").exit_code == 1
+    # Not what has the first field of one key and the second of another.
+    assert lines("get", tmp_path / "t", "eu,1", "us,3", "--columns", "id") == [{"id": 1}]
+    keys = pa.table({"id": [2, 1], "region": pa.array(["us", "us"]).dictionary_encode()})
+    with pa.ipc.new_file(tmp_path / "keys.arrow", keys.schema) as file:
+        file.write_table(keys)
+    found = lines("get", tmp_path / "t", "--keys", tmp_path / "keys.arrow", "--columns", "id")
+    assert found == [{"id": 2}]
+    assert printed("delete", tmp_path / "t", "eu,3")["deleted"] == 1
     assert HudiTable.open(tmp_path / "t").scan(columns=["id"])["id"].to_pylist() == [1, 2]
 
 
 def test_delete(table: Path) -> None:
-    tried = printed("delete", table, "--key", 1, "--key", 2, "--key", 9, "--dry-run")
+    tried = printed("delete", table, 1, 2, 9, "--dry-run")
     assert (tried["instant"], tried["deleted"], tried["dry_run"]) == (None, 2, True)
     assert (tried["rows_read"], tried["rows_deleted"], tried["bytes_written"]) == (3, 2, 0)
-    assert "would be deleted" in run("delete", table, "--key", 1, "--dry-run").stdout
-    done = printed("delete", table, "--key", 1, "--key", 2, "--key", 9)
+    assert "would be deleted" in run("delete", table, 1, "--dry-run").stdout
+    done = printed("delete", table, 1, 2, 9)
     assert done["deleted"] == 2
     assert HudiTable.open(table).scan(columns=["id"])["id"].to_pylist() == [3]
-    assert "1 row deleted" in run("delete", table, "--key", 3).stdout
+    assert "1 row deleted" in run("delete", table, 3).stdout
 
 
 def test_keys_of_files(table: Path) -> None:
@@ -214,15 +221,115 @@ def test_keys_of_files(table: Path) -> None:
     assert printed("delete", table, "--keys", elsewhere)["deleted"] == 0
     assert printed("delete", table, "--keys", table.parent / "one.parquet")["deleted"] == 1
     assert sorted(HudiTable.open(table).scan(columns=["id"])["id"].to_pylist()) == [1, 3]
-    for words in ([], ["--key", 1, "--keys", table.parent / "one.parquet"]):
+    for words in ([], [1, "--keys", table.parent / "one.parquet"]):
         refused = run("delete", table, *words)
         assert refused.exit_code == 2
-        assert "--key or --keys" in refused.output
+        assert "give KEY..., --keys or --where, one of them" in refused.output
     without = table.parent / "without.parquet"
     pq.write_table(VISITS.select(["page"]), without)
     refused = run("delete", table, "--keys", without)
     assert refused.exit_code == 2
     assert "'id'" in refused.output
+
+
+def csv_lines(*rows: str) -> bytes:
+    return "\n".join([*rows, ""]).encode()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [csv_lines("3", "2", "9"), csv_lines("page,id", "x,3", "y,2", "z,9")],
+    ids=["lines", "csv"],
+)
+def test_keys_of_standard_input(table: Path, given: bytes) -> None:
+    """As of `lookupstore get`: whatever it reads there, these read."""
+    command = click.testing.CliRunner()
+    got = command.invoke(
+        main, ["hudi", "get", str(table), "--keys", "-", "--columns", "id", "--output", "csv"],
+        input=given,
+    )  # fmt: skip
+    assert (got.stdout, got.exit_code) == ('"id"\n3\n2\n', 1)
+    assert "1 of 3 keys not found" in got.stderr
+    tagged = command.invoke(
+        main, ["hudi", "tag", str(table), "--keys", "-", "--output", "json"], input=given
+    )
+    found = [json.loads(line) for line in tagged.stdout.splitlines()]
+    assert [(one["id"], one["_partition"]) for one in found] == [(3, "eu"), (2, "us"), (9, None)]
+    deleted = command.invoke(main, ["hudi", "delete", str(table), "--keys", "-"], input=given)
+    assert "2 rows deleted" in deleted.stdout
+    assert pages(table) == {1: "/a"}
+
+
+def test_partitions_of_keys_of_a_file(table: Path) -> None:
+    """A column of the partition counts in CSV, too; `get` looks in all of them."""
+    file = table.parent / "keys.csv"
+    file.write_bytes(csv_lines("region,id", "us,1", "us,2"))
+    assert [one["id"] for one in lines("get", table, "--keys", file)] == [1, 2]
+    assert [one["_pos"] is None for one in lines("tag", table, "--keys", file)] == [True, False]
+    assert printed("delete", table, "--keys", file)["deleted"] == 1
+    assert sorted(pages(table)) == [1, 3]
+
+
+def test_keys_of_another_type_are_those_of_the_table(table: Path) -> None:
+    keys = table.parent / "keys.arrow"
+
+    def asked(ids: list[int], kind: pa.DataType) -> click.testing.Result:
+        rows = pa.table({"id": pa.array(ids, kind).dictionary_encode()})
+        with pa.ipc.new_file(keys, rows.schema) as file:
+            file.write_table(rows)
+        return run("get", table, "--keys", keys, "--output", "json")
+
+    found = asked([2, 7, 2], pa.int8())
+    assert [json.loads(line)["id"] for line in found.stdout.splitlines()] == [2]
+    assert "1 of 3 keys not found" in found.stderr
+    wrong = asked([2, 1 << 63], pa.uint64())
+    assert wrong.exit_code == 2
+    assert "--keys: not keys of the table" in wrong.output
+
+
+def test_delete_where(table: Path) -> None:
+    where = "--where", "id >= 2 and page is not null"
+    assert printed("delete", table, *where, "--dry-run")["deleted"] == 1
+    assert printed("delete", table, *where)["deleted"] == 1
+    assert sorted(pages(table)) == [1, 3]
+    assert "0 rows deleted" in run("delete", table, *where).stdout
+    for words in ([1], ["--keys", "k.csv"]):
+        refused = run("delete", table, *where, *words)
+        assert refused.exit_code == 2
+        assert "give KEY..., --keys or --where, one of them" in refused.output
+    wrong = run("delete", table, "--where", "pages = 1")
+    assert wrong.exit_code == 2
+    assert "where: pages is no column" in wrong.output
+
+
+def test_history(table: Path) -> None:
+    printed("delete", table, 2)
+    found = lines("history", table)
+    assert [one["operation"] for one in found] == ["DELETE", "UPSERT", "UPSERT"]
+    assert [one["rows_inserted"] for one in found] == [0, 0, 3]
+    assert found == HudiTable.open(table).history().to_pylist()
+    assert lines("history", table, "--limit", 1) == found[:1]
+    assert "rows_deleted" in run("history", table, "--output", "csv").stdout.splitlines()[0]
+    assert found[2]["instant"] in run("history", table).stdout
+    assert run("history", table, "--limit", -1).exit_code == 2
+
+
+def test_incremental(table: Path) -> None:
+    opened = HudiTable.open(table)
+    first, second = opened.timeline()
+    printed("delete", table, 2)
+    (row,) = lines("incremental", table, "--since", first.position)
+    assert row == {"region": "eu", "id": 1, "page": "/a"}
+    assert lines("incremental", table, "--since", second.position) == []
+    everything = lines("incremental", table, "--columns", "id")
+    assert everything == opened.incremental(columns=["id"]).to_pylist()
+    some = lines("incremental", table, "--filter", "id > 2", "--columns", "page,id")
+    assert some == [{"page": None, "id": 3}]
+    until = lines("incremental", table, "--until", first.position, "--columns", "id")
+    assert until == opened.incremental(until=first.position, columns=["id"]).to_pylist()
+    assert len(lines("incremental", table, "--limit", 1)) == 1
+    wrong = run("incremental", table, "--since", "yesterday")
+    assert (wrong.exit_code, "since is 'yesterday'" in wrong.output) == (2, True)
 
 
 def test_tag(table: Path) -> None:
@@ -239,10 +346,10 @@ def test_tag(table: Path) -> None:
         in_file = pq.read_table(table / current.path, columns=["id"])["id"].to_pylist()
         assert in_file[one["_pos"]] == one["id"]
     places = [{name: one[name] for name in one if name != "region"} for one in rows]
-    assert lines("tag", table, "--key", 1, "--key", 2, "--key", 3) == places
+    assert lines("tag", table, 1, 2, 3) == places
     assert run("tag", table, "--keys", keys).exit_code == 0
 
-    missing = run("tag", table, "--key", 7, "--key", 1, "--output", "json")
+    missing = run("tag", table, 7, 1, "--output", "json")
     assert missing.exit_code == 1
     assert "1 of 2 keys not found" in missing.stderr
     nowhere, there = map(json.loads, missing.stdout.splitlines())
@@ -267,12 +374,12 @@ def test_tag_shows_a_part_of_many_keys(table: Path) -> None:
 
 
 def test_explain_a_tag(table: Path, tmp_path: Path) -> None:
-    said = printed("tag", table, "--key", 1, "--key", 7, "--explain")
+    said = printed("tag", table, 1, 7, "--explain")
     wanted = HudiTable.open(table).explain_tag(pa.table({"id": [1, 7]}), index="global-bloom")
     assert said["keys"] == 2
     assert said["found"] == 1
     assert {**said, "seconds": None} == {**dataclasses.asdict(wanted), "seconds": None}
-    assert "files_in_range" in run("tag", table, "--key", 1, "--explain").stdout
+    assert "files_in_range" in run("tag", table, 1, "--explain").stdout
     # A part of the table is no file of keys: it may have rows that are gone.
     assert "inside the Hudi table" in run("tag", table, "--keys", table / "eu").output
     keys = HudiTable.open(table).scan(columns=["id", "region"], filter=pc.field("region") == "eu")
@@ -285,11 +392,12 @@ def test_explain_a_tag(table: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "--key or --keys"),
-        (["--key", "x"], "whole number"),
-        (["--key", 1, "--index", "bloom"], "'region'"),
-        (["--key", 1, "--index", "quick"], "'global-bloom'"),
-        (["--key", 1, "--explain", "--output", "csv"], "table or json"),
+        ([], "Missing argument 'KEY...', or --keys FILE"),
+        ([1, "--keys", "k.csv"], "give KEY... or --keys, one of them"),
+        (["x"], "whole number"),
+        ([1, "--index", "bloom"], "'region'"),
+        ([1, "--index", "quick"], "'global-bloom'"),
+        ([1, "--explain", "--output", "csv"], "table or json"),
         (["--keys", "nowhere.parquet"], "no such file"),
     ],
 )
@@ -417,7 +525,7 @@ def test_upsert_of_other_columns(table: Path) -> None:
     assert refused.exit_code == 2
     assert "to add it, give --evolve" in refused.output
     assert run("upsert", table, wider, "--evolve").exit_code == 0
-    assert lines("get", table, "--key", 3, "--columns", "clicks") == [{"clicks": 3}]
+    assert lines("get", table, 3, "--columns", "clicks") == [{"clicks": 3}]
 
 
 def test_upserts_of_keys_of_other_partitions(table: Path) -> None:
@@ -425,10 +533,10 @@ def test_upserts_of_keys_of_other_partitions(table: Path) -> None:
     pq.write_table(pa.table({"region": ["asia"], "id": [1], "page": ["/m"]}), moved)
     words = ["upsert", table, moved, "--index", "global-simple"]
     assert printed(*words, "--no-update-partition-path")["rows_updated"] == 1
-    assert lines("get", table, "--key", 1) == [{"region": "eu", "id": 1, "page": "/m"}]
+    assert lines("get", table, 1) == [{"region": "eu", "id": 1, "page": "/m"}]
     done = printed(*words)
     assert (done["rows_inserted"], done["rows_deleted"]) == (1, 1)
-    assert lines("get", table, "--key", 1) == [{"region": "asia", "id": 1, "page": "/m"}]
+    assert lines("get", table, 1) == [{"region": "asia", "id": 1, "page": "/m"}]
     pq.write_table(pa.table({"region": ["us"], "id": [1]}), moved)
     assert printed("delete", table, "--keys", moved)["deleted"] == 0
     assert printed("delete", table, "--keys", moved, "--index", "global-bloom")["deleted"] == 1
@@ -515,7 +623,7 @@ def test_what_follows_a_write(table: Path, tmp_path: Path) -> None:
     done = printed("upsert", table, tmp_path / "rows.parquet", *said)
     assert (len(done["cleans"]), done["archived"], done["service_errors"]) == (1, 0, [])
     assert len(list(table.glob("eu/*.parquet"))) == 1
-    deleted = run("delete", table, "--key", 3, "--retain-commits", 1)
+    deleted = run("delete", table, 3, "--retain-commits", 1)
     assert deleted.exit_code == 0
     assert len(list(table.glob("eu/*.parquet"))) == 1
     upserted = run("upsert", table, tmp_path / "rows.parquet", *said)
@@ -739,7 +847,7 @@ def test_verify(table: Path) -> None:
 @pytest.mark.parametrize(
     "words",
     [["info"], ["timeline"], ["files"], ["rollback"], ["verify"], ["upsert", "rows.parquet"],
-     ["tag", "--key", "1"]],
+     ["tag", "1"]],
     ids=lambda words: words[0],
 )  # fmt: skip
 def test_no_table(tmp_path: Path, words: list[str]) -> None:

@@ -140,7 +140,11 @@ def test_rows_are_written_to_s3(server: ObjectStore) -> None:
     assert (result.rows_updated, result.rows_inserted) == (1, 1)
     table.bulk_insert(rows([9], ["we"]))
     table.delete([1])
+    assert table.delete(where="day = 'mo' and id > 100 or id = 9").rows_deleted == 1
+    table.bulk_insert(rows([9], ["we"]))
     table.insert_overwrite(rows([5], ["tu"]))
+    told = table.history(4)["operation"].to_pylist()
+    assert told == ["INSERT_OVERWRITE", "BULK_INSERT", "DELETE", "DELETE"]
     again = HudiTable.open(server.uri("rows"))
     assert sorted(again.scan(columns=["id"])["id"].to_pylist()) == [2, 4, 5, 9]
     sizes = {one.current.path: one.current.bytes for one in again.file_groups()}

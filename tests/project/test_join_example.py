@@ -1,4 +1,4 @@
-"""The joins of flights and planes in pandas, polars, Arrow and DuckDB, and in pipes, without Spark."""
+"""The joins of flights and planes without Spark: in frames, in DuckDB and in pipes."""
 
 from __future__ import annotations
 

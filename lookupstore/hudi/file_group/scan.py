@@ -120,14 +120,27 @@ class BaseFiles:
                 sizes = [one.nbytes for one in read_footer(file, self._location.show(path)).groups]
             if where is None:
                 return sizes, sizes
-            left = self._fragment(path).subset(where, schema=self._schema).row_groups
-            return sizes, [sizes[one.id] for one in left]
+            return sizes, [sizes[number] for number in self._left(path, where)]
 
         with self._telling(), ThreadPoolExecutor(_FOOTER_THREADS, "lookupstore-footer") as pool:
             found = list(pool.map(of_file, self._paths))
         return [one for sizes, _ in found for one in sizes], [
             one for _, left in found for one in left
         ]
+
+    def groups_left(self, path: str, where: pc.Expression) -> list[int]:
+        """Return the numbers of the row groups of a file that Arrow would read; see `table`.
+
+        Args:
+            path: of the file, whose footer somebody has checked.
+            where: which rows.
+        """
+        with self._telling():
+            return self._left(path, where)
+
+    def _left(self, path: str, where: pc.Expression) -> list[int]:
+        left = self._fragment(path).subset(where, schema=self._schema).row_groups
+        return [one.id for one in left]
 
     def _batches(self, scanner: ds.Scanner) -> Iterator[pa.RecordBatch]:
         with self._telling():

@@ -3,6 +3,7 @@
 `scan_plan` and `lookup_plan` say which files of a view count, `partition_pruning` leaves out those
 of other partitions; `following` says which commits come next for who follows a table. `changes`
 plans and reads what became of rows, which `changed_rows` finds by their keys.
+`matching` finds the rows for which a filter is true, `table_history` says what happened to a table.
 `table_lookup` answers keys (`TableLookup`). `snapshot` gives a table to what takes files: builds,
 and lookups in columnar files.
 """

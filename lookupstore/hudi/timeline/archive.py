@@ -54,6 +54,9 @@ class Archive(Protocol):
     def commits(self) -> Iterator[CommitMetadata]:
         """Yield what commits and replacecommits did."""
 
+    def commits_by_instant(self) -> Iterator[tuple[Instant, CommitMetadata]]:
+        """Yield what they did, each with its instant."""
+
     def rollbacks(self) -> Iterator[RollbackMetadata]:
         """Yield what rollbacks did."""
 

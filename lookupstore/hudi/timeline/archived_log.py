@@ -123,9 +123,14 @@ class ArchivedLog:
 
     def commits(self) -> Iterator[CommitMetadata]:
         """Yield what commits and replacecommits did."""
+        return (commit for _, commit in self.commits_by_instant())
+
+    def commits_by_instant(self) -> Iterator[tuple[Instant, CommitMetadata]]:
+        """Yield what they did, each with its instant."""
         for entry in self._completed(self._newest_first(), *_COMMITS.values()):
             if entry.instant.action in _COMMITS:
-                yield from entry.made(CommitMetadata, _COMMITS[entry.instant.action])
+                for commit in entry.made(CommitMetadata, _COMMITS[entry.instant.action]):
+                    yield entry.instant, commit
 
     def rollbacks(self) -> Iterator[RollbackMetadata]:
         """Yield what rollbacks did."""

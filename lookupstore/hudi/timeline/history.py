@@ -120,8 +120,12 @@ class History:
 
     def commits(self) -> Iterator[CommitMetadata]:
         """Yield what commits and replacecommits did."""
+        return (commit for _, commit in self.commits_by_instant())
+
+    def commits_by_instant(self) -> Iterator[tuple[Instant, CommitMetadata]]:
+        """Yield what they did, each with its instant."""
         for instant, content, path in self._contents(lambda one: one.is_write):
-            yield parse_commit(content, f"{path}, {instant.time}")
+            yield instant, parse_commit(content, f"{path}, {instant.time}")
 
     def rollbacks(self) -> Iterator[RollbackMetadata]:
         """Yield what rollbacks did."""

@@ -122,6 +122,11 @@ class Instant:
         return self.action in WRITES or self.action == CLUSTERING
 
     @property
+    def writes_base_files(self) -> bool:
+        """Return whether, completed, it has base files that count, whoever wrote them."""
+        return self.action in _BASE_FILE_WRITES
+
+    @property
     def position(self) -> str:
         """Return what incremental reads go by: when it was completed, or else requested."""
         return self.completed or self.time
@@ -194,7 +199,7 @@ class Timeline:
             instant
             for instant in self.instants
             if instant.is_completed
-            and instant.action in _BASE_FILE_WRITES
+            and instant.writes_base_files
             and (as_of is None or instant.time <= as_of)
         ]
 

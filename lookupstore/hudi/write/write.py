@@ -8,7 +8,7 @@ SparkInsertOverwriteCommitActionExecutor, SparkDeletePartitionCommitActionExecut
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from itertools import chain
@@ -54,11 +54,15 @@ from lookupstore.hudi.write.rows.in_memory import MemoryRows, Places
 from lookupstore.hudi.write.rows.parts import Counted, held, let_go, numbered, pieces
 from lookupstore.hudi.write.rows.sorted import RowOrder, bulk_order
 from lookupstore.hudi.write.rows.spilled import SpilledRows
+from lookupstore.hudi.write.rows.stored import (
+    Found,
+    StoredRows,
+    found_rows,
+    held_rows,
+    joined_rows,
+)
 from lookupstore.hudi.write.transaction import Outcome, Transaction
 from lookupstore.sorting.runs import MIN_MEMORY
-
-#: Rows that are found, and where they are.
-Found = tuple[Incoming, Places]
 
 # The keys of a piece of rows that are looked for at once take several times their bytes.
 _PIECES = 4
@@ -80,6 +84,11 @@ class Write:
         self._index = index_of(options.index)
         self._pipeline = Pipeline(view, options)
         self._slices: list[FileSlice] | None = None
+
+    @property
+    def view(self) -> TableView:
+        """Return the table as the write finds it."""
+        return self._view
 
     def upsert(self, given: Any) -> WriteResult:
         """Change rows whose keys are there, and insert the others."""
@@ -107,6 +116,20 @@ class Write:
             return self._to_delete(incoming)
 
         return self._change(DELETE, keys, found)
+
+    def delete_stored(
+        self, stored: Iterable[StoredRows], current: Sequence[FileSlice]
+    ) -> WriteResult:
+        """Delete rows of which it is known where they are.
+
+        Args:
+            stored: such rows of the table as the write finds it, of each base file once.
+            current: its base files, by partition path and id.
+        """
+        self._slices = list(current)
+        self._pipeline.files = len(self._slices)
+        with self._held(found_rows(stored)) as rows:
+            return self._run(DELETE, rows)
 
     def bulk_insert(self, given: Any) -> WriteResult:
         """Insert rows as they come, or in an order, without a look at the keys."""
@@ -267,6 +290,29 @@ class Write:
                     view, options, schema, slices, map(find, counted), folder, explicit=explicit
                 )
             counts.count(given.read, counted.rows)
+        with spilled:
+            yield spilled
+
+    @contextmanager
+    def _held(self, found: Iterator[Found]) -> Iterator[MemoryRows | SpilledRows]:
+        """Hold rows that are deleted where they are, in memory if there is room."""
+        step, options, view = self._pipeline.step, self._options, self._view
+        counts = self._pipeline.given
+        arguments = view, options, view.table_schema
+        with step("read"):
+            parts, fit = held_rows(found, options.memory)
+        if fit:
+            with step("plan"):
+                rows = MemoryRows(*arguments, *joined_rows(parts), self._current, explicit=True)
+            counts.count(rows.deleted, rows.deleted)
+            yield rows
+            return
+        folder = options.spill_folder or view.location.spill_folder()
+        with step("read"):
+            spilled = SpilledRows(
+                *arguments, self._current, chain(parts, found), folder, explicit=True
+            )
+        counts.count(spilled.deleted, spilled.deleted)
         with spilled:
             yield spilled
 

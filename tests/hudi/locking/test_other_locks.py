@@ -210,7 +210,7 @@ def test_a_lock_that_is_named_while_a_write_is_on_its_way(
 
 COMMANDS = [
     "hudi upsert {t} {rows}",
-    "hudi delete {t} --key 7",
+    "hudi delete {t} 7",
     "hudi clean {t} --retain-commits 1",
     "hudi rollback {t}",
     "hudi savepoint {t}",

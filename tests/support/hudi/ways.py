@@ -648,6 +648,13 @@ WAYS = [
         lambda folder: (table(folder).insert(ROWS), table(folder).savepoint()),
     ),
     Way(
+        "delete: neither keys nor a filter",
+        lambda folder: table(folder).delete(),
+        ValueError,
+        "give keys, or where=FILTER for the rows for which it is true",
+        lambda folder: [table(folder).delete([1]), table(folder).delete(where="id = 1")],
+    ),
+    Way(
         "restore: no savepoint",
         lambda folder: table(folder).restore("20240101000000000"),
         ValueError,
@@ -717,8 +724,8 @@ WAYS = [
         "hudi delete: neither keys nor a file of keys",
         lambda folder: (table(folder), typed(f"hudi delete {folder}/t")),
         RefusedError,
-        "give --key or --keys, one of them",
-        lambda folder: typed(f"hudi delete {folder}/t --key 1"),
+        "give KEY..., --keys or --where, one of them",
+        lambda folder: typed(f"hudi delete {folder}/t 1"),
     ),
     Way(
         "hudi clean: nobody says what stays",

@@ -269,6 +269,10 @@ bench-store: $(VENV)/.built  ## Time a store as the README builds and asks it: 1
 bench-everyday: $(VENV)/.built  ## Time one key, and a few keys a call, beside SQLite, a dict and LMDB
 	$(BIN)/python bench/everyday.py $(BENCH_EVERYDAY_ARGS)
 
+.PHONY: bench-engines
+bench-engines: $(VENV)/.built  ## Time joins in pandas, polars, DuckDB and Arrow by lookup beside their own: 20,000,000 rows
+	$(BIN)/python bench/engines.py $(BENCH_ENGINES_ARGS)
+
 .PHONY: bench-cold
 bench-cold: $(VENV)/.built  ## Count and time what a store at a URI fetches for its first keys
 	$(BIN)/python bench/cold.py $(BENCH_COLD_ARGS)

@@ -10,6 +10,8 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "hudi": ("fastavro", "pybase64"),
     "s3": ("obstore",),
     "lzo": ("lzallright",),
+    "polars": ("polars",),
+    "duckdb": ("duckdb",),
 }
 
 

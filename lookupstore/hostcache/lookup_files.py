@@ -190,7 +190,9 @@ class LookupFiles:
             inode = None
             while inode is None or inode != inode_of(folder):  # it goes when its maker has finished
                 stack.close()
-                os.makedirs(folder, mode=0o700, exist_ok=True)
+                # That it is there, Python asks once more: its maker may just have finished.
+                with suppress(FileExistsError):
+                    os.makedirs(folder, mode=0o700, exist_ok=True)
                 with suppress(FileNotFoundError):
                     inode = stack.enter_context(flock(folder, os.O_RDONLY | os.O_DIRECTORY))
             yield folder

@@ -33,7 +33,9 @@ from support.object_store import SECRET, ObjectStore, Proxy, Request, has_server
 from lookupstore.errors import ClosedError, CorruptionError, DiskQuotaError, LookupStoreError
 from lookupstore.hostcache import chunk_map as chunks
 from lookupstore.hostcache import copy as local_copy
+from lookupstore.hostcache import lookup_files
 from lookupstore.hostcache.cache import Residency, shared_copies
+from lookupstore.hostcache.folder import MAKING
 from lookupstore.hostcache.pinned_copy import PinnedCopy
 from lookupstore.sst import Reader, Writer
 from lookupstore.sst.cache import BlockCache
@@ -1149,3 +1151,29 @@ def test_a_uri_is_enough(residency: Residency, store: ObjectStore) -> None:
         filesystem, path, nbytes=len(content), xxh64=xxhash.xxh64_hexdigest(content)
     ) as copy:
         assert copy.wait(60)
+
+
+def test_a_maker_that_finishes_while_another_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder was there, and is not any more: that is no error, as it was once."""
+    real = os.makedirs
+    folders: list[str] = []
+
+    def late(folder: str, mode: int = 0o777, exist_ok: bool = False) -> None:
+        if os.path.basename(os.path.dirname(folder)) == MAKING:
+            folders.append(folder)
+            if len(folders) == 1:
+                raise FileExistsError(errno.EEXIST, "File exists", folder)
+        real(folder, mode, exist_ok)
+
+    monkeypatch.setattr(lookup_files.os, "makedirs", late)
+    target = tmp_path / "copies" / f"{'0' * 16}-3.sst"
+    residency = Residency(tmp_path / "copies", quota=1 << 20)
+
+    def write(path: str, room: Any) -> None:
+        Path(path).write_bytes(b"abc")
+
+    residency.lookup_files.make_at(str(target), 3, write)
+    assert target.read_bytes() == b"abc"
+    assert len(folders) == 2

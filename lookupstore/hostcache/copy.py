@@ -139,7 +139,7 @@ class LocalCopy:
         self.error: Exception | None = None  # that ended the last download
         #: Called when this process first wants all of it.
         self.when_wanted: Callable[[], None] | None = None
-        self.tail = remote.nbytes if remote.nbytes <= SMALL_BYTES else tail
+        self.tail: int = remote.nbytes if remote.nbytes <= SMALL_BYTES else tail
         # Chunks before the tail.
         self._body = max(0, remote.nbytes - self.tail) // CHUNK_BYTES
         self._make_room = make_room

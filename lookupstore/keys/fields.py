@@ -47,10 +47,10 @@ class KeyField(ABC):
     def __init__(self, field: pa.Field, nullable: bool) -> None:
         self.name: str = field.name
         self.type: pa.DataType = field.type
-        self.plain = plain_type(field.type)
+        self.plain: pa.DataType = plain_type(field.type)
         self.nullable = nullable
         self.width: int = 0 if self.variable else (self.plain.bit_width + 7) // 8
-        self.code = (_keys.KINDS[self.kind], self.width, nullable)
+        self.code: tuple[int, int, bool] = (_keys.KINDS[self.kind], self.width, nullable)
 
     @staticmethod
     @abstractmethod

@@ -65,7 +65,7 @@ class KeySchema:
         fixed = not any(field.variable or field.nullable for field in self._fields)
         self._width = sum(code[1] for code in self._codes) if fixed else None
         #: Encodes most single keys, and leaves others to `encode_slowly`.
-        self.encoder = KeyEncoder(self._fields)
+        self.encoder: KeyEncoder = KeyEncoder(self._fields)
 
     @property
     def schema(self) -> pa.Schema:

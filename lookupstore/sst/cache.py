@@ -58,7 +58,7 @@ class BlockCache:
 
     def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
         self._check(capacity)
-        self.account = Account(capacity)
+        self.account: Account = Account(capacity)
         self._tables: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
         self._forget()
         _caches.add(self)

@@ -172,7 +172,7 @@ class Compressor:
         self._level = level
         self._java = java
         self.dictionary = dictionary
-        self.samples = codec.tune is not None and not java
+        self.samples: bool = codec.tune is not None and not java
         self._encode = codec.encoder(Tuning(level, dictionary), java)
 
     def tuned(self, sample: Sequence[bytes]) -> Compressor:

@@ -134,7 +134,7 @@ class RunsAbove:
     """
 
     def __init__(self, runs: Sequence[Reader]) -> None:
-        self.runs = list(runs)
+        self.runs: list[Reader] = list(runs)
         self._keys = sum(len(run) for run in self.runs)
         self._asked = 0
         self._changes: Changes | None = None
@@ -143,7 +143,7 @@ class RunsAbove:
         if len(self.runs) == 1:
             self._filter = self.runs[0]._filter
         #: Whether the filter is yet to be made.
-        self.is_due = len(self.runs) > 1
+        self.is_due: bool = len(self.runs) > 1
 
     def count(self, keys: int) -> None:
         """Count lookups of so many keys."""

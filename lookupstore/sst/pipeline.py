@@ -73,7 +73,7 @@ class Pipeline:
         compressor: Compressor,
         threads: int,
     ) -> None:
-        self.compressor = compressor
+        self.compressor: Compressor = compressor
         self.index = index
         self.codecs: dict[str, int] = {}
         self.plain_bytes: int = 0

@@ -462,7 +462,10 @@ class Reader(Mapping[bytes, bytes]):
         return (key for key, _ in self.items())
 
     # A mapping would compare by reading all of both.
-    __eq__ = object.__eq__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
     __hash__ = object.__hash__
 
     def __contains__(self, key: object) -> bool:

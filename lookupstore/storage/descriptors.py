@@ -107,7 +107,7 @@ def _alive() -> list[Holder]:
 _turns = itertools.count(1)
 #: Who has descriptors, and how many all of them have.
 holders: dict[int, weakref.ref[Holder]] = {}
-total = 0
+total: int = 0
 # Whoever is collected as garbage while it is held may tell that it gave what it had.
 _lock = threading.RLock()
 

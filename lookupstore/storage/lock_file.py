@@ -85,7 +85,7 @@ class LocalLockFile:
     def __init__(self, location: Location, name: str) -> None:
         self._location = location
         self._name = name
-        self.path = location.resolve(name)[1]
+        self.path: str = location.resolve(name)[1]
         self._descriptor = -1
 
     def create(self, content: bytes) -> bool:
@@ -167,8 +167,8 @@ class ObjectLockFile:
 
     def __init__(self, location: Location, puts: ConditionalPuts, name: str) -> None:
         self.puts = puts
-        self.path = location.resolve(name)[1]
-        self.tag = ""
+        self.path: str = location.resolve(name)[1]
+        self.tag: str = ""
 
     def create(self, content: bytes) -> bool:
         """Take the lock if it is free."""

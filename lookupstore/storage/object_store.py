@@ -53,7 +53,7 @@ class RemoteFolder(Location):
         self._opened: tuple[fs.FileSystem, str] | None = None
         self._puts: ConditionalPuts | None = None
         shown = text if filesystem is None else f"{filesystem.type_name}://{text}"
-        self.uri = shown_uri(shown).rstrip("/")
+        self.uri: str = shown_uri(shown).rstrip("/")
 
     @property
     def _filesystem(self) -> fs.FileSystem:

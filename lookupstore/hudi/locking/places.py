@@ -58,9 +58,9 @@ class Place:
         self, location: Location, name: str, owner: Owner, record: Callable[[], bytes]
     ) -> None:
         self.name = name
-        self.shown = location.show(name)
+        self.shown: str = location.show(name)
         self.file = location.lock_file(name)
-        self.began = 0.0
+        self.began: float = 0.0
         self._owner = owner
         self._record = record
         self._seen: SeenLock | None = None

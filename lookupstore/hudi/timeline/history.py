@@ -107,7 +107,7 @@ class History:
     def __init__(self, location: Location, folder: str) -> None:
         self._location = location
         self._folder = folder
-        self.shown = location.show(folder)
+        self.shown: str = location.show(folder)
 
     def is_empty(self) -> bool:
         """Return whether nothing is in it."""

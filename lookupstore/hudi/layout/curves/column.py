@@ -49,7 +49,7 @@ class Column:
                 f"by: the column {field.name!r} is {field.type}, which has no order; give columns "
                 "of numbers, bools, times, text or bytes"
             ) from None
-        self.exact = 0 < self.field.width <= _MOST_WIDTH
+        self.exact: bool = 0 < self.field.width <= _MOST_WIDTH
 
     def ordered(self, plain: pa.Array) -> pa.Array:
         """Return the values of an array of the plain type as bytes that order as they do."""

@@ -589,6 +589,7 @@ class HudiTable(ArrowRows):
             TypeError, ValueError: `keys` are not keys of the table, `where` is not a filter on its
                 columns, or both or neither are given.
             ImportError: `where` is SQL, and what parses it is not installed.
+            StaleStoreError: a clean removed files while `where` was looked for; call it again.
             FormatError, CommitConflictError, CommitUnknownError, LockedError, CorruptionError: as
                 of `upsert`.
 

@@ -360,6 +360,11 @@ class BucketFiles(LocalFiles):
         )
 
     @property
+    def is_room_short(self) -> bool:
+        """Return whether local copies of this host take more than half of what they may."""
+        return self._residency.is_getting_full
+
+    @property
     def bytes_here(self) -> int:
         """Return how many bytes of the files this host has."""
         if self.in_place:
@@ -377,7 +382,7 @@ class BucketFiles(LocalFiles):
     def share_room(self) -> None:
         """Release local copies if all copies of the host take more than half of the quota."""
         may_have_copies = self.opened and (not self.in_place or self._rents)
-        if may_have_copies and self._residency.is_getting_full:
+        if may_have_copies and self.is_room_short:
             self.release()
 
     def release(self) -> None:

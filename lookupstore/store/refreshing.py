@@ -62,4 +62,4 @@ class Refresh(Generic[S]):
             self._fetch(self._stop)
             self._is_here = not self._stop.is_set()
         except (LookupStoreError, OSError) as error:
-            _log.warning("%s: not fetched, the older version goes on: %s", self._name, error)
+            _log.warning("%s: not fetched: %s", self._name, error)

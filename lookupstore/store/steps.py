@@ -6,7 +6,7 @@ those that were there, or others in place of them, with the run whose rows are i
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Iterator
 from typing import TypeAlias
 
 from lookupstore.storage.location import Location
@@ -61,18 +61,12 @@ def steps_between(
 
     The first version is the last in the list. None: one of them is gone, or was built.
     """
-    names = {name.id: name for name in list_names(location)}
     steps = []
-    one = last
-    while one.id != first.id:
-        name = None if one.parent is None else names.pop(one.parent, None)
-        if name is None:
+    for step in _back_from(location, last, first):
+        if step is None:
             return None
-        try:
-            one = read_version(location, name)
-        except FileNotFoundError:  # expired meanwhile
-            return None
-        steps.append((name, BucketLayers(one)))
+        name, manifest = step
+        steps.append((name, BucketLayers(manifest)))
     return steps
 
 
@@ -81,15 +75,36 @@ def has_same_rows(location: Location, older: Manifest, newer: Manifest) -> bool:
 
     So it is if only compactions came in between. Where a version in between is gone, nobody knows.
     """
-    steps = steps_between(location, older, newer)
-    if steps is None:
+    if newer.version <= older.version or newer.num_rows != older.num_rows:
         return False
-    layers = [BucketLayers(newer), *(layers for _, layers in steps)]
-    return not any(
-        one.step_runs(before, bucket)
-        for one, before in pairwise(layers)
-        for bucket in one.buckets | before.buckets
-    )
+    layers = BucketLayers(newer)
+    for step in _back_from(location, newer, older):
+        if step is None:
+            return False
+        before = BucketLayers(step[1])
+        if any(layers.step_runs(before, bucket) for bucket in layers.buckets | before.buckets):
+            return False
+        layers = before
+    return True
+
+
+def _back_from(
+    location: Location, last: Manifest, first: Manifest
+) -> Iterator[tuple[VersionName, Manifest] | None]:
+    """Yield the versions before one, back to the first; None in place of one that is not there."""
+    names = {name.id: name for name in list_names(location)}
+    one = last
+    while one.id != first.id:
+        name = None if one.parent is None else names.pop(one.parent, None)
+        if name is None:
+            yield None
+            return
+        try:
+            one = read_version(location, name)
+        except FileNotFoundError:  # expired meanwhile
+            yield None
+            return
+        yield name, one
 
 
 def _content(file: DataFile) -> _Content:

@@ -751,15 +751,35 @@ def fetch_newer(store: LookupStore, newer: LookupStore) -> Refresh[LookupStore]:
     )
 
 
-def can_stand_in(store: LookupStore, newer: LookupStore) -> bool:
-    """Return whether a store, all of which is on this host, has the rows of a newer version.
+def fetch_all(store: LookupStore) -> Refresh[LookupStore]:
+    """Begin to fetch all of a store, in a thread; none of it stays in use where room is short."""
+    files = store._files
 
-    So it is if only compactions came in between, whose versions can be listed.
+    def fetch(stop: threading.Event) -> None:
+        files.fetch(set(files), stop)
+        files.share_room()
+
+    return Refresh(store, f"{store.path}: version {store.version}", fetch)
+
+
+def is_here(store: LookupStore) -> bool:
+    """Return whether this host has all of a store."""
+    return store._files.are_here
+
+
+def can_stand_in(store: LookupStore, newer: LookupStore) -> bool:
+    """Return whether a store answers as a newer version, which is not here, and may for a while.
+
+    So it is if only compactions came in between, whose versions can be listed, all of the store is
+    on this host, and there is room for both.
 
     Raises:
+        CorruptionError: a version in between is damaged.
         OSError: the object store does not answer.
     """
-    if store.path != newer.path or not store._files.are_here:
+    if store.path != newer.path or is_here(newer) or not is_here(store):
+        return False
+    if store._files.is_room_short:
         return False
     return has_same_rows(newer._location, store._manifest, newer._manifest)
 

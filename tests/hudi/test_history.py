@@ -17,6 +17,7 @@ from support.hudi.small_tables import SmallTable, row
 
 from lookupstore.errors import CorruptionError
 from lookupstore.hudi import HudiTable, WriteOptions, WriteResult
+from lookupstore.hudi.services import archiver
 from lookupstore.hudi.timeline.timeline import TimelineFolder
 from lookupstore.hudi.write.partitioner import FileSizing
 
@@ -243,3 +244,24 @@ def test_damage_is_named(tmp_path: Path, version: int) -> None:
     with pytest.raises(CorruptionError) as caught:
         table.history(2)
     assert caught.value.path == str(file)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_cleans_that_are_archived_before_older_commits(tmp_path: Path, version: int) -> None:
+    """Java counts cleans for themselves: the newest rows may be in the archive, then."""
+    table = HudiTable.create(tmp_path / "t", SCHEMA, record_key="id", version=version)
+    for value in range(6):
+        table.upsert(pa.table({"id": [1], "p": ["p"], "value": [value]}, SCHEMA))
+        table.clean(retain_commits=1)
+    view = table.view()
+    old = [one for one in view.timeline if one.action == "clean"][:3]
+    for batch in archiver._batches(view, old):
+        view.archive.add(batch, lambda: None)
+    for one in old:
+        for path in (tmp_path / "t" / ".hoodie").rglob(f"{one.time}*clean*"):
+            if not {"archived", "history"} & set(path.parts):
+                path.unlink()
+    full = listed(table)
+    assert sum(one["archived"] for one in full) == 3
+    for limit in range(len(full) + 2):
+        assert listed(table, limit) == full[:limit]

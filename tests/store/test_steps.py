@@ -5,12 +5,10 @@ from __future__ import annotations
 import random
 
 import pyarrow as pa
-from support.remote import Remote
 
 import lookupstore
 from lookupstore import Location, LookupStore, build, expire
 from lookupstore.store.steps import has_same_rows
-from lookupstore.store.store import can_stand_in, fetch_newer
 from lookupstore.store.version_files import list_names, read_version
 
 KEYS = 60
@@ -65,31 +63,3 @@ def test_only_compactions_leave_all_rows_as_they_are(tmp_path, seed):
                 assert not has_same_rows(location, newer, older)
                 said += found
     assert said > 20
-
-
-def test_a_compacted_version_answers_as_the_one_before_it_once_that_is_here(tmp_path, monkeypatch):
-    monkeypatch.setenv("LOOKUPSTORE_CACHE", str(tmp_path / "copies"))
-    remote = Remote(tmp_path, "s3")
-    table = pa.table({"id": range(KEYS), "v": [0] * KEYS})
-    place = remote.location()
-    with build(table, place, key="id", buckets=3) as built, lookupstore.open(place) as older:
-        del built
-        newer = older.upsert(table.slice(0, 5), max_runs=64, max_run_share=100)
-        compacted = newer.compact()
-        with newer, compacted:
-            assert not can_stand_in(newer, compacted)  # it is not here
-            newer.lookup(range(KEYS))
-            fetch_newer(newer, newer)._thread.join()
-            assert can_stand_in(newer, compacted)
-            assert not can_stand_in(older, compacted)  # other rows
-            coming = fetch_newer(newer, compacted)
-            coming._thread.join()
-            assert coming.is_here
-            assert coming.newer is compacted
-            remote.restart()
-            assert compacted.lookup(range(KEYS)).equals(newer.lookup(range(KEYS)))
-            assert not remote.done
-            # Another store is another store.
-            other = build(table, remote.location("bucket/other"), key="id", buckets=3)
-            with other:
-                assert not can_stand_in(newer, other)

@@ -86,8 +86,14 @@ def _suffices(view: TableView, limit: int | None) -> bool:
     first = first_time(view.timeline)
     if limit is None or first is None:
         return False
-    # Savepoints stay when later commits are archived.
-    least = min(one.position for one in view.timeline.writes() if one.time >= first)
+    # Java counts writes, cleans and rollbacks apart when it archives them. Savepoints stay when
+    # later commits are archived.
+    oldest: dict[str, str] = {}
+    for one in view.timeline:
+        if one.is_completed and one.time >= first and one.action != SAVEPOINT:
+            kind = "write" if one.is_write else one.action
+            oldest[kind] = min(one.position, oldest.get(kind, one.position))
+    least = max(oldest.values())
     later = [one for one in view.timeline if not one.is_completed or one.position >= least]
     return len(later) >= limit
 

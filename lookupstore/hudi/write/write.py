@@ -310,7 +310,7 @@ class Write:
         folder = options.spill_folder or view.location.spill_folder()
         with step("read"):
             spilled = SpilledRows(
-                *arguments, self._current, chain(parts, found), folder, explicit=True
+                *arguments, self._current, chain(let_go(parts), found), folder, explicit=True
             )
         counts.count(spilled.deleted, spilled.deleted)
         with spilled:

@@ -13,19 +13,18 @@ from lookupstore.spark.format.source import StoreSource
 from lookupstore.spark.hudi.format import HudiSource
 
 
-class FoundStoreSource(StoreSource):
+class _Found(datasource.DataSource):
+    """A data source that leaves filters to Spark."""
+
+    def reader(self, schema: StructType) -> datasource.DataSourceReader:
+        """Return what reads the columns of `schema`, as the source that is registered does."""
+        self.options = {"pushdown": "false", **self.options}
+        return super().reader(schema)
+
+
+class FoundStoreSource(_Found, StoreSource):
     """The data source that Spark finds by the name ``lookupstore``."""
 
-    def reader(self, schema: StructType) -> datasource.DataSourceReader:
-        """Return what reads the columns of `schema`, as `StoreSource` does."""
-        self.options = {"pushdown": "false", **self.options}
-        return super().reader(schema)
 
-
-class FoundHudiSource(HudiSource):
+class FoundHudiSource(_Found, HudiSource):
     """The data source that Spark finds by the name ``lookupstore.hudi``."""
-
-    def reader(self, schema: StructType) -> datasource.DataSourceReader:
-        """Return what reads the columns of `schema`, as `HudiSource` does."""
-        self.options = {"pushdown": "false", **self.options}
-        return super().reader(schema)

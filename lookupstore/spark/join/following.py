@@ -1,8 +1,8 @@
 """Which open version of a store answers in a worker, while a compacted one is on its way.
 
-Of a compacted bucket all bytes are new, and no row is. So a worker that has the version before goes
-on with that one, and fetches the new files in a thread: all tasks of a query answer the same,
-whichever of the two they ask.
+Of a compacted bucket all bytes are new, and no row is. So a worker whose host has all of the
+version before goes on with that one, and fetches the new files in a thread: all tasks of a query
+answer the same, whichever of the two they ask.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import functools
 import logging
 import threading
 
+from lookupstore.errors import LookupStoreError
 from lookupstore.storage.location import Location
 from lookupstore.store.refreshing import Refresh
-from lookupstore.store.store import LookupStore, can_stand_in, fetch_newer
+from lookupstore.store.store import LookupStore, can_stand_in, fetch_all, is_here
 
 _log = logging.getLogger(__name__)
 
@@ -29,27 +30,27 @@ class Following:
     def answering(self, chosen: LookupStore) -> LookupStore:
         """Return the store that answers in place of a chosen version, with the same rows."""
         with self._lock:
-            if self._goes_on(chosen):
-                assert self._answering is not None
-                return self._answering
+            older = self._answering
+            if older is not None and older is not chosen and self._goes_on(older, chosen):
+                return older
             self._answering, self._coming = chosen, None
             return chosen
 
-    def _goes_on(self, chosen: LookupStore) -> bool:
+    def _goes_on(self, older: LookupStore, chosen: LookupStore) -> bool:
         """Return whether the version that has answered goes on; begin to fetch the chosen one."""
-        older, coming = self._answering, self._coming
-        if older is None or older is chosen or chosen.location.in_place:
-            return False
-        if coming is None or coming.newer is not chosen:
-            try:
-                if not can_stand_in(older, chosen):
-                    return False
-            except OSError as error:
-                _log.warning("%s: could not list its versions: %s", chosen.path, error)
+        coming = self._coming
+        if coming is not None and coming.newer is chosen:
+            # Copies of the older one may have given way to the new ones.
+            return not coming.ended and is_here(older)
+        try:
+            if not can_stand_in(older, chosen):
                 return False
-            # One that brings an older version goes on: its files may be those of this one, too.
-            self._coming = coming = fetch_newer(older, chosen)
-        return not coming.ended
+        except (OSError, LookupStoreError) as error:
+            _log.warning("%s: version %d answers at once: %s", chosen.path, chosen.version, error)
+            return False
+        # One that brings another version goes on: its files may be those of this one, too.
+        self._coming = fetch_all(chosen)
+        return True
 
 
 @functools.lru_cache(maxsize=64)

@@ -74,6 +74,8 @@ def register_lookup(
         raise ValueError(f"name is {name!r}; give letters, digits and underscores")
     opened = dimension_of(store, () if key is None else key, columns=columns)
     try:
+        if key is not None and opened.key != ((key,) if isinstance(key, str) else tuple(key)):
+            raise ValueError(f"key is {key!r}, but the key of {opened.path} is {opened.key}")
         names = tuple(value_columns(opened, columns))
         times = takes_times(spark)
         mapped = [

@@ -133,10 +133,11 @@ def test_errors_when_registered(
             (("f", store, ["w"]), KeyError, "w"),
             (("f", tmp_path / "none"), FileNotFoundError, "none"),
             (("f", 7), TypeError, "store is a int"),
+            (("f", store, None, "v"), ValueError, "the key of .* is"),
         ]
         for arguments, kind, text in wrong:
             with pytest.raises(kind, match=text):
-                register_lookup(spark, *arguments)
+                register_lookup(spark, *arguments[:3], key=(*arguments, None, None)[3])
         monkeypatch.setattr(trip, "arrow_udf", None)
         with pytest.raises(RuntimeError, match=r"need Spark 4\.1"):
             register_lookup(spark, "f", store)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -45,8 +46,11 @@ class Counted:
             yield part
 
 
-def let_go(parts: list[Incoming]) -> Iterator[Incoming]:
-    """Yield rows that are not in memory any more when the next come."""
+Part = TypeVar("Part")
+
+
+def let_go(parts: list[Part]) -> Iterator[Part]:
+    """Yield rows, or what has them, that are not in memory any more when the next come."""
     parts.reverse()
     while parts:
         yield parts.pop()

@@ -324,23 +324,26 @@ def test_beside_upserts(tmp_path: Path, version: int, seed: int) -> None:
     first = pa.table({"id": range(60), "value": [5] * 60}, schema)
     table.upsert(first, options=WriteOptions(sizing=sizing))
     failures: list[BaseException] = []
-    done = {"upsert": 0, "delete": 0, "conflict": 0}
+    done = {"upsert": 0, "delete": 0, "conflict": 0, "rows": 0}
 
     def write(number: int) -> None:
         chance = random.Random(seed + number)
         own = HudiTable.open(tmp_path / "t")
+        tried = 0
         try:
-            for _ in range(15):
+            # They may meet each time: each goes on until it has done something.
+            while tried < 15 or not done["rows" if number else "upsert"]:
+                tried += 1
                 least = chance.randrange(8)
                 options = WriteOptions(sizing=sizing, extra_metadata={"least": str(least)})
                 keys = chance.sample(range(60), 3)
                 values = [chance.randrange(10) for _ in keys]
                 try:
                     if number:
-                        own.delete(
+                        done["rows"] += own.delete(
                             where=(pc.field("value") >= least) & (pc.field("id") > keys[0]),
                             options=options,
-                        )
+                        ).rows_deleted
                     else:
                         own.upsert(pa.table({"id": keys, "value": values}, schema), options=options)
                     done["delete" if number else "upsert"] += 1

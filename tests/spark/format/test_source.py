@@ -16,7 +16,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from py4j.protocol import Py4JJavaError
 from pyspark import TaskContext
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -887,11 +886,22 @@ def test_registering_again_does_nothing(spark: SparkSession, visits) -> None:
     register(spark)
     assert load(any_session(), visits).count() == 4000
     fresh = spark.newSession()
-    with pytest.raises(Py4JJavaError, match="ClassNotFoundException: lookupstore"):
-        load(fresh, visits)
+    assert load(fresh, visits).count() == 4000  # Spark finds it: test_found.py
     register(fresh)
     register(fresh)
     assert load(fresh, visits).count() == 4000
+
+
+@needs_pushdown
+def test_a_session_pushes_filters_down_once_the_format_is_registered(
+    spark: SparkSession, visits
+) -> None:
+    fresh = spark.newSession()
+    pushing = load(fresh, visits, pushdown="true").where("region = 'na'")
+    with pytest.raises(AnalysisException, match=r"python\.filterPushdown\.enabled"):
+        pushing.count()
+    register(fresh)
+    assert load(fresh, visits, pushdown="true").where("region = 'na'").count() == 1000
 
 
 def test_sql_reads_a_store(spark: SparkSession, visits) -> None:

@@ -35,7 +35,7 @@ class BucketLayers:
         return self._files.get(bucket, ())
 
     def newer_runs(self, before: BucketLayers, bucket: int) -> tuple[ChangeRun, ...] | None:
-        """Return the runs over the files that a bucket had; None: those are not there any more."""
+        """Return the runs that were added over a bucket's files; None: those files are gone."""
         old, new = (list(map(_content, one.files(bucket))) for one in (before, self))
         count = len(new) - len(old)
         runs = self._runs.get(bucket, ())

@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from support.engines import KEY_TYPES, VALUE_TYPES, column_of, values_of
+from support.engines import KEY_TYPES, VALUE_TYPES, column_of, planes_of, values_of
 from support.lookups import KINDS
 
 import lookupstore
@@ -39,15 +39,7 @@ def planes(
 ) -> Iterator[tuple[Lookups, pa.Table]]:
     """Lookups of a dimension, and the dimension."""
     monkeypatch.setenv("LOOKUPSTORE_CACHE", str(tmp_path / "cache"))
-    rng = random.Random(seed)
-    ids = rng.sample(range(1000), 300)
-    table = pa.table(
-        {
-            "id": pa.array(ids, pa.int64()),
-            "seats": pa.array([rng.choice([None, rng.randrange(500)]) for _ in ids], pa.int64()),
-            "model": [rng.choice([None, f"model {key}", ""]) for key in ids],
-        }
-    )
+    table = planes_of(seed)
     make: Callable[[pa.Table, Path], Lookups] = request.param
     with make(table, tmp_path) as lookups:
         yield lookups, table

@@ -1156,7 +1156,7 @@ def test_a_uri_is_enough(residency: Residency, store: ObjectStore) -> None:
 def test_a_maker_that_finishes_while_another_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its folder was there, and is not any more: that is no error, as it was once."""
+    """Its folder goes between two looks at it; that was a FileExistsError once."""
     real = os.makedirs
     folders: list[str] = []
 

@@ -20,7 +20,7 @@ MODULES = (
     "lookupstore.spark",
     "lookupstore.errors",
 )
-# What nobody needs who has not the engine: its few names are not counted.
+# Each needs an engine that is installed apart; their few names are not counted.
 ENGINES = ("lookupstore.duckdb", "lookupstore.polars")
 
 

@@ -110,3 +110,16 @@ def column_of(values: list[Any], kind: pa.DataType) -> pa.Array:
     if pa.types.is_dictionary(kind):
         return pa.array(values, pa.string()).dictionary_encode()
     return pa.array(values, kind)
+
+
+def planes_of(seed: int) -> pa.Table:
+    """Return rows of a dimension by id, in no order, with nulls among its values."""
+    rng = random.Random(seed)
+    ids = rng.sample(range(1000), 300)
+    return pa.table(
+        {
+            "id": pa.array(ids, pa.int64()),
+            "seats": pa.array([rng.choice([None, rng.randrange(500)]) for _ in ids], pa.int64()),
+            "model": [rng.choice([None, f"model {key}", ""]) for key in ids],
+        }
+    )

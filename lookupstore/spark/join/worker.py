@@ -65,7 +65,12 @@ def look_up(
 ) -> Iterator[pa.Array]:
     """Yield a struct of the answers of all steps for each fact, null for facts that do not go on.
 
-    Columns are null where their step has not found its key. Fields have numbers, or these names.
+    Columns are null where their step has not found its key.
+
+    Args:
+        steps: the lookups, in order.
+        given: batches of key columns.
+        names: of the fields of the struct; None: numbers.
     """
 
     def rows_of(kept: pa.BooleanArray | None, values: Columns, count: int) -> pa.Array:

@@ -50,7 +50,7 @@ Part = TypeVar("Part")
 
 
 def let_go(parts: list[Part]) -> Iterator[Part]:
-    """Yield rows, or what has them, that are not in memory any more when the next come."""
+    """Yield the parts of a list one by one, each of them freed before the next one."""
     parts.reverse()
     while parts:
         yield parts.pop()

@@ -66,7 +66,7 @@ def test_files_are_those_of_one_process(
     table = HudiTable.create(path, SCHEMA, record_key="id", partition_by="p", name="t")
     table.bulk_insert(pa.Table.from_pylist(first, SCHEMA))
     table.collect_statistics()
-    table.cluster(["a", "b"], target_file_size=9000, partitions=["x"], incremental=True)
+    table.cluster(["a", "b"], target_file_size=4000, partitions=["x"], incremental=True)
     more = some(range(3000, 5000), chance)
     if operation == "upsert":  # two rows change, and so their files take what is in their boxes
         more += first[:2]

@@ -248,18 +248,6 @@ void ls_batch_unpin(const ls_batch_files *files, const ls_batch_item *items, siz
     }
 }
 
-void ls_batch_missing(const ls_batch_files *files, const ls_batch_item *items, size_t count,
-                      uint8_t *bitmap) {
-    for (size_t i = 0; i < count; i++) {
-        const ls_batch_file *file = &files->files[items[i].file];
-        uint32_t block = items[i].block;
-        if (!(block & LS_SEARCHED) && ls_ready_data(&file->ready[block]) == NULL) {
-            size_t number = file->first + block;
-            bitmap[number >> 3] |= (uint8_t)(1U << (number & 7));
-        }
-    }
-}
-
 size_t ls_batch_take_missing(const ls_batch_files *files, ls_batch_item *items, size_t *count,
                              uint32_t *starts, size_t blocks, ls_batch_item *taken) {
     size_t kept = 0, missing = 0;

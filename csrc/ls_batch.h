@@ -94,11 +94,6 @@ ls_status ls_batch_route(const ls_batch_files *files, const ls_column *keys, ls_
 void ls_batch_pin(const ls_batch_files *files, const ls_batch_item *items, size_t count);
 void ls_batch_unpin(const ls_batch_files *files, const ls_batch_item *items, size_t count);
 
-/* Sets in a zeroed bitmap, of the blocks of all files, those of items that have not been searched
- * and are not ready. */
-void ls_batch_missing(const ls_batch_files *files, const ls_batch_item *items, size_t count,
-                      uint8_t *bitmap);
-
 /* Moves the items that have not been searched to `taken`, file by file in the order of their blocks,
  * and gives their pins back; returns how many. `starts` is zeroed, and has one place more than all
  * files have blocks. REQUIRES: room for *count items. */

@@ -218,17 +218,16 @@ static void batch(uint64_t *state) {
             ls_batch_pin(&files, items, count);
         }
         pthread_mutex_lock(&gil);
-        uint8_t missing[BLOCKS / 8 + 1] = {0};
-        ls_batch_missing(&files, items, count, missing);
         size_t room_for = 1 + any(state) % 4;
         more = 0;
-        for (unsigned number = 0; number < BLOCKS; number++)
-            if (missing[number >> 3] >> (number & 7) & 1) {
+        for (size_t i = 0; i < count; i++)
+            if (!(items[i].block & LS_SEARCHED) &&
+                ls_ready_data(&file.ready[items[i].block]) == NULL) {
                 if (room_for-- == 0) {
                     more = 1;
                     break;
                 }
-                put(number);
+                put(items[i].block);
             }
         pthread_mutex_unlock(&gil);
     }

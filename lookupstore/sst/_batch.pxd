@@ -6,7 +6,7 @@ from lookupstore.sst._answers cimport Answers
 from lookupstore.sst._block cimport Block, ls_block, ls_order
 from lookupstore.sst._changes cimport Changes, ls_changes
 from lookupstore.sst._filter cimport Filter, ls_filter
-from lookupstore.sst._frames cimport MappedFrames
+from lookupstore.sst._frames cimport MappedBlocks, MappedFrames
 from lookupstore.sst._map cimport FileMap
 from lookupstore.sst._table cimport BlockTable, FileTable, Memory, ReadyBlock, ls_places, ls_ready
 
@@ -97,7 +97,8 @@ cdef class Lookup:
     cdef readonly FileMap map
     cdef object check
     cdef object fill
-    cdef MappedFrames frames  # None: `load` reads all blocks
+    cdef MappedFrames frames  # None, as is the next: `load` reads all blocks
+    cdef MappedBlocks plain
     cdef ls_fences fences
     cdef readonly size_t filter_negatives  # keys of batches that the filter ruled out
     cdef readonly size_t blocks_read       # blocks that `load` was called for
@@ -109,9 +110,12 @@ cdef class Lookup:
     cdef ReadyBlock ready_block(self, BlockTable table, size_t number)
     cdef object visit(self, BlockTable table, size_t number, ls_ready *ready)
     cdef object visit_loaded(self, BlockTable table, size_t number, Block block, ls_ready *ready)
+    cdef size_t check_some(
+        self, BlockTable table, const uint32_t *numbers, const uint32_t *uses, size_t count,
+        uint8_t call, ls_ready *ready, list owners) except 0
     cdef size_t visit_some(
         self, BlockTable table, const uint32_t *numbers, const uint32_t *uses, size_t count,
-        ls_ready *ready, list owners) except 0
+        uint8_t call, ls_ready *ready, list owners) except 0
     cdef Memory with_slots(self, const uint32_t *uses, size_t count, ls_ready *ready)
     cdef int check_file(self) except -1
     cdef int fail_at(self, BlockTable table, uint64_t offset, ls_status status) except -1
@@ -147,7 +151,7 @@ cdef class Batch:
     cdef Layer layer
     cdef list tables            # of its files: what these point to is there while they are
     cdef const ls_batch_files *files
-    cdef bint evictable         # blocks of some file may go
+    cdef uint8_t call           # which this is, of CALLS
     cdef bint all_ready         # all of these were there when the batch began
     cdef BinaryColumn keys
     cdef ls_column column       # all of them, or for a run the candidates of a stretch
@@ -225,7 +229,6 @@ cdef class Batch:
     cdef int grow(self) except -1
     cdef int grow_stretch(self) except -1
     cdef int make_room(self, size_t length) except -1
-    cdef int load_missing(self) except -1
     cdef int visit_missing(self) except -1
     cdef int visit_file(self, ls_batch_item *items, size_t count) except -1
     cdef int stage(self, ls_batch_item *items, size_t count) except -1

@@ -9,7 +9,7 @@ from lookupstore.sst._answers import Answers
 from lookupstore.sst._block import Block
 from lookupstore.sst._changes import Changes
 from lookupstore.sst._filter import Filter
-from lookupstore.sst._frames import MappedFrames
+from lookupstore.sst._frames import MappedBlocks, MappedFrames
 from lookupstore.sst._map import FileMap
 from lookupstore.sst._table import BlockTable, FileTable
 
@@ -33,6 +33,7 @@ class Lookup:
         check: Callable[[], None] | None = None,
         fill: Callable[[list[int]], None] | None = None,
         frames: MappedFrames | None = None,
+        plain: MappedBlocks | None = None,
     ) -> Self: ...
     @property
     def index(self) -> Block: ...

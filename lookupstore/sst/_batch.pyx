@@ -40,7 +40,7 @@ from lookupstore.sst._filter cimport (
     ls_filter,
     ls_filter_test_hashed,
 )
-from lookupstore.sst._frames cimport MappedFrames
+from lookupstore.sst._frames cimport MappedBlocks, MappedFrames
 from lookupstore.sst._map cimport FileMap
 from lookupstore.sst._table cimport (
     CACHE_LINE,
@@ -98,9 +98,6 @@ cdef extern from "ls_batch.h":
         const ls_batch_files *files, const ls_batch_item *items, size_t count) noexcept nogil
     void ls_batch_unpin(
         const ls_batch_files *files, const ls_batch_item *items, size_t count) noexcept nogil
-    void ls_batch_missing(
-        const ls_batch_files *files, const ls_batch_item *items, size_t count,
-        uint8_t *bitmap) noexcept nogil
     size_t ls_batch_take_missing(
         const ls_batch_files *files, ls_batch_item *items, size_t *count, uint32_t *starts,
         size_t blocks, ls_batch_item *taken) noexcept nogil
@@ -135,6 +132,11 @@ cdef enum:
 cdef uint32_t FEWEST_USES = 4
 cdef uint32_t DENSE = 4
 
+# A block that lies in the map of its file becomes ready in the first call that looks in it for one
+# of so many of its records, or in its second call: to make it ready takes ten times what it takes to
+# check it, and most changes of a large store look into each block for a few keys, once.
+cdef size_t SPARSE = 64
+
 # Of a bucket without a file: one without keys.
 cdef ls_block NO_INDEX
 cdef ls_fences NO_FENCES
@@ -165,6 +167,8 @@ cdef class Scratch:
 cdef list SPARES = []
 cdef size_t MOST_SPARES = 2
 
+cdef uint8_t CALLS = 0  # that began, from 1 to 255 and again
+
 
 cdef class Lookup:
     """Lookups of keys in one file.
@@ -172,12 +176,12 @@ cdef class Lookup:
     `load(number)` reads a data block; `check()` raises if the file is not what it was when it was
     opened, which is asked after every lookup in the file's `map` (None: the file is not mapped).
     `fill(numbers)` is told which blocks are loaded next (None: the file is complete). `frames` are
-    the blocks of a file that is mapped and compressed.
+    the blocks of a file that is mapped and compressed, `plain` those of one that is not compressed.
     """
 
     def __cinit__(self, Block index not None, Filter filter not None, FileTable file not None,
                   load not None, FileMap map=None, check=None, fill=None,
-                  MappedFrames frames=None):
+                  MappedFrames frames=None, MappedBlocks plain=None):
         cdef ls_status status
         self.index = index
         self.filter = filter
@@ -187,6 +191,7 @@ cdef class Lookup:
         self.check = check
         self.fill = fill
         self.frames = frames
+        self.plain = plain
         self.fences.index = &index.block
         self.fences.order = index.order
         self.sortable = index.sortable()
@@ -292,9 +297,47 @@ cdef class Lookup:
         ready.data, ready.size, ready.slots = block.block.data, <uint32_t>block.size, NULL
         return block
 
+    cdef size_t check_some(
+            self, BlockTable table, const uint32_t *numbers, const uint32_t *uses, size_t count,
+            uint8_t call, ls_ready *ready, list owners) except 0:
+        """Do as `visit_some` does with blocks that lie in the map of the file.
+
+        `call` is what tells the calls apart in which a block was looked at.
+        """
+        cdef const uint8_t *data
+        cdef size_t size, held = 0, done = 0
+        cdef ReadyBlock kept
+        cdef Block block
+        try:
+            if table.usual_count == 0:
+                table.usual_count = (<Block>self.load(numbers[0])).block.count
+            while done < count and held < GROUP_BYTES:
+                kept = table.blocks[numbers[done]]
+                if kept is None and (
+                        uses[done] * SPARSE >= table.usual_count
+                        or table.stays(numbers[done], call)):
+                    self.blocks_read += 1
+                    kept = table.put(numbers[done], self.load(numbers[done]))
+                if kept is not None:
+                    ready[done] = kept.ready
+                    owners.append(kept)
+                else:
+                    self.blocks_read += 1
+                    if self.plain is None or not self.plain.find(numbers[done], &data, &size):
+                        block = self.load(numbers[done])
+                        owners.append(block)
+                        data, size = block.block.data, block.size
+                    ready[done].data, ready[done].size = data, <uint32_t>size
+                    ready[done].slots = NULL
+                held += ready[done].size
+                done += 1
+        finally:
+            self.check_file()  # records that seem damaged may have been cut since they were read
+        return done
+
     cdef size_t visit_some(
             self, BlockTable table, const uint32_t *numbers, const uint32_t *uses, size_t count,
-            ls_ready *ready, list owners) except 0:
+            uint8_t call, ls_ready *ready, list owners) except 0:
         """Load blocks for the lookups of one call, as many as may be decoded at one time.
 
         Returns how many, at most GROUP. They are ready while the `owners` are there. `uses` are the
@@ -305,6 +348,8 @@ cdef class Lookup:
         cdef size_t limit = GROUP_BYTES, done = 0, held = 0, i
         cdef ReadyBlock kept
         count = min(count, <size_t>GROUP)
+        if table.cache is None:
+            return self.check_some(table, numbers, uses, count, call, ready, owners)
         try:
             if self.frames is not None:
                 done = self.frames.many(numbers, count, limit, blocks, sizes, owners)
@@ -605,7 +650,8 @@ cdef class Batch:
             raise ValueError(f"{length} keys in one call; give at most 4294967295")
         self.layer = layer = layer.current()
         self.tables = layer.tables
-        self.evictable = layer.has_pins
+        global CALLS
+        CALLS = self.call = CALLS % 255 + 1
         self.all_ready = layer.all_ready()
         self.files = &layer.files
         # A filter would rule out the keys of changes that the file does not have.
@@ -947,10 +993,7 @@ cdef class Batch:
         elif need == NO_MEMORY:
             raise MemoryError()
         elif need == BLOCKS:
-            if self.evictable:
-                self.visit_missing()
-            else:
-                self.load_missing()
+            self.visit_missing()
         elif need == ANSWERS:
             self.taker.prepare(self.answers, self.start, self.end - self.start)
         elif need == KEY_ERROR:
@@ -1035,36 +1078,11 @@ cdef class Batch:
         self.room = length
         return 0
 
-    cdef int load_missing(self) except -1:
-        """Make the blocks of items ready, file by file, in their order there."""
-        self.loaded = True
-        cdef Lookup lookup
-        cdef const ls_batch_file *file
-        cdef size_t i, at, number
-        cdef uint8_t *bitmap = <uint8_t *>calloc(self.layer.blocks // 8 + 1, 1)
-        if bitmap == NULL:
-            raise MemoryError()
-        try:
-            ls_batch_missing(self.files, self.items, self.count, bitmap)
-            for i in range(self.files.count):
-                file, lookup = &self.files.files[i], self.layer.lookups[i]
-                numbers = [
-                    at - file.first for at in range(file.first, file.first + file.blocks)
-                    if bitmap[at >> 3] >> (at & 7) & 1
-                ]
-                if numbers and lookup.fill is not None:
-                    lookup.fill(numbers)
-                for number in numbers:
-                    lookup.ready_block(self.tables[i], number)
-        finally:
-            free(bitmap)
-        return 0
-
     cdef int visit_missing(self) except -1:
         """Look for the items whose blocks are not ready, file by file, in the order of each.
 
-        Each block is decoded once for all its keys. What is found in it is copied, and it goes
-        again unless the cache keeps it.
+        Each block is read once for all its keys. What is found in one that was decoded is copied,
+        and it goes again unless the cache keeps it.
         """
         self.loaded = True
         self.all_ready = False  # what is left of the keys is looked for at once
@@ -1100,6 +1118,7 @@ cdef class Batch:
         cdef list owners
         cdef uint32_t number = items[0].file
         cdef Lookup lookup = self.layer.lookups[number]
+        cdef BlockTable table = self.tables[number]
         cdef ls_batch_file file = self.files.files[number]
         cdef ls_batch_files group
         file.ready, file.pins = ready, NULL
@@ -1120,8 +1139,7 @@ cdef class Batch:
                 uses[blocks - 1] += 1
                 end += 1
             owners = []
-            done = lookup.visit_some(
-                self.tables[number], numbers, uses, blocks, ready, owners)
+            done = lookup.visit_some(table, numbers, uses, blocks, self.call, ready, owners)
             # From here on the blocks of these items are numbered as they are in the group.
             end, next = at, 0
             while end < count:
@@ -1140,7 +1158,8 @@ cdef class Batch:
                 lookup.check_file()
                 (<Block>lookup.load(numbers[items[at + bad].block & ~LS_SEARCHED])).fail(
                     status, "records of the block")
-            self.stage(items + at, end - at)
+            if table.cache is not None:
+                self.stage(items + at, end - at)
             at = end
         return 0
 

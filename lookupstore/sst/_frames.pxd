@@ -5,6 +5,14 @@ from lookupstore.sst._block cimport Block, Handles
 from lookupstore.sst._map cimport FileMap
 
 
+cdef class MappedBlocks:
+    cdef FileMap map
+    cdef Handles handles
+    cdef size_t most     # bytes of all data blocks
+
+    cdef bint find(self, size_t number, const uint8_t **data, size_t *size) except -1
+
+
 cdef class MappedFrames:
     cdef FileMap map
     cdef Handles handles

@@ -1,8 +1,8 @@
-"""Compressed blocks of a mapped file, decompressed where they lie, and many in one call.
+"""Blocks of a mapped file, checked and decompressed where they lie, and many in one call.
 
-A miss of the cache costs a lookup little more than zstd itself takes. What is here knows the usual
-case and refuses all else, without a word: a block that it refuses is read by `stored.StoredFile`,
-which says what is wrong with it.
+A miss of the cache costs a lookup little more than the checksum and zstd itself take. What is here
+knows the usual case and refuses all else, without a word: a block that it refuses is read by
+`stored.StoredFile`, which says what is wrong with it.
 """
 
 from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -23,6 +23,7 @@ cdef extern from "ls_bytes.h":
     uint64_t ls_load64(const uint8_t *p) noexcept nogil
 
 
+cdef uint8_t NOT_COMPRESSED = 0
 cdef uint8_t CODEC = ZSTD.id
 cdef size_t EXPANSION = ZSTD.expansion
 # Larger blocks are a few large records, with which a call costs nothing.
@@ -59,6 +60,35 @@ cdef bint frame_says(const uint8_t *frame, size_t size, size_t plain) noexcept n
     return content == plain
 
 
+cdef bint is_whole(const uint8_t *payload, const uint8_t *end) except -1:
+    """Whether a payload has the checksum that is stored behind it and its codec, at `end`."""
+    # The codec, which the checksum covers too, lies right behind the payload.
+    covered = PyMemoryView_FromMemory(<char *>payload, end + 1 - payload, PyBUF_READ)
+    return <uint32_t>crc32c(covered) == ls_load32(end + 1)
+
+
+cdef class MappedBlocks:
+    """The blocks of a native file that is mapped and not compressed.
+
+    `handles` say where they are; `most` bytes is what all blocks have.
+    """
+
+    def __cinit__(self, FileMap map not None, Handles handles not None, most):
+        self.map = map
+        self.handles = handles
+        self.most = most
+
+    cdef bint find(self, size_t number, const uint8_t **data, size_t *size) except -1:
+        """Find a block and check it; False: it is not of the usual kind, or damaged."""
+        cdef size_t start = self.handles.starts[number]
+        cdef const uint8_t *at = self.map.bytes() + start
+        size[0] = self.handles.starts[number + 1] - start - self.handles.trailer
+        data[0] = at
+        return (
+            at[size[0]] == NOT_COMPRESSED and size[0] <= min(self.most, MOST_OF_BLOCK)
+            and is_whole(at, at + size[0]))
+
+
 cdef class MappedFrames:
     """The zstd blocks of a native file that is mapped.
 
@@ -82,9 +112,7 @@ cdef class MappedFrames:
         cdef uint64_t length = 0
         if end[0] != CODEC:
             return False
-        # The codec, which the checksum covers too, lies right behind the payload.
-        covered = PyMemoryView_FromMemory(<char *>at, stored + 1, PyBUF_READ)
-        if <uint32_t>crc32c(covered) != ls_load32(end + 1):
+        if not is_whole(at, end):
             return False
         if ls_get_varint64(&at, end, &length) != LS_OK or length > MOST_OF_BLOCK:
             return False

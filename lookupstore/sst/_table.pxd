@@ -90,9 +90,12 @@ cdef class BlockTable:
     cdef Account account  # of the cache
     cdef Memory chunk
     cdef size_t used_of_chunk
+    cdef uint8_t *seen      # the call that last looked into each block that is not ready; or NULL
+    cdef size_t usual_count     # records of a block, about; 0: not known yet
     cdef size_t ready_blocks    # that are there now
     cdef size_t ready_records, ready_bytes  # of all that have been put
     cdef bint keeps(self, size_t number, size_t size) except -1
+    cdef bint stays(self, size_t number, uint8_t call) noexcept
     cdef ReadyBlock put(self, size_t number, Block block)
     cdef Block block_at(self, uint64_t offset)
 

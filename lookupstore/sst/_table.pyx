@@ -3,11 +3,11 @@
 All readers of one file in a process share them, so that the next version of a store begins with
 what the one before has read.
 
-A block that lies in the map of its file stays ready. One that was decompressed is counted by a
-cache, which may take it away again: not while a lookup has it pinned. Blocks come and go with the
-GIL held; pins come and go without it. A lookup pins a block and then looks whether it is there; the
-cache takes it away and then looks whether it is pinned: in one order of all these steps, one of the
-two sees the other.
+A block that lies in the map of its file stays ready, once it was asked for many keys, or twice. One
+that was decompressed is counted by a cache, which may take it away again: not while a lookup has it
+pinned. Blocks come and go with the GIL held; pins come and go without it. A lookup pins a block and
+then looks whether it is there; the cache takes it away and then looks whether it is pinned: in one
+order of all these steps, one of the two sees the other.
 
 When nearly all blocks of a file that is used where it lies are ready, their slots move to one table
 for the whole file. Lookups do that work when they have their answers, each in proportion to its
@@ -180,7 +180,11 @@ cdef class BlockTable:
         self.ready = <ls_ready *>calloc(count + 1, sizeof(ls_ready))
         if self.ready == NULL:
             raise MemoryError()
-        if cache is not None:
+        if cache is None:
+            self.seen = <uint8_t *>calloc(count + 1, 1)
+            if self.seen == NULL:
+                raise MemoryError()
+        else:
             self.account = cache.account
             self.pins = <uint32_t *>calloc(count + 1, sizeof(uint32_t))
             self.used = <uint8_t *>calloc(count + 1, 1)
@@ -193,6 +197,7 @@ cdef class BlockTable:
         free(self.pins)
         free(self.used)
         free(self.passed)
+        free(self.seen)
 
     def block(self, size_t number):
         """Return a decoded block if it is ready, else None."""
@@ -203,6 +208,12 @@ cdef class BlockTable:
         """Whether a block that was decoded is to be kept; there has to be a cache."""
         self.passed[number] = self.account.pass_by(size, self.passed[number])
         return self.passed[number] == 0
+
+    cdef bint stays(self, size_t number, uint8_t call) noexcept:
+        """Whether a block was looked into by another call before; there has to be no cache."""
+        cdef uint8_t before = self.seen[number]
+        self.seen[number] = call
+        return before != 0 and before != call
 
     cdef Block block_at(self, uint64_t offset):
         """Return the ready block that a record at an offset of the file belongs to."""
@@ -232,6 +243,7 @@ cdef class BlockTable:
             return self.blocks[number]  # another thread was faster
         self.blocks[number] = held
         self.ready_blocks += 1
+        self.usual_count = block.block.count
         self.ready_records += block.block.count
         self.ready_bytes += block.block.records_size
         cdef ls_ready *entry = &self.ready[number]

@@ -21,7 +21,7 @@ from lookupstore.sst._answers import Answers
 from lookupstore.sst._batch import Layer, Lookup, answer
 from lookupstore.sst._block import Block, check_order
 from lookupstore.sst._filter import Filter, FilterBuilder
-from lookupstore.sst._frames import MappedFrames
+from lookupstore.sst._frames import MappedBlocks, MappedFrames
 from lookupstore.sst._table import FileTable
 from lookupstore.sst.cache import BlockCache
 from lookupstore.sst.format import (
@@ -277,10 +277,13 @@ class Reader(Mapping[bytes, bytes]):
         def fill(numbers: list[int]) -> None:
             file.fill_blocks([handles[number] for number in numbers])
 
-        frames = None
-        if file.map is not None and file.dialect is NATIVE and not plain and not self._filled:
+        frames = blocks = None
+        if file.map is not None and file.dialect is NATIVE and not self._filled:
             assert self._info.plain_bytes is not None
-            frames = MappedFrames(file.map, handles, file.frames, self._info.plain_bytes)
+            if plain:
+                blocks = MappedBlocks(file.map, handles, self._info.plain_bytes)
+            else:
+                frames = MappedFrames(file.map, handles, file.frames, self._info.plain_bytes)
         return Lookup(
             self._index,
             self._filter,
@@ -290,6 +293,7 @@ class Reader(Mapping[bytes, bytes]):
             file.check_whole,
             fill if self._filled else None,
             frames,
+            blocks,
         )
 
     def _search(self) -> Lookup:

@@ -73,8 +73,9 @@ def build(
 
     Args:
         source: Parquet or ORC (a file, folder, glob or URI, or a list of these), the folder or URI
-            of a Hudi table (its current rows, in its data columns), an Arrow table, record batch,
-            reader or dataset, a dict of columns, a polars LazyFrame, an object with
+            of a Hudi table (its current rows, in its data columns), CSV, JSON lines or Arrow IPC (a
+            file, glob or URI, or a list of these), a file open for bytes, an Arrow table, record
+            batch, reader or dataset, a dict of columns, a polars LazyFrame, an object with
             `__arrow_c_stream__` (a pandas or polars DataFrame, a DuckDB relation), or an iterable
             of record batches, tables or frames.
         path: folder or URI of the store, or its location; made if missing, else empty. Files of a

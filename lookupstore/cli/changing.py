@@ -10,6 +10,7 @@ import pyarrow as pa
 from lookupstore.cli.opened import write_info
 from lookupstore.cli.options import names_of, output_option, retain_option
 from lookupstore.cli.output import write_first_rows
+from lookupstore.cli.sources import source_of
 from lookupstore.quantities import bytes_of, seconds_of
 from lookupstore.source.source import open_source
 from lookupstore.store.rules import RULES, ColumnRule, Rule
@@ -71,8 +72,9 @@ def upsert(
 ) -> None:
     """Change rows of a store by those of Parquet or ORC files, and delete keys.
 
-    SOURCE... are files, folders, globs or URIs, or the folder of a Hudi table. The next version has
-    a run of changes for each bucket that they touch; other files stay.
+    SOURCE... are files, folders, globs or URIs, or the folder of a Hudi table; also files of CSV,
+    JSON lines or Arrow IPC, and - for one of these on standard input. The next version has a run of
+    changes for each bucket that they touch; other files stay.
     """
     if not sources and not deletes:
         raise click.UsageError("give a SOURCE, --deletes FILE, or both")
@@ -84,7 +86,7 @@ def upsert(
     gone = None if not deletes else _keys(deletes, keys)
     changed = upsert_store(
         path,
-        open_source(list(sources)) if sources else None,
+        source_of(sources) if sources else None,
         deletes=gone,
         rule=rule,
         sequence=sequence,

@@ -10,8 +10,8 @@ import pyarrow as pa
 from lookupstore.cli.opened import lookups_options, only_files, open_lookups
 from lookupstore.cli.options import columns_option, names_of, output_option
 from lookupstore.cli.output import check_out, json_lines, write_file, write_first_rows
+from lookupstore.cli.sources import source_of
 from lookupstore.keys.joins import HOWS, How
-from lookupstore.source.source import open_source
 from lookupstore.sst import Reader
 from lookupstore.storage.uris import shown_uri
 
@@ -49,7 +49,8 @@ def join(
 ) -> None:
     """Append the columns of a store to the rows of Parquet or ORC files.
 
-    Rows keep their order, and may repeat keys; a null matches nothing. STORE may also be Parquet or
+    FACTS may also be CSV, JSON lines or Arrow IPC, or - for one of these on standard input. Rows
+    keep their order, and may repeat keys; a null matches nothing. STORE may also be Parquet or
     ORC files as they are, with --key, or a Hudi table.
     """
     check_out(ctx, out)
@@ -60,7 +61,7 @@ def join(
                 f"{shown_uri(path)} is a sorted file, which has no columns; join with a store"
             )
         only_files(order=what["order"] != "bytes")
-        source = open_source(facts)
+        source = source_of([facts])
         rows = pa.RecordBatchReader.from_batches(source.schema, source.batches(source.schema.names))
         joined = opened.join(rows, _pairs(on), how, wanted, prefix=prefix, found=found)
         if out is None:

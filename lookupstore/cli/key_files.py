@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import click
 import pyarrow as pa
@@ -17,13 +15,18 @@ import pyarrow.csv as pa_csv
 
 from lookupstore.cli.key_text import NULL, key_types, parse_columns
 from lookupstore.source.source import open_source
+from lookupstore.source.streams import (
+    FROM_THE_END,
+    IPC_FILE,
+    IPC_STREAM,
+    first_line,
+    names_in,
+    rejoined,
+)
 from lookupstore.storage.home import expanded
 
-# Bytes of text that are read at once, and the most of a first line.
+# Bytes of text that are read at once.
 _BLOCK = 1 << 20
-# What Arrow IPC files begin with, streams of it, and files that are read from their end.
-_FILE, _STREAM = b"ARROW1", b"\xff\xff\xff\xff"
-_FROM_THE_END = {b"PAR1": "Parquet", b"ORC": "ORC"}
 
 
 @dataclass(frozen=True)
@@ -117,22 +120,17 @@ def _is_columnar(path: str) -> bool:
     if not os.path.isfile(path):
         return False
     with open(path, "rb") as file:
-        return file.read(4).startswith(tuple(_FROM_THE_END))
+        return file.read(4).startswith(tuple(FROM_THE_END))
 
 
 def _of_stream(file: BinaryIO, name: str, wanted: _Columns) -> Keys:
     """Return the keys of a stream, whose first bytes say what it is."""
-    head = b""
-    while len(head) < _BLOCK and b"\n" not in head:
-        block = _some_of(file, _BLOCK)
-        if not block:
-            break
-        head += block
-    for magic, kind in _FROM_THE_END.items():
+    head = first_line(file)
+    for magic, kind in FROM_THE_END.items():
         if head.startswith(magic):
             raise click.UsageError(f"--keys: {kind} is not read from {name}; name the file")
-    whole = io.BufferedReader(_Rejoined(head, file), _BLOCK)
-    if head.startswith(_FILE):
+    whole = rejoined(head, file)
+    if head.startswith(IPC_FILE):
         if not file.seekable():
             raise click.UsageError(
                 f"--keys: an Arrow IPC file is not read from {name}; name the file, or give a "
@@ -142,7 +140,7 @@ def _of_stream(file: BinaryIO, name: str, wanted: _Columns) -> Keys:
         opened = pa.ipc.open_file(file)
         batches = (opened.get_batch(i) for i in range(opened.num_record_batches))
         return _of_batches(opened.schema, batches, name, wanted)
-    if head.startswith(_STREAM):
+    if head.startswith(IPC_STREAM):
         reader = pa.ipc.open_stream(whole)
         return _of_batches(reader.schema, reader, name, wanted)
     if not head:
@@ -163,8 +161,7 @@ def _text_columns(
     head: bytes, whole: BinaryIO, name: str, wanted: _Columns
 ) -> tuple[pa.Schema, Iterator[list[pa.Array]]]:
     """Return the columns of CSV, or of lines, and what yields them as texts."""
-    first = head.removeprefix(b"\xef\xbb\xbf").partition(b"\n")[0].rstrip(b"\r")
-    names = next(csv.reader([first.decode(errors="replace")]), [])
+    names = names_in(head)
     key = wanted.key
     if set(key.names) <= set(names):
         fields = wanted.among(names)
@@ -207,30 +204,3 @@ def _csv_columns(
         ),
     )
     return (batch.columns for batch in reader)
-
-
-def _some_of(file: BinaryIO, most: int) -> bytes:
-    """Return what there is by now, at most so many bytes; at the end of the file none.
-
-    To wait for all of them would be one step to Python, in which an interrupt is not heard.
-    """
-    return file.read1(most) if isinstance(file, io.BufferedReader) else file.read(most)
-
-
-class _Rejoined(io.RawIOBase):
-    """A stream from its beginning, of which some bytes have been read."""
-
-    def __init__(self, head: bytes, rest: BinaryIO) -> None:
-        self._head = io.BytesIO(head)
-        self._rest = rest
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Read what there is, at most a buffer of it."""
-        view = memoryview(buffer)
-        piece = self._head.read(len(view)) or _some_of(self._rest, len(view))
-        view[: len(piece)] = piece
-        return len(piece)

@@ -17,8 +17,8 @@ from lookupstore.cli.options import (
     version_option,
 )
 from lookupstore.cli.output import write_json, write_list
+from lookupstore.cli.sources import source_of
 from lookupstore.quantities import bytes_of, counted, number_text, seconds_of, size_text
-from lookupstore.source.source import open_source
 from lookupstore.sst.codec import COMPRESSIONS
 from lookupstore.storage.uris import shown_uri
 from lookupstore.store import expiry, publishing, version_files
@@ -78,15 +78,16 @@ def build(
 ) -> None:
     """Build a store from Parquet or ORC files, or from a Hudi table.
 
-    SOURCE... are files, folders, globs or URIs, or the folder of a Hudi table; PATH is a folder or
-    URI. With --overwrite only the files of changed buckets are written.
+    SOURCE... are files, folders, globs or URIs, or the folder of a Hudi table; also files of CSV,
+    JSON lines or Arrow IPC, and - for one of these on standard input. PATH is a folder or URI. With
+    --overwrite only the files of changed buckets are written.
     """
     rule, budget, kept_for = (
         _on_duplicate(on_duplicate),
         bytes_of(memory, "--memory"),
         seconds_of(retain, "--retain"),
     )
-    source = open_source(list(sources))
+    source = source_of(sources)
     store = in_process.build(
         source,
         path,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -31,6 +31,20 @@ from lookupstore.storage.uris import (
 )
 
 FORMATS = {".parquet": "parquet", ".parq": "parquet", ".pq": "parquet", ".orc": "orc"}
+
+#: Files that are read from their beginning, which `streams` does.
+STREAM_FORMATS = {
+    ".csv": "CSV",
+    ".tsv": "CSV",
+    ".jsonl": "JSON lines",
+    ".ndjson": "JSON lines",
+    ".arrow": "Arrow IPC",
+    ".arrows": "Arrow IPC",
+    ".feather": "Arrow IPC",
+    ".ipc": "Arrow IPC",
+}
+#: As what text may be compressed.
+COMPRESSIONS = (".gz", ".bz2", ".zst", ".lz4")
 
 _MAGIC = "*?["
 
@@ -66,19 +80,37 @@ class FoundTable:
     path: str
 
 
-def format_of(file: str) -> str:
-    """Return `parquet` or `orc`, by the extension of a file.
+def format_of(file: str, formats: Mapping[str, str] = FORMATS) -> str:
+    """Return `parquet` or `orc`, or another of some formats, by the extension of a file.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: it is none of them.
     """
-    extension = posixpath.splitext(file)[1].lower()
-    if extension not in FORMATS:
+    extension = _extension(file)
+    if extension not in formats:
         raise ValueError(
             f"source: {file} has the extension {extension or 'none'!r}; supported: "
-            f"{', '.join(FORMATS)}"
+            f"{', '.join(formats)}"
         )
-    return FORMATS[extension]
+    return formats[extension]
+
+
+def is_stream(path: str) -> bool:
+    """Return whether a path or glob says of itself that it is one of `STREAM_FORMATS`.
+
+    >>> is_stream("s3://bucket/users/*.csv.gz"), is_stream("users.parquet")
+    (True, False)
+    """
+    return _extension(path.partition("?")[0] if "://" in path else path) in STREAM_FORMATS
+
+
+def _extension(path: str) -> str:
+    """Return the extension of a file, or that of the text which it is if it is decompressed."""
+    rest, extension = posixpath.splitext(path.lower())
+    if extension in COMPRESSIONS:
+        inner = posixpath.splitext(rest)[1]
+        return inner if STREAM_FORMATS.get(inner, "Arrow IPC") != "Arrow IPC" else extension
+    return extension
 
 
 def names_files(path: str) -> bool:
@@ -88,12 +120,13 @@ def names_files(path: str) -> bool:
     (True, False)
     """
     address = path.partition("?")[0] if "://" in path else path
-    extension = posixpath.splitext(address)[1].lower()
-    return any(sign in address for sign in _MAGIC) or extension in FORMATS
+    return any(sign in address for sign in _MAGIC) or _extension(address) in FORMATS
 
 
-def find_source(paths: Sequence[str]) -> list[FoundFiles] | FoundTable:
-    """Find what paths stand for: columnar files, or one Hudi table.
+def find_source(
+    paths: Sequence[str], formats: Mapping[str, str] = FORMATS
+) -> list[FoundFiles] | FoundTable:
+    """Find what paths stand for: columnar files, or those of other formats, or one Hudi table.
 
     A path is a file, a folder (the files below it), a glob, or a URI of these.
 
@@ -113,7 +146,7 @@ def find_source(paths: Sequence[str]) -> list[FoundFiles] | FoundTable:
         if search is None:
             search = TableSearch(filesystem)
             searches.append((filesystem, search))
-        one = _Search(path, filesystem, root.rstrip("/") or "/", search)
+        one = _Search(path, filesystem, root.rstrip("/") or "/", search, formats)
         try:
             found = one.find(alone=len(paths) == 1)
         except (OSError, pa.ArrowException) as error:
@@ -130,9 +163,15 @@ class _Search:
     """A path that is looked for on its file system."""
 
     def __init__(
-        self, path: str, filesystem: fs.FileSystem, root: str, tables: TableSearch
+        self,
+        path: str,
+        filesystem: fs.FileSystem,
+        root: str,
+        tables: TableSearch,
+        formats: Mapping[str, str],
     ) -> None:
         self._path = path
+        self._formats = formats
         self._filesystem = filesystem
         self._root = root
         self._tables = tables
@@ -142,7 +181,7 @@ class _Search:
         root = self._root
         info = self._filesystem.get_file_info(root)
         if info.type == fs.FileType.File:
-            format_of(root)
+            format_of(root, self._formats)
             self._check_outside(posixpath.dirname(root))
             return FoundFiles(self._filesystem, (info,), None)
         if info.type == fs.FileType.Directory:
@@ -169,7 +208,7 @@ class _Search:
                     raise self._link_error(match.path)
                 files.update((info.path, info) for info in self._files_below(match.path))
             elif match.is_file:
-                format_of(match.path)
+                format_of(match.path, self._formats)
                 files[match.path] = match
         if not files:
             raise FileNotFoundError(f"source: no file matches {shown_uri(self._path)}")
@@ -196,12 +235,12 @@ class _Search:
                 raise self._error(table)
         seen = [info for info in below if info.is_file and _visible(info.path, folder)]
         seen.sort(key=lambda info: info.path)
-        files = tuple(i for i in seen if posixpath.splitext(i.path)[1].lower() in FORMATS)
+        files = tuple(i for i in seen if _extension(i.path) in self._formats)
         if not files:
             other = f"; it has {posixpath.relpath(seen[0].path, folder)}" if seen else ""
             raise FileNotFoundError(
                 f"source: {shown_uri(self._path)}: no file below it ends in "
-                f"{', '.join(FORMATS)}{other}"
+                f"{', '.join(self._formats)}{other}"
             )
         return files
 

@@ -6,6 +6,7 @@ path (a list of files: as listed), and the rows of a file as they are stored.
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import os
@@ -23,18 +24,27 @@ from lookupstore.arrow.frames import check_polars, is_lazy, pandas_table
 from lookupstore.errors import LookupStoreError
 from lookupstore.orc.footer import read_footer
 from lookupstore.source.reading import check_names, fitted, read_to_store
-from lookupstore.source.search import FoundFiles, FoundTable, find_source, format_of
+from lookupstore.source.search import (
+    COMPRESSIONS,
+    STREAM_FORMATS,
+    FoundFiles,
+    FoundTable,
+    find_source,
+    format_of,
+    is_stream,
+)
 from lookupstore.source.table_readers import table_reader
 from lookupstore.storage.file_address import FileAddress, written_ns
-from lookupstore.storage.read_errors import READ_ERRORS
+from lookupstore.storage.read_errors import READ_ERRORS, reading
 from lookupstore.storage.uris import shown_uri
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
 KNOWN = (
-    "a path, URI, glob or folder of Parquet or ORC files, or a list of these; the folder or URI of "
-    "a Hudi table; an Arrow table, "
+    "a path, URI, glob or folder of Parquet or ORC files, or a list of these; a path, URI or glob "
+    "of CSV, JSON lines or Arrow IPC files; the folder or URI of a Hudi table; a file that is open "
+    "for reading bytes; an Arrow table, "
     "record batch, reader or dataset; a deltalake.DeltaTable; a Table or scan of pyiceberg; a dict "
     "of columns; a polars LazyFrame; an object with "
     "__arrow_c_stream__ such as a pandas or polars DataFrame or a DuckDB relation; or an iterable "
@@ -76,11 +86,14 @@ def open_source(source: Any) -> Source:
 
     Folders are read recursively, without files and folders whose names begin with `.` or `_`.
     Below a folder, or the fixed beginning of a glob, `name=value` folders become columns. The
-    folder of a Hudi table is the table: its current rows, in its data columns.
+    folder of a Hudi table is the table: its current rows, in its data columns. CSV has a line with
+    names, and its types, as those of JSON lines, are those of the first megabyte of rows, in which
+    a number with a zero before it is text; a field without anything in it is a null.
 
     Raises:
         TypeError: `source` is nothing that gives rows.
-        ValueError: a file is neither Parquet nor ORC, or both kinds are mixed.
+        ValueError: a file is of a format that is not known, or of another one than the others; or
+            while rows are read: a value of text is not of the type of its column.
         FileNotFoundError: a path names nothing, or no Parquet or ORC file is below it.
         FormatError: the files are those of a table: the error names the line to write instead.
         ImportError: it is a Hudi table, and what that needs is not installed.
@@ -121,6 +134,8 @@ def open_source(source: Any) -> Source:
     if hasattr(source, "__arrow_c_stream__"):
         reader = pa.RecordBatchReader.from_stream(source)
         return _batches_source(reader.schema, reader, f"Arrow stream of {_type_name(source)}")
+    if hasattr(source, "read"):
+        return _object_source(source)
     if isinstance(source, Iterable) and not isinstance(source, bytes):
         return _iterable_source(source)
     raise TypeError(f"source is {_type_name(source)}; give {KNOWN}")
@@ -265,7 +280,121 @@ def _dataset_source(dataset: ds.Dataset, description: str) -> Source:
     return Source(schema, description, select, lambda: int(dataset.count_rows()))
 
 
+def _object_source(file: Any) -> Source:
+    """Return a file that is open for reading as a source."""
+    # Imported here, as below: it takes its time, and few sources are text.
+    from lookupstore.source.streams import FROM_THE_END, open_stream
+
+    name = "standard input" if file is sys.stdin.buffer else getattr(file, "name", None)
+    shown = name if isinstance(name, str) else f"a {_type_name(file)}"
+    if isinstance(file, io.TextIOBase):
+        raise TypeError(f"source: {shown} is open for text; open it for bytes")
+    if file.seekable():
+        start = file.tell()
+        magic = file.read(4)
+        file.seek(start)
+        for first, kind in FROM_THE_END.items():
+            if magic.startswith(first):
+                return _columnar_object(file, kind.lower(), shown)
+    with reading(shown, "CSV, JSON lines or Arrow IPC", local=True):
+        stream = open_stream(file, shown)
+
+    def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        while True:
+            with reading(shown, "CSV, JSON lines or Arrow IPC", local=True):
+                batch = next(stream.batches, None)
+            if batch is None:
+                return
+            yield batch.select(list(columns))
+
+    return Source(stream.schema, shown, select, lambda: None)
+
+
+def _columnar_object(file: Any, file_format: str, shown: str) -> Source:
+    """Return an open file of Parquet or ORC as a source."""
+    import pyarrow.parquet as pq
+    from pyarrow import orc
+
+    arrows = pa.PythonFile(file, mode="r")
+    what = {"parquet": "a Parquet file", "orc": "an ORC file"}[file_format]
+    with reading(shown, what, local=True):
+        if file_format == "orc":
+            read_footer(arrows, shown)
+            schema = orc.ORCFile(arrows).schema
+        else:
+            schema = pq.ParquetFile(arrows).schema_arrow
+        check_names(schema)
+
+    def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        batches = read_to_store(arrows, file_format, columns, shown)
+        while True:
+            with reading(shown, what, local=True):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch.select(list(columns))
+
+    return Source(schema.remove_metadata(), f"{shown} ({what[2:].strip()})", select, lambda: None)
+
+
+def _streams_source(paths: Sequence[str]) -> Source:
+    """Return files that are read from their beginning as a source."""
+    from lookupstore.source.streams import Stream, open_stream
+
+    found = find_source(paths, STREAM_FORMATS)
+    assert not isinstance(found, FoundTable)  # whose folder has no such extension
+    files = [FileAddress.on(one.filesystem, path) for one in found for path in one.files]
+    formats = sorted({format_of(file.path, STREAM_FORMATS) for file in files})
+    if len(formats) > 1:
+        raise ValueError(
+            f"source mixes {' and '.join(formats)} files; build from one kind at a time"
+        )
+    what = {"CSV": "a CSV file", "Arrow IPC": "an Arrow IPC file"}.get(formats[0], "JSON lines")
+
+    def opened(file: FileAddress, schema: pa.Schema | None) -> tuple[pa.NativeFile, Stream]:
+        if file.path.lower().endswith(COMPRESSIONS):
+            handle = file.filesystem.open_input_stream(file.path, compression="detect")
+        else:
+            handle = file.open()
+        try:
+            return handle, open_stream(handle, file.shown, schema)
+        except BaseException:
+            handle.close()
+            raise
+
+    with files[0].reading(what):
+        handle, first = opened(files[0], None)
+        handle.close()
+
+    def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        wanted = pa.schema([first.schema.field(name) for name in columns])
+        for file in files:
+            with file.reading(what):
+                handle, stream = opened(file, wanted)
+            with handle:
+                while True:
+                    with file.reading(what):
+                        batch = next(stream.batches, None)
+                    if batch is None:
+                        break
+                    yield batch
+
+    shown = shown_uri(paths[0])
+    others = "" if len(paths) == 1 else f" and {len(paths) - 1} more"
+    return Source(
+        first.schema,
+        f"{shown}{others} ({len(files)} {formats[0]} file{'s'[: len(files) != 1]})",
+        select,
+        lambda: None,
+        is_files=True,
+        fingerprint=_fingerprint(found),
+        nbytes=sum(info.size for one in found for info in one.infos),
+    )
+
+
 def _files_source(paths: Sequence[str]) -> Source:
+    if all(map(is_stream, paths)):
+        return _streams_source(paths)
     found = find_source(paths)
     if isinstance(found, FoundTable):
         source: Source = table_reader("hudi").table_source(found.path)

@@ -133,8 +133,8 @@ cdef uint32_t FEWEST_USES = 4
 cdef uint32_t DENSE = 4
 
 # A block that lies in the map of its file becomes ready in the first call that looks in it for one
-# of so many of its records, or in its second call: to make it ready takes ten times what it takes to
-# check it, and most changes of a large store look into each block for a few keys, once.
+# of so many of its records, or in its second call: that takes ten times what it takes to check it,
+# and an upsert of a large store looks into each block for a few keys, once.
 cdef size_t SPARSE = 64
 
 # Of a bucket without a file: one without keys.

@@ -1,0 +1,343 @@
+"""Sources of CSV, JSON lines and Arrow IPC, and open files: what they had, and what is wrong."""
+
+from __future__ import annotations
+
+import datetime
+import gzip
+import io
+import json
+import math
+import os
+import random
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import feather, orc
+
+import lookupstore
+from lookupstore.errors import CorruptionError
+from lookupstore.source.source import open_source
+
+SCHEMA = pa.schema(
+    {
+        "id": pa.int64(),
+        "x": pa.float64(),
+        "flag": pa.bool_(),
+        "day": pa.date32(),
+        "at": pa.timestamp("us"),
+        "utc": pa.timestamp("us", "UTC"),
+        "code": pa.string(),
+        "text": pa.string(),
+    }
+)
+TEXTS = ["", "a", "NA", "null", 'say "hi"', "a,b", "two\nlines", "\ttab", "Zoë", " 1", "true"]
+
+
+def read(source: Any, columns: list[str] | None = None) -> pa.Table:
+    opened = open_source(source)
+    names = opened.schema.names if columns is None else columns
+    schema = pa.schema([opened.schema.field(name) for name in names])
+    return pa.Table.from_batches(opened.batches(names), schema)
+
+
+def some_rows(chance: random.Random, count: int) -> pa.Table:
+    def maybe(value: Any) -> Any:
+        return None if chance.random() < 0.1 else value
+
+    def moment() -> datetime.datetime:
+        return datetime.datetime(2024, 1, 1) + datetime.timedelta(
+            microseconds=chance.randrange(10**14)
+        )
+
+    rows = [
+        {
+            "id": chance.choice([0, -1, 7, chance.randrange(-(1 << 63), 1 << 63)]),
+            "x": maybe(chance.choice([0.5, -2.25, math.inf, chance.random() * 1e300])),
+            "flag": maybe(chance.random() < 0.5),
+            "day": maybe(moment().date()),
+            "at": maybe(moment()),
+            "utc": maybe(moment().replace(tzinfo=datetime.timezone.utc)),
+            "code": maybe(f"{chance.randrange(10**5):05}"),
+            "text": maybe(chance.choice(TEXTS)),
+        }
+        for _ in range(count)
+    ]
+    # What a column is, its first rows say.
+    rows[0] |= {"flag": True, "day": moment().date(), "at": moment(), "x": 0.5, "text": "a"}
+    rows[0] |= {"utc": moment().replace(tzinfo=datetime.timezone.utc), "code": "02134"}
+    return pa.Table.from_pylist(rows, SCHEMA)
+
+
+def as_csv(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pa_csv.write_csv(table, sink)
+    return bytes(sink.getvalue())
+
+
+def as_ipc(table: pa.Table, *, stream: bool, compression: str | None = None) -> bytes:
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    made = (pa.ipc.new_stream if stream else pa.ipc.new_file)(sink, table.schema, options=options)
+    with made as writer:
+        writer.write_table(table, max_chunksize=100)
+    return bytes(sink.getvalue())
+
+
+@pytest.mark.parametrize("count", [1, 50, 30_000])
+def test_csv_of_every_type(tmp_path: Path, seed: int, count: int) -> None:
+    table = some_rows(random.Random(seed), count)
+    (tmp_path / "a.csv").write_bytes(as_csv(table))
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(as_csv(table)))
+    for name in ("a.csv", "a.csv.gz"):
+        found = read(tmp_path / name)
+        assert found.schema == SCHEMA
+        assert found.equals(table)
+    assert read(str(tmp_path / "a.csv"), ["text", "id"]).equals(table.select(["text", "id"]))
+
+
+@pytest.mark.parametrize(
+    ("texts", "values"),
+    [
+        (["02134", "10001"], ["02134", "10001"]),
+        (["1", "007"], ["1", "007"]),
+        (["+49 30", "1"], ["+49 30", "1"]),
+        (["+49", "1"], ["+49", "1"]),
+        (["0x1f", "1"], ["0x1f", "1"]),
+        (["12345678901234567890", "1"], ["12345678901234567890", "1"]),
+        (["9999999999999999999", "1"], ["9999999999999999999", "1"]),
+        (["1.5", "12345678901234567"], ["1.5", "12345678901234567"]),
+        (["-05", "1"], ["-05", "1"]),
+        (["9223372036854775807", "-9223372036854775808"], [(1 << 63) - 1, -(1 << 63)]),
+        (["0", "-0"], [0, 0]),
+        (["0.5", "10"], [0.5, 10.0]),
+        (["1", ""], [1, None]),
+        (["", ""], [None, None]),
+        (['""', "a"], ["", "a"]),
+        (["NA", "1"], ["NA", "1"]),
+        (["true", "false"], [True, False]),
+        (["12:30", "13:00"], ["12:30", "13:00"]),
+    ],
+    ids=str,
+)
+def test_what_text_becomes(texts: list[str], values: list[Any]) -> None:
+    rows = "".join(f"{at},{text}\n" for at, text in enumerate(texts))
+    found = read(io.BytesIO(f"id,v\n{rows}".encode()))["v"].to_pylist()
+    assert found == values
+    assert list(map(type, found)) == list(map(type, values))
+
+
+def test_a_later_value_of_another_type_is_an_error(tmp_path: Path) -> None:
+    """More than a megabyte of numbers comes before it."""
+    for late in ("x", "007", "1.5", "99999999999999999999"):
+        (tmp_path / "a.csv").write_text("id,v\n" + "1,2\n" * 400_000 + f"{late},2\n")
+        with pytest.raises(ValueError, match=rf"a\.csv: the column 'id' is int64 .* has '{late}'"):
+            read(tmp_path / "a.csv")
+        # A column that is not asked for does no harm.
+        assert read(tmp_path / "a.csv", ["v"]).num_rows == 400_001
+    (tmp_path / "a.jsonl").write_text('{"id": 1}\n' * 200_000 + '{"id": "x"}\n')
+    with pytest.raises(ValueError, match=r"a\.jsonl: JSON parse error: .* explicit_schema"):
+        read(tmp_path / "a.jsonl")
+
+
+def test_tabs_and_windows_lines() -> None:
+    rows = [{"id": 1, "a b": "x,y"}, {"id": 2, "a b": "ü"}]
+    for text in ("id\ta b\n1\tx,y\n2\tü\n", '\ufeffid,a b\r\n1,"x,y"\r\n2,ü\r\n'):
+        assert read(io.BytesIO(text.encode())).to_pylist() == rows
+
+
+def test_json_lines(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    rows = [
+        {
+            "id": at,
+            "text": chance.choice([None, *TEXTS]),
+            "x": chance.choice([None, chance.random()]),
+            "tags": [chance.randrange(9) for _ in range(chance.randrange(3))],
+            "of": {"a": chance.randrange(9)},
+        }
+        for at in range(5000)
+    ]
+    rows[0] |= {"x": 0.5, "text": "a", "tags": [1]}
+    (tmp_path / "a.ndjson").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert read(tmp_path / "a.ndjson").to_pylist() == rows
+
+
+@pytest.mark.parametrize("compression", [None, "zstd", "lz4"])
+def test_arrow_ipc(tmp_path: Path, seed: int, compression: str | None) -> None:
+    table = some_rows(random.Random(seed), 1000)
+    table = table.append_column("kind", table["text"].combine_chunks().dictionary_encode())
+    (tmp_path / "a.arrows").write_bytes(as_ipc(table, stream=True, compression=compression))
+    (tmp_path / "a.arrow").write_bytes(as_ipc(table, stream=False, compression=compression))
+    feather.write_feather(
+        table, str(tmp_path / "a.feather"), compression=compression or "uncompressed"
+    )
+    for name in ("a.arrows", "a.arrow", "a.feather"):
+        assert read(tmp_path / name).equals(table)
+
+
+def test_files_and_globs(tmp_path: Path) -> None:
+    (tmp_path / "b.csv").write_text("v,id\n2,1\n,2\n")
+    (tmp_path / "a.csv").write_text("id,v\n3,4\n")
+    rows = [{"id": 3, "v": 4}, {"id": 1, "v": 2}, {"id": 2, "v": None}]
+    uri = f"file://{tmp_path}/*.csv"
+    for source in (tmp_path / "*.csv", uri, [tmp_path / "a.csv", tmp_path / "b.csv"]):
+        assert read(source if isinstance(source, list) else str(source)).to_pylist() == rows
+    described = open_source(str(tmp_path / "*.csv"))
+    assert described.description == f"{tmp_path}/*.csv (2 CSV files)"
+    assert described.is_files
+    assert described.nbytes == 21
+
+
+def test_a_build_of_files_that_have_not_changed_reads_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("id,v\n1,2\n")
+    os.utime(path, (1, 1))
+
+    def rewritten() -> int:
+        with lookupstore.build(path, tmp_path / "s", key="id", overwrite=True) as store:
+            assert store[1] == {"v": int(path.read_text()[-2])}
+            return store.info().rewritten_buckets
+
+    assert [rewritten(), rewritten()] == [1, 0]
+    path.write_text("id,v\n1,3\n")
+    assert rewritten() == 1
+
+
+def test_open_files(tmp_path: Path) -> None:
+    table = pa.table({"id": [2, 1], "v": ["b", None]})
+    pq.write_table(table, tmp_path / "p")
+    orc.write_table(table, str(tmp_path / "o"))
+    (tmp_path / "i").write_bytes(as_ipc(table, stream=False))
+    (tmp_path / "s").write_bytes(as_ipc(table, stream=True))
+    (tmp_path / "c").write_bytes(as_csv(table))
+    for name in "poisc":
+        with open(tmp_path / name, "rb") as file:
+            assert read(file).equals(table)
+        assert read(io.BytesIO((tmp_path / name).read_bytes())).equals(table)
+    with (
+        open(tmp_path / "c") as text,
+        pytest.raises(TypeError, match="c is open for text; open it for bytes"),
+    ):
+        open_source(text)
+
+
+@pytest.mark.parametrize("kind", ["csv", "stream", "file", "parquet"])
+def test_a_pipe(kind: str) -> None:
+    table = pa.table({"id": list(range(200_000)), "v": ["x"] * 200_000})
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    stored = {
+        "csv": as_csv(table),
+        "stream": as_ipc(table, stream=True),
+        "file": as_ipc(table, stream=False),
+        "parquet": bytes(sink.getvalue()),
+    }[kind]
+    reads, writes = os.pipe()
+
+    def write() -> None:
+        with open(writes, "wb") as end:
+            try:
+                end.write(stored)
+            except BrokenPipeError:
+                assert kind in ("file", "parquet")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    with open(reads, "rb") as end:
+        if kind in ("csv", "stream"):
+            assert read(end).equals(table)
+        else:
+            with pytest.raises(ValueError, match=r"is not read from .*name the file"):
+                open_source(end)
+    writer.join()
+
+
+def test_standard_input(tmp_path: Path) -> None:
+    def run(given: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+        command = [str(Path(sys.executable).with_name("lookupstore")), *arguments]
+        return subprocess.run(command, input=given, capture_output=True, cwd=tmp_path, check=False)
+
+    assert run(b"id,v\n1,a\n2,b\n", "build", "-", "s", "--key", "id").returncode == 0
+    more = as_ipc(pa.table({"id": [2, 3], "v": ["B", "C"]}), stream=True)
+    assert run(more, "upsert", "s", "-").returncode == 0
+    joined = run(b'{"id": 3}\n{"id": 9}\n', "join", "-", "s", "--on", "id", "--output", "json")
+    assert list(map(json.loads, joined.stdout.splitlines())) == [
+        {"id": 3, "v": "C"},
+        {"id": 9, "v": None},
+    ]
+    wrong = run(b"", "build", "-", "x.parquet", "t", "--key", "id")
+    assert b"- is standard input, and stands alone" in wrong.stderr
+    assert b"standard input is empty" in run(b"", "build", "-", "t", "--key", "id").stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "error", "message"),
+    [
+        ("a.csv", b"", ValueError, "a.csv is empty; CSV has a line with the names"),
+        ("a.csv", b"id,v,id\n1,2,3\n", ValueError, "a.csv names columns twice: id"),
+        ("a.csv", b"id,v\n1,2\n3\n", CorruptionError, "Expected 2 columns, got 1"),
+        ("a.csv", b"id,v\n1,\xff\n", CorruptionError, "a CSV file, found .*UTF8"),
+        ("a.jsonl", b'{"id": 1\n', CorruptionError, "expected JSON lines, found"),
+        ("a.arrow", b"ARROW1", CorruptionError, "an Arrow IPC file"),
+        ("a.arrows", b"\xff\xff\xff\xff\x10\0\0\0", CorruptionError, "an Arrow IPC file"),
+    ],
+)
+def test_what_is_refused(
+    tmp_path: Path, name: str, content: bytes, error: type[Exception], message: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(error, match=message):
+        read(tmp_path / name)
+
+
+def test_kinds_are_not_mixed(tmp_path: Path) -> None:
+    for name in ("a.csv", "b.jsonl", "c.parquet"):
+        (tmp_path / name).write_text("id\n1\n")
+    with pytest.raises(ValueError, match="source mixes CSV and JSON lines files"):
+        open_source([tmp_path / "a.csv", tmp_path / "b.jsonl"])
+    with pytest.raises(ValueError, match=r"a\.csv has the extension '\.csv'; supported: \.parquet"):
+        open_source([tmp_path / "a.csv", tmp_path / "c.parquet"])
+    (tmp_path / "b.csv").write_text("v\n1\n")
+    with pytest.raises(ValueError, match=r"b\.csv lacks the column 'id', which the first file has"):
+        read([tmp_path / "a.csv", tmp_path / "b.csv"])
+
+
+def outcome_of(path: Path) -> str:
+    """Read a file; return the kind of error, which names it, or that there were rows."""
+    try:
+        read(path).validate(full=True)
+    except (CorruptionError, ValueError) as error:
+        return type(error).__name__ if str(path) in str(error) else repr(error)
+    return "rows"
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "arrow", "arrows"])
+def test_changed_files_do_no_harm(tmp_path: Path, seed: int, kind: str) -> None:
+    """What is read of them is rows, or one of the errors that reading has."""
+    chance = random.Random(seed)
+    table = some_rows(chance, 40)
+    stored = {
+        "csv": lambda: as_csv(table),
+        "jsonl": lambda: b"".join(
+            json.dumps(row, default=str).encode() + b"\n"
+            for row in table.select(["id", "code", "text", "flag"]).to_pylist()
+        ),
+        "arrow": lambda: as_ipc(table, stream=False),
+        "arrows": lambda: as_ipc(table, stream=True),
+    }[kind]()
+    path = tmp_path / f"a.{kind}"
+    outcomes = set()
+    for _ in range(150):
+        changed = bytearray(stored)
+        for _ in range(chance.choice([1, 1, 3])):
+            changed[chance.randrange(len(changed))] = chance.randrange(256)
+        path.write_bytes(changed[: chance.choice([len(changed), chance.randrange(len(changed))])])
+        outcomes.add(outcome_of(path))
+    assert {"CorruptionError"} <= outcomes <= {"CorruptionError", "ValueError", "rows"}

@@ -21,6 +21,8 @@ import pyarrow.parquet as pq
 
 import lookupstore
 from lookupstore.demo import write_data
+from lookupstore.duckdb import register
+from lookupstore.polars import lookup
 
 COLUMNS = ["model", "seats"]
 
@@ -72,6 +74,10 @@ def in_polars(store: lookupstore.LookupStore, flights: pl.DataFrame, planes: pl.
     )
     found = own.filter(pl.col("seats") > 300, pl.col("dest") == "HNL")
     assert large.collect().row(0) == (found.height, found["seats"].sum())
+    # As an expression, which goes wherever one does; a struct of columns comes back.
+    plane = lookup("tailnum", store, columns=COLUMNS)
+    seats = flights.lazy().select(plane.struct.field("seats").sum()).collect()
+    assert seats.item() == own["seats"].sum()
 
 
 def in_arrow(store: lookupstore.LookupStore, flights: pa.Table, planes: pa.Table) -> None:
@@ -103,6 +109,10 @@ def in_duckdb(store: lookupstore.LookupStore, flights: pa.Table, planes: pa.Tabl
     )
     seats = con.sql("SELECT sum(seats) FROM store").fetchall()
     assert seats == con.sql("SELECT sum(seats) FROM planes").fetchall()
+    # As a function, which reads only the rows that are asked for.
+    register(con, "plane", store)
+    seats = con.sql("SELECT sum(plane(tailnum).seats) FROM flights").fetchall()
+    assert seats == con.sql("SELECT sum(seats) FROM own").fetchall()
     print("equal to the joins of pandas, polars, Arrow and DuckDB")
 
 

@@ -32,6 +32,7 @@ def run(name: str, argument: str, environment: dict[str, str]) -> str:
         env={
             **inherited,
             "PYTHONPATH": str(Path(lookupstore.__file__).parents[1]),
+            "PYSPARK_PYTHON": sys.executable,  # for the workers of a Connect server
             **environment,
         },
         capture_output=True,

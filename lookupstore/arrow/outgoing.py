@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from abc import ABC, abstractmethod
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lookupstore.arrow.frames import pandas_frame, polars_frame
+from lookupstore.html_table import html_table
 
 if TYPE_CHECKING:
     import pandas
@@ -42,12 +42,7 @@ class ArrowRows(ABC):
             (field.name, str(field.type), "key" if field.name in keys else "")
             for field in self.schema
         )
-        cells = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows)
-        heads = "".join(f"<th>{head}</th>" for head in ("column", "type", ""))
-        return (
-            f"<table><caption>{html.escape(self._title())}</caption><thead><tr>{heads}</tr></thead>"
-            f"<tbody>{''.join(f'<tr>{row}</tr>' for row in cells)}</tbody></table>"
-        )
+        return html_table(self._title(), ("column", "type", ""), rows)
 
     def to_arrow(self) -> pa.Table:
         """Return all rows as an Arrow table; it raises what a scan does."""

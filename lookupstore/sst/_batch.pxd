@@ -108,6 +108,7 @@ cdef class Lookup:
     cdef bint stays(self)
     cdef int check_index(self, ls_status status) except -1
     cdef ReadyBlock ready_block(self, BlockTable table, size_t number)
+    cdef ReadyBlock made_ready(self, BlockTable table, size_t number)
     cdef object visit(self, BlockTable table, size_t number, ls_ready *ready)
     cdef object visit_loaded(self, BlockTable table, size_t number, Block block, ls_ready *ready)
     cdef size_t check_some(

@@ -244,11 +244,18 @@ cdef class Lookup:
 
     cdef ReadyBlock ready_block(self, BlockTable table, size_t number):
         """Load a block and make it ready."""
-        self.blocks_read += 1
         try:
-            return table.put(number, self.load(number))
+            return self.made_ready(table, number)
         finally:
             self.check_file()  # records that seem damaged may have been cut since they were read
+
+    cdef ReadyBlock made_ready(self, BlockTable table, size_t number):
+        """Load a block and make it ready; whoever calls this checks the file after it."""
+        cdef Block block = None
+        self.blocks_read += 1
+        if self.plain is not None:
+            block = self.plain.block(number, self.index)
+        return table.put(number, self.load(number) if block is None else block)
 
     def all_blocks(self):
         """Return all blocks, which are ready then; of a file whose blocks stay."""
@@ -316,8 +323,7 @@ cdef class Lookup:
                 if kept is None and (
                         uses[done] * SPARSE >= table.usual_count
                         or table.stays(numbers[done], call)):
-                    self.blocks_read += 1
-                    kept = table.put(numbers[done], self.load(numbers[done]))
+                    kept = self.made_ready(table, numbers[done])
                 if kept is not None:
                     ready[done] = kept.ready
                     owners.append(kept)

@@ -11,6 +11,7 @@ cdef class MappedBlocks:
     cdef size_t most     # bytes of all data blocks
 
     cdef bint find(self, size_t number, const uint8_t **data, size_t *size) except -1
+    cdef Block block(self, size_t number, Block index)
 
 
 cdef class MappedFrames:

@@ -88,6 +88,14 @@ cdef class MappedBlocks:
             at[size[0]] == NOT_COMPRESSED and size[0] <= min(self.most, MOST_OF_BLOCK)
             and is_whole(at, at + size[0]))
 
+    cdef Block block(self, size_t number, Block index):
+        """Return a block, of a file with this index; None: `find` did not find it."""
+        cdef const uint8_t *data
+        cdef size_t size, start = self.handles.starts[number]
+        if not self.find(number, &data, &size):
+            return None
+        return Block(memoryview(self.map)[start:start + size], index.path, start, "bytes")
+
 
 cdef class MappedFrames:
     """The zstd blocks of a native file that is mapped.

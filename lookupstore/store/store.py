@@ -422,7 +422,7 @@ class LookupStore(PointLookups, LocalLookups):
         ({'name': 'eins'}, False, {'name': 'one'})
         """
         self._check_open()
-        with upsert(
+        changed = upsert(
             self._location,
             changes,
             deletes=deletes,
@@ -436,7 +436,10 @@ class LookupStore(PointLookups, LocalLookups):
             threads=threads,
             retain=retain,
             temp_dir=temp_dir,
-        ) as changed:
+        )
+        if self._cache_bytes is None and self._residency is None:
+            return changed
+        with changed:  # this one was opened in another way
             return self._opened_again(name_of(changed._manifest))
 
     def compact(

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lookupstore.errors import printable
+from lookupstore.html_table import html_table
 from lookupstore.hudi.layout.choice import Curve
 
 #: Bytes that take as long as it takes to open a file, as Spark reckons.
@@ -94,16 +95,8 @@ class ClusterAdvice:
         return "\n".join([*lines, *self._notes()])
 
     def _repr_html_(self) -> str:
-        heads = "".join(f"<th>{head}</th>" for head in _HEADS)
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-            for row in self._rows()
-        )
         notes = "".join(f"<div>{html.escape(note)}</div>" for note in self._notes())
-        return (
-            f"<table><caption>{html.escape(self._title)}</caption>"
-            f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>{notes}"
-        )
+        return html_table(self._title, _HEADS, self._rows()) + notes
 
     @property
     def _title(self) -> str:

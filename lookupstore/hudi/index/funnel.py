@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 
+from lookupstore.html_table import html_table
+
 
 @dataclass(frozen=True)
 class Funnel:
@@ -64,14 +66,19 @@ class Funnel:
         found                     0
         seconds               0.250   list 0.250
         """
-        lines = [
-            f"{one.name:<16} {getattr(self, one.name):>10,}"
-            for one in fields(self)
-            if one.name != "seconds"
-        ]
+        return "\n".join(
+            f"{name:<16} {number:>10}   {more}".rstrip() for name, number, more in self._rows()
+        )
+
+    def _repr_html_(self) -> str:
+        return html_table("Funnel", [], self._rows())
+
+    def _rows(self) -> Iterator[tuple[str, str, str]]:
+        for one in fields(self):
+            if one.name != "seconds":
+                yield one.name, f"{getattr(self, one.name):,}", ""
         steps = "  ".join(f"{step} {taken:.3f}" for step, taken in self.seconds.items())
-        lines.append(f"{'seconds':<16} {sum(self.seconds.values()):>10.3f}   {steps}".rstrip())
-        return "\n".join(lines)
+        yield "seconds", f"{sum(self.seconds.values()):.3f}", steps
 
 
 class Tally:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import html
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lookupstore.html_table import html_table
 from lookupstore.hudi.file_group.groups import FileSlice
 
 
@@ -62,6 +64,16 @@ class ScanFunnel:
         without_statistics            0               0 bytes
           1 files have no row with a > 3
         """
+        lines = [
+            f"{name:<20} {files:>10} {nbytes:>15} bytes" for name, files, nbytes in self._rows()
+        ]
+        return "\n".join([*lines, *(f"  {note}" for note in self._notes())])
+
+    def _repr_html_(self) -> str:
+        notes = "".join(f"<div>{html.escape(note)}</div>" for note in self._notes())
+        return html_table("ScanFunnel", ("", "files", "bytes"), self._rows()) + notes
+
+    def _rows(self) -> Iterator[tuple[str, str, str]]:
         steps = [
             ("files", self.files),
             ("partitions", self.partitions),
@@ -70,8 +82,10 @@ class ScanFunnel:
         ]
         if self.row_groups is not None:
             steps += zip(("row_groups", "row_groups_left"), self.row_groups, strict=True)
-        lines = [f"{name:<20} {files.count:>10,} {files.bytes:>15,} bytes" for name, files in steps]
-        lines += [f"  {count:,} files have no row with {part}" for part, count in self.parts]
+        yield from ((name, f"{files.count:,}", f"{files.bytes:,}") for name, files in steps)
+
+    def _notes(self) -> Iterator[str]:
+        for part, count in self.parts:
+            yield f"{count:,} files have no row with {part}"
         if self.unreadable is not None:
-            lines.append(f"  statistics cannot be read: {self.unreadable}")
-        return "\n".join(lines)
+            yield f"statistics cannot be read: {self.unreadable}"

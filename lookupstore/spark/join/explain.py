@@ -6,7 +6,6 @@ What hosts have is asked by a small Spark job: only a task on a host sees its di
 from __future__ import annotations
 
 import functools
-import html
 import os
 import socket
 import time
@@ -21,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from lookupstore.hostcache import stats
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hostcache.recode import plain_size
+from lookupstore.html_table import html_table
 from lookupstore.quantities import Duration
 from lookupstore.spark.jobs import named_jobs, parallelism
 from lookupstore.spark.join import join, trip
@@ -164,12 +164,9 @@ class JoinExplanation:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        caption = f"<caption>{html.escape(self._title)}</caption>"
-        tables = f"<table>{caption}<tbody>{_html_rows(self._facts())}</tbody></table>"
+        tables = html_table(self._title, [], self._facts())
         if self.hosts is not None:
-            heads = "".join(f"<th>{head}</th>" for head in _HEADS)
-            rows = _html_rows(self._host_rows())
-            tables += f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+            tables += html_table("", _HEADS, self._host_rows())
         return tables
 
     @property
@@ -477,8 +474,3 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
-
-
-def _html_rows(rows: Sequence[Sequence[str]]) -> str:
-    cells = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows)
-    return "".join(f"<tr>{row}</tr>" for row in cells)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from typing import Any
 
 from pyspark.accumulators import AccumulatorParam
@@ -10,6 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from lookupstore.hostcache.counts import Counts
+from lookupstore.html_table import html_table
 
 
 class LookupMetrics:
@@ -56,11 +56,8 @@ class LookupMetrics:
         return f"<LookupMetrics {shown}>"
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{html.escape(name.replace('_', ' '))}</td><td>{_shown(value)}</td></tr>"
-            for name, value in self.to_json().items()
-        )
-        return f"<table><caption>LookupMetrics</caption><tbody>{rows}</tbody></table>"
+        rows = ((name.replace("_", " "), _shown(value)) for name, value in self.to_json().items())
+        return html_table("LookupMetrics", [], rows)
 
 
 def _shown(value: float | None) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -40,3 +41,21 @@ def test_columns_and_key(tmp_path: Path, kind: str) -> None:
     assert [name for name, _, role in cells if role == "key"] == [key]
     assert [name for name, *_ in cells] == shown.schema.names
     assert all(kind == str(shown.schema.field(name).type) for name, kind, _ in cells)
+
+
+def test_funnels(tmp_path: Path) -> None:
+    """What tags and scans left at each step says the same as its text."""
+    table = HudiTable.create(tmp_path / "t", pa.schema({"id": pa.int64()}), record_key="id")
+    table.upsert(pa.table({"id": list(range(1500))}))
+    table.collect_statistics()
+    tagged = table.explain_tag([3, 4, 5000])
+    scanned = table.explain_scan(pc.field("id") < -1)
+    for shown in (tagged, scanned):
+        page = ElementTree.fromstring(f"<p>{shown._repr_html_()}</p>")
+        cells = [[cell.text or "" for cell in row] for row in page.findall("table/tbody/tr")]
+        lines = [line.split() for line in str(shown).splitlines()]
+        assert [row[:2] for row in cells] == [line[:2] for line in lines[: len(cells)]]
+        notes = [note.text for note in page.findall("div")]
+        assert notes == [line.strip() for line in str(shown).splitlines()[len(cells) :]]
+    assert "<td>found</td><td>2</td>" in tagged._repr_html_()
+    assert "id &lt; -1" in scanned._repr_html_()

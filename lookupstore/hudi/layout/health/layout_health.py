@@ -8,7 +8,6 @@ and costs each query one file.
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from lookupstore.errors import printable
+from lookupstore.html_table import html_table
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.layout.health.spread import Floats, Ints, Spread
 from lookupstore.hudi.layout.statistics.column_bounds import Answers, ColumnBounds
@@ -93,15 +93,7 @@ class LayoutHealth:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        heads = "".join(f"<th>{head}</th>" for head in self._heads)
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-            for row in self._rows()
-        )
-        return (
-            f"<table><caption>{html.escape(self._title)}</caption>"
-            f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
-        )
+        return html_table(self._title, self._heads, self._rows())
 
     @property
     def _title(self) -> str:

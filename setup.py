@@ -111,6 +111,7 @@ MODULES = {
     "lookupstore.rows._codec": ["ls_rows"],
     "lookupstore.rows._one": [],
     "lookupstore.rows._small": ["ls_rows"],
+    "lookupstore.store._kinds": [],
     "lookupstore.store._points": ["ls_hash"],
     "lookupstore.orc._runs": ["ls_runs"],
     "lookupstore.parquet._claims": ["ls_page"],

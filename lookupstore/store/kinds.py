@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lookupstore.errors import FormatError
+from lookupstore.store._kinds import cut_kinds, join_kinds
 
 ROW = 0
 TOMBSTONE = 1
@@ -37,16 +38,8 @@ def with_kinds(rows: pa.Array, is_tombstone: npt.NDArray[np.bool_]) -> pa.Array:
     >>> with_kinds(pa.array([b"ab", b""], pa.large_binary()), np.array([False, True])).to_pylist()
     [b'\\x00ab', b'\\x01']
     """
-    offsets, data = _plain(rows)
-    sizes = np.where(is_tombstone, 0, np.diff(offsets))
-    ends = np.concatenate([[0], np.cumsum(sizes + 1)]).astype(np.int64)
-    values = np.empty(int(ends[-1]), np.uint8)
-    kinds = ends[:-1]
-    of_rows = np.ones(len(values), np.bool_)
-    of_rows[kinds] = False
-    values[kinds] = np.where(is_tombstone, TOMBSTONE, ROW)
-    values[of_rows] = data[np.repeat(~is_tombstone, np.diff(offsets))]
-    return _large_binary(ends, values)
+    kinds = np.where(is_tombstone, TOMBSTONE, ROW).astype(np.uint8)
+    return _large_binary(*join_kinds(*_plain(rows), kinds, TOMBSTONE))
 
 
 def split_kinds(values: pa.Array) -> tuple[pa.Array, pa.Array]:
@@ -65,20 +58,17 @@ def split_kinds(values: pa.Array) -> tuple[pa.Array, pa.Array]:
     >>> kinds.to_pylist(), rows.to_pylist()
     ([b'\\x00', b'\\x01'], [b'ab', b''])
     """
-    offsets, data = _plain(values)
+    try:
+        kinds, offsets, rows = cut_kinds(*_plain(values))
+    except ValueError as error:
+        raise FormatError(str(error)) from None
     sizes = np.diff(offsets)
-    if len(sizes) and sizes.min() == 0:
-        raise FormatError(f"value {int(np.argmin(sizes))} of a run has no kind")
-    kinds = data[offsets[:-1]]
-    wrong = (kinds > TOMBSTONE) | ((kinds == TOMBSTONE) & (sizes > 1))
+    wrong = (kinds > TOMBSTONE) | ((kinds == TOMBSTONE) & (sizes > 0))
     if wrong.any():
         at = int(np.argmax(wrong))
-        raise FormatError(f"value {at} of a run has the kind {kinds[at]} and {sizes[at]} bytes")
-    of_rows = np.ones(len(data), np.bool_)
-    of_rows[offsets[:-1]] = False
-    ends = offsets - np.arange(len(offsets))
+        raise FormatError(f"value {at} of a run has the kind {kinds[at]} and {sizes[at] + 1} bytes")
     kind_array = pa.Array.from_buffers(pa.binary(1), len(kinds), [None, pa.py_buffer(kinds)])
-    return kind_array, _large_binary(ends, data[of_rows])
+    return kind_array, _large_binary(offsets, rows)
 
 
 def rows_or_null(values: pa.Array) -> pa.Array:

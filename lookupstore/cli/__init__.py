@@ -14,7 +14,7 @@ from lookupstore.cli.failures import Main
 _COMMANDS = {
     "build": (
         "lookupstore.cli.stores",
-        "Build a store from Parquet or ORC files, or a Hudi table.",
+        "Build a store from files or a Hudi table.",
     ),
     "upsert": ("lookupstore.cli.changing", "Change rows of a store, and delete keys."),
     "compact": ("lookupstore.cli.changing", "Merge the changes of a store into its buckets."),

@@ -12,7 +12,7 @@ from lookupstore.cli.options import names_of, output_option, retain_option
 from lookupstore.cli.output import write_first_rows
 from lookupstore.cli.sources import source_of
 from lookupstore.quantities import bytes_of, seconds_of
-from lookupstore.source.source import open_source
+from lookupstore.source.source import in_types
 from lookupstore.store.rules import RULES, ColumnRule, Rule
 from lookupstore.store.store import open as open_store
 from lookupstore.store.store import upsert as upsert_store
@@ -82,7 +82,8 @@ def upsert(
     budget, kept_for = bytes_of(memory, "--memory"), seconds_of(retain, "--retain")
     oldest = None if max_run_age is None else seconds_of(max_run_age, "--max-run-age")
     with open_store(path) as store:
-        keys = store.key
+        known = store.schema
+        keys = pa.schema([known.field(name) for name in store.key])
     gone = None if not deletes else _keys(deletes, keys)
     changed = upsert_store(
         path,
@@ -157,8 +158,9 @@ def _moment(text: str | None) -> Moment | None:
     return int(text) if text is not None and re.fullmatch("[0-9]{1,10}", text) else text
 
 
-def _keys(files: tuple[str, ...], names: tuple[str, ...]) -> pa.Table:
-    source = open_source(list(files))
+def _keys(files: tuple[str, ...], keys: pa.Schema) -> pa.Table:
+    source = in_types(list(files), keys)
+    names = keys.names
     for name in names:
         if name not in source.schema.names:
             raise click.UsageError(

@@ -12,6 +12,7 @@ from lookupstore.cli.options import columns_option, names_of, output_option
 from lookupstore.cli.output import check_out, json_lines, write_file, write_first_rows
 from lookupstore.cli.sources import source_of
 from lookupstore.keys.joins import HOWS, How
+from lookupstore.source.source import in_types
 from lookupstore.sst import Reader
 from lookupstore.storage.uris import shown_uri
 
@@ -61,9 +62,12 @@ def join(
                 f"{shown_uri(path)} is a sorted file, which has no columns; join with a store"
             )
         only_files(order=what["order"] != "bytes")
-        source = source_of([facts])
+        pairs = _pairs(on)
+        keys = [(fact, opened.schema.field(name).type) for fact, name in pairs.items()
+                if name in opened.key]  # fmt: skip
+        source = in_types(source_of([facts]), pa.schema(keys))
         rows = pa.RecordBatchReader.from_batches(source.schema, source.batches(source.schema.names))
-        joined = opened.join(rows, _pairs(on), how, wanted, prefix=prefix, found=found)
+        joined = opened.join(rows, pairs, how, wanted, prefix=prefix, found=found)
         if out is None:
             write_first_rows(joined.schema, joined, output, None, "-o FILE has all")
         else:

@@ -44,7 +44,7 @@ STREAM_FORMATS = {
     ".ipc": "Arrow IPC",
 }
 #: As what text may be compressed.
-COMPRESSIONS = (".gz", ".bz2", ".zst", ".lz4")
+COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 
 _MAGIC = "*?["
 

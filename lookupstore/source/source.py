@@ -6,15 +6,16 @@ path (a list of files: as listed), and the rows of a file as they are stored.
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 import os
+import posixpath
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from lookupstore.orc.footer import read_footer
 from lookupstore.source.reading import check_names, fitted, read_to_store
 from lookupstore.source.search import (
     COMPRESSIONS,
+    FORMATS,
     STREAM_FORMATS,
     FoundFiles,
     FoundTable,
@@ -70,6 +72,8 @@ class Source:
             times, in their order; None if nobody knows, or if a file is so new that it may change
             again under the same time.
         nbytes: size of the files; None if it is not files.
+        in_types: returns it with the columns of a schema in its types, where these were found in
+            text and could be others; None: they are what they are. Then this one is not read.
     """
 
     schema: pa.Schema
@@ -79,6 +83,7 @@ class Source:
     is_files: bool = False
     fingerprint: str | None = None
     nbytes: int | None = None
+    in_types: Callable[[pa.Schema], Source] | None = None
 
 
 def open_source(source: Any) -> Source:
@@ -87,8 +92,8 @@ def open_source(source: Any) -> Source:
     Folders are read recursively, without files and folders whose names begin with `.` or `_`.
     Below a folder, or the fixed beginning of a glob, `name=value` folders become columns. The
     folder of a Hudi table is the table: its current rows, in its data columns. CSV has a line with
-    names, and its types, as those of JSON lines, are those of the first megabyte of rows, in which
-    a number with a zero before it is text; a field without anything in it is a null.
+    names, and its types are those of the first megabyte of rows, in which a number with a zero
+    before it is text; a field without anything in it is a null.
 
     Raises:
         TypeError: `source` is nothing that gives rows.
@@ -134,11 +139,28 @@ def open_source(source: Any) -> Source:
     if hasattr(source, "__arrow_c_stream__"):
         reader = pa.RecordBatchReader.from_stream(source)
         return _batches_source(reader.schema, reader, f"Arrow stream of {_type_name(source)}")
-    if hasattr(source, "read"):
+    if hasattr(source, "read") and hasattr(source, "readable"):
         return _object_source(source)
     if isinstance(source, Iterable) and not isinstance(source, bytes):
         return _iterable_source(source)
     raise TypeError(f"source is {_type_name(source)}; give {KNOWN}")
+
+
+def in_types(source: Any, known: pa.Schema) -> Source:
+    """Open a source of rows for a place whose columns are known.
+
+    Columns whose types would be those that its first rows of text look like have those of the
+    place; all others are what they are.
+
+    Raises: what `open_source` raises.
+
+    >>> import io
+    >>> zips = pa.schema([("zip", pa.string())])
+    >>> in_types(io.BytesIO(b"zip,city\\n10001,New York\\n"), zips).schema.field("zip").type
+    DataType(string)
+    """
+    opened = open_source(source)
+    return opened if opened.in_types is None else opened.in_types(known)
 
 
 def _type_name(value: object) -> str:
@@ -285,29 +307,26 @@ def _object_source(file: Any) -> Source:
     # Imported here, as below: it takes its time, and few sources are text.
     from lookupstore.source.streams import FROM_THE_END, open_stream
 
-    name = "standard input" if file is sys.stdin.buffer else getattr(file, "name", None)
+    name = getattr(file, "name", None)
     shown = name if isinstance(name, str) else f"a {_type_name(file)}"
-    if isinstance(file, io.TextIOBase):
-        raise TypeError(f"source: {shown} is open for text; open it for bytes")
+    shown = "standard input" if shown == "<stdin>" else shown
     if file.seekable():
         start = file.tell()
         magic = file.read(4)
         file.seek(start)
+        if isinstance(magic, str):
+            raise TypeError(f"source: {shown} is open for text; open it for bytes")
         for first, kind in FROM_THE_END.items():
             if magic.startswith(first):
                 return _columnar_object(file, kind.lower(), shown)
-    with reading(shown, "CSV, JSON lines or Arrow IPC", local=True):
+    what = "CSV, JSON lines or Arrow IPC"
+    with reading(shown, what, local=True):
         stream = open_stream(file, shown)
 
-    def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        while True:
-            with reading(shown, "CSV, JSON lines or Arrow IPC", local=True):
-                batch = next(stream.batches, None)
-            if batch is None:
-                return
-            yield batch.select(list(columns))
+    def read(wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+        return _each(stream.read(wanted), lambda: reading(shown, what, local=True))
 
-    return Source(stream.schema, shown, select, lambda: None)
+    return _stream_source(stream.schema, shown, read, is_text=stream.is_text)
 
 
 def _columnar_object(file: Any, file_format: str, shown: str) -> Source:
@@ -327,22 +346,16 @@ def _columnar_object(file: Any, file_format: str, shown: str) -> Source:
 
     def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         batches = read_to_store(arrows, file_format, columns, shown)
-        while True:
-            with reading(shown, what, local=True):
-                batch = next(batches, None)
-            if batch is None:
-                return
+        for batch in _each(batches, lambda: reading(shown, what, local=True)):
             yield batch.select(list(columns))
 
     return Source(schema.remove_metadata(), f"{shown} ({what[2:].strip()})", select, lambda: None)
 
 
-def _streams_source(paths: Sequence[str]) -> Source:
+def _streams_source(paths: Sequence[str], found: Sequence[FoundFiles]) -> Source:
     """Return files that are read from their beginning as a source."""
     from lookupstore.source.streams import Stream, open_stream
 
-    found = find_source(paths, STREAM_FORMATS)
-    assert not isinstance(found, FoundTable)  # whose folder has no such extension
     files = [FileAddress.on(one.filesystem, path) for one in found for path in one.files]
     formats = sorted({format_of(file.path, STREAM_FORMATS) for file in files})
     if len(formats) > 1:
@@ -351,54 +364,86 @@ def _streams_source(paths: Sequence[str]) -> Source:
         )
     what = {"CSV": "a CSV file", "Arrow IPC": "an Arrow IPC file"}.get(formats[0], "JSON lines")
 
-    def opened(file: FileAddress, schema: pa.Schema | None) -> tuple[pa.NativeFile, Stream]:
-        if file.path.lower().endswith(COMPRESSIONS):
-            handle = file.filesystem.open_input_stream(file.path, compression="detect")
-        else:
+    def opened(file: FileAddress) -> tuple[pa.NativeFile, Stream]:
+        compression = COMPRESSIONS.get(posixpath.splitext(file.path)[1].lower())
+        if compression is None:
             handle = file.open()
+        else:
+            handle = file.filesystem.open_input_stream(file.path, compression=compression)
         try:
-            return handle, open_stream(handle, file.shown, schema)
+            return handle, open_stream(handle, file.shown)
         except BaseException:
             handle.close()
             raise
 
-    with files[0].reading(what):
-        handle, first = opened(files[0], None)
-        handle.close()
-
-    def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        wanted = pa.schema([first.schema.field(name) for name in columns])
+    def read(wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
         for file in files:
             with file.reading(what):
-                handle, stream = opened(file, wanted)
+                handle, stream = opened(file)
             with handle:
-                while True:
-                    with file.reading(what):
-                        batch = next(stream.batches, None)
-                    if batch is None:
-                        break
-                    yield batch
+                yield from _each(stream.read(wanted), partial(file.reading, what))
 
+    with files[0].reading(what):
+        handle, first = opened(files[0])
+        handle.close()
     shown = shown_uri(paths[0])
     others = "" if len(paths) == 1 else f" and {len(paths) - 1} more"
-    return Source(
+    return _stream_source(
         first.schema,
         f"{shown}{others} ({len(files)} {formats[0]} file{'s'[: len(files) != 1]})",
-        select,
-        lambda: None,
+        read,
+        is_text=first.is_text,
         is_files=True,
         fingerprint=_fingerprint(found),
         nbytes=sum(info.size for one in found for info in one.infos),
     )
 
 
+def _stream_source(
+    schema: pa.Schema,
+    description: str,
+    read: Callable[[pa.Schema], Iterator[pa.RecordBatch]],
+    *,
+    is_text: bool,
+    **known: Any,
+) -> Source:
+    """Return what is read from its beginning as a source, in the types that it says or others."""
+
+    def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return read(pa.schema([schema.field(name) for name in columns]))
+
+    def in_others(wanted: pa.Schema) -> Source:
+        fields = [
+            wanted.field(field.name).with_nullable(True) if field.name in wanted.names else field
+            for field in schema
+        ]
+        return _stream_source(pa.schema(fields), description, read, is_text=False, **known)
+
+    return Source(
+        schema, description, select, lambda: None, in_types=in_others if is_text else None, **known
+    )
+
+
+def _each(
+    batches: Iterator[pa.RecordBatch], around: Callable[[], AbstractContextManager[None]]
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches, each read within a context; what is done with them is not."""
+    while True:
+        with around():
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch
+
+
 def _files_source(paths: Sequence[str]) -> Source:
-    if all(map(is_stream, paths)):
-        return _streams_source(paths)
-    found = find_source(paths)
+    are_streams = all(map(is_stream, paths))
+    found = find_source(paths, STREAM_FORMATS if are_streams else FORMATS)
     if isinstance(found, FoundTable):
         source: Source = table_reader("hudi").table_source(found.path)
         return source
+    if are_streams:
+        return _streams_source(paths, found)
     # Imported here: it imports pandas.
     import pyarrow.dataset as ds
 

@@ -329,12 +329,18 @@ cdef class Lookup:
                     owners.append(kept)
                 else:
                     self.blocks_read += 1
-                    if self.plain is None or not self.plain.find(numbers[done], &data, &size):
+                    if self.plain is not None and self.plain.find(numbers[done], &data, &size):
+                        ready[done].data, ready[done].size = data, <uint32_t>size
+                        ready[done].slots = NULL
+                    else:
                         block = self.load(numbers[done])
-                        owners.append(block)
-                        data, size = block.block.data, block.size
-                    ready[done].data, ready[done].size = data, <uint32_t>size
-                    ready[done].slots = NULL
+                        if isinstance(block.source, memoryview):
+                            owners.append(block)
+                            ready[done].data = block.block.data
+                            ready[done].size = <uint32_t>block.size
+                            ready[done].slots = NULL
+                        else:  # it does not lie in the map, and so has to stay
+                            ready[done] = table.put(numbers[done], block).ready
                 held += ready[done].size
                 done += 1
         finally:

@@ -85,7 +85,7 @@ cdef class MappedBlocks:
         size[0] = self.handles.starts[number + 1] - start - self.handles.trailer
         data[0] = at
         return (
-            at[size[0]] == NOT_COMPRESSED and size[0] <= min(self.most, MOST_OF_BLOCK)
+            size[0] <= min(self.most, MOST_OF_BLOCK) and at[size[0]] == NOT_COMPRESSED
             and is_whole(at, at + size[0]))
 
     cdef Block block(self, size_t number, Block index):

@@ -23,7 +23,7 @@ from lookupstore.errors import CommitConflictError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.quantities import Duration
 from lookupstore.sorting.ahead import threads_of
-from lookupstore.source.source import open_source
+from lookupstore.source.source import in_types
 from lookupstore.storage.location import Location
 from lookupstore.store.buckets import BucketReads
 from lookupstore.store.changed_bucket import (
@@ -75,9 +75,10 @@ def upsert_version(
     """
     if changes is None and deletes is None:
         raise ValueError("neither changes nor deletes are given; give rows, keys or both")
-    source = open_source(pa.table({}) if changes is None else changes)
     current = read_newest(location)
     values = current.row_schema.schema
+    known = pa.schema([*current.key_schema.schema, *values])
+    source = in_types(pa.table({}) if changes is None else changes, known)
     given = values.names if changes is None else source.schema.names
     rules = merge_rules(rule, values, given, sequence)
     folder = location.spill_folder() if temp_dir is None else os.fspath(temp_dir)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import gzip
 import io
@@ -15,6 +16,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
@@ -23,6 +25,7 @@ from pyarrow import feather, orc
 
 import lookupstore
 from lookupstore.errors import CorruptionError
+from lookupstore.hudi import HudiTable
 from lookupstore.source.source import open_source
 
 SCHEMA = pa.schema(
@@ -94,8 +97,9 @@ def as_ipc(table: pa.Table, *, stream: bool, compression: str | None = None) -> 
 def test_csv_of_every_type(tmp_path: Path, seed: int, count: int) -> None:
     table = some_rows(random.Random(seed), count)
     (tmp_path / "a.csv").write_bytes(as_csv(table))
-    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(as_csv(table)))
-    for name in ("a.csv", "a.csv.gz"):
+    for name in ("a.csv.gz", "A.CSV.GZ"):
+        (tmp_path / name).write_bytes(gzip.compress(as_csv(table)))
+    for name in ("a.csv", "a.csv.gz", "A.CSV.GZ"):
         found = read(tmp_path / name)
         assert found.schema == SCHEMA
         assert found.equals(table)
@@ -115,7 +119,13 @@ def test_csv_of_every_type(tmp_path: Path, seed: int, count: int) -> None:
         (["1.5", "12345678901234567"], ["1.5", "12345678901234567"]),
         (["-05", "1"], ["-05", "1"]),
         (["9223372036854775807", "-9223372036854775808"], [(1 << 63) - 1, -(1 << 63)]),
-        (["0", "-0"], [0, 0]),
+        (["0", "-0"], [0.0, -0.0]),
+        (["12E3", "1"], ["12E3", "1"]),
+        (["1.0e400", "0.5"], ["1.0e400", "0.5"]),
+        (["1.5", "12345678901234567.5"], ["1.5", "12345678901234567.5"]),
+        (["1.0E10", "-2.5e-7", "1e+300", ".5"], [1e10, -2.5e-7, 1e300, 0.5]),
+        (["nan", "Infinity"], ["nan", "Infinity"]),
+        (["0.5", "-inf"], [0.5, -math.inf]),
         (["0.5", "10"], [0.5, 10.0]),
         (["1", ""], [1, None]),
         (["", ""], [None, None]),
@@ -137,18 +147,41 @@ def test_a_later_value_of_another_type_is_an_error(tmp_path: Path) -> None:
     """More than a megabyte of numbers comes before it."""
     for late in ("x", "007", "1.5", "99999999999999999999"):
         (tmp_path / "a.csv").write_text("id,v\n" + "1,2\n" * 400_000 + f"{late},2\n")
-        with pytest.raises(ValueError, match=rf"a\.csv: the column 'id' is int64 .* has '{late}'"):
+        with pytest.raises(ValueError, match=rf"a\.csv: the column 'id' is int64 and has '{late}'"):
             read(tmp_path / "a.csv")
         # A column that is not asked for does no harm.
         assert read(tmp_path / "a.csv", ["v"]).num_rows == 400_001
     (tmp_path / "a.jsonl").write_text('{"id": 1}\n' * 200_000 + '{"id": "x"}\n')
-    with pytest.raises(ValueError, match=r"a\.jsonl: JSON parse error: .* explicit_schema"):
+    with pytest.raises(
+        ValueError, match=r"a\.jsonl: JSON parse error: .*id: int64.* explicit_schema"
+    ):
         read(tmp_path / "a.jsonl")
+
+
+def test_long_rows_and_quotes(seed: int) -> None:
+    """Rows of megabytes, and quotes that are open where a block ends."""
+    chance = random.Random(seed)
+    texts = ["x" * 3_000_000, 'a\n"b"\r\n', "", "two\nlines\n" * 200_000, '""\n"', "end"]
+    table = pa.table({"id": list(range(6)), "v": chance.sample(texts, 6)})
+    assert read(io.BytesIO(as_csv(table))).equals(table)
+    assert read(io.BytesIO(as_csv(table)[:-1])).equals(table)
+    rows = b"".join(json.dumps(row).encode() + b"\n" for row in table.to_pylist())
+    assert read(io.BytesIO(rows)).equals(table)
+    with pytest.raises(CorruptionError, match="text that ends within quotes"):
+        read(io.BytesIO(b'id,z\n1,"abc\n2,d\n3,e\n'))
+    many = [f"c{at}" for at in range(50_000)]
+    assert open_source(io.BytesIO(",".join(many).encode())).schema.names == many
 
 
 def test_tabs_and_windows_lines() -> None:
     rows = [{"id": 1, "a b": "x,y"}, {"id": 2, "a b": "ü"}]
-    for text in ("id\ta b\n1\tx,y\n2\tü\n", '\ufeffid,a b\r\n1,"x,y"\r\n2,ü\r\n'):
+    for text in (
+        "id\ta b\n1\tx,y\n2\tü\n",
+        '\ufeffid,a b\r\n1,"x,y"\r\n2,ü\r\n',
+        '\n\nid,"a b"\n1,"x,y"\n2,ü',
+        'id,a b\r1,"x,y"\r2,ü\r',
+        'id,"a b"\n1,"x,y"\r\n2,ü\r\n',
+    ):
         assert read(io.BytesIO(text.encode())).to_pylist() == rows
 
 
@@ -180,6 +213,29 @@ def test_arrow_ipc(tmp_path: Path, seed: int, compression: str | None) -> None:
     )
     for name in ("a.arrows", "a.arrow", "a.feather"):
         assert read(tmp_path / name).equals(table)
+
+
+def test_floats_of_json() -> None:
+    rows = b'{"x": 1e300}\n{"x": -0.1}\n{"x": 9007199254740991}\n{"x": null}\n'
+    assert read(io.BytesIO(rows))["x"].to_pylist() == [1e300, -0.1, 2.0**53 - 1, None]
+
+
+def test_iterators_of_frames_that_have_a_read() -> None:
+    """As pandas gives them; they are no open files."""
+    frames = pd.read_csv(io.StringIO("id,v\n1,a\n2,b\n"), chunksize=1)
+    assert read(frames).to_pylist() == [{"id": 1, "v": "a"}, {"id": 2, "v": "b"}]
+    with pytest.raises(TypeError, match="give a path, URI, glob"):
+        open_source(object())
+
+
+def test_a_table_whose_folder_has_such_a_name(tmp_path: Path) -> None:
+    table = HudiTable.create(tmp_path / "t.csv", pa.schema({"id": pa.int64()}), record_key="id")
+    table.upsert(pa.table({"id": [1]}))
+    assert read(tmp_path / "t.csv").to_pylist() == [{"id": 1}]
+    (tmp_path / "s.csv").mkdir()
+    (tmp_path / "s.csv" / "part-0.csv").write_text("id\n1\n")
+    (tmp_path / "s.csv" / "_SUCCESS").touch()
+    assert read(tmp_path / "s.csv").to_pylist() == [{"id": 1}]
 
 
 def test_files_and_globs(tmp_path: Path) -> None:
@@ -259,10 +315,86 @@ def test_a_pipe(kind: str) -> None:
     writer.join()
 
 
+def run_in(folder: Path, given: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """Run the command line with a standard input."""
+    command = [str(Path(sys.executable).with_name("lookupstore")), *arguments]
+    return subprocess.run(command, input=given, capture_output=True, cwd=folder, check=False)
+
+
+def test_times_in_json_are_texts() -> None:
+    rows = [{"at": "2020-01-01T10:00:00+05:00", "of": {"day": ["2020-01-01"]}, "none": None}]
+    assert read(io.BytesIO(json.dumps(rows[0]).encode())).to_pylist() == rows
+
+
+def test_a_column_has_the_types_of_the_place_where_it_goes(tmp_path: Path) -> None:
+    """Not those that a few changed rows look like."""
+    rows = pa.table(
+        {
+            "zip": ["02134", "x"],
+            "v": ["a", "1.50"],
+            "n": pa.array([1, 2], pa.int16()),
+            "at": pa.array([1, 2], pa.timestamp("ns", "UTC")),
+        }
+    )
+    texts = {"zip": "10001", "v": "1e5", "n": 7, "at": "2020-01-01T10:00:00.000000001Z"}
+    stored = {"v": "1e5", "n": 7, "at": pd.Timestamp(texts["at"])}
+    header, values = ",".join(texts), ",".join(map(str, texts.values()))
+    for kind, content in (("csv", f"{header}\n{values}\n"), ("jsonl", json.dumps(texts))):
+        (tmp_path / f"c.{kind}").write_text(content)
+        lookupstore.build(rows, tmp_path / kind, key="zip").close()
+        store = lookupstore.upsert(tmp_path / kind, tmp_path / f"c.{kind}")
+        assert store["10001"] == stored
+        assert len(store) == 3
+        (tmp_path / f"d.{kind}").write_text(content.replace("7", "70000"))
+        with pytest.raises(ValueError, match=r"the column 'n' .*int16"):
+            lookupstore.upsert(tmp_path / kind, tmp_path / f"d.{kind}")
+    table = HudiTable.create(
+        tmp_path / "t", pa.schema({"id": pa.string(), "v": pa.string()}), record_key="id"
+    )
+    table.upsert(io.BytesIO(b"id,v\n1,007\n2,1.50\n"))
+    assert table.scan(columns=["id", "v"]).to_pylist() == [
+        {"id": "1", "v": "007"},
+        {"id": "2", "v": "1.50"},
+    ]
+
+
+def test_a_command_that_ends_before_its_input(tmp_path: Path) -> None:
+    """An error comes while the producer is still at work; nothing waits for it."""
+    command = [str(Path(sys.executable).with_name("lookupstore"))]
+    with subprocess.Popen(
+        [*command, "build", "-", "s", "--key", "nope"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(b"id,v\n" + b"1,2\n" * 500_000)
+            process.stdin.flush()
+        said = process.stderr.read()
+        assert process.wait(30) == 2
+        assert said.startswith(b"Error: key: the source has no column 'nope'")
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+
+
+def test_without_a_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert read(io.BytesIO(b"id\n1\n")).to_pylist() == [{"id": 1}]
+
+
+def test_changes_of_text_from_standard_input(tmp_path: Path) -> None:
+    zips = b"zip,city\n02134,Boston\n"
+    assert run_in(tmp_path, zips, "build", "-", "z", "--key", "zip").returncode == 0
+    assert run_in(tmp_path, b"zip,city\n10001,1\n", "upsert", "z", "-").returncode == 0
+    joined = run_in(tmp_path, b"zip\n10001\n", "join", "-", "z", "--on", "zip", "--output", "csv")
+    assert joined.stdout == b'"zip","city"\n"10001","1"\n'
+
+
 def test_standard_input(tmp_path: Path) -> None:
     def run(given: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-        command = [str(Path(sys.executable).with_name("lookupstore")), *arguments]
-        return subprocess.run(command, input=given, capture_output=True, cwd=tmp_path, check=False)
+        return run_in(tmp_path, given, *arguments)
 
     assert run(b"id,v\n1,a\n2,b\n", "build", "-", "s", "--key", "id").returncode == 0
     more = as_ipc(pa.table({"id": [2, 3], "v": ["B", "C"]}), stream=True)
@@ -284,6 +416,14 @@ def test_standard_input(tmp_path: Path) -> None:
         ("a.csv", b"id,v,id\n1,2,3\n", ValueError, "a.csv names columns twice: id"),
         ("a.csv", b"id,v\n1,2\n3\n", CorruptionError, "Expected 2 columns, got 1"),
         ("a.csv", b"id,v\n1,\xff\n", CorruptionError, "a CSV file, found .*UTF8"),
+        ("a.csv", b'id,"v\n1,2\n', CorruptionError, "a CSV file"),
+        ("a.csv", b"id;v\n1;2\n", ValueError, "a.csv is separated by ';'; give pyarrow"),
+        ("a.csv", b"\xff\xfei\0d\0", ValueError, "a.csv is text in UTF-16; give UTF-8"),
+        ("a.csv", b"\x1f\x8b\x08", ValueError, "a.csv is compressed by gzip"),
+        ("a.feather", b"FEA1\0\0", ValueError, "a.feather is Feather of version 1"),
+        ("a.jsonl", b'[{"id": 1}]', ValueError, "a.jsonl is a JSON array; give JSON lines"),
+        ("a.jsonl", b'{"id": 12345678901234567890}\n', ValueError, "'id' has integers of more dig"),
+        ("a.jsonl", b'{"x": 0.5}\n{"x": 9007199254740993}\n', ValueError, "'x' has integers of"),
         ("a.jsonl", b'{"id": 1\n', CorruptionError, "expected JSON lines, found"),
         ("a.arrow", b"ARROW1", CorruptionError, "an Arrow IPC file"),
         ("a.arrows", b"\xff\xff\xff\xff\x10\0\0\0", CorruptionError, "an Arrow IPC file"),

@@ -5,6 +5,7 @@ The model is a dict. Blocks have about 500 records, of which up to 7 are few.
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import struct
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from support.sst_files import run_all
 
 from lookupstore.errors import CorruptionError
 from lookupstore.sst import Reader, Writer
+from lookupstore.sst.format import Info, pack_properties
 from lookupstore.sst.reader import reads_of
 
 COUNT = 200_000
@@ -125,3 +127,20 @@ def test_damaged_blocks(path: Path, seed: int) -> None:
         for key in bad:
             with pytest.raises(CorruptionError):
                 reader.lookup([key])
+
+
+def test_compressed_blocks_of_a_file_that_says_it_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is found in them lies in no map, and stays as long as the answers."""
+
+    def lying(info: Info) -> dict[bytes, bytes]:
+        return pack_properties(dataclasses.replace(info, codecs={"none": info.data_blocks}))
+
+    monkeypatch.setattr("lookupstore.sst.writer.pack_properties", lying)
+    with Writer(tmp_path / "x.sst", block_size=9000, compression="zstd") as writer:
+        writer.put_many(KEYS, list(MODEL.values()))
+    with Reader(tmp_path / "x.sst") as reader:
+        keys = KEYS[::300]
+        for _ in range(3):
+            assert reader.lookup(keys).to_pylist() == [MODEL[key] for key in keys]

@@ -645,14 +645,14 @@ def test_bad_file_options_are_refused_before_the_source_is_read(tmp_path, option
 
 def test_bad_sources_are_named(tmp_path):
     (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "data.csv").write_text("id\n1\n")
+    (tmp_path / "in" / "data.txt").write_text("id\n1\n")
     pq.write_table(TABLE, tmp_path / "t.parquet")
     orc.write_table(TABLE, tmp_path / "t.orc")
     pq.write_table(TABLE.select(["id"]), tmp_path / "u.parquet")
     cases = [
         (tmp_path / "none.parquet", FileNotFoundError, "no such file or folder"),
-        (tmp_path / "in", FileNotFoundError, "no file below it ends in .*data.csv"),
-        (tmp_path / "in" / "data.csv", ValueError, "extension '.csv'; supported: .parquet"),
+        (tmp_path / "in", FileNotFoundError, "no file below it ends in .*data.txt"),
+        (tmp_path / "in" / "data.txt", ValueError, "extension '.txt'; supported: .parquet"),
         (str(tmp_path / "*.avro"), FileNotFoundError, "no file matches"),
         (str(tmp_path / "t.*"), ValueError, "mixes Parquet and ORC"),
         ([tmp_path / "t.parquet", tmp_path / "u.parquet"], ValueError, "lacks the column 'name'"),

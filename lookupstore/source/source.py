@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -326,7 +326,8 @@ def _object_source(file: Any) -> Source:
     def read(wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
         return _each(stream.read(wanted), lambda: reading(shown, what, local=True))
 
-    return _stream_source(stream.schema, shown, read, is_text=stream.is_text)
+    source = Source(stream.schema, shown, _selected(stream.schema, read), lambda: None)
+    return _of_text(source, read) if stream.is_text else source
 
 
 def _columnar_object(file: Any, file_format: str, shown: str) -> Source:
@@ -388,40 +389,39 @@ def _streams_source(paths: Sequence[str], found: Sequence[FoundFiles]) -> Source
         handle.close()
     shown = shown_uri(paths[0])
     others = "" if len(paths) == 1 else f" and {len(paths) - 1} more"
-    return _stream_source(
+    source = Source(
         first.schema,
         f"{shown}{others} ({len(files)} {formats[0]} file{'s'[: len(files) != 1]})",
-        read,
-        is_text=first.is_text,
+        _selected(first.schema, read),
+        lambda: None,
         is_files=True,
         fingerprint=_fingerprint(found),
         nbytes=sum(info.size for one in found for info in one.infos),
     )
+    return _of_text(source, read) if first.is_text else source
 
 
-def _stream_source(
-    schema: pa.Schema,
-    description: str,
-    read: Callable[[pa.Schema], Iterator[pa.RecordBatch]],
-    *,
-    is_text: bool,
-    **known: Any,
-) -> Source:
-    """Return what is read from its beginning as a source, in the types that it says or others."""
+_Read = Callable[[pa.Schema], Iterator[pa.RecordBatch]]
 
-    def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        return read(pa.schema([schema.field(name) for name in columns]))
+
+def _selected(
+    schema: pa.Schema, read: _Read
+) -> Callable[[Sequence[str]], Iterator[pa.RecordBatch]]:
+    """Return what gives the named columns of a schema, of what reads those of any."""
+    return lambda columns: read(pa.schema([schema.field(name) for name in columns]))
+
+
+def _of_text(source: Source, read: _Read) -> Source:
+    """Return a source with what gives it in other types, as text can be read."""
 
     def in_others(wanted: pa.Schema) -> Source:
-        fields = [
+        schema = pa.schema(
             wanted.field(field.name).with_nullable(True) if field.name in wanted.names else field
-            for field in schema
-        ]
-        return _stream_source(pa.schema(fields), description, read, is_text=False, **known)
+            for field in source.schema
+        )
+        return replace(source, schema=schema, batches=_selected(schema, read))
 
-    return Source(
-        schema, description, select, lambda: None, in_types=in_others if is_text else None, **known
-    )
+    return replace(source, in_types=in_others)
 
 
 def _each(

@@ -101,7 +101,7 @@ cdef class Lookup:
     cdef MappedBlocks plain
     cdef ls_fences fences
     cdef readonly size_t filter_negatives  # keys of batches that the filter ruled out
-    cdef readonly size_t blocks_read       # blocks that `load` was called for
+    cdef readonly size_t blocks_read       # blocks that were read and checked
     cdef readonly size_t block_uses        # keys that were looked for in a block
 
     cdef object find_one(self, ls_slice slice, object default, bint copied, ls_slice *value)

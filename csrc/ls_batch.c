@@ -319,14 +319,23 @@ static inline ls_status of_kind(ls_slice *answer, const uint8_t *deleted) {
     return LS_OK;
 }
 
-/* Finds out where the records of a pass may be, NULL where nothing tells, and asks for them. The few
- * keys with no place of their mark in their bucket, or with several, are looked at again when all
- * have been, so that nobody waits for one of them. Returns how many items are in `changed`: those that
- * may be in a run of changes. */
-static inline size_t find_records(const ls_batch_files *files, const ls_batch_item *items,
-                                  size_t count, const uint8_t **records, uint32_t *changed) {
+/* What is known of the items of a pass before their records are looked at. */
+typedef struct {
+    const uint8_t *records[PASS]; /* where each may be in its file; NULL: nothing tells */
+    uint32_t plain[PASS]; /* the items that are looked for in their file alone, */
+    uint32_t changed[PASS]; /* and those that may be in a run of changes */
+    size_t plain_count, changed_count;
+} ls_batch_pass;
+
+/* Asks for where the items of a pass are noted, and looks there; then for what lies behind that: the
+ * record, or, of a key that may have changed, its bucket of changes. Whoever comes to be looked at
+ * twice is so when all have been looked at once, so that nobody waits for one of them: the few keys
+ * with no place of their mark in their bucket, or with several, and those that may have changed. */
+static inline void find_records(const ls_batch_files *files, const ls_batch_item *items,
+                                size_t count, ls_batch_pass *pass) {
     uint32_t odd[PASS], found[PASS];
-    size_t odds = 0, changes = 0;
+    size_t odds = 0, plain = 0, changes = 0;
+    const uint8_t **records = pass->records;
     for (size_t i = 0; i < count; i++) {
         const ls_places *places = files->files[items[i].file].places;
         if (places != NULL)
@@ -335,27 +344,27 @@ static inline size_t find_records(const ls_batch_files *files, const ls_batch_it
     for (size_t i = 0; i < count; i++) {
         const ls_batch_file *file = &files->files[items[i].file];
         const ls_places *places = file->places;
+        size_t is_changed = 0;
         records[i] = NULL;
-        if (places == NULL)
-            continue;
-        const ls_places_bucket *bucket = ls_places_bucket_of(places, items[i].hash);
-        uint32_t match = ls_places_match(bucket, ls_places_mark(items[i].hash));
-        odd[odds] = (uint32_t)i;
-        found[odds] = match;
-        odds += (size_t)(match == 0 || (match & (match - 1)) != 0);
-        size_t is_changed = (file->changes != NULL) &
-                            ((ls_places_high(bucket) & ls_places_changed(items[i].hash)) != 0);
-        changed[changes] = (uint32_t)i;
-        changes += is_changed;
-        if (match != 0) {
-            records[i] = ls_places_record(places, bucket, match);
-            if (!is_changed)
+        if (places != NULL) {
+            const ls_places_bucket *bucket = ls_places_bucket_of(places, items[i].hash);
+            uint32_t match = ls_places_match(bucket, ls_places_mark(items[i].hash));
+            odd[odds] = (uint32_t)i;
+            found[odds] = match;
+            odds += (size_t)(match == 0 || (match & (match - 1)) != 0);
+            is_changed = (file->changes != NULL) &
+                         ((ls_places_high(bucket) & ls_places_changed(match, items[i].hash)) != 0);
+            if (match != 0)
+                records[i] = ls_places_record(places, bucket, match);
+            if (is_changed)
+                LS_PREFETCH(ls_places_bucket_of(&file->changes->table, items[i].hash));
+            else if (match != 0)
                 prefetch_record(records[i], places->record);
         }
-    }
-    for (size_t n = 0; n < changes; n++) {
-        const ls_batch_item *item = &items[changed[n]];
-        LS_PREFETCH(ls_places_bucket_of(&files->files[item->file].changes->table, item->hash));
+        pass->changed[changes] = (uint32_t)i;
+        changes += is_changed;
+        pass->plain[plain] = (uint32_t)i;
+        plain += !is_changed;
     }
     for (size_t n = 0; n < odds; n++) {
         const ls_places *places = files->files[items[odd[n]].file].places;
@@ -379,17 +388,19 @@ static inline size_t find_records(const ls_batch_files *files, const ls_batch_it
         }
     }
     for (size_t n = 0; n < changes; n++) {
-        const ls_batch_item *item = &items[changed[n]];
+        const ls_batch_item *item = &items[pass->changed[n]];
+        const uint8_t *record = records[pass->changed[n]];
         const ls_changes *all = files->files[item->file].changes;
         const ls_places_bucket *bucket = ls_places_bucket_of(&all->table, item->hash);
         uint32_t match = ls_places_match(bucket, ls_places_mark(item->hash)), run;
         if (match != 0)
             prefetch_record(ls_changes_record(all, ls_places_at(bucket, match), &run),
                             all->table.record);
-        else if (records[changed[n]] != NULL)
-            prefetch_record(records[changed[n]], files->files[item->file].places->record);
+        else if (record != NULL)
+            prefetch_record(record, files->files[item->file].places->record);
     }
-    return changes;
+    pass->plain_count = plain;
+    pass->changed_count = changes;
 }
 
 /* Finds an item in the places of its file. `record`: where it may be, or NULL. */
@@ -422,42 +433,46 @@ ls_status ls_batch_find(const ls_batch_files *files, const ls_column *keys, ls_b
                         size_t *count, ls_batch_counts *counts, size_t first,
                         const uint8_t *deleted, ls_slice *answers, size_t *bad, uint32_t *run,
                         uint64_t *at) {
-    const uint8_t *records[PASS];
-    uint32_t changed[PASS + 1];
+    ls_batch_pass pass;
     size_t kept = 0;
     for (size_t start = 0; start < *count; start += PASS) {
-        size_t size = *count - start < PASS ? *count - start : PASS;
+        size_t size = *count - start < PASS ? *count - start : PASS, left = 0;
         const ls_batch_item *piece = items + start;
-        size_t changes = find_records(files, piece, size, records, changed), n = 0;
-        changed[changes] = PASS;
-        for (size_t i = 0; i < size; i++) {
+        uint8_t is_left[PASS];
+        find_records(files, piece, size, &pass);
+        for (size_t n = 0; n < size; n++) {
+            int may_have_changed = n >= pass.plain_count;
+            uint32_t i = may_have_changed ? pass.changed[n - pass.plain_count] : pass.plain[n];
             const ls_batch_item item = piece[i];
             const ls_batch_file *file = &files->files[item.file];
             ls_slice key = {NULL, 0}, *answer = &answers[item.index - first];
             ls_status status = LS_OK;
             int done = 0;
-            if (file->places == NULL) {
-                items[kept++] = item;
-                continue;
+            if (file->places != NULL) {
+                (void)ls_column_get(keys, item.index, &key);
+                if (may_have_changed) {
+                    counts[item.file].changed++;
+                    status =
+                        find_in_changes(file->changes, key, item.hash, answer, &done, run, at);
+                }
+                if (status == LS_OK && !done) {
+                    *run = LS_CHANGES_RUNS;
+                    status =
+                        find_in_places(file, key, item.hash, pass.records[i], deleted, answer, at);
+                    done = answer->data != NULL || file->places->complete;
+                    counts[item.file].routed += (uint64_t)(answer->data != NULL);
+                }
+                if (status != LS_OK) {
+                    *bad = start + i;
+                    return status;
+                }
             }
-            (void)ls_column_get(keys, item.index, &key);
-            if (changed[n] == i) {
-                n++;
-                counts[item.file].changed++;
-                status = find_in_changes(file->changes, key, item.hash, answer, &done, run, at);
-            }
-            if (status == LS_OK && !done) {
-                *run = LS_CHANGES_RUNS;
-                status = find_in_places(file, key, item.hash, records[i], deleted, answer, at);
-                done = answer->data != NULL || file->places->complete;
-                counts[item.file].routed += (uint64_t)(answer->data != NULL);
-            }
-            if (status != LS_OK) {
-                *bad = start + i;
-                return status;
-            }
-            items[kept] = item;
-            kept += (size_t)!done;
+            is_left[i] = (uint8_t)!done;
+            left += !done;
+        }
+        for (size_t i = 0; left > 0 && i < size; i++) {
+            items[kept] = piece[i];
+            kept += is_left[i];
         }
     }
     *count = kept;

@@ -9,8 +9,8 @@
 
 #define LS_CHANGES_RUNS 16
 
-/* Records lie before this offset of their file: 30 of the 34 bits of a place. The others say which. */
-#define LS_CHANGES_END (UINT64_C(1) << 30)
+/* Records lie before this offset of their file: 29 of the 33 bits of a place. The others say which. */
+#define LS_CHANGES_END (UINT64_C(1) << 29)
 
 typedef struct {
     ls_places table; /* its `data` is not used */

@@ -24,7 +24,7 @@ ls_status ls_places_put(ls_places *places, uint64_t hash, uint64_t offset) {
             unsigned i = (unsigned)__builtin_ctz(empty);
             bucket->marks[i] = ls_places_mark(hash);
             bucket->low[i] = (uint32_t)offset;
-            bucket->high |= (uint32_t)(offset >> 32) << 2 * i;
+            bucket->high |= (uint32_t)(offset >> 32) << i;
             return LS_OK;
         }
         bucket->high |= LS_PLACES_GO_ON;

@@ -12,12 +12,15 @@
 
 #define LS_BUCKET_PLACES 12
 
-/* Records lie before this offset: 34 bits. */
-#define LS_PLACES_END (UINT64_C(1) << 34)
+/* Records lie before this offset: 33 bits. */
+#define LS_PLACES_END (UINT64_C(1) << 33)
 
 typedef struct {
     uint8_t marks[LS_BUCKET_PLACES]; /* of hashes; 0: no record */
-    uint32_t high; /* two upper bits of each offset, seven of changes, and LS_PLACES_GO_ON */
+    /* Bits, from the lowest on: the upper one of each offset; for each place whether a key of its mark
+     * is in a run of changes (ls_changes.h); seven that say it of keys without a place here; and
+     * LS_PLACES_GO_ON. Those of changes may be set while others look. */
+    uint32_t high;
     uint32_t low[LS_BUCKET_PLACES];
 } ls_places_bucket;
 
@@ -33,14 +36,15 @@ typedef struct {
     int complete; /* all records of the file are in it */
 } ls_places;
 
-/* The bit that says whether a key of that hash may be in a run of changes (ls_changes.h). */
-static inline uint32_t ls_places_changed(uint64_t hash) {
-    return UINT32_C(1) << (24 + ((hash >> 8 & 0xffffff) * 7 >> 24));
-}
-
-/* All of these bits. They may be set while others look. */
 static inline uint32_t ls_places_high(const ls_places_bucket *bucket) {
     return __atomic_load_n(&bucket->high, __ATOMIC_RELAXED);
+}
+
+/* The bits that say whether a key of that hash may be in a run of changes: those of the places that
+ * `match` its mark, or, where there is none, one that its hash picks. */
+static inline uint32_t ls_places_changed(uint32_t match, uint64_t hash) {
+    return match != 0 ? match << LS_BUCKET_PLACES
+                      : UINT32_C(1) << (2 * LS_BUCKET_PLACES + ((hash >> 8 & 0xffffff) * 7 >> 24));
 }
 
 /* Buckets for that many records; 0: there can be no such table. */
@@ -98,7 +102,7 @@ static inline uint32_t ls_places_match(const ls_places_bucket *bucket, uint8_t m
 /* The offset at the first place that is set in `found`, which is not 0. */
 static inline uint64_t ls_places_at(const ls_places_bucket *bucket, uint32_t found) {
     unsigned i = (unsigned)__builtin_ctz(found);
-    return (uint64_t)(ls_places_high(bucket) >> 2 * i & 3) << 32 | bucket->low[i];
+    return (uint64_t)(ls_places_high(bucket) >> i & 1) << 32 | bucket->low[i];
 }
 
 /* The record at that place. */

@@ -55,6 +55,19 @@ static ls_places table_for(const uint8_t *data, size_t size, size_t records) {
     return table;
 }
 
+/* Whether a run has a key whose mark and bucket are those of a number. */
+static int is_like_changed(const ls_places *places, const made_file *runs, uint32_t count,
+                           uint64_t hash) {
+    for (uint32_t n = 0; n < count; n++)
+        for (size_t i = 0; i < runs[n].count; i++) {
+            uint64_t other = ls_hash((ls_slice){runs[n].keys[i], 8});
+            if (ls_places_bucket_of(places, other) == ls_places_bucket_of(places, hash) &&
+                ls_places_mark(other) == ls_places_mark(hash))
+                return 1;
+        }
+    return 0;
+}
+
 /* One lookup of many keys of a file and its changes, and each key alone. */
 static void check_all(const made_file *base, const ls_places *places, const made_file *runs,
                       const ls_changes *changes, uint32_t from) {
@@ -62,7 +75,7 @@ static void check_all(const made_file *base, const ls_places *places, const made
     uint8_t bytes[ASKED][8];
     ls_slice keys[ASKED], answers[ASKED] = {{NULL, 0}};
     ls_batch_item items[ASKED];
-    size_t kept = ASKED, bad_item, changed = 0, left = 0, there = 0;
+    size_t kept = ASKED, bad_item, changed = 0, left = 0, there = 0, spared = 0;
     uint32_t run, numbers[ASKED];
     uint64_t bad;
     for (size_t i = 0; i < ASKED; i++) {
@@ -97,13 +110,16 @@ static void check_all(const made_file *base, const ls_places *places, const made
         } else if (own != NULL) { /* a file of rows has no kinds */
             CHECK(answers[i].size == 3 && memcmp(answers[i].data, own, 3) == 0);
             there++;
+            uint64_t hash = ls_hash(keys[i]);
+            spared += ls_places_match(ls_places_bucket_of(places, hash), ls_places_mark(hash)) &&
+                      !is_like_changed(places, runs, changes->count, hash);
         } else {
             CHECK(answers[i].data == NULL);
             left += !places->complete;
         }
     }
     CHECK(kept == left);
-    CHECK(counted.changed >= changed && counted.changed <= ASKED);
+    CHECK(counted.changed >= changed && counted.changed <= ASKED - spared);
     CHECK(counted.routed == there);
     free_column(&made);
 }

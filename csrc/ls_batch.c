@@ -452,8 +452,7 @@ ls_status ls_batch_find(const ls_batch_files *files, const ls_column *keys, ls_b
                 (void)ls_column_get(keys, item.index, &key);
                 if (may_have_changed) {
                     counts[item.file].changed++;
-                    status =
-                        find_in_changes(file->changes, key, item.hash, answer, &done, run, at);
+                    status = find_in_changes(file->changes, key, item.hash, answer, &done, run, at);
                 }
                 if (status == LS_OK && !done) {
                     *run = LS_CHANGES_RUNS;

@@ -33,8 +33,7 @@ ls_status ls_changes_add(ls_changes *changes, uint32_t run, uint64_t offset, siz
                 return status;
             ls_places_bucket *bucket = file->buckets + ls_places_number(file, hashes[i]);
             uint32_t match = ls_places_match(bucket, ls_places_mark(hashes[i]));
-            __atomic_fetch_or(&bucket->high, ls_places_changed(match, hashes[i]),
-                              __ATOMIC_RELAXED);
+            __atomic_fetch_or(&bucket->high, ls_places_changed(match, hashes[i]), __ATOMIC_RELAXED);
         }
     }
     return LS_OK;

@@ -30,6 +30,7 @@ from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, RunSorter
 from lookupstore.source.source import Source, open_source
 from lookupstore.storage.home import expanded
 from lookupstore.storage.location import Location
+from lookupstore.storage.storage_options import paths_with_options
 from lookupstore.store.data_files import FileOptions, write_bucket
 from lookupstore.store.expiry import HOUR
 from lookupstore.store.manifest import MAX_BUCKETS, WRITER, DataFile, Manifest
@@ -62,6 +63,7 @@ def build(
     retain: Duration = HOUR,
     progress: bool | None = None,
     temp_dir: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> LookupStore:
     """Build a store from columnar data and open it.
 
@@ -74,10 +76,10 @@ def build(
     Args:
         source: Parquet or ORC (a file, folder, glob or URI, or a list of these), the folder or URI
             of a Hudi table (its current rows, in its data columns), CSV, JSON lines or Arrow IPC (a
-            file, glob or URI, or a list of these), a file open for bytes, an Arrow table, record
-            batch, reader or dataset, a dict of columns, a polars LazyFrame, an object with
-            `__arrow_c_stream__` (a pandas or polars DataFrame, a DuckDB relation), or an iterable
-            of record batches, tables or frames.
+            file, glob or URI, or a list of these), a `Location` of any of these, a file open for
+            bytes, an Arrow table, record batch, reader or dataset, a dict of columns, a polars
+            LazyFrame, an object with `__arrow_c_stream__` (a pandas or polars DataFrame, a DuckDB
+            relation), or an iterable of record batches, tables or frames.
         path: folder or URI of the store, or its location; made if missing, else empty. Files of a
             remote store are written in a temporary folder first.
         key: the key columns, in the order that sorts the store.
@@ -111,6 +113,7 @@ def build(
         progress: show a progress bar; None shows it if standard error is a terminal.
         temp_dir: where to spill, and where files of a remote store are written first; None is
             beside a local store, and the system's temporary folder for a remote one.
+        storage_options: of all URIs among `source` and `path`, as of `lookupstore.Location`.
 
     Raises:
         KeyError: a column that the source does not have.
@@ -131,6 +134,7 @@ def build(
     >>> store.get(1)
     {'name': 'one'}
     """
+    path, source = paths_with_options(storage_options, path=path, source=source)
     location = located(path)
     buckets = 1 if buckets is None else buckets
     if not isinstance(buckets, int) or not 1 <= buckets <= MAX_BUCKETS:

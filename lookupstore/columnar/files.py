@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -44,13 +44,14 @@ from lookupstore.keys.schema import KeySchema
 from lookupstore.quantities import Size, bytes_of
 from lookupstore.rows.schema import RowSchema
 from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, merge
-from lookupstore.source.search import FoundTable, find_source
+from lookupstore.source.search import FoundTable, find_source, shown_path
 from lookupstore.source.table_readers import table_reader
 from lookupstore.sst.typed import KIND, SEQUENCE
-from lookupstore.storage.location import Location
-from lookupstore.storage.uris import shown_uri
+from lookupstore.storage.location import Location, as_location
+from lookupstore.storage.storage_options import paths_with_options
 from lookupstore.store.data_files import FileOptions
 
+Given = str | os.PathLike[str] | Location | Sequence[str | os.PathLike[str] | Location]
 Rule = Literal["error", "first", "last"]
 _RULES: tuple[Rule, ...] = ("error", "first", "last")
 _MEMORY = 128 << 20
@@ -70,6 +71,7 @@ class ColumnarFiles(PlannedFiles):
     Args:
         source: path, URI, glob or folder of Parquet or ORC files, or a list of these; or the
             folder or URI of a Hudi table: its data columns, in the base files that have its rows.
+            A `Location` is a path, too.
         key: the key columns, which every file has.
         columns: the value columns; None takes all that are not in the key.
         mode: what a lookup returns: `value`: its value columns; `position`: the columns `_file`
@@ -85,6 +87,7 @@ class ColumnarFiles(PlannedFiles):
         memory: budget for rows that are sorted, at least 64 KiB, in bytes or as a text such as
             `"1GB"`.
         residency: where lookup files of this host are; None takes that of the host.
+        storage_options: of the URIs, as of `lookupstore.Location`.
 
     Raises:
         FileNotFoundError: the source names no files.
@@ -112,7 +115,7 @@ class ColumnarFiles(PlannedFiles):
 
     def __init__(
         self,
-        source: str | os.PathLike[str] | Sequence[str],
+        source: Given,
         *,
         key: str | Sequence[str],
         columns: str | Sequence[str] | None = None,
@@ -122,6 +125,7 @@ class ColumnarFiles(PlannedFiles):
         build: Build = "auto",
         memory: Size = _MEMORY,
         residency: Residency | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         for argument, value, known in (
             ("mode", mode, MODES),
@@ -133,6 +137,7 @@ class ColumnarFiles(PlannedFiles):
         memory = bytes_of(memory, "memory", least=MIN_MEMORY)
         names = [key] if isinstance(key, str) else list(key)
         values = [columns] if isinstance(columns, str) else columns
+        (source,) = paths_with_options(storage_options, source=source)
         paths = given_paths(source)
         wanted = [*names, *(values or ())]
         found = find_source(paths)
@@ -154,7 +159,7 @@ class ColumnarFiles(PlannedFiles):
                 raise KeyError(f"the files have no column {name!r}; {those}")
         plans = [plan_lookup_file(file, names, values, mode, on_duplicate) for file in sources]
         self._start(
-            uri=shown_uri(paths[0]),
+            uri=shown_path(paths[0]),
             mode=mode,
             rule=on_duplicate,
             key=KeySchema(pa.schema([schema.field(name).with_nullable(False) for name in names])),
@@ -411,7 +416,7 @@ class ColumnarFiles(PlannedFiles):
                     f"source: {bases.count(base)} files are called {base}; write those of each "
                     "folder into a folder of their own"
                 )
-        location = folder if isinstance(folder, Location) else Location(folder)
+        location = as_location(folder)
         options = FileOptions(compression, level, bytes_of(block_size, "block_size"), bloom_fpp)
         location.make_folder("")
         written: dict[FileLookup, str] = {}

@@ -34,9 +34,8 @@ from lookupstore.keys.schema import KeySchema
 from lookupstore.quantities import Size, bytes_of
 from lookupstore.rows.schema import RowSchema
 from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, merge
-from lookupstore.source.search import FoundFiles, FoundTable, find_source
+from lookupstore.source.search import FoundFiles, FoundTable, Path, find_source, shown_path
 from lookupstore.sst.typed import KIND
-from lookupstore.storage.uris import shown_uri
 
 #: A level, or a file of level 0, as it is given.
 Given = str | os.PathLike[str] | Sequence[str]
@@ -432,7 +431,7 @@ def _files(
         count = sum(len(files.infos) for files in one)
         if count != 1:
             raise ValueError(
-                f"level0: {shown_uri(path)} names {count} files, and not which is newer; list "
+                f"level0: {shown_path(path)} names {count} files, and not which is newer; list "
                 "them, the newest first"
             )
     found.append([files for one in alone for files in one])
@@ -444,18 +443,18 @@ def _files(
         twice = next(file for file in sources if file.path in seen or seen.add(file.path))  # type: ignore[func-returns-value]
         raise ValueError(f"{twice.uri} is given twice; a file is in one level, and once")
     by_level = [[by_path[info.path] for files in one for info in files.infos] for one in found]
-    return shown_uri(paths[0]), by_level
+    return shown_path(paths[0]), by_level
 
 
 def _is_empty(given: object) -> bool:
     return isinstance(given, (list, tuple)) and not given
 
 
-def _found(paths: Sequence[str], argument: str) -> list[FoundFiles]:
+def _found(paths: Sequence[Path], argument: str) -> list[FoundFiles]:
     found = find_source(paths)
     if isinstance(found, FoundTable):
         raise FormatError(
-            f"{argument}: {shown_uri(paths[0])} is a Hudi table, whose files are no level; look "
+            f"{argument}: {shown_path(paths[0])} is a Hudi table, whose files are no level; look "
             "keys up in it with ColumnarFiles"
         )
     return found

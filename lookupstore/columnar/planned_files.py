@@ -28,6 +28,8 @@ from lookupstore.keys.schema import KeySchema
 from lookupstore.progress import progress_bars
 from lookupstore.rows.schema import RowSchema
 from lookupstore.source.reading import fitted
+from lookupstore.source.search import Path, path_of
+from lookupstore.storage.location import Location
 
 #: Column of the file that a row is in, after Iceberg's metadata column of that name.
 FILE = "_file"
@@ -215,17 +217,17 @@ class PlannedFiles(ManyLookups):
         return self._lookups
 
 
-def given_paths(source: object, argument: str = "source") -> list[str]:
+def given_paths(source: object, argument: str = "source") -> list[Path]:
     """Return the paths that an argument gives.
 
     Raises:
         TypeError: it is neither a path nor a list of paths.
     """
-    if isinstance(source, (str, os.PathLike)):
-        return [os.fspath(source)]
+    if isinstance(source, (str, os.PathLike, Location)):
+        return [path_of(source)]
     paths = list(source) if isinstance(source, (list, tuple)) else []
-    if paths and all(isinstance(one, (str, os.PathLike)) for one in paths):
-        return [os.fspath(one) for one in paths]
+    if paths and all(isinstance(one, (str, os.PathLike, Location)) for one in paths):
+        return [path_of(one) for one in paths]
     raise TypeError(
         f"{argument} is {type(source).__name__}; give a path, URI, glob or folder of Parquet or "
         "ORC files, or a list of these; for rows in memory, use lookupstore.build"

@@ -104,7 +104,7 @@ from lookupstore.hudi.write.result import WriteResult
 from lookupstore.hudi.write.writable import writable_view
 from lookupstore.hudi.write.write import Write
 from lookupstore.quantities import bytes_of
-from lookupstore.storage.location import Location
+from lookupstore.storage.location import Location, as_location
 
 Path = str | os.PathLike[str] | Location
 
@@ -149,6 +149,7 @@ class HudiTable(ArrowRows):
         hive_style: bool = False,
         url_encode: bool = False,
         options: Mapping[str, Any] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> HudiTable:
         """Make an empty table.
 
@@ -169,6 +170,7 @@ class HudiTable(ArrowRows):
             url_encode: whether characters are escaped in folders' names.
             options: what a writer in Java would be given: values by Hudi's names, `hoodie.*`, which
                 say arguments that are not given.
+            storage_options: of a URI, as of `lookupstore.Location`.
 
         Raises:
             FileExistsError: the folder has a table, or any other file.
@@ -179,7 +181,7 @@ class HudiTable(ArrowRows):
 
         Source: HoodieTableMetaClient.PropertyBuilder of Apache Hudi.
         """
-        location = path if isinstance(path, Location) else Location(path)
+        location = as_location(path, storage_options)
         schema = columns_of(schema)
         for column in schema.names:
             if column in META_COLUMNS or schema.names.count(column) > 1:
@@ -217,7 +219,13 @@ class HudiTable(ArrowRows):
         return cls(location, made)
 
     @classmethod
-    def open(cls, path: Path, *, query_type: str = SNAPSHOT) -> HudiTable:
+    def open(
+        cls,
+        path: Path,
+        *,
+        query_type: str = SNAPSHOT,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> HudiTable:
         """Open a table.
 
         Args:
@@ -226,6 +234,7 @@ class HudiTable(ArrowRows):
                 copy-on-write table; of a merge-on-read table those of the last compactions and of
                 new files, without the changes since, which are in log files. Such a table cannot be
                 opened otherwise, and not be written to.
+            storage_options: of a URI, as of `lookupstore.Location`.
 
         Raises:
             FileNotFoundError: there is no table.
@@ -235,7 +244,7 @@ class HudiTable(ArrowRows):
 
         Source: DataSourceReadOptions.QUERY_TYPE of Apache Hudi.
         """
-        location = path if isinstance(path, Location) else Location(path)
+        location = as_location(path, storage_options)
         options = read_options(location)
         check_query(options, query_type, location.uri)
         return cls(location, options, query_type)

@@ -7,6 +7,7 @@ import os
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import pyarrow as pa
 from pyarrow import fs
@@ -21,6 +22,7 @@ from lookupstore.source.table_folders import (
     tables_among,
 )
 from lookupstore.storage.home import expanded
+from lookupstore.storage.location import Location
 from lookupstore.storage.trees import all_below, is_link, real_path
 from lookupstore.storage.uris import (
     check_path,
@@ -77,7 +79,10 @@ class FoundTable:
         path: of its folder, as it was given.
     """
 
-    path: str
+    path: str | Location
+
+
+Path: TypeAlias = str | Location
 
 
 def format_of(file: str, formats: Mapping[str, str] = FORMATS) -> str:
@@ -123,12 +128,26 @@ def names_files(path: str) -> bool:
     return any(sign in address for sign in _MAGIC) or _extension(address) in FORMATS
 
 
+def path_of(given: str | os.PathLike[str] | Location) -> Path:
+    """Return a path as text, and a location as the URI that it is of, if it is of one."""
+    if not isinstance(given, Location):
+        return os.fspath(given)
+    text, filesystem = given.given
+    return text if filesystem is None else given
+
+
+def shown_path(path: Path) -> str:
+    """Return a path, or what people see of a URI or location."""
+    return path.uri if isinstance(path, Location) else shown_uri(path)
+
+
 def find_source(
-    paths: Sequence[str], formats: Mapping[str, str] = FORMATS
+    paths: Sequence[Path], formats: Mapping[str, str] = FORMATS
 ) -> list[FoundFiles] | FoundTable:
     """Find what paths stand for: columnar files, or those of other formats, or one Hudi table.
 
-    A path is a file, a folder (the files below it), a glob, or a URI of these.
+    A path is a file, a folder (the files below it), a glob, a URI of these, or a location of these
+    in a file system.
 
     Raises:
         FileNotFoundError: a path names nothing, or no Parquet or ORC file is below it.
@@ -150,7 +169,7 @@ def find_source(
         try:
             found = one.find(alone=len(paths) == 1)
         except (OSError, pa.ArrowException) as error:
-            if not tells_secrets(str(error), path):
+            if isinstance(path, Location) or not tells_secrets(str(error), path):
                 raise
             raise without_credentials_error(error, shown_uri(path), path) from None
         if isinstance(found, FoundTable):
@@ -164,13 +183,14 @@ class _Search:
 
     def __init__(
         self,
-        path: str,
+        path: Path,
         filesystem: fs.FileSystem,
         root: str,
         tables: TableSearch,
         formats: Mapping[str, str],
     ) -> None:
         self._path = path
+        self._shown = shown_path(path)
         self._formats = formats
         self._filesystem = filesystem
         self._root = root
@@ -191,7 +211,7 @@ class _Search:
             self._check_outside(root)
             return FoundFiles(self._filesystem, self._files_below(root), root)
         if not any(sign in root for sign in _MAGIC):
-            raise FileNotFoundError(f"source: {shown_uri(self._path)}: no such file or folder")
+            raise FileNotFoundError(f"source: {self._shown}: no such file or folder")
         return self._matching_files()
 
     def _matching_files(self) -> FoundFiles:
@@ -211,7 +231,7 @@ class _Search:
                 format_of(match.path, self._formats)
                 files[match.path] = match
         if not files:
-            raise FileNotFoundError(f"source: no file matches {shown_uri(self._path)}")
+            raise FileNotFoundError(f"source: no file matches {self._shown}")
         for folder in sorted(walked):
             table = self._tables.at(folder)
             if table is not None and any(table.has(file) for file in files):
@@ -239,21 +259,21 @@ class _Search:
         if not files:
             other = f"; it has {posixpath.relpath(seen[0].path, folder)}" if seen else ""
             raise FileNotFoundError(
-                f"source: {shown_uri(self._path)}: no file below it ends in "
-                f"{', '.join(self._formats)}{other}"
+                f"source: {self._shown}: no file below it ends in {', '.join(self._formats)}{other}"
             )
         return files
 
     def _link_error(self, path: str) -> FormatError:
         return FormatError(
-            f"source: {shown_uri(self._path)}: {printable(path)} is a symbolic link to a folder, "
+            f"source: {self._shown}: {printable(path)} is a symbolic link to a folder, "
             "which is not followed; give what it leads to as a path of its own"
         )
 
     def _error(self, table: TableFolder, part: str = "") -> FormatError:
-        uri = shown_uri(_uri_of(self._path, self._root, table.path))
+        given = self._shown if isinstance(self._path, Location) else self._path
+        uri = shown_uri(_uri_of(given, self._root, table.path))
         is_table = table.path == self._root
-        return table_error(table, uri if is_table else shown_uri(self._path), uri, part)
+        return table_error(table, uri if is_table else self._shown, uri, part)
 
 
 def _uri_of(path: str, root: str, folder: str) -> str:
@@ -279,7 +299,9 @@ def _uri_of(path: str, root: str, folder: str) -> str:
     return f"{address}/{below}".rstrip("/") + mark + query
 
 
-def _open_filesystem(path: str) -> tuple[fs.FileSystem, str]:
+def _open_filesystem(path: Path) -> tuple[fs.FileSystem, str]:
+    if isinstance(path, Location):
+        return path.resolve("")
     if "://" not in path:
         check_path(path)
         return fs.LocalFileSystem(), os.path.abspath(expanded(path))

@@ -31,14 +31,17 @@ from lookupstore.source.search import (
     STREAM_FORMATS,
     FoundFiles,
     FoundTable,
+    Path,
     find_source,
     format_of,
     is_stream,
+    path_of,
+    shown_path,
 )
 from lookupstore.source.table_readers import table_reader
 from lookupstore.storage.file_address import FileAddress, written_ns
+from lookupstore.storage.location import Location
 from lookupstore.storage.read_errors import READ_ERRORS, reading
-from lookupstore.storage.uris import shown_uri
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -108,8 +111,8 @@ def open_source(source: Any) -> Source:
     """
     if isinstance(source, Source):
         return source
-    if isinstance(source, (str, os.PathLike)):
-        return _files_source([os.fspath(source)])
+    if isinstance(source, (str, os.PathLike, Location)):
+        return _files_source([path_of(source)])
     if isinstance(source, pa.RecordBatch):
         return _table_source(pa.Table.from_batches([source]))
     if isinstance(source, pa.Table):
@@ -275,12 +278,12 @@ def _iterable_source(source: Iterable[Any]) -> Source:
             f"source is an empty {_type_name(source)}, which has no columns; give files, or a "
             "pyarrow.RecordBatchReader, which knows its schema without rows"
         )
-    if isinstance(first, (str, os.PathLike)):
+    if isinstance(first, (str, os.PathLike, Location)):
         paths = []
         for i, item in enumerate(itertools.chain([first], items)):
-            if not isinstance(item, (str, os.PathLike)):
+            if not isinstance(item, (str, os.PathLike, Location)):
                 raise TypeError(f"source: item {i} is {_type_name(item)}, not a path")
-            paths.append(os.fspath(item))
+            paths.append(path_of(item))
         return _files_source(paths)
     if isinstance(first, pa.RecordBatch):
         batches = itertools.chain([first], items)
@@ -353,7 +356,7 @@ def _columnar_object(file: Any, file_format: str, shown: str) -> Source:
     return Source(schema.remove_metadata(), f"{shown} ({what[2:].strip()})", select, lambda: None)
 
 
-def _streams_source(paths: Sequence[str], found: Sequence[FoundFiles]) -> Source:
+def _streams_source(paths: Sequence[Path], found: Sequence[FoundFiles]) -> Source:
     """Return files that are read from their beginning as a source."""
     from lookupstore.source.streams import Stream, open_stream
 
@@ -387,7 +390,7 @@ def _streams_source(paths: Sequence[str], found: Sequence[FoundFiles]) -> Source
     with files[0].reading(what):
         handle, first = opened(files[0])
         handle.close()
-    shown = shown_uri(paths[0])
+    shown = shown_path(paths[0])
     others = "" if len(paths) == 1 else f" and {len(paths) - 1} more"
     source = Source(
         first.schema,
@@ -436,8 +439,8 @@ def _each(
         yield batch
 
 
-def _files_source(paths: Sequence[str]) -> Source:
-    are_streams = all(map(is_stream, paths))
+def _files_source(paths: Sequence[Path]) -> Source:
+    are_streams = all(is_stream(shown_path(path)) for path in paths)
     found = find_source(paths, STREAM_FORMATS if are_streams else FORMATS)
     if isinstance(found, FoundTable):
         source: Source = table_reader("hudi").table_source(found.path)
@@ -490,7 +493,7 @@ def _files_source(paths: Sequence[str]) -> Source:
         except (*READ_ERRORS, LookupStoreError):  # who reads the rows says which file it is
             return None
 
-    first = shown_uri(paths[0])
+    first = shown_path(paths[0])
     what = first if len(paths) == 1 else f"{first} and {len(paths) - 1} more"
     kind = {"parquet": "Parquet", "orc": "ORC"}[file_format]
     return Source(

@@ -7,7 +7,12 @@ import shutil
 from collections.abc import Collection
 
 # Options of a URI that say how to sign in.
-_OPTIONS = frozenset({"sig", "credential_kind", "client_id", "client_secret", "tenant_id"})
+_OPTIONS = frozenset(
+    {
+        "account_key", "client_id", "client_secret", "credential_kind", "sas_token", "sig",
+        "tenant_id",
+    }
+)  # fmt: skip
 # Of the environment: those of applications, of workloads and of managed identities.
 _VARIABLES = (
     "AZURE_CLIENT_ID",

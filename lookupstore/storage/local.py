@@ -10,7 +10,7 @@ import errno
 import io
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import datetime
 from typing import Any
@@ -20,7 +20,7 @@ from pyarrow import fs
 
 from lookupstore.storage._writeback import start_writeback
 from lookupstore.storage.inside import entry_path, link_error, local_path
-from lookupstore.storage.location import FoundFile, Location, local_folder
+from lookupstore.storage.location import FoundFile, Location, address_of, local_folder
 from lookupstore.storage.lock_file import LocalLockFile, LockFile
 from lookupstore.storage.naming import (
     final_name,
@@ -42,9 +42,13 @@ class LocalFolder(Location):
     default_compression = "none"
 
     def __init__(
-        self, path: str | os.PathLike[str], *, filesystem: fs.FileSystem | None = None
+        self,
+        path: str | os.PathLike[str],
+        *,
+        filesystem: Any = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
-        folder = local_folder(path, filesystem)
+        folder = local_folder(*address_of(path, filesystem, storage_options))
         if folder is None:
             raise ValueError(f"path is {os.fspath(path)!r}; give a folder of this machine")
         self._folder = folder

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -27,6 +27,7 @@ from pyarrow import fs
 from lookupstore.storage.file_address import FileAddress
 from lookupstore.storage.home import expanded
 from lookupstore.storage.output import PIECE
+from lookupstore.storage.storage_options import in_filesystem, with_options
 from lookupstore.storage.uris import check_path, open_uri
 
 if TYPE_CHECKING:
@@ -55,11 +56,17 @@ class Location:
         path: a local path, where `~` is the home folder, or a URI: `file://`, `s3://`, `gs://`,
             `abfs://`, `hdfs://`. Credentials are found in the usual ways of each: the environment,
             files of the user, the machine.
-        filesystem: an open file system of pyarrow; `path` is then a path in it.
+        filesystem: an open file system of pyarrow or fsspec; `path` is then a path in it, with or
+            without its scheme. One of s3fs, gcsfs or adlfs is taken for the options it was made
+            with: pyarrow's own reads and writes there.
+        storage_options: credentials, region, endpoint and the like of a URI, by the names that
+            pandas or deltalake have for them: `{"key": ..., "secret": ..., "endpoint_url": ...}`,
+            or `{"AWS_ACCESS_KEY_ID": ...}`.
 
     Raises:
-        TypeError: `path` is no path.
-        ValueError: `path` is empty, or a URI that pyarrow does not know or that lacks its slashes.
+        TypeError: `path` is no path, or `filesystem` no file system.
+        ValueError: `path` is empty, or a URI that pyarrow does not know or that lacks its slashes;
+            an option is not known, or `path` is no URI and has none.
 
     >>> Location("file:///data/users").uri
     '/data/users'
@@ -79,7 +86,11 @@ class Location:
     _given: tuple[str, fs.FileSystem | None]
 
     def __new__(
-        cls, path: str | os.PathLike[str], *, filesystem: fs.FileSystem | None = None
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        filesystem: Any = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> Location:
         kind = cls
         if cls is Location:
@@ -87,7 +98,8 @@ class Location:
             from lookupstore.storage.local import LocalFolder
             from lookupstore.storage.object_store import RemoteFolder
 
-            kind = RemoteFolder if local_folder(path, filesystem) is None else LocalFolder
+            given = address_of(path, filesystem, storage_options)
+            kind = RemoteFolder if local_folder(*given) is None else LocalFolder
         return super().__new__(kind)
 
     def __eq__(self, other: object) -> bool:
@@ -103,6 +115,11 @@ class Location:
         return f"<Location {self.uri!r}>"
 
     # How it is reached.
+
+    @property
+    def given(self) -> tuple[str, fs.FileSystem | None]:
+        """Return the path in a file system; or a URI with what is secret in it, and None."""
+        return self._given
 
     def show(self, name: str) -> str:
         """Return the path or URI of a file, for people and errors."""
@@ -423,27 +440,48 @@ class Location:
         return path[len(self._root.rstrip("/")) + 1 :].rstrip("/")
 
 
-def address_of(path: str | os.PathLike[str], filesystem: fs.FileSystem | None) -> str:
-    """Return the path or URI that a location is given, as text.
+def address_of(
+    path: str | os.PathLike[str],
+    filesystem: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> tuple[str, fs.FileSystem | None]:
+    """Return the path or URI that a location is given, and the file system of pyarrow it is in.
 
-    Raises:
-        TypeError: it is no path.
-        ValueError: it is empty, or a URI that lacks its slashes.
+    None: it is what the URI names, or this machine's.
+
+    Raises: what `Location` raises of its arguments.
     """
     text = os.fspath(path)
     if not isinstance(text, str):
         raise TypeError(f"path is {type(text).__name__}; give a str or an os.PathLike of str")
     if not text:
         raise ValueError("path is empty; give the folder or URI of a store")
-    if filesystem is None:
-        check_path(text)
-        text = expanded(text)
-    return text
+    if filesystem is not None:
+        if storage_options is not None:
+            raise ValueError("storage_options: filesystem has options of its own; give one of both")
+        return in_filesystem(text, filesystem)
+    check_path(text)
+    if storage_options is not None and "://" not in text:
+        raise ValueError(f"storage_options are of URIs, and path is {text!r}; leave them out")
+    return with_options(expanded(text), storage_options), None
 
 
-def local_folder(path: str | os.PathLike[str], filesystem: fs.FileSystem | None) -> str | None:
-    """Return the absolute path of what is given, if that is on this machine; see `address_of`."""
-    text = address_of(path, filesystem)
+def as_location(
+    path: str | os.PathLike[str] | Location, storage_options: Mapping[str, Any] | None = None
+) -> Location:
+    """Return the location of a path or URI, or the one that is given.
+
+    Raises: what `Location` raises; ValueError: a location has no use for options.
+    """
+    if not isinstance(path, Location):
+        return Location(path, storage_options=storage_options)
+    if storage_options is not None:
+        raise ValueError("storage_options: path is a Location; give them to that")
+    return path
+
+
+def local_folder(text: str, filesystem: fs.FileSystem | None) -> str | None:
+    """Return the absolute path of what `address_of` returned, if that is on this machine."""
     if isinstance(filesystem, fs.LocalFileSystem) or (filesystem is None and "://" not in text):
         return os.path.abspath(text)
     if filesystem is None and text.startswith("file://"):

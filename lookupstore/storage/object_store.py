@@ -10,7 +10,7 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
@@ -46,13 +46,16 @@ class RemoteFolder(Location):
     default_compression = "zstd"
 
     def __init__(
-        self, path: str | os.PathLike[str], *, filesystem: fs.FileSystem | None = None
+        self,
+        path: str | os.PathLike[str],
+        *,
+        filesystem: Any = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
-        text = address_of(path, filesystem)
-        self._given = (text, filesystem)
+        text, given = self._given = address_of(path, filesystem, storage_options)
         self._opened: tuple[fs.FileSystem, str] | None = None
         self._puts: ConditionalPuts | None = None
-        shown = text if filesystem is None else f"{filesystem.type_name}://{text}"
+        shown = text if given is None else f"{given.type_name}://{text}"
         self.uri: str = shown_uri(shown).rstrip("/")
 
     @property

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from lookupstore.storage.azure_credentials import has_credentials
+from lookupstore.storage.storage_options import open_with_options
 
 # Where a name before the host is no secret: a container, or a user.
 _NAMED_HOSTS = frozenset({"abfs", "abfss", "hdfs", "viewfs", "webhdfs"})
@@ -42,7 +43,8 @@ _OPTIONS = frozenset(
         "tls_ca_file_path tls_ca_dir_path tls_verify_certificates retry_limit_seconds project_id "
         "enable_tls credential_kind tenant_id client_id client_secret blob_storage_authority "
         "dfs_storage_authority sv sr sp st se sig spr ss srt sip skoid sktid skt ske sks skv "
-        "replication user buffer_size default_block_size kerb_ticket ",
+        "replication user buffer_size default_block_size kerb_ticket anonymous request_timeout "
+        "connect_timeout account_name account_key sas_token",
     )
 )
 
@@ -73,7 +75,7 @@ def open_uri(uri: str) -> tuple[fs.FileSystem, str]:
 
 def arrow_opens(uri: str) -> tuple[fs.FileSystem, str]:
     """Return the file system of a URI that pyarrow knows, and the path in it."""
-    filesystem, path = fs.FileSystem.from_uri(uri)
+    filesystem, path = open_with_options(uri) or fs.FileSystem.from_uri(uri)
     return filesystem, str(path)
 
 

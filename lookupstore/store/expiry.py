@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
@@ -65,6 +65,7 @@ def expire(
     *,
     retain: Duration = HOUR,
     keep: int = 1,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Expired:
     """Remove old versions of a store, and files of builds that were killed.
 
@@ -77,6 +78,7 @@ def expire(
         path: the store's folder, URI or location, or the store itself.
         retain: how long a replaced version stays: a timedelta, seconds, or a text such as `"1h"`.
         keep: how many of the newest versions stay in any case, at least 1.
+        storage_options: of a URI, as of `lookupstore.Location`.
 
     Raises:
         FileNotFoundError: there is no such folder.
@@ -95,7 +97,7 @@ def expire(
     seconds = seconds_of(retain, "retain")
     if not isinstance(keep, int) or isinstance(keep, bool) or keep < 1:
         raise ValueError(f"keep is {keep!r}; give a number of versions, at least 1")
-    location = located(path)
+    location = located(path, storage_options)
     names = list_names(location)
     try:
         remove_void(location, names)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 import xxhash
 
@@ -39,6 +40,7 @@ def publish(
     overwrite: bool = False,
     allow_empty: bool = False,
     retain: Duration = HOUR,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> LookupStore:
     """Copy a version of a store to another place, as the next version there, and open that.
 
@@ -53,6 +55,7 @@ def publish(
         overwrite: publish even if another version is there.
         allow_empty: let a version without rows replace one that has some.
         retain: how long the versions that are replaced there stay; see `lookupstore.expire`.
+        storage_options: of `path`, if that is a URI, as of `lookupstore.Location`.
 
     Raises:
         FileNotFoundError: there is no such store.
@@ -73,7 +76,7 @@ def publish(
     (True, {'name': 'seven'})
     """
     source, manifest = _version_of(store)
-    target = located(path)
+    target = located(path, storage_options)
     names = standing(target, list_names(target))
     if names and names[-1].id == manifest.id:
         _log.info("%s: already published, as version %d", target.uri, names[-1].number)

@@ -26,6 +26,7 @@ from lookupstore.rows._small import SmallPlan, SmallRows
 from lookupstore.sorting.runs import MIN_MEMORY
 from lookupstore.sst.cache import BlockCache
 from lookupstore.storage.location import Location
+from lookupstore.storage.storage_options import paths_with_options
 from lookupstore.store._points import PointLookups
 from lookupstore.store.background import compact_in_background
 from lookupstore.store.buckets import BucketReads
@@ -124,15 +125,17 @@ def open(
     *,
     version: int | None = None,
     cache_bytes: Size | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> LookupStore:
     """Open a version of a store.
 
     Args:
         path: its folder, a URI that pyarrow knows (`file://`, `s3://`, `gs://`, `abfs://`,
-            `hdfs://`), or a `lookupstore.storage.location.Location`.
+            `hdfs://`), or a `lookupstore.Location`.
         version: number of the version; None opens the current one.
         cache_bytes: size of a cache of decoded blocks for this store alone, in bytes or as a text
             such as `"1GB"`; None shares the cache of the process.
+        storage_options: of a URI, as of `lookupstore.Location`.
 
     Raises:
         FileNotFoundError: there is no such folder or version.
@@ -146,7 +149,8 @@ def open(
     ...     store.version, store.get(7)
     (1, {'name': 'seven'})
     """
-    return LookupStore(path, version=version, cache_bytes=cache_bytes)
+    location = located(path, storage_options)
+    return LookupStore(location, version=version, cache_bytes=cache_bytes)
 
 
 def upsert(
@@ -164,6 +168,7 @@ def upsert(
     threads: int | None = None,
     retain: Duration = HOUR,
     temp_dir: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> LookupStore:
     """Change rows of a store and open it at the next version, which costs what the changes do.
 
@@ -202,6 +207,8 @@ def upsert(
         retain: how long replaced versions stay; see `lookupstore.expire`.
         temp_dir: where to spill, and where files of a remote store are written first; None is
             beside a local store, and the system's temporary folder for a remote one.
+        storage_options: of the URIs of the store and of files with changes, as of
+            `lookupstore.Location`.
 
     Raises:
         KeyError: a column that the changes or the store do not have.
@@ -226,6 +233,7 @@ def upsert(
     >>> store.get(2), store.get(4)
     ({'name': 'zwei', 'hits': 6}, {'name': None, 'hits': 1})
     """
+    path, changes = paths_with_options(storage_options, path=path, changes=changes)
     location = located(path)
     age = None if max_run_age is None else seconds_of(max_run_age, "max_run_age")
     due = CompactionRule(max_runs, max_run_share, age)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
@@ -32,7 +32,7 @@ from lookupstore.errors import (
     StaleStoreError,
 )
 from lookupstore.source.table_folders import TableSearch
-from lookupstore.storage.location import Location
+from lookupstore.storage.location import Location, as_location
 from lookupstore.store.manifest import Manifest, parse_manifest
 from lookupstore.store.marks import marks
 
@@ -116,11 +116,12 @@ Moment: TypeAlias = "int | str | datetime"
 Place: TypeAlias = "str | os.PathLike[str] | Location | HasLocation"
 
 
-def versions(path: Place) -> list[VersionInfo]:
+def versions(path: Place, *, storage_options: Mapping[str, Any] | None = None) -> list[VersionInfo]:
     """List the versions of a store, the oldest first.
 
     Args:
         path: the store's folder, URI or location, or the store itself.
+        storage_options: of a URI, as of `lookupstore.Location`.
 
     Raises:
         FileNotFoundError: there is no such folder.
@@ -135,7 +136,7 @@ def versions(path: Place) -> list[VersionInfo]:
     >>> [(one.number, one.num_rows, one.current) for one in lookupstore.versions(folder)]
     [(1, 1, False), (2, 2, True)]
     """
-    location = located(path)
+    location = located(path, storage_options)
     manifests = read_versions(location)
     return [
         VersionInfo(
@@ -156,19 +157,17 @@ def versions(path: Place) -> list[VersionInfo]:
     ]
 
 
-def located(path: Place) -> Location:
-    """Return the location of a path, URI, location or open store."""
-    if isinstance(path, Location):
-        return path
-    if isinstance(path, (str, os.PathLike)):
-        return Location(path)
+def located(path: Place, storage_options: Mapping[str, Any] | None = None) -> Location:
+    """Return the location of a path, URI, location or open store; options are of a URI."""
+    if isinstance(path, (str, os.PathLike, Location)):
+        return as_location(path, storage_options)
     own = getattr(path, "location", None)
     if not isinstance(own, Location):
         raise TypeError(
             f"path is {type(path).__name__}; give the folder or URI of a store, a Location, or an "
             "open store"
         )
-    return own
+    return as_location(own, storage_options)
 
 
 def name_of(manifest: Manifest) -> VersionName:

@@ -22,14 +22,14 @@ from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.read.scan_plan import plan_scan
 from lookupstore.hudi.view import TableView, read_view
 from lookupstore.source.source import Source
-from lookupstore.storage.location import Location
+from lookupstore.storage.location import Location, as_location
 from lookupstore.storage.read_errors import READ_ERRORS
 
 # Footers that are read at one time.
 _THREADS = 16
 
 
-def table_source(path: str) -> Source:
+def table_source(path: str | Location) -> Source:
     """Return the current rows of a table as the source of a store.
 
     Args:
@@ -48,7 +48,7 @@ def table_source(path: str) -> Source:
     >>> source.schema.names, source.count_rows()
     (['id'], 2)
     """
-    view = read_view(Location(path))
+    view = read_view(as_location(path))
     plan = plan_scan(view, data_columns(view))
 
     def batches(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -73,7 +73,7 @@ def table_source(path: str) -> Source:
 
 
 def table_files(
-    path: str, *, latest_partition: str | None = None
+    path: str | Location, *, latest_partition: str | None = None
 ) -> tuple[pa.Schema, list[SourceFile]]:
     """Return the data columns of a table, and the base files that have its current rows.
 
@@ -87,7 +87,7 @@ def table_files(
         StaleStoreError: a file went meanwhile: a clean came between.
         ValueError: there are no folders of that name.
     """
-    view = read_view(Location(path))
+    view = read_view(as_location(path))
     slices = [group.current for group in view.groups(None)]
     if latest_partition is not None:
         values = [said_by(file.group.partition).get(latest_partition) for file in slices]

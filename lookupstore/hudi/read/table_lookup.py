@@ -9,7 +9,7 @@ groups that it wrote.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from typing import Any
@@ -40,7 +40,7 @@ from lookupstore.hudi.view import read_view
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.schema import KeySchema
 from lookupstore.sorting.runs import RepeatedKeyError
-from lookupstore.storage.location import Location
+from lookupstore.storage.location import Location, as_location
 
 Rows = npt.NDArray[np.int64]
 
@@ -70,6 +70,7 @@ class TableLookup(ManyLookups):
             `HudiTable.open`.
         build: when to make the lookup file of a base file, as for `ColumnarFiles`.
         residency: where lookup files of this host are; None takes that of the host.
+        storage_options: of a URI, as of `lookupstore.Location`.
 
     Raises:
         FileNotFoundError: there is no such table.
@@ -103,10 +104,11 @@ class TableLookup(ManyLookups):
         query_type: str = SNAPSHOT,
         build: Build = "auto",
         residency: Residency | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         if build not in BUILDS:
             raise ValueError(f"build is {build!r}; give {', '.join(map(repr, BUILDS))}")
-        location = path if isinstance(path, Location) else Location(path)
+        location = as_location(path, storage_options)
         view = read_view(location, query_type=query_type)
         names = [key] if isinstance(key, str) else None if key is None else list(key)
         values = [columns] if isinstance(columns, str) else columns

@@ -1,0 +1,288 @@
+"""Options of object stores by the names that pandas and deltalake have for them, as part of a URI.
+
+pandas passes on what s3fs, gcsfs and adlfs call their arguments; deltalake has names of its own,
+which are those of environment variables as well. Both are taken here, and become options of the
+URI: whatever has the URI has them too, another process among others, and nobody is shown them
+(`lookupstore.storage.uris`).
+
+Sources: `storage_options` of pandas.read_parquet; S3FileSystem of s3fs, GCSFileSystem of gcsfs,
+AzureBlobFileSystem of adlfs; the configuration keys of object_store, which deltalake uses.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote, urlencode
+
+from pyarrow import fs
+
+
+@dataclass(frozen=True)
+class _Names:
+    """What options of one kind of object store are called.
+
+    Attributes:
+        prefixes: that names may have.
+        others: other names of each option, in lower case and without a prefix.
+    """
+
+    prefixes: tuple[str, ...]
+    others: Mapping[str, tuple[str, ...]]
+
+    def name_of(self, given: str) -> str | None:
+        """Return the name of an option, if there is one that is called so."""
+        plain = given.lower()
+        for prefix in self.prefixes:
+            plain = plain.removeprefix(prefix)
+        return next(
+            (name for name, others in self.others.items() if plain == name or plain in others), None
+        )
+
+
+# `scheme`, with what is no option of pyarrow's: `use_ssl` of s3fs, `allow_http` of object_store.
+_S3 = _Names(
+    ("aws_",),
+    {
+        "access_key": ("key", "access_key_id"),
+        "secret_key": ("secret", "secret_access_key"),
+        "session_token": ("token",),
+        "region": ("region_name", "default_region"),
+        "endpoint_override": ("endpoint_url", "endpoint"),
+        "anonymous": ("anon", "skip_signature"),
+        "force_virtual_addressing": ("virtual_hosted_style_request",),
+        "role_arn": (),
+        "session_name": (),
+        "external_id": (),
+        "request_timeout": (),
+        "connect_timeout": (),
+        "use_ssl": (),
+        "allow_http": (),
+    },
+)
+_GCS = _Names(
+    ("google_",),
+    {
+        "anonymous": ("anon", "skip_signature"),
+        "project_id": ("project",),
+        "endpoint_override": ("endpoint_url", "endpoint", "base_url"),
+    },
+)
+_AZURE = _Names(
+    ("azure_", "storage_"),
+    {
+        "account_name": (),
+        "account_key": ("access_key",),
+        "sas_token": ("sas_key",),
+        "tenant_id": (),
+        "client_id": (),
+        "client_secret": (),
+    },
+)
+_NAMES = {"s3": _S3, "gs": _GCS, "gcs": _GCS, "abfs": _AZURE, "abfss": _AZURE}
+_BOOLEANS = frozenset({"anonymous", "force_virtual_addressing", "use_ssl", "allow_http"})
+_TRUE = ("true", "1")
+_SECONDS = frozenset({"request_timeout", "connect_timeout"})
+# What file systems of fsspec are made with that says nothing of where things are.
+_OF_FSSPEC = frozenset(
+    {
+        "asynchronous", "loop", "skip_instance_cache", "use_listings_cache",
+        "listings_expiry_time", "max_paths", "default_block_size", "default_fill_cache",
+        "default_cache_type", "cache_regions", "version_aware",
+    }
+)  # fmt: skip
+# Options that pyarrow's file systems have, and its URIs do not.
+_ONLY_HERE = frozenset(_S3.others) - {"region", "endpoint_override"}
+_ONLY_HERE_AZURE = frozenset({"account_name", "account_key", "sas_token"})
+
+
+def with_options(path: str, options: Mapping[str, Any] | None) -> str:
+    """Return a URI with options, in place of those of that name that it has.
+
+    Args:
+        path: the URI. A path of this machine needs none, and is returned as it is.
+        options: by the names of pandas or deltalake; those that are None are left out.
+
+    Raises:
+        TypeError: `options` is no mapping.
+        ValueError: one is not known, or has no value of its kind; or those of this scheme are not.
+
+    >>> with_options("s3://box/users", {"key": "K", "secret": "S", "token": None})
+    's3://box/users?access_key=K&secret_key=S'
+    >>> with_options("s3://box/users?region=eu-west-1", {"AWS_ENDPOINT_URL": "http://host:9000"})
+    's3://box/users?region=eu-west-1&scheme=http&endpoint_override=host%3A9000'
+    """
+    if options is None:
+        return path
+    if not isinstance(options, Mapping):
+        raise TypeError(f"storage_options is {type(options).__name__}; give a dict")
+    if "://" not in path:
+        return path
+    scheme, _, rest = path.partition("://")
+    names = _NAMES.get(scheme.lower())
+    if names is None:
+        raise ValueError(
+            f"storage_options are known for {', '.join(f'{known}://' for known in _NAMES)}; this "
+            f"is {scheme}://; give a Location with a file system"
+        )
+    wanted = _named(options, names)
+    address, _, query = rest.partition("?")
+    if names is _GCS and wanted.pop("anonymous", None) == "true":
+        address = f"anonymous@{address.rpartition('@')[2]}"
+    if "access_key" in wanted:  # not those in front of the bucket
+        host, slash, below = address.partition("/")
+        address = f"{host.rpartition('@')[2]}{slash}{below}"
+    kept = [(n, v) for n, v in parse_qsl(query, keep_blank_values=True) if n not in wanted]
+    said = urlencode([*kept, *wanted.items()], quote_via=quote)
+    return f"{scheme}://{address}" + (f"?{said}" if said else "")
+
+
+def paths_with_options(options: Mapping[str, Any] | None, **given: Any) -> list[Any]:
+    """Return arguments with options in their URIs: those that are paths, or lists of paths.
+
+    Args:
+        options: as of `with_options`.
+        given: the arguments, by name.
+
+    Raises: what `with_options` raises; ValueError: there are options, and no URI.
+    """
+    if options is None:
+        return list(given.values())
+    if not any(map(_has_uri, given.values())):
+        raise ValueError(f"storage_options are of URIs, and there is none in {' or '.join(given)}")
+    return [_path_with_options(value, options) for value in given.values()]
+
+
+def _has_uri(given: Any) -> bool:
+    if isinstance(given, (list, tuple)):
+        return any(map(_has_uri, given))
+    return isinstance(given, (str, os.PathLike)) and "://" in str(os.fspath(given))
+
+
+def _path_with_options(given: Any, options: Mapping[str, Any]) -> Any:
+    if isinstance(given, (str, os.PathLike)):
+        return with_options(os.fspath(given), options)
+    if isinstance(given, (list, tuple)):
+        return [_path_with_options(one, options) for one in given]
+    return given
+
+
+def in_filesystem(path: str, filesystem: Any) -> tuple[str, fs.FileSystem | None]:
+    """Return a path in a file system of pyarrow or fsspec as one of pyarrow's has it, and that one.
+
+    None: the path is a URI, with the options that the file system was made with.
+
+    Raises:
+        TypeError: it is no file system.
+        ValueError: it is one of s3fs, gcsfs or adlfs, with an option that pyarrow's has not.
+
+    >>> import fsspec
+    >>> in_filesystem("/data/users", fsspec.filesystem("file"))[0]
+    '/data/users'
+    """
+    if isinstance(filesystem, fs.FileSystem):
+        return path.partition("://")[2].partition("?")[0] if "://" in path else path, filesystem
+    protocol = getattr(filesystem, "protocol", None)
+    if protocol is None or not hasattr(filesystem, "_strip_protocol"):
+        raise TypeError(
+            f"filesystem is {type(filesystem).__name__}; give one of pyarrow.fs or fsspec"
+        )
+    first = protocol if isinstance(protocol, str) else protocol[0]
+    inner = str(filesystem._strip_protocol(path))
+    if first in ("file", "local"):
+        return inner, fs.LocalFileSystem()
+    if first in _NAMES:
+        given = {n: v for n, v in filesystem.storage_options.items() if n not in _OF_FSSPEC}
+        return with_options(f"{first}://{quote(inner)}", given), None
+    return inner, fs.PyFileSystem(fs.FSSpecHandler(filesystem))
+
+
+def _named(options: Mapping[str, Any], names: _Names) -> dict[str, str]:
+    """Return options by their names in a URI."""
+    found: dict[str, str] = {}
+    given = {**options}
+    nested = given.pop("client_kwargs", None)  # where s3fs has what its client is made with
+    if isinstance(nested, Mapping):
+        given |= nested
+    if names is _GCS and (token := given.pop("token", None)) is not None:
+        if token != "anon":
+            raise ValueError(
+                "storage_options: 'token' can only be 'anon': Google's credentials are found by "
+                "themselves; set GOOGLE_APPLICATION_CREDENTIALS to the path of a key"
+            )
+        given["anonymous"] = True
+    for called, value in given.items():
+        name = names.name_of(called)
+        if name is None:
+            known = ", ".join(sorted(names.others))
+            raise ValueError(f"storage_options: {called!r} is not known; known are {known}")
+        if value is not None:
+            found[name] = _text_of(called, name, value)
+    plain = found.pop("use_ssl", "true") == "false"
+    if found.pop("allow_http", "false") == "true" and "endpoint_override" not in found:
+        plain = True
+    scheme, mark, host = found.get("endpoint_override", "").rpartition("://")
+    if mark or plain:
+        # Before the address, whose scheme it is.
+        endpoint = {"endpoint_override": host.rstrip("/")} if host else {}
+        found.pop("endpoint_override", None)
+        found |= {"scheme": scheme or "http", **endpoint}
+    return found
+
+
+def _text_of(called: str, name: str, value: Any) -> str:
+    if name in _BOOLEANS:
+        text = str(value).lower()
+        if text not in ("true", "false", "1", "0"):
+            raise ValueError(f"storage_options: {called!r} is {value!r}; give True or False")
+        return "true" if text in _TRUE else "false"
+    if name in _SECONDS:
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not value > 0:
+            raise ValueError(f"storage_options: {called!r} is {value!r}; give seconds, above 0")
+    elif not isinstance(value, str):
+        raise ValueError(f"storage_options: {called!r} is {type(value).__name__}; give a text")
+    return str(value)
+
+
+def open_with_options(uri: str) -> tuple[fs.FileSystem, str] | None:
+    """Return the file system of a URI, and the path in it, if pyarrow cannot read its options.
+
+    None: it can.
+    """
+    scheme, _, rest = uri.partition("://")
+    address, _, query = rest.partition("?")
+    options = parse_qsl(query, keep_blank_values=True)
+    if scheme == "s3" and not _ONLY_HERE.isdisjoint(name for name, _ in options):
+        return _open_s3(address, options)
+    if scheme in ("abfs", "abfss") and not _ONLY_HERE_AZURE.isdisjoint(n for n, _ in options):
+        return _open_azure(address, dict(options))
+    return None
+
+
+def _open_s3(address: str, options: list[tuple[str, str]]) -> tuple[fs.FileSystem, str]:
+    others = urlencode([one for one in options if one[0] not in _ONLY_HERE], quote_via=quote)
+    known, path = fs.FileSystem.from_uri(f"s3://{address}" + (f"?{others}" if others else ""))
+    made: dict[str, Any] = known.__reduce__()[1][0]  # as pyarrow pickles it
+    for name, value in options:
+        if name in _BOOLEANS:
+            made[name] = value.lower() in _TRUE
+        elif name in _SECONDS:
+            made[name] = float(value)
+        elif name in _ONLY_HERE:
+            made[name] = value
+    return fs.S3FileSystem(**made), str(path)
+
+
+def _open_azure(address: str, options: dict[str, str]) -> tuple[fs.FileSystem, str]:
+    unknown = options.keys() - _AZURE.others.keys()
+    if unknown:
+        raise ValueError(f"Unexpected query parameter in a URI of Azure: {sorted(unknown)[0]!r}")
+    host, _, below = address.partition("/")
+    container, at, server = host.partition("@")
+    account = options.pop("account_name", "") or (server.partition(".")[0] if at else "")
+    if not account:
+        raise ValueError("no account; give account_name, or CONTAINER@ACCOUNT.dfs.core.windows.net")
+    made = fs.AzureFileSystem(account, **options)
+    return made, unquote(f"{container}/{below}")

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
 
-from lookupstore.errors import FormatError
+from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.orc.claims import claims_of, in_memory
 from lookupstore.orc.footer import Footer, read_footer, read_stripe_footer
 from lookupstore.parquet.claims import SMALL, look_at_claims
@@ -28,6 +28,7 @@ def read_file(
     path: str,
     *,
     page_bytes: int = DISK_BYTES,
+    group: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield those of the named columns that a file has, a few megabytes of rows at a time.
 
@@ -38,10 +39,11 @@ def read_file(
             but no columns.
         path: of the file, for errors.
         page_bytes: how much of a column to read at a time; see `FileAddress`.
+        group: number of the row group of Parquet that is read; None: all.
     """
     if file_format == "orc":
         return _orc_batches(file, names, path)
-    return _parquet_batches(file, names, path, page_bytes)
+    return _parquet_batches(file, names, path, page_bytes, group)
 
 
 def read_to_store(
@@ -137,7 +139,7 @@ def is_kindred(given: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _parquet_batches(
-    stream: pa.NativeFile, names: Sequence[str], path: str, page_bytes: int
+    stream: pa.NativeFile, names: Sequence[str], path: str, page_bytes: int, group: int | None
 ) -> Iterator[pa.RecordBatch]:
     file, claims = look_at_claims(stream, names, path)
     # Streams of pages, not whole column chunks; no pre-buffering, which holds the file compressed.
@@ -152,7 +154,11 @@ def _parquet_batches(
     if not present:
         _, claims = look_at_claims(stream, there[:1], path)
     rows = claims.rows_at_once(rows)
-    batches = iter(reader.iter_batches(rows, columns=present or there[:1]))
+    groups = [*range(metadata.num_row_groups)] if group is None else [group]
+    wanted = sum(metadata.row_group(i).num_rows for i in groups)
+    batches = _counted(
+        reader.iter_batches(rows, groups, columns=present or there[:1]), wanted, path
+    )
     return batches if present else _without_columns(batches)
 
 
@@ -170,6 +176,7 @@ def _orc_batches(
         batches = _few_rows_of_orc(file, wanted, rows)
     else:
         batches = _stripes(reader, file, footer, wanted, path)
+    batches = _counted(batches, footer.rows, path)
     return batches if present else _without_columns(batches)
 
 
@@ -195,6 +202,19 @@ def _few_rows_of_orc(
     yield from fragment.to_batches(
         columns=list(names), batch_size=rows, batch_readahead=0, use_threads=False
     )
+
+
+def _counted(batches: Iterable[pa.RecordBatch], rows: int, path: str) -> Iterator[pa.RecordBatch]:
+    """Yield batches that have so many rows together.
+
+    Arrow ends a column where a header of a page says so, and only sees that others go on.
+    """
+    found = 0
+    for batch in batches:
+        found += batch.num_rows
+        yield batch
+    if found != rows:
+        raise CorruptionError(path, 0, f"{rows} rows, as the footer says", found)
 
 
 def _without_columns(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

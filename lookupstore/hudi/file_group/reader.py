@@ -109,6 +109,8 @@ class SliceRows:
                 table = pa.Table.from_batches(self._within_bounds(group, names))
             else:
                 table = self._file.read_row_group(group, list(names), use_threads=self._threads)
+        if names:
+            self._check_rows(group, table.num_rows)
         fields = [self.schema.field(name) for name in names]
         return {
             field.name: self._fitted(
@@ -146,13 +148,23 @@ class SliceRows:
             batches = self._file.iter_batches(
                 most, row_groups=[group], columns=names, use_threads=self._threads
             )
+        found = 0
         while True:
             with self._reading():
                 batch = next(batches, None)
             if batch is None:
-                return
+                break
+            found += batch.num_rows
             if batch.num_rows:
                 yield self._with_all(batch)
+        if names:
+            self._check_rows(group, found)
+
+    def _check_rows(self, group: int, found: int) -> None:
+        """Check that a row group has its rows: Arrow ends a column where a header says so."""
+        if found != self.group_rows[group]:
+            expected = f"{self.group_rows[group]} rows in row group {group}, as the footer says"
+            raise CorruptionError(self.shown, 0, expected, found)
 
     def _with_all(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows with all columns, in their types."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from lookupstore.errors import FormatError
+from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.hudi.meta_columns import COMMIT_TIME
 from lookupstore.parquet.claims import look_at_claims
 from lookupstore.parquet.footer import read_footer
@@ -90,9 +90,13 @@ class BaseFiles:
             StaleStoreError: a file is gone.
             OSError: a remote file could not be read, or is damaged.
         """
-        scanner = self._scanner(columns, where, threads=True)
+        dataset = self.dataset()
+        scanner = self._scanner(dataset, columns, where, threads=True)
         with self._telling():
-            return scanner.to_table()
+            rows = scanner.to_table()
+        if where is None:
+            self._check_rows(dataset, columns, rows.num_rows)
+        return rows
 
     def batches(
         self, columns: Sequence[str], where: pc.Expression | None = None, *, threads: bool = True
@@ -104,7 +108,9 @@ class BaseFiles:
             where: as of `table`.
             threads: whether to read and decode several files at the same time, and ahead.
         """
-        return self._batches(self._scanner(columns, where, threads=threads))
+        dataset = self.dataset()
+        scanner = self._scanner(dataset, columns, where, threads=threads)
+        return self._batches(scanner, dataset, columns, where)
 
     def row_groups(self, where: pc.Expression | None) -> tuple[list[int], list[int]]:
         """Return the bytes of each row group, and of each that Arrow would read; see `table`.
@@ -142,19 +148,46 @@ class BaseFiles:
         left = self._fragment(path).subset(where, schema=self._schema).row_groups
         return [one.id for one in left]
 
-    def _batches(self, scanner: ds.Scanner) -> Iterator[pa.RecordBatch]:
+    def _batches(
+        self,
+        scanner: ds.Scanner,
+        dataset: ds.Dataset,
+        columns: Sequence[str],
+        where: pc.Expression | None,
+    ) -> Iterator[pa.RecordBatch]:
+        found = 0
         with self._telling():
             for batch in scanner.to_batches():
+                found += batch.num_rows
                 if batch.num_rows:
                     yield batch
+        if where is None:
+            self._check_rows(dataset, columns, found)
+
+    def _check_rows(self, dataset: ds.Dataset, columns: Sequence[str], found: int) -> None:
+        """Check that all rows were read: Arrow ends a column where a header of a page says so."""
+        with self._telling():
+            if found == dataset.count_rows():  # by footers, which the scan has read
+                return
+            for path, fragment in zip(self._paths, dataset.get_fragments(), strict=True):
+                rows = fragment.count_rows()
+                read = fragment.to_table(schema=self._schema, columns=list(columns)).num_rows
+                if rows != read:
+                    expected = f"{rows} rows, as the footer says"
+                    raise CorruptionError(self._location.show(path), 0, expected, read)
 
     def _scanner(
-        self, columns: Sequence[str], where: pc.Expression | None, *, threads: bool
+        self,
+        dataset: ds.Dataset,
+        columns: Sequence[str],
+        where: pc.Expression | None,
+        *,
+        threads: bool,
     ) -> ds.Scanner:
         with self._telling():
             ahead = _ahead(self._rows_at_once(columns, where), threads=threads)
         try:
-            return self.dataset().scanner(columns=list(columns), filter=where, **ahead)
+            return dataset.scanner(columns=list(columns), filter=where, **ahead)
         except (pa.ArrowException, TypeError) as error:
             # A scanner has not read anything yet: only the expression can be wrong.
             raise ValueError(f"filter: {error}; `schema` says names and types") from None

@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 
 def session(
-    app_name: str = "lookupstore", master: str = "local[*]", **conf: object
+    app_name: str = "lookupstore", master: str | None = None, **conf: object
 ) -> SparkSession:
     """Return the active Spark session, or start one with defaults that suit lookups.
 
@@ -52,14 +52,15 @@ def session(
     new one has Arrow and adaptive execution on, UTC as its time zone, times as a type where Spark
     has it (4.1 and later), few shuffle partitions, the web UI off, the log level WARN, and leaves
     facts of files rows for UDFs (4.2 and later); with a local `master` it listens on 127.0.0.1
-    only. Its Python workers run this interpreter.
+    only. Its Python workers run this interpreter. What `spark-submit` was told goes before all
+    this.
     `SPARK_HOME` and `PYSPARK_PYTHON` are set in this process where they are not yet: executors in
     processes of their own need them.
 
     Args:
         app_name: name of the application.
         master: where to run, as Spark has it: `local[*]`, `local-cluster[2,1,1024]`,
-            `spark://host:port`.
+            `spark://host:port`; None is that of `spark-submit`, or else `local[*]`.
         conf: further settings, which win: `session(**{"spark.driver.memory": "4g"})`.
 
     Raises:
@@ -84,16 +85,28 @@ def session(
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
     }
+    submitted = _submitted()
+    master = master or submitted.get("spark.master", "local[*]")
     if hasattr(sql, "TimeType"):
         settings[TIME_SETTING] = "true"
         settings[_COLUMNAR_INPUT] = "false"
     if master.startswith("local"):
         settings["spark.driver.bindAddress"] = "127.0.0.1"
         settings["spark.driver.host"] = "127.0.0.1"
-    builder = SparkSession.builder.appName(app_name).master(master)
-    for name, value in {**settings, **conf}.items():
+    builder = SparkSession.builder
+    for name, value in {**settings, **submitted, **conf}.items():
         builder = builder.config(name, str(value))
-    return _with_source(builder.getOrCreate())
+    return _with_source(builder.appName(app_name).master(master).getOrCreate())
+
+
+def _submitted() -> dict[str, str]:
+    """Return the settings that `spark-submit` was given, if it has started this process."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return {}
+    from pyspark import SparkConf, SparkContext  # which a client of Spark Connect alone lacks
+
+    SparkContext._ensure_initialized()
+    return dict(SparkConf().getAll())
 
 
 def register(spark: SparkSession) -> None:

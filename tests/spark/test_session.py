@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import types as sql_types
@@ -90,6 +91,26 @@ def test_active_session_is_returned_as_it_is(spark, caplog):
     assert "['spark.x']" in caplog.text
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") == "97"
+
+
+def test_what_spark_submit_was_told_goes_first(tmp_path):
+    job = tmp_path / "job.py"
+    job.write_text(
+        "from lookupstore.spark import session\n"
+        "spark = session('mine', **{'spark.sql.ansi.enabled': 'false'})\n"
+        "names = ('shuffle.partitions', 'session.timeZone', 'ansi.enabled')\n"
+        "said = [spark.conf.get(f'spark.sql.{name}') for name in names]\n"
+        "print('said', spark.sparkContext.master, spark.sparkContext.appName, *said)\n"
+    )
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    done = subprocess.run(
+        [submit, "--master", "local[1]", "--conf", "spark.sql.shuffle.partitions=7", "--conf",
+         "spark.sql.ansi.enabled=true", job],
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+    )  # fmt: skip
+    assert "said local[1] mine 7 UTC false" in done.stdout, done.stderr
 
 
 @pytest.mark.skipif(not hasattr(sql_types, "TimeType"), reason="times came with Spark 4.1")

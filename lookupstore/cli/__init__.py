@@ -35,7 +35,7 @@ _COMMANDS = {
         "Build the lookup files that Apache Paimon would make.",
     ),
     "stats": ("lookupstore.cli.reports", "Show the lookup joins on this host in the last week."),
-    "dump": ("lookupstore.cli.reports", "Print every region of a sorted file."),
+    "dump": ("lookupstore.cli.dump", "Print every region of a file, or of all files of a store."),
     "doctor": ("lookupstore.cli.doctor", "Tell what this machine has of what is needed."),
     "verify": ("lookupstore.cli.reports", "Read every byte of a store or file and check it."),
     "hudi": ("lookupstore.cli.hudi_group", "Create, read, change and check Hudi tables."),

@@ -1,4 +1,4 @@
-"""``lookupstore info | dump | verify | stats``: what stores and files are, and what joins did."""
+"""``lookupstore info | verify | stats``: what stores and files are, and what joins did."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lookupstore.cli.failures import message_of
 from lookupstore.cli.opened import is_table, lookups_options, open_lookups, write_info
-from lookupstore.cli.options import order_option, output_option
+from lookupstore.cli.options import output_option
 from lookupstore.cli.output import write_json, write_rows
 from lookupstore.errors import CorruptionError, LookupStoreError, printable
 from lookupstore.hostcache.folder import default_folder
@@ -21,13 +21,11 @@ from lookupstore.hostcache.stats import fetched as fetched_bytes
 from lookupstore.hostcache.stats import read as read_stats
 from lookupstore.quantities import counted
 from lookupstore.sst import Info
-from lookupstore.sst.dump import dump_text, hexdump, layout
 from lookupstore.storage.home import expanded
 from lookupstore.storage.location import Location
 from lookupstore.storage.uris import shown_uri
 from lookupstore.store.check import StoreCheck
 from lookupstore.store.store import LookupStore
-from lookupstore.store.store import open as open_store
 
 
 @click.command()
@@ -50,37 +48,6 @@ def info(path: str, output: str, **what: Any) -> None:
             with suppress(OSError):  # a damaged table is said by `stats`
                 fetched = fetched_bytes(default_folder(), opened.path, opened.version)
         write_info(opened, output, fetched=fetched)
-
-
-@click.command()
-@click.argument("path", metavar="FILE")
-@click.option("--records", is_flag=True, help="Also show every record.")
-@click.option("--hex", "hexadecimal", is_flag=True, help="Show every byte and its meaning instead.")
-@order_option
-@output_option("table", "json")
-def dump(path: str, records: bool, hexadecimal: bool, order: str, output: str) -> int:
-    """Print every region of a sorted file.
-
-    Each region is checked; a damaged file is printed as far as it can be read.
-    """
-    path = expanded(path)
-    if os.path.isdir(path):
-        with open_store(path):
-            raise click.UsageError(
-                f"{shown_uri(path)} is a store; give one of the files in its data folder"
-            )
-    found = layout(path, order, records=records or hexadecimal)
-    if output == "json":
-        write_json(found.to_json())
-    else:
-        for line in (hexdump if hexadecimal else dump_text)(found).splitlines():
-            click.secho(line, fg="red" if line.lstrip().startswith("!") else None)
-    if not found.ok:
-        where = next(region for region in found.regions if region.errors)
-        click.echo(
-            f"Error: {found.path}: damaged, first at offset {where.offset} ({where.name})", err=True
-        )
-    return 0 if found.ok else 1
 
 
 @click.command()

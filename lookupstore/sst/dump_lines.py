@@ -41,7 +41,7 @@ def _regions(layout: Layout) -> list[str]:
         ("offset", "size", "region", "codec", "plain", "records", "checksum", "keys")
     ]
     rows += [_region(layout, region) for region in layout.regions]
-    lines = _aligned(rows, right=(0, 1, 4, 5))
+    lines = aligned(rows, right=(0, 1, 4, 5))
     out = lines[:1]
     for line, region in zip(lines[1:], layout.regions, strict=True):
         out.append(line)
@@ -81,7 +81,7 @@ def _fields(region: Region) -> list[str]:
             rows.append((name, f"{value:#010x}"))
         else:
             rows.append((name, str(value)))
-    return _aligned(rows, indent="  ")
+    return aligned(rows, indent="  ")
 
 
 def _index(layout: Layout) -> list[str]:
@@ -90,7 +90,7 @@ def _index(layout: Layout) -> list[str]:
         (str(number), str(entry.offset), str(entry.size), text(entry.last_key, layout.order))
         for number, entry in enumerate(layout.index)
     ]
-    return _aligned(rows, right=(0, 1, 2), indent="  ")
+    return aligned(rows, right=(0, 1, 2), indent="  ")
 
 
 def _contents(layout: Layout, region: Region) -> list[str]:
@@ -99,12 +99,13 @@ def _contents(layout: Layout, region: Region) -> list[str]:
         (str(number), str(one.offset), text(one.key, layout.order), text(one.value))
         for number, one in enumerate(region.contents)
     ]
-    return _aligned(rows, right=(0, 1), indent="  ")
+    return aligned(rows, right=(0, 1), indent="  ")
 
 
-def _aligned(
+def aligned(
     rows: Sequence[tuple[str, ...]], right: Sequence[int] = (), indent: str = ""
 ) -> list[str]:
+    """Return the cells of each row in columns of one width, those in `right` at their right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         indent

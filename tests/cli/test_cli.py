@@ -15,6 +15,7 @@ from pathlib import Path
 import click.testing
 import pyarrow as pa
 import pyarrow.csv as pa_csv
+import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 
@@ -523,9 +524,57 @@ def test_dump(file: Path, store: Path, numbers: Path) -> None:
     shown = run("dump", data).stdout
     assert "  key.schema        region: string not null\n" in shown
     assert "seen: timestamp[ns]\n" in shown
-    refused = run("dump", store)
-    assert refused.exit_code == 2
-    assert "give one of the files in its data folder" in refused.stderr
+
+
+def test_dump_of_all_that_a_path_stands_for(tmp_path: Path) -> None:
+    rows = pa.table({"id": range(100), "name": ["n"] * 100})
+    store = tmp_path / "store"
+    lookupstore.build(rows, store, key="id", buckets=2).close()
+    lookupstore.upsert(store, pa.table({"id": [5], "name": ["x"]}), max_run_share=9.0).close()
+    data = sorted(str(path) for path in (store / "data").iterdir())
+    shown = run("dump", store).stdout.splitlines()
+    titles = [line for line in shown if line.startswith(str(store))]
+    assert sorted(line.partition(": ")[0] for line in titles) == data
+    kinds = [line.partition(": ")[2] for line in titles]
+    assert sorted(kinds) == ["base of bucket 0", "base of bucket 1", f"run of {kinds[0][-8:]}"]
+    assert kinds[0].startswith("run of ") or kinds[1].startswith("run of ")
+    said = json.loads(run("dump", store, "--output", "json").stdout)
+    assert sorted(one["path"] for one in said) == data
+    first = json.loads(run("dump", store, "--version", "1", "--output", "json").stdout)
+    assert len(first) == 2
+    flip(Path(titles[0].partition(": ")[0]), 3)
+    damaged = run("dump", store)
+    assert (damaged.exit_code, damaged.stderr.count("damaged, first at offset 0")) == (1, 1)
+    assert damaged.stdout.count(": ok\n") == 2
+
+    files = tmp_path / "files"
+    files.mkdir()
+    pq.write_table(rows, files / "a.parquet", row_group_size=60)
+    orc.write_table(rows, files / "b.orc")
+    alone = run("dump", files / "a.parquet").stdout
+    assert alone.startswith("Parquet file of ")
+    assert "row group 1, name" in alone
+    both = run("dump", files).stdout
+    assert f"{files}/a.parquet\nParquet file of " in both
+    assert f"\n\n{files}/b.orc\nORC file of " in both
+    assert isinstance(json.loads(run("dump", f"{files}/*.orc", "--output", "json").stdout), list)
+    assert json.loads(run("dump", files / "b.orc", "--output", "json").stdout)["rows"] == 100
+    content = (files / "a.parquet").read_bytes()
+    (files / "a.parquet").write_bytes(content[:-9])
+    cut = run("dump", files)
+    assert cut.exit_code == 1
+    assert f"Error: {files}/a.parquet: damaged, first at offset 0 (other)\n" in cut.stderr
+    for option in (["--hex"], ["--records"], ["--order", "int32"]):
+        refused = run("dump", files / "b.orc", *option)
+        assert refused.exit_code == 2
+        assert "leave out --records, --hex and --order" in refused.stderr
+    assert "--version is for stores, not files" in run("dump", files, "--version", "1").stderr
+
+    table = HudiTable.create(tmp_path / "table", rows, record_key=["id"], name="t")
+    table.insert(rows)
+    shown_table = run("dump", tmp_path / "table").stdout
+    assert "Parquet file of " in shown_table
+    assert "row group 0, _hoodie_record_key" in shown_table
 
 
 # ---- versions

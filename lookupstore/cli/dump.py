@@ -1,0 +1,119 @@
+"""``lookupstore dump``: files region by region, whatever the path stands for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+
+from lookupstore.cli.opened import only_stores
+from lookupstore.cli.options import order_option, output_option, version_option
+from lookupstore.cli.output import write_json
+from lookupstore.columnar.dump import ColumnarLayout, columnar_layout, columnar_text
+from lookupstore.source.search import find_source
+from lookupstore.source.table_readers import table_reader
+from lookupstore.sst.dump import Layout, dump_text, hexdump, layout
+from lookupstore.storage.file_address import FileAddress
+from lookupstore.storage.home import expanded
+from lookupstore.storage.location import Location
+from lookupstore.storage.uris import shown_uri
+from lookupstore.store.path_kind import PathKind, kind_of
+from lookupstore.store.version_files import read_newest, read_numbered
+
+
+@click.command()
+@click.argument("path", metavar="STORE_OR_FILE")
+@click.option("--records", is_flag=True, help="Also show every record, of sorted files.")
+@click.option("--hex", "hexadecimal", is_flag=True,
+              help="Show every byte and its meaning instead, of sorted files.")  # fmt: skip
+@version_option
+@order_option
+@output_option("table", "json")
+def dump(
+    path: str, records: bool, hexadecimal: bool, version: int | None, order: str, output: str
+) -> int:
+    """Print every region of a sorted or columnar file.
+
+    STORE_OR_FILE may also be several columnar files, a store in a folder, or a
+    Hudi table: each of its files is printed. Each region is checked, those of
+    columnar files by reading them; a damaged file is printed as far as it can
+    be read.
+    """
+    path = expanded(path)
+    kind = kind_of(path)
+    layouts: Iterator[tuple[str, Layout | ColumnarLayout]]
+    if kind in (PathKind.COLUMNAR_FILES, PathKind.HUDI_TABLE):
+        only_stores(version=version)
+        if records or hexadecimal or order != "bytes":
+            raise click.UsageError(
+                f"{shown_uri(path)} is of columnar files; leave out --records, --hex and --order"
+            )
+        layouts = (("", columnar_layout(address)) for address in _addresses(path, kind))
+    elif kind is PathKind.STORE and (os.path.isdir(path) or "://" in path):
+        files = _data_files(path, version)
+        layouts = ((name, layout(file, records=records or hexadecimal)) for name, file in files)
+    else:
+        only_stores(version=version)
+        layouts = iter([("", layout(path, order, records=records or hexadecimal))])
+    is_one = kind is PathKind.SORTED_FILE or os.path.isfile(path)
+    return _write(layouts, hexdump if hexadecimal else dump_text, output, is_one=is_one)
+
+
+def _write(
+    layouts: Iterator[tuple[str, Layout | ColumnarLayout]],
+    show: Callable[[Layout], str],
+    output: str,
+    *,
+    is_one: bool,
+) -> int:
+    """Print layouts, each as it is read; return the exit code."""
+    status, said = 0, list[dict[str, Any]]()
+    for i, (title, found) in enumerate(layouts):
+        if output == "json":
+            said.append(found.to_json())
+        else:
+            heading = [] if is_one else [""] * (i > 0) + [f"{found.path}{title and ': '}{title}"]
+            shown = columnar_text(found) if isinstance(found, ColumnarLayout) else show(found)
+            for line in (*heading, *shown.splitlines()):
+                click.secho(line, fg="red" if line.lstrip().startswith("!") else None)
+        if not found.ok:
+            where = next(region for region in found.regions if region.errors)
+            click.echo(
+                f"Error: {found.path}: damaged, first at offset {where.offset} ({where.name})",
+                err=True,
+            )
+            status = 1
+    if output == "json":
+        write_json(said[0] if is_one else said)
+    return status
+
+
+def _data_files(path: str, version: int | None) -> Iterator[tuple[str, str]]:
+    """Yield what each data file of a store in a folder is, and its path; by bucket."""
+    location = Location(path)
+    if not location.in_place:
+        raise click.UsageError(
+            f"{location.uri} is not on this machine; copy it first: lookupstore publish "
+            f"{location.uri} FOLDER"
+        )
+    manifest = read_newest(location) if version is None else read_numbered(location, version)
+    bases = {file.name for file in manifest.files}
+    for bucket, files in sorted(manifest.layers().items()):
+        for file in files:
+            kind = "base" if file.name in bases else "run"
+            yield f"{kind} of bucket {bucket}", location.show(file.name)
+
+
+def _addresses(path: str, kind: PathKind) -> Iterator[FileAddress]:
+    """Yield where the columnar files of a path are, or the base files of a Hudi table."""
+    if kind is PathKind.HUDI_TABLE:
+        for file in table_reader("hudi").table_files(path)[1]:
+            yield file.address
+        return
+    found = find_source([path])
+    assert isinstance(found, list)
+    for one in found:
+        for name in one.files:
+            yield FileAddress.on(one.filesystem, name)

@@ -1,0 +1,326 @@
+"""The layout of a Parquet or ORC file: every region in file order, read, damaged or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.orc as orc
+import pyarrow.parquet as pq
+
+from lookupstore.errors import CorruptionError, LookupStoreError, printable
+from lookupstore.orc.footer import read_footer as read_orc_footer
+from lookupstore.parquet.footer import read_footer as read_parquet_footer
+from lookupstore.source.reading import read_file
+from lookupstore.source.search import format_of
+from lookupstore.sst.dump_lines import aligned
+from lookupstore.storage.file_address import FileAddress
+from lookupstore.storage.read_errors import READ_ERRORS
+
+_WHAT = {"parquet": "a Parquet file", "orc": "an ORC file"}
+# Of a text or of bytes among the bounds.
+_MOST_SHOWN = 24
+
+
+@dataclass
+class ColumnarRegion:
+    """One stretch of the file.
+
+    Attributes:
+        kind: ``magic``, ``column chunk``, ``stripe``, ``footer``, or ``other`` for bytes that the
+            footer says nothing of here, such as indexes of pages and filters.
+        offset: of its first byte in the file.
+        size: bytes.
+        group: number of the row group or stripe.
+        column: whose values the chunk has.
+        leaf: name of the Parquet column, which of a nested one is that with the names below it.
+        codec: what pages are compressed with; None: nothing.
+        plain_size: bytes when they are not compressed.
+        values: number of values of a chunk, nulls included, or of rows of a stripe.
+        nulls: how many of them are null; None: nobody says it.
+        least: of the values, as a text; None: nobody says it.
+        greatest: the same.
+        errors: what is wrong here, in words; none if all is well.
+    """
+
+    kind: str
+    offset: int
+    size: int
+    group: int | None = None
+    column: str | None = None
+    leaf: str | None = None
+    codec: str | None = None
+    plain_size: int | None = None
+    values: int | None = None
+    nulls: int | None = None
+    least: str | None = None
+    greatest: str | None = None
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Return the kind, with the number of a stripe, or row group and column of a chunk."""
+        if self.group is None:
+            return self.kind
+        if self.leaf is None:
+            return f"{self.kind} {self.group}"
+        return f"row group {self.group}, {self.leaf}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the region as plain JSON values, only what is known of it."""
+        known = {name: value for name, value in asdict(self).items() if value is not None}
+        return {**known, "errors": list(self.errors)}
+
+
+@dataclass(frozen=True)
+class ColumnarLayout:
+    """A file, region by region.
+
+    Attributes:
+        path: of the file, as people see it.
+        format: ``parquet`` or ``orc``.
+        size: of the file.
+        rows: how many it has; None: its footer cannot be read.
+        writer: who wrote it, as it says.
+        columns: name and type of each.
+        regions: in file order; together they cover every byte.
+    """
+
+    path: str
+    format: str
+    size: int
+    rows: int | None
+    writer: str
+    columns: tuple[str, ...]
+    regions: tuple[ColumnarRegion, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Return whether no region has an error."""
+        return not any(region.errors for region in self.regions)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the layout as plain JSON values."""
+        return {
+            "path": self.path,
+            "format": self.format,
+            "size": self.size,
+            "rows": self.rows,
+            "writer": self.writer,
+            "ok": self.ok,
+            "columns": list(self.columns),
+            "regions": [region.to_json() for region in self.regions],
+        }
+
+
+def columnar_layout(address: FileAddress) -> ColumnarLayout:
+    """Return the layout of a Parquet or ORC file, all of which is read.
+
+    What is wrong is said of each column in a row group, and of the first stripe in which a column
+    of ORC cannot be read; of a file whose footer cannot be read, nothing else is known.
+
+    Raises:
+        ValueError: its name ends as that of neither.
+        OSError: it cannot be read at all.
+
+    >>> import tempfile
+    >>> from pyarrow import fs
+    >>> path = f"{tempfile.mkdtemp()}/users.parquet"
+    >>> pq.write_table(pa.table({"id": [2, 1]}), path)
+    >>> found = columnar_layout(FileAddress.on(fs.LocalFileSystem(), path))
+    >>> [(one.name, one.least, one.greatest) for one in found.regions][1]
+    ('row group 0, id', '1', '2')
+    """
+    file_format = format_of(address.path)
+    with address.reading(_WHAT[file_format]):
+        file = address.open()
+    with file:
+        size = int(file.size())
+        look = _parquet if file_format == "parquet" else _orc
+        try:
+            with address.reading(_WHAT[file_format]):
+                rows, writer, columns, known = look(file, address.shown)
+        except (*READ_ERRORS, LookupStoreError) as error:
+            lost = ColumnarRegion("other", 0, size, errors=[_said(error)])
+            return ColumnarLayout(address.shown, file_format, size, None, "", (), (lost,))
+        regions = _covered(known, size)
+        for _, top in columns:
+            _check(file, file_format, top, address, regions)
+        names = tuple(name for name, _ in columns)
+        return ColumnarLayout(address.shown, file_format, size, rows, writer, names, regions)
+
+
+def columnar_text(layout: ColumnarLayout) -> str:
+    """Return a layout as aligned text; every line about something wrong starts with ``!``."""
+    bad = sum(len(region.errors) for region in layout.regions)
+    state = "ok" if layout.ok else f"{bad} error{'s'[: bad != 1]}"
+    rows = "" if layout.rows is None else f", {layout.rows} rows"
+    kind = {"parquet": "Parquet", "orc": "ORC"}[layout.format]
+    table: list[tuple[str, ...]] = [
+        ("offset", "size", "region", "codec", "plain", "values", "nulls", "bounds")
+    ]
+    table += [_cells(region) for region in layout.regions]
+    lines = aligned(table, right=(0, 1, 4, 5, 6))
+    out = [f"{kind} file of {layout.size} bytes{rows}: {state}", "", lines[0]]
+    for line, region in zip(lines[1:], layout.regions, strict=True):
+        out.append(line)
+        out += [f"! {region.name} at offset {region.offset}: {error}" for error in region.errors]
+    if layout.columns:
+        out += ["", "columns", *(f"  {one}" for one in layout.columns)]
+    if layout.writer:
+        out += ["", f"written by {printable(layout.writer)}"]
+    return "\n".join(out) + "\n"
+
+
+_Looked = tuple[int, str, list[tuple[str, str]], list[ColumnarRegion]]
+
+
+def _parquet(file: pa.NativeFile, shown: str) -> _Looked:
+    footer = read_parquet_footer(file, shown)
+    metadata = pq.ParquetFile(file).metadata
+    columns = _columns(metadata.schema.to_arrow_schema())
+    size = int(file.size())
+    end = int.from_bytes(file.read_at(4, size - 8), "little") + 8
+    regions = [ColumnarRegion("magic", 0, 4), ColumnarRegion("footer", size - end, end)]
+    for number, group in enumerate(footer.groups):
+        for i, chunk in enumerate(group.columns):
+            bounds = metadata.row_group(number).column(i).statistics
+            has_bounds = bounds is not None and bounds.has_min_max
+            regions.append(
+                ColumnarRegion(
+                    "column chunk",
+                    chunk.offset,
+                    chunk.nbytes,
+                    number,
+                    printable(chunk.path[0]),
+                    ".".join(map(printable, chunk.path)),
+                    chunk.codec if chunk.has_known_codec else "unknown",
+                    chunk.plain_bytes,
+                    chunk.rows,
+                    chunk.bounds.nulls,
+                    _text(bounds.min) if has_bounds else None,
+                    _text(bounds.max) if has_bounds else None,
+                )
+            )
+    return metadata.num_rows, footer.created_by, columns, regions
+
+
+def _orc(file: pa.NativeFile, shown: str) -> _Looked:
+    footer = read_orc_footer(file, shown)
+    read = orc.ORCFile(file)
+    columns = _columns(read.schema)
+    regions = [ColumnarRegion("magic", 0, 3)]
+    for number, stripe in enumerate(footer.stripes):
+        nbytes = stripe.streams_bytes + stripe.footer_bytes
+        regions.append(ColumnarRegion("stripe", stripe.offset, nbytes, number, values=stripe.rows))
+    end = max(region.offset + region.size for region in regions)
+    regions.append(ColumnarRegion("footer", end, int(file.size()) - end))
+    return footer.rows, f"version {read.file_version}", columns, regions
+
+
+def _columns(schema: pa.Schema) -> list[tuple[str, str]]:
+    """Return name and type of each column for people, and its name."""
+    return [(f"{printable(one.name)}: {one.type}", one.name) for one in schema]
+
+
+def _covered(known: Sequence[ColumnarRegion], size: int) -> tuple[ColumnarRegion, ...]:
+    """Return regions in file order, with what lies between them."""
+    return tuple(_with_others(sorted(known, key=lambda one: (one.offset, one.size)), size))
+
+
+def _with_others(known: Sequence[ColumnarRegion], size: int) -> Iterator[ColumnarRegion]:
+    at = 0
+    for region in known:
+        if region.offset > at:
+            yield ColumnarRegion("other", at, region.offset - at)
+        yield region
+        at = max(at, region.offset + region.size)
+    if at < size:
+        yield ColumnarRegion("other", at, size - at)
+
+
+def _check(
+    file: pa.NativeFile,
+    file_format: str,
+    column: str,
+    address: FileAddress,
+    regions: Sequence[ColumnarRegion],
+) -> None:
+    """Read a column, and say at the regions where that fails what is wrong."""
+    error, rows = _failure(file, file_format, column, address)
+    if error is None:
+        return
+    if file_format == "orc":
+        stripes = [one for one in regions if one.kind == "stripe"]
+        for stripe in stripes:
+            rows -= stripe.values or 0
+            if rows < 0 or stripe is stripes[-1]:
+                stripe.errors.append(f"{printable(column)}: {_said(error)}")
+                return
+        return
+    chunks = [one for one in regions if one.column == printable(column)]
+    failures = [
+        (number, _failure(file, file_format, column, address, number)[0])
+        for number in sorted({one.group for one in chunks if one.group is not None})
+    ]
+    if not any(failed for _, failed in failures):  # it reads on where one ends that should not
+        failures = [(chunks[0].group or 0, error)] if chunks else []
+    for number, failed in failures:
+        if failed is not None:
+            _mark(chunks, number, failed, column)
+
+
+def _mark(chunks: Sequence[ColumnarRegion], group: int, error: Exception, column: str) -> None:
+    """Say at the chunk of a column in which a row group cannot be read what is wrong."""
+    # Pages of all row groups are looked at before one is read: it may be of another.
+    at = error.offset if isinstance(error, CorruptionError) else -1
+    found = [one for one in chunks if one.offset <= at < one.offset + one.size]
+    own = [one for one in chunks if one.group == group]
+    region, said = (found or own)[0], _said(error)
+    if not found and len(own) > 1:
+        said = f"here, or in another chunk of {printable(column)}: {said}"
+    if said not in region.errors:
+        region.errors.append(said)
+
+
+def _failure(
+    file: pa.NativeFile,
+    file_format: str,
+    column: str,
+    address: FileAddress,
+    group: int | None = None,
+) -> tuple[Exception | None, int]:
+    """Return what keeps a column from being read, in one row group or all, and the rows before."""
+    rows = 0
+    try:
+        with address.reading(_WHAT[file_format]):
+            for batch in read_file(file, file_format, [column], address.shown, group=group):
+                rows += batch.num_rows
+    except (*READ_ERRORS, LookupStoreError) as error:
+        return error, rows
+    return None, rows
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, CorruptionError):
+        return f"expected {error.expected}, found {error.found}"
+    return str(error).partition("\n")[0]
+
+
+def _text(value: object) -> str:
+    text = value.hex() if isinstance(value, bytes) else printable(str(value))
+    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."
+
+
+def _cells(region: ColumnarRegion) -> tuple[str, ...]:
+    numbers = (region.plain_size, region.values, region.nulls)
+    return (
+        str(region.offset),
+        str(region.size),
+        region.name,
+        region.codec or "",
+        *("" if one is None else str(one) for one in numbers),
+        "" if region.least is None else f"{region.least} .. {region.greatest}",
+    )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
+from pyarrow import fs
 
 from lookupstore.cli.opened import only_stores
 from lookupstore.cli.options import order_option, output_option, version_option
@@ -111,6 +112,9 @@ def _addresses(path: str, kind: PathKind) -> Iterator[FileAddress]:
     if kind is PathKind.HUDI_TABLE:
         for file in table_reader("hudi").table_files(path)[1]:
             yield file.address
+        return
+    if os.path.isfile(path):  # of a table, too, whose files are no source one by one
+        yield FileAddress.on(fs.LocalFileSystem(), path)
         return
     found = find_source([path])
     assert isinstance(found, list)

@@ -575,6 +575,8 @@ def test_dump_of_all_that_a_path_stands_for(tmp_path: Path) -> None:
     shown_table = run("dump", tmp_path / "table").stdout
     assert "Parquet file of " in shown_table
     assert "row group 0, _hoodie_record_key" in shown_table
+    (base,) = (tmp_path / "table").glob("*.parquet")
+    assert run("dump", base).stdout == shown_table.partition("\n")[2]
 
 
 # ---- versions

@@ -457,11 +457,11 @@ def address_of(
     if not text:
         raise ValueError("path is empty; give the folder or URI of a store")
     if filesystem is not None:
-        if storage_options is not None:
+        if storage_options:
             raise ValueError("storage_options: filesystem has options of its own; give one of both")
         return in_filesystem(text, filesystem)
     check_path(text)
-    if storage_options is not None and "://" not in text:
+    if storage_options and "://" not in text:
         raise ValueError(f"storage_options are of URIs, and path is {text!r}; leave them out")
     return with_options(expanded(text), storage_options), None
 
@@ -475,7 +475,7 @@ def as_location(
     """
     if not isinstance(path, Location):
         return Location(path, storage_options=storage_options)
-    if storage_options is not None:
+    if storage_options:
         raise ValueError("storage_options: path is a Location; give them to that")
     return path
 

@@ -114,7 +114,7 @@ def with_options(path: str, options: Mapping[str, Any] | None) -> str:
     >>> with_options("s3://box/users?region=eu-west-1", {"AWS_ENDPOINT_URL": "http://host:9000"})
     's3://box/users?region=eu-west-1&scheme=http&endpoint_override=host%3A9000'
     """
-    if options is None:
+    if not options:
         return path
     if not isinstance(options, Mapping):
         raise TypeError(f"storage_options is {type(options).__name__}; give a dict")
@@ -148,7 +148,7 @@ def paths_with_options(options: Mapping[str, Any] | None, **given: Any) -> list[
 
     Raises: what `with_options` raises; ValueError: there are options, and no URI.
     """
-    if options is None:
+    if not options:
         return list(given.values())
     if not any(map(_has_uri, given.values())):
         raise ValueError(f"storage_options are of URIs, and there is none in {' or '.join(given)}")

@@ -208,7 +208,8 @@ WRONG = [
     (lambda: Location("hdfs://b/x", storage_options={"user": "u"}), ValueError,
      "known for s3://, gs://"),
     (lambda: Location("x", storage_options={"key": "K"}), ValueError, "and path is 'x'"),
-    (lambda: Location("x", filesystem=fs.LocalFileSystem(), storage_options={}), ValueError,
+    (lambda: Location("x", filesystem=fs.LocalFileSystem(), storage_options={"key": "K"}),
+     ValueError,
      "give one of both"),
     (lambda: Location("x", filesystem="s3"), TypeError, "filesystem is str"),
     (lambda: Location("b/x", filesystem=Asked(session="mine")), ValueError, "'session'"),
@@ -230,6 +231,15 @@ def test_what_is_wrong_is_said(
         call()
     assert said in str(raised.value)
     assert not list(tmp_path.iterdir())
+
+
+def test_no_options_are_none(tmp_path: Path) -> None:
+    """Whoever passes on a setting that is empty has none."""
+    with lookupstore.build(USERS, tmp_path / "s", key="id", storage_options={}) as store:
+        assert len(store) == 3
+    with lookupstore.open(Location(tmp_path / "s"), storage_options={}) as store:
+        assert store.get(1) == {"name": "a"}
+    assert Location("s3://box/a", storage_options={}) == Location("s3://box/a")
 
 
 def test_wrong_options_are_no_secret(server: ObjectStore) -> None:

@@ -155,11 +155,10 @@ def _parquet_batches(
         _, claims = look_at_claims(stream, there[:1], path)
     rows = claims.rows_at_once(rows)
     groups = [*range(metadata.num_row_groups)] if group is None else [group]
-    wanted = sum(metadata.row_group(i).num_rows for i in groups)
-    batches = _counted(
-        reader.iter_batches(rows, groups, columns=present or there[:1]), wanted, path
-    )
-    return batches if present else _without_columns(batches)
+    batches = iter(reader.iter_batches(rows, groups, columns=present or there[:1]))
+    if not present:
+        return _without_columns(batches)
+    return _counted(batches, sum(metadata.row_group(i).num_rows for i in groups), path)
 
 
 def _orc_batches(
@@ -176,8 +175,7 @@ def _orc_batches(
         batches = _few_rows_of_orc(file, wanted, rows)
     else:
         batches = _stripes(reader, file, footer, wanted, path)
-    batches = _counted(batches, footer.rows, path)
-    return batches if present else _without_columns(batches)
+    return _counted(batches, footer.rows, path) if present else _without_columns(batches)
 
 
 def _stripes(

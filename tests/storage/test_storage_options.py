@@ -130,11 +130,11 @@ def test_a_location_has_a_file_system(server: ObjectStore, make: str, tmp_path: 
 
 def test_others_of_fsspec_are_asked_themselves(tmp_path: Path) -> None:
     memory = fsspec.filesystem("memory")
-    place = Location("memory://stores/users", filesystem=memory)
+    place = Location(f"memory://{tmp_path.name}/users", filesystem=memory)
     assert place.uri.startswith("py::fsspec+memory://")
     with lookupstore.build(USERS, place, key="id") as store:
         assert store.get(2) == {"name": "b"}
-    assert memory.find("/stores/users")
+    assert memory.find(f"/{tmp_path.name}/users")
     with memory.open("/rows.parquet", "wb") as file:
         pq.write_table(USERS, file)
     rows = Location("/rows.parquet", filesystem=memory)

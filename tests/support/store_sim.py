@@ -323,6 +323,9 @@ class _Disk(_Place, LocalFolder):
 class _Bucket(_Place, RemoteFolder):
     """A store on an object store."""
 
+    def _open(self) -> tuple[Any, str]:
+        return SimpleNamespace(type_name="s3"), "bucket/s"
+
     def look(self) -> dict[str, tuple[int, float]]:
         return {name: (len(one), at) for name, (one, at) in self.sim.objects.items()}
 
@@ -585,7 +588,7 @@ class Simulation:
         if self.is_disk:
             location: _Place = _Disk(self.folder)
         else:
-            location = _Bucket("bucket/s", filesystem=SimpleNamespace(type_name="s3"))
+            location = _Bucket("s3://bucket/s")
         location.sim = self
         return location
 

@@ -440,7 +440,9 @@ def _each(
 
 
 def _files_source(paths: Sequence[Path]) -> Source:
-    are_streams = all(is_stream(shown_path(path)) for path in paths)
+    are_streams = all(
+        is_stream(path if isinstance(path, str) else path.resolve("")[1]) for path in paths
+    )
     found = find_source(paths, STREAM_FORMATS if are_streams else FORMATS)
     if isinstance(found, FoundTable):
         source: Source = table_reader("hudi").table_source(found.path)

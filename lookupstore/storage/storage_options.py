@@ -82,6 +82,10 @@ _AZURE = _Names(
     },
 )
 _NAMES = {"s3": _S3, "gs": _GCS, "gcs": _GCS, "abfs": _AZURE, "abfss": _AZURE}
+# Of schemes that may be before a path in a file system of pyarrow's, its name.
+_TYPES = {"s3": "s3", "gs": "gcs", "gcs": "gcs"}
+# What is in a path of a URI as it is: other programs read paths that we write down.
+_IN_PATHS = "/=:@!$&'()*+,;~"
 _BOOLEANS = frozenset({"anonymous", "force_virtual_addressing", "use_ssl", "allow_http"})
 _TRUE = ("true", "1")
 _SECONDS = frozenset({"request_timeout", "connect_timeout"})
@@ -183,7 +187,14 @@ def in_filesystem(path: str, filesystem: Any) -> tuple[str, fs.FileSystem | None
     '/data/users'
     """
     if isinstance(filesystem, fs.FileSystem):
-        return path.partition("://")[2].partition("?")[0] if "://" in path else path, filesystem
+        scheme, mark, rest = path.partition("://")
+        if not mark or _TYPES.get(scheme) != filesystem.type_name:
+            return path, filesystem
+        if "@" in rest.partition("/")[0]:
+            raise ValueError(
+                f"path has a user, and filesystem its own; give {scheme}://BUCKET/PATH"
+            )
+        return rest, filesystem
     protocol = getattr(filesystem, "protocol", None)
     if protocol is None or not hasattr(filesystem, "_strip_protocol"):
         raise TypeError(
@@ -195,7 +206,7 @@ def in_filesystem(path: str, filesystem: Any) -> tuple[str, fs.FileSystem | None
         return inner, fs.LocalFileSystem()
     if first in _NAMES:
         given = {n: v for n, v in filesystem.storage_options.items() if n not in _OF_FSSPEC}
-        return with_options(f"{first}://{quote(inner)}", given), None
+        return with_options(f"{first}://{quote(inner, safe=_IN_PATHS)}", given), None
     return inner, fs.PyFileSystem(fs.FSSpecHandler(filesystem))
 
 
@@ -221,8 +232,7 @@ def _named(options: Mapping[str, Any], names: _Names) -> dict[str, str]:
         if value is not None:
             found[name] = _text_of(called, name, value)
     plain = found.pop("use_ssl", "true") == "false"
-    if found.pop("allow_http", "false") == "true" and "endpoint_override" not in found:
-        plain = True
+    found.pop("allow_http", None)  # that it may be, which the endpoint says
     scheme, mark, host = found.get("endpoint_override", "").rpartition("://")
     if mark or plain:
         # Before the address, whose scheme it is.

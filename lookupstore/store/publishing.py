@@ -13,6 +13,7 @@ import xxhash
 
 from lookupstore.quantities import Duration
 from lookupstore.storage.location import Location
+from lookupstore.storage.storage_options import paths_with_options
 from lookupstore.store.expiry import HOUR
 from lookupstore.store.files import missing_file_error, wrong_hash_error, wrong_size_error
 from lookupstore.store.manifest import DATA_FOLDER, DataFile, Manifest
@@ -55,7 +56,7 @@ def publish(
         overwrite: publish even if another version is there.
         allow_empty: let a version without rows replace one that has some.
         retain: how long the versions that are replaced there stay; see `lookupstore.expire`.
-        storage_options: of `path`, if that is a URI, as of `lookupstore.Location`.
+        storage_options: of `store` and `path`, where they are URIs, as of `lookupstore.Location`.
 
     Raises:
         FileNotFoundError: there is no such store.
@@ -75,8 +76,9 @@ def publish(
     ...     copy.id == store.id, copy.get(7)
     (True, {'name': 'seven'})
     """
+    store, path = paths_with_options(storage_options, store=store, path=path)
     source, manifest = _version_of(store)
-    target = located(path, storage_options)
+    target = located(path)
     names = standing(target, list_names(target))
     if names and names[-1].id == manifest.id:
         _log.info("%s: already published, as version %d", target.uri, names[-1].number)

@@ -86,6 +86,7 @@ def test_every_place_takes_options(server: ObjectStore, names: Any, tmp_path: Pa
         assert first.get(4) is None
     with lookupstore.publish(near, f"{folder}/copy", storage_options=options) as copy:
         assert copy.get(3) == {"name": "c"}
+    lookupstore.publish(f"{folder}/copy", f"{folder}/again", storage_options=options).close()
     found = lookupstore.versions(f"{folder}/store", storage_options=options)
     assert [version.number for version in found] == [1, 2]
     gone = lookupstore.expire(f"{folder}/store", retain=0, storage_options=options)
@@ -126,6 +127,22 @@ def test_a_location_has_a_file_system(server: ObjectStore, make: str, tmp_path: 
     with lookupstore.build(table, tmp_path / "s", key="id", overwrite=True) as store:
         assert len(store) == 3
     assert SECRET not in place.uri + repr(place)
+
+
+def test_what_is_in_a_path_stays_there(tmp_path: Path) -> None:
+    odd = tmp_path / "a:" / "b"
+    place = Location(f"{tmp_path}/a://b", filesystem=fs.LocalFileSystem())
+    with lookupstore.build(USERS, place, key="id"):
+        assert (odd / "versions").is_dir()
+    given = Asked(key=KEY, secret=SECRET, region="us-east-1")
+    full = Location("box/env=prod/users", filesystem=given).full("day=1/f.parquet")
+    assert full == "s3://box/env=prod/users/day=1/f.parquet"
+    (tmp_path / "a?b").mkdir()
+    (tmp_path / "a?b" / "r.csv").write_text("id,name\n1,a\n")
+    below = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    rows = Location("a?b/r.csv", filesystem=below)
+    with lookupstore.build(rows, tmp_path / "s", key="id") as store:
+        assert store.get(1) == {"name": "a"}
 
 
 def test_others_of_fsspec_are_asked_themselves(tmp_path: Path) -> None:

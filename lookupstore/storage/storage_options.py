@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import GeneratorType
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
@@ -42,7 +43,7 @@ class _Names:
         )
 
 
-# `scheme`, with what is no option of pyarrow's: `use_ssl` of s3fs, `allow_http` of object_store.
+# pyarrow has no `use_ssl` (of s3fs) and no `allow_http` (of object_store), but a `scheme`.
 _S3 = _Names(
     ("aws_",),
     {
@@ -86,6 +87,8 @@ _NAMES = {"s3": _S3, "gs": _GCS, "gcs": _GCS, "abfs": _AZURE, "abfss": _AZURE}
 _TYPES = {"s3": "s3", "gs": "gcs", "gcs": "gcs"}
 # What is in a path of a URI as it is: other programs read paths that we write down.
 _IN_PATHS = "/=:@!$&'()*+,;~"
+# Options that say who asks.
+_WHO = frozenset({"access_key", "secret_key", "session_token", "anonymous"})
 _BOOLEANS = frozenset({"anonymous", "force_virtual_addressing", "use_ssl", "allow_http"})
 _TRUE = ("true", "1")
 _SECONDS = frozenset({"request_timeout", "connect_timeout"})
@@ -133,18 +136,21 @@ def with_options(path: str, options: Mapping[str, Any] | None) -> str:
         )
     wanted = _named(options, names)
     address, _, query = rest.partition("?")
+    replaced = {*wanted}
+    if not replaced.isdisjoint(_WHO):  # whoever is told replaces all that the URI says of that
+        replaced |= _WHO
+        if names is not _AZURE:
+            host, slash, below = address.partition("/")
+            address = f"{host.rpartition('@')[2]}{slash}{below}"
     if names is _GCS and wanted.pop("anonymous", None) == "true":
-        address = f"anonymous@{address.rpartition('@')[2]}"
-    if "access_key" in wanted:  # not those in front of the bucket
-        host, slash, below = address.partition("/")
-        address = f"{host.rpartition('@')[2]}{slash}{below}"
-    kept = [(n, v) for n, v in parse_qsl(query, keep_blank_values=True) if n not in wanted]
+        address = f"anonymous@{address}"
+    kept = [(n, v) for n, v in parse_qsl(query, keep_blank_values=True) if n not in replaced]
     said = urlencode([*kept, *wanted.items()], quote_via=quote)
     return f"{scheme}://{address}" + (f"?{said}" if said else "")
 
 
 def paths_with_options(options: Mapping[str, Any] | None, **given: Any) -> list[Any]:
-    """Return arguments with options in their URIs: those that are paths, or lists of paths.
+    """Return arguments with options in their URIs: paths, and lists and generators of paths.
 
     Args:
         options: as of `with_options`.
@@ -162,6 +168,8 @@ def paths_with_options(options: Mapping[str, Any] | None, **given: Any) -> list[
 def _has_uri(given: Any) -> bool:
     if isinstance(given, (list, tuple)):
         return any(map(_has_uri, given))
+    if isinstance(given, GeneratorType):  # which nobody knows before it is read
+        return True
     return isinstance(given, (str, os.PathLike)) and "://" in str(os.fspath(given))
 
 
@@ -170,6 +178,8 @@ def _path_with_options(given: Any, options: Mapping[str, Any]) -> Any:
         return with_options(os.fspath(given), options)
     if isinstance(given, (list, tuple)):
         return [_path_with_options(one, options) for one in given]
+    if isinstance(given, GeneratorType):
+        return (_path_with_options(one, options) for one in given)
     return given
 
 
@@ -213,10 +223,11 @@ def in_filesystem(path: str, filesystem: Any) -> tuple[str, fs.FileSystem | None
 def _named(options: Mapping[str, Any], names: _Names) -> dict[str, str]:
     """Return options by their names in a URI."""
     found: dict[str, str] = {}
-    given = {**options}
-    nested = given.pop("client_kwargs", None)  # where s3fs has what its client is made with
-    if isinstance(nested, Mapping):
-        given |= nested
+    given = {str(name): value for name, value in options.items() if value is not None}
+    nested = given.pop("client_kwargs", {})  # where s3fs has what its client is made with
+    if not isinstance(nested, Mapping):
+        raise ValueError(f"storage_options: 'client_kwargs' is {nested!r}; give a dict")
+    given |= {name: value for name, value in nested.items() if value is not None}
     if names is _GCS and (token := given.pop("token", None)) is not None:
         if token != "anon":
             raise ValueError(
@@ -229,16 +240,16 @@ def _named(options: Mapping[str, Any], names: _Names) -> dict[str, str]:
         if name is None:
             known = ", ".join(sorted(names.others))
             raise ValueError(f"storage_options: {called!r} is not known; known are {known}")
-        if value is not None:
-            found[name] = _text_of(called, name, value)
-    plain = found.pop("use_ssl", "true") == "false"
-    found.pop("allow_http", None)  # that it may be, which the endpoint says
-    scheme, mark, host = found.get("endpoint_override", "").rpartition("://")
-    if mark or plain:
-        # Before the address, whose scheme it is.
-        endpoint = {"endpoint_override": host.rstrip("/")} if host else {}
-        found.pop("endpoint_override", None)
-        found |= {"scheme": scheme or "http", **endpoint}
+        text = _text_of(called, name, value)
+        if found.setdefault(name, text) != text:
+            raise ValueError(f"storage_options: {called!r} is {name} once more, with another value")
+    use_ssl = found.pop("use_ssl", None)
+    found.pop("allow_http", None)  # it allows what the scheme of the endpoint asks for
+    scheme, _, host = found.pop("endpoint_override", "").rpartition("://")
+    if use_ssl is not None and not scheme:
+        scheme = "https" if use_ssl == "true" else "http"
+    found |= {"scheme": scheme} if scheme else {}
+    found |= {"endpoint_override": host.rstrip("/")} if host else {}
     return found
 
 

@@ -77,6 +77,9 @@ def test_every_place_takes_options(server: ObjectStore, names: Any, tmp_path: Pa
     near = tmp_path / "near"
     with lookupstore.build([f"{folder}/*.parquet"], near, key="id", storage_options=options) as one:
         assert one.get(2) == {"name": "b"}
+    paths = (path for path in [f"{folder}/rows.parquet"])
+    with lookupstore.build(paths, tmp_path / "s", key="id", storage_options=options) as one:
+        assert one.get(3) == {"name": "c"}
     changed = lookupstore.upsert(
         f"{folder}/store", pa.table({"id": [4], "name": ["d"]}), storage_options=options
     )
@@ -115,7 +118,12 @@ def test_a_location_has_a_file_system(server: ObjectStore, make: str, tmp_path: 
     with place.new_file("users/rows.parquet") as file:
         pq.write_table(USERS, file)
     rows = Location(f"{path}/users/rows.parquet", filesystem=given)
-    for source in (rows, [rows], Location(f"{path}/users", filesystem=given)):
+    for source in (
+        rows,
+        [rows],
+        (one for one in [rows]),
+        Location(f"{path}/users", filesystem=given),
+    ):
         with lookupstore.build(source, tmp_path / "s", key="id", overwrite=True) as store:
             assert store.get(1) == {"name": "a"}
     with ColumnarFiles(rows, key="id") as files:
@@ -168,6 +176,14 @@ MADE = [
     ("s3://box/a", {"AWS_SESSION_TOKEN": "t/+&=", "aws_access_key_id": "K", "secret": "a+b/c="},
      {"session_token": "t/+&=", "access_key": "K", "secret_key": "a+b/c="}),
     ("s3://box/a", {"anon": True}, {"anonymous": True}),
+    ("s3://K:S@box/a?session_token=t", {"anon": True},
+     {"anonymous": True, "access_key": None, "session_token": None}),
+    ("s3://box/a?anonymous=true", {"key": "K", "secret": "S"},
+     {"anonymous": False, "access_key": "K"}),
+    ("s3://box/a", {"allow_http": "true"}, {"scheme": "https"}),
+    ("s3://box/a?scheme=http", {"use_ssl": True}, {"scheme": "https"}),
+    ("s3://box/a", {"endpoint_url": "http://h:1", "client_kwargs": {"endpoint_url": None}},
+     {"scheme": "http", "endpoint_override": "h:1"}),
     ("s3://box/a", {"skip_signature": "true"}, {"anonymous": True}),
     ("s3://box/a?anonymous=True", {"anon": None}, {"anonymous": True}),
     ("s3://box/a", {"use_ssl": False, "endpoint": "h:1"},
@@ -220,6 +236,11 @@ WRONG = [
      "give seconds"),
     (lambda: Location("s3://b/x", storage_options={"key": 5}), ValueError, "'key' is int"),
     (lambda: Location("s3://b/x", storage_options=["key"]), TypeError, "list; give a dict"),
+    (lambda: Location("s3://b/x", storage_options={"client_kwargs": "endpoint_url"}), ValueError,
+     "'client_kwargs' is 'endpoint_url'; give a dict"),
+    (lambda: Location("s3://b/x", storage_options={"key": "A", "AWS_ACCESS_KEY_ID": "B"}),
+     ValueError, "'AWS_ACCESS_KEY_ID' is access_key once more"),
+    (lambda: Location("s3://b/x", storage_options={5: "x"}), ValueError, "'5' is not known"),
     (lambda: Location("gs://b/x", storage_options={"token": "key.json"}), ValueError,
      "set GOOGLE_APPLICATION_CREDENTIALS"),
     (lambda: Location("hdfs://b/x", storage_options={"user": "u"}), ValueError,

@@ -10,7 +10,7 @@ import functools
 import logging
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import unquote
@@ -69,6 +69,7 @@ def build_store(
     allow_empty: bool = False,
     retain: Duration = HOUR,
     spark: SparkSession | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> LookupStore:
     """Build a store with Spark and open it on the driver.
 
@@ -101,6 +102,8 @@ def build_store(
         retain: how long replaced versions stay, a timedelta, seconds, or a text such as `"1h"`; see
             `lookupstore.expire`.
         spark: the session that reads paths; None takes the active one, or starts `session()`.
+        storage_options: of `path`, if it is a URI, as of `lookupstore.Location`; executors have
+            them, too. What Spark reads it finds by settings of its own.
 
     Raises:
         KeyError: a column that the source does not have.
@@ -118,7 +121,7 @@ def build_store(
     An error of an executor is raised with its own type. A build that fails removes what it wrote
     and leaves an older store as it was.
     """
-    location = located(path)
+    location = located(path, storage_options)
     if isinstance(df_or_path, DataFrame):
         df, source, paths = df_or_path, DATAFRAME, []
         spark = df.sparkSession

@@ -21,11 +21,12 @@ from pyarrow import fs
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql import types as sql_types
+from support.object_store import BUCKET, KEY, SECRET, writable_object_store
 
 import lookupstore
 from lookupstore import CorruptionError
 from lookupstore.builder.plan import plan_build
-from lookupstore.spark import build_store
+from lookupstore.spark import build_store, lookup_join
 from lookupstore.spark.build import build as spark_build
 from lookupstore.spark.build.packs import unpack
 from lookupstore.spark.types import TIME_SETTING, arrow_schema
@@ -453,6 +454,27 @@ def test_a_store_that_is_not_local(spark, tmp_path, seed):
     with pytest.raises(ValueError, match="occurs more than once"):
         build_store(df.union(df), remote, key="id", buckets=3, overwrite=True)
     assert len(stored_files(tmp_path / "there")) == 4
+
+
+def test_executors_have_the_options_of_a_uri(spark, tmp_path):
+    """Nothing in their environment says where the store is, or who asks for it."""
+    assert "AWS_ACCESS_KEY_ID" not in os.environ
+    df = spark.createDataFrame([(k, str(k)) for k in range(100)], "id long, v string")
+    with writable_object_store() as server:
+        options = {
+            "key": KEY,
+            "secret": SECRET,
+            "endpoint_url": f"http://{server.address}",
+            "client_kwargs": {"region_name": "us-east-1"},
+        }
+        with build_store(
+            df, f"s3://{BUCKET}/store", key="id", buckets=2, storage_options=options
+        ) as store:
+            facts = spark.createDataFrame([(k,) for k in range(90, 110)], "id long")
+            joined = {row.id: row.v for row in lookup_join(facts, store, on="id").collect()}
+    assert joined == {k: str(k) if k < 100 else None for k in range(90, 110)}
+    with pytest.raises(ValueError, match="storage_options are of URIs"):
+        build_store(df, tmp_path / "store", key="id", storage_options=options)
 
 
 def test_arguments_are_those_of_build_without_what_spark_settles():

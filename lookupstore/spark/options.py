@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 from pyspark.sql import datasource
 
+from lookupstore.storage.location import Location
+
 # Until the release that has limits pushed down, Spark keeps what one scan pushed for all scans of
 # the same loaded DataFrame, so that they give wrong rows (SPARK-58551 has mended it).
 SCANS_ARE_SEPARATE = hasattr(datasource.DataSourceReader, "pushLimit")
@@ -49,3 +51,35 @@ def given_number(options: Mapping[str, str], option: str) -> int | None:
         return None if text is None else int(text)
     except ValueError:
         raise ValueError(f"{option} is {text!r}; give a whole number") from None
+
+
+def given_location(options: Mapping[str, str], given: str) -> Location:
+    """Return the location that the options `path` and `storage_options` name.
+
+    Args:
+        options: of a read or write; `storage_options` is a JSON object.
+        given: what the path is and who is given it, for the error if there is none.
+
+    Raises:
+        ValueError: no path; or options that are not a JSON object, or that `Location` refuses.
+
+    >>> secrets = '{"AWS_REGION": "eu-west-1", "key": "K", "secret": "S"}'
+    >>> options = {"path": "s3://box/users", "storage_options": secrets}
+    >>> given_location(options, "load() the folder or URI of a store")
+    <Location 's3://box/users?region=eu-west-1&access_key=***&secret_key=***'>
+    """
+    if "path" not in options:
+        raise ValueError(f"no path; give {given}")
+    text = options.get("storage_options")
+    if text is None:
+        return Location(options["path"])
+    try:
+        parsed = json.loads(text)
+    except json.JSONDecodeError:
+        parsed = None
+    if not isinstance(parsed, dict):  # the text holds secrets, and so is not shown
+        raise ValueError(
+            "storage_options is no JSON object; give json.dumps() of the dict that "
+            "lookupstore.open takes"
+        )
+    return Location(options["path"], storage_options=parsed)

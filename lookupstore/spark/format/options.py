@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lookupstore.builder.data_files import file_options
 from lookupstore.builder.plan import OnDuplicate
 from lookupstore.quantities import seconds_of
-from lookupstore.spark.options import given_names, given_number
+from lookupstore.spark.options import given_location, given_names, given_number
 from lookupstore.storage.location import Location
 from lookupstore.store.data_files import FileOptions
 from lookupstore.store.expiry import HOUR
@@ -27,6 +27,7 @@ WRITE_OPTIONS = (
     "bloom_fpp",
     "retain",
     "allow_empty",
+    "storage_options",
 )
 
 
@@ -60,8 +61,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     if unknown:
         known = ", ".join(WRITE_OPTIONS)
         raise ValueError(f"no option {unknown[0]!r}; writing a store has {known}")
-    if "path" not in options:
-        raise ValueError("no path; give save() the folder or URI of the store")
+    location = given_location(options, "save() the folder or URI of the store")
     key = given_names(options, "key")
     if not key:
         raise ValueError("no key; give option('key', 'a,b'): the key columns, in order")
@@ -69,7 +69,6 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     buckets = 1 if buckets is None else buckets
     if not 1 <= buckets <= MAX_BUCKETS:
         raise ValueError(f"buckets is {buckets}; give a number from 1 to {MAX_BUCKETS}")
-    location = Location(options["path"])
     files = file_options(
         location,
         options.get("compression"),

@@ -25,7 +25,12 @@ from lookupstore.keys._codec import bucket_of
 from lookupstore.keys.schema import KeySchema
 from lookupstore.spark.format.filters import KeyRanges, before, push
 from lookupstore.spark.format.sink import StoreWriter
-from lookupstore.spark.options import SCANS_ARE_SEPARATE, given_names, given_number
+from lookupstore.spark.options import (
+    SCANS_ARE_SEPARATE,
+    given_location,
+    given_names,
+    given_number,
+)
 from lookupstore.spark.types import arrow_schema, spark_type, to_spark
 from lookupstore.storage.location import Location
 from lookupstore.store.store import LookupStore, buckets_of
@@ -34,7 +39,7 @@ from lookupstore.store.version_files import version_at
 FORMAT = "lookupstore"
 READ_OPTIONS = (
     "path", "version", "columns", "prefix", "starts_with", "start", "stop", "pushdown",
-    "versionAsOf", "timestampAsOf",
+    "versionAsOf", "timestampAsOf", "storage_options",
 )  # fmt: skip
 # Spark gives the names of options in lower case.
 _VERSION_AS_OF, _TIMESTAMP_AS_OF = "versionasof", "timestampasof"
@@ -291,12 +296,11 @@ def _loaded(options: Mapping[str, str]) -> LookupStore:
         raise ValueError(f"no option {unknown[0]!r}; reading a store has {', '.join(READ_OPTIONS)}")
     if options.get("pushdown", "true").lower() not in ("true", "false"):
         raise ValueError(f"pushdown is {options['pushdown']!r}; give true or false")
-    if "path" not in options:
-        raise ValueError("no path; give load() the folder or URI of a store")
-    return LookupStore(options["path"], version=_version_of(options))
+    location = given_location(options, "load() the folder or URI of a store")
+    return LookupStore(location, version=_version_of(location, options))
 
 
-def _version_of(options: Mapping[str, str]) -> int | None:
+def _version_of(location: Location, options: Mapping[str, str]) -> int | None:
     """Return the number of the version that options name; None: the current one.
 
     Raises:
@@ -311,7 +315,7 @@ def _version_of(options: Mapping[str, str]) -> int | None:
     if _TIMESTAMP_AS_OF not in options:
         return given_number(options, "version")
     time = options[_TIMESTAMP_AS_OF]
-    found = version_at(Location(options["path"]), time, "timestampAsOf")
+    found = version_at(location, time, "timestampAsOf")
     if found is None:
         raise ValueError(f"timestampAsOf is {time!r}, when the store did not have a version yet")
     return found.number

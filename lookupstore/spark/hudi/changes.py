@@ -29,7 +29,7 @@ from lookupstore.hudi.read import (
 )
 from lookupstore.hudi.view import TableView
 from lookupstore.spark.hudi.read import change_columns, change_rows, part_rows, spark_columns
-from lookupstore.spark.options import given_names, given_number
+from lookupstore.spark.options import given_location, given_names, given_number
 from lookupstore.spark.types import arrow_schema
 
 try:
@@ -46,7 +46,9 @@ except ImportError:  # limits, and the trigger that needs them, came with Spark 
         """Nothing, where Spark does not ask for it."""
 
 
-STREAM_OPTIONS = ("path", "columns", "start", "max_commits", "changes", "ignore")
+STREAM_OPTIONS = (
+    "path", "columns", "start", "max_commits", "changes", "ignore", "storage_options",
+)  # fmt: skip
 #: Those that only a stream has.
 ONLY_STREAM = ("start", "max_commits", "changes", "ignore")
 _EARLIEST, _LATEST = "earliest", "latest"
@@ -248,6 +250,4 @@ def _table(options: Mapping[str, str]) -> HudiTable:
     if unknown:
         known = ", ".join(STREAM_OPTIONS)
         raise ValueError(f"no option {unknown[0]!r}; a stream of a Hudi table has {known}")
-    if "path" not in options:
-        raise ValueError("no path; give load() the folder or URI of a Hudi table")
-    return HudiTable.open(options["path"])
+    return HudiTable.open(given_location(options, "load() the folder or URI of a Hudi table"))

@@ -30,7 +30,7 @@ from lookupstore.hudi.write import (
     operation_in,
     told_apart,
 )
-from lookupstore.spark.options import given_names
+from lookupstore.spark.options import given_location, given_names
 from lookupstore.spark.types import arrow_schema
 from lookupstore.storage.location import Location
 
@@ -56,7 +56,7 @@ _WRITES: Mapping[str, Callable[[str], Any]] = {
     "index": str,
     "update_partition_path": _flag,
 }
-WRITE_OPTIONS = ("path", "operation", "sort_by", *_WRITES)
+WRITE_OPTIONS = ("path", "operation", "sort_by", *_WRITES, "storage_options")
 
 
 @dataclass
@@ -154,11 +154,9 @@ def planned_write(options: Mapping[str, str], schema: StructType, *, overwrite: 
         raise ValueError(
             f"no option {unknown[0]!r}; writing a Hudi table has {known}, and hoodie.*"
         )
-    if "path" not in ours:
-        raise ValueError("no path; give save() the folder or URI of a Hudi table")
+    location = given_location(ours, "save() the folder or URI of a Hudi table")
     operation = _operation(ours.get("operation") or operation_in(hudi), overwrite)
     columns = arrow_schema(schema)
-    location = Location(ours["path"])
     table = _table(location, columns, hudi, operation)
     given = given_options(hudi, table.options, operation.upper())
     given = replace(given, **_fields(ours))

@@ -20,7 +20,7 @@ from lookupstore.hudi.options import SNAPSHOT
 from lookupstore.hudi.read import ScanPlan
 from lookupstore.spark.hudi.filters import arrow_filter
 from lookupstore.spark.hudi.read import part_rows, planned_read, spark_columns
-from lookupstore.spark.options import SCANS_ARE_SEPARATE, given_names
+from lookupstore.spark.options import SCANS_ARE_SEPARATE, given_location, given_names
 from lookupstore.spark.types import arrow_schema
 
 # What Hudi's own format calls `as_of`.
@@ -34,6 +34,7 @@ READ_OPTIONS = (
     "since",
     "until",
     "pushdown",
+    "storage_options",
 )
 # Most bytes of files that one task reads, if they are several: fewer than Spark's own, since who
 # plans here is not told how many tasks run at one time.
@@ -128,12 +129,11 @@ def _planned(options: Mapping[str, str], columns: Sequence[str] | None) -> ScanP
         raise ValueError(f"no option {unknown[0]!r}; reading a Hudi table has {known}")
     if options.get("pushdown", "true").lower() not in ("true", "false"):
         raise ValueError(f"pushdown is {options['pushdown']!r}; give true or false")
-    if "path" not in options:
-        raise ValueError("no path; give load() the folder or URI of a Hudi table")
+    location = given_location(options, "load() the folder or URI of a Hudi table")
     times = {name: options.get(name) for name in ("as_of", "since", "until")}
     if AS_OF_OF_JAVA in options:
         if times["as_of"] is not None:
             raise ValueError(f"as_of and {AS_OF_OF_JAVA} are one option; give one of them")
         times["as_of"] = options[AS_OF_OF_JAVA]
-    table = HudiTable.open(options["path"], query_type=options.get("query_type", SNAPSHOT))
+    table = HudiTable.open(location, query_type=options.get("query_type", SNAPSHOT))
     return planned_read(table.view(), columns, **times)

@@ -6,6 +6,7 @@ import datetime
 import decimal
 import functools
 import inspect
+import json
 import os
 import random
 import signal
@@ -21,7 +22,15 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as sql
-from support.object_store import SECRET, Proxy, has_server, object_store
+from support.object_store import (
+    BUCKET,
+    KEY,
+    SECRET,
+    Proxy,
+    has_server,
+    object_store,
+    writable_object_store,
+)
 
 import lookupstore
 from lookupstore.spark import build_store, lookup_join, register
@@ -919,6 +928,34 @@ def test_sql_reads_a_store(spark: SparkSession, visits) -> None:
 def test_the_options_of_a_write_are_the_arguments_of_build_store() -> None:
     arguments = set(inspect.signature(build_store).parameters)
     assert set(WRITE_OPTIONS) == arguments - {"df_or_path", "overwrite", "spark"}
+
+
+@pytest.mark.parametrize("name", ["lookupstore", "lookupstore.hudi"])
+def test_options_of_an_object_store(spark: SparkSession, name: str) -> None:
+    """Nothing in the environment says where the data is, or who asks for it."""
+    assert "AWS_ACCESS_KEY_ID" not in os.environ
+    df = spark.createDataFrame([(k, str(k)) for k in range(100)], "id long, v string")
+    keys = (
+        {"key": "id"}
+        if name == "lookupstore"
+        else {"hoodie.datasource.write.recordkey.field": "id"}
+    )
+    with writable_object_store() as server:
+        given = {
+            "AWS_ACCESS_KEY_ID": KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "endpoint_url": f"http://{server.address}",
+            "region": "us-east-1",
+        }
+        path = f"s3://{BUCKET}/there"
+        writer = df.write.format(name).options(storage_options=json.dumps(given), **keys)
+        writer.mode("append").save(path)
+        reader = spark.read.format(name).options(storage_options=json.dumps(given), columns="id,v")
+        assert sorted(reader.load(path).collect()) == [(k, str(k)) for k in range(100)]
+    for text in (SECRET, f'["{SECRET}"]'):
+        with pytest.raises(AnalysisException, match="storage_options is no JSON object") as caught:
+            spark.read.format(name).option("storage_options", text).load(path)
+        assert "give json.dumps" in str(caught.value)
 
 
 def test_a_write_of_chosen_columns(spark: SparkSession, tmp_path) -> None:

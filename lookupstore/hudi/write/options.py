@@ -34,8 +34,10 @@ _WORDS = {"duplicates": Duplicates, "sort_mode": SortMode, "on_error": OnError}
 
 
 def new_file_id() -> str:
-    """Return an id for a file group, as Hudi's are."""
-    return f"{uuid.uuid4()}-0"
+    """Return an id for a file group, as Hudi's are, but for those that may be a bucket's."""
+    while (file_id := f"{uuid.uuid4()}-0")[:8].isdigit():  # one in 43
+        continue
+    return file_id
 
 
 @dataclass(frozen=True)

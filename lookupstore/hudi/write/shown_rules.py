@@ -6,6 +6,7 @@ Source: BucketIdentifier and TableSchemaResolver of Apache Hudi.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from lookupstore.errors import FormatError
 from lookupstore.hudi.file_group.key_files import read_key_file
@@ -14,7 +15,7 @@ from lookupstore.hudi.keys.time_paths import time_paths
 from lookupstore.hudi.options import BUCKETS, COLUMN_IDS
 from lookupstore.hudi.view import TableView
 
-# Hudi counts buckets from 0. Of ids that are random one in 50,000 begins so, and one in 40 with
+# Hudi counts buckets from 0. Of ids that are random one in 43,000 begins so, and one in 43 with
 # eight digits.
 _FILES = 4
 _BUCKET = re.compile(r"000\d{5}-.*", re.DOTALL)
@@ -91,12 +92,17 @@ def check_shown_rules(view: TableView) -> None:
     for instant in reversed(writes):
         stats = (view.commit(instant).stats or {}).values()
         ids = [stat.file_id or "" for many in stats for stat in many]
-        buckets = [file_id for file_id in ids if _BUCKET.fullmatch(file_id)]
-        if 2 * len(buckets) > len(ids):
+        if _are_buckets(ids) and _are_buckets([one.id.file_id for one in view.groups(None)]):
+            found = next(file_id for file_id in ids if _BUCKET.fullmatch(file_id))
             raise FormatError(
-                f"{view.folder.path(instant)}: the file id {buckets[0]!r} is that of a bucket: "
+                f"{view.folder.path(instant)}: the file id {found!r} is that of a bucket: "
                 "with a bucket index a key's file group follows from its hash; the table can only "
                 "be read: write with Apache Hudi"
             )
         if ids:
             break
+
+
+def _are_buckets(file_ids: Sequence[str]) -> bool:
+    """Return whether most ids are those of buckets; a commit of one file may be so by chance."""
+    return 2 * sum(_BUCKET.fullmatch(file_id) is not None for file_id in file_ids) > len(file_ids)

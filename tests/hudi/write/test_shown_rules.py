@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import uuid
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -16,6 +18,7 @@ from lookupstore.errors import FormatError
 from lookupstore.hudi import HudiTable
 from lookupstore.hudi.keys.avro_types import avro_schema
 from lookupstore.hudi.timeline.commit import CommitMetadata, commit_bytes
+from lookupstore.hudi.write import new_file_id
 
 VERSIONS = [6, 8, 9]
 SCHEMA = pa.schema({"id": pa.int32(), "day": pa.string(), "value": pa.string()})
@@ -78,6 +81,23 @@ def test_random_ids_of_eight_digits_are_no_buckets(tmp_path: Path) -> None:
     table = HudiTable.open(small.path)
     assert table.upsert(given(row(1, "two"))).rows_updated == 1
     assert small.values() == {1: "two"}
+
+
+def test_a_file_whose_random_id_is_as_a_bucket_is(tmp_path: Path) -> None:
+    """One of 43,000 begins with three zeros and five digits; others of the table do not."""
+    small = SmallTable(tmp_path / "t", 9)
+    for at, file_id in enumerate(("9a8b7c6d", "0d8f6c1e", "00088198")):
+        small.commit(f"{file_id}-d1c4-485f-b321-9d598cc07845-0", [row(at, "one")])
+    table = HudiTable.open(small.path)
+    assert table.upsert(given(row(2, "two"))).rows_updated == 1
+    assert small.values() == {0: "one", 1: "one", 2: "two"}
+
+
+def test_new_ids_are_never_those_of_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = [UUID(int=(0x00088198 << 96) + at) for at in range(3)]
+    right = UUID("0008819a-d1c4-485f-b321-9d598cc07845")
+    monkeypatch.setattr(uuid, "uuid4", iter([*drawn, right]).__next__)
+    assert new_file_id() == f"{right}-0"
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -33,6 +33,7 @@ from support.object_store import (
 )
 
 import lookupstore
+from lookupstore.hudi import HudiTable
 from lookupstore.spark import build_store, lookup_join, register
 from lookupstore.spark import session as any_session
 from lookupstore.spark.types import arrow_schema
@@ -935,11 +936,6 @@ def test_options_of_an_object_store(spark: SparkSession, name: str) -> None:
     """Nothing in the environment says where the data is, or who asks for it."""
     assert "AWS_ACCESS_KEY_ID" not in os.environ
     df = spark.createDataFrame([(k, str(k)) for k in range(100)], "id long, v string")
-    keys = (
-        {"key": "id"}
-        if name == "lookupstore"
-        else {"hoodie.datasource.write.recordkey.field": "id"}
-    )
     with writable_object_store() as server:
         given = {
             "AWS_ACCESS_KEY_ID": KEY,
@@ -948,7 +944,12 @@ def test_options_of_an_object_store(spark: SparkSession, name: str) -> None:
             "region": "us-east-1",
         }
         path = f"s3://{BUCKET}/there"
-        writer = df.write.format(name).options(storage_options=json.dumps(given), **keys)
+        writer = df.write.format(name).option("storage_options", json.dumps(given))
+        if name == "lookupstore":
+            writer = writer.option("key", "id")
+        else:
+            schema = arrow_schema(df.schema)
+            HudiTable.create(path, schema, record_key=["id"], storage_options=given)
         writer.mode("append").save(path)
         reader = spark.read.format(name).options(storage_options=json.dumps(given), columns="id,v")
         assert sorted(reader.load(path).collect()) == [(k, str(k)) for k in range(100)]

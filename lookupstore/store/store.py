@@ -59,9 +59,9 @@ from lookupstore.store.version_files import (
 
 #: Keys of a call up to which the columns of its answer are made in one piece.
 FEW = 4096
-#: Those up to which keys are looked up one after the other: to look up many together takes some
+#: Those up to which keys are looked up one after the other: to look up many together takes two
 #: microseconds before the first one, and then hides that memory is slow.
-EACH = 64
+EACH = 4
 
 _log = logging.getLogger(__name__)
 

@@ -13,7 +13,16 @@ import pyarrow.parquet as pq
 import pytest
 from fsspec.spec import AbstractFileSystem
 from pyarrow import fs
-from support.object_store import BUCKET, FOR_WRITES, KEY, SECRET, ObjectStore, writable_object_store
+from support.object_store import (
+    BUCKET,
+    FOR_WRITES,
+    KEY,
+    SECRET,
+    ObjectStore,
+    deltalake_names,
+    pandas_names,
+    writable_object_store,
+)
 
 import lookupstore
 from lookupstore import ColumnarFiles, Location
@@ -39,21 +48,6 @@ def without_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("LOOKUPSTORE_CACHE", str(tmp_path / "cache"))
-
-
-def pandas_names(server: ObjectStore) -> dict[str, Any]:
-    client = {"endpoint_url": f"http://{server.address}", "region_name": "us-east-1"}
-    return {"key": KEY, "secret": SECRET, "token": None, "client_kwargs": client}
-
-
-def deltalake_names(server: ObjectStore) -> dict[str, Any]:
-    return {
-        "AWS_ACCESS_KEY_ID": KEY,
-        "AWS_SECRET_ACCESS_KEY": SECRET,
-        "AWS_ENDPOINT_URL": f"http://{server.address}",
-        "AWS_REGION": "us-east-1",
-        "AWS_ALLOW_HTTP": "true",
-    }
 
 
 class Asked(AbstractFileSystem):  # type: ignore[misc]

@@ -74,6 +74,23 @@ class ObjectStore:
         )
 
 
+def pandas_names(server: ObjectStore) -> dict[str, Any]:
+    """Return `storage_options` for the server, by the names of s3fs, which pandas passes on."""
+    client = {"endpoint_url": f"http://{server.address}", "region_name": "us-east-1"}
+    return {"key": KEY, "secret": SECRET, "token": None, "client_kwargs": client}
+
+
+def deltalake_names(server: ObjectStore) -> dict[str, Any]:
+    """Return `storage_options` for the server, by the names of deltalake."""
+    return {
+        "AWS_ACCESS_KEY_ID": KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_ENDPOINT_URL": f"http://{server.address}",
+        "AWS_REGION": "us-east-1",
+        "AWS_ALLOW_HTTP": "true",
+    }
+
+
 def free_port() -> int:
     """Return a port that nobody listens on."""
     with socket.socket() as one:

@@ -21,7 +21,7 @@ from pyarrow import fs
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql import types as sql_types
-from support.object_store import BUCKET, KEY, SECRET, writable_object_store
+from support.object_store import BUCKET, pandas_names, writable_object_store
 
 import lookupstore
 from lookupstore import CorruptionError
@@ -461,12 +461,7 @@ def test_executors_have_the_options_of_a_uri(spark, tmp_path):
     assert "AWS_ACCESS_KEY_ID" not in os.environ
     df = spark.createDataFrame([(k, str(k)) for k in range(100)], "id long, v string")
     with writable_object_store() as server:
-        options = {
-            "key": KEY,
-            "secret": SECRET,
-            "endpoint_url": f"http://{server.address}",
-            "client_kwargs": {"region_name": "us-east-1"},
-        }
+        options = pandas_names(server)
         with build_store(
             df, f"s3://{BUCKET}/store", key="id", buckets=2, storage_options=options
         ) as store:

@@ -24,9 +24,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as sql
 from support.object_store import (
     BUCKET,
-    KEY,
     SECRET,
     Proxy,
+    deltalake_names,
     has_server,
     object_store,
     writable_object_store,
@@ -937,12 +937,7 @@ def test_options_of_an_object_store(spark: SparkSession, name: str) -> None:
     assert "AWS_ACCESS_KEY_ID" not in os.environ
     df = spark.createDataFrame([(k, str(k)) for k in range(100)], "id long, v string")
     with writable_object_store() as server:
-        given = {
-            "AWS_ACCESS_KEY_ID": KEY,
-            "AWS_SECRET_ACCESS_KEY": SECRET,
-            "endpoint_url": f"http://{server.address}",
-            "region": "us-east-1",
-        }
+        given = deltalake_names(server)
         path = f"s3://{BUCKET}/there"
         writer = df.write.format(name).option("storage_options", json.dumps(given))
         if name == "lookupstore":
@@ -953,10 +948,17 @@ def test_options_of_an_object_store(spark: SparkSession, name: str) -> None:
         writer.mode("append").save(path)
         reader = spark.read.format(name).options(storage_options=json.dumps(given), columns="id,v")
         assert sorted(reader.load(path).collect()) == [(k, str(k)) for k in range(100)]
+        if name == "lookupstore.hudi":
+            stream = spark.readStream.format(name).options(columns="id,v", start="earliest")
+            rows = stream.option("storage_options", json.dumps(given)).load(path)
+            sink = rows.writeStream.format("memory").queryName("behind_s3")
+            sink.trigger(availableNow=True).start().awaitTermination()
+            assert spark.table("behind_s3").count() == 100
     for text in (SECRET, f'["{SECRET}"]'):
         with pytest.raises(AnalysisException, match="storage_options is no JSON object") as caught:
             spark.read.format(name).option("storage_options", text).load(path)
         assert "give json.dumps" in str(caught.value)
+        assert SECRET not in str(caught.value)
 
 
 def test_a_write_of_chosen_columns(spark: SparkSession, tmp_path) -> None:

@@ -15,6 +15,9 @@ def encode(
     length: int,
     width: int | None,
 ) -> pa.Array: ...
+def encode_alone(
+    code: tuple[int, int, bool], array: pa.Array, kind: pa.DataType
+) -> pa.FixedSizeBinaryArray: ...
 def decode(
     codes: list[tuple[int, int, bool]],
     names: list[str],

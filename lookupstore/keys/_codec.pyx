@@ -13,6 +13,7 @@ from lookupstore.arrow._binary cimport (
     LS_OK,
     BinaryColumn,
     allocate,
+    buffer_data,
     ls_column,
     ls_status,
 )
@@ -144,6 +145,39 @@ def encode(list codes not None, list columns not None, size_t length, width):
             status = ls_keys_write(&field, &column.column, 0, &target)
         check(status)
     return pa.Array.from_buffers(pa.large_binary(), length, [None, offsets, data])
+
+
+def encode_alone(code, array, kind):
+    """Encode the values of an Arrow array without nulls, each of which is a whole key.
+
+    `code` is (kind, width, nullable) of a field of fixed width without nulls, whose values C reads
+    where they lie; `kind` is fixed_size_binary(width). It is what `encode` does, without a view of
+    the array as bytes: most calls for a few keys are of one number each.
+    """
+    cdef ls_key_field field = as_field(code, True)
+    cdef ls_column values
+    cdef ls_key_target target
+    cdef ls_status status
+    cdef size_t length = len(array)
+    cdef size_t start = array.offset
+    data = array.buffers()[1]
+    cdef size_t size = 0 if data is None else data.size
+    if size // field.width < start + length:
+        raise ValueError("keys: the Arrow array is longer than its data buffer")
+    keys = allocate(length * field.width)
+    memset(&values, 0, sizeof(values))
+    memset(&target, 0, sizeof(target))
+    if length:
+        values.data = buffer_data(data) + start * field.width
+        values.data_size = length * field.width
+        values.width = field.width
+        values.length = target.length = length
+        target.stride = field.width
+        target.data = <uint8_t *>writable(keys)
+        with nogil:
+            status = ls_keys_write(&field, &values, 0, &target)
+        check(status)
+    return pa.Array.from_buffers(kind, length, [None, keys], 0)
 
 
 def decode(list codes not None, list names not None, keys, width):

@@ -35,6 +35,7 @@ class KeyField(ABC):
         plain: the type without dictionary, extension and view.
         nullable: whether the field may be null.
         variable: whether the values differ in size.
+        in_place: whether C reads the values of fixed size where a plain array has them.
         width: bytes of each value, 0 if they differ.
         code: kind, width and nullable, as ``_codec`` takes them.
     """
@@ -43,6 +44,7 @@ class KeyField(ABC):
     wanted: ClassVar[str]
     kind: ClassVar[str]
     variable: ClassVar[bool] = False
+    in_place: ClassVar[bool] = True
 
     def __init__(self, field: pa.Field, nullable: bool) -> None:
         self.name: str = field.name

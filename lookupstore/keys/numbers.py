@@ -61,6 +61,7 @@ class BoolField(WholeField):
     wanted = "a bool"
     kind = "unsigned"
     holds = staticmethod(pa.types.is_boolean)
+    in_place = False  # Arrow has eight in a byte
     form = "true or false"
 
     def __init__(self, field: pa.Field, nullable: bool) -> None:

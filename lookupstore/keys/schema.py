@@ -64,6 +64,9 @@ class KeySchema:
         self._codes = [field.code for field in self._fields]
         fixed = not any(field.variable or field.nullable for field in self._fields)
         self._width = sum(code[1] for code in self._codes) if fixed else None
+        alone = len(self._fields) == 1 and self._width and self._fields[0].in_place
+        # The type of encoded keys that are one value each, which C reads in place, else None.
+        self._alone = pa.binary(self._width) if alone else None
         #: Encodes most single keys, and leaves others to `encode_slowly`.
         self.encoder: KeyEncoder = KeyEncoder(self._fields)
 
@@ -218,6 +221,8 @@ class KeySchema:
         fields = self._fields
         if len(fields) != 1 or column.type != fields[0].plain or column.null_count:
             return None
+        if self._alone is not None:
+            return _keys.encode_alone(fields[0].code, column, self._alone)
         return self._encode([column])
 
     def cast(self, columns: KeyColumns, what: str = "keys") -> pa.RecordBatch:

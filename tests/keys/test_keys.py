@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from lookupstore.arrow.types import plain_type
 from lookupstore.errors import FormatError
-from lookupstore.keys._codec import KINDS, bucket_of, by_bucket
+from lookupstore.keys._codec import KINDS, bucket_of, by_bucket, encode_alone
 from lookupstore.keys.schema import KeySchema
 from lookupstore.keys.types import KEY_TYPES
 
@@ -186,6 +186,44 @@ def test_one_field_sorts_as_its_values(kind):
         assert keys.type == pa.binary(schema.width)
     else:
         assert keys.type == pa.large_binary()
+
+
+@pytest.mark.parametrize("kind", TYPES, ids=str)
+def test_a_plain_column_is_encoded_as_columns_of_a_key_are(kind):
+    rng = random.Random(f"alone {kind}")
+    keys = KeySchema(pa.schema([("k", kind)]))
+    column, _ = random_values(rng, plain_type(kind), 90)
+    nulls, _ = random_values(rng, plain_type(kind), 90, null=0.5)
+    for part in (column, column.slice(13, 40), column.slice(90), column[:0]):
+        found = keys.encode_plain(part)
+        found.validate(full=True)
+        assert found.equals(keys.encode([part]))
+    assert keys.encode_plain(nulls) is None
+    assert keys.encode_plain(pa.array([None, None])) is None
+    nullable = KeySchema(pa.schema([("k", kind)]), nullable=["k"])
+    assert nullable.encode_plain(column).equals(nullable.encode([column]))
+    two = KeySchema(pa.schema([("k", kind), ("l", kind)]))
+    assert two.encode_plain(column) is None
+
+
+def test_an_array_without_values_is_encoded_and_one_too_short_is_refused():
+    class Array:  # pyarrow checks what it makes itself
+        def __init__(self, length, offset):
+            self.length, self.offset = length, offset
+
+        def __len__(self):
+            return self.length
+
+        def buffers(self):
+            return [None, pa.py_buffer(bytes(31))]
+
+    code = (KINDS["signed"], 8, False)
+    assert len(encode_alone(code, Array(2, 1), pa.binary(8))) == 2
+    for length, offset in ((4, 0), (1, 3), (2, 2), (2, 2**60)):
+        with pytest.raises(ValueError, match="longer than its data buffer"):
+            encode_alone(code, Array(length, offset), pa.binary(8))
+    empty = pa.Array.from_buffers(pa.int64(), 0, [None, None], 0)
+    assert encode_alone(code, empty, pa.binary(8)).equals(pa.array([], pa.binary(8)))
 
 
 @pytest.mark.parametrize("kind", TYPES, ids=str)

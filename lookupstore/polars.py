@@ -41,6 +41,7 @@ def lookup(
     store: Lookups | str | os.PathLike[str] | Location,
     *,
     columns: Sequence[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> pl.Expr:
     """Return an expression of the rows at keys: structs of value columns, null where none is.
 
@@ -53,6 +54,7 @@ def lookup(
         store: an open store, `ColumnarFiles` or `TableLookup`; or the path of a store, whose
             current version is opened now.
         columns: value columns to read, in this order; None reads all.
+        storage_options: of the URI of a store, as of `lookupstore.Location`.
 
     Returns:
         An expression with the name of the (first) key, which polars runs piece by piece.
@@ -72,7 +74,7 @@ def lookup(
     >>> flights.select("delay", plane.struct.field("seats")).collect().rows()
     [(11, 182), (3, None), (0, None)]
     """
-    lookups = _opened(store, None)
+    lookups = _opened(store, None, storage_options)
     names = value_columns(lookups, columns)
     if not names:
         raise ValueError(f"{lookups.path}: a struct has a field at least; give value columns")
@@ -125,7 +127,10 @@ def _key_expressions(keys: Any, schema: KeySchema) -> list[pl.Expr]:
 
 
 def scan_store(
-    store: Lookups | str | os.PathLike[str] | Location, *, version: int | None = None
+    store: Lookups | str | os.PathLike[str] | Location,
+    *,
+    version: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> pl.LazyFrame:
     """Return a LazyFrame of all rows, in key order: key columns, then value columns.
 
@@ -137,10 +142,11 @@ def scan_store(
         store: an open store, `ColumnarFiles` or `TableLookup`; or the path of a store, which is
             opened now.
         version: number of the version at that path; None is the current one.
+        storage_options: of the URI of a store, as of `lookupstore.Location`.
 
     Raises:
         TypeError: a column that polars does not have.
-        ValueError: a version of what is open already.
+        ValueError: a version, or options, of what is open already.
         FileNotFoundError: there is no such store or version.
         FormatError: the folder is not a store.
 
@@ -152,17 +158,18 @@ def scan_store(
     >>> scan_store(store).filter(pl.col("tailnum") > "N1").select("seats").collect().rows()
     [(182,)]
     """
-    lookups = _opened(store, version)
+    lookups = _opened(store, version, storage_options)
     types = _types_of(lookups.schema, "give store.scan(columns=...) to pl.from_arrow")
     # What is open never changes, so that a query that has it twice may read it once.
     return register_io_source(_Source(lookups, types), schema=types, is_pure=True)
 
 
-def _opened(store: Any, version: int | None) -> Lookups:
+def _opened(store: Any, version: int | None, storage_options: Mapping[str, Any] | None) -> Lookups:
     if not isinstance(store, Lookups):
-        return open_store(store, version=version)
-    if version is not None:
-        raise ValueError(f"version={version} is of a path; {store.path} is open already")
+        return open_store(store, version=version, storage_options=storage_options)
+    if version is not None or storage_options:
+        given = "storage_options are" if version is None else f"version={version} is"
+        raise ValueError(f"{given} of a path; {store.path} is open already")
     return store
 
 

@@ -10,6 +10,7 @@ import click
 
 from lookupstore._version import __version__
 from lookupstore.cli.failures import Main
+from lookupstore.cli.options import STORAGE_OPTIONS, named_values
 
 _COMMANDS = {
     "build": (
@@ -52,12 +53,21 @@ _COMMANDS = {
 )
 @click.version_option(__version__, prog_name="lookupstore", message="%(prog)s %(version)s")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.option(
+    "--storage-option",
+    "storage_options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Of the object store of all URIs, such as endpoint_url=http://minio:9000, by the names of "
+    "pandas or deltalake; repeatable. Secrets are safer in the environment.",
+)
 @click.pass_context
-def main(ctx: click.Context, debug: bool) -> None:
+def main(ctx: click.Context, debug: bool, storage_options: tuple[str, ...]) -> None:
     """Look up keys in small sorted files, built once from columnar data.
 
     Exit status: 0 success; 1 the operation failed (a key is missing, a file is damaged, the disk
     is full); 2 usage error.
     """
+    ctx.meta[STORAGE_OPTIONS] = named_values(storage_options, "--storage-option")
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

@@ -8,7 +8,7 @@ import click
 import pyarrow as pa
 
 from lookupstore.cli.opened import write_info
-from lookupstore.cli.options import names_of, output_option, retain_option
+from lookupstore.cli.options import PLACE, names_of, output_option, retain_option
 from lookupstore.cli.output import write_first_rows
 from lookupstore.cli.sources import source_of
 from lookupstore.quantities import bytes_of, seconds_of
@@ -31,9 +31,9 @@ temp_dir_option = click.option(
 
 
 @click.command()
-@click.argument("path", metavar="STORE")
-@click.argument("sources", nargs=-1, metavar="[SOURCE...]")
-@click.option("--deletes", multiple=True, metavar="FILE",
+@click.argument("path", type=PLACE, metavar="STORE")
+@click.argument("sources", type=PLACE, nargs=-1, metavar="[SOURCE...]")
+@click.option("--deletes", type=PLACE, multiple=True, metavar="FILE",
               help="Parquet or ORC with the keys to delete; repeatable.")  # fmt: skip
 @click.option("--rule", "rules", multiple=True, metavar="[COLUMN:]RULE",
               help=f"What becomes of a key that is stored: {', '.join(RULES)} (default: replace), "
@@ -104,7 +104,7 @@ def upsert(
 
 
 @click.command()
-@click.argument("path", metavar="STORE")
+@click.argument("path", type=PLACE, metavar="STORE")
 @temp_dir_option
 @threads_option
 @retain_option
@@ -123,7 +123,7 @@ def compact(path: str, temp_dir: str | None, threads: int | None, retain: str, o
 
 
 @click.command()
-@click.argument("path", metavar="STORE")
+@click.argument("path", type=PLACE, metavar="STORE")
 @click.option("--since", metavar="VERSION|TIME",
               help="Version at the beginning, or a time at which it was the current one, such as "
               "2026-11-22T07:30:00Z (default: from nothing).")  # fmt: skip

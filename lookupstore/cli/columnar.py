@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from lookupstore.cli.options import (
+    PLACE,
     columnar_duplicates_option,
     latest_partition_option,
     names_of,
@@ -25,7 +26,7 @@ from lookupstore.storage.location import Location
 
 
 @click.command()
-@click.argument("source", metavar="SOURCE")
+@click.argument("source", type=PLACE, metavar="SOURCE")
 @click.option("--key", required=True, metavar="A,B", help="Key columns of the files.")
 @click.option("--columns", metavar="A,B", help="Value columns (default: all).")
 @click.option("--mode", type=click.Choice(MODES), default="value", show_default=True,
@@ -73,8 +74,8 @@ _MOST_BYTES = 16 << 20
 
 
 @click.command()
-@click.argument("source", metavar="SOURCE")
-@click.argument("folder", metavar="FOLDER")
+@click.argument("source", type=PLACE, metavar="SOURCE")
+@click.argument("folder", type=PLACE, metavar="FOLDER")
 @click.option("--key", required=True, metavar="A,B", help="Key columns of the files.")
 @click.option("--columns", metavar="A,B", help="Columns of values (default: all).")
 @click.option("--mode", type=click.Choice(MODES), default="value", show_default=True,

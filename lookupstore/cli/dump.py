@@ -10,7 +10,7 @@ import click
 from pyarrow import fs
 
 from lookupstore.cli.opened import only_stores
-from lookupstore.cli.options import order_option, output_option, version_option
+from lookupstore.cli.options import PLACE, order_option, output_option, version_option
 from lookupstore.cli.output import write_json
 from lookupstore.columnar.dump import ColumnarLayout, columnar_layout, columnar_text
 from lookupstore.source.search import find_source
@@ -25,7 +25,7 @@ from lookupstore.store.version_files import read_newest, read_numbered
 
 
 @click.command()
-@click.argument("path", metavar="STORE_OR_FILE")
+@click.argument("path", type=PLACE, metavar="STORE_OR_FILE")
 @click.option("--records", is_flag=True, help="Also show every record, of sorted files.")
 @click.option("--hex", "hexadecimal", is_flag=True,
               help="Show every byte and its meaning instead, of sorted files.")  # fmt: skip

@@ -8,7 +8,7 @@ import click
 import pyarrow as pa
 
 from lookupstore.cli.hudi_options import metadata_option
-from lookupstore.cli.options import as_of_option, lock_option, names_of, output_option
+from lookupstore.cli.options import PLACE, as_of_option, lock_option, names_of, output_option
 from lookupstore.cli.output import write_fields, write_json, write_list, write_rows
 from lookupstore.errors import printable
 from lookupstore.hudi import HudiTable, Instant
@@ -32,9 +32,10 @@ _TOLD_FIRST = ("instant", "action", "operation", "rows_inserted", "rows_updated"
 
 
 @click.command()
-@click.argument("path", metavar="TABLE")
+@click.argument("path", type=PLACE, metavar="TABLE")
 @click.option(
     "--like",
+    type=PLACE,
     required=True,
     metavar="FILE",
     help="Parquet or ORC file with the columns of the table.",
@@ -75,7 +76,7 @@ def create(
 
 
 @click.command()
-@click.argument("path", metavar="TABLE")
+@click.argument("path", type=PLACE, metavar="TABLE")
 @output_option("table", "json")
 def info(path: str, output: str) -> None:
     """Print the properties, schema and size of a table."""
@@ -83,7 +84,7 @@ def info(path: str, output: str) -> None:
 
 
 @click.command()
-@click.argument("path", metavar="TABLE")
+@click.argument("path", type=PLACE, metavar="TABLE")
 @output_option("table", "json", "csv", "arrow")
 def timeline(path: str, output: str) -> None:
     """List the actions on a table, by request time."""
@@ -91,7 +92,7 @@ def timeline(path: str, output: str) -> None:
 
 
 @click.command()
-@click.argument("path", metavar="TABLE")
+@click.argument("path", type=PLACE, metavar="TABLE")
 @click.option("--limit", type=click.IntRange(0), metavar="N",
               help="Only the N newest (default: all, those of the archive included).")  # fmt: skip
 @output_option("table", "json", "csv", "arrow")
@@ -109,7 +110,7 @@ def history(path: str, limit: int | None, output: str) -> None:
 
 
 @click.command()
-@click.argument("path", metavar="TABLE")
+@click.argument("path", type=PLACE, metavar="TABLE")
 @as_of_option
 @output_option("table", "json", "csv", "arrow")
 def files(path: str, as_of: str | None, output: str) -> None:
@@ -131,7 +132,7 @@ def files(path: str, as_of: str | None, output: str) -> None:
 
 
 @click.command()
-@click.argument("path", metavar="TABLE")
+@click.argument("path", type=PLACE, metavar="TABLE")
 @click.argument("instant", required=False)
 @metadata_option
 @_wait
@@ -150,7 +151,7 @@ def rollback(
 
 
 @click.command()
-@click.argument("path", metavar="TABLE")
+@click.argument("path", type=PLACE, metavar="TABLE")
 @click.option("--retain-commits", type=click.IntRange(1), metavar="N",
               help="Keep the last N commits readable.")  # fmt: skip
 @click.option("--retain-hours", type=click.FloatRange(0), metavar="HOURS",
@@ -193,7 +194,7 @@ def clean(
 
 
 @click.command()
-@click.argument("path", metavar="TABLE")
+@click.argument("path", type=PLACE, metavar="TABLE")
 @click.option("--min-commits", type=click.IntRange(1), metavar="N", default=MIN_COMMITS,
               show_default=True, help="Keep at least the last N commits.")  # fmt: skip
 @click.option("--max-commits", type=click.IntRange(1), metavar="N", default=MAX_COMMITS,
@@ -237,7 +238,7 @@ def archive(
 
 
 @click.command()
-@click.argument("path", metavar="TABLE")
+@click.argument("path", type=PLACE, metavar="TABLE")
 @click.argument("instant", required=False)
 @click.option("--comment", default="", help="Why the commit is kept.")
 @click.option("--delete", "is_deleted", is_flag=True, help="Delete the savepoint of INSTANT.")
@@ -284,7 +285,7 @@ def savepoint(
 
 
 @click.command()
-@click.argument("path", metavar="TABLE")
+@click.argument("path", type=PLACE, metavar="TABLE")
 @click.argument("instant")
 @metadata_option
 @_wait
@@ -301,7 +302,7 @@ def restore(path: str, instant: str, metadata: str, wait: float, lock: str, outp
 
 
 @click.command()
-@click.argument("path", metavar="TABLE")
+@click.argument("path", type=PLACE, metavar="TABLE")
 @output_option("table", "json")
 def verify(path: str, output: str) -> int:
     """Read every byte of a table and check it.

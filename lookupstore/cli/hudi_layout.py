@@ -9,6 +9,7 @@ import click
 
 from lookupstore.cli.hudi_options import metadata_option
 from lookupstore.cli.options import (
+    PLACE,
     as_of_option,
     filter_option,
     lock_option,
@@ -25,7 +26,7 @@ from lookupstore.storage.uris import shown_uri
 
 
 @click.command()
-@click.argument("path", metavar="TABLE")
+@click.argument("path", type=PLACE, metavar="TABLE")
 @click.option("--by", required=True, metavar="A,B",
               help="Columns to order rows by, those first by which most is asked.")  # fmt: skip
 @click.option("--curve", type=click.Choice(get_args(Curve)),
@@ -93,7 +94,7 @@ def cluster(
 
 
 @click.command()
-@click.argument("path", metavar="TABLE")
+@click.argument("path", type=PLACE, metavar="TABLE")
 @click.option("--columns", metavar="A,B",
               help="Columns, the first 32 if not given.")  # fmt: skip
 @metadata_option
@@ -116,7 +117,7 @@ def collect_statistics(
 
 
 @click.command()
-@click.argument("path", metavar="TABLE")
+@click.argument("path", type=PLACE, metavar="TABLE")
 @filter_option(required=True)
 @as_of_option
 @click.option("--row-groups", is_flag=True,
@@ -139,7 +140,7 @@ def explain_scan(
 
 
 @click.command()
-@click.argument("path", metavar="TABLE")
+@click.argument("path", type=PLACE, metavar="TABLE")
 @click.option("--by", metavar="A,B", default="",
               help="Columns that are asked for (default: those of the last clustering, else those "
               "that the table has statistics of).")  # fmt: skip
@@ -158,7 +159,7 @@ def layout_health(path: str, by: str, by_partition: bool, output: str) -> None:
 
 
 @click.command()
-@click.argument("path", metavar="TABLE")
+@click.argument("path", type=PLACE, metavar="TABLE")
 @click.option("--query", "queries", multiple=True, metavar="SQL",
               help="A condition that is asked, such as \"a >= 3 and b = 'x'\"; repeatable.",
               )  # fmt: skip
@@ -188,7 +189,7 @@ def advise_clustering(
 
 
 @click.command()
-@click.argument("path", metavar="TABLE")
+@click.argument("path", type=PLACE, metavar="TABLE")
 @click.option("--x", required=True, metavar="COLUMN", help="Column from left to right.")
 @click.option("--y", required=True, metavar="COLUMN", help="Column from bottom to top.")
 @click.option("--out", required=True, type=click.Path(dir_okay=False), metavar="FILE",

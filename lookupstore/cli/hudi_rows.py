@@ -14,6 +14,7 @@ from lookupstore.cli.hudi_options import metadata_option, services_options
 from lookupstore.cli.key_files import check_one_of, read_keys
 from lookupstore.cli.key_text import parse_keys
 from lookupstore.cli.options import (
+    PLACE,
     as_of_option,
     filter_option,
     lock_option,
@@ -44,6 +45,7 @@ _keys = click.argument("keys", nargs=-1, metavar="[KEY...]")
 _keys_file = click.option(
     "--keys",
     "keys_file",
+    type=PLACE,
     metavar="FILE|-",
     help="Keys of a Parquet, ORC, Arrow IPC or CSV file that has the key columns, or of lines with "
     "a key each; - is standard input: an Arrow IPC stream, CSV or lines. Partition columns count, "
@@ -73,11 +75,12 @@ _index_of_write = click.option(
 
 
 @click.command()
-@click.argument("path", metavar="TABLE")
+@click.argument("path", type=PLACE, metavar="TABLE")
 @_keys
 @click.option(
     "--keys",
     "keys_file",
+    type=PLACE,
     metavar="FILE|-",
     help="Keys of a file, as of 'lookupstore get'.",
 )
@@ -130,7 +133,7 @@ def get(
 
 
 @click.command()
-@click.argument("path", metavar="TABLE")
+@click.argument("path", type=PLACE, metavar="TABLE")
 @click.option(
     "--columns", metavar="A,B", help="Columns, in this order (default: the data columns)."
 )
@@ -162,7 +165,7 @@ def scan(
 
 
 @click.command()
-@click.argument("path", metavar="TABLE")
+@click.argument("path", type=PLACE, metavar="TABLE")
 @_since
 @_until
 @click.option(
@@ -191,7 +194,7 @@ def incremental(
 
 
 @click.command()
-@click.argument("path", metavar="TABLE")
+@click.argument("path", type=PLACE, metavar="TABLE")
 @_since
 @_until
 @click.option(
@@ -220,7 +223,7 @@ def changes(
 
 
 @click.command()
-@click.argument("path", metavar="TABLE")
+@click.argument("path", type=PLACE, metavar="TABLE")
 @_keys
 @_keys_file
 @click.option(
@@ -277,8 +280,8 @@ def tag(
 
 
 @click.command()
-@click.argument("path", metavar="TABLE")
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("path", type=PLACE, metavar="TABLE")
+@click.argument("files", type=PLACE, nargs=-1, required=True, metavar="FILE...")
 @click.option("--operation", type=click.Choice([*_OPERATIONS]), default="upsert", show_default=True,
               help="insert and bulk_insert do not look for existing keys; "
               "insert_overwrite and insert_overwrite_table replace whole partitions, or the whole "
@@ -360,7 +363,7 @@ def upsert(
 
 
 @click.command()
-@click.argument("path", metavar="TABLE")
+@click.argument("path", type=PLACE, metavar="TABLE")
 @_keys
 @_keys_file
 @click.option(

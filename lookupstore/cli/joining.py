@@ -8,7 +8,7 @@ import click
 import pyarrow as pa
 
 from lookupstore.cli.opened import lookups_options, only_files, open_lookups
-from lookupstore.cli.options import columns_option, names_of, output_option
+from lookupstore.cli.options import PLACE, columns_option, names_of, output_option
 from lookupstore.cli.output import check_out, json_lines, write_file, write_first_rows
 from lookupstore.cli.sources import source_of
 from lookupstore.keys.joins import HOWS, How
@@ -18,8 +18,8 @@ from lookupstore.storage.uris import shown_uri
 
 
 @click.command()
-@click.argument("facts", metavar="FACTS")
-@click.argument("path", metavar="STORE")
+@click.argument("facts", type=PLACE, metavar="FACTS")
+@click.argument("path", type=PLACE, metavar="STORE")
 @click.option("--on", required=True, metavar="A,B=KEY",
               help="Columns of FACTS that hold the key; A=KEY where the names differ.")  # fmt: skip
 @click.option("--how", type=click.Choice(HOWS), default="left", show_default=True,

@@ -22,6 +22,7 @@ from lookupstore.cli.opened import (
     open_lookups,
 )
 from lookupstore.cli.options import (
+    PLACE,
     columns_option,
     hex_option,
     names_of,
@@ -42,11 +43,11 @@ from lookupstore.store.path_kind import PathKind, kind_of
 
 
 @click.command()
-@click.argument("path", metavar="STORE_OR_FILE")
+@click.argument("path", type=PLACE, metavar="STORE_OR_FILE")
 @click.argument("keys", nargs=-1, metavar="[KEY...]")
-@click.option("--keys", "keys_file", metavar="FILE|-", help="Look up the keys of a Parquet, ORC, "
-              "Arrow IPC or CSV file that has the key columns, or of lines with a key each; - is "
-              "standard input: an Arrow IPC stream, CSV or lines.")  # fmt: skip
+@click.option("--keys", "keys_file", type=PLACE, metavar="FILE|-", help="Look up the keys of a "
+              "Parquet, ORC, Arrow IPC or CSV file that has the key columns, or of lines with a "
+              "key each; - is standard input: an Arrow IPC stream, CSV or lines.")  # fmt: skip
 @columns_option
 @lookups_options
 @hex_option
@@ -166,7 +167,7 @@ def _write_answers(
 
 
 @click.command()
-@click.argument("path", metavar="STORE_OR_FILE")
+@click.argument("path", type=PLACE, metavar="STORE_OR_FILE")
 @click.option("--start", metavar="KEY", help="Start at this key, or at its first fields.")
 @click.option("--stop", metavar="KEY", help="Stop before this key, or before its first fields.")
 @click.option("--prefix", metavar="KEY", help="Whole values of the first key fields.")

@@ -10,6 +10,40 @@ import click
 #: What gives a command an option.
 Option: TypeAlias = "Callable[[Any], Any]"
 
+#: Where the main command keeps options of object stores for those below it.
+STORAGE_OPTIONS = "lookupstore.storage_options"
+
+
+class _Place(click.ParamType):  # type: ignore[type-arg]  # older ones of click are not generic
+    """A path or URI; a URI gets the options that the main command was given."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the text; options that the object store does not know are a ValueError."""
+        options = None if ctx is None else ctx.meta.get(STORAGE_OPTIONS)
+        if not options:
+            return value
+        from lookupstore.storage.storage_options import with_options
+
+        return with_options(value, options)
+
+
+PLACE = _Place()
+
+
+def named_values(given: tuple[str, ...], option: str) -> dict[str, str]:
+    """Return what several NAME=VALUE say.
+
+    Raises:
+        click.UsageError: one of them is not of this form.
+    """
+    for one in given:
+        if not one.partition("=")[0] or "=" not in one:
+            raise click.UsageError(f"{option} {one.partition('=')[0]}: give NAME=VALUE")
+    return {name: value for name, _, value in (one.partition("=") for one in given)}
+
+
 ORDERS = ("bytes", "int8", "int16", "int32", "int64")
 
 order_option: Option = click.option(

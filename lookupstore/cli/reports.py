@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lookupstore.cli.failures import message_of
 from lookupstore.cli.opened import is_table, lookups_options, open_lookups, write_info
-from lookupstore.cli.options import output_option
+from lookupstore.cli.options import PLACE, output_option
 from lookupstore.cli.output import write_json, write_rows
 from lookupstore.errors import CorruptionError, LookupStoreError, printable
 from lookupstore.hostcache.folder import default_folder
@@ -29,7 +29,7 @@ from lookupstore.store.store import LookupStore
 
 
 @click.command()
-@click.argument("path", metavar="STORE_OR_FILE")
+@click.argument("path", type=PLACE, metavar="STORE_OR_FILE")
 @lookups_options
 @output_option("table", "json")
 def info(path: str, output: str, **what: Any) -> None:
@@ -51,7 +51,7 @@ def info(path: str, output: str, **what: Any) -> None:
 
 
 @click.command()
-@click.argument("path", metavar="STORE_OR_FILE")
+@click.argument("path", type=PLACE, metavar="STORE_OR_FILE")
 @lookups_options
 @output_option("table", "json")
 def verify(path: str, output: str, **what: Any) -> int:
@@ -77,7 +77,7 @@ def verify(path: str, output: str, **what: Any) -> int:
         write_json({"ok": True, **checked.to_json()})
     elif isinstance(checked, Info):
         click.echo(
-            f"ok: {path}: {counted(checked.num_records or 0, 'record')} in "
+            f"ok: {shown_uri(path)}: {counted(checked.num_records or 0, 'record')} in "
             f"{counted(checked.data_blocks, 'block')}, {counted(checked.file_bytes, 'byte')}"
         )
     else:
@@ -99,7 +99,9 @@ def _of_table(verb: str) -> click.Command:
 
 
 @click.command()
-@click.option("--store", metavar="PATH", help="Only lookups in this store, a folder or URI.")
+@click.option(
+    "--store", type=PLACE, metavar="PATH", help="Only lookups in this store, a folder or URI."
+)
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, metavar="N",
               help="Show the N most recent queries.")  # fmt: skip
 @click.option("--cache", metavar="FOLDER", help="Cache folder of the host (default: "

@@ -9,6 +9,7 @@ import click
 from lookupstore.builder import in_process
 from lookupstore.cli.opened import write_info
 from lookupstore.cli.options import (
+    PLACE,
     allow_empty_option,
     names_of,
     output_option,
@@ -26,8 +27,8 @@ from lookupstore.store.store import open as open_store
 
 
 @click.command()
-@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
-@click.argument("path")
+@click.argument("sources", type=PLACE, nargs=-1, required=True, metavar="SOURCE...")
+@click.argument("path", type=PLACE)
 @click.option("--key", required=True, metavar="A,B", help="Key columns; they sort the store.")
 @click.option(
     "--columns", metavar="A,B", help="Value columns (default: all that are not in the key)."
@@ -109,7 +110,7 @@ def build(
 
 
 @click.command()
-@click.argument("path", metavar="STORE")
+@click.argument("path", type=PLACE, metavar="STORE")
 @output_option("table", "json")
 def versions(path: str, output: str) -> None:
     """List the versions of a store, oldest first."""
@@ -137,7 +138,7 @@ def versions(path: str, output: str) -> None:
 
 
 @click.command()
-@click.argument("path", metavar="STORE")
+@click.argument("path", type=PLACE, metavar="STORE")
 @retain_option
 @click.option("--keep", type=click.IntRange(1), default=1, show_default=True, metavar="N",
               help="Always keep the N newest versions.")  # fmt: skip
@@ -155,8 +156,8 @@ def expire(path: str, retain: str, keep: int, output: str) -> None:
 
 
 @click.command()
-@click.argument("store", metavar="STORE")
-@click.argument("path", metavar="PATH")
+@click.argument("store", type=PLACE, metavar="STORE")
+@click.argument("path", type=PLACE, metavar="PATH")
 @version_option
 @overwrite_option
 @allow_empty_option

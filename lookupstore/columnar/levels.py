@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -36,6 +36,7 @@ from lookupstore.rows.schema import RowSchema
 from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, merge
 from lookupstore.source.search import FoundFiles, FoundTable, Path, find_source, shown_path
 from lookupstore.sst.typed import KIND
+from lookupstore.storage.storage_options import paths_with_options
 
 #: A level, or a file of level 0, as it is given.
 Given = str | os.PathLike[str] | Sequence[str]
@@ -69,6 +70,7 @@ class Levels(PlannedFiles):
         memory: budget for rows that are sorted, at least 64 KiB, in bytes or as a text such as
             `"1GB"`.
         residency: where lookup files of this host are; None takes that of the host.
+        storage_options: of the URIs, as of `lookupstore.Location`.
 
     Raises:
         FileNotFoundError: a path names no file.
@@ -110,6 +112,7 @@ class Levels(PlannedFiles):
         build: Build = "auto",
         memory: Size = _MEMORY,
         residency: Residency | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         for argument, value, known in (("mode", mode, MODES), ("build", build, BUILDS)):
             if value not in known:
@@ -121,6 +124,7 @@ class Levels(PlannedFiles):
         if kind in names:
             raise ValueError(f"kind is {kind!r}, a key column; name the column of the row kinds")
         values = [columns] if isinstance(columns, str) else columns
+        level0, levels = paths_with_options(storage_options, level0=level0, levels=levels)
         uri, by_level = _files(level0, levels, names[0])
         # Columns come as the oldest files have them.
         sources = [file for files in reversed(by_level) for file in reversed(files)]

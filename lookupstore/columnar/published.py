@@ -50,7 +50,7 @@ class PublishedFile:
 
 def location_of(source: SourceFile) -> Location:
     """Return the folder of a columnar file that lookup files of it are published in."""
-    return Location(source.base, filesystem=source.filesystem)
+    return Location(source.base or "/", filesystem=source.filesystem)
 
 
 def published_files(location: Location, names: Iterable[str]) -> dict[str, PublishedFile]:

@@ -73,7 +73,7 @@ def joined(root: str, name: str) -> str:
         raise FormatError(
             f"{printable(root)}: {name!r} is not the name of a place inside it: {fault}"
         )
-    return f"{root.rstrip('/')}/{name}"
+    return f"{root.rstrip('/')}/{name}" if root else name
 
 
 def local_path(root: str, name: str) -> str:

@@ -437,7 +437,9 @@ class Location:
             return self._filesystem.get_file_info(self._root).type
 
     def _relative(self, path: str) -> str:
-        return path[len(self._root.rstrip("/")) + 1 :].rstrip("/")
+        root = self._root.rstrip("/")
+        below = path[len(root) + 1 :] if root or path.startswith("/") else path
+        return below.rstrip("/")
 
 
 def address_of(

@@ -56,7 +56,8 @@ class RemoteFolder(Location):
         self._opened: tuple[fs.FileSystem, str] | None = None
         self._puts: ConditionalPuts | None = None
         shown = text if given is None else f"{given.type_name}://{text}"
-        self.uri: str = shown_uri(shown).rstrip("/")
+        uri = shown_uri(shown).rstrip("/")
+        self.uri: str = f"{uri}//" if uri.endswith(":") else uri
 
     @property
     def _filesystem(self) -> fs.FileSystem:
@@ -314,9 +315,10 @@ class RemoteFolder(Location):
     def _temporary(self, name: str, path: str) -> str:
         """Return the path of a temporary file beside one, in a folder that is there."""
         folder, _, last = path.rpartition("/")
-        with self._telling(name):
-            self._filesystem.create_dir(folder, recursive=True)
-        return f"{folder}/{temporary_name(last)}"
+        if folder:
+            with self._telling(name):
+                self._filesystem.create_dir(folder, recursive=True)
+        return joined(folder, temporary_name(last))
 
     def _put(self, name: str, path: str, chunks: Iterable[bytes]) -> None:
         # What fails while a chunk is made is the error of another place, and told there.

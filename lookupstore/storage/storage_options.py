@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import GeneratorType
 from typing import Any
@@ -260,6 +261,8 @@ def _text_of(called: str, name: str, value: Any) -> str:
             raise ValueError(f"storage_options: {called!r} is {value!r}; give True or False")
         return "true" if text in _TRUE else "false"
     if name in _SECONDS:
+        with suppress(ValueError):
+            value = float(value) if isinstance(value, str) else value
         if not isinstance(value, (int, float)) or isinstance(value, bool) or not value > 0:
             raise ValueError(f"storage_options: {called!r} is {value!r}; give seconds, above 0")
     elif not isinstance(value, str):

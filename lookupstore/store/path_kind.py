@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from enum import Enum
 
-from lookupstore.source.search import FoundTable, find_source, names_files
+from lookupstore.source.search import FoundTable, find_source, names_files, path_of
 from lookupstore.storage.home import expanded
-from lookupstore.storage.location import Location
+from lookupstore.storage.location import Location, as_location
 from lookupstore.store.version_files import list_names
 
 
@@ -20,8 +20,8 @@ class PathKind(Enum):
     SORTED_FILE = "sorted file"
 
 
-def kind_of(path: str | os.PathLike[str]) -> PathKind:
-    """Return what a path or URI stands for; `STORE` if nothing is there, or nothing of any kind.
+def kind_of(path: str | os.PathLike[str] | Location) -> PathKind:
+    """Return what a path, URI or location stands for; `STORE` if it is of no kind, or not there.
 
     Raises:
         FormatError: it stands for files of a table that is not read as one, or only for some files
@@ -30,16 +30,17 @@ def kind_of(path: str | os.PathLike[str]) -> PathKind:
     >>> kind_of("s3://bucket/users/*.parquet")
     <PathKind.COLUMNAR_FILES: 'columnar files'>
     """
-    text = expanded(os.fspath(path))
+    given = path_of(path)
+    text = expanded(given) if isinstance(given, str) else given.given[0]
     if names_files(text) and not os.path.isdir(text):
         return PathKind.COLUMNAR_FILES
-    location = Location(text)
+    location = as_location(given if isinstance(given, Location) else text)
     if list_names(location):
         return PathKind.STORE
     if location.is_file():
         return PathKind.SORTED_FILE
     try:
-        found = find_source([text])
+        found = find_source([given if isinstance(given, Location) else text])
     except FileNotFoundError:
         return PathKind.STORE
     return PathKind.HUDI_TABLE if isinstance(found, FoundTable) else PathKind.COLUMNAR_FILES

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
+import click.testing
 import fsspec
+import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -26,6 +28,9 @@ from support.object_store import (
 
 import lookupstore
 from lookupstore import ColumnarFiles, Location
+from lookupstore import polars as in_polars
+from lookupstore.cli import main
+from lookupstore.columnar import Levels
 from lookupstore.hudi import HudiTable, TableLookup
 from lookupstore.storage.storage_options import with_options
 from lookupstore.storage.uris import open_uri
@@ -92,12 +97,61 @@ def test_every_place_takes_options(server: ObjectStore, names: Any, tmp_path: Pa
         assert files.lookup([3, 9])["name"].to_pylist() == ["c", None]
         with pickle.loads(pickle.dumps(files)) as again:
             assert again.lookup([1])["name"].to_pylist() == ["a"]
+    levels = Levels([], [[f"{folder}/rows.parquet"]], key="id", storage_options=options)
+    with levels:
+        assert levels.lookup([3, 9])["name"].to_pylist() == ["c", None]
+    copy = f"{folder}/copy"
+    assert in_polars.scan_store(copy, storage_options=options).collect().height == 3
+    ids = polars.DataFrame({"id": [2, 9]})
+    rows = ids.select(in_polars.lookup("id", copy, storage_options=options)).to_series()
+    assert rows.to_list() == [{"name": "b"}, None]
+    with lookupstore.open(near) as one, pytest.raises(ValueError, match="storage_options are of a"):
+        in_polars.scan_store(one, storage_options=options)
     HudiTable.create(
         f"{folder}/table", USERS, record_key=["id"], name="users", storage_options=options
     ).insert(USERS)
     assert HudiTable.open(f"{folder}/table", storage_options=options).scan().num_rows == 3
     with TableLookup(f"{folder}/table", storage_options=options) as lookup:
         assert lookup.lookup([2])["name"].to_pylist() == ["b"]
+
+
+def test_commands_take_options(server: ObjectStore, tmp_path: Path) -> None:
+    folder = f"s3://{BUCKET}/commands"
+    given = pandas_names(server) | {"request_timeout": "30"}
+    nested = given.pop("client_kwargs")
+    options = [f"--storage-option={name}={value}" for name, value in (given | nested).items()]
+    with Location(folder, storage_options=given | nested).new_file("rows.parquet") as file:
+        pq.write_table(USERS, file)
+
+    def run(*words: str, status: int = 0) -> str:
+        done = click.testing.CliRunner().invoke(main, [*options, *words])
+        assert done.exit_code == status, done.output
+        assert SECRET not in done.output
+        return done.stdout if status == 0 else done.stderr
+
+    rows, store, table = (f"{folder}/{name}" for name in ("rows.parquet", "store", "table"))
+    run("build", rows, store, "--key", "id")
+    for path in (store, rows):
+        key = ["--key", "id"] if path == rows else []
+        assert "b" in run("get", path, "2", *key)
+        run("info", path, *key)
+        run("verify", path, *key)
+        run("scan", path, *key)
+        run("get", path, "--keys", rows, *key)
+    run("upsert", store, rows, "--deletes", rows, status=2)  # both upserted and deleted
+    run("upsert", store, "--deletes", rows)
+    run("compact", store)
+    assert len(run("versions", store, "--output", "json")) > 2
+    run("publish", store, f"{folder}/copy")
+    run("expire", store)
+    run("join", rows, store, "--on", "id", "--prefix", "s_", "-o", str(tmp_path / "joined.csv"))
+    run("hudi", "create", table, "--like", rows, "--key", "id")
+    run("hudi", "upsert", table, rows)
+    assert "c" in run("hudi", "scan", table)
+    assert "region" in run("--storage-option", "colour=red", "info", store, status=2), (
+        "it lists what there is"
+    )
+    assert "give NAME=VALUE" in run("--storage-option", "red", "info", store, status=2)
 
 
 @pytest.mark.parametrize("make", ["pyarrow", "fsspec", "with a scheme"])
@@ -129,6 +183,24 @@ def test_a_location_has_a_file_system(server: ObjectStore, make: str, tmp_path: 
     with lookupstore.build(table, tmp_path / "s", key="id", overwrite=True) as store:
         assert len(store) == 3
     assert SECRET not in place.uri + repr(place)
+
+
+@pytest.mark.parametrize("path", ["/", "."])
+def test_a_location_may_be_all_of_a_file_system(path: str, tmp_path: Path) -> None:
+    folder = tmp_path / "all"
+    folder.mkdir()
+    given = fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem())
+    place = Location(path, filesystem=given)
+    with lookupstore.build(USERS, place, key="id") as store, store.upsert(deletes=[1]) as newer:
+        assert newer.scan().read_all()["id"].to_pylist() == [2, 3]
+        assert newer.path == f"subtree://{path.strip('/')}"
+    assert place.names() == sorted(one.name for one in folder.iterdir()) == ["data", "versions"]
+    assert {one.name for one in place.files(recursive=True)} == {
+        str(one.relative_to(folder)) for one in folder.rglob("*") if one.is_file()
+    }
+    pq.write_table(USERS, folder / "rows.parquet")
+    with ColumnarFiles(Location("rows.parquet", filesystem=given), key="id") as files:
+        assert files.lookup([3])["name"].to_pylist() == ["c"]
 
 
 def test_what_is_in_a_path_stays_there(tmp_path: Path) -> None:

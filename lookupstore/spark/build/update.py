@@ -9,7 +9,9 @@ from __future__ import annotations
 import functools
 import logging
 import pickle
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
@@ -57,6 +59,7 @@ def update_store(
     max_run_share: float = 0.25,
     max_run_age: Duration | None = None,
     retain: Duration = HOUR,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> LookupStore:
     """Change rows of a store with Spark and open it on the driver at the next version.
 
@@ -89,6 +92,7 @@ def update_store(
             timedelta, seconds, or a text such as `"1h"`; None: at no age.
         retain: how long replaced versions stay, a timedelta, seconds, or a text such as `"1h"`; see
             `lookupstore.expire`.
+        storage_options: of `path`, if it is a URI, as of `lookupstore.Location`.
 
     Raises:
         KeyError: a column that `df` or the store does not have.
@@ -112,7 +116,7 @@ def update_store(
     """
     if not isinstance(df, DataFrame):
         raise TypeError(f"df is {type(df).__name__}; give a Spark DataFrame")
-    location = located(path)
+    location = located(path, storage_options)
     compaction = CompactionRule(
         max_runs,
         max_run_share,

@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
 from lookupstore.errors import CorruptionError
-from lookupstore.hudi import FileSlice, HudiTable, WriteOptions
+from lookupstore.hudi import FileSlice, WriteOptions
 from lookupstore.hudi.clustering import (
     ClusterFiles,
     ClusterResult,
@@ -58,7 +58,7 @@ from lookupstore.hudi.write import (
 from lookupstore.spark.buckets import by_bucket, in_buckets
 from lookupstore.spark.hudi.files import attempt_of, name_files, this_task
 from lookupstore.spark.hudi.read import spark_columns
-from lookupstore.spark.hudi.tables import Table, location_of
+from lookupstore.spark.hudi.tables import Table, table_of
 from lookupstore.spark.jobs import parallelism, watched_jobs
 from lookupstore.spark.raised import raised_in
 from lookupstore.spark.types import arrow_schema, numbered, to_spark
@@ -91,6 +91,7 @@ def cluster_table(
     where: Filter | None = None,
     options: GivenOptions | None = None,
     dry_run: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> ClusterResult:
     """Put the rows of a Hudi table in order in new files, as `HudiTable.cluster` does.
 
@@ -109,6 +110,7 @@ def cluster_table(
         where: the same, by a filter on partition columns.
         options: `threads`, `memory` and `spill_folder` do not apply: Spark sorts, and spills.
         dry_run: change nothing, and return what would be done, which is planned without Spark.
+        storage_options: of a URI, as of `lookupstore.Location`.
 
     Returns:
         what was done. Of `seconds`, `write` has what Spark does with all rows; what that spilled is
@@ -121,7 +123,7 @@ def cluster_table(
 
     >>> cluster_table(spark, "visits", ["day", "page"]).files_after  # doctest: +SKIP
     """
-    table = table if isinstance(table, HudiTable) else HudiTable.open(location_of(table))
+    table = table_of(table, storage_options)
     arguments: dict[str, Any] = {
         "by": by,
         "curve": curve,

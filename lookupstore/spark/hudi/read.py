@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -40,6 +41,7 @@ def read_table(
     until: When | None = None,
     changes: bool = False,
     ignore: Sequence[str] = (),
+    storage_options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
     """Read a Hudi table; the rows are those of now, whenever the query runs.
 
@@ -64,6 +66,7 @@ def read_table(
             `change`. Of each record key and partition there is one change, of two rows if it is an
             update, whose order Spark does not keep. One task looks at each partition path.
         ignore: with `changes`, columns in which a change does not count.
+        storage_options: of a URI, as of `lookupstore.Location`.
 
     Returns:
         The columns in Spark's types; each may be null. One partition for each file, or for several
@@ -83,7 +86,7 @@ def read_table(
 
     `docs/hudi-tables.md` shows it in use.
     """
-    view = view_of(path)
+    view = view_of(path, storage_options)
     if changes:
         if filter is not None or as_of is not None:
             raise ValueError("changes cannot be combined with filter or as_of; filter what comes")

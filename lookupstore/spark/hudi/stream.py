@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain
+from typing import Any
 
 from pyspark.sql import DataFrame
 
@@ -19,7 +21,7 @@ from lookupstore.errors import CorruptionError
 from lookupstore.hudi import HudiTable
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write import GivenOptions, given_options
-from lookupstore.spark.hudi.tables import Table, location_of
+from lookupstore.spark.hudi.tables import Table, table_of
 from lookupstore.spark.hudi.write import Operation, upsert
 from lookupstore.spark.jobs import streaming_query
 
@@ -33,9 +35,13 @@ class HudiSink:
     """A writer of one batch after the other; made by `hudi_sink`."""
 
     def __init__(
-        self, table: Table, operation: Operation, options: GivenOptions | None, query: str | None
+        self,
+        table: HudiTable,
+        operation: Operation,
+        options: GivenOptions | None,
+        query: str | None,
     ) -> None:
-        self._table = table if isinstance(table, HudiTable) else HudiTable.open(location_of(table))
+        self._table = table
         self._operation = operation
         self._options = given_options(options, self._table.options, operation.upper())
         self._query = query
@@ -67,6 +73,7 @@ def hudi_sink(
     operation: Operation = "upsert",
     options: GivenOptions | None = None,
     query: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> HudiSink:
     """Return what `foreachBatch` takes to write a streaming query to a Hudi table, each batch once.
 
@@ -77,6 +84,7 @@ def hudi_sink(
         query: identifier under which commits keep the number of the batch, and by which it is known
             again; None: the id of the query, which stays as long as its checkpoint. Over Spark
             Connect it has to be given.
+        storage_options: of a URI, as of `lookupstore.Location`.
 
     Raises:
         FileNotFoundError: there is no table.
@@ -85,7 +93,7 @@ def hudi_sink(
     >>> writer = changes.writeStream.foreachBatch(hudi_sink("visits"))  # doctest: +SKIP
     >>> writer.option("checkpointLocation", "s3://bucket/checkpoint").start()  # doctest: +SKIP
     """
-    return HudiSink(table, operation, options, query)
+    return HudiSink(table_of(table, storage_options), operation, options, query)
 
 
 def committed_batch(view: TableView, query: str) -> int | None:

@@ -5,9 +5,10 @@ Source: org.apache.hudi.index.SparkHoodieIndex (tagLocation).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -28,7 +29,13 @@ KEY_FIELDS: tuple[StructField, ...] = (
 )
 
 
-def tag_location(df: DataFrame, table: Table, *, index: str = "bloom") -> DataFrame:
+def tag_location(
+    df: DataFrame,
+    table: Table,
+    *,
+    index: str = "bloom",
+    storage_options: Mapping[str, Any] | None = None,
+) -> DataFrame:
     """Return rows with the base file and row of their keys, as `HudiTable.tag` does.
 
     The table is as it is now, whenever the result is computed. Rows are sorted into ranges of
@@ -40,6 +47,7 @@ def tag_location(df: DataFrame, table: Table, *, index: str = "bloom") -> DataFr
         table: a table, or the path or URI of one, which the driver and all executors see.
         index: one of `lookupstore.hudi.index.names.INDEXES`, or the name of a class
             `package.module.Class` that executors can import.
+        storage_options: of a URI, as of `lookupstore.Location`.
 
     Returns:
         the columns of `df`, and null where the table does not have the key: `_partition`,
@@ -61,7 +69,7 @@ def tag_location(df: DataFrame, table: Table, *, index: str = "bloom") -> DataFr
     for name in PLACE_COLUMNS:
         if name in names:
             raise ValueError(f"df has a column {name!r}, which tagging adds; rename it")
-    view = view_of(table)
+    view = view_of(table, storage_options)
     task = key_task(view, index, named_key(view), arrow_schema(df.schema))
     empty = task.columns.empty_table()
     keys_of(empty, view.options, task.named)

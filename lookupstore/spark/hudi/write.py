@@ -80,7 +80,7 @@ from lookupstore.spark.hudi.keys import (
     rows_to_write,
     with_row_keys,
 )
-from lookupstore.spark.hudi.tables import Table, location_of
+from lookupstore.spark.hudi.tables import Table, table_of
 from lookupstore.spark.hudi.tag import (
     KEY_FIELDS,
     key_task,
@@ -135,6 +135,7 @@ def upsert(
     operation: Operation = "upsert",
     options: GivenOptions | None = None,
     dry_run: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> WriteResult:
     """Change the rows of a Hudi table whose keys are there, and insert the others, in one commit.
 
@@ -159,6 +160,7 @@ def upsert(
             `memory` and `spill_folder` do not apply to executors, nor does `new_file_id` to
             those of a bulk insert.
         dry_run: change nothing, and return what would be done.
+        storage_options: of a URI, as of `lookupstore.Location`.
 
     Returns:
         what was done, as `HudiTable.upsert` does.
@@ -178,7 +180,7 @@ def upsert(
     if operation not in get_args(Operation):
         known = ", ".join(map(repr, get_args(Operation)))
         raise ValueError(f"operation is {operation!r}; give one of {known}")
-    table = table if isinstance(table, HudiTable) else HudiTable.open(location_of(table))
+    table = table_of(table, storage_options)
     given = given_options(options, table.options, operation.upper())
     uri = table.location.uri
     try:

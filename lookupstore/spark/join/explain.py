@@ -239,11 +239,12 @@ def explain_join(
     max_staleness: Duration | None = None,
     on_miss: str | tuple[str, int, float | timedelta] = "null",
     residents: bool = True,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> JoinExplanation:
     """Explain what `lookup_join` would do with the same arguments; no fact is read.
 
     Args:
-        df: as for `lookup_join`; so are all others but the last one.
+        df: as for `lookup_join`; so are all others but `residents`.
         store: a store, columnar files or a Hudi table, or a path of these.
         on: the fact columns that hold the key.
         how: the kind of join.
@@ -256,6 +257,7 @@ def explain_join(
         on_miss: what happens to facts whose key is missing.
         residents: whether to ask the hosts what they have of the store, by a Spark job of small
             tasks. A host whose executors took none of them is not in the answer.
+        storage_options: of the URI of `store`.
 
     Raises:
         KeyError: as `lookup_join`, which raises all of these for the same arguments.
@@ -276,6 +278,7 @@ def explain_join(
         refresh=refresh,
         max_staleness=max_staleness,
         on_miss=on_miss,
+        storage_options=storage_options,
     )
     check_facts(df)
     before = Trip.before(df)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ from lookupstore.spark.join.request import JoinedWith
 from lookupstore.spark.join.task import Lookup
 from lookupstore.spark.join.worker import Given, Keys, Step, goes_on, look_up
 from lookupstore.spark.types import spark_type
+from lookupstore.storage.storage_options import paths_with_options
 
 if TYPE_CHECKING:
     from pyspark.sql._typing import UserDefinedFunctionLike
@@ -36,6 +37,7 @@ def register_lookup(
     columns: Sequence[str] | None = None,
     *,
     key: str | Sequence[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> UserDefinedFunctionLike:
     """Register a function of Spark SQL that looks up the row at a key.
 
@@ -51,6 +53,7 @@ def register_lookup(
         columns: value columns of the struct, in this order; None takes all. Without any, the
             function says whether the key is there.
         key: names of the key columns, if `store` is a path of columnar files or a Hudi table.
+        storage_options: of the URI of `store`, as of `lookupstore.Location`.
 
     Returns:
         The function, for DataFrames: `flights.select(plane("tailnum").seats)`.
@@ -72,7 +75,8 @@ def register_lookup(
         )
     if _NAME.fullmatch(name) is None:
         raise ValueError(f"name is {name!r}; give letters, digits and underscores")
-    opened = dimension_of(store, () if key is None else key, columns=columns)
+    (given,) = paths_with_options(storage_options, store=store)
+    opened = dimension_of(given, () if key is None else key, columns=columns)
     try:
         if key is not None and opened.key != ((key,) if isinstance(key, str) else tuple(key)):
             raise ValueError(f"key is {key!r}, but the key of {opened.path} is {opened.key}")

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
@@ -19,6 +19,8 @@ from lookupstore.spark.join.plan import JoinPlan, check_facts, plan_join
 from lookupstore.spark.join.request import JoinedWith, LookupJoin
 from lookupstore.spark.join.task import Dimension
 from lookupstore.spark.join.trip import Trip
+from lookupstore.storage.location import Location
+from lookupstore.storage.storage_options import paths_with_options
 from lookupstore.store.path_kind import PathKind, kind_of
 from lookupstore.store.store import LookupStore
 
@@ -40,6 +42,7 @@ def lookup_join(
     max_staleness: Duration | None = None,
     on_miss: str | tuple[str, int, float | timedelta] = "null",
     metrics: LookupMetrics | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
     """Join facts with a store by its key; lazy, as any transformation.
 
@@ -49,8 +52,8 @@ def lookup_join(
 
     Args:
         df: the facts.
-        store: a store, or its path or URI, which executors must see, too; or columnar files as
-            they are: `ColumnarFiles`, or a path, URI, folder or glob of them, such as
+        store: a store, or its path, URI or location, which executors must see, too; or columnar
+            files as they are: `ColumnarFiles`, or a path, URI, folder or glob of them, such as
             `s3://bucket/users/*.parquet`, whose key is that of `on`; or a Hudi table: `HudiTable`,
             its path or URI, or a `TableLookup`, where `on` names the record key, and the partition
             columns if keys are to be looked up in their own partition only.
@@ -77,6 +80,7 @@ def lookup_join(
             `("retry", attempts, delay)` looks them up again in the newest version, after `delay`
             seconds each time, before it does what `how` says.
         metrics: adds up what the tasks count.
+        storage_options: of the URI of `store`, as of `lookupstore.Location`.
 
     Returns:
         The columns of `df`, then the value columns of the store, which may be null.
@@ -110,6 +114,7 @@ def lookup_join(
         max_staleness=max_staleness,
         on_miss=on_miss,
         metrics=metrics,
+        storage_options=storage_options,
     )
     return lookup_joins(df, [join])
 
@@ -152,7 +157,8 @@ def lookup_joins(df: DataFrame, joins: Sequence[LookupJoin]) -> DataFrame:
 def planned(trip: Trip, asked: LookupJoin) -> Iterator[tuple[Dimension, JoinPlan]]:
     """Plan a join of what comes back from a trip, and keep what answers it open for the block."""
     _ = asked.freshness  # what is wrong with it is said before anything is opened
-    opened = dimension_of(asked.store, asked.on, asked.how, asked.columns)
+    (store,) = paths_with_options(asked.storage_options, store=asked.store)
+    opened = dimension_of(store, asked.on, asked.how, asked.columns)
     try:
         yield opened, plan_join(trip.facts.sparkSession, trip.schema, opened, asked)
     finally:
@@ -172,19 +178,18 @@ def dimension_of(
     key = [name for _, name in name_pairs(on)]
     presence = how_of(how) in ("semi", "anti")
     values = () if presence else columns
-    if not isinstance(store, (str, os.PathLike)):
+    if not isinstance(store, (str, os.PathLike, Location)):
         return _dimension_of_hudi(store, key, values)
-    path = os.fspath(store)
-    kind = kind_of(path)
+    kind = kind_of(store)
     if kind is PathKind.HUDI_TABLE:
         from lookupstore.hudi import TableLookup
 
-        return TableLookup(path, key=key, columns=values)
+        return TableLookup(store, key=key, columns=values)
     if kind is PathKind.COLUMNAR_FILES:
         if presence:
-            return ColumnarFiles(path, key=key, mode="presence")
-        return ColumnarFiles(path, key=key, columns=columns)
-    return LookupStore(path)  # which says so if it is none
+            return ColumnarFiles(store, key=key, mode="presence")
+        return ColumnarFiles(store, key=key, columns=columns)
+    return LookupStore(store)  # which says so if it is none
 
 
 def _dimension_of_hudi(
@@ -200,5 +205,5 @@ def _dimension_of_hudi(
             return TableLookup(store.location, key=key, columns=columns)
     raise TypeError(
         f"store is a {type(store).__name__}; give a LookupStore, ColumnarFiles, a HudiTable or a "
-        "TableLookup, or a path"
+        "TableLookup, or a path or location"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -13,6 +13,7 @@ from lookupstore.columnar import ColumnarFiles
 from lookupstore.quantities import Duration, seconds_of
 from lookupstore.spark.join.freshness import Freshness
 from lookupstore.spark.join.metrics import LookupMetrics
+from lookupstore.storage.location import Location
 from lookupstore.store.store import LookupStore
 
 if TYPE_CHECKING:  # joins with stores need nothing of Hudi
@@ -20,7 +21,7 @@ if TYPE_CHECKING:  # joins with stores need nothing of Hudi
 
 #: What a join takes as the dimension.
 JoinedWith: TypeAlias = (
-    "str | os.PathLike[str] | LookupStore | ColumnarFiles | HudiTable | TableLookup"
+    "str | os.PathLike[str] | Location | LookupStore | ColumnarFiles | HudiTable | TableLookup"
 )
 
 _REFRESHES = {"never": None, "per_batch": 0.0}
@@ -31,7 +32,7 @@ class LookupJoin:
     """One of the joins of `lookup_joins`: the arguments of `lookup_join` beside the facts.
 
     Attributes:
-        store: a store, columnar files or a Hudi table, or a path of these.
+        store: a store, columnar files or a Hudi table, or a path or location of these.
         on: the columns that hold the key, of the facts or of joins before this one.
         how: the kind of join.
         columns: value columns of the store to append; None appends all.
@@ -42,6 +43,7 @@ class LookupJoin:
         max_staleness: how old it may be.
         on_miss: what happens to facts whose key is missing.
         metrics: adds up what the tasks count; joins may share one.
+        storage_options: of the URI of `store`.
     """
 
     store: JoinedWith
@@ -56,6 +58,7 @@ class LookupJoin:
     max_staleness: Duration | None = None
     on_miss: str | tuple[str, int, float | timedelta] = "null"
     metrics: LookupMetrics | None = None
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
 
     @property
     def freshness(self) -> Freshness:

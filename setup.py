@@ -108,6 +108,7 @@ MODULES = {
     ],
     "lookupstore.keys._codec": ["ls_keys", "ls_hash"],
     "lookupstore.keys._one": [],
+    "lookupstore.keys._texts": [],
     "lookupstore.rows._codec": ["ls_rows"],
     "lookupstore.rows._one": [],
     "lookupstore.rows._small": ["ls_rows"],

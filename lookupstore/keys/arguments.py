@@ -34,6 +34,7 @@ import numpy as np
 import pyarrow as pa
 
 from lookupstore.arrow.frames import check_polars, is_lazy
+from lookupstore.keys._texts import text_array
 from lookupstore.keys.schema import KeySchema
 
 #: A column: in Arrow, or as the Python values that no one Arrow type holds.
@@ -226,17 +227,11 @@ def _python_values(value: Any) -> list[Any] | None:
 def _text_array(value: Any) -> pa.Array | None:
     """Return an object column of pandas that has texts and missing values only; None: it has not.
 
-    That is what columns of texts mostly are, and they need not become lists on the way to Arrow.
+    That is what columns of texts mostly are.
     """
     if not _is_pandas_column(value) or value.dtype != np.dtype(object):
         return None
-    objects = value.to_numpy()  # a Series looks into its index for what Arrow asks of it
-    if sys.modules["pandas"].api.types.infer_dtype(objects, skipna=True) != "string":
-        return None
-    try:
-        return pa.array(objects, pa.string(), from_pandas=True)
-    except _CONVERSION_ERRORS:  # half of a surrogate pair is no text to Arrow
-        return None
+    return text_array(value.to_numpy().tolist(), sys.modules["pandas"].isna)
 
 
 def _exact_array(values: Sequence[Any]) -> pa.Array | None:

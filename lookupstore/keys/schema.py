@@ -64,7 +64,10 @@ class KeySchema:
         self._codes = [field.code for field in self._fields]
         fixed = not any(field.variable or field.nullable for field in self._fields)
         self._width = sum(code[1] for code in self._codes) if fixed else None
-        alone = len(self._fields) == 1 and self._width and self._fields[0].in_place
+        first = self._fields[0]
+        # Whether a key is the text or the bytes of one column, as Arrow has them.
+        self._as_given = len(self._fields) == 1 and first.variable and not first.nullable
+        alone = len(self._fields) == 1 and self._width and first.in_place
         # The type of encoded keys that are one value each, which C reads in place, else None.
         self._alone = pa.binary(self._width) if alone else None
         #: Encodes most single keys, and leaves others to `encode_slowly`.
@@ -193,10 +196,10 @@ class KeySchema:
                     fits = np.asarray(fits)
                     mask = fits if mask is None else mask & fits
                 plain.append(values)
-            keys = self._encode(plain)
+            keys = plain[0].cast(pa.large_binary()) if self._as_given else self._encode(plain)
             if mask is not None and mask.all():
                 mask = None
-            if mask is not None:
+            if mask is not None and not self._as_given:  # which is null there already
                 bits = pa.array(mask).buffers()[1]
                 keys = pa.Array.from_buffers(
                     keys.type, len(keys), [bits, *keys.buffers()[1:]], len(mask) - int(mask.sum())
@@ -214,12 +217,18 @@ class KeySchema:
     def encode_plain(self, column: pa.Array) -> pa.Array | None:
         """Encode a column that is the whole key, in its plain type and without nulls, else None.
 
+        A column of text or bytes may have nulls, and is used as it is.
+
         >>> keys = KeySchema(pa.schema([("id", pa.int8())]))
         >>> keys.encode_plain(pa.array([7], pa.int8())).to_pylist()
         [b'\\x87']
         """
         fields = self._fields
-        if len(fields) != 1 or column.type != fields[0].plain or column.null_count:
+        if len(fields) != 1 or column.type != fields[0].plain:
+            return None
+        if self._as_given:
+            return column.cast(pa.large_binary())
+        if column.null_count:
             return None
         if self._alone is not None:
             return _keys.encode_alone(fields[0].code, column, self._alone)

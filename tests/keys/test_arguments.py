@@ -12,6 +12,7 @@ import pytest
 
 from lookupstore import build
 from lookupstore.keys import arguments as key_arguments
+from lookupstore.keys._texts import text_array
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.schema import KeySchema
 
@@ -274,3 +275,52 @@ def test_a_file_is_no_keys(tmp_path):
     (tmp_path / "keys").write_text("a\nb\n")
     with open(tmp_path / "keys") as file, pytest.raises(TypeError, match=r"keys is _io\.TextIO"):
         encode_keys(file, schema)
+
+
+def test_columns_of_texts_are_what_their_values_are():
+    seed = random.randrange(2**32)
+    rng = random.Random(seed)
+    print(f"seed {seed}")
+    missing = [None, float("nan"), np.float64("nan"), pd.NA, pd.NaT, np.datetime64("NaT")]
+
+    class Text(str):
+        __slots__ = ()
+
+    some = ["", "a", "N14228", "ü", "漢字" * 9, "x" * 1000, "\0", Text("own"), np.str_("theirs")]
+    for count in (1, 2, 7, 8, 9, 64, 1000):
+        values = [rng.choice(missing if rng.random() < 0.3 else some) for _ in range(count)]
+        texts = [str(one) if isinstance(one, str) else None for one in values]
+        found = text_array(values, pd.isna)
+        if not any(isinstance(one, str) for one in values):
+            assert found is None
+            continue
+        found.validate(full=True)
+        assert found.to_pylist() == texts
+        column = key_arguments.column_of(pd.Series(values, dtype=object))
+        assert column.equals(found)
+        schema = KeySchema(pa.schema({"k": pa.string()}))
+        wanted = schema.encode_masked([pa.array(texts)])[0]
+        assert encode_keys(pd.Series(values, dtype=object), schema).equals(wanted)
+
+
+@pytest.mark.parametrize(
+    "values", [[], [None], ["a", 1], ["a", b"a"], ["a", "\ud800"], ["a", ["b"]], ["a", np.bool_(1)]]
+)
+def test_a_column_with_anything_but_texts_is_no_text_array(values):
+    assert text_array(values, pd.isna) is None
+
+
+def test_a_list_of_texts_may_change_while_it_is_read():
+    values = ["a", pd.NA]
+
+    def grows(_):
+        values.append("b")
+        return True
+
+    def shrinks(_):
+        values.clear()
+        return True
+
+    assert text_array(values, grows) is None
+    assert text_array(["a", pd.NA, pd.NA], lambda _: True).to_pylist() == ["a", None, None]
+    assert text_array(values, shrinks) is None

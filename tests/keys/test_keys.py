@@ -198,7 +198,12 @@ def test_a_plain_column_is_encoded_as_columns_of_a_key_are(kind):
         found = keys.encode_plain(part)
         found.validate(full=True)
         assert found.equals(keys.encode([part]))
-    assert keys.encode_plain(nulls) is None
+    found = keys.encode_plain(nulls)
+    if nulls.type in (pa.string(), pa.binary(), pa.large_string(), pa.large_binary()):
+        assert found.equals(keys.encode_masked([nulls])[0])
+        assert found.is_valid().equals(nulls.is_valid())
+    else:
+        assert found is None
     assert keys.encode_plain(pa.array([None, None])) is None
     nullable = KeySchema(pa.schema([("k", kind)]), nullable=["k"])
     assert nullable.encode_plain(column).equals(nullable.encode([column]))

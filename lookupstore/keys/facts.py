@@ -20,7 +20,7 @@ from lookupstore.keys.joins import Answers, Join, one_array
 
 KNOWN = (
     "a pandas DataFrame, a polars DataFrame or LazyFrame, an Arrow table, record batch or "
-    "RecordBatchReader, a DuckDB relation, or a dict of NumPy arrays"
+    "RecordBatchReader, a DuckDB relation, a structured array of NumPy, or a dict of NumPy arrays"
 )
 
 
@@ -63,6 +63,8 @@ def facts_of(rows: Any) -> Facts:
         return _ReaderFacts(rows)
     if isinstance(rows, dict):
         return _ArrayFacts(rows)
+    if type(rows) in (np.ndarray, np.recarray) and rows.dtype.names and rows.ndim == 1:
+        return _StructuredFacts(rows)
     for library, name, kind in _OTHERS:
         module = sys.modules.get(library)
         if module is not None and isinstance(rows, getattr(module, name)):
@@ -354,6 +356,23 @@ class _ArrayFacts(Facts):
             facts = {name: array[kept] for name, array in facts.items()}
         appended = zip(join.appended.names, answers.kept_columns, strict=True)
         return facts | {name: numpy_array(column) for name, column in appended}
+
+
+class _StructuredFacts(_ArrayFacts):
+    """Facts in a structured array of NumPy."""
+
+    def __init__(self, rows: np.ndarray[Any, Any]) -> None:
+        super().__init__({name: rows[name] for name in rows.dtype.names or ()})
+        self.rows = rows
+
+    def joined(self, join: Join) -> Any:
+        arrays = super().joined(join)
+        own = self.rows.dtype
+        kinds = [(name, own[name] if name in self.names else arrays[name].dtype) for name in arrays]
+        joined = np.empty(len(arrays[join.keys[0]]), kinds)
+        for name, array in arrays.items():
+            joined[name] = array
+        return joined.view(type(self.rows))
 
 
 def numpy_array(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:

@@ -163,8 +163,8 @@ class Lookups(ArrowRows):
 
         Args:
             rows: a pandas DataFrame (whose index may hold the key), a polars DataFrame or
-                LazyFrame, an Arrow table, record batch or RecordBatchReader, a DuckDB relation, or
-                a dict of NumPy arrays.
+                LazyFrame, an Arrow table, record batch or RecordBatchReader, a DuckDB relation, a
+                structured array of NumPy, or a dict of NumPy arrays.
             on: the columns of `rows` that hold the key: a name, or names, in any order, that the
                 key has as well; or a dict from column of `rows` to key column. Every key column is
                 needed.

@@ -214,6 +214,35 @@ def test_numpy(planes: tuple[Lookups, pa.Table], seed: int, how: How) -> None:
         assert seats == [row["seats"] for row in at]
 
 
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("kind", [np.ndarray, np.recarray])
+def test_structured_arrays(
+    planes: tuple[Lookups, pa.Table], seed: int, how: How, kind: type
+) -> None:
+    lookups, _ = planes
+    plane = pc.fill_null(flights_of(seed)["plane"], -1).to_numpy()
+    fields = [("plane", plane.dtype), ("pair", "f4", (2,)), ("text", "U3"), ("at", "M8[ms]")]
+    rows = np.zeros(len(plane), fields).view(kind)
+    rows["plane"] = plane
+    rows["pair"][:, 1] = np.arange(len(plane))
+    rows["text"] = "abc"
+    whole = lookups.join({name: rows[name] for name in rows.dtype.names}, {"plane": "id"}, how)
+    for given in (rows, rows[::2], rows[:0]):
+        joined = lookups.join(given, {"plane": "id"}, how)
+        assert type(joined) is kind
+        assert list(joined.dtype.names) == list(whole)
+        assert [joined.dtype[name] for name in rows.dtype.names] == [
+            rows.dtype[name] for name in rows.dtype.names
+        ]
+        if given is rows:
+            for name, column in whole.items():
+                np.testing.assert_array_equal(joined[name], column)
+    with pytest.raises(TypeError, match=r"rows is numpy\.ndarray; give a pandas DataFrame"):
+        lookups.join(plane, {"plane": "id"})
+    with pytest.raises(TypeError, match=r"rows is numpy\.ma"):
+        lookups.join(np.ma.MaskedArray(np.array(rows)), {"plane": "id"})
+
+
 def test_what_is_appended(planes: tuple[Lookups, pa.Table], seed: int) -> None:
     lookups, table = planes
     flights = flights_of(seed)

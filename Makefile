@@ -143,10 +143,10 @@ lint: $(VENV)/.built  ## Check style and types of Python, Cython and C
 	$(BIN)/python -m mypy.stubtest --mypy-config-file pyproject.toml \
 	    --allowlist .ci/stubtest-allowlist.txt --ignore-unused-allowlist $(EXTENSIONS)
 
-# Its theme tells of its successor each time.
+# Its theme tells of its successor each time. A quiet mkdocs would count no warnings.
 .PHONY: docs
 docs: $(VENV)/.built  ## Make the documentation as a site in build/site; a warning or a bad link is an error
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 # pyright, which is an npm package, comes from where it is run.
 .PHONY: public-types

@@ -118,8 +118,10 @@ def cluster_table(
 
     Raises:
         TypeError: a column has a type without an order, or Spark has no type for one.
-        KeyError, ValueError, FormatError, CommitConflictError, CommitUnknownError, LockedError,
-        CorruptionError, StaleStoreError: as of `HudiTable.cluster`.
+
+    And all else that `HudiTable.cluster` raises: `KeyError`, `ValueError`, `FormatError`,
+    `CommitConflictError`, `CommitUnknownError`, `LockedError`, `CorruptionError` and
+    `StaleStoreError`.
 
     >>> cluster_table(spark, "visits", ["day", "page"]).files_after  # doctest: +SKIP
     """

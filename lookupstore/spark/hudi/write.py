@@ -172,8 +172,9 @@ def upsert(
         TypeError: a column is not of the table's type, `options.index` is not a name, or a column
             to sort by has no order.
         KeyError: there is no such partition to delete, or no such column to sort by.
-        FormatError, CommitConflictError, CommitUnknownError, LockedError, CorruptionError,
-        StaleStoreError: as of `HudiTable.upsert`.
+
+    And all else that `HudiTable.upsert` raises: `FormatError`, `CommitConflictError`,
+    `CommitUnknownError`, `LockedError`, `CorruptionError` and `StaleStoreError`.
 
     >>> upsert(spark.read.parquet("s3://bucket/changes"), "visits").rows_updated  # doctest: +SKIP
     """

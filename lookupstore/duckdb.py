@@ -58,7 +58,8 @@ def register(
         columns: value columns, in this order; None is all.
 
     Raises:
-        TypeError: a column whose type DuckDB, or a function of DuckDB, does not have.
+        TypeError: `store` is no open store; or a column has a type that DuckDB, or a function of
+            DuckDB, does not have.
         KeyError: a value column that there is not.
         ValueError: no value column.
         duckdb.Error: the name is that of a function of DuckDB, or of another connection.
@@ -73,6 +74,10 @@ def register(
     >>> con.sql("SELECT tailnum FROM planes WHERE seats < 100").fetchall()
     [('N1',)]
     """
+    if not isinstance(store, Lookups):
+        raise TypeError(
+            f"store is {type(store).__name__}; give an open store: lookupstore.open(PATH)"
+        )
     names = value_columns(store, columns)
     if not names:
         raise ValueError(f"{store.path}: a STRUCT has a column at least; give value columns")

@@ -1,10 +1,32 @@
-"""A progress bar for people, with rate and remaining time: on a terminal only, standard error."""
+"""Progress bars for people, with rate and remaining time: on a terminal, or in a notebook.
+
+A terminal has them on standard error. A notebook has an output of its own for them, whose text is
+replaced: for widgets it would need another package.
+"""
 
 from __future__ import annotations
 
+import io
 import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
+
+
+class Rows(Protocol):
+    """What has a number of rows: a batch or a table of Arrow."""
+
+    @property
+    def num_rows(self) -> int:
+        """Return how many."""
+        ...
+
+
+B = TypeVar("B", bound=Rows)
 
 # Called with the number of rows done since the call before.
 Advance = Callable[[int], None]
@@ -12,16 +34,66 @@ Advance = Callable[[int], None]
 Bars = Callable[[str, "int | None"], Advance]
 
 
+# Seconds between two looks at a bar in a notebook, and how many characters it is wide there.
+_PAUSE = 0.3
+_WIDTH = 100
+
+
 def is_watched() -> bool:
-    """Return whether a bar would be seen: standard error is a terminal."""
-    return sys.stderr is not None and sys.stderr.isatty()
+    """Return whether a bar would be seen: standard error is a terminal, or this is a notebook."""
+    return _notebook_display() is not None or (sys.stderr is not None and sys.stderr.isatty())
+
+
+def _notebook_display() -> Any:
+    """Return what shows something in the notebook that this runs in; None: it is in none."""
+    ipython = sys.modules.get("IPython")
+    if ipython is None or not hasattr(ipython.get_ipython(), "kernel"):
+        return None
+    return ipython.display.display
+
+
+@contextmanager
+def shown(*columns: ProgressColumn) -> Iterator[Progress]:
+    """Yield bars with these columns, which are seen until the end of the block."""
+    # Imported here: rich takes longer to import than many builds take.
+    from rich.console import Console
+    from rich.progress import Progress
+
+    put = _notebook_display()
+    if put is None:
+        with Progress(*columns, console=Console(stderr=True)) as bars:
+            yield bars
+        return
+    console = Console(file=io.StringIO(), width=_WIDTH, force_jupyter=False)
+    bars = Progress(*columns, console=console, auto_refresh=False)
+
+    def text() -> dict[str, str]:
+        with console.capture() as drawn:
+            console.print(bars.get_renderable())
+        return {"text/plain": drawn.get().rstrip()}
+
+    output = put(text(), raw=True, display_id=True)
+    ended = threading.Event()
+
+    def look_on() -> None:
+        while not ended.wait(_PAUSE):
+            output.update(text(), raw=True)
+
+    thread = threading.Thread(target=look_on, name="lookupstore-progress", daemon=True)
+    thread.start()
+    try:
+        yield bars
+    finally:
+        ended.set()
+        thread.join()
+        output.update(text(), raw=True)
 
 
 @contextmanager
 def progress_bars(show: bool | None = None) -> Iterator[Bars | None]:
     """Yield a function that opens progress bars, or None where they would not be seen.
 
-    `show=None` shows bars if standard error is a terminal.
+    `show=None` shows bars if standard error is a terminal, or in a notebook.
 
     >>> with progress_bars(False) as bars:
     ...     print(bars)
@@ -30,10 +102,9 @@ def progress_bars(show: bool | None = None) -> Iterator[Bars | None]:
     if not (is_watched() if show is None else show):
         yield None
         return
-    # Imported here: rich takes longer to import than many builds take.
-    from rich import console, progress
+    from rich import progress
 
-    with progress.Progress(
+    with shown(
         progress.TextColumn("{task.description}"),
         progress.BarColumn(),
         progress.TextColumn("{task.completed:,.0f} rows"),
@@ -41,7 +112,6 @@ def progress_bars(show: bool | None = None) -> Iterator[Bars | None]:
         progress.TimeElapsedColumn(),
         progress.TextColumn("{task.fields[left]}"),
         progress.TimeRemainingColumn(elapsed_when_finished=False),
-        console=console.Console(stderr=True),
     ) as display:
 
         def open_bar(title: str, total: int | None) -> Advance:
@@ -57,3 +127,19 @@ def progress_bars(show: bool | None = None) -> Iterator[Bars | None]:
             return advance
 
         yield open_bar
+
+
+def watched(batches: Iterable[B], title: str, total: int | None) -> Iterator[B]:
+    """Yield batches, and show a bar of their rows if it would be seen.
+
+    Args:
+        batches: of rows, or tables.
+        title: of the bar.
+        total: how many rows will come; None: nobody knows.
+    """
+    with progress_bars() as bars:
+        advance = bars(title, total) if bars else None
+        for batch in batches:
+            yield batch
+            if advance:
+                advance(batch.num_rows)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from lookupstore.arrow.taking import movable
@@ -18,6 +19,30 @@ _REMEDIES = {
     "Int128": "which Arrow does not have; .cast it to pl.Int64 or pl.Decimal(38, 0)",
     "UInt128": "which Arrow does not have; .cast it to pl.UInt64 or pl.Decimal(38, 0)",
 }
+
+
+def in_own_order(value: Any) -> Any:
+    """Return a NumPy array with bytes in the order of this machine, and all else as it is.
+
+    Arrow refuses others, which FITS and netCDF files have.
+
+    >>> in_own_order(np.array([1], ">i8")).dtype.isnative
+    True
+    """
+    if isinstance(value, np.ndarray) and not value.dtype.isnative:
+        return value.astype(value.dtype.newbyteorder("="))
+    return value
+
+
+def array_fields(value: Any) -> dict[str, Any] | None:
+    """Return the fields of a structured array of NumPy by name; None: it is none.
+
+    >>> array_fields(np.array([(1, 2.5)], [("id", "i8"), ("v", "f8")]))["v"].tolist()
+    [2.5]
+    """
+    if type(value) not in (np.ndarray, np.recarray) or not value.dtype.names or value.ndim != 1:
+        return None
+    return {name: value[name] for name in value.dtype.names}
 
 
 def is_lazy(value: object) -> bool:

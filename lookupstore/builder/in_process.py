@@ -110,7 +110,7 @@ def build(
             store may be empty in any case.
         retain: how long replaced versions stay, a timedelta, seconds, or a text such as `"1h"`; see
             `lookupstore.expire`, which is called after a build that overwrites.
-        progress: show a progress bar; None shows it if standard error is a terminal.
+        progress: show a progress bar; None shows it on a terminal or in a notebook.
         temp_dir: where to spill, and where files of a remote store are written first; None is
             beside a local store, and the system's temporary folder for a remote one.
         storage_options: of all URIs among `source` and `path`, as of `lookupstore.Location`.

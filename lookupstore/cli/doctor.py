@@ -25,7 +25,7 @@ from lookupstore.sorting.ahead import processors
 
 OK, WARNING, ERROR = "ok", "warning", "error"
 
-# Free disk for copies of remote files below which it is worth a word.
+# Room for copies of remote files below which it is worth a word.
 _LITTLE = 1 << 30
 # What is used if it is there, beside the extras.
 _LIBRARIES = ("pandas", "polars", "duckdb")
@@ -77,6 +77,8 @@ def _findings() -> Iterator[Finding]:
     yield Finding("pyarrow", metadata.version("pyarrow"))
     yield Finding("processors", str(processors()))
     yield from map(_extra, PACKAGES)
+    missing = "not installed: pip install 'lookupstore[hudi]' if you need filters in SQL"
+    yield Finding("sqlglot", _version("sqlglot") or missing)
     for name in _LIBRARIES:
         yield Finding(name, _version(name) or "not installed, and not needed")
     yield _java()
@@ -105,7 +107,8 @@ def _java() -> Finding:
     from lookupstore.spark.sessions import check_java
 
     try:
-        return Finding("Java", check_java())
+        program, version = check_java()
+        return Finding("Java", f"{version}, {program}")
     except RuntimeError as error:
         return Finding("Java", str(error), WARNING, "all but Spark works without")
 
@@ -134,11 +137,17 @@ def _cache_folder() -> Iterator[Finding]:
             there = os.path.dirname(there)
         free = shutil.disk_usage(there).free
         room = f"{size_text(residency.used)} of {size_text(residency.quota)} used"
-    except (OSError, ValueError, RuntimeError) as error:
+    except ValueError as error:  # which names the setting
+        yield Finding(what, str(error), ERROR)
+        return
+    except (OSError, RuntimeError) as error:
         yield Finding(what, str(error), ERROR, "set LOOKUPSTORE_CACHE to a folder of yours")
         return
     found = f"{folder}: {room}, {size_text(free)} free on the disk"
-    if free < _LITTLE:
+    if residency.quota < _LITTLE and "LOOKUPSTORE_CACHE_BYTES" in os.environ:
+        remedy = "raise LOOKUPSTORE_CACHE_BYTES: larger files have no copies here"
+        yield Finding(what, found, WARNING, remedy)
+    elif free < _LITTLE:
         remedy = "free some, or set LOOKUPSTORE_CACHE to a larger disk"
         yield Finding(what, found, WARNING, remedy)
     else:

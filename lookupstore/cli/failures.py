@@ -25,6 +25,8 @@ _USAGE_ERRORS = (
     IsADirectoryError,
     NotADirectoryError,
 )
+# Options of the main command.
+_BEFORE = ("--debug", "--storage-option")
 # Remedies that the library tells in Python.
 _SPOKEN = {
     r"overwrite=True": "--overwrite",
@@ -46,6 +48,9 @@ _SPOKEN = {
     r"temp_dir(=|(?=:))": "--temp-dir",
     r"prefix=\(([^)]*?),?\), (?=starts_with=)": r"--prefix \1 ",
     r"prefix= ": "--prefix ",
+    r"^on: ": "--on: ",
+    r"give a prefix=, or choose columns=": "give --prefix, or choose --columns",
+    r"a dict from fact column to key column": "FACT=KEY",
     r"starts_with=('[^']*')": r"--starts-with \1",
 }
 
@@ -115,6 +120,8 @@ def _leave_nothing_to_write() -> None:
 
 
 def _help(error: click.ClickException) -> str:
+    if isinstance(error, click.NoSuchOption) and error.option_name in _BEFORE:
+        return " (it goes before the command)"
     if isinstance(error, click.NoSuchOption) and not error.option_name.startswith("--"):
         return " (put -- before keys that begin with a minus)"
     if isinstance(error, click.UsageError) and error.ctx is not None:

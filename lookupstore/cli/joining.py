@@ -10,8 +10,9 @@ import pyarrow as pa
 from lookupstore.cli.opened import lookups_options, only_files, open_lookups
 from lookupstore.cli.options import PLACE, columns_option, names_of, output_option
 from lookupstore.cli.output import check_out, json_lines, write_file, write_first_rows
-from lookupstore.cli.sources import source_of
+from lookupstore.cli.sources import check_kept, source_of
 from lookupstore.keys.joins import HOWS, How
+from lookupstore.progress import watched
 from lookupstore.source.source import in_types
 from lookupstore.sst import Reader
 from lookupstore.storage.uris import shown_uri
@@ -20,8 +21,9 @@ from lookupstore.storage.uris import shown_uri
 @click.command()
 @click.argument("facts", type=PLACE, metavar="FACTS")
 @click.argument("path", type=PLACE, metavar="STORE")
-@click.option("--on", required=True, metavar="A,B=KEY",
-              help="Columns of FACTS that hold the key; A=KEY where the names differ.")  # fmt: skip
+@click.option("--on", required=True, multiple=True, metavar="A,B=KEY",
+              help="Columns of FACTS that hold the key; A=KEY where the names differ; repeatable.",
+              )  # fmt: skip
 @click.option("--how", type=click.Choice(HOWS), default="left", show_default=True,
               help="left keeps every row, inner and semi those whose key is found, anti the "
               "others; semi and anti append no columns.")  # fmt: skip
@@ -39,7 +41,7 @@ def join(
     /,
     facts: str,
     path: str,
-    on: str,
+    on: tuple[str, ...],
     how: How,
     columns: str | None,
     prefix: str | None,
@@ -55,6 +57,7 @@ def join(
     ORC files as they are, with --key, or a Hudi table.
     """
     check_out(ctx, out)
+    check_kept(out, facts, path)
     wanted = None if columns is None else names_of(columns)
     with open_lookups(path, wanted, **what) as opened:
         if isinstance(opened, Reader):
@@ -62,7 +65,7 @@ def join(
                 f"{shown_uri(path)} is a sorted file, which has no columns; join with a store"
             )
         only_files(order=what["order"] != "bytes")
-        pairs = _pairs(on)
+        pairs = _pairs(",".join(on))
         keys = [(fact, opened.schema.field(name).type) for fact, name in pairs.items()
                 if name in opened.key]  # fmt: skip
         source = in_types(source_of([facts]), pa.schema(keys))
@@ -71,15 +74,24 @@ def join(
         if out is None:
             write_first_rows(joined.schema, joined, output, None, "-o FILE has all")
         else:
-            lines = ("\n".join(json_lines(batch)) for batch in joined)
-            write_file(out, joined.schema, joined, lines)
+            written = watched(joined, "Joining", source.count_rows() if how == "left" else None)
+            lines = ("\n".join(json_lines(batch)) for batch in written)
+            write_file(out, joined.schema, written, lines)
 
 
 def _pairs(on: str) -> dict[str, str]:
     """Return the key column of each fact column.
 
+    Raises:
+        UsageError: a fact column is given twice.
+
     >>> _pairs("plane=tailnum, day")
     {'plane': 'tailnum', 'day': 'day'}
     """
-    pairs = (name.partition("=") for name in names_of(on))
-    return {fact.strip(): (key if equals else fact).strip() for fact, equals, key in pairs}
+    pairs: dict[str, str] = {}
+    for name in names_of(on):
+        fact, equals, key = (part.strip() for part in name.partition("="))
+        if fact in pairs:
+            raise click.UsageError(f"--on: the column {fact!r} is given twice")
+        pairs[fact] = key if equals else fact
+    return pairs

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -36,6 +37,8 @@ from lookupstore.cli.output import (
     write_rows,
     write_text,
 )
+from lookupstore.cli.sources import check_kept
+from lookupstore.progress import watched
 from lookupstore.quantities import counted
 from lookupstore.sst import Reader
 from lookupstore.storage.uris import shown_uri
@@ -85,6 +88,7 @@ def get(
     """
     check_one_of(keys, keys_file)
     check_out(ctx, out)
+    check_kept(out, keys_file, path)
     wanted = None if columns is None else names_of(columns)
     order: str = what["order"]
     with open_lookups(path, wanted, **what) as opened:
@@ -98,6 +102,8 @@ def get(
         else:
             only_files(order=order != "bytes", hex=hexadecimal)
         with _keys(opened, keys, keys_file, order, hexadecimal) as asked:
+            if out is not None:
+                asked = replace(asked, tables=watched(asked.tables, "Looking up", None))
             answers = Answers(opened, asked, wanted)
             shown = _as_shown(opened, order, hexadecimal)
             _write_answers(answers, shown, output, out, is_typed=keys_file is None)

@@ -21,13 +21,16 @@ from lookupstore.cli.output import write_fields, write_json
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.columnar.files import Rule
 from lookupstore.quantities import size_text
+from lookupstore.source.source import Source, open_source
 from lookupstore.sst import Info, Reader
 from lookupstore.sst.dump import text
 from lookupstore.storage.home import expanded
+from lookupstore.storage.location import Location
 from lookupstore.storage.uris import shown_uri
 from lookupstore.store.path_kind import PathKind, kind_of
 from lookupstore.store.store import LookupStore, StoreInfo
 from lookupstore.store.store import open as open_store
+from lookupstore.store.version_files import list_names
 
 if TYPE_CHECKING:
     from lookupstore.hudi import TableLookup
@@ -74,6 +77,10 @@ def open_lookups(
     kind = kind_of(path)
     if key is not None:
         only_stores(version=version)
+        if kind is PathKind.SORTED_FILE or (kind is PathKind.STORE and list_names(Location(path))):
+            raise click.UsageError(
+                f"{shown_uri(path)} is a {kind.value}, which has its key; leave out --key"
+            )
         return ColumnarFiles(
             path,
             key=names_of(key),
@@ -129,6 +136,30 @@ def is_table(
             f"{shown_uri(path)} is a Hudi table; --latest-partition and --on-duplicate need --key"
         )
     return True
+
+
+def keyless_files(
+    path: str,
+    *,
+    key: str | None,
+    latest_partition: str | None,
+    on_duplicate: Rule,
+    version: int | None,
+    order: str,
+) -> Source | None:
+    """Return columnar files of which no key is given, so that nothing is looked up in them.
+
+    None: a path is of something else, or `--key` is given. Other options are refused.
+    """
+    if key is not None or kind_of(path) is not PathKind.COLUMNAR_FILES:
+        return None
+    only_stores(version=version)
+    if latest_partition is not None or on_duplicate != "error" or order != "bytes":
+        raise click.UsageError(
+            f"{shown_uri(path)} names columnar files; --latest-partition and --on-duplicate need "
+            "--key, and --order is of sorted files"
+        )
+    return open_source(path)
 
 
 def only_stores(**given: object) -> None:

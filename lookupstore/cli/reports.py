@@ -11,15 +11,22 @@ import click
 import pyarrow as pa
 
 from lookupstore.cli.failures import message_of
-from lookupstore.cli.opened import is_table, lookups_options, open_lookups, write_info
+from lookupstore.cli.opened import (
+    is_table,
+    keyless_files,
+    lookups_options,
+    open_lookups,
+    write_info,
+)
 from lookupstore.cli.options import PLACE, output_option
-from lookupstore.cli.output import write_json, write_rows
+from lookupstore.cli.output import write_fields, write_json, write_rows
 from lookupstore.errors import CorruptionError, LookupStoreError, printable
 from lookupstore.hostcache.folder import default_folder
 from lookupstore.hostcache.stats import QueryStats
 from lookupstore.hostcache.stats import fetched as fetched_bytes
 from lookupstore.hostcache.stats import read as read_stats
 from lookupstore.quantities import counted
+from lookupstore.source.source import Source
 from lookupstore.sst import Info
 from lookupstore.storage.home import expanded
 from lookupstore.storage.location import Location
@@ -42,6 +49,16 @@ def info(path: str, output: str, **what: Any) -> None:
     if is_table(path, **what):
         click.get_current_context().invoke(_of_table("info"), path=path, output=output)
         return
+    files = keyless_files(path, **what)
+    if files is not None:
+        columns = {field.name: str(field.type) for field in files.schema}
+        fields: dict[str, Any] = {"num_rows": files.count_rows(), "bytes": files.nbytes}
+        if output == "json":
+            write_json({"path": shown_uri(path), **fields, "columns": columns})
+        else:
+            listed = ", ".join(f"{name}: {kind}" for name, kind in columns.items())
+            write_fields(files.description, {**fields, "columns": listed})
+        return
     with open_lookups(path, **what) as opened:
         fetched = None
         if isinstance(opened, LookupStore):
@@ -57,14 +74,18 @@ def info(path: str, output: str, **what: Any) -> None:
 def verify(path: str, output: str, **what: Any) -> int:
     """Read every byte of a store, file or Hudi table and check it.
 
-    Of columnar files and their lookup files on this host, each is compared with the other;
+    With --key, columnar files and their lookup files on this host are compared with each other.
     'lookupstore get --help' says what STORE_OR_FILE may be.
     """
     if is_table(path, **what):
         return int(
             click.get_current_context().invoke(_of_table("verify"), path=path, output=output)
         )
+    files = keyless_files(path, **what)
     try:
+        if files is not None:
+            _verify_rows(files, path, output)
+            return 0
         with open_lookups(path, **what) as opened:
             checked = opened.verify()
     except LookupStoreError as error:
@@ -88,6 +109,16 @@ def verify(path: str, output: str, **what: Any) -> int:
         for name in checked.stray if isinstance(checked, StoreCheck) else ():
             click.echo(f"{shown_uri(path)}: {printable(name)} is not part of the store", err=True)
     return 0
+
+
+def _verify_rows(files: Source, path: str, output: str) -> None:
+    """Read all rows of columnar files, and print how many they are."""
+    rows = sum(batch.num_rows for batch in files.batches(files.schema.names))
+    if output == "json":
+        write_json({"ok": True, "num_rows": rows, "bytes": files.nbytes})
+    else:
+        size = counted(files.nbytes or 0, "byte")
+        click.echo(f"ok: {shown_uri(path)}: {counted(rows, 'row')}, {size}")
 
 
 def _of_table(verb: str) -> click.Command:

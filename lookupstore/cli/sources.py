@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import glob
+import os
 import sys
 from collections.abc import Sequence
 
 import click
 
 from lookupstore.source.source import Source, open_source
+from lookupstore.storage.home import expanded
 
 
 def source_of(given: Sequence[str]) -> Source:
@@ -21,3 +24,23 @@ def source_of(given: Sequence[str]) -> Source:
     if len(given) > 1:
         raise click.UsageError("- is standard input, and stands alone")
     return open_source(sys.stdin.buffer)
+
+
+def check_kept(out: str | None, *given: str | None) -> None:
+    """Refuse to write to a file that is read: it would be replaced by what was made of it.
+
+    Args:
+        out: the file to write, if there is one.
+        given: paths that are read, those that there are: files, folders or globs.
+
+    Raises:
+        UsageError: `out` is one of the files that they name.
+    """
+    if out is None or not os.path.isfile(expanded(out)):
+        return
+    own = os.path.realpath(expanded(out))
+    for path in filter(None, given):
+        real = os.path.realpath(expanded(path))
+        found = {os.path.realpath(one) for one in glob.glob(expanded(path), recursive=True)}
+        if own == real or own in found or own.startswith(os.path.join(real, "")):
+            raise click.UsageError(f"-o {out} is read, too ({path}); give another name")

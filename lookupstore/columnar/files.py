@@ -295,7 +295,7 @@ class ColumnarFiles(PlannedFiles):
 
         Args:
             threads: how many are made at the same time.
-            progress: show a progress bar; None shows it if standard error is a terminal.
+            progress: show a progress bar; None shows it on a terminal or in a notebook.
 
         Returns:
             how many were written.
@@ -368,7 +368,7 @@ class ColumnarFiles(PlannedFiles):
             bloom_fpp: rate of false positives of the filter; 0 for none.
             overwrite: replace files that were made of the same columnar files.
             threads: how many files are made at the same time, each with `memory` for its rows.
-            progress: show a progress bar; None shows it if standard error is a terminal.
+            progress: show a progress bar; None shows it on a terminal or in a notebook.
 
         Returns:
             the names of the files in the folder, in the order of the columnar files' paths.

@@ -194,7 +194,7 @@ class PlannedFiles(ManyLookups):
 
         Args:
             threads: how many are made at the same time.
-            progress: show a progress bar; None shows it if standard error is a terminal.
+            progress: show a progress bar; None shows it on a terminal or in a notebook.
 
         Raises: what `lookup` does.
         """

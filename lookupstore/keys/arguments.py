@@ -33,7 +33,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from lookupstore.arrow.frames import check_polars, is_lazy
+from lookupstore.arrow.frames import check_polars, in_own_order, is_lazy
 from lookupstore.keys._texts import text_array
 from lookupstore.keys.schema import KeySchema
 
@@ -105,7 +105,10 @@ def _listed(keys: Any) -> Any:
 
 
 def _known(value: Any) -> Any:
-    """Return a range as an array, and an array of pandas as a Series; all else as it is."""
+    """Return a range as an array, and an array of pandas as a Series; all else as it is.
+
+    A NumPy array has its bytes in the order of this machine.
+    """
     if isinstance(value, range):
         ends = (*value[:1], *value[-1:], value.step)
         if max(map(abs, ends)) >= 2**63:  # NumPy would make floats of some
@@ -114,7 +117,7 @@ def _known(value: Any) -> Any:
     pandas = sys.modules.get("pandas")
     if pandas is not None and isinstance(value, pandas.api.extensions.ExtensionArray):
         return pandas.Series(value)
-    return value
+    return in_own_order(value)
 
 
 def _columns(keys: Any, schema: KeySchema) -> list[Column]:

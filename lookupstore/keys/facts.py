@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lookupstore.arrow.frames import check_polars, pandas_frame, polars_frame
+from lookupstore.arrow.frames import array_fields, check_polars, pandas_frame, polars_frame
 from lookupstore.arrow.taking import keep_rows, movable
 from lookupstore.keys.arguments import Column, column_of
 from lookupstore.keys.joins import Answers, Join, one_array
@@ -63,8 +63,9 @@ def facts_of(rows: Any) -> Facts:
         return _ReaderFacts(rows)
     if isinstance(rows, dict):
         return _ArrayFacts(rows)
-    if type(rows) in (np.ndarray, np.recarray) and rows.dtype.names and rows.ndim == 1:
-        return _StructuredFacts(rows)
+    fields = array_fields(rows)
+    if fields is not None:
+        return _StructuredFacts(rows, fields)
     for library, name, kind in _OTHERS:
         module = sys.modules.get(library)
         if module is not None and isinstance(rows, getattr(module, name)):
@@ -361,8 +362,8 @@ class _ArrayFacts(Facts):
 class _StructuredFacts(_ArrayFacts):
     """Facts in a structured array of NumPy."""
 
-    def __init__(self, rows: np.ndarray[Any, Any]) -> None:
-        super().__init__({name: rows[name] for name in rows.dtype.names or ()})
+    def __init__(self, rows: np.ndarray[Any, Any], fields: dict[str, Any]) -> None:
+        super().__init__(fields)
         self.rows = rows
 
     def joined(self, join: Join) -> Any:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import xxhash
 
-from lookupstore.arrow.frames import check_polars, is_lazy, pandas_table
+from lookupstore.arrow.frames import array_fields, check_polars, in_own_order, is_lazy, pandas_table
 from lookupstore.errors import LookupStoreError
 from lookupstore.orc.footer import read_footer
 from lookupstore.source.reading import check_names, fitted, read_to_store
@@ -51,7 +51,7 @@ KNOWN = (
     "of CSV, JSON lines or Arrow IPC files; the folder or URI of a Hudi table; a file that is open "
     "for reading bytes; an Arrow table, "
     "record batch, reader or dataset; a deltalake.DeltaTable; a Table or scan of pyiceberg; a dict "
-    "of columns; a polars LazyFrame; an object with "
+    "of columns; a structured array of NumPy; a polars LazyFrame; an object with "
     "__arrow_c_stream__ such as a pandas or polars DataFrame or a DuckDB relation; or an iterable "
     "of record batches, tables or frames"
 )
@@ -134,6 +134,9 @@ def open_source(source: Any) -> Source:
     if pandas is not None and isinstance(source, pandas.DataFrame):
         # A named index is a column that the user cares about; the default index is not.
         return _table_source(pandas_table(source, "source"), "pandas DataFrame")
+    fields = array_fields(source)
+    if fields is not None:
+        return _columns_source(fields)
     if isinstance(source, dict):
         return _columns_source(source)
     if is_lazy(source):
@@ -189,7 +192,7 @@ def _columns_source(columns: dict[Any, Any]) -> Source:
             )
         try:
             check_polars(column, "source")
-            arrays[name] = pa.table({name: column})[name]
+            arrays[name] = pa.table({name: in_own_order(column)})[name]
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise TypeError(f"source: the column {name!r} has no Arrow type: {error}") from None
     lengths = {name: len(array) for name, array in arrays.items()}

@@ -13,7 +13,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from lookupstore.progress import is_watched
+from lookupstore.progress import is_watched, shown
 
 _GROUP = "spark.jobGroup.id"
 _DESCRIPTION = "spark.job.description"
@@ -47,8 +47,8 @@ def watched_jobs(spark: SparkSession, description: str, title: str) -> Iterator[
     """Describe the jobs that a block starts, and show how far they are.
 
     Gives the accumulator to which tasks add the rows that they have done; None if nobody would see
-    it: standard error is not a terminal, Spark shows a bar of its own, or the session is one of
-    Spark Connect, whose client does.
+    it: this is neither a terminal nor a notebook, Spark shows a bar of its own, or the session is
+    one of Spark Connect, whose client does.
     """
     with named_jobs(spark, description) as group:
         context = _context(spark)
@@ -63,12 +63,12 @@ def watched_jobs(spark: SparkSession, description: str, title: str) -> Iterator[
 @contextmanager
 def _bar(context: SparkContext, group: str, title: str, rows: Any) -> Iterator[None]:
     # Imported here: rich takes longer to import than all else that a build does before it runs.
-    from rich import console, progress
+    from rich import progress
 
     tracker = context.statusTracker()
     earlier = set(tracker.getJobIdsForGroup(group))
     ended = threading.Event()
-    with progress.Progress(
+    with shown(
         progress.TextColumn("{task.description}"),
         progress.BarColumn(),
         progress.TextColumn("{task.completed:,.0f} of {task.fields[known]:,} tasks"),
@@ -76,7 +76,6 @@ def _bar(context: SparkContext, group: str, title: str, rows: Any) -> Iterator[N
         progress.TimeElapsedColumn(),
         progress.TextColumn("left"),
         progress.TimeRemainingColumn(),
-        console=console.Console(stderr=True),
     ) as display:
         bar = display.add_task(title, total=None, known=0, rows=0)
 

@@ -24,7 +24,7 @@ _INSTALL = (
     f"install Java {JAVA_MIN} or later (Debian and Ubuntu: apt install openjdk-17-jre-headless; "
     "macOS: brew install openjdk@17), or set JAVA_HOME to its folder"
 )
-_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_VERSION = re.compile(r'version "((?:1\.)?(\d+)[^"]*)')
 
 # The data sources, which stand on builds and so on this module: it only names them.
 _SOURCES = (
@@ -153,8 +153,8 @@ def _has_sources() -> bool:
     return importlib.util.find_spec("pyspark.sql.datasource") is not None
 
 
-def check_java() -> str:
-    """Return the Java program that Spark will run.
+def check_java() -> tuple[str, str]:
+    """Return the Java program that Spark will run, and its version.
 
     Raises:
         RuntimeError: there is none, or it is too old; the error says what to install.
@@ -168,10 +168,10 @@ def check_java() -> str:
     except (OSError, subprocess.SubprocessError) as error:
         raise RuntimeError(f"{java} does not run ({error}); {_INSTALL}") from None
     version = _VERSION.search(shown)
-    if version is None or int(version[1]) < JAVA_MIN:
+    if version is None or int(version[2]) < JAVA_MIN:
         found = shown.partition("\n")[0].strip() or "nothing"
         raise RuntimeError(f"{java} is {found}, too old for Spark; {_INSTALL}")
-    return java
+    return java, version[1]
 
 
 def _find_java() -> str:

@@ -32,7 +32,7 @@ from lookupstore.sst.format import (
 )
 from lookupstore.sst.stored import Fill, StoredFile
 from lookupstore.sst.verification import measure, verify
-from lookupstore.storage.home import expanded
+from lookupstore.storage.home import path_here
 
 if TYPE_CHECKING:
     from typing import TypeVar
@@ -141,7 +141,7 @@ class Reader(Mapping[bytes, bytes]):
         check_order(order)
         self._order = order
         self._cache = shared_cache if cache is None else cache
-        file = StoredFile(os.path.abspath(expanded(os.fspath(path))), fill)
+        file = StoredFile(path_here(path), fill)
         self._path = file.path
         self._filled = fill is not None
         if file.dialect is NATIVE and order != "bytes":

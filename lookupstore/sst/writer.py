@@ -29,7 +29,7 @@ from lookupstore.sst.format import (
     pack_trailer,
 )
 from lookupstore.sst.pipeline import Pipeline
-from lookupstore.storage.home import expanded
+from lookupstore.storage.home import path_here
 from lookupstore.storage.output import Output
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class Writer:
                 "a paimon file has no properties; "
                 "key_schema=, value_schema=, source= and metadata= are for dialect='native'"
             )
-        self._path = os.path.abspath(expanded(os.fspath(path)))
+        self._path = path_here(path)
         self._dialect = NATIVE if dialect == "native" else PAIMON
         self._order = order
         self._bloom_fpp = bloom_fpp

@@ -27,6 +27,26 @@ def expanded(path: str) -> str:
     return found
 
 
+def path_here(path: str | os.PathLike[str]) -> str:
+    """Return the absolute path of what only this machine's files can be.
+
+    Raises:
+        ValueError: the path is a URI, or begins with `~/` and nobody says which folder that is.
+
+    >>> import os
+    >>> path_here("users.sst") == os.path.abspath("users.sst")
+    True
+    """
+    text = expanded(os.fspath(path))
+    if "://" in text:
+        scheme = text.partition("://")[0]
+        raise ValueError(
+            f"path is a URI, of {scheme}://; give a file of this machine: only stores, columnar "
+            "files and Hudi tables are read elsewhere"
+        )
+    return os.path.abspath(text)
+
+
 def home_folder() -> str | None:
     """Return the home folder, or None: in a container there may be none, or one only by name.
 

@@ -15,6 +15,7 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from types import GeneratorType
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode
@@ -239,7 +240,7 @@ def _named(options: Mapping[str, Any], names: _Names) -> dict[str, str]:
     for called, value in given.items():
         name = names.name_of(called)
         if name is None:
-            known = ", ".join(sorted(names.others))
+            known = ", ".join(sorted({*names.others, *chain(*names.others.values())}))
             raise ValueError(f"storage_options: {called!r} is not known; known are {known}")
         text = _text_of(called, name, value)
         if found.setdefault(name, text) != text:

@@ -947,6 +947,42 @@ def test_paimons_lookup_files(tmp_path: Path) -> None:
     assert (wrong.exit_code, "no list `fields`" in wrong.stderr) == (2, True)
 
 
+def test_columnar_files_without_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        pq.write_table(pa.table({"id": [1, 2], "t": ["x", None]}), f"{name}.parquet")
+    size = sum(path.stat().st_size for path in tmp_path.glob("*.parquet"))
+    said = json.loads(run("info", "*.parquet", "--output", "json").stdout)
+    columns = {"id": "int64", "t": "string"}
+    assert said == {"path": "*.parquet", "num_rows": 4, "bytes": size, "columns": columns}
+    assert "id: int64, t: string" in run("info", "a.parquet").stdout
+    assert run("verify", "*.parquet").stdout == f"ok: *.parquet: 4 rows, {size:,} bytes\n"
+    said = json.loads(run("verify", "*.parquet", "--output", "json").stdout)
+    assert said == {"ok": True, "num_rows": 4, "bytes": size}
+    damaged = bytearray((tmp_path / "b.parquet").read_bytes())
+    damaged[5] ^= 1
+    (tmp_path / "b.parquet").write_bytes(damaged)
+    done = run("verify", "*.parquet", "--output", "json")
+    said = json.loads(done.stdout)
+    assert (done.exit_code, said["ok"]) == (1, False)
+    assert said["file"].endswith("b.parquet")
+    for words in (["--on-duplicate", "last"], ["--latest-partition", "day"], ["--order", "int64"]):
+        for verb in ("info", "verify"):
+            done = run(verb, "a.parquet", *words)
+            assert (done.exit_code, "--key" in done.stderr) == (2, True)
+
+
+def test_a_key_is_of_columnar_files_and_tables(tmp_path: Path, store: Path) -> None:
+    with Writer(tmp_path / "f.sst") as writer:
+        writer.put(b"a", b"b")
+    for path, kind in ((store, "store"), (tmp_path / "f.sst", "sorted file")):
+        for words in (["info"], ["verify"], ["get", "1"], ["scan"]):
+            verb, *keys = words
+            done = run(verb, path, *keys, "--key", "id")
+            assert done.exit_code == 2
+            assert f"is a {kind}, which has its key; leave out --key" in done.stderr
+
+
 def test_columnar_files_as_they_are(tmp_path: Path) -> None:
     for day in ("2026-11-19", "2026-11-20"):
         folder = tmp_path / "dim" / f"day={day}"
@@ -985,9 +1021,10 @@ def test_columnar_files_as_they_are(tmp_path: Path) -> None:
     path.write_bytes(bytes(200) + pages[200:])
     damaged = run("verify", dim, "--key", "day,id", "--output", "json")
     assert (damaged.exit_code, json.loads(damaged.stdout)["ok"]) == (1, False)
-    for verb in ("scan", "info", "verify"):
-        refused = run(verb, dim)
-        assert (refused.exit_code, "give --key" in refused.stderr) == (2, True)
+    refused = run("scan", dim)
+    assert (refused.exit_code, "give --key" in refused.stderr) == (2, True)
+    assert run("info", dim).exit_code == 0
+    assert run("verify", dim).exit_code == 1  # with the damage
 
 
 def test_a_hudi_table_by_its_record_key(tmp_path: Path) -> None:

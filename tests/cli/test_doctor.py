@@ -32,6 +32,7 @@ def test_a_machine_that_has_all(tmp_path: Path) -> None:
     assert said["cache folder"]["found"].startswith(f"{folder}: 0 bytes of ")
     assert "links and maps" in said["its file system"]["found"]
     assert said["pyarrow"]["found"].split(".")[0].isdigit()
+    assert said["sqlglot"]["found"].split(".")[0].isdigit()
     assert os.listdir(tmp_path) == []  # nothing is left, and nothing made
     shown = click.testing.CliRunner().invoke(
         main, ["doctor"], env={"LOOKUPSTORE_CACHE": str(folder)}
@@ -46,6 +47,16 @@ def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
     assert status == 1
     assert said["cache folder"]["verdict"] == "error"
     assert "LOOKUPSTORE_CACHE" in said["cache folder"]["remedy"]
+
+
+def test_a_quota_that_is_none_or_small(tmp_path: Path) -> None:
+    status, said = found(tmp_path, LOOKUPSTORE_CACHE_BYTES="abc")
+    assert (status, said["cache folder"]["verdict"]) == (1, "error")
+    assert "LOOKUPSTORE_CACHE_BYTES is 'abc'" in said["cache folder"]["found"]
+    assert said["cache folder"]["remedy"] == ""
+    status, said = found(tmp_path, LOOKUPSTORE_CACHE_BYTES="1MB")
+    assert (status, said["cache folder"]["verdict"]) == (0, "warning")
+    assert "raise LOOKUPSTORE_CACHE_BYTES" in said["cache folder"]["remedy"]
 
 
 def test_java_that_is_not_there(tmp_path: Path) -> None:

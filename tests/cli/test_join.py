@@ -107,3 +107,51 @@ def test_what_cannot_be_joined(tmp_path: Path, facts: pa.Table, planes: pa.Table
         assert result.exit_code in (1, 2)
         assert said in result.output, (words, result.output)
     assert not (tmp_path / "x.csv").exists()
+
+
+def test_the_key_in_several_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(pa.table({"a": [1, 2], "b": ["x", "y"], "c": [2, 1]}), "f.parquet")
+    rows = pa.table({"n": [1, 2], "t": ["x", "x"], "v": [10, 20]})
+    lookupstore.build(rows, "s", key=["n", "t"]).close()
+    for words in (["--on", "a=n,b=t"], ["--on", "a=n", "--on", "b=t"], ["--on", "b=t", "--on=a=n"]):
+        done = run("join", "f.parquet", "s", *words, "--output", "json", "--columns", "v")
+        assert [json.loads(line)["v"] for line in done.stdout.splitlines()] == [10, None]
+    for words, said in (
+        (["--on", "a=n", "--on", "c=n"], "--on: the key column 'n' is given twice"),
+        (["--on", "a=n", "--on", "a=t"], "--on: the column 'a' is given twice"),
+        (["--on", "a=n"], "--on: no fact column for the key column 't'"),
+        (["--on", "a"], "if the names differ, give FACT=KEY"),
+    ):
+        done = run("join", "f.parquet", "s", *words)
+        assert done.exit_code == 2
+        assert said in done.stderr
+
+
+def test_what_is_read_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    pq.write_table(pa.table({"id": [1, 2]}), "data/f.parquet")
+    (tmp_path / "link.parquet").symlink_to("data/f.parquet")
+    content = (tmp_path / "data" / "f.parquet").read_bytes()
+    lookupstore.build(pa.table({"id": [1], "v": [5]}), "s", key="id").close()
+    lookupstore.build(pa.table({"id": [1], "v": [5]}), "plain", key="id").close()
+    pq.write_table(pa.table({"id": [1], "v": [5]}), "store.parquet")
+    file = "data/f.parquet"
+    for words in (
+        ["join", file, "s", "--on", "id", "-o", file],
+        ["join", "data", "s", "--on", "id", "-o", f"{tmp_path}/data/../data/f.parquet"],
+        ["join", "data/*.parquet", "s", "--on", "id", "-o", file],
+        ["join", "link.parquet", "s", "--on", "id", "-o", file],
+        ["join", file, "s", "--on", "id", "-o", "link.parquet"],
+        ["join", file, "store.parquet", "--key", "id", "--on", "id", "-o", "store.parquet"],
+        ["get", "s", "--keys", file, "-o", file],
+        ["get", file, "--key", "id", "1", "-o", file],
+    ):
+        done = run(*words)
+        assert done.exit_code == 2, words
+        assert "is read, too" in done.stderr
+    assert (tmp_path / "data" / "f.parquet").read_bytes() == content
+    for out in ("new.parquet", "data/new.parquet"):
+        assert run("get", "s", "1", "-o", out).exit_code == 0
+    assert run("get", "s", "1", "-o", "new.parquet").exit_code == 0  # what nobody reads is replaced

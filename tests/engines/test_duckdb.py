@@ -307,3 +307,8 @@ def test_a_store_without_rows(con: duckdb.DuckDBPyConnection, tmp_path: Path) ->
         register(con, "f", store)
         assert rows_of(con, "SELECT f(1), f(NULL), (SELECT count(*) FROM f)") == [(None, None, 0)]
         assert rows_of(con, "FROM f WHERE id = 1") == []
+
+
+def test_a_path_is_no_open_store() -> None:
+    with pytest.raises(TypeError, match=r"store is str; give an open store: lookupstore.open"):
+        register(duckdb.connect(), "rows", "s3://bucket/users")  # type: ignore[arg-type]

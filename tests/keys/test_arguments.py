@@ -324,3 +324,24 @@ def test_a_list_of_texts_may_change_while_it_is_read():
     assert text_array(values, grows) is None
     assert text_array(["a", pd.NA, pd.NA], lambda _: True).to_pylist() == ["a", None, None]
     assert text_array(values, shrinks) is None
+
+
+def test_arrays_in_another_order_of_bytes(tmp_path):
+    kinds = [("id", ">i8"), ("v", ">f4"), ("t", ">U3"), ("at", ">M8[us]")]
+    rows = np.array([(1, 2.5, "x", 0), (3, 4.5, "yy", 5)], dtype=kinds)
+    wanted = rows.astype([(name, np.dtype(kind).newbyteorder("=")) for name, kind in kinds])
+    with build(rows, tmp_path / "a", key="id") as store:
+        with build(
+            {name: wanted[name] for name in wanted.dtype.names}, tmp_path / "b", key="id"
+        ) as same:
+            assert store.scan().read_all().equals(same.scan().read_all())
+        for keys in (
+            np.array([3, 9], ">i8"),
+            np.array([3, 9], "<i8"),
+            {"id": np.array([3, 9], ">i4")},
+        ):
+            assert store.lookup(keys)["t"].to_pylist() == ["yy", None]
+        assert store.lookup(rows)["v"].to_pylist() == [2.5, 4.5]
+        assert store.map(np.array([1], ">i2"), "t").tolist() == ["x"]
+        joined = store.join(rows[["id"]], "id")
+        assert joined["t"].tolist() == ["x", "yy"]

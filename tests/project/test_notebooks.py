@@ -24,6 +24,8 @@ SAID = {
     "joins": "'336,776 flights, 52,606 without a plane: equal to merge'",
     "hudi_table": "'197 large planes, from 1 of 3 files'",
 }
+#: Of the stores that are built: rows that were read, and written.
+BARS = {"joins": [["3,322 rows", "3,322 rows"]], "hudi_table": []}
 
 
 # ---- notebooks ----------------------------------------------------------------------------------
@@ -54,6 +56,14 @@ def test_a_notebook_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     captions = [one["text/html"] for one in shown if "<caption>" in one.get("text/html", "")]
     assert len(captions) == {"joins": 1, "hudi_table": 2}[name]
     assert any(folder.iterdir())
+    # Bars of builds, as they were at the end.
+    bars = [
+        output["data"]["text/plain"]
+        for cell in notebook.cells
+        for output in cell.get("outputs", ())
+        if output["output_type"] == "display_data"
+    ]
+    assert [re.findall(r"[\d,]+ rows", one) for one in bars] == BARS[name]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -59,7 +59,7 @@ def test_old_java(tmp_path, monkeypatch, version):
 def test_new_java(tmp_path, monkeypatch, version):
     java = _fake_java(tmp_path, f"echo 'openjdk version \"{version}\"' >&2")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert check_java() == str(java)
+    assert check_java() == (str(java), version)
 
 
 def test_java_that_does_not_run(tmp_path, monkeypatch):

@@ -44,6 +44,8 @@ from lookupstore.spark import (
 )
 from lookupstore.storage.location import Location
 
+pytestmark = pytest.mark.spark
+
 ROWS = pa.table({"id": pa.array(range(100), pa.int64()), "v": [str(k) for k in range(100)]})
 WANTED = {k: str(k) if k < 100 else None for k in range(90, 110)}
 

@@ -52,6 +52,13 @@ def test_bad_ranges(reader: Reader) -> None:
                 list(reader.scan(**{name: bad}))
 
 
+@pytest.mark.parametrize("kind", [Reader, Writer])
+def test_a_uri_is_refused(kind: Any) -> None:
+    with pytest.raises(ValueError, match=r"path is a URI, of s3://; give a file") as caught:
+        kind("s3://name:secret@bucket/a.sst")
+    assert "secret" not in str(caught.value)
+
+
 def test_bad_order(tmp_path: Path) -> None:
     path = written(tmp_path / "r.sst", RECORDS)
     with pytest.raises(ValueError, match=r"order must be one of 'bytes', 'int8', .*, not 'utf8'"):

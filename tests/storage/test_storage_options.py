@@ -295,7 +295,7 @@ def test_options_are_those_of_the_file_system(
 
 WRONG = [
     (lambda: Location("s3://b/x", storage_options={"sekret": "S"}), ValueError,
-     "'sekret' is not known; known are access_key, allow_http"),
+     "'sekret' is not known; known are access_key, access_key_id, allow_http, anon"),
     (lambda: Location("s3://b/x", storage_options={"anon": "maybe"}), ValueError,
      "'anon' is 'maybe'; give True or False"),
     (lambda: Location("s3://b/x", storage_options={"request_timeout": "5s"}), ValueError,

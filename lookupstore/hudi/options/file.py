@@ -70,7 +70,7 @@ def read_options(location: Location) -> TableOptions:
     for name in (PROPERTIES, BACKUP):
         try:
             content = location.read(name)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             continue
         try:
             options = parse_options(content, location.show(name))

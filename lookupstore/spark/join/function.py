@@ -52,7 +52,9 @@ def register_lookup(
             it; executors must see it.
         columns: value columns of the struct, in this order; None takes all. Without any, the
             function says whether the key is there.
-        key: names of the key columns, if `store` is a path of columnar files or a Hudi table.
+        key: names of the key columns, if `store` is a path of columnar files; of a Hudi table
+            those of the record key, and perhaps the partition columns. None: of a table the record
+            key, in all partitions.
         storage_options: of the URI of `store`, as of `lookupstore.Location`.
 
     Returns:

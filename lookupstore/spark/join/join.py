@@ -172,7 +172,10 @@ def dimension_of(
     how: str = "left",
     columns: Sequence[str] | None = None,
 ) -> Dimension:
-    """Return what answers a join: `store` itself, or what its path names, opened."""
+    """Return what answers a join: `store` itself, or what its path names, opened.
+
+    Without a key in `on`, the key of a Hudi table is its record key, in all partitions.
+    """
     if isinstance(store, (LookupStore, ColumnarFiles)):
         return store
     key = [name for _, name in name_pairs(on)]
@@ -182,9 +185,9 @@ def dimension_of(
         return _dimension_of_hudi(store, key, values)
     kind = kind_of(store)
     if kind is PathKind.HUDI_TABLE:
-        from lookupstore.hudi import TableLookup
+        from lookupstore.hudi import HudiTable
 
-        return TableLookup(store, key=key, columns=values)
+        return _dimension_of_hudi(HudiTable.open(store), key, values)
     if kind is PathKind.COLUMNAR_FILES:
         if presence:
             return ColumnarFiles(store, key=key, mode="presence")
@@ -202,6 +205,7 @@ def _dimension_of_hudi(
         if isinstance(store, TableLookup):
             return store
         if isinstance(store, HudiTable):
+            key = key or store.options.record_key
             return TableLookup(store.location, key=key, columns=columns)
     raise TypeError(
         f"store is a {type(store).__name__}; give a LookupStore, ColumnarFiles, a HudiTable or a "

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 import lookupstore
 from lookupstore.columnar import ColumnarFiles
+from lookupstore.hudi import HudiTable
 from lookupstore.spark import register_lookup
 from lookupstore.spark.join import trip
 
@@ -141,3 +142,15 @@ def test_errors_when_registered(
         monkeypatch.setattr(trip, "arrow_udf", None)
         with pytest.raises(RuntimeError, match=r"need Spark 4\.1"):
             register_lookup(spark, "f", store)
+
+
+def test_a_hudi_table_is_looked_up_by_its_record_key(spark: SparkSession, tmp_path: Path) -> None:
+    rows = pa.table({"id": ["a", "b"], "day": ["x", "y"], "v": [1, 2]})
+    made = HudiTable.create(tmp_path / "t", rows, record_key="id", partition_by="day", name="t")
+    made.insert(rows)
+    for number, table in enumerate((tmp_path / "t", HudiTable.open(tmp_path / "t"))):
+        register_lookup(spark, f"hudi_{number}", table, ["v"])
+        query = f"SELECT hudi_{number}('b').v, hudi_{number}('c').v"
+        assert spark.sql(query).collect() == [(2, None)]
+    register_lookup(spark, "in_day", tmp_path / "t", ["v"], key=["id", "day"])
+    assert spark.sql("SELECT in_day('b', 'y').v, in_day('b', 'x').v").collect() == [(2, None)]

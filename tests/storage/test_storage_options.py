@@ -52,6 +52,8 @@ def without_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     for name, value in FOR_WRITES.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    # A role is asked for at AWS: where that is not to be reached, once, and not for seconds.
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     monkeypatch.setenv("LOOKUPSTORE_CACHE", str(tmp_path / "cache"))
 
 

@@ -52,6 +52,11 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = tempfile.mkdtemp(prefix="lookupstore-tests-")
     os.environ["LOOKUPSTORE_CACHE"] = folder
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    # Nothing here lives longer than the machine has power, and hundreds of thousands of times the
+    # disk was waited for. Programs that tests start still do: examples, the command line.
+    patched = pytest.MonkeyPatch()
+    patched.setattr(os, "fsync", os.fstat)  # a wrong descriptor is an error of it, too
+    config.add_cleanup(patched.undo)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -270,6 +270,7 @@ def act_on(path: str, action: str, at: int | None) -> None:
 
 def serve() -> None:
     """Do what each line says, in a process of its own."""
+    mock.patch("os.fsync", os.fstat).start()  # as in tests/conftest.py
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:

@@ -7,21 +7,25 @@ a line of JSON: verb, `ok` or the class of the error, and what it says.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import json
 import math
 import os
+import pkgutil
 import resource
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import lookupstore
+import lookupstore.cli
 from lookupstore.cli import main
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.errors import LookupStoreError
@@ -202,6 +206,11 @@ def limit_time() -> None:
 
 def main_process(folders: list[str]) -> None:
     """Do the verbs in one child for each folder: what ends a child ends no other."""
+    # Else each child would import them again: commands are, and SQL, when they are used.
+    for module in pkgutil.iter_modules(lookupstore.cli.__path__, "lookupstore.cli."):
+        importlib.import_module(module.name)
+    importlib.import_module("lookupstore.hudi.layout.filters.sql")
+    mock.patch("os.fsync", os.fstat).start()  # as in tests/conftest.py
     running: dict[int, Path] = {}
     for folder in map(Path, folders):
         pq.write_table(ROWS, folder / "rows.parquet")

@@ -26,18 +26,26 @@ import lookupstore
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCH = ROOT / "bench"
+WORKERS = ROOT / "tests" / "support" / "spark" / "workers"
 COMPILER = shlex.split(os.environ.get("CC", "cc"))
 SIZES = ("--records", "500", "--queries", "100")
 
 
-def python(folder: Path, *arguments: str) -> str:
-    """Run Python in a folder and return what it prints."""
+def ran(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python in a folder."""
     environment = dict(os.environ)
-    # The child imports the lookupstore of this process, installed or in place.
-    found = [str(Path(lookupstore.__file__).parents[1]), environment.get("PYTHONPATH", "")]
+    # The child imports the lookupstore of this process, installed or in place; workers of its Spark
+    # import once what each would import again.
+    found = [str(Path(lookupstore.__file__).parents[1]), str(WORKERS)]
+    found.append(environment.get("PYTHONPATH", ""))
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, found))
     command = [sys.executable, *arguments]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def python(folder: Path, *arguments: str) -> str:
+    """Run Python in a folder and return what it prints."""
+    done = ran(folder, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -296,13 +304,10 @@ def test_a_join_right_after_a_change_is_measured(tmp_path: Path) -> None:
     if not has_server():
         pytest.skip("rclone is not installed")
     small = ("--records", "2000", "--few", "100", "--rounds", "1")
-    ran = subprocess.run(
-        [sys.executable, str(BENCH / "spark_refresh.py"), *small],
-        cwd=tmp_path, capture_output=True, text=True,
-    )  # fmt: skip
+    done = ran(tmp_path, str(BENCH / "spark_refresh.py"), *small)
     # One that is slow says so, and ends with 1.
-    assert ran.returncode in (0, 1), ran.stdout + ran.stderr
-    assert [line.split("  ")[0] for line in ran.stdout.splitlines()[-4:]] == [
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    assert [line.split("  ")[0] for line in done.stdout.splitlines()[-4:]] == [
         "warm batch, no new version", "warm batch, a new version", "longer by",
         "fetched, of the new runs",
     ]  # fmt: skip

@@ -2,8 +2,8 @@
 
 A daemon forks a worker for each task that runs while others are busy, after each that failed, and
 for each step of planning a read or a write: in a small test, the imports are most of what these do.
-The rest is Spark's. Workers that import for themselves are in the tests of examples, the bench, the
-demo and Connect.
+The rest is Spark's. Workers that import for themselves are in the tests of examples, the demo and
+Connect.
 """
 
 import gc

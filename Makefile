@@ -108,13 +108,18 @@ demo-hudi: java $(VENV)/.built  ## Keep the flights as a Hudi table, compared wi
 
 .PHONY: test
 # Spark has both processors by itself; the rest is run in two processes.
-test: test-c java  ## Run the whole suite, the C test first; or what PYTEST_ARGS selects
+test: test-c java build/spark.jsa  ## Run the whole suite, the C test first; or what PYTEST_ARGS selects
 ifeq ($(PYTEST_ARGS),)
 	$(BIN)/pytest -n 2 --dist worksteal --durations 20 $(FAST)
 	$(BIN)/pytest -m spark --durations 40
 else
 	$(BIN)/pytest $(PYTEST_ARGS)
 endif
+
+# Classes of Spark, which the JVMs of tests map instead of reading them: tests/conftest.py.
+build/spark.jsa: tests/support/spark/classes.py $(VENV)/.dependencies | $(VENV)/.built java
+	@mkdir -p $(@D)
+	SPARK_SUBMIT_OPTS="-XX:ArchiveClassesAtExit=$@ -Xlog:disable" $(BIN)/python $< $@
 
 .PHONY: stranger
 stranger: java  ## Do what the README says in new folders and empty environments, and each extra alone

@@ -40,6 +40,10 @@ hypothesis.settings.load_profile(PROFILE)
 
 # The JVMs of tests live too short to gain from a second compiler, or from threads that collect.
 JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Of `make test`; of another Java or Spark it is not used, about which the JVM is not to talk.
+CLASSES = ROOT / "build" / "spark.jsa"
+if CLASSES.exists():
+    JVM_OPTIONS += f" -XX:SharedArchiveFile={CLASSES} -Xlog:disable"
 
 # The suite without Spark also runs where pyspark is not installed (`make test-wheel`).
 HAS_PYSPARK = importlib.util.find_spec("pyspark") is not None

@@ -1,4 +1,4 @@
-"""The joins of flights and planes without Spark: in frames, in DuckDB and in pipes."""
+"""The examples of flights and planes without Spark: in frames, in DuckDB, in pipes, in services."""
 
 from __future__ import annotations
 
@@ -27,8 +27,16 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
             "equal to the joins of pandas, polars, Arrow and DuckDB",
         ),
         ([str(EXAMPLES / "pipes.sh")], "equal to DuckDB's join"),
+        (
+            [sys.executable, str(EXAMPLES / "flight_server.py")],
+            "336,776 keys over Flight: equal to what the store answers",
+        ),
+        (
+            [sys.executable, str(EXAMPLES / "lookups_in_asyncio.py")],
+            "5,000 requests, 723 without a plane: equal to what get answers",
+        ),
     ],
-    ids=["pandas", "pipes"],
+    ids=["pandas", "pipes", "flight", "asyncio"],
 )
 def test_the_joins_of_the_flights(tmp_path: Path, program: list[str], said: str) -> None:
     ran = subprocess.run(

@@ -17,7 +17,8 @@ pytestmark = pytest.mark.spark
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ON_S3 = "dimension_on_s3.py"
-WITHOUT_SPARK = "join_in_pandas.py"  # tests/project/test_join_example.py
+# These are run by tests/project/test_join_example.py.
+WITHOUT_SPARK = ("flight_server.py", "join_in_pandas.py", "lookups_in_asyncio.py")
 
 
 def run(name: str, argument: str, environment: dict[str, str]) -> str:
@@ -46,7 +47,7 @@ def run(name: str, argument: str, environment: dict[str, str]) -> str:
 
 @pytest.mark.parametrize(
     "name",
-    sorted(path.name for path in EXAMPLES.glob("*.py") if path.name not in (ON_S3, WITHOUT_SPARK)),
+    sorted(path.name for path in EXAMPLES.glob("*.py") if path.name not in (ON_S3, *WITHOUT_SPARK)),
 )
 def test_an_example(name: str, tmp_path: Path) -> None:
     assert run(name, str(tmp_path), {"LOOKUPSTORE_CACHE": str(tmp_path / "cache")})

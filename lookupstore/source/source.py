@@ -22,6 +22,7 @@ import pyarrow as pa
 import xxhash
 
 from lookupstore.arrow.frames import array_fields, check_polars, in_own_order, is_lazy, pandas_table
+from lookupstore.arrow.outgoing import ArrowRows
 from lookupstore.errors import LookupStoreError
 from lookupstore.orc.footer import read_footer
 from lookupstore.source.reading import check_names, fitted, read_to_store
@@ -143,7 +144,9 @@ def open_source(source: Any) -> Source:
         return _lazy_source(source)
     check_polars(source, "source")
     if hasattr(source, "__arrow_c_stream__"):
-        reader = pa.RecordBatchReader.from_stream(source)
+        # Through the stream of C an error of ours would come as one of Arrow, with its text.
+        ours = isinstance(source, ArrowRows)
+        reader = source._reader() if ours else pa.RecordBatchReader.from_stream(source)
         return _batches_source(reader.schema, reader, f"Arrow stream of {_type_name(source)}")
     if hasattr(source, "read") and hasattr(source, "readable"):
         return _object_source(source)

@@ -103,6 +103,8 @@ def publish(
             copy = there.get(_content(file)) or replace(file, name=name)
             if copy.name == name or not is_whole(target, copy):
                 if copy.name != name:
+                    for _ in _checked(source, manifest, file):
+                        continue  # it may be the same file: only a whole one replaces it
                     target.delete(copy.name)  # a local file is not written over
                 new.written.append(copy.name)
                 target.write(copy.name, _checked(source, manifest, file))

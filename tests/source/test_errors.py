@@ -257,3 +257,22 @@ def test_a_name_that_is_no_text(tmp_path: Path, name: bytes) -> None:
     ):
         with pytest.raises(CorruptionError, match=r"f\.parquet: offset \d+: .*utf-8"):
             build()
+
+
+def test_a_damaged_store_that_is_a_source_is_damage(tmp_path: Path) -> None:
+    rows = pa.table({"id": range(9), "v": ["text"] * 9})
+    with lookupstore.build(rows, tmp_path / "s", key="id") as store:
+        (path,) = (tmp_path / "s" / "data").iterdir()
+        content = path.read_bytes()
+        path.write_bytes(content[:3] + bytes([content[3] ^ 1]) + content[4:])
+        for use in (
+            lambda: lookupstore.build(store, tmp_path / "t", key="id"),
+            lambda: lookupstore.upsert(tmp_path / "u", store),
+            lambda: (
+                lookupstore.open(tmp_path / "u").join(store.scan(), "id", prefix="s_").read_all()
+            ),
+        ):
+            lookupstore.build(rows, tmp_path / "u", key="id", overwrite=True).close()
+            with pytest.raises(CorruptionError) as caught:
+                use()
+            assert caught.value.path == str(path)

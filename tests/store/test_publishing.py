@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -356,3 +357,37 @@ def test_no_data_file_goes_if_versions_come_and_go_meanwhile(place, monkeypatch)
     next_listing(monkeypatch, lambda: old)
     assert not names_all_in_use(place, known)
     assert names_all_in_use(place, [read_newest(place)])
+
+
+@pytest.mark.parametrize("there", ["the same place", "a copy of it"])
+def test_the_only_copy_of_a_file_is_not_deleted_for_a_damaged_one(tmp_path, there):
+    """An older version is published at its own place, with a file of a later one, damaged."""
+    place = tmp_path / "store"
+    make(Location(place), 1)
+    with lookupstore.open(place) as older:
+        older.upsert(pa.table({"id": [1], "v": [2]}), max_run_share=100).close()
+        (path,) = place.glob(f"data/{older.id}-*.sst")
+        damaged = bytearray(path.read_bytes())
+        damaged[3] ^= 1
+        path.write_bytes(damaged)
+        target = place
+        if there == "a copy of it":  # under the same names, whole or not
+            target = tmp_path / "copy"
+            shutil.copytree(place, target)
+        before = {one: one.read_bytes() for one in target.rglob("*") if one.is_file()}
+        with pytest.raises(lookupstore.CorruptionError) as caught:
+            publish(older, target, overwrite=True)
+        assert caught.value.path == str(path)
+    assert {one: one.read_bytes() for one in target.rglob("*") if one.is_file()} == before
+
+
+def test_a_damaged_file_is_replaced_by_a_whole_one(tmp_path):
+    make(Location(tmp_path / "store"), 1)
+    with publish(tmp_path / "store", tmp_path / "copy") as copy:
+        copy.upsert(pa.table({"id": [1], "v": [2]}), max_run_share=100).close()
+        (path,) = (tmp_path / "copy").glob("data/*-00000.sst")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:3] + bytes([whole[3] ^ 1]) + whole[4:])
+    with publish(tmp_path / "store", tmp_path / "copy", overwrite=True) as again:
+        assert again.verify().num_rows == 9
+    assert path.read_bytes() == whole

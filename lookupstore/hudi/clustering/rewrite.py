@@ -7,7 +7,6 @@ itself, several at the same time.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +30,7 @@ from lookupstore.hudi.write.files import stat_of
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.steps import Steps
 from lookupstore.hudi.write.transaction import Transaction
+from lookupstore.sorting.ahead import processors
 from lookupstore.sorting.ranges import RangeSorter, cuts_of
 from lookupstore.storage.location import Location
 
@@ -69,7 +69,7 @@ class Rewrite:
         self._rows = plain_schema(row_schema(self._schema.columns))
         self._choice = choice
         self._options = options
-        self._threads = options.threads or os.cpu_count() or 1
+        self._threads = options.threads or processors()
         self._folder = options.spill_folder or view.location.spill_folder()
         self._transaction = transaction
         self._step = steps.step

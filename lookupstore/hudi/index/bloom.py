@@ -8,7 +8,6 @@ Source: org.apache.hudi.index.bloom (HoodieBloomIndex, HoodieGlobalBloomIndex).
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +31,7 @@ from lookupstore.hudi.index.interface import Hits
 from lookupstore.hudi.index.key_check import KeyCheck
 from lookupstore.hudi.index.wanted_keys import WantedKeys
 from lookupstore.hudi.view import TableView
+from lookupstore.sorting.ahead import processors
 from lookupstore.sst.reader import hashed_keys
 from lookupstore.storage.location import Location
 
@@ -93,7 +93,7 @@ class BloomIndex:
         self.prune: Prune = prune
         self.build: Build = build
         self._residency = Residency() if residency is None else residency
-        self._threads = threads or min(_MOST_THREADS, os.cpu_count() or 1)
+        self._threads = threads or min(_MOST_THREADS, processors())
         self._known = KnownFiles()
         self._lock = threading.Lock()
         self._checks: OrderedDict[tuple[Location, FileSlice], KeyCheck] = OrderedDict()

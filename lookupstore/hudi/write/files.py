@@ -7,7 +7,6 @@ Source: org.apache.hudi.execution (BulkInsertWriterHelper), org.apache.hudi.io.H
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -38,6 +37,7 @@ from lookupstore.hudi.timeline.commit import WriteStat
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.plan import PlannedFile
+from lookupstore.sorting.ahead import processors
 from lookupstore.storage.location import Location
 
 #: Bytes of rows of a bulk insert that wait in memory for their files.
@@ -169,7 +169,7 @@ class FileWrites:
 
     def write(self, files: Sequence[FilePlan]) -> list[WriteStat]:
         """Write all, and return what is said of each."""
-        threads = min(self._options.threads or os.cpu_count() or 1, len(files))
+        threads = min(self._options.threads or processors(), len(files))
         # Arrow's own threads help one file; several files have one each.
         self._is_alone = threads < 2
         if self._is_alone:

@@ -27,6 +27,7 @@ from lookupstore.builder.data_files import check_file_options
 from lookupstore.builder.in_process import spill_folder
 from lookupstore.builder.plan import plan_build
 from lookupstore.keys._codec import bucket_of
+from lookupstore.sorting.ahead import processors
 from lookupstore.sorting.runs import RepeatedKeyError, RunSorter, merge
 from lookupstore.spark.build.build import DATAFRAME, check_seen, publish_files, task_of
 from lookupstore.spark.build.task import BuildTask
@@ -241,7 +242,7 @@ class StoreWriter(datasource.DataSourceArrowWriter):
                 schemas=task.plan,
                 options=task.options,
                 rows_at_most=sum(run.parts[bucket].rows for run in own) or None,
-                threads=min(4, os.cpu_count() or 1),
+                threads=min(4, processors()),
             )
 
     def _merged(self, folder: str, bucket: int, runs: Sequence[WrittenRun]) -> WrittenRun:

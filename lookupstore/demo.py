@@ -295,7 +295,7 @@ class Show:
 
     def __init__(self) -> None:
         width = None if sys.stdout.isatty() else 200
-        self.console = Console(width=width, highlight=False)
+        self.console: Console = Console(width=width, highlight=False)
 
     @contextmanager
     def timed(self) -> Iterator[list[float]]:

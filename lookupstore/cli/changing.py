@@ -8,7 +8,7 @@ import click
 import pyarrow as pa
 
 from lookupstore.cli.opened import write_info
-from lookupstore.cli.options import PLACE, names_of, output_option, retain_option
+from lookupstore.cli.options import PLACE, Option, names_of, output_option, retain_option
 from lookupstore.cli.output import write_first_rows
 from lookupstore.cli.sources import source_of
 from lookupstore.quantities import bytes_of, seconds_of
@@ -18,11 +18,11 @@ from lookupstore.store.store import open as open_store
 from lookupstore.store.store import upsert as upsert_store
 from lookupstore.store.version_files import Moment
 
-threads_option = click.option(
+threads_option: Option = click.option(
     "--threads", type=click.IntRange(1, 64), metavar="N",
     help="Threads that read ahead, compress and write (default: one for each processor).",
 )  # fmt: skip
-temp_dir_option = click.option(
+temp_dir_option: Option = click.option(
     "--temp-dir",
     metavar="FOLDER",
     help="Folder for spilled rows and for files on their way to a URI (default: next to a local "

@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from lookupstore.cli.options import names_of
+from lookupstore.cli.options import Option, names_of
 from lookupstore.hudi import TableServices
 from lookupstore.hudi.options import METADATA_CHOICES, REFUSE
 from lookupstore.hudi.services import CLUSTER_COMMITS
 
-metadata_option = click.option(
+metadata_option: Option = click.option(
     "--metadata",
     type=click.Choice(METADATA_CHOICES),
     default=REFUSE,

@@ -14,10 +14,8 @@ Option: TypeAlias = "Callable[[Any], Any]"
 STORAGE_OPTIONS = "lookupstore.storage_options"
 
 
-class _Place(click.ParamType):  # type: ignore[type-arg]  # older ones of click are not generic
+class _Place(click.types.StringParamType):
     """A path or URI; a URI gets the options that the main command was given."""
-
-    name = "text"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the text; options that the object store does not know are a ValueError."""

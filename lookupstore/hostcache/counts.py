@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -73,7 +74,7 @@ class Counts:
 #: Names of all counts.
 NAMES = [field.name for field in fields(Counts)]
 #: What dataclasses.astuple gives, without its copies: counts are added for each batch of keys.
-numbers = operator.attrgetter(*NAMES)
+numbers: Callable[[Counts], tuple[float, ...]] = operator.attrgetter(*NAMES)
 
 
 def read_with(reader: Reader) -> Counts:

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from lookupstore.arrow.types import first_invalid, is_bytes, is_text
 from lookupstore.errors import FormatError
-from lookupstore.keys.fields import KeyField
+from lookupstore.keys.fields import Holds, KeyField
 
 
 class VariableField(KeyField):
@@ -65,7 +65,7 @@ class StringField(VariableField):
 
     plural = "strings"
     wanted = "a str"
-    holds = staticmethod(is_text)
+    holds: Holds = staticmethod(is_text)
     form = "text"
 
     def one(self, value: Any) -> bytes | None:
@@ -122,7 +122,7 @@ class FixedBinaryField(KeyField):
     plural = "binaries"
     wanted = "bytes"
     kind = "raw"
-    holds = staticmethod(pa.types.is_fixed_size_binary)
+    holds: Holds = staticmethod(pa.types.is_fixed_size_binary)
 
     def one(self, value: Any) -> bytes | None:
         """Return the bytes."""

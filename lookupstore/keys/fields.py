@@ -9,7 +9,7 @@ holds, how C stores it, what columns, Python values and texts it understands. `n
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,9 @@ import pyarrow.compute as pc
 
 from lookupstore.arrow.types import plain_type, restore, validity
 from lookupstore.keys import _codec as _keys
+
+#: What `KeyField.holds` is where a function has it already.
+Holds: TypeAlias = "staticmethod[[pa.DataType], bool]"
 
 
 class KeyField(ABC):
@@ -56,7 +59,7 @@ class KeyField(ABC):
 
     @staticmethod
     @abstractmethod
-    def holds(kind: pa.DataType) -> bool:
+    def holds(kind: pa.DataType, /) -> bool:
         """Return whether a plain Arrow type is of this type of key."""
 
     @abstractmethod

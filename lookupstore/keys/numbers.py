@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lookupstore.arrow.types import limits, validity
 from lookupstore.errors import FormatError
-from lookupstore.keys.fields import KeyField
+from lookupstore.keys.fields import Holds, KeyField
 
 
 class WholeField(KeyField):
@@ -60,7 +60,7 @@ class BoolField(WholeField):
     plural = "bool"
     wanted = "a bool"
     kind = "unsigned"
-    holds = staticmethod(pa.types.is_boolean)
+    holds: Holds = staticmethod(pa.types.is_boolean)
     in_place = False  # Arrow has eight in a byte
     form = "true or false"
 
@@ -92,7 +92,7 @@ class IntegerField(WholeField):
 
     plural = "integers"
     wanted = "an int"
-    holds = staticmethod(pa.types.is_signed_integer)
+    holds: Holds = staticmethod(pa.types.is_signed_integer)
 
     def one(self, value: Any) -> bytes | None:
         """Return the bytes of a value."""
@@ -129,7 +129,7 @@ class UnsignedField(IntegerField):
     """A key field of unsigned integers."""
 
     kind = "unsigned"
-    holds = staticmethod(pa.types.is_unsigned_integer)
+    holds: Holds = staticmethod(pa.types.is_unsigned_integer)
 
 
 class FloatField(KeyField):
@@ -138,7 +138,7 @@ class FloatField(KeyField):
     plural = "floats"
     wanted = "a float"
     kind = "float"
-    holds = staticmethod(pa.types.is_floating)
+    holds: Holds = staticmethod(pa.types.is_floating)
     form = "a number"
 
     def __init__(self, field: pa.Field, nullable: bool) -> None:
@@ -210,7 +210,7 @@ class DecimalField(WholeField):
 
     plural = "decimals"
     wanted = "a decimal.Decimal"
-    holds = staticmethod(pa.types.is_decimal)
+    holds: Holds = staticmethod(pa.types.is_decimal)
 
     def units(self, value: Any) -> int | float | Fraction:
         """Return the number of units of the last digit."""

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookupstore.keys.fields import KeyField
+from lookupstore.keys.fields import Holds, KeyField
 from lookupstore.keys.numbers import WholeField, whole
 
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -55,7 +55,7 @@ class TimeField(TickField):
 
     plural = "times"
     wanted = "a datetime.time without a time zone"
-    holds = staticmethod(pa.types.is_time)
+    holds: Holds = staticmethod(pa.types.is_time)
 
     @staticmethod
     def nanoseconds(value: Any) -> int | None:
@@ -130,7 +130,7 @@ class DurationField(TickField):
 
     plural = "durations"
     wanted = "a datetime.timedelta"
-    holds = staticmethod(pa.types.is_duration)
+    holds: Holds = staticmethod(pa.types.is_duration)
 
     @staticmethod
     def nanoseconds(value: Any) -> int | None:
@@ -152,7 +152,7 @@ class DateField(WholeField):
 
     plural = "dates"
     wanted = "a datetime.date"
-    holds = staticmethod(pa.types.is_date)
+    holds: Holds = staticmethod(pa.types.is_date)
     form = "YYYY-MM-DD, such as 2013-01-31"
 
     def __init__(self, field: pa.Field, nullable: bool) -> None:

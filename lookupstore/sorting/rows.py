@@ -53,7 +53,7 @@ class Rows:
     def __init__(self, batches: Sequence[pa.RecordBatch]) -> None:
         self._batches = list(batches)
         self.schema: pa.Schema = batches[0].schema
-        self.keys = self._column("key")
+        self.keys: pa.Array = self._column("key")
         self.num_rows: int = len(self.keys)
 
     def _column(self, name: str) -> pa.Array:

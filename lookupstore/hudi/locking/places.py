@@ -21,7 +21,7 @@ from lookupstore.hudi.locking.owner import MOST_BYTES, Owner, parse_owner
 from lookupstore.hudi.options import AUXILIARY, META_FOLDER
 from lookupstore.storage.json_text import parse_json
 from lookupstore.storage.location import Location
-from lookupstore.storage.lock_file import SeenLock
+from lookupstore.storage.lock_file import LockFile, SeenLock
 
 #: How long the lock lasts when it is not renewed.
 LEASE = 30.0
@@ -59,7 +59,7 @@ class Place:
     ) -> None:
         self.name = name
         self.shown: str = location.show(name)
-        self.file = location.lock_file(name)
+        self.file: LockFile = location.lock_file(name)
         self.began: float = 0.0
         self._owner = owner
         self._record = record

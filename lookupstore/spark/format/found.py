@@ -6,6 +6,8 @@ takes filters if they are not. So these take none, unless the option `pushdown` 
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
+
 from pyspark.sql import datasource
 from pyspark.sql.types import StructType
 
@@ -18,7 +20,7 @@ class _Found(datasource.DataSource):
 
     def reader(self, schema: StructType) -> datasource.DataSourceReader:
         """Return what reads the columns of `schema`, as the source that is registered does."""
-        self.options = {"pushdown": "false", **self.options}
+        self.options: MutableMapping[str, str] = {"pushdown": "false", **self.options}
         return super().reader(schema)
 
 

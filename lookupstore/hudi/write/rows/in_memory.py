@@ -21,7 +21,7 @@ from lookupstore.hudi.write.conflict import SAMPLE
 from lookupstore.hudi.write.files import FilePlan, FileRows, FileWrites
 from lookupstore.hudi.write.inserted_keys import InsertedKeys
 from lookupstore.hudi.write.options import WriteOptions
-from lookupstore.hudi.write.partitioner import Bucket, Packing, workload
+from lookupstore.hudi.write.partitioner import Bucket, Load, Packing, workload
 from lookupstore.hudi.write.pipeline import FoundRows, WrittenFile
 from lookupstore.hudi.write.plan import PlannedFile
 from lookupstore.hudi.write.transaction import Transaction
@@ -83,7 +83,7 @@ class MemoryRows(FoundRows):
         self.schema = schema
         self.slices = slices
         self._file_ids = places.file_ids()
-        self.loads = workload(incoming.partitions, self._file_ids)
+        self.loads: dict[str, Load] = workload(incoming.partitions, self._file_ids)
         self._view = view
         self._options = options
         self._incoming = incoming

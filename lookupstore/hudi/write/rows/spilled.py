@@ -100,7 +100,7 @@ class SpilledRows(FoundRows):
         self._packing: RowPacking | None = None
         self._assigned: list[tuple[int, int, bool]] = []
         with ExitStack() as stack:
-            self.loads = summed(self._keep(*piece, stack) for piece in pieces)
+            self.loads: dict[str, Load] = summed(self._keep(*piece, stack) for piece in pieces)
             if self._spill is not None:
                 self._spill.end()
             self._stack = stack.pop_all()

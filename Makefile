@@ -19,6 +19,9 @@ FUZZ = tests/fuzz/run.py --seconds $(FUZZ_SECONDS) --patience $(FUZZ_PATIENCE) \
     $(if $(FUZZ_SEED),--seed $(FUZZ_SEED)) $(if $(FUZZ_ONLY),--only $(FUZZ_ONLY))
 SEEDS ?= 3000
 
+# Hundreds of processes of the suite import the package: not each is to compile it.
+unexport PYTHONDONTWRITEBYTECODE
+
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help

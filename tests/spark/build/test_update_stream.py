@@ -58,7 +58,8 @@ def wait_until(done: Callable[[], bool], *queries: Any) -> None:
 
 
 def put(folder: Path, name: str, table: pa.Table) -> None:
-    """Let a file appear as a whole."""
+    """Let a file appear as a whole, and later than the one before."""
+    time.sleep(0.01)  # Spark takes files in order of their times, which are multiples of 4 ms
     pq.write_table(table, folder / f".{name}")
     (folder / f".{name}").rename(folder / f"{name}.parquet")
 

@@ -9,13 +9,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.arrow.types import is_bytes, is_text
+from lookupstore.cli.json_text import json_lines
 from lookupstore.cli.key_files import Keys
-from lookupstore.cli.output import json_lines
 from lookupstore.keys.lookups import Lookups, value_columns
 from lookupstore.sst import Reader
 
 # Keys that are looked up at once: rows wait for them.
 _AT_ONCE = 1 << 18
+
+# Of these, those that are one text.
+_LINES_AT_ONCE = 1 << 15
 
 
 class Answers:
@@ -62,9 +65,10 @@ class Answers:
     def lines(self, shown: Callable[[Any], Any]) -> Iterator[str]:
         """Yield JSON of the rows, many lines at a time: one for each key, null where it is not."""
         for rows, present in self._all():
-            lines = (line for batch in shown(rows).to_batches() for line in json_lines(batch))
-            there = present.to_pylist()
-            yield "\n".join(line if one else "null" for line, one in zip(lines, there, strict=True))
+            first = 0
+            for batch in shown(rows).to_batches(_LINES_AT_ONCE):
+                yield json_lines(batch, present.slice(first, batch.num_rows))
+                first += batch.num_rows
 
     def _all(self) -> Iterator[tuple[pa.Table, pa.BooleanArray]]:
         """Yield a row for each key, of nulls where it is not, and which are."""

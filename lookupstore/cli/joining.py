@@ -7,9 +7,10 @@ from typing import Any
 import click
 import pyarrow as pa
 
+from lookupstore.cli.json_text import json_lines
 from lookupstore.cli.opened import lookups_options, only_files, open_lookups
 from lookupstore.cli.options import PLACE, columns_option, names_of, output_option
-from lookupstore.cli.output import check_out, json_lines, write_file, write_first_rows
+from lookupstore.cli.output import check_out, write_file, write_first_rows
 from lookupstore.cli.sources import check_kept, source_of
 from lookupstore.keys.joins import HOWS, How
 from lookupstore.progress import watched
@@ -75,7 +76,7 @@ def join(
             write_first_rows(joined.schema, joined, output, None, "-o FILE has all")
         else:
             written = watched(joined, "Joining", source.count_rows() if how == "left" else None)
-            lines = ("\n".join(json_lines(batch)) for batch in written)
+            lines = (json_lines(batch) for batch in written)
             write_file(out, joined.schema, written, lines)
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import datetime
-import decimal
 import json
-import math
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,13 +12,13 @@ from typing import Any, NoReturn
 
 import click
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 from click.core import ParameterSource
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from lookupstore.cli.json_text import json_lines, plain
 from lookupstore.columnar.parquet_rows import ParquetRows
 from lookupstore.quantities import counted, number_text
 from lookupstore.sst.dump import text
@@ -35,14 +33,6 @@ RECORDS = 10
 
 # A cell of fewer letters in a line is a nuisance to read; a date has as many.
 _READABLE = 10
-
-_ISO = (
-    (r"^(\d{4,}-\d\d-\d\d) ", r"\1T"),
-    (r"Z$", "+00:00"),
-    (r"([+-]\d\d)(\d\d)$", r"\1:\2"),
-    (r"\.(\d{6})000", r".\1"),
-    (r"\.000000($|[+-])", r"\1"),
-)
 
 
 class OutputConsole(Console):
@@ -66,7 +56,7 @@ def write_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], output: str
         ValueError: a column that CSV can not hold; nothing is printed then.
     """
     if output == "json":
-        write_text("\n".join(json_lines(batch)) for batch in batches)
+        write_text(json_lines(batch) for batch in batches)
     elif output == "table":
         console = OutputConsole()
         console.print(rows_table(schema, batches, console.width))
@@ -230,40 +220,6 @@ def write_fields(title: str, fields: Mapping[str, object]) -> None:
     OutputConsole().print(table)
 
 
-def json_lines(batch: pa.RecordBatch) -> Iterator[str]:
-    """Yield each row as a JSON object.
-
-    >>> list(json_lines(pa.RecordBatch.from_pylist([{"id": 1, "raw": b"\\xff"}])))
-    ['{"id": 1, "raw": "0xff"}']
-    """
-    columns = [_json_column(column) for column in batch.columns]
-    for row in pa.RecordBatch.from_arrays(columns, names=batch.schema.names).to_pylist():
-        yield json.dumps(plain(row), ensure_ascii=False)
-
-
-def plain(value: Any) -> Any:
-    """Return a Python value as JSON has it.
-
-    Dates and times are ISO 8601 text, decimals and infinities text, durations seconds; bytes are
-    ``0x`` and hex digits.
-    """
-    if isinstance(value, dict):
-        return {name: plain(one) for name, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(one) for one in value]
-    if isinstance(value, (datetime.date, datetime.time)):
-        return value.isoformat()
-    if isinstance(value, datetime.timedelta):
-        return value.total_seconds()
-    if isinstance(value, decimal.Decimal):
-        return str(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, bytes):
-        return f"0x{value.hex()}"
-    return value
-
-
 def _csv_schema(schema: pa.Schema) -> pa.Schema:
     fields = []
     for field in schema:
@@ -307,20 +263,6 @@ def _is_bytes(kind: pa.DataType) -> bool:
         or pa.types.is_fixed_size_binary(kind)
         or pa.types.is_binary_view(kind)
     )
-
-
-def _json_column(column: pa.Array) -> pa.Array:
-    """Return the column with nanoseconds, which Python lacks, in the form of other units."""
-    kind = column.type
-    if getattr(kind, "unit", None) != "ns":
-        return column
-    if pa.types.is_duration(kind):
-        return pc.divide(column.cast(pa.int64()).cast(pa.float64(), safe=False), 1e9)
-    # As isoformat() writes microseconds: a "T", no fraction of zeros, a colon in the offset.
-    shown = column.cast(pa.string())
-    for pattern, form in _ISO:
-        shown = pc.replace_substring_regex(shown, pattern, form)
-    return shown
 
 
 def rows_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], width: int) -> Table:

@@ -1,0 +1,224 @@
+"""Rows as lines of JSON, made column by column: a value costs no Python object where it can."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookupstore.arrow.types import is_bytes, is_text
+
+# Beside quotes and backslashes, what JSON escapes in a text.
+_CONTROLS = r"[\x00-\x1f]"
+
+# As isoformat() writes a time: a "T", no fraction of zeros, a colon in the offset.
+_ISO = (
+    (r"^(-?\d{4,}-\d\d-\d\d) ", r"\1T"),
+    (r"Z$", "+00:00"),
+    (r"([+-]\d\d)(\d\d)$", r"\1:\2"),
+    (r"\.(\d{6})000", r".\1"),
+    (r"\.000000($|[+-])", r"\1"),
+)
+
+_NULL = pa.scalar(None, pa.large_string())
+
+
+def json_lines(batch: pa.RecordBatch, there: pa.BooleanArray | None = None) -> str:
+    """Return the rows as lines, each a JSON object.
+
+    Args:
+        batch: the rows.
+        there: which of them there are; the line of another one is null.
+
+    >>> json_lines(pa.RecordBatch.from_pylist([{"id": 1, "raw": b"\\xff"}]))
+    '{"id": 1, "raw": "0xff"}'
+    """
+    rows = _objects(batch.schema.names, batch.columns, batch.num_rows)
+    if there is not None:
+        rows = pc.if_else(there, rows, _text("null"))
+    whole = pa.LargeListArray.from_arrays(pa.array([0, len(rows)], pa.int64()), rows)
+    lines: str = pc.binary_join(whole, _text("\n"))[0].as_py()
+    return lines
+
+
+def json_texts(column: pa.Array) -> pa.Array:
+    """Return the JSON of each value of a column, as `plain` has values, none of them null.
+
+    >>> json_texts(pa.array([0.1, None, float("inf")], pa.float32())).to_pylist()
+    ['0.1', 'null', '"inf"']
+    """
+    return _texts_of(column).cast(pa.large_string()).fill_null("null")
+
+
+def plain(value: Any) -> Any:
+    """Return a Python value as JSON has it.
+
+    Dates and times are ISO 8601 text, decimals and infinities text, durations seconds; bytes are
+    ``0x`` and hex digits.
+    """
+    if isinstance(value, dict):
+        return {name: plain(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(one) for one in value]
+    if isinstance(value, (datetime.date, datetime.time)):
+        return value.isoformat()
+    if isinstance(value, datetime.timedelta):
+        return value.total_seconds()
+    if isinstance(value, decimal.Decimal):
+        return str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, bytes):
+        return f"0x{value.hex()}"
+    return value
+
+
+def float_texts(column: pa.Array) -> pa.Array:
+    """Return the shortest text of each number that reads back as the same one of its type."""
+    if pa.types.is_float16(column.type):  # of which Arrow writes every digit
+        shown = [None if one is None else str(np.float16(one)) for one in column.to_pylist()]
+        return pa.array(shown, pa.large_string())
+    shown = column.cast(pa.large_string())
+    return pc.replace_substring_regex(shown, r"^(-?\d+)$", r"\1.0")
+
+
+def _texts_of(column: pa.Array) -> pa.Array:
+    """Return the JSON of each value, null where there is none."""
+    kind = column.type
+    if isinstance(column, pa.ExtensionArray):
+        is_bool = kind.extension_name == "arrow.bool8"
+        return _texts_of(column.storage.cast(pa.bool_()) if is_bool else column.storage)
+    if isinstance(column, pa.DictionaryArray):
+        return json_texts(column.dictionary).take(column.indices)
+    for is_kind, texts in _KINDS:
+        if is_kind(kind):
+            return texts(column)
+    return _one_by_one(column)
+
+
+def _one_by_one(column: pa.Array) -> pa.Array:
+    shown = [json.dumps(plain(value), ensure_ascii=False) for value in column.to_pylist()]
+    return pa.array(shown, pa.large_string())
+
+
+def _quoted(texts: pa.Array) -> pa.Array:
+    """Return texts that need no escapes in quotes."""
+    return _joined('"', texts.cast(pa.large_string()), '"')
+
+
+def _strings(column: pa.Array) -> pa.Array:
+    texts = column.cast(pa.large_string())
+    quoted = texts
+    for one in ("\\", '"'):
+        if pc.any(pc.match_substring(texts, one)).as_py():
+            quoted = pc.replace_substring(quoted, one, f"\\{one}")
+    quoted = _quoted(quoted)
+    odd = pc.match_substring_regex(texts, _CONTROLS).fill_null(False)
+    if not odd.true_count:
+        return quoted
+    return pc.replace_with_mask(quoted, odd, _one_by_one(texts.filter(odd)))
+
+
+def _bytes(column: pa.Array) -> pa.Array:
+    shown = [None if one is None else f'"0x{one.hex()}"' for one in column.to_pylist()]
+    return pa.array(shown, pa.large_string())
+
+
+def _floats(column: pa.Array) -> pa.Array:
+    return pc.replace_substring_regex(float_texts(column), r"^(-?(?:nan|inf))$", r'"\1"')
+
+
+def _times(column: pa.Array) -> pa.Array:
+    """Return times of any unit as isoformat() writes them."""
+    kind = column.type
+    unit, zone = kind.unit, getattr(kind, "tz", None)
+    if unit != "ns":
+        if zone not in (None, "UTC"):  # whose offsets may have seconds, which Arrow leaves out
+            return _one_by_one(column)
+        micros = pa.time64("us") if zone is None and pa.types.is_time(kind) else None
+        column = column.cast(micros or pa.timestamp("us", zone))
+    shown = column.cast(pa.string())
+    for pattern, form in _ISO:
+        shown = pc.replace_substring_regex(shown, pattern, form)
+    return _quoted(shown)
+
+
+def _durations(column: pa.Array) -> pa.Array:
+    if column.type.unit != "ns":
+        return _one_by_one(column)
+    # Python has no nanoseconds.
+    counts = column.cast(pa.int64()).cast(pa.float64(), safe=False)
+    return _floats(pc.divide(counts, 1e9))
+
+
+def _structs(column: pa.StructArray) -> pa.Array:
+    names = [field.name for field in column.type]
+    objects = _objects(names, column.flatten(), len(column))
+    return pc.if_else(column.is_valid(), objects, _NULL)
+
+
+def _lists(column: pa.Array) -> pa.Array:
+    # A null list has no values in flatten(), whatever is at its place.
+    lengths = pc.list_value_length(column).fill_null(0)
+    ends = pc.cumulative_sum(lengths.cast(pa.int64()))
+    offsets = pa.concat_arrays([pa.array([0], pa.int64()), ends])
+    texts = pa.LargeListArray.from_arrays(offsets, json_texts(column.flatten()))
+    lists = _joined("[", pc.binary_join(texts, _text(", ")), "]")
+    return pc.if_else(column.is_valid(), lists, _NULL)
+
+
+def _maps(column: pa.MapArray) -> pa.Array:
+    """Return maps as lists, of lists of a key and its value."""
+    pairs = _joined("[", json_texts(column.keys), ", ", json_texts(column.items), "]")
+    # Offsets of their own, because Arrow takes no part of others with a mask.
+    offsets = pa.array(column.offsets.to_numpy().astype("int64"))
+    texts = pa.LargeListArray.from_arrays(offsets, pairs, mask=column.is_null())
+    return _joined("[", pc.binary_join(texts, _text(", ")), "]")
+
+
+def _objects(names: list[str], columns: list[pa.Array], length: int) -> pa.Array:
+    if not names:
+        return pa.array(["{}"] * length, pa.large_string())
+    pieces: list[pa.Array | str] = []
+    for i, (name, column) in enumerate(zip(names, columns, strict=True)):
+        key = json.dumps(name, ensure_ascii=False)
+        pieces += [f"{', ' if i else '{'}{key}: ", json_texts(column)]
+    return _joined(*pieces, "}")
+
+
+def _joined(*pieces: pa.Array | str) -> pa.Array:
+    """Return texts and what stands between them as one text a row."""
+    texts = [_text(one) if isinstance(one, str) else one for one in pieces]
+    return pc.binary_join_element_wise(*texts, _text(""))
+
+
+def _text(one: str) -> pa.Scalar:
+    return pa.scalar(one, pa.large_string())
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
+
+
+_KINDS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], pa.Array]], ...] = (
+    (lambda kind: pa.types.is_boolean(kind) or pa.types.is_integer(kind),
+     lambda column: column.cast(pa.large_string())),
+    (pa.types.is_floating, _floats),
+    (is_text, _strings),
+    (is_bytes, _bytes),
+    (lambda kind: pa.types.is_decimal(kind) or pa.types.is_date(kind), _quoted),
+    (lambda kind: pa.types.is_time(kind) or pa.types.is_timestamp(kind), _times),
+    (pa.types.is_duration, _durations),
+    (pa.types.is_struct, _structs),
+    (_is_list, _lists),
+    (pa.types.is_map, _maps),
+)  # fmt: skip

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lookupstore.cli.hudi_options import metadata_option
 from lookupstore.cli.options import PLACE, as_of_option, lock_option, names_of, output_option
-from lookupstore.cli.output import write_fields, write_json, write_list, write_rows
+from lookupstore.cli.output import write_fields, write_json, write_list, write_report
 from lookupstore.errors import printable
 from lookupstore.hudi import HudiTable, Instant
 from lookupstore.hudi.options import READ_OPTIMIZED, VERSIONS
@@ -104,7 +104,7 @@ def history(path: str, limit: int | None, output: str) -> None:
     found = _opened(path).history(limit)
     if output == "table" and found.num_rows:
         told = dict.fromkeys([*_TOLD_FIRST, *found.column_names])
-        write_list(found.select([*told]).to_pylist())
+        write_list(found.select([*told]), _counts(found.schema))
     else:
         _write(found, output)
 
@@ -387,4 +387,9 @@ def _write_done(
 
 
 def _write(rows: pa.Table, output: str) -> None:
-    write_rows(rows.schema, rows.to_batches(), output)
+    write_report(rows, output, _counts(rows.schema))
+
+
+def _counts(schema: pa.Schema) -> list[str]:
+    """Return the columns of counts: what else there is of instants and files are texts."""
+    return [field.name for field in schema if pa.types.is_integer(field.type)]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -15,24 +14,15 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 from click.core import ParameterSource
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from lookupstore.cli.json_text import json_lines, plain
+from lookupstore.cli.tables import fields_table, list_table, rows_table
 from lookupstore.columnar.parquet_rows import ParquetRows
-from lookupstore.quantities import counted, number_text
-from lookupstore.sst.dump import text
 from lookupstore.storage.home import expanded
 from lookupstore.storage.naming import naming, temporary_name
 
 #: Rows that a table shows unless `--limit` says otherwise.
 TABLE_ROWS = 50
-
-# Rows that are told one below the other where they are too wide: more are a table that is cut.
-RECORDS = 10
-
-# A cell of fewer letters in a line is a nuisance to read; a date has as many.
-_READABLE = 10
 
 
 class OutputConsole(Console):
@@ -64,11 +54,30 @@ def write_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], output: str
         _write_binary(schema, batches, output, sys.stdout.buffer)
 
 
-def write_list(rows: Sequence[Mapping[str, object]]) -> None:
-    """Print what there is of a kind as a table: its most telling columns first."""
+def write_report(rows: pa.Table, output: str, counts: Collection[str]) -> None:
+    """Print rows that are about data, and no data themselves, as `write_rows` does.
+
+    Args:
+        rows: what is printed.
+        output: as of `write_rows`.
+        counts: columns of counts, which have separators of thousands in a table.
+    """
+    if output != "table":
+        write_rows(rows.schema, rows.to_batches(), output)
+        return
     console = OutputConsole()
-    table = pa.Table.from_pylist(rows)
-    console.print(list_table(table.schema, table.to_batches(), console.width))
+    console.print(rows_table(rows.schema, rows.to_batches(), console.width, counts))
+
+
+def write_list(rows: pa.Table, counts: Collection[str]) -> None:
+    """Print what there is of a kind as a table: its most telling columns first.
+
+    Args:
+        rows: what is printed.
+        counts: columns of counts, which have separators of thousands.
+    """
+    console = OutputConsole()
+    console.print(list_table(rows.schema, rows.to_batches(), console.width, counts))
 
 
 def write_text(blocks: Iterable[str]) -> None:
@@ -210,14 +219,9 @@ def write_json(value: object) -> None:
 
 def write_fields(title: str, fields: Mapping[str, object]) -> None:
     """Print names and values as a table of two columns."""
-    table = Table(show_header=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
-    for name, value in fields.items():
-        # Text, because rich takes the brackets of timestamp[us] for its markup.
-        table.add_row(name, Text(number_text(value) if isinstance(value, int) else str(value)))
     click.echo(title)
-    OutputConsole().print(table)
+    console = OutputConsole()
+    console.print(fields_table(fields, console.width))
 
 
 def _csv_schema(schema: pa.Schema) -> pa.Schema:
@@ -263,91 +267,3 @@ def _is_bytes(kind: pa.DataType) -> bool:
         or pa.types.is_fixed_size_binary(kind)
         or pa.types.is_binary_view(kind)
     )
-
-
-def rows_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], width: int) -> Table:
-    """Return rows as a table no wider than that.
-
-    A few rows that are wider have each value in a line of its own; of many, the columns that do not
-    fit are left out, and counted below.
-    """
-    rows = [
-        [_cell(value) for value in row]
-        for batch in batches
-        for row in zip(
-            *(column.to_pylist() for column in _without_nanoseconds(batch).columns), strict=True
-        )
-    ]
-    fit = _fitting(schema.names, rows, width)
-    if fit < len(schema) and len(rows) <= RECORDS:
-        return _records_table(schema.names, rows)
-    return _columns_table(schema, rows, fit)
-
-
-def list_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], width: int) -> Table:
-    """Return rows as a table whose columns stand from the most to the least telling."""
-    rows = [
-        [_cell(value) for value in row.values()] for batch in batches for row in batch.to_pylist()
-    ]
-    return _columns_table(schema, rows, _fitting(schema.names, rows, width))
-
-
-def _fitting(names: Sequence[str], rows: Sequence[Sequence[Text]], width: int) -> int:
-    """Return how many of the first columns fit beside each other: one at least."""
-    if not rows:
-        return len(names)
-    fit, left = 0, width - 1
-    for i, name in enumerate(names):
-        left -= max(len(name), *(min(len(row[i]), _READABLE) for row in rows)) + 3
-        if left < 0:
-            break
-        fit += 1
-    return max(fit, 1)
-
-
-def _columns_table(schema: pa.Schema, rows: Sequence[Sequence[Text]], fit: int) -> Table:
-    more = len(schema) - fit
-    table = Table(
-        caption=f"… {counted(more, 'more column')}" if more else None, caption_justify="left"
-    )
-    for field in list(schema)[:fit]:
-        number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
-        table.add_column(field.name, justify="right" if number else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*row[:fit])
-    return table
-
-
-def _records_table(names: Sequence[str], rows: Sequence[Sequence[Text]]) -> Table:
-    """Return rows one below the other, each as its names and values."""
-    table = Table(show_header=False)
-    table.add_column(style="bold", overflow="fold")
-    table.add_column(overflow="fold")
-    for row in rows:
-        for name, value in zip(names, row, strict=True):
-            table.add_row(Text(name), value)
-        table.add_section()
-    return table
-
-
-def _cell(value: Any) -> Text:
-    if value is None:
-        return Text("null", style="dim")
-    if isinstance(value, bytes):
-        return Text(text(value))
-    if isinstance(value, datetime.datetime):
-        return Text(value.isoformat(" "))
-    if isinstance(value, (dict, list)):
-        return Text(json.dumps(plain(value), ensure_ascii=False))
-    return Text(str(value))
-
-
-def _without_nanoseconds(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch with nanosecond times as text, as Python has none."""
-    columns = []
-    for column in batch.columns:
-        kind = column.type
-        if getattr(kind, "unit", None) == "ns":
-            column = column.cast(pa.int64() if pa.types.is_duration(kind) else pa.string())
-        columns.append(column)
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)

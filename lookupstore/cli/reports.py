@@ -19,7 +19,7 @@ from lookupstore.cli.opened import (
     write_info,
 )
 from lookupstore.cli.options import PLACE, output_option
-from lookupstore.cli.output import write_fields, write_json, write_rows
+from lookupstore.cli.output import write_fields, write_json, write_report
 from lookupstore.errors import CorruptionError, LookupStoreError, printable
 from lookupstore.hostcache.folder import default_folder
 from lookupstore.hostcache.stats import QueryStats
@@ -157,7 +157,19 @@ def stats(store: str | None, limit: int, cache: str | None, output: str) -> None
         click.echo(f"{folder}: no lookups in the last week", err=True)
         return
     table = pa.Table.from_pylist([_stats_row(one) for one in found])
-    write_rows(table.schema, table.to_batches(), output)
+    write_report(table, output, _COUNTS)
+
+
+_COUNTS = (
+    "rows",
+    "hits",
+    "misses",
+    "filter negatives",
+    "blocks read",
+    "bytes fetched",
+    "refreshes",
+    "failed refreshes",
+)
 
 
 def _stats_row(one: QueryStats) -> dict[str, object]:

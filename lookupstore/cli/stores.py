@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import click
+import pyarrow as pa
 
 from lookupstore.builder import in_process
 from lookupstore.cli.opened import write_info
@@ -19,7 +20,7 @@ from lookupstore.cli.options import (
 )
 from lookupstore.cli.output import write_json, write_list
 from lookupstore.cli.sources import source_of
-from lookupstore.quantities import bytes_of, counted, number_text, seconds_of, size_text
+from lookupstore.quantities import bytes_of, counted, seconds_of
 from lookupstore.sst.codec import COMPRESSIONS
 from lookupstore.storage.uris import shown_uri
 from lookupstore.store import expiry, publishing, version_files
@@ -121,20 +122,22 @@ def versions(path: str, output: str) -> None:
     rows = [
         {
             "version": one.number,
-            "created": f"{one.created:%Y-%m-%d %H:%M:%SZ}",
+            # As `changes --since` takes it.
+            "created": f"{one.created:%Y-%m-%dT%H:%M:%SZ}",
             "current": "*" if one.current else "",
-            "rows": number_text(one.num_rows),
-            "size": size_text(one.bytes),
-            "runs": number_text(one.runs),
-            "run_bytes": number_text(one.run_bytes),
-            "files": number_text(one.files),
-            "buckets": number_text(one.buckets),
-            "applied_bytes": number_text(one.applied_bytes),
+            "rows": one.num_rows,
+            "bytes": one.bytes,
+            "runs": one.runs,
+            "run_bytes": one.run_bytes,
+            "files": one.files,
+            "buckets": one.buckets,
+            "applied_bytes": one.applied_bytes,
             "source": one.source,
         }
         for one in found
     ]
-    write_list(rows)
+    counts = ("rows", "bytes", "runs", "run_bytes", "files", "buckets", "applied_bytes")
+    write_list(pa.Table.from_pylist(rows), counts)
 
 
 @click.command()

@@ -22,9 +22,9 @@ import pytest
 
 import lookupstore
 from lookupstore.cli import main
-from lookupstore.cli.output import rows_table
 from lookupstore.hostcache import stats
 from lookupstore.hostcache.counts import Counts
+from lookupstore.hudi import HudiTable
 from lookupstore.sst import Writer
 
 RUN = """
@@ -119,12 +119,29 @@ def test_tables_in_eighty_columns(tmp_path: Path) -> None:
     assert any(row.startswith("│ cache hit rate") for row in printed["stats"])
 
 
-def test_a_table_that_fits_has_its_columns_beside_each_other() -> None:
-    batch = pa.RecordBatch.from_pydict({"a" * 10: ["x" * 50], "b" * 10: [1]})
-    assert len(rows_table(batch.schema, [batch], 27).columns) == 2
-    assert rows_table(batch.schema, [batch], 27).show_header
-    assert not rows_table(batch.schema, [batch], 26).show_header
-    assert rows_table(batch.schema, [], 10).show_header
+@pytest.mark.skipif(sys.platform not in ("linux", "darwin"), reason="a terminal of Unix")
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_what_is_copied_from_a_table_is_whole(width: int, tmp_path: Path) -> None:
+    rows = pa.table({"id": range(1500), "page": ["/a"] * 1500})
+    table = HudiTable.create(tmp_path / "pages", rows.schema, record_key=["id"])
+    table.upsert(rows)
+    table.upsert(rows.slice(0, 1))
+    lines = ["hudi timeline pages", "hudi history pages", "hudi files pages"]
+    variables = {"COLUMNS": str(width), "TERM": "xterm", "NO_COLOR": "1"}
+    printed = re.sub(r"\x1b\[[0-9;]*m", "", printed_by(lines, tmp_path, variables))
+    assert max(map(len, printed.splitlines())) <= width
+    cells = {cell.strip() for line in printed.splitlines() for cell in re.split("[│┃]", line)[1:-1]}
+    instants = [one.time for one in table.timeline()]
+    (group,) = table.file_groups()
+    assert cells >= {*instants, "1,500", f"{group.current.bytes:,}", group.id.file_id}
+    known = {*instants, *(one.completed for one in table.timeline())}
+    assert {cell for cell in cells if cell[:3] == "202"} <= known
+    names = {cell for cell in cells if re.fullmatch("[a-z_]+", cell)}
+    assert names <= {*table.history().column_names, "state", "file_id", "slices", "bytes", "file",
+                     "partition", "commit", "completed"}  # fmt: skip
+    assert (group.current.name in cells) == (width == 200)
+    left_out = {60: "12", 80: "11", 200: "3"}[width]
+    assert f"… {left_out} more columns" in printed
 
 
 # ---- what each command prints, as it is recorded in golden/

@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -82,9 +81,9 @@ def plain(value: Any) -> Any:
 
 def float_texts(column: pa.Array) -> pa.Array:
     """Return the shortest text of each number that reads back as the same one of its type."""
-    if pa.types.is_float16(column.type):  # of which Arrow writes every digit
-        shown = [None if one is None else str(np.float16(one)) for one in column.to_pylist()]
-        return pa.array(shown, pa.large_string())
+    if pa.types.is_float16(column.type):  # of which Arrow writes every digit, and NumPy does not
+        shown = [str(one) for one in column.to_numpy(zero_copy_only=False)]
+        return pc.if_else(column.is_valid(), pa.array(shown, pa.large_string()), _NULL)
     shown = column.cast(pa.large_string())
     return pc.replace_substring_regex(shown, r"^(-?\d+)$", r"\1.0")
 

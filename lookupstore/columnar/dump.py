@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from lookupstore.errors import CorruptionError, LookupStoreError, printable
 from lookupstore.orc.footer import read_footer as read_orc_footer
 from lookupstore.parquet.footer import read_footer as read_parquet_footer
+from lookupstore.quantities import counted, number_text
 from lookupstore.source.reading import read_file
 from lookupstore.source.search import format_of
 from lookupstore.sst.dump_lines import aligned
@@ -156,14 +157,14 @@ def columnar_text(layout: ColumnarLayout) -> str:
     """Return a layout as aligned text; every line about something wrong starts with ``!``."""
     bad = sum(len(region.errors) for region in layout.regions)
     state = "ok" if layout.ok else f"{bad} error{'s'[: bad != 1]}"
-    rows = "" if layout.rows is None else f", {layout.rows} rows"
+    rows = "" if layout.rows is None else f", {counted(layout.rows, 'row')}"
     kind = {"parquet": "Parquet", "orc": "ORC"}[layout.format]
     table: list[tuple[str, ...]] = [
         ("offset", "size", "region", "codec", "plain", "values", "nulls", "bounds")
     ]
     table += [_cells(region) for region in layout.regions]
     lines = aligned(table, right=(0, 1, 4, 5, 6))
-    out = [f"{kind} file of {layout.size} bytes{rows}: {state}", "", lines[0]]
+    out = [f"{kind} file of {counted(layout.size, 'byte')}{rows}: {state}", "", lines[0]]
     for line, region in zip(lines[1:], layout.regions, strict=True):
         out.append(line)
         out += [f"! {region.name} at offset {region.offset}: {error}" for error in region.errors]
@@ -318,9 +319,9 @@ def _cells(region: ColumnarRegion) -> tuple[str, ...]:
     numbers = (region.plain_size, region.values, region.nulls)
     return (
         str(region.offset),
-        str(region.size),
+        number_text(region.size),
         region.name,
         region.codec or "",
-        *("" if one is None else str(one) for one in numbers),
+        *("" if one is None else number_text(one) for one in numbers),
         "" if region.least is None else f"{region.least} .. {region.greatest}",
     )

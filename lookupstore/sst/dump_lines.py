@@ -1,9 +1,13 @@
-"""The layout of a sorted file as text for people."""
+"""The layout of a sorted file as text for people.
+
+Counts and sizes have separators of thousands; places, which are typed into other tools, have none.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lookupstore.quantities import counted, number_text
 from lookupstore.sst.layout import Layout, Region, text
 
 
@@ -21,7 +25,8 @@ def dump_text(layout: Layout) -> str:
     bad = sum(len(region.errors) for region in layout.regions)
     state = "ok" if layout.ok else f"{bad} error{'s'[: bad != 1]}"
     lines = [
-        f"{layout.dialect} file of {layout.size} bytes, key order {layout.order}: {state}",
+        f"{layout.dialect} file of {counted(layout.size, 'byte')}, "
+        f"key order {layout.order}: {state}",
         "",
         *_regions(layout),
     ]
@@ -59,11 +64,11 @@ def _region(layout: Layout, region: Region) -> tuple[str, ...]:
         keys = f"{first} .. {last}"
     return (
         str(region.offset),
-        str(region.size),
+        number_text(region.size),
         region.name,
         region.codec or "",
-        "" if region.plain_size is None else str(region.plain_size),
-        "" if region.records is None else str(region.records),
+        "" if region.plain_size is None else number_text(region.plain_size),
+        "" if region.records is None else number_text(region.records),
         "none" if checksum is None
         else f"{checksum.name} {checksum.stored:08x} {'ok' if checksum.ok else 'WRONG'}",
         keys,
@@ -79,6 +84,8 @@ def _fields(region: Region) -> list[str]:
                 rows.append((name, "no fields"))
         elif name in ("magic", "checksum"):
             rows.append((name, f"{value:#010x}"))
+        elif isinstance(value, int) and not name.endswith("offset"):
+            rows.append((name, number_text(value)))
         else:
             rows.append((name, str(value)))
     return aligned(rows, indent="  ")
@@ -87,7 +94,12 @@ def _fields(region: Region) -> list[str]:
 def _index(layout: Layout) -> list[str]:
     rows = [("block", "offset", "size", "last key")]
     rows += [
-        (str(number), str(entry.offset), str(entry.size), text(entry.last_key, layout.order))
+        (
+            str(number),
+            str(entry.offset),
+            number_text(entry.size),
+            text(entry.last_key, layout.order),
+        )
         for number, entry in enumerate(layout.index)
     ]
     return aligned(rows, right=(0, 1, 2), indent="  ")

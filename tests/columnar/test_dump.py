@@ -74,7 +74,7 @@ def test_regions_of_parquet_are_what_pyarrow_says(
     kinds = {one.kind for one in found.regions}
     assert kinds == {"magic", "column chunk", "footer", *(["other"] if extra else [])}
     text = columnar_text(found)
-    assert text.startswith(f"Parquet file of {found.size} bytes, 900 rows: ok\n\noffset")
+    assert text.startswith(f"Parquet file of {found.size:,} bytes, 900 rows: ok\n\noffset")
     assert "  a.b: string\n" in text
     assert "row group 0, nested.x.list.element" in text
     assert json.loads(json.dumps(found.to_json()))["regions"][1]["least"] == "0"
@@ -89,7 +89,7 @@ def test_regions_of_orc_are_its_stripes(tmp_path: Path) -> None:
     assert len(stripes) == orc.ORCFile(path).nstripes > 1
     assert sum(one.values or 0 for one in stripes) == found.rows == 360_000
     assert found.ok
-    assert columnar_text(found).startswith(f"ORC file of {found.size} bytes, 360000 rows: ok\n")
+    assert columnar_text(found).startswith(f"ORC file of {found.size:,} bytes, 360,000 rows: ok\n")
 
 
 def test_damage_is_said_where_it_is(tmp_path: Path, seed: int) -> None:

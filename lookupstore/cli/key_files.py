@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from lookupstore.cli.key_text import NULL, key_types, parse_columns
-from lookupstore.source.source import open_source
+from lookupstore.errors import FormatError
+from lookupstore.source.source import Source, open_source
 from lookupstore.source.streams import (
     FROM_THE_END,
     IPC_FILE,
@@ -77,10 +78,28 @@ def read_keys(given: str, key: pa.Schema, also: Sequence[pa.Field] = ()) -> Iter
         elif os.path.exists(path) and not os.path.isdir(path) and not _is_columnar(path):
             yield _of_stream(stack.enter_context(open(path, "rb")), given, columns)
         else:
-            source = open_source(given)
+            with _said_of_keys():
+                source = open_source(given)
             schema = columns.given_in(source.schema, given)
-            batches = source.batches(schema.names)
-            yield Keys(schema, (pa.Table.from_batches([one], schema) for one in batches))
+            yield Keys(schema, _of_source(source, schema))
+
+
+@contextmanager
+def _said_of_keys() -> Iterator[None]:
+    """Name the option in errors of a source, which do not know what it is for."""
+    try:
+        yield
+    except (ValueError, TypeError, FileNotFoundError, FormatError) as error:
+        if not str(error).startswith("source"):
+            raise
+        said = str(error).removeprefix("source").removeprefix(":").lstrip()
+        raise click.UsageError(f"--keys: {said}") from error
+
+
+def _of_source(source: Source, schema: pa.Schema) -> Iterator[pa.Table]:
+    with _said_of_keys():
+        for batch in source.batches(schema.names):
+            yield pa.Table.from_batches([batch], schema)
 
 
 @dataclass(frozen=True)

@@ -134,12 +134,12 @@ def write_file(
         batches: the rows.
         lines: the same as blocks of lines of JSON.
     """
-    path = expanded(path)
+    given, path = path, expanded(path)
     kind = file_format(path)
     folder, name = os.path.split(os.path.abspath(path))
     temporary = os.path.join(folder, temporary_name(name))
     try:
-        with naming(path), open(temporary, "xb") as file:
+        with naming(given), open(temporary, "xb") as file:
             if kind == "json":
                 file.writelines(f"{block}\n".encode() for block in lines if block)
             else:
@@ -147,9 +147,11 @@ def write_file(
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
+    except BaseException as error:
+        with suppress(OSError):  # which would hide the error
             os.unlink(temporary)
+        if isinstance(error, OSError) and error.filename == temporary:
+            error.filename = given
         raise
 
 

@@ -233,3 +233,24 @@ def test_a_failure_leaves_no_file(store: Path, tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert (tmp_path / "o.csv").read_text() == "before"
     assert sorted(os.listdir(tmp_path)) == ["o.csv", "store"]
+
+
+def test_errors_name_what_was_given(store: Path, tmp_path: Path) -> None:
+    out = tmp_path / "nosuchdir" / "x.parquet"
+    result = run("get", store, "3", "-o", out)
+    said = f"Error: {out}: No such file or directory\n"
+    assert (result.exit_code, result.stderr) == (2, said)
+    folder = tmp_path / "folder.csv"
+    folder.mkdir()
+    result = run("get", store, "3", "-o", folder)
+    assert result.stderr == f"Error: {folder}: Is a directory\n"
+    assert sorted(os.listdir(tmp_path)) == ["folder.csv", "store"]
+    (tmp_path / "file").touch()
+    result = run("get", store, "3", "-o", tmp_path / "file" / "x.csv")
+    assert result.stderr.startswith(f"Error: {tmp_path}/file/x.csv: Not a directory")
+    missing = tmp_path / "nofile.parquet"
+    result = run("get", store, "--keys", missing)
+    said = f"Error: --keys: {missing}: no such file or folder (see 'lookupstore get --help')\n"
+    assert (result.exit_code, result.stderr) == (2, said)
+    result = run("get", store, "--keys", tmp_path / "no*.parquet")
+    assert result.stderr.startswith(f"Error: --keys: no file matches {tmp_path}/no*.parquet")

@@ -140,7 +140,8 @@ def _records(columns: Sequence[_Column], width: int, noun: str) -> Table:
         if wider + longer + 7 <= width:
             shown.append(one)
             header, least = wider, longer
-    shown = shown or [*columns[:1]]
+    if not shown:  # a cut value says that it is one, and one in two lines does not
+        return _beside(columns, width)
     table = _table(len(columns) - len(shown), noun)
     table.show_header = False
     table.add_column(style="bold", overflow="fold")

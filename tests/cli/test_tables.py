@@ -118,6 +118,17 @@ def test_a_list_is_never_shown_row_by_row() -> None:
     assert (cells(lines[1]), lines[-1].strip()) == (["instant"], "… 1 more column")
 
 
+@pytest.mark.parametrize("width", range(1, 24))
+def test_terminals_without_room(width: int) -> None:
+    rows = pa.table({"instant": ["20261126124751119"], "completed": ["20261126124751119"]})
+    lines = shown(rows, width)
+    assert max(map(cell_len, lines)) <= width
+    assert "more" in "".join(lines).replace("\n", "") or width < 5
+    found = [cell for line in lines[3:] for cell in cells(line)]
+    assert len(found) <= 1
+    assert all(one == "20261126124751119" or one.endswith("…") for one in found if width > 7)
+
+
 def a_column(rng: random.Random, count: int) -> list[Any]:
     kind = rng.randrange(6)
     if kind == 0:

@@ -79,15 +79,6 @@ def plain(value: Any) -> Any:
     return value
 
 
-def float_texts(column: pa.Array) -> pa.Array:
-    """Return the shortest text of each number that reads back as the same one of its type."""
-    if pa.types.is_float16(column.type):  # of which Arrow writes every digit, and NumPy does not
-        shown = [str(one) for one in column.to_numpy(zero_copy_only=False)]
-        return pc.if_else(column.is_valid(), pa.array(shown, pa.large_string()), _NULL)
-    shown = column.cast(pa.large_string())
-    return pc.replace_substring_regex(shown, r"^(-?\d+)$", r"\1.0")
-
-
 def _texts_of(column: pa.Array) -> pa.Array:
     """Return the JSON of each value, null where there is none."""
     kind = column.type
@@ -131,7 +122,14 @@ def _bytes(column: pa.Array) -> pa.Array:
 
 
 def _floats(column: pa.Array) -> pa.Array:
-    return pc.replace_substring_regex(float_texts(column), r"^(-?(?:nan|inf))$", r'"\1"')
+    """Return the shortest text of each number that reads back as the same one of its type."""
+    if pa.types.is_float16(column.type):  # of which Arrow writes every digit, and NumPy does not
+        texts = [str(one) for one in column.to_numpy(zero_copy_only=False)]
+        shown = pc.if_else(column.is_valid(), pa.array(texts, pa.large_string()), _NULL)
+    else:
+        shown = column.cast(pa.large_string())
+    shown = pc.replace_substring_regex(shown, r"^(-?\d+)$", r"\1.0")
+    return pc.replace_substring_regex(shown, r"^(-?(?:nan|inf))$", r'"\1"')
 
 
 def _times(column: pa.Array) -> pa.Array:
@@ -141,8 +139,8 @@ def _times(column: pa.Array) -> pa.Array:
     if unit != "ns":
         if zone not in (None, "UTC"):  # whose offsets may have seconds, which Arrow leaves out
             return _one_by_one(column)
-        micros = pa.time64("us") if zone is None and pa.types.is_time(kind) else None
-        column = column.cast(micros or pa.timestamp("us", zone))
+        is_time = pa.types.is_time(kind)
+        column = column.cast(pa.time64("us") if is_time else pa.timestamp("us", zone))
     shown = column.cast(pa.string())
     for pattern, form in _ISO:
         shown = pc.replace_substring_regex(shown, pattern, form)

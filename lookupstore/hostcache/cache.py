@@ -409,7 +409,8 @@ class Residency:
             return Reader(path, fill=copy)
 
         if self._recode(plain_of(path), opened, store):
-            with self._host.locked(), suppress(FileNotFoundError, NotOwnError):
+            # The folder may be gone by now, too.
+            with suppress(FileNotFoundError, NotOwnError), self._host.locked():
                 descriptor = open_own(path)  # also if its users have released it meanwhile
                 try:
                     touch(descriptor, 0)  # it is the first to go

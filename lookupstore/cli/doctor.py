@@ -20,8 +20,8 @@ from lookupstore.cli.options import output_option
 from lookupstore.cli.output import OutputConsole, write_json
 from lookupstore.extras import PACKAGES, is_there
 from lookupstore.hostcache.cache import Residency
+from lookupstore.processors import processors
 from lookupstore.quantities import size_text
-from lookupstore.sorting.ahead import processors
 
 OK, WARNING, ERROR = "ok", "warning", "error"
 

@@ -148,6 +148,18 @@ cdef class Layer:
     cdef bint stays(self)
 
 
+cdef class Part:
+    cdef Batch batch
+    cdef ls_batch_item *items
+    cdef size_t count
+    cdef object thread          # None: there is none
+    cdef object error
+
+    cdef int begin(self) except -1
+    cdef int wait(self) except -1
+    cdef int end(self) except -1
+
+
 cdef class Batch:
     cdef Layer layer
     cdef list tables            # of its files: what these point to is there while they are
@@ -232,5 +244,6 @@ cdef class Batch:
     cdef int make_room(self, size_t length) except -1
     cdef int visit_missing(self) except -1
     cdef int visit_file(self, ls_batch_item *items, size_t count) except -1
+    cdef int visit_items(self, ls_batch_item *items, size_t count) except -1
     cdef int stage(self, ls_batch_item *items, size_t count) except -1
     cdef int refuse(self) except -1

@@ -82,6 +82,11 @@ def answer(
 ) -> None: ...
 
 @disjoint_base
+class Part:
+    def __new__(cls, batch: Batch) -> Self: ...
+    def visit(self) -> None: ...
+
+@disjoint_base
 class Batch:
     def __new__(
         cls,

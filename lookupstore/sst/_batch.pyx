@@ -10,7 +10,10 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
+import threading
+
 from lookupstore.errors import CorruptionError
+from lookupstore.processors import processors
 from lookupstore.sst._answers import Found, Values
 
 from lookupstore.arrow._binary cimport (
@@ -136,6 +139,10 @@ cdef uint32_t DENSE = 4
 # of so many of its records, or in its second call: that takes ten times what it takes to check it,
 # and an upsert of a large store looks into each block for a few keys, once.
 cdef size_t SPARSE = 64
+
+# A call looks into compressed blocks in so many threads, if there are a group of blocks for each: more
+# would wait for each other, since a quarter of the work needs the GIL.
+cdef size_t MOST_THREADS = min(4, processors())
 
 # Of a bucket without a file: one without keys.
 cdef ls_block NO_INDEX
@@ -648,6 +655,47 @@ def answer(Layer layer not None, BinaryColumn keys not None, Answers answers not
     batch.find()
 
 
+cdef class Part:
+    """Items of one file that a thread of its own looks for."""
+
+    def __cinit__(self, Batch batch not None):
+        self.batch = batch
+
+    cdef int begin(self) except -1:
+        """Begin to look for them; where there is no thread to be had, `end` does it."""
+        thread = threading.Thread(target=self.visit, name="lookupstore-visit", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            return 0
+        self.thread = thread
+        return 0
+
+    def visit(self):
+        """Look for them; what is raised is kept."""
+        try:
+            self.batch.visit_items(self.items, self.count)
+        except BaseException as error:
+            self.error = error
+
+    cdef int wait(self) except -1:
+        """Wait for the thread, also where the wait is interrupted."""
+        while self.thread is not None and self.thread.is_alive():
+            try:
+                self.thread.join()
+            except BaseException as error:
+                self.error = error
+        return 0
+
+    cdef int end(self) except -1:
+        """Raise what was raised."""
+        if self.error is not None:
+            raise self.error
+        if self.thread is None:
+            self.batch.visit_items(self.items, self.count)
+        return 0
+
+
 cdef class Batch:
     """One batch of keys, looked up one piece after the other.
 
@@ -1121,7 +1169,47 @@ cdef class Batch:
         return 0
 
     cdef int visit_file(self, ls_batch_item *items, size_t count) except -1:
-        """Look for items of one file, whose blocks are not ready."""
+        """Look for items of one file, whose blocks are not ready: many compressed ones in threads.
+
+        Most of what such a block takes is done without the GIL: zstd, slots, search and copies.
+        """
+        cdef Lookup lookup = self.layer.lookups[items[0].file]
+        cdef size_t blocks = 1, start = 0, end, threads, i
+        cdef Part part
+        cdef list parts = []
+        for i in range(1, count):
+            blocks += items[i].block != items[i - 1].block
+        if lookup.fill is not None:
+            lookup.fill([
+                items[i].block for i in range(count)
+                if i == 0 or items[i].block != items[i - 1].block
+            ])
+        threads = 1
+        if lookup.frames is not None:
+            threads = min(MOST_THREADS, blocks // GROUP)
+        for i in range(1, threads):
+            end = max(start + 1, count * i // threads)
+            while end < count and items[end].block == items[end - 1].block:
+                end += 1
+            if end < count:
+                part = Part(self)
+                part.items, part.count = items + start, end - start
+                parts.append(part)
+                start = end
+        try:
+            for part in parts:
+                part.begin()
+            self.visit_items(items + start, count - start)
+        finally:
+            # The items must not go while a thread looks for them.
+            for part in parts:
+                part.wait()
+        for part in parts:
+            part.end()
+        return 0
+
+    cdef int visit_items(self, ls_batch_item *items, size_t count) except -1:
+        """Look for items of one file in the order of its blocks, which are not ready."""
         cdef uint32_t numbers[GROUP]
         cdef uint32_t uses[GROUP]
         cdef ls_ready ready[GROUP]
@@ -1135,12 +1223,6 @@ cdef class Batch:
         cdef ls_batch_files group
         file.ready, file.pins = ready, NULL
         group.files, group.count, group.order = &file, 1, self.files.order
-        if lookup.fill is not None:
-            lookup.fill([
-                items[at].block for at in range(count)
-                if at == 0 or items[at].block != items[at - 1].block
-            ])
-        at = 0
         while at < count:
             blocks, end = 0, at
             while end < count and blocks < <size_t>GROUP:

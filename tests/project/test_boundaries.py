@@ -71,8 +71,8 @@ BASE = {f"spark.{name}" for name in (
 )}  # fmt: skip
 # Everybody may import these, and they nothing of ours but each other.
 ALWAYS = {
-    "_built", "_cyutility", "_version", "errors", "extras", "html_table", "keywords", "progress",
-    "quantities",
+    "_built", "_cyutility", "_version", "errors", "extras", "html_table", "keywords", "processors",
+    "progress", "quantities",
 }  # fmt: skip
 
 

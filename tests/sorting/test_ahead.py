@@ -1,4 +1,4 @@
-"""How many threads there are by default: those of the processors that a container may use."""
+"""Work that is done ahead, and how many threads there are: a container may have a limit."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lookupstore.sorting import ahead
-from lookupstore.sorting.ahead import done_ahead, processors
+from lookupstore import processors as counting
+from lookupstore.processors import processors
+from lookupstore.sorting.ahead import done_ahead
 
 HERE = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -44,7 +45,7 @@ def test_a_container_with_a_limit(
         if content is not None:
             file.write_text(f"{content}\n")
     limits = ((str(files[0]),), (str(files[1]), str(files[2])))
-    monkeypatch.setattr(ahead, "_LIMITS", limits)
+    monkeypatch.setattr(counting, "_LIMITS", limits)
     assert processors() == min(HERE, most)
 
 

@@ -13,6 +13,7 @@ import pytest
 from support.sst_files import run_all, written
 
 from lookupstore.errors import ClosedError, CorruptionError
+from lookupstore.processors import processors
 from lookupstore.sst import Reader
 from lookupstore.sst.cache import BlockCache
 
@@ -194,3 +195,98 @@ def test_threads_on_a_file_that_is_cut(tmp_path: Path, compression: str, seed: i
     for number in range(4):
         path = tmp_path / f"{number}.sst"
         check_cut(written(path, RECORDS, block_size=BLOCK, compression=compression), seed + number)
+
+
+class Counted(threading.Thread):
+    """A thread that is counted, or one that is not to be had."""
+
+    begun = 0
+    most = 100
+
+    def start(self) -> None:
+        if self.name == "lookupstore-visit":
+            if Counted.begun >= Counted.most:
+                raise RuntimeError("can't start new thread")
+            Counted.begun += 1
+        super().start()
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> type[Counted]:
+    monkeypatch.setattr(threading, "Thread", Counted)
+    monkeypatch.setattr(Counted, "begun", 0)
+    monkeypatch.setattr(Counted, "most", 100)
+    return Counted
+
+
+MANY = [(b"%06d" % (3 * i), b"%d " % i * (i % 9)) for i in range(30_000)]
+
+
+@pytest.fixture
+def many_blocks(tmp_path: Path) -> Path:
+    return written(tmp_path / "many.sst", MANY, block_size=100, compression="zstd")
+
+
+@pytest.mark.parametrize("threads", [100, 1, 0])
+def test_a_call_for_many_compressed_blocks_has_threads(
+    many_blocks: Path, counted: type[Counted], threads: int, seed: int
+) -> None:
+    rng = random.Random(seed)
+    counted.most = threads
+    model = dict(MANY)
+    with Reader(many_blocks, cache=BlockCache(20_000)) as reader:
+        assert reader.info().data_blocks > 4 * 512
+        for count in (30_000, 3000, 40, 1):
+            keys = [b"%06d" % rng.randrange(3 * len(MANY)) for _ in range(count)]
+            answers = reader.lookup(pa.array(keys, pa.binary()))
+            answers.validate(full=True)
+            assert answers.to_pylist() == [model.get(key) for key in keys]
+            present = reader.contains(pa.array(keys, pa.binary()))
+            assert present.to_pylist() == [key in model for key in keys]
+    if processors() > 1:
+        assert min(threads, 2) <= counted.begun <= threads
+
+
+def test_threads_of_a_call_tell_of_damage(many_blocks: Path, counted: type[Counted]) -> None:
+    """Wherever the damaged block is, in the part of which thread, the error has its place."""
+    content = many_blocks.read_bytes()
+    keys = pa.array([key for key, _ in MANY], pa.binary())
+    for share in range(0, 60, 5):  # of the file, whose end is no blocks
+        at = len(content) * share // 100
+        damaged = bytearray(content)
+        damaged[at] ^= 4
+        many_blocks.with_suffix(".bad").write_bytes(damaged)
+        with (
+            Reader(many_blocks.with_suffix(".bad"), cache=BlockCache(20_000)) as reader,
+            pytest.raises(CorruptionError) as caught,
+        ):
+            reader.lookup(keys)
+        assert at - 200 < caught.value.offset <= at
+    if processors() > 1:
+        assert counted.begun >= 12
+
+
+def test_threads_of_a_call_end_before_it_does(
+    many_blocks: Path, counted: type[Counted], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call that is interrupted while it waits does not leave threads behind."""
+    interrupts = iter([KeyboardInterrupt, None])
+    join = threading.Thread.join
+
+    def interrupted(thread: threading.Thread, timeout: float | None = None) -> None:
+        if thread.name == "lookupstore-visit" and (raised := next(interrupts, None)):
+            raise raised
+        join(thread, timeout)
+
+    monkeypatch.setattr(Counted, "join", interrupted)
+    keys = pa.array([key for key, _ in MANY], pa.binary())
+    with Reader(many_blocks, cache=BlockCache(20_000)) as reader:
+        if processors() > 1:
+            monkeypatch.setattr(counted, "is_alive", lambda thread: next(alive))
+            alive = iter([True, True, False, *[False] * 99])
+            with pytest.raises(KeyboardInterrupt):
+                reader.lookup(keys)
+        monkeypatch.undo()
+        assert reader.lookup(keys).to_pylist() == [value for _, value in MANY]
+    left = [one.name for one in threading.enumerate() if one.name == "lookupstore-visit"]
+    assert left == []

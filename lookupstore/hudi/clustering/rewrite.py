@@ -30,7 +30,7 @@ from lookupstore.hudi.write.files import stat_of
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.steps import Steps
 from lookupstore.hudi.write.transaction import Transaction
-from lookupstore.sorting.ahead import processors
+from lookupstore.processors import processors
 from lookupstore.sorting.ranges import RangeSorter, cuts_of
 from lookupstore.storage.location import Location
 

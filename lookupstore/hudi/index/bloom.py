@@ -31,7 +31,7 @@ from lookupstore.hudi.index.interface import Hits
 from lookupstore.hudi.index.key_check import KeyCheck
 from lookupstore.hudi.index.wanted_keys import WantedKeys
 from lookupstore.hudi.view import TableView
-from lookupstore.sorting.ahead import processors
+from lookupstore.processors import processors
 from lookupstore.sst.reader import hashed_keys
 from lookupstore.storage.location import Location
 

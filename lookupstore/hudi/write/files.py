@@ -37,7 +37,7 @@ from lookupstore.hudi.timeline.commit import WriteStat
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.plan import PlannedFile
-from lookupstore.sorting.ahead import processors
+from lookupstore.processors import processors
 from lookupstore.storage.location import Location
 
 #: Bytes of rows of a bulk insert that wait in memory for their files.

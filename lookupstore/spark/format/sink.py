@@ -27,7 +27,7 @@ from lookupstore.builder.data_files import check_file_options
 from lookupstore.builder.in_process import spill_folder
 from lookupstore.builder.plan import plan_build
 from lookupstore.keys._codec import bucket_of
-from lookupstore.sorting.ahead import processors
+from lookupstore.processors import processors
 from lookupstore.sorting.runs import RepeatedKeyError, RunSorter, merge
 from lookupstore.spark.build.build import DATAFRAME, check_seen, publish_files, task_of
 from lookupstore.spark.build.task import BuildTask

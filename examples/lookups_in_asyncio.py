@@ -1,7 +1,8 @@
 """Look keys up in a service of asyncio, while its loop goes on serving others.
 
 Each request wants the plane of one flight. A lookup may wait for a disk or an object store, so a
-thread makes it; the requests of one moment share a trip to it, and one `lookup`.
+thread makes it; the requests of one moment share a trip to it, and one `lookup`. Check keys before
+they are shared: one of a wrong type is an error for all requests of its moment.
 """
 
 from __future__ import annotations

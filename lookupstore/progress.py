@@ -9,8 +9,8 @@ from __future__ import annotations
 import io
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ def is_watched() -> bool:
 def _notebook_display() -> Any:
     """Return what shows something in the notebook that this runs in; None: it is in none."""
     ipython = sys.modules.get("IPython")
-    if ipython is None or not hasattr(ipython.get_ipython(), "kernel"):
+    if not hasattr(getattr(ipython, "get_ipython", lambda: None)(), "kernel"):
         return None
-    return ipython.display.display
+    return ipython.display.display  # type: ignore[union-attr]
 
 
 @contextmanager
@@ -75,9 +75,13 @@ def shown(*columns: ProgressColumn) -> Iterator[Progress]:
     output = put(text(), raw=True, display_id=True)
     ended = threading.Event()
 
+    def look() -> None:
+        with suppress(Exception):  # a bar that cannot be shown stops no work
+            output.update(text(), raw=True)
+
     def look_on() -> None:
         while not ended.wait(_PAUSE):
-            output.update(text(), raw=True)
+            look()
 
     thread = threading.Thread(target=look_on, name="lookupstore-progress", daemon=True)
     thread.start()
@@ -86,7 +90,7 @@ def shown(*columns: ProgressColumn) -> Iterator[Progress]:
     finally:
         ended.set()
         thread.join()
-        output.update(text(), raw=True)
+        look()
 
 
 @contextmanager
@@ -129,16 +133,18 @@ def progress_bars(show: bool | None = None) -> Iterator[Bars | None]:
         yield open_bar
 
 
-def watched(batches: Iterable[B], title: str, total: int | None) -> Iterator[B]:
-    """Yield batches, and show a bar of their rows if it would be seen.
+def watched(
+    batches: Iterable[B], title: str, total: Callable[[], int | None] | None = None
+) -> Generator[B]:
+    """Yield batches, and show a bar of their rows if it would be seen, until it is closed.
 
     Args:
         batches: of rows, or tables.
         title: of the bar.
-        total: how many rows will come; None: nobody knows.
+        total: counts the rows that will come, or returns None; None: nobody knows.
     """
     with progress_bars() as bars:
-        advance = bars(title, total) if bars else None
+        advance = bars(title, total() if total else None) if bars else None
         for batch in batches:
             yield batch
             if advance:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import click
@@ -75,9 +76,10 @@ def join(
         if out is None:
             write_first_rows(joined.schema, joined, output, None, "-o FILE has all")
         else:
-            written = watched(joined, "Joining", source.count_rows() if how == "left" else None)
-            lines = (json_lines(batch) for batch in written)
-            write_file(out, joined.schema, written, lines)
+            total = source.count_rows if how == "left" else None
+            with closing(watched(joined, "Joining", total)) as written:
+                lines = (json_lines(batch) for batch in written)
+                write_file(out, joined.schema, written, lines)
 
 
 def _pairs(on: str) -> dict[str, str]:

@@ -142,6 +142,8 @@ def _times(column: pa.Array) -> pa.Array:
         is_time = pa.types.is_time(kind)
         column = column.cast(pa.time64("us") if is_time else pa.timestamp("us", zone))
     shown = column.cast(pa.string())
+    if pc.any(pc.match_substring(shown, "<value out of range")).as_py():
+        return _one_by_one(column)
     for pattern, form in _ISO:
         shown = pc.replace_substring_regex(shown, pattern, form)
     return _quoted(shown)

@@ -25,6 +25,7 @@ from lookupstore.source.streams import (
     rejoined,
 )
 from lookupstore.storage.home import expanded
+from lookupstore.storage.uris import shown_uri
 
 # Bytes of text that are read at once.
 _BLOCK = 1 << 20
@@ -80,7 +81,7 @@ def read_keys(given: str, key: pa.Schema, also: Sequence[pa.Field] = ()) -> Iter
         else:
             with _said_of_keys():
                 source = open_source(given)
-            schema = columns.given_in(source.schema, given)
+            schema = columns.given_in(source.schema, shown_uri(given))
             yield Keys(schema, _of_source(source, schema))
 
 

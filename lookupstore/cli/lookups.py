@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -101,9 +101,10 @@ def get(
                 )
         else:
             only_files(order=order != "bytes", hex=hexadecimal)
-        with _keys(opened, keys, keys_file, order, hexadecimal) as asked:
+        with _keys(opened, keys, keys_file, order, hexadecimal) as asked, ExitStack() as stack:
             if out is not None:
-                asked = replace(asked, tables=watched(asked.tables, "Looking up", None))
+                tables = stack.enter_context(closing(watched(asked.tables, "Looking up")))
+                asked = replace(asked, tables=tables)
             answers = Answers(opened, asked, wanted)
             shown = _as_shown(opened, order, hexadecimal)
             _write_answers(answers, shown, output, out, is_typed=keys_file is None)

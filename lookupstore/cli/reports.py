@@ -52,7 +52,9 @@ def info(path: str, output: str, **what: Any) -> None:
     files = keyless_files(path, **what)
     if files is not None:
         columns = {field.name: str(field.type) for field in files.schema}
-        fields: dict[str, Any] = {"num_rows": files.count_rows(), "bytes": files.nbytes}
+        rows = files.count_rows()  # None: a file is damaged
+        fields: dict[str, Any] = {} if rows is None else {"num_rows": rows}
+        fields["bytes"] = files.nbytes
         if output == "json":
             write_json({"path": shown_uri(path), **fields, "columns": columns})
         else:

@@ -11,6 +11,7 @@ import click
 
 from lookupstore.source.source import Source, open_source
 from lookupstore.storage.home import expanded
+from lookupstore.storage.location import local_folder
 
 
 def source_of(given: Sequence[str]) -> Source:
@@ -40,7 +41,10 @@ def check_kept(out: str | None, *given: str | None) -> None:
         return
     own = os.path.realpath(expanded(out))
     for path in filter(None, given):
-        real = os.path.realpath(expanded(path))
-        found = {os.path.realpath(one) for one in glob.glob(expanded(path), recursive=True)}
+        here = local_folder(expanded(path), None)  # file:// is here, too
+        if here is None:
+            continue
+        real = os.path.realpath(here)
+        found = {os.path.realpath(one) for one in glob.glob(here, recursive=True)}
         if own == real or own in found or own.startswith(os.path.join(real, "")):
-            raise click.UsageError(f"-o {out} is read, too ({path}); give another name")
+            raise click.UsageError(f"-o {out} is in what is read ({path}); give another name")

@@ -6,7 +6,7 @@ Only rows of keys that level 0 has are looked up there: the levels are not read 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -37,6 +37,7 @@ from lookupstore.sorting.runs import MIN_MEMORY
 from lookupstore.source.search import format_of
 from lookupstore.sst.typed import KIND
 from lookupstore.storage.location import Location
+from lookupstore.storage.storage_options import paths_with_options
 from lookupstore.store.rules import MergeRules, Rule, merge_rules
 
 _MEMORY = 128 << 20
@@ -84,6 +85,7 @@ def lookup_compact(
     build: Build = "auto",
     memory: Size = _MEMORY,
     residency: Residency | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> LevelCompaction:
     """Merge the files of level 0 into one, and write what they change in the levels above.
 
@@ -121,6 +123,7 @@ def lookup_compact(
         memory: budget for rows that are sorted, at least 64 KiB, in bytes or as a text such as
             `"1GB"`.
         residency: where lookup files of this host are; None takes that of the host.
+        storage_options: of all URIs, as of `lookupstore.Location`.
 
     Returns:
         what was written: paths and counts.
@@ -155,6 +158,9 @@ def lookup_compact(
     >>> pq.read_table(f"{folder}/changelog.parquet").to_pydict()["name"]
     ['b', 'B', 'c']
     """
+    level0, levels, merged, changelog = paths_with_options(
+        storage_options, level0=level0, levels=levels, merged=merged, changelog=changelog
+    )
     places = [_place(merged, "merged"), _place(changelog, "changelog")]
     if places[0] == places[1]:
         raise ValueError("merged and changelog are one path; give each file its own")

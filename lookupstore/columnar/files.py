@@ -345,6 +345,7 @@ class ColumnarFiles(PlannedFiles):
         overwrite: bool = False,
         threads: int = 1,
         progress: bool | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> list[str]:
         """Write the lookup file that Apache Paimon would make of each columnar file.
 
@@ -369,6 +370,7 @@ class ColumnarFiles(PlannedFiles):
             overwrite: replace files that were made of the same columnar files.
             threads: how many files are made at the same time, each with `memory` for its rows.
             progress: show a progress bar; None shows it on a terminal or in a notebook.
+            storage_options: of the URI of the folder, as of `lookupstore.Location`.
 
         Returns:
             the names of the files in the folder, in the order of the columnar files' paths.
@@ -416,7 +418,7 @@ class ColumnarFiles(PlannedFiles):
                     f"source: {bases.count(base)} files are called {base}; write those of each "
                     "folder into a folder of their own"
                 )
-        location = as_location(folder)
+        location = as_location(folder, storage_options)
         options = FileOptions(compression, level, bytes_of(block_size, "block_size"), bloom_fpp)
         location.make_folder("")
         written: dict[FileLookup, str] = {}

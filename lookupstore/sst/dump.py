@@ -45,6 +45,7 @@ from lookupstore.sst.layout import (
     text,
 )
 from lookupstore.sst.zstd import PLAIN_FRAMES, Frames
+from lookupstore.storage.home import path_here
 from lookupstore.storage.regular_file import open_regular
 
 __all__ = [
@@ -83,7 +84,7 @@ def layout(path: str | os.PathLike[str], order: str = "bytes", *, records: bool 
         [('data block 0', 0, 33), ('filter', 33, 37), ('index block', 70, 18)]
     """
     check_order(order)
-    path = os.path.abspath(os.fspath(path))
+    path = path_here(path)
     with open(open_regular(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(max(0, size - LONGEST_FOOTER))

@@ -289,6 +289,7 @@ class LookupStore(PointLookups, LocalLookups):
         version: int | VersionName | None = None,
         cache_bytes: Size | None = None,
         residency: Residency | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         """Open a version; `open` says how.
 
@@ -299,8 +300,9 @@ class LookupStore(PointLookups, LocalLookups):
             cache_bytes: size of a cache of decoded blocks for this store alone.
             residency: pins the local copies of a remote store, and the plain copies of compressed
                 files; None takes that of the host.
+            storage_options: of a URI, as of `lookupstore.Location`.
         """
-        self._location = located(path)
+        self._location = located(path, storage_options)
         #: Absolute path of the folder, or the URI without credentials.
         self.path: str = self._location.uri
         self._cache_bytes = None if cache_bytes is None else bytes_of(cache_bytes, "cache_bytes")

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click.testing
 import pyarrow as pa
@@ -14,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lookupstore
+from lookupstore import progress
 from lookupstore.cli import main
 from lookupstore.sst import Writer
 
@@ -140,6 +146,7 @@ def test_what_is_read_is_not_replaced(tmp_path: Path, monkeypatch: pytest.Monkey
     file = "data/f.parquet"
     for words in (
         ["join", file, "s", "--on", "id", "-o", file],
+        ["join", f"file://{tmp_path}/{file}", "s", "--on", "id", "-o", file],
         ["join", "data", "s", "--on", "id", "-o", f"{tmp_path}/data/../data/f.parquet"],
         ["join", "data/*.parquet", "s", "--on", "id", "-o", file],
         ["join", "link.parquet", "s", "--on", "id", "-o", file],
@@ -150,8 +157,46 @@ def test_what_is_read_is_not_replaced(tmp_path: Path, monkeypatch: pytest.Monkey
     ):
         done = run(*words)
         assert done.exit_code == 2, words
-        assert "is read, too" in done.stderr
+        assert "is in what is read" in done.stderr
     assert (tmp_path / "data" / "f.parquet").read_bytes() == content
     for out in ("new.parquet", "data/new.parquet"):
         assert run("get", "s", "1", "-o", out).exit_code == 0
     assert run("get", "s", "1", "-o", "new.parquet").exit_code == 0  # what nobody reads is replaced
+
+
+def test_a_bar_ends_before_an_error_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that is full leaves no bar open, which would be drawn again behind the error."""
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(pa.table({"id": [1, 2]}), "f.parquet")
+    lookupstore.build(pa.table({"id": [1], "v": [5]}), "s", key="id").close()
+    open_bars = []
+
+    @contextmanager
+    def bars(show: bool | None = None) -> Iterator[Any]:
+        open_bars.append(1)
+        try:
+            yield lambda title, total: lambda rows: None
+        finally:
+            open_bars.pop()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    seen: list[int] = []
+    echo = click.echo
+
+    def counted(*given: Any, **named: Any) -> None:
+        seen.append(len(open_bars))
+        echo(*given, **named)
+
+    monkeypatch.setattr(click, "echo", counted)
+    monkeypatch.setattr(progress, "progress_bars", bars)
+    monkeypatch.setattr(pa.ipc.RecordBatchFileWriter, "write_batch", full, raising=True)
+    for words in (
+        ["join", "f.parquet", "s", "--on", "id", "-o", "o.arrow"],
+        ["get", "s", "--keys", "f.parquet", "-o", "o.arrow"],
+    ):
+        assert run(*words).exit_code == 1
+        assert seen.pop() == 0

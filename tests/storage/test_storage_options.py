@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -150,10 +151,48 @@ def test_commands_take_options(server: ObjectStore, tmp_path: Path) -> None:
     run("hudi", "create", table, "--like", rows, "--key", "id")
     run("hudi", "upsert", table, rows)
     assert "c" in run("hudi", "scan", table)
+    others = f"{folder}/others.parquet"
+    with Location(folder, storage_options=given | nested).new_file("others.parquet") as file:
+        pq.write_table(pa.table({"x": [1]}), file)
+    with Location(folder, storage_options=given | nested).new_file("text.csv") as file:
+        file.write(b"id\n1\n")
+    for words in (
+        ["get", store, "--keys", others],
+        ["hudi", "get", table, "--keys", others],
+        ["join", others, store, "--on", "id"],
+        ["upsert", store, others],
+        ["dump", f"{folder}/text.csv"],
+        ["dump", f"{folder}/nothing"],
+        ["info", f"{folder}/nothing"],
+    ):
+        run(*words, status=2)
     assert "region" in run("--storage-option", "colour=red", "info", store, status=2), (
         "it lists what there is"
     )
     assert "give NAME=VALUE" in run("--storage-option", "red", "info", store, status=2)
+
+
+def test_nothing_that_takes_a_path_was_left_out() -> None:
+    found = set()
+    for module in (lookupstore, lookupstore.columnar, in_polars):
+        for name in module.__all__:
+            one = getattr(module, name)
+            named = [(name, one)]
+            if isinstance(one, type):
+                methods = {n: m for n, m in vars(one).items() if inspect.isfunction(m)}
+                named = [(f"{name}.{n}", m) for n, m in methods.items() if n[0] != "_"]
+                named.append((name, one.__init__))
+            for called, function in named:
+                if not inspect.isfunction(function):
+                    continue
+                # A path of what an error is of, and paths within a location.
+                if called == "CorruptionError" or called.startswith("Location."):
+                    continue
+                parameters = set(inspect.signature(function).parameters)
+                if parameters & {"path", "folder", "level0", "store"}:
+                    found.add(called)
+                    assert "storage_options" in parameters, called
+    assert {"LookupStore", "Levels", "lookup_compact", "publish", "scan_store"} <= found
 
 
 @pytest.mark.parametrize("make", ["pyarrow", "fsspec", "with a scheme"])

@@ -140,8 +140,8 @@ cdef uint32_t DENSE = 4
 # and an upsert of a large store looks into each block for a few keys, once.
 cdef size_t SPARSE = 64
 
-# A call looks into compressed blocks in so many threads, if there are a group of blocks for each: more
-# would wait for each other, since a quarter of the work needs the GIL.
+# A call looks into compressed blocks in so many threads, if there is a group of blocks for each:
+# more would wait for each other, since a quarter of the work needs the GIL.
 cdef size_t MOST_THREADS = min(4, processors())
 
 # Of a bucket without a file: one without keys.

@@ -10,7 +10,9 @@ import click
 
 from lookupstore._version import __version__
 from lookupstore.cli.failures import Main
-from lookupstore.cli.options import STORAGE_OPTIONS, named_values
+
+#: Where the main command keeps options of object stores for those below it.
+STORAGE_OPTIONS = "lookupstore.storage_options"
 
 _COMMANDS = {
     "build": (
@@ -68,6 +70,18 @@ def main(ctx: click.Context, debug: bool, storage_options: tuple[str, ...]) -> N
     Exit status: 0 success; 1 the operation failed (a key is missing, a file is damaged, the disk
     is full); 2 usage error.
     """
-    ctx.meta[STORAGE_OPTIONS] = named_values(storage_options, "--storage-option")
+    ctx.meta[STORAGE_OPTIONS] = _named_values(storage_options, "--storage-option")
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
+
+
+def _named_values(given: tuple[str, ...], option: str) -> dict[str, str]:
+    """Return what several NAME=VALUE say.
+
+    Raises:
+        click.UsageError: one of them is not of this form.
+    """
+    for one in given:
+        if not one.partition("=")[0] or "=" not in one:
+            raise click.UsageError(f"{option} {one.partition('=')[0]}: give NAME=VALUE")
+    return {name: value for name, _, value in (one.partition("=") for one in given)}

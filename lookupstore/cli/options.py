@@ -7,11 +7,10 @@ from typing import Any, TypeAlias
 
 import click
 
+from lookupstore.cli import STORAGE_OPTIONS
+
 #: What gives a command an option.
 Option: TypeAlias = "Callable[[Any], Any]"
-
-#: Where the main command keeps options of object stores for those below it.
-STORAGE_OPTIONS = "lookupstore.storage_options"
 
 
 class _Place(click.types.StringParamType):
@@ -28,18 +27,6 @@ class _Place(click.types.StringParamType):
 
 
 PLACE = _Place()
-
-
-def named_values(given: tuple[str, ...], option: str) -> dict[str, str]:
-    """Return what several NAME=VALUE say.
-
-    Raises:
-        click.UsageError: one of them is not of this form.
-    """
-    for one in given:
-        if not one.partition("=")[0] or "=" not in one:
-            raise click.UsageError(f"{option} {one.partition('=')[0]}: give NAME=VALUE")
-    return {name: value for name, _, value in (one.partition("=") for one in given)}
 
 
 ORDERS = ("bytes", "int8", "int16", "int32", "int64")

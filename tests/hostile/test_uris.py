@@ -244,8 +244,8 @@ def test_what_is_no_store_is_named_without_secrets(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1], "v": [2]}), tmp_path / "x.parquet")
     HudiTable.create(str(tmp_path / "t"), pa.schema({"id": pa.int64()}), record_key=["id"])
     for name, command, said in (
-        ("x.parquet", "info", "columnar files"),
-        ("x.parquet", "verify", "columnar files"),
+        ("x.parquet", "info", "1 Parquet file"),
+        ("x.parquet", "verify", "ok: "),
         ("x.parquet", "scan", "columnar files"),
         ("t", "scan", "is a Hudi table"),
         ("t", "info", "COPY_ON_WRITE"),
